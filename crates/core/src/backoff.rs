@@ -1,0 +1,233 @@
+//! How long to wait before the next retry: a formula, then chance, then the cap once more.
+
+use std::fmt;
+
+use crate::dice::Dice;
+use crate::policy::words;
+use crate::time::Duration;
+
+/// `delay(n, base, cap)` of an application; n = 1 before the first retry.
+pub type DelayFunction = fn(u32, Duration, Option<Duration>) -> Duration;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backoff {
+    pub kind: BackoffKind,
+    pub base: Duration,
+    pub multiplier: f64,
+    pub cap: Option<Duration>,
+    /// For `list`: one per retry, the last repeats; empty is no wait.
+    pub delays: Vec<Duration>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum BackoffKind {
+    Constant,
+    Linear,
+    Exponential,
+    List,
+    /// Only for programs that embed the engine: a function has no name on the wire.
+    Custom(CustomBackoff),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct CustomBackoff {
+    pub name: &'static str,
+    pub delay: DelayFunction,
+}
+
+impl PartialEq for CustomBackoff {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl BackoffKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Linear => "linear",
+            Self::Exponential => "exponential",
+            Self::List => "list",
+            Self::Custom(custom) => custom.name,
+        }
+    }
+
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Constant, Self::Linear, Self::Exponential, Self::List].into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+impl fmt::Debug for BackoffKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Jitter {
+    pub kind: JitterKind,
+    /// For `symmetric`: 0.1 is plus or minus a tenth.
+    pub factor: f64,
+}
+
+words!(
+    /// The shape of the randomness.
+    JitterKind { None = "none", Symmetric = "symmetric", Full = "full" }
+);
+
+impl Backoff {
+    /// The wait before retry `n` (1 is the first), without randomness.
+    pub fn delay(&self, n: u32) -> Duration {
+        let n = n.max(1);
+        let plain = match self.kind {
+            BackoffKind::Constant => self.base,
+            BackoffKind::Linear => Duration::from_millis(self.base.as_millis().saturating_mul(u64::from(n))),
+            BackoffKind::Exponential => self.exponential(n),
+            BackoffKind::List => {
+                let position = usize::try_from(n - 1).unwrap_or(usize::MAX);
+                self.delays.get(position).or(self.delays.last()).copied().unwrap_or(Duration::ZERO)
+            }
+            BackoffKind::Custom(custom) => (custom.delay)(n, self.base, self.cap),
+        };
+        self.capped(plain)
+    }
+
+    /// The wait before retry `n`, with randomness.
+    pub fn jittered(&self, n: u32, jitter: Jitter, dice: &mut dyn Dice) -> Duration {
+        let delay = self.delay(n);
+        match jitter.kind {
+            JitterKind::None => delay,
+            JitterKind::Full => Duration::from_millis(dice.up_to(delay.as_millis())),
+            JitterKind::Symmetric => {
+                let swing = jitter.factor * (2.0 * dice.unit() - 1.0);
+                self.capped(scaled(delay, 1.0 + swing))
+            }
+        }
+    }
+
+    /// A delay that somebody asked for, held within the cap.
+    pub fn capped(&self, delay: Duration) -> Duration {
+        let delay = delay.min(crate::limits::DURATION_MAX);
+        self.cap.map_or(delay, |cap| delay.min(cap))
+    }
+
+    fn exponential(&self, n: u32) -> Duration {
+        // Past this the product is beyond any cap; f64 would only turn infinite.
+        let exponent = i32::try_from(n - 1).unwrap_or(i32::MAX).min(1_100);
+        scaled(self.base, self.multiplier.powi(exponent))
+    }
+}
+
+/// Multiplies and cuts to whole milliseconds, within the longest duration there is.
+fn scaled(length: Duration, factor: f64) -> Duration {
+    #[expect(clippy::cast_precision_loss, reason = "durations are below 2^53 ms")]
+    let product = length.as_millis() as f64 * factor;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates, and the limit is applied at once")]
+    let millis = product as u64;
+    Duration::from_millis(millis).min(crate::limits::DURATION_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dice::SeededDice;
+    use crate::profile::Profile;
+
+    fn secs(delays: impl IntoIterator<Item = Duration>) -> Vec<u64> {
+        delays.into_iter().map(|delay| delay.as_millis() / 1_000).collect()
+    }
+
+    fn backoff(kind: BackoffKind) -> Backoff {
+        let cap = Some(Duration::from_hours(1));
+        Backoff { kind, base: Duration::from_secs(1), multiplier: 2.0, cap, delays: Vec::new() }
+    }
+
+    /// Proves G-5.2, G-5.3, G-5.4, G-5.5, G-5.8.
+    #[test]
+    fn gopherqueue_doubles_from_one_second_and_caps_at_an_hour_from_the_13th_retry() {
+        let backoff = Profile::Gopherqueue.settings().policy.retry.backoff;
+        assert_eq!(backoff.kind, BackoffKind::Exponential);
+        let delays = secs((1..=14).map(|n| backoff.delay(n)));
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]);
+        assert_eq!(backoff.delay(u32::MAX), Duration::from_hours(1));
+    }
+
+    /// Proves G-5.6, L-26.
+    #[test]
+    fn constant_is_the_same_every_time() {
+        assert_eq!(secs((1..=4).map(|n| backoff(BackoffKind::Constant).delay(n))), [1, 1, 1, 1]);
+        let document = Profile::Document.settings().policy.retry.backoff;
+        assert_eq!(secs((1..=3).map(|n| document.delay(n))), [1, 1, 1]);
+    }
+
+    /// Proves G-5.7.
+    #[test]
+    fn linear_grows_by_the_base_up_to_the_cap() {
+        let linear = backoff(BackoffKind::Linear);
+        assert_eq!(secs((1..=4).map(|n| linear.delay(n))), [1, 2, 3, 4]);
+        assert_eq!(linear.delay(3_601), Duration::from_hours(1));
+        assert_eq!(linear.delay(u32::MAX), Duration::from_hours(1));
+    }
+
+    /// Proves G-5.9.
+    #[test]
+    fn custom_asks_the_application() {
+        fn fibonacci(n: u32, base: Duration, _cap: Option<Duration>) -> Duration {
+            let (mut a, mut b) = (1, 1);
+            for _ in 1..n {
+                (a, b) = (b, a + b);
+            }
+            Duration::from_millis(base.as_millis() * a)
+        }
+        let custom = backoff(BackoffKind::Custom(CustomBackoff { name: "fibonacci", delay: fibonacci }));
+        assert_eq!(secs((1..=7).map(|n| custom.delay(n))), [1, 1, 2, 3, 5, 8, 13]);
+        assert_eq!(custom.delay(30), Duration::from_hours(1), "the cap holds for custom delays too");
+    }
+
+    /// Proves O-50, O-51, O-52, O-53.
+    #[test]
+    fn a_list_repeats_its_last_delay_and_an_empty_one_is_no_wait() {
+        let mut list = Profile::Ocypod.settings().policy.retry.backoff;
+        assert_eq!(list.delay(1), Duration::ZERO);
+        list.delays = vec![Duration::from_secs(10), Duration::from_mins(1), Duration::from_mins(5)];
+        assert_eq!(secs((1..=4).map(|n| list.delay(n))), [10, 60, 300, 300]);
+    }
+
+    /// Proves I-53, I-54.
+    #[test]
+    fn weave_draws_from_windows_that_double_up_to_thirty_seconds() {
+        let retry = Profile::Weave.settings().policy.retry;
+        let mut dice = SeededDice::new(3);
+        for (n, window) in [(1, 500), (2, 1_000), (3, 2_000), (6, 16_000), (7, 30_000), (40, 30_000)] {
+            assert_eq!(retry.backoff.delay(n).as_millis(), window);
+            let drawn: Vec<u64> =
+                (0..2_000).map(|_| retry.backoff.jittered(n, retry.jitter, &mut dice).as_millis()).collect();
+            assert!(drawn.iter().all(|millis| *millis <= window));
+            assert!(drawn.iter().any(|millis| *millis < window / 10), "the window starts at 0");
+            assert!(drawn.iter().any(|millis| *millis > window - window / 10), "the window reaches its end");
+        }
+    }
+
+    /// Proves G-5.13.
+    #[test]
+    fn symmetric_jitter_swings_both_ways_and_never_beyond_the_cap() {
+        let exponential = backoff(BackoffKind::Exponential);
+        let jitter = Jitter { kind: JitterKind::Symmetric, factor: 0.1 };
+        let mut dice = SeededDice::new(5);
+        let draw = |n: u32, dice: &mut SeededDice| exponential.jittered(n, jitter, dice).as_millis();
+        let drawn: Vec<u64> = (0..2_000).map(|_| draw(1, &mut dice)).collect();
+        assert!(drawn.iter().all(|millis| (900..=1_100).contains(millis)));
+        assert!(drawn.iter().any(|millis| *millis < 920) && drawn.iter().any(|millis| *millis > 1_080));
+        assert!((0..200).all(|_| draw(20, &mut dice) <= 3_600_000));
+    }
+
+    /// Proves T-10.
+    #[test]
+    fn taskharbor_is_exponential_with_jitter_by_default() {
+        let retry = Profile::Taskharbor.settings().policy.retry;
+        assert_eq!(retry.backoff.kind, BackoffKind::Exponential);
+        assert_eq!(retry.jitter, Jitter { kind: JitterKind::Symmetric, factor: 0.2 });
+        assert_eq!(retry.backoff.delay(1).as_millis(), 200);
+        assert_eq!(retry.backoff.delay(9).as_millis(), 5_000);
+    }
+}

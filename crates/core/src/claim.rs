@@ -1,0 +1,89 @@
+//! A worker takes a job under a new lease: from the line, or over from a worker that was lost.
+
+use crate::attempt::{Attempt, AttemptOutcome};
+use crate::history::Cause;
+use crate::id::{AttemptId, LeaseToken, LeaseVersion, WorkerName};
+use crate::job::{Job, Moment};
+use crate::lease::Lease;
+use crate::refusal::{Invalid, Refusal};
+use crate::state::State;
+use crate::time::Duration;
+
+/// What a worker asks for with a claim.
+#[derive(Clone, Debug, Default)]
+pub struct Terms {
+    pub worker: Option<WorkerName>,
+    /// Instead of the job's own lease.
+    pub lease: Option<Duration>,
+    /// Shortens the job's own, never lengthens it.
+    pub execution_timeout: Option<Duration>,
+}
+
+impl Terms {
+    pub fn check(&self) -> Result<(), Invalid> {
+        let lengths = [("lease", self.lease), ("execution_timeout", self.execution_timeout)];
+        for (field, length) in lengths {
+            let Some(length) = length else { continue };
+            if length == Duration::ZERO {
+                return Err(Invalid::new(field, "must be above 0s"));
+            }
+            length.within_limit().map_err(|invalid| invalid.at(field))?;
+        }
+        Ok(())
+    }
+}
+
+pub fn claim(job: &mut Job, terms: &Terms, moment: &mut Moment<'_>) -> Result<(), Refusal> {
+    let now = moment.now;
+    let (position, cause) = match &job.state {
+        State::Scheduled { position } => (*position, Cause::Claim),
+        // Only lazily reclaimed jobs are offered while running; the lease decides, not the offer.
+        State::Running(lease) if lease.expired(now) => (lease.position, Cause::LeaseExpired),
+        State::Running(_)
+        | State::Pending { .. }
+        | State::Delayed { .. }
+        | State::Retrying { .. }
+        | State::Completed { .. }
+        | State::Failed { .. }
+        | State::DeadLetter { .. }
+        | State::Cancelled { .. } => return Err(Refusal::IllegalTransition { from: job.kind(), verb: "claimed" }),
+    };
+    if cause == Cause::LeaseExpired {
+        job.counters.reclaims += 1;
+        job.close_attempt(AttemptOutcome::LeaseExpired, None, None, now);
+    }
+    job.counters.starts += 1;
+    job.lease_version = LeaseVersion(job.lease_version.0 + 1);
+    job.started_at = Some(now);
+    job.first_started_at = job.first_started_at.or(Some(now));
+    job.last_heartbeat_at = None;
+    job.attempt_ended_at = None;
+    job.progress = None;
+    job.settled = None;
+    job.open_attempt(Attempt {
+        id: AttemptId::random(moment.dice),
+        previous_id: job.attempts.last().map(|attempt| attempt.id),
+        number: job.counters.starts,
+        worker: terms.worker.clone(),
+        lease_version: job.lease_version,
+        started_at: now,
+        end: None,
+    });
+    let timeout = match (job.policy.execution_timeout, terms.execution_timeout) {
+        (Some(own), Some(asked)) => Some(own.min(asked)),
+        (own, asked) => own.or(asked),
+    };
+    let length = terms.lease.or(job.policy.lease);
+    let deadline_at = timeout.map(|timeout| now + timeout);
+    let lease = Lease {
+        token: LeaseToken::random(moment.dice),
+        worker: terms.worker.clone(),
+        length,
+        expires_at: Lease::expiry(length, deadline_at, now),
+        deadline_at,
+        cancel_requested: None,
+        position,
+    };
+    job.enter(State::Running(lease), cause, moment);
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Changes to what a job says about itself. The payload is never among them.
+
+use std::sync::Arc;
+
+use crate::history::Cause;
+use crate::id::{JobType, bounded_text};
+use crate::job::{Job, Moment};
+use crate::limits::{CALLBACK_URL_CHARS_MAX, CORRELATION_ID_CHARS_MAX};
+use crate::patch::{PolicyPatch, RetryPatch};
+use crate::priority::Priority;
+use crate::refusal::Refusal;
+use crate::retry;
+use crate::state::StateKind;
+use crate::tags::Tags;
+
+/// Absent fields stay as they are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Edit {
+    pub priority: Option<Priority>,
+    pub job_type: Option<JobType>,
+    pub tags: Option<Tags>,
+    pub correlation_id: Option<Option<Arc<str>>>,
+    pub callback_url: Option<Option<Arc<str>>>,
+    pub retry_limit: Option<u32>,
+}
+
+pub fn edit(job: &mut Job, edit: &Edit, moment: &mut Moment<'_>) -> Result<StateKind, Refusal> {
+    let line_changes = edit.priority.is_some() || edit.job_type.is_some();
+    match job.kind() {
+        StateKind::Pending | StateKind::Scheduled | StateKind::Delayed | StateKind::Retrying => {}
+        StateKind::Running if !line_changes => {}
+        StateKind::Running
+        | StateKind::Completed
+        | StateKind::Failed
+        | StateKind::DeadLetter
+        | StateKind::Cancelled => return Err(Refusal::IllegalTransition { from: job.kind(), verb: "edited" }),
+    }
+    let policy = checked(job, edit)?;
+    if let Some(priority) = edit.priority {
+        job.priority = priority;
+    }
+    if let Some(job_type) = &edit.job_type {
+        job.job_type = job_type.clone();
+    }
+    if let Some(tags) = &edit.tags {
+        job.tags = tags.clone();
+    }
+    if let Some(correlation_id) = &edit.correlation_id {
+        job.correlation_id = correlation_id.clone();
+    }
+    if let Some(callback_url) = &edit.callback_url {
+        job.callback_url = callback_url.clone();
+    }
+    if let Some(policy) = policy {
+        job.policy = policy;
+        if job.kind() == StateKind::Retrying && retry::past_limit(job) {
+            job.end(retry::exhausted(job), Cause::Exhausted, moment);
+        }
+    }
+    Ok(job.kind())
+}
+
+/// Everything that can be wrong with the new values; the policy with its new limit, if it has one.
+fn checked(job: &Job, edit: &Edit) -> Result<Option<Arc<crate::policy::Policy>>, Refusal> {
+    if let Some(tags) = &edit.tags {
+        if job.policy.profile.tags_fixed() {
+            return Err(Refusal::invalid("tags", "are fixed at creation in this queue"));
+        }
+        tags.check_free()?;
+    }
+    let given = |text: &Option<Option<Arc<str>>>| text.clone().flatten().unwrap_or_default();
+    bounded_text("correlation_id", &given(&edit.correlation_id), CORRELATION_ID_CHARS_MAX)?;
+    bounded_text("callback_url", &given(&edit.callback_url), CALLBACK_URL_CHARS_MAX)?;
+    let Some(limit) = edit.retry_limit else { return Ok(None) };
+    let patch = PolicyPatch { retry: RetryPatch { limit: Some(limit), ..Default::default() }, ..Default::default() };
+    Ok(Some(Arc::new(patch.resolve(&job.policy)?)))
+}

@@ -1,0 +1,329 @@
+//! The whole-queue machine: all jobs of all queues, one command at a time.
+//!
+//! The engine holds ordering entries only ([`index`]) and the queues' settings; records live behind [`Records`]. Everything it holds can be
+//! rebuilt from records ([`Engine::rebuild`]). It never waits, never reads a clock and never fails by itself: a refusal is an answer, and
+//! `Err` is an error of the records.
+
+mod cascade;
+mod claim;
+mod command;
+mod index;
+mod memory;
+mod operate;
+mod queue;
+mod records;
+mod submit;
+mod tick;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+pub use claim::{ClaimRequest, Claimed};
+pub use command::{Answer, Command, FanOut};
+pub use index::{StateCounts, count_of};
+pub use memory::MemoryRecords;
+pub use queue::{DeleteQueue, Farewell, Queue};
+pub use records::{KeyEntry, KeyPath, PayloadSource, Prune, Records};
+pub use submit::{BatchRefusal, Submission, Submitted};
+pub use tick::Ticked;
+
+use crate::dice::Dice;
+use crate::history::Move;
+use crate::id::{JobId, JobType, QueueName, Seq};
+use crate::job::{Job, Moment};
+use crate::limits::CASCADE_JOBS_MAX;
+use crate::patch::SettingsPatch;
+use crate::profile::Profile;
+use crate::refusal::{Invalid, Refusal};
+use crate::retry::Home;
+use crate::state::StateKind;
+use crate::time::Timestamp;
+
+use index::{Entry, Index};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Engine {
+    queues: BTreeMap<QueueName, Arc<Queue>>,
+    index: Index,
+    /// Ended jobs whose dependents have not all been told, first come first served, with the last dependent told.
+    owed: VecDeque<(Seq, Seq)>,
+    leaving: BTreeSet<QueueName>,
+    next_number: u64,
+    default_profile: Profile,
+    auto_queues: bool,
+    cascade_max: usize,
+}
+
+/// How an engine treats what is not there yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Of queues that a submission creates, and of those that are put without one.
+    pub default_profile: Profile,
+    /// Whether a submission may create its queue.
+    pub auto_queues: bool,
+    /// Jobs that one command may touch beyond its own; the rest is done by ticks.
+    pub cascade_jobs_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { default_profile: Profile::Standard, auto_queues: true, cascade_jobs_max: CASCADE_JOBS_MAX }
+    }
+}
+
+/// What the outside may want to hear once the change is safe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// A job moved from state to state; into scheduled means that its queue has work.
+    Moved { id: JobId, seq: Seq, queue: QueueName, job_type: JobType, step: Move },
+    /// The queue may have work for a waiting claim although no job moved.
+    Claimable(QueueName),
+}
+
+/// Why a command stopped: the rules said no, or the records failed.
+#[derive(Debug)]
+pub(crate) enum Stop<E> {
+    Refused(Refusal),
+    Broken(E),
+}
+
+impl<E> From<Refusal> for Stop<E> {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl<E> From<Invalid> for Stop<E> {
+    fn from(invalid: Invalid) -> Self {
+        Self::Refused(invalid.into())
+    }
+}
+
+/// One command, or one tick, at one instant.
+pub(crate) struct Turn<'a, R: Records> {
+    pub engine: &'a mut Engine,
+    pub records: &'a mut R,
+    pub dice: &'a mut dyn Dice,
+    pub now: Timestamp,
+    pub effects: &'a mut Vec<Effect>,
+    moves: Vec<Move>,
+}
+
+impl Engine {
+    /// An engine without jobs, with the queue `default`.
+    pub fn new(options: Options) -> Self {
+        let mut engine = Self {
+            queues: BTreeMap::new(),
+            index: Index::default(),
+            owed: VecDeque::new(),
+            leaving: BTreeSet::new(),
+            next_number: 1,
+            default_profile: options.default_profile,
+            auto_queues: options.auto_queues,
+            cascade_max: options.cascade_jobs_max.max(1),
+        };
+        engine.ensure_default();
+        engine
+    }
+
+    /// The same engine again, from what the records say. `jobs` need only hold the live ones ([`Job::live`]); jobs that ended are
+    /// told by their numbers in `ended`. `next_number` is past every sequence number and place in line ever given.
+    pub fn rebuild<'a>(
+        options: Options,
+        queues: impl IntoIterator<Item = Queue>,
+        jobs: impl IntoIterator<Item = &'a Job>,
+        ended: impl IntoIterator<Item = (QueueName, StateKind, u64)>,
+        next_number: u64,
+    ) -> Self {
+        let mut engine = Self::new(options);
+        for queue in queues {
+            if queue.leaving.is_some() {
+                engine.leaving.insert(queue.name.clone());
+            }
+            engine.queues.insert(queue.name.clone(), Arc::new(queue));
+        }
+        for job in jobs {
+            engine.index.replace(None, Some(&Entry::of(job)));
+            if job.owes_dependents {
+                engine.owed.push_back((job.seq, Seq(0)));
+            }
+        }
+        for (queue, state, jobs) in ended {
+            engine.index.add_ended(&queue, state, jobs);
+        }
+        engine.next_number = next_number.max(1);
+        engine
+    }
+
+    fn ensure_default(&mut self) {
+        let name = QueueName::new(Queue::DEFAULT);
+        let queue = name.and_then(|name| Queue::new(name, self.default_profile, SettingsPatch::default()));
+        // Both are constants that the tests know to be good.
+        if let Ok(queue) = queue {
+            self.queues.insert(queue.name.clone(), Arc::new(queue));
+        }
+    }
+
+    /// A queue that takes part; one that is being deleted does not.
+    pub fn queue(&self, name: &QueueName) -> Option<&Arc<Queue>> {
+        self.queues.get(name).filter(|queue| queue.leaving.is_none())
+    }
+
+    pub fn queues(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        self.queues.values().filter(|queue| queue.leaving.is_none())
+    }
+
+    /// Jobs per state, kept by increments.
+    pub fn counts(&self, queue: &QueueName) -> StateCounts {
+        self.index.counts(queue)
+    }
+
+    /// Past every number that was ever given to a job or a place in line.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    fn home(&self, queue: &QueueName) -> Home<'_> {
+        self.queue(queue).map_or(Home::Deleted, |queue| Home::Exists(&queue.intake))
+    }
+}
+
+impl<'a, R: Records> Turn<'a, R> {
+    pub(crate) fn new(
+        engine: &'a mut Engine,
+        records: &'a mut R,
+        dice: &'a mut dyn Dice,
+        now: Timestamp,
+        effects: &'a mut Vec<Effect>,
+    ) -> Self {
+        Self { engine, records, dice, now, effects, moves: Vec::new() }
+    }
+
+    pub(crate) fn find(&mut self, id: JobId) -> Result<Seq, Stop<R::Error>> {
+        self.records.seq_of(id).map_err(Stop::Broken)?.ok_or(Stop::Refused(Refusal::JobNotFound))
+    }
+
+    /// Looks at a record.
+    pub(crate) fn look<T>(&mut self, seq: Seq, look: impl FnOnce(&Job) -> T) -> Result<Option<T>, Stop<R::Error>> {
+        let Some(job) = self.records.take(seq).map_err(Stop::Broken)? else { return Ok(None) };
+        let seen = look(&job);
+        self.records.put_unchanged(job);
+        Ok(Some(seen))
+    }
+
+    /// The one way to change a record: take it, let a verb judge it, put it back, and file it anew. A refusal changes nothing.
+    pub(crate) fn change<T>(
+        &mut self,
+        seq: Seq,
+        verb: impl FnOnce(&mut Job, &mut Moment<'_>) -> Result<T, Refusal>,
+    ) -> Result<T, Stop<R::Error>> {
+        self.change_at_home(seq, |job, _, moment| verb(job, moment))
+    }
+
+    /// The same for verbs that depend on the job's queue as it is now.
+    pub(crate) fn change_at_home<T>(
+        &mut self,
+        seq: Seq,
+        verb: impl FnOnce(&mut Job, Home<'_>, &mut Moment<'_>) -> Result<T, Refusal>,
+    ) -> Result<T, Stop<R::Error>> {
+        let taken = self.records.take(seq).map_err(Stop::Broken)?;
+        let mut job = taken.ok_or(Stop::Refused(Refusal::JobNotFound))?;
+        let before = Entry::of(&job);
+        let was_terminal = job.state.terminal();
+        // The counter is lent out while the engine is being read.
+        let mut next_number = self.engine.next_number;
+        let mut moment =
+            Moment { now: self.now, dice: self.dice, next_number: &mut next_number, moves: &mut self.moves };
+        let verdict = verb(&mut job, self.engine.home(before.queue()), &mut moment);
+        match verdict {
+            Err(refusal) => {
+                self.moves.clear();
+                self.records.put_unchanged(job);
+                Err(refusal.into())
+            }
+            Ok(answer) => {
+                self.engine.next_number = next_number;
+                let now_terminal = job.state.terminal();
+                self.engine.index.replace(Some(&before), Some(&Entry::of(&job)));
+                self.report(&job);
+                if now_terminal && !was_terminal && job.owes_dependents {
+                    self.engine.owed.push_back((seq, Seq(0)));
+                }
+                let dependencies: Vec<JobId> = if was_terminal == now_terminal {
+                    Vec::new()
+                } else {
+                    job.dependencies.all().collect()
+                };
+                self.records.put(job).map_err(Stop::Broken)?;
+                self.count_dependents(dependencies, if now_terminal { Life::Ended } else { Life::Began })?;
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Files a record that was just made.
+    pub(crate) fn add(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Stop<R::Error>> {
+        self.engine.index.replace(None, Some(&Entry::of(&job)));
+        self.report(&job);
+        self.records.insert(job, payload).map_err(Stop::Broken)
+    }
+
+    /// Turns the moves of the last verb into effects.
+    fn report(&mut self, job: &Job) {
+        let Job { id, seq, queue, job_type, .. } = job;
+        self.effects.extend(self.moves.drain(..).map(|step| Effect::Moved {
+            id: *id,
+            seq: *seq,
+            queue: queue.clone(),
+            job_type: job_type.clone(),
+            step,
+        }));
+    }
+
+    /// Tells dependencies that a dependent of theirs began or ended to live, so that their records stay while they are needed.
+    pub(crate) fn count_dependents(&mut self, dependencies: Vec<JobId>, life: Life) -> Result<(), Stop<R::Error>> {
+        for id in dependencies {
+            let Some(seq) = self.records.seq_of(id).map_err(Stop::Broken)? else { continue };
+            let Some(mut job) = self.records.take(seq).map_err(Stop::Broken)? else { continue };
+            job.live_dependents = match life {
+                Life::Began => job.live_dependents.saturating_add(1),
+                Life::Ended => job.live_dependents.saturating_sub(1),
+            };
+            self.records.put(job).map_err(Stop::Broken)?;
+        }
+        Ok(())
+    }
+
+    /// The policy and intake that a submission to this queue meets, whether the queue exists or would be created.
+    pub(crate) fn intake(&self, name: &QueueName) -> Result<Arc<Queue>, Refusal> {
+        if let Some(queue) = self.engine.queues.get(name) {
+            return if queue.leaving.is_none() { Ok(Arc::clone(queue)) } else { Err(Refusal::QueueNotFound) };
+        }
+        if !self.engine.auto_queues {
+            return Err(Refusal::QueueNotFound);
+        }
+        Ok(Arc::new(Queue::new(name.clone(), self.engine.default_profile, SettingsPatch::default())?))
+    }
+}
+
+/// Whether a dependent started or stopped counting.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    Began,
+    Ended,
+}
+
+/// For what the clock does: a record that is not there any more is no news.
+pub(crate) fn if_there<T, E>(result: Result<T, Stop<E>>) -> Result<Option<T>, E> {
+    Ok(split(result)?.ok())
+}
+
+/// Splits what the rules said from what the records said.
+pub(crate) fn split<T, E>(result: Result<T, Stop<E>>) -> Result<Result<T, Refusal>, E> {
+    match result {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(Stop::Refused(refusal)) => Ok(Err(refusal)),
+        Err(Stop::Broken(error)) => Err(error),
+    }
+}

@@ -1,0 +1,107 @@
+//! Claims: the first in line, queue by queue.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::claim::{self, Terms};
+use crate::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq};
+use crate::job::Job;
+use crate::limits::BATCH_ITEMS_MAX;
+use crate::priority::Priority;
+use crate::refusal::Refusal;
+use crate::state::State;
+use crate::tags::Tags;
+use crate::time::Timestamp;
+
+use super::records::Records;
+use super::{Stop, Turn};
+
+#[derive(Clone, Debug)]
+pub struct ClaimRequest {
+    /// Served in this order.
+    pub queues: Vec<QueueName>,
+    pub limit: usize,
+    /// Only jobs of these types; none named is any.
+    pub types: Vec<JobType>,
+    pub terms: Terms,
+}
+
+/// What a worker needs to know of a job, and no more. The payload is read by the store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    pub id: JobId,
+    pub seq: Seq,
+    pub queue: QueueName,
+    pub job_type: JobType,
+    pub priority: Priority,
+    pub attempt: u32,
+    pub attempt_id: Option<AttemptId>,
+    pub previous_attempt_id: Option<AttemptId>,
+    pub tags: Tags,
+    pub correlation_id: Option<Arc<str>>,
+    pub idempotency_key: Option<Arc<str>>,
+    pub created_at: Timestamp,
+    pub checkpoint: Option<Bytes>,
+    pub token: LeaseToken,
+    pub version: LeaseVersion,
+    pub expires_at: Option<Timestamp>,
+    pub deadline_at: Option<Timestamp>,
+}
+
+impl Claimed {
+    fn of(job: &Job) -> Option<Self> {
+        let State::Running(lease) = &job.state else { return None };
+        let attempt = job.attempts.last();
+        Some(Self {
+            id: job.id,
+            seq: job.seq,
+            queue: job.queue.clone(),
+            job_type: job.job_type.clone(),
+            priority: job.priority,
+            attempt: job.counters.starts,
+            attempt_id: attempt.map(|attempt| attempt.id),
+            previous_attempt_id: attempt.and_then(|attempt| attempt.previous_id),
+            tags: job.tags.clone(),
+            correlation_id: job.correlation_id.clone(),
+            idempotency_key: job.idempotency.as_ref().map(|key| Arc::clone(&key.key)),
+            created_at: job.created_at,
+            checkpoint: job.checkpoint.clone(),
+            token: lease.token,
+            version: job.lease_version,
+            expires_at: lease.expires_at,
+            deadline_at: lease.deadline_at,
+        })
+    }
+}
+
+impl<R: Records> Turn<'_, R> {
+    pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Stop<R::Error>> {
+        if !(1..=BATCH_ITEMS_MAX).contains(&request.limit) {
+            return Err(Refusal::invalid("limit", format!("must be 1-{BATCH_ITEMS_MAX}")).into());
+        }
+        request.terms.check()?;
+        let mut claimed = Vec::new();
+        for name in &request.queues {
+            let Some(queue) = self.engine.queue(name) else {
+                if self.engine.auto_queues {
+                    continue;
+                }
+                return Err(Refusal::QueueNotFound.into());
+            };
+            let priority_order = queue.intake.priority_order;
+            if queue.paused {
+                continue;
+            }
+            while claimed.len() < request.limit {
+                let Some(seq) = self.engine.index.first_in_line(name, &request.types, priority_order) else { break };
+                let claim = self.change(seq, |job, moment| {
+                    claim::claim(job, &request.terms, moment)?;
+                    Ok(Claimed::of(job))
+                })?;
+                claimed.extend(claim);
+            }
+        }
+        Ok(claimed)
+    }
+}

@@ -1,0 +1,275 @@
+//! The order of jobs: who is in line, whose time comes when, how many are where. All of it follows from the records.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::id::{JobType, QueueName, Seq};
+use crate::job::Job;
+use crate::lease::LeaseEnd;
+use crate::policy::{OnLeaseExpiry, Reclaim};
+use crate::priority::Priority;
+use crate::state::{State, StateKind};
+use crate::time::Timestamp;
+
+/// What comes due; at one instant in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum TimerKind {
+    Lifetime,
+    Deadline,
+    LeaseExpiry,
+    Promotion,
+}
+
+pub(crate) type Timer = (Timestamp, TimerKind, Seq);
+
+/// What the index has to know of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    seq: Seq,
+    queue: QueueName,
+    job_type: JobType,
+    priority: Priority,
+    state: StateKind,
+    held: bool,
+    place: Place,
+    timer: Option<(Timestamp, TimerKind)>,
+    lifetime: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    None,
+    InLine(u64),
+    /// Running, and back in line at this place once its lease has expired: only the clock knows which.
+    Lazy(u64),
+}
+
+impl Entry {
+    pub(crate) fn queue(&self) -> &QueueName {
+        &self.queue
+    }
+
+    pub(crate) fn of(job: &Job) -> Self {
+        let mut entry = Self {
+            seq: job.seq,
+            queue: job.queue.clone(),
+            job_type: job.job_type.clone(),
+            priority: job.effective_priority(),
+            state: job.kind(),
+            held: false,
+            place: Place::None,
+            timer: None,
+            lifetime: job.lifetime_ends_at.filter(|_| !job.state.terminal()),
+        };
+        match &job.state {
+            State::Pending { held, .. } => entry.held = *held,
+            State::Scheduled { position } => entry.place = Place::InLine(*position),
+            State::Delayed { until } | State::Retrying { until } => {
+                entry.timer = Some((*until, TimerKind::Promotion));
+            }
+            State::Running(lease) => {
+                entry.timer = match lease.end() {
+                    LeaseEnd::Deadline(at) => Some((at, TimerKind::Deadline)),
+                    LeaseEnd::Expiry(at) => Some((at, TimerKind::LeaseExpiry)),
+                    LeaseEnd::Never => None,
+                };
+                let reclaimed = match job.policy.on_lease_expiry {
+                    OnLeaseExpiry::ReclaimCounted | OnLeaseExpiry::ReclaimFree => true,
+                    OnLeaseExpiry::FailTimeout | OnLeaseExpiry::FailRetryable => false,
+                };
+                if reclaimed && job.policy.reclaim == Reclaim::Lazy {
+                    entry.place = Place::Lazy(lease.position);
+                }
+            }
+            State::Completed { .. } | State::Failed { .. } | State::DeadLetter { .. } | State::Cancelled { .. } => {}
+        }
+        entry
+    }
+}
+
+/// Counts of one queue, per state.
+pub type StateCounts = [u64; StateKind::COUNT];
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Index {
+    lines: HashMap<QueueName, Line>,
+    timers: BTreeSet<Timer>,
+}
+
+/// One queue: five levels of urgency, and the counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Line {
+    levels: [Level; Priority::COUNT],
+    counts: StateCounts,
+    held: u64,
+}
+
+/// Jobs of one urgency: a line for each type, and the heads of those lines in order, so that a claim may ask for any
+/// types without passing over the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Level {
+    by_type: HashMap<JobType, BTreeMap<u64, Seq>>,
+    heads: BTreeMap<u64, JobType>,
+}
+
+impl Index {
+    /// Files a record anew after a change; `None` is "not there".
+    pub(crate) fn replace(&mut self, before: Option<&Entry>, after: Option<&Entry>) {
+        if before == after {
+            return;
+        }
+        if let Some(entry) = before {
+            self.remove(entry);
+        }
+        if let Some(entry) = after {
+            self.insert(entry);
+        }
+    }
+
+    /// Jobs in a terminal state that no record in memory stands for.
+    pub(crate) fn add_ended(&mut self, queue: &QueueName, state: StateKind, jobs: u64) {
+        *self.line(queue).count(state) += jobs;
+    }
+
+    fn line(&mut self, queue: &QueueName) -> &mut Line {
+        if !self.lines.contains_key(queue) {
+            self.lines.insert(queue.clone(), Line::default());
+        }
+        self.lines.entry(queue.clone()).or_default()
+    }
+
+    fn insert(&mut self, entry: &Entry) {
+        let line = self.line(&entry.queue);
+        *line.count(entry.state) += 1;
+        line.held += u64::from(entry.held);
+        if let Place::InLine(position) = entry.place {
+            line.level(entry.priority).insert(&entry.job_type, position, entry.seq);
+        }
+        self.timers.extend(entry.timer.map(|(at, kind)| (at, kind, entry.seq)));
+        self.timers.extend(entry.lifetime.map(|at| (at, TimerKind::Lifetime, entry.seq)));
+    }
+
+    fn remove(&mut self, entry: &Entry) {
+        let line = self.line(&entry.queue);
+        let count = line.count(entry.state);
+        *count = count.saturating_sub(1);
+        line.held = line.held.saturating_sub(u64::from(entry.held));
+        match entry.place {
+            Place::InLine(position) | Place::Lazy(position) => {
+                line.level(entry.priority).remove(&entry.job_type, position, entry.seq);
+            }
+            Place::None => {}
+        }
+        if *line == Line::default() {
+            self.lines.remove(&entry.queue);
+        }
+        if let Some((at, kind)) = entry.timer {
+            self.timers.remove(&(at, kind, entry.seq));
+        }
+        if let Some(at) = entry.lifetime {
+            self.timers.remove(&(at, TimerKind::Lifetime, entry.seq));
+        }
+    }
+
+    /// The lease of a lazily reclaimed job has expired: the next claim may have it.
+    pub(crate) fn offer(&mut self, entry: &Entry) {
+        if let Place::Lazy(position) = entry.place {
+            self.line(&entry.queue).level(entry.priority).insert(&entry.job_type, position, entry.seq);
+        }
+    }
+
+    /// Who is next in line, of these types (none named: of any).
+    pub(crate) fn first_in_line(&self, queue: &QueueName, types: &[JobType], priority_order: bool) -> Option<Seq> {
+        let levels = &self.lines.get(queue)?.levels;
+        let mut firsts = levels.iter().filter_map(|level| level.first(types));
+        let first = if priority_order { firsts.next() } else { firsts.min() };
+        first.map(|(_, seq)| seq)
+    }
+
+    pub(crate) fn drop_timer(&mut self, timer: Timer) {
+        self.timers.remove(&timer);
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<Timer> {
+        self.timers.first().copied()
+    }
+
+    pub(crate) fn counts(&self, queue: &QueueName) -> StateCounts {
+        self.lines.get(queue).map_or([0; StateKind::COUNT], |line| line.counts)
+    }
+
+    /// Jobs that wait in the queue: pending ones that are not held, scheduled, delayed and retrying ones.
+    pub(crate) fn queued(&self, queue: &QueueName) -> u64 {
+        let Some(line) = self.lines.get(queue) else { return 0 };
+        let waiting = [StateKind::Pending, StateKind::Scheduled, StateKind::Delayed, StateKind::Retrying];
+        let sum: u64 = waiting.into_iter().map(|state| count_of(&line.counts, state)).sum();
+        sum.saturating_sub(line.held)
+    }
+
+    /// Jobs that have not ended.
+    pub(crate) fn alive(&self, queue: &QueueName) -> u64 {
+        let counts = self.counts(queue);
+        StateKind::ALL.iter().filter(|state| !state.terminal()).map(|state| count_of(&counts, *state)).sum()
+    }
+}
+
+pub fn count_of(counts: &StateCounts, state: StateKind) -> u64 {
+    counts.get(state as usize).copied().unwrap_or(0)
+}
+
+impl Line {
+    #[expect(clippy::indexing_slicing, reason = "as many levels as priorities")]
+    fn level(&mut self, priority: Priority) -> &mut Level {
+        &mut self.levels[priority as usize]
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "as many counts as states")]
+    fn count(&mut self, state: StateKind) -> &mut u64 {
+        &mut self.counts[state as usize]
+    }
+}
+
+impl Level {
+    fn insert(&mut self, job_type: &JobType, position: u64, seq: Seq) {
+        if !self.by_type.contains_key(job_type) {
+            self.by_type.insert(job_type.clone(), BTreeMap::new());
+        }
+        let Some(line) = self.by_type.get_mut(job_type) else { return };
+        let head = line.first_key_value().map(|(head, _)| *head);
+        line.insert(position, seq);
+        if head.is_none_or(|head| position < head) {
+            if let Some(head) = head {
+                self.heads.remove(&head);
+            }
+            self.heads.insert(position, job_type.clone());
+        }
+    }
+
+    /// Does nothing if another job, or none, stands there.
+    fn remove(&mut self, job_type: &JobType, position: u64, seq: Seq) {
+        let Some(line) = self.by_type.get_mut(job_type) else { return };
+        if line.get(&position) != Some(&seq) {
+            return;
+        }
+        let was_head = line.first_key_value().is_some_and(|(head, _)| *head == position);
+        line.remove(&position);
+        let head = line.first_key_value().map(|(head, _)| *head);
+        if head.is_none() {
+            self.by_type.remove(job_type);
+        }
+        if was_head {
+            self.heads.remove(&position);
+            self.heads.extend(head.map(|head| (head, job_type.clone())));
+        }
+    }
+
+    fn first(&self, types: &[JobType]) -> Option<(u64, Seq)> {
+        let head = |job_type: &JobType| {
+            let line = self.by_type.get(job_type)?;
+            line.first_key_value().map(|(position, seq)| (*position, *seq))
+        };
+        if types.is_empty() {
+            return self.heads.first_key_value().and_then(|(_, job_type)| head(job_type));
+        }
+        types.iter().filter_map(head).min()
+    }
+}

@@ -1,0 +1,177 @@
+//! Records in memory: for tests, for programs that embed the engine, and as the plainest reading of the trait.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use crate::id::{JobId, QueueName, Seq};
+use crate::job::Job;
+use crate::state::StateKind;
+use crate::submit::Payload;
+use crate::time::Timestamp;
+
+use super::queue::Queue;
+use super::records::{KeyEntry, KeyPath, PayloadSource, Prune, Records};
+
+#[derive(Clone, Debug, Default)]
+pub struct MemoryRecords {
+    jobs: BTreeMap<Seq, Box<Job>>,
+    /// What the derived sets below say of each job, so that it can be taken back.
+    filed: HashMap<Seq, (StateKind, Option<Timestamp>)>,
+    payloads: HashMap<Seq, Payload>,
+    ids: HashMap<JobId, Seq>,
+    external_ids: HashMap<(QueueName, Arc<str>), Seq>,
+    edges: BTreeSet<(Seq, Seq)>,
+    keys: HashMap<KeyPath, KeyEntry>,
+    prunes: BTreeSet<(Timestamp, Prune)>,
+    by_state: BTreeSet<(QueueName, StateKind, Seq)>,
+    queues: BTreeMap<QueueName, Queue>,
+}
+
+impl MemoryRecords {
+    pub fn job(&self, seq: Seq) -> Option<&Job> {
+        self.jobs.get(&seq).map(Box::as_ref)
+    }
+
+    pub fn job_by_id(&self, id: JobId) -> Option<&Job> {
+        self.ids.get(&id).and_then(|seq| self.job(*seq))
+    }
+
+    pub fn payload(&self, seq: Seq) -> Option<&Payload> {
+        self.payloads.get(&seq)
+    }
+
+    /// All records, oldest first.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values().map(Box::as_ref)
+    }
+
+    pub fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.values()
+    }
+
+    fn file(&mut self, job: &Job) {
+        self.unfile(job);
+        let now = (job.kind(), job.prune_at());
+        self.by_state.insert((job.queue.clone(), now.0, job.seq));
+        if let Some(at) = now.1 {
+            self.prunes.insert((at, Prune::Job(job.seq)));
+        }
+        self.filed.insert(job.seq, now);
+    }
+
+    fn unfile(&mut self, job: &Job) {
+        let Some((state, prune_at)) = self.filed.remove(&job.seq) else { return };
+        self.by_state.remove(&(job.queue.clone(), state, job.seq));
+        if let Some(at) = prune_at {
+            self.prunes.remove(&(at, Prune::Job(job.seq)));
+        }
+    }
+}
+
+impl Records for MemoryRecords {
+    type Error = Infallible;
+
+    fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, Infallible> {
+        Ok(self.ids.get(&id).copied())
+    }
+
+    fn take(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Infallible> {
+        Ok(self.jobs.remove(&seq))
+    }
+
+    fn put(&mut self, job: Box<Job>) -> Result<(), Infallible> {
+        self.file(&job);
+        self.jobs.insert(job.seq, job);
+        Ok(())
+    }
+
+    fn put_unchanged(&mut self, job: Box<Job>) {
+        self.jobs.insert(job.seq, job);
+    }
+
+    fn insert(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Infallible> {
+        let payload = match payload {
+            PayloadSource::Given(payload) => Some(payload),
+            PayloadSource::CopyOf(seq) => self.payloads.get(&seq).cloned(),
+        };
+        self.payloads.extend(payload.map(|payload| (job.seq, payload)));
+        self.ids.insert(job.id, job.seq);
+        if let Some(external_id) = &job.external_id {
+            self.external_ids.insert((job.queue.clone(), Arc::clone(external_id)), job.seq);
+        }
+        self.put(job)
+    }
+
+    fn remove(&mut self, job: Box<Job>) -> Result<(), Infallible> {
+        self.unfile(&job);
+        self.payloads.remove(&job.seq);
+        self.ids.remove(&job.id);
+        if let Some(external_id) = &job.external_id {
+            self.external_ids.remove(&(job.queue.clone(), Arc::clone(external_id)));
+        }
+        for dependency in job.dependencies.all() {
+            if let Some(seq) = self.ids.get(&dependency) {
+                self.edges.remove(&(*seq, job.seq));
+            }
+        }
+        let dependents: Vec<_> = self.edges.range((job.seq, Seq(0))..=(job.seq, Seq(u64::MAX))).copied().collect();
+        for edge in dependents {
+            self.edges.remove(&edge);
+        }
+        Ok(())
+    }
+
+    fn external_id(&mut self, queue: &QueueName, external_id: &str) -> Result<Option<Seq>, Infallible> {
+        Ok(self.external_ids.get(&(queue.clone(), external_id.into())).copied())
+    }
+
+    fn link(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Infallible> {
+        self.edges.insert((dependency, dependent));
+        Ok(())
+    }
+
+    fn dependents(&mut self, dependency: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Infallible> {
+        let later = (dependency, Seq(after.0.saturating_add(1)))..=(dependency, Seq(u64::MAX));
+        Ok(self.edges.range(later).take(limit).map(|(_, dependent)| *dependent).collect())
+    }
+
+    fn key(&mut self, key: &KeyPath) -> Result<Option<KeyEntry>, Infallible> {
+        Ok(self.keys.get(key).copied())
+    }
+
+    fn put_key(&mut self, key: KeyPath, entry: KeyEntry) -> Result<(), Infallible> {
+        self.remove_key(&key)?;
+        if let Some(at) = entry.purge_at {
+            self.prunes.insert((at, Prune::Key(key.clone())));
+        }
+        self.keys.insert(key, entry);
+        Ok(())
+    }
+
+    fn remove_key(&mut self, key: &KeyPath) -> Result<(), Infallible> {
+        if let Some(KeyEntry { purge_at: Some(at), .. }) = self.keys.remove(key) {
+            self.prunes.remove(&(at, Prune::Key(key.clone())));
+        }
+        Ok(())
+    }
+
+    fn next_prune(&mut self) -> Result<Option<(Timestamp, Prune)>, Infallible> {
+        Ok(self.prunes.first().cloned())
+    }
+
+    fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Infallible> {
+        let all = (queue.clone(), state, Seq(0))..=(queue.clone(), state, Seq(u64::MAX));
+        Ok(self.by_state.range(all).take(limit).map(|(_, _, seq)| *seq).collect())
+    }
+
+    fn put_queue(&mut self, queue: &Queue) -> Result<(), Infallible> {
+        self.queues.insert(queue.name.clone(), queue.clone());
+        Ok(())
+    }
+
+    fn remove_queue(&mut self, name: &QueueName) -> Result<(), Infallible> {
+        self.queues.remove(name);
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! What people do to jobs: cancel, requeue, dead-letter, run now, edit, delete, submit what was held.
+
+use std::collections::HashMap;
+
+use crate::cancel::{self, Cancelled, Force};
+use crate::dependency::Standing;
+use crate::edit::{self, Edit};
+use crate::id::{JobId, Seq};
+use crate::job::{Job, Moment};
+use crate::policy::ManualRequeue;
+use crate::promote;
+use crate::refusal::Refusal;
+use crate::requeue::{self, Requeue};
+use crate::state::StateKind;
+
+use super::records::{KeyEntry, KeyPath, PayloadSource, Records};
+use super::{Stop, Turn};
+
+impl<R: Records> Turn<'_, R> {
+    pub(crate) fn cancel(
+        &mut self,
+        id: JobId,
+        reason: Option<&str>,
+        force: Force,
+    ) -> Result<Cancelled, Stop<R::Error>> {
+        let seq = self.find(id)?;
+        self.change(seq, |job, moment| cancel::cancel(job, reason, force, moment))
+    }
+
+    pub(crate) fn dead_letter(&mut self, id: JobId, reason: Option<&str>) -> Result<StateKind, Stop<R::Error>> {
+        let seq = self.find(id)?;
+        self.change(seq, |job, moment| cancel::dead_letter(job, reason, moment))
+    }
+
+    pub(crate) fn run_now(&mut self, id: JobId) -> Result<StateKind, Stop<R::Error>> {
+        let seq = self.find(id)?;
+        self.change(seq, promote::run_now)
+    }
+
+    pub(crate) fn edit(&mut self, id: JobId, edit: &Edit) -> Result<StateKind, Stop<R::Error>> {
+        let seq = self.find(id)?;
+        self.change(seq, |job, moment| edit::edit(job, edit, moment))
+    }
+
+    pub(crate) fn submit_held(&mut self, id: JobId) -> Result<StateKind, Stop<R::Error>> {
+        let seq = self.find(id)?;
+        let seen = self.look(seq, |job| (job.queue.clone(), job.kind(), job.policy.profile.fails_when_full()))?;
+        let (name, kind, fails_when_full) = seen.ok_or(Refusal::JobNotFound)?;
+        let max = self.engine.queue(&name).and_then(|queue| queue.intake.max_queued);
+        let full = max.filter(|max| self.engine.index.queued(&name) >= *max);
+        if let Some(max_queued) = full
+            && !fails_when_full
+            && kind == StateKind::Pending
+        {
+            return Err(Refusal::QueueFull { max_queued }.into());
+        }
+        self.change(seq, |job, moment| promote::submit_held(job, full.is_some(), moment))
+    }
+
+    /// Answers the job that will run: the same one, or its clone.
+    pub(crate) fn requeue(&mut self, id: JobId, how: &Requeue) -> Result<(JobId, StateKind), Stop<R::Error>> {
+        let seq = self.find(id)?;
+        let now = self.now;
+        let seen = self.look(seq, |job| (job.queue.clone(), job.kind(), job.dependencies.all().collect::<Vec<_>>()))?;
+        let (name, kind, dependencies) = seen.ok_or(Refusal::JobNotFound)?;
+        let Some(queue) = self.engine.queue(&name) else {
+            return Err(if kind.terminal() { Refusal::QueueNotFound } else { Refusal::IllegalTransition { from: kind, verb: "requeued" } }.into());
+        };
+        let intake = queue.intake.clone();
+        let checked = self.look(seq, |job| requeue::check(job, how, &intake, now))?;
+        match checked.ok_or(Refusal::JobNotFound)?? {
+            ManualRequeue::Clone => self.requeue_as_clone(seq, how),
+            ManualRequeue::InPlace => {
+                let standings = self.standings(&dependencies)?;
+                let kind = self.change(seq, |job, moment| {
+                    requeue::in_place(job, how, |id| standing(&standings, id), moment)?;
+                    Ok(job.kind())
+                })?;
+                self.revive_dependents(seq, id)?;
+                Ok((id, kind))
+            }
+        }
+    }
+
+    fn requeue_as_clone(&mut self, seq: Seq, how: &Requeue) -> Result<(JobId, StateKind), Stop<R::Error>> {
+        let clone_id = JobId::random(self.dice);
+        let clone_seq = Seq(self.engine.next_number);
+        self.engine.next_number += 1;
+        let mut moves = Vec::new();
+        let copy = self.change(seq, |job, moment| {
+            let mut apart = Moment { now: moment.now, dice: moment.dice, next_number: moment.next_number, moves: &mut moves };
+            Ok(requeue::clone(job, clone_id, clone_seq, how, &mut apart))
+        })?;
+        self.moves = moves;
+        let kind = copy.kind();
+        self.add(Box::new(copy), PayloadSource::CopyOf(seq))?;
+        Ok((clone_id, kind))
+    }
+
+    /// How these jobs stand; one that is gone is left out.
+    pub(crate) fn standings(&mut self, ids: &[JobId]) -> Result<HashMap<JobId, StateKind>, Stop<R::Error>> {
+        let mut standings = HashMap::with_capacity(ids.len());
+        for id in ids {
+            let Some(seq) = self.records.seq_of(*id).map_err(Stop::Broken)? else { continue };
+            standings.extend(self.look(seq, Job::kind)?.map(|kind| (*id, kind)));
+        }
+        Ok(standings)
+    }
+
+    pub(crate) fn delete(&mut self, id: JobId) -> Result<(), Stop<R::Error>> {
+        let seq = self.find(id)?;
+        let seen = self.look(seq, |job| (job.kind(), job.live_dependents))?;
+        let (kind, live_dependents) = seen.ok_or(Refusal::JobNotFound)?;
+        if !kind.terminal() {
+            return Err(Refusal::IllegalTransition { from: kind, verb: "deleted" }.into());
+        }
+        if live_dependents > 0 {
+            return Err(Refusal::Illegal("another job that has not ended depends on this one").into());
+        }
+        forget(self, seq)?;
+        Ok(())
+    }
+}
+
+pub(crate) fn standing(standings: &HashMap<JobId, StateKind>, id: JobId) -> Standing {
+    standings.get(&id).map_or(Standing::Gone, |kind| Standing::In(*kind))
+}
+
+/// Removes an ended record that nobody needs any more. Says whether it did.
+pub(crate) fn forget<R: Records>(turn: &mut Turn<'_, R>, seq: Seq) -> Result<bool, Stop<R::Error>> {
+    let Some(job) = turn.records.take(seq).map_err(Stop::Broken)? else { return Ok(false) };
+    if job.live() || job.live_dependents > 0 {
+        turn.records.put_unchanged(job);
+        return Ok(false);
+    }
+    free_key(turn, &job)?;
+    turn.engine.index.replace(Some(&super::index::Entry::of(&job)), None);
+    turn.records.remove(job).map_err(Stop::Broken)?;
+    Ok(true)
+}
+
+/// A key outlives its job until a finite window ends; a for-ever key goes with the record.
+fn free_key<R: Records>(turn: &mut Turn<'_, R>, job: &Job) -> Result<(), Stop<R::Error>> {
+    let Some(path) = job.idempotency.as_ref().and_then(|key| KeyPath::of(key, &job.queue)) else { return Ok(()) };
+    let entry = turn.records.key(&path).map_err(Stop::Broken)?;
+    let Some(entry) = entry.filter(|entry| entry.seq == job.seq) else { return Ok(()) };
+    let window = turn.engine.queue(&job.queue).and_then(|queue| queue.intake.idempotency.window);
+    match window.map(|window| entry.at + window).filter(|end| *end > turn.now) {
+        Some(end) => turn.records.put_key(path, KeyEntry { purge_at: Some(end), ..entry }).map_err(Stop::Broken),
+        None => turn.records.remove_key(&path).map_err(Stop::Broken),
+    }
+}

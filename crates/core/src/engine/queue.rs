@@ -1,0 +1,150 @@
+//! Queues: created, changed, paused, deleted.
+
+use std::sync::Arc;
+
+use crate::cancel;
+use crate::id::QueueName;
+use crate::patch::SettingsPatch;
+use crate::policy::{Intake, Policy, Settings};
+use crate::profile::Profile;
+use crate::refusal::{Invalid, Refusal};
+use crate::state::StateKind;
+
+use super::records::Records;
+use super::{Effect, Stop, Turn, operate};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queue {
+    pub name: QueueName,
+    pub profile: Profile,
+    pub overrides: SettingsPatch,
+    /// Shared by all jobs that bring no overrides of their own.
+    pub policy: Arc<Policy>,
+    pub intake: Intake,
+    pub paused: bool,
+    /// On its way out: closed to everybody, while its jobs are ended slice by slice.
+    pub leaving: Option<Farewell>,
+}
+
+/// What becomes of the jobs of a deleted queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// All that live are cancelled.
+    Cancel,
+    /// Waiting jobs are deleted, waiting retries end as failures, running ones may finish.
+    LetRunningFinish,
+}
+
+/// How a queue is to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteQueue {
+    IfNothingLives,
+    Anyway(Farewell),
+}
+
+impl Queue {
+    pub fn new(name: QueueName, profile: Profile, overrides: SettingsPatch) -> Result<Self, Invalid> {
+        let Settings { policy, intake } = overrides.resolve(profile)?;
+        Ok(Self { name, profile, overrides, policy: Arc::new(policy), intake, paused: false, leaving: None })
+    }
+
+    /// The queue that jobs go to when nobody names one.
+    pub const DEFAULT: &'static str = "default";
+}
+
+impl<R: Records> Turn<'_, R> {
+    /// Creates or changes a queue; says whether it is new. `overrides`, when given, replaces all earlier ones.
+    pub(crate) fn put_queue(
+        &mut self,
+        name: &QueueName,
+        profile: Option<Profile>,
+        overrides: Option<SettingsPatch>,
+    ) -> Result<bool, Stop<R::Error>> {
+        let known = self.engine.queues.get(name);
+        if known.is_some_and(|queue| queue.leaving.is_some()) {
+            return Err(Refusal::Illegal("the queue is being deleted").into());
+        }
+        let fresh = known.is_none();
+        let paused = known.is_some_and(|queue| queue.paused);
+        let old_profile = known.map_or(self.engine.default_profile, |queue| queue.profile);
+        let profile = profile.unwrap_or(old_profile);
+        // Another profile starts from its own settings: overrides of the old one would mean something else.
+        let kept = known.filter(|queue| queue.profile == profile).map(|queue| queue.overrides.clone());
+        let mut queue = Queue::new(name.clone(), profile, overrides.or(kept).unwrap_or_default())?;
+        queue.paused = paused;
+        self.save_queue(Arc::new(queue))?;
+        Ok(fresh)
+    }
+
+    pub(crate) fn save_queue(&mut self, queue: Arc<Queue>) -> Result<(), Stop<R::Error>> {
+        self.records.put_queue(&queue).map_err(Stop::Broken)?;
+        self.engine.queues.insert(queue.name.clone(), queue);
+        Ok(())
+    }
+
+    pub(crate) fn set_paused(&mut self, name: &QueueName, paused: bool) -> Result<(), Stop<R::Error>> {
+        let mut queue = self.engine.queue(name).ok_or(Refusal::QueueNotFound)?.as_ref().clone();
+        queue.paused = paused;
+        self.save_queue(Arc::new(queue))?;
+        if !paused {
+            self.effects.push(Effect::Claimable(name.clone()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn delete_queue(&mut self, name: &QueueName, how: DeleteQueue) -> Result<(), Stop<R::Error>> {
+        let mut queue = self.engine.queue(name).ok_or(Refusal::QueueNotFound)?.as_ref().clone();
+        if name.as_str() == Queue::DEFAULT {
+            return Err(Refusal::Illegal("the queue \"default\" always exists").into());
+        }
+        let farewell = match how {
+            DeleteQueue::IfNothingLives if self.engine.index.alive(name) > 0 => {
+                return Err(Refusal::Illegal("the queue holds jobs that have not ended").into());
+            }
+            DeleteQueue::IfNothingLives => Farewell::Cancel,
+            DeleteQueue::Anyway(farewell) => farewell,
+        };
+        queue.leaving = Some(farewell);
+        self.save_queue(Arc::new(queue))?;
+        self.engine.leaving.insert(name.clone());
+        self.clear_out(name, self.engine.cascade_max)?;
+        Ok(())
+    }
+
+    /// Ends some of the jobs of a queue that is leaving, and the queue itself with the last of them. Says how many jobs it touched.
+    pub(crate) fn clear_out(&mut self, name: &QueueName, jobs_max: usize) -> Result<usize, Stop<R::Error>> {
+        let Some(farewell) = self.engine.queues.get(name).and_then(|queue| queue.leaving) else { return Ok(0) };
+        let states: &[StateKind] = match farewell {
+            Farewell::Cancel => {
+                &[StateKind::Running, StateKind::Scheduled, StateKind::Delayed, StateKind::Retrying, StateKind::Pending]
+            }
+            Farewell::LetRunningFinish => {
+                &[StateKind::Scheduled, StateKind::Delayed, StateKind::Retrying, StateKind::Pending]
+            }
+        };
+        let mut touched = 0;
+        for state in states {
+            for seq in self.records.in_queue(name, *state, jobs_max - touched).map_err(Stop::Broken)? {
+                touched += 1;
+                self.change(seq, |job, moment| {
+                    match (farewell, job.kind()) {
+                        (Farewell::LetRunningFinish, StateKind::Retrying) => cancel::end_retry_with_queue(job, moment),
+                        (Farewell::Cancel | Farewell::LetRunningFinish, _) => cancel::end_with_queue(job, moment),
+                    }
+                    Ok(())
+                })?;
+                if farewell == Farewell::LetRunningFinish && *state != StateKind::Retrying {
+                    self.tell_dependents(jobs_max).map_err(Stop::Broken)?;
+                    operate::forget(self, seq)?;
+                }
+            }
+            if touched >= jobs_max {
+                return Ok(touched);
+            }
+        }
+        self.records.remove_queue(name).map_err(Stop::Broken)?;
+        self.engine.queues.remove(name);
+        self.engine.leaving.remove(name);
+        Ok(touched)
+    }
+}

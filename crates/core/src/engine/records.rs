@@ -1,0 +1,97 @@
+//! Where the records are. The engine holds the order of jobs, a store holds the jobs: this is what the engine asks of it.
+
+use std::sync::Arc;
+
+use crate::id::{JobId, JobType, QueueName, Seq};
+use crate::job::{IdempotencyKey, Job};
+use crate::policy::IdempotencyScope;
+use crate::state::StateKind;
+use crate::submit::Payload;
+use crate::time::Timestamp;
+
+use super::queue::Queue;
+
+/// Records by sequence number, with the few look-ups that the rules need. Nothing here may cost more than O(log n).
+///
+/// A record is taken out, changed, and put back; between the two the store does not see it.
+pub trait Records {
+    type Error;
+
+    fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, Self::Error>;
+    fn take(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Self::Error>;
+    /// Puts a changed record back.
+    fn put(&mut self, job: Box<Job>) -> Result<(), Self::Error>;
+    /// Puts a record back that was only looked at.
+    fn put_unchanged(&mut self, job: Box<Job>);
+
+    /// A new record with its payload. Its external id, if any, is free.
+    fn insert(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Self::Error>;
+    /// Removes record, payload, external id and edges. Its idempotency key is the engine's business.
+    fn remove(&mut self, job: Box<Job>) -> Result<(), Self::Error>;
+
+    fn external_id(&mut self, queue: &QueueName, external_id: &str) -> Result<Option<Seq>, Self::Error>;
+
+    /// `dependent` waits for `dependency`.
+    fn link(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Self::Error>;
+    /// Dependents of a job beyond `after`, in order of creation.
+    fn dependents(&mut self, dependency: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Self::Error>;
+
+    fn key(&mut self, key: &KeyPath) -> Result<Option<KeyEntry>, Self::Error>;
+    fn put_key(&mut self, key: KeyPath, entry: KeyEntry) -> Result<(), Self::Error>;
+    fn remove_key(&mut self, key: &KeyPath) -> Result<(), Self::Error>;
+
+    /// The earliest [`Job::prune_at`] or [`KeyEntry::purge_at`] of all.
+    fn next_prune(&mut self) -> Result<Option<(Timestamp, Prune)>, Self::Error>;
+
+    /// Jobs of a queue in one state, in order of creation.
+    fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Self::Error>;
+
+    fn put_queue(&mut self, queue: &Queue) -> Result<(), Self::Error>;
+    fn remove_queue(&mut self, name: &QueueName) -> Result<(), Self::Error>;
+}
+
+/// Where a new record's payload comes from.
+#[derive(Clone, Debug)]
+pub enum PayloadSource {
+    Given(Payload),
+    /// A clone has the payload of its original.
+    CopyOf(Seq),
+}
+
+/// What has outlived its use.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Prune {
+    Job(Seq),
+    Key(KeyPath),
+}
+
+/// An idempotency key with the scope in which it is unique.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyPath {
+    pub queue: Option<QueueName>,
+    pub job_type: Option<JobType>,
+    pub key: Arc<str>,
+}
+
+impl KeyPath {
+    pub fn of(key: &IdempotencyKey, queue: &QueueName) -> Option<Self> {
+        let (queue, job_type) = match key.scope {
+            IdempotencyScope::Type => (Some(queue.clone()), Some(key.job_type.clone())),
+            IdempotencyScope::Queue => (Some(queue.clone()), None),
+            IdempotencyScope::Global => (None, None),
+            IdempotencyScope::Off => return None,
+        };
+        Some(Self { queue, job_type, key: Arc::clone(&key.key) })
+    }
+}
+
+/// The job that a key stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyEntry {
+    pub id: JobId,
+    pub seq: Seq,
+    /// The first accepted submission: the window runs from here.
+    pub at: Timestamp,
+    /// Set once the job is gone and only the key is left.
+    pub purge_at: Option<Timestamp>,
+}

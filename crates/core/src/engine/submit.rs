@@ -1,0 +1,476 @@
+//! Submission of a batch: everything is checked first, then everything is stored, or nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::dependency::{Dependencies, weigh};
+use crate::id::{JobId, QueueName, Seq};
+use crate::job::{IdempotencyKey, Job, Moment};
+use crate::limits::{BATCH_ITEMS_MAX, DEPENDENCIES_MAX, DEPENDENCY_DEPTH_MAX};
+use crate::policy::{Policy, SubmitMode};
+use crate::priority::Priority;
+use crate::refusal::Refusal;
+use crate::state::StateKind;
+use crate::submit::{self, Birth, DependencyRef, NewJob};
+
+use super::operate::standing;
+use super::queue::Queue;
+use super::records::{KeyEntry, KeyPath, PayloadSource, Records};
+use super::{Life, Stop, Turn};
+
+/// One job for one queue.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    pub queue: QueueName,
+    pub job: NewJob,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submitted {
+    pub id: JobId,
+    pub seq: Seq,
+    /// `None`: the key has outlived its job.
+    pub state: Option<StateKind>,
+    pub duplicate: bool,
+}
+
+/// Which members of a batch were refused, and why; the first one speaks for the batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchRefusal {
+    pub first: Refusal,
+    pub errors: Vec<(usize, Refusal)>,
+}
+
+/// What a member of the batch turned out to be.
+enum Member {
+    New(Box<Plan>),
+    /// Of a job that exists, or of the key that is left of it.
+    Duplicate(Submitted),
+    /// Of an earlier member of the same batch.
+    Repeats(usize),
+}
+
+/// A newcomer that passed its own checks.
+struct Plan {
+    policy: Arc<Policy>,
+    key: Option<KeyPath>,
+    after: Vec<Source>,
+    after_any: Vec<Source>,
+    priority: Priority,
+    depth: u32,
+    inherited: Priority,
+}
+
+/// Whom a newcomer waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Source {
+    Job(JobId),
+    /// Another newcomer, by its place in the batch.
+    Place(usize),
+}
+
+/// What is known of a job that newcomers wait for.
+#[derive(Clone, Copy)]
+struct Elder {
+    state: StateKind,
+    priority: Priority,
+    depth: u32,
+}
+
+/// The state of the checks: what the batch itself has taken so far.
+struct Planning {
+    members: Vec<Option<Member>>,
+    errors: Vec<(usize, Refusal)>,
+    keys: HashMap<KeyPath, usize>,
+    external_ids: HashSet<(QueueName, Arc<str>)>,
+    queued: HashMap<QueueName, u64>,
+    elders: HashMap<JobId, Elder>,
+}
+
+impl<R: Records> Turn<'_, R> {
+    pub(crate) fn submit(
+        &mut self,
+        batch: &[Submission],
+        parent: Option<JobId>,
+    ) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
+        // A finalizer may ride on a full batch of children.
+        let most = BATCH_ITEMS_MAX + usize::from(parent.is_some());
+        if !(1..=most).contains(&batch.len()) {
+            return Err(Refusal::invalid("jobs", format!("must be 1-{BATCH_ITEMS_MAX} jobs")).into());
+        }
+        let mut planning = Planning {
+            members: Vec::with_capacity(batch.len()),
+            errors: Vec::new(),
+            keys: HashMap::new(),
+            external_ids: HashSet::new(),
+            queued: HashMap::new(),
+            elders: HashMap::new(),
+        };
+        let places = submit::references(batch.iter().map(|submission| &submission.job)).unwrap_or_else(|(place, refusal)| {
+            planning.errors.push((place, refusal));
+            HashMap::new()
+        });
+        for (place, submission) in batch.iter().enumerate() {
+            let member = match self.plan(place, submission, &mut planning) {
+                Ok(member) => Some(member),
+                Err(Stop::Refused(refusal)) => {
+                    planning.errors.push((place, refusal));
+                    None
+                }
+                Err(broken @ Stop::Broken(_)) => return Err(broken),
+            };
+            planning.members.push(member);
+        }
+        self.find_sources(batch, &places, &mut planning)?;
+        let order = arrange(&mut planning);
+        if !planning.errors.is_empty() {
+            return Ok(Err(planning.refusal()));
+        }
+        Ok(Ok(self.give_birth(batch, parent, &planning, &order)?))
+    }
+
+    /// Checks of one member that need no other member's dependencies.
+    fn plan(
+        &mut self,
+        place: usize,
+        submission: &Submission,
+        planning: &mut Planning,
+    ) -> Result<Member, Stop<R::Error>> {
+        let Submission { queue: name, job: new } = submission;
+        let queue = self.intake(name)?;
+        let policy = submit::check(new, &queue.policy, &queue.intake)?;
+        let key = self.key_path(new, &queue);
+        if let Some(path) = &key {
+            if let Some(earlier) = planning.keys.get(path) {
+                return Ok(Member::Repeats(*earlier));
+            }
+            if let Some(known) = self.known_by_key(path, &queue)? {
+                return Ok(Member::Duplicate(known));
+            }
+            planning.keys.insert(path.clone(), place);
+        }
+        if let Some(external_id) = &new.external_id {
+            let in_batch = !planning.external_ids.insert((name.clone(), Arc::clone(external_id)));
+            let taken = self.records.external_id(name, external_id).map_err(Stop::Broken)?.is_some();
+            if in_batch || taken {
+                return Err(Refusal::DuplicateId.into());
+            }
+        }
+        let held = new.hold.unwrap_or(queue.intake.submit == SubmitMode::Explicit);
+        if !held {
+            let queued = planning.queued.entry(name.clone()).or_insert_with(|| self.engine.index.queued(name));
+            if let Some(max_queued) = queue.intake.max_queued.filter(|max| *queued >= *max) {
+                return Err(Refusal::QueueFull { max_queued }.into());
+            }
+            *queued += 1;
+        }
+        Ok(Member::New(Box::new(Plan {
+            policy,
+            key,
+            after: Vec::new(),
+            after_any: Vec::new(),
+            priority: new.priority,
+            depth: 1,
+            inherited: Priority::Bulk,
+        })))
+    }
+
+    fn key_path(&self, new: &NewJob, queue: &Queue) -> Option<KeyPath> {
+        let key = new.idempotency_key.clone()?;
+        let key = IdempotencyKey { key, scope: queue.intake.idempotency.scope, job_type: new.job_type.clone() };
+        KeyPath::of(&key, &queue.name)
+    }
+
+    /// The job that this key stands for, while its window lasts.
+    fn known_by_key(&mut self, path: &KeyPath, queue: &Queue) -> Result<Option<Submitted>, Stop<R::Error>> {
+        let Some(entry) = self.records.key(path).map_err(Stop::Broken)? else { return Ok(None) };
+        let window = queue.intake.idempotency.window;
+        if window.is_some_and(|window| entry.at + window <= self.now) {
+            return Ok(None);
+        }
+        let state = self.look(entry.seq, Job::kind)?;
+        Ok(Some(Submitted { id: entry.id, seq: entry.seq, state, duplicate: true }))
+    }
+
+    /// Resolves the dependencies of all newcomers to jobs or places.
+    fn find_sources(
+        &mut self,
+        batch: &[Submission],
+        places: &HashMap<Arc<str>, usize>,
+        planning: &mut Planning,
+    ) -> Result<(), Stop<R::Error>> {
+        for (place, Submission { job: new, .. }) in batch.iter().enumerate() {
+            if !matches!(planning.members.get(place), Some(Some(Member::New(_)))) {
+                continue;
+            }
+            let found = self.sources_of(new, places, planning);
+            match (found, planning.members.get_mut(place)) {
+                (Ok((after, after_any)), Some(Some(Member::New(plan)))) => {
+                    plan.after = after;
+                    plan.after_any = after_any;
+                }
+                (Err(Stop::Refused(refusal)), _) => planning.errors.push((place, refusal)),
+                (Err(broken @ Stop::Broken(_)), _) => return Err(broken),
+                (Ok(_), _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn sources_of(
+        &mut self,
+        new: &NewJob,
+        places: &HashMap<Arc<str>, usize>,
+        planning: &mut Planning,
+    ) -> Result<(Vec<Source>, Vec<Source>), Stop<R::Error>> {
+        let resolve = |refs: &[DependencyRef]| -> Result<Vec<Source>, Stop<R::Error>> {
+            let (mut seen, mut sources) = (HashSet::new(), Vec::with_capacity(refs.len()));
+            for reference in refs {
+                let source = match reference {
+                    DependencyRef::Job(id) => Source::Job(*id),
+                    DependencyRef::Local(name) => {
+                        let unknown = || Refusal::DependencyUnknown(format!("#{name}"));
+                        planning.source_at(*places.get(name).ok_or_else(unknown)?)
+                    }
+                };
+                if seen.insert(source) {
+                    sources.push(source);
+                }
+            }
+            Ok(sources)
+        };
+        let (after, after_any) = (resolve(&new.after)?, resolve(&new.after_any)?);
+        let given = after.len() + after_any.len();
+        if given > DEPENDENCIES_MAX {
+            return Err(Refusal::DependencyBreadth { given }.into());
+        }
+        for source in after.iter().chain(&after_any) {
+            match source {
+                Source::Job(id) => self.look_up_elder(*id, planning)?,
+                Source::Place(_) => {}
+            }
+        }
+        Ok((after, after_any))
+    }
+
+    fn look_up_elder(&mut self, id: JobId, planning: &mut Planning) -> Result<(), Stop<R::Error>> {
+        if planning.elders.contains_key(&id) {
+            return Ok(());
+        }
+        let unknown = || Refusal::DependencyUnknown(id.to_string());
+        let seq = self.records.seq_of(id).map_err(Stop::Broken)?.ok_or_else(unknown)?;
+        let elder = self.look(seq, |job| Elder {
+            state: job.kind(),
+            priority: job.effective_priority(),
+            depth: job.dependencies.depth,
+        })?;
+        planning.elders.insert(id, elder.ok_or_else(unknown)?);
+        Ok(())
+    }
+
+    /// Stores the batch: numbers in the order given, births in the order of dependencies.
+    fn give_birth(
+        &mut self,
+        batch: &[Submission],
+        parent: Option<JobId>,
+        planning: &Planning,
+        order: &[usize],
+    ) -> Result<Vec<Submitted>, Stop<R::Error>> {
+        let names: Vec<Option<(JobId, Seq)>> = planning
+            .members
+            .iter()
+            .map(|member| matches!(member, Some(Member::New(_))).then(|| self.name_newcomer()))
+            .collect();
+        let mut states: HashMap<JobId, StateKind> = planning.elders.iter().map(|(id, elder)| (*id, elder.state)).collect();
+        for place in order {
+            let (Some(Some((id, seq))), Some(submission)) = (names.get(*place), batch.get(*place)) else { continue };
+            let Some(Some(Member::New(plan))) = planning.members.get(*place) else { continue };
+            let name_of = |source: &Source| match source {
+                Source::Job(id) => Some(*id),
+                Source::Place(place) => names.get(*place).copied().flatten().map(|(id, _)| id),
+            };
+            let mut dependencies = Dependencies {
+                after: plan.after.iter().filter_map(name_of).collect(),
+                after_any: plan.after_any.iter().filter_map(name_of).collect(),
+                depth: plan.depth,
+                ..Dependencies::default()
+            };
+            let broken = weigh(&mut dependencies, |id| standing(&states, id));
+            let queue = self.intake(&submission.queue)?;
+            if self.engine.queue(&submission.queue).is_none() {
+                self.save_queue(Arc::clone(&queue))?;
+            }
+            let birth = Birth {
+                id: *id,
+                seq: *seq,
+                queue: submission.queue.clone(),
+                policy: Arc::clone(&plan.policy),
+                dependencies,
+                inherited_priority: plan.inherited,
+                broken,
+                parent,
+            };
+            let kind = self.bear(submission, birth, &queue, plan.key.clone())?;
+            states.insert(*id, kind);
+        }
+        Ok(planning.answers(&names, &states))
+    }
+
+    fn name_newcomer(&mut self) -> (JobId, Seq) {
+        let seq = Seq(self.engine.next_number);
+        self.engine.next_number += 1;
+        (JobId::random(self.dice), seq)
+    }
+
+    fn bear(
+        &mut self,
+        submission: &Submission,
+        birth: Birth,
+        queue: &Queue,
+        key: Option<KeyPath>,
+    ) -> Result<StateKind, Stop<R::Error>> {
+        let mut moment = Moment {
+            now: self.now,
+            dice: self.dice,
+            next_number: &mut self.engine.next_number,
+            moves: &mut self.moves,
+        };
+        let job = submit::create(&submission.job, birth, &queue.intake, &mut moment);
+        let (id, seq, kind) = (job.id, job.seq, job.kind());
+        let dependencies: Vec<JobId> = job.dependencies.all().collect();
+        self.add(Box::new(job), PayloadSource::Given(submission.job.payload.clone()))?;
+        if let Some(path) = key {
+            let entry = KeyEntry { id, seq, at: self.now, purge_at: None };
+            self.records.put_key(path, entry).map_err(Stop::Broken)?;
+        }
+        for dependency in &dependencies {
+            if let Some(elder) = self.records.seq_of(*dependency).map_err(Stop::Broken)? {
+                self.records.link(elder, seq).map_err(Stop::Broken)?;
+            }
+        }
+        if !kind.terminal() {
+            self.count_dependents(dependencies, Life::Began)?;
+        }
+        Ok(kind)
+    }
+}
+
+/// Puts newcomers in an order in which each comes after those it waits for, and works out depth and inherited priority on the way.
+fn arrange(planning: &mut Planning) -> Vec<usize> {
+    let mut waits = vec![0_usize; planning.members.len()];
+    let mut followers: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (place, plan) in planning.newcomers() {
+        let local: HashSet<usize> = plan.local_sources().collect();
+        if let Some(count) = waits.get_mut(place) {
+            *count = local.len();
+        }
+        for source in local {
+            followers.entry(source).or_default().push(place);
+        }
+    }
+    let newcomers: Vec<usize> = planning.newcomers().map(|(place, _)| place).collect();
+    let mut ready: std::collections::BTreeSet<usize> =
+        newcomers.iter().copied().filter(|place| waits.get(*place) == Some(&0)).collect();
+    let mut order = Vec::with_capacity(newcomers.len());
+    while let Some(place) = ready.pop_first() {
+        planning.weigh_newcomer(place);
+        order.push(place);
+        for follower in followers.remove(&place).unwrap_or_default() {
+            if let Some(count) = waits.get_mut(follower) {
+                *count -= 1;
+                if *count == 0 {
+                    ready.insert(follower);
+                }
+            }
+        }
+    }
+    let arranged: HashSet<usize> = order.iter().copied().collect();
+    for place in newcomers.into_iter().filter(|place| !arranged.contains(place)) {
+        planning.errors.push((place, Refusal::DependencyCycle(format!("job {place} of the batch"))));
+    }
+    order
+}
+
+impl Plan {
+    fn sources(&self) -> impl Iterator<Item = Source> {
+        self.after.iter().chain(&self.after_any).copied()
+    }
+
+    fn local_sources(&self) -> impl Iterator<Item = usize> {
+        self.sources().filter_map(|source| match source {
+            Source::Place(place) => Some(place),
+            Source::Job(_) => None,
+        })
+    }
+}
+
+impl Planning {
+    fn newcomers(&self) -> impl Iterator<Item = (usize, &Plan)> {
+        self.members.iter().enumerate().filter_map(|(place, member)| match member {
+            Some(Member::New(plan)) => Some((place, plan.as_ref())),
+            Some(Member::Duplicate(_) | Member::Repeats(_)) | None => None,
+        })
+    }
+
+    fn newcomer(&self, place: usize) -> Option<&Plan> {
+        match self.members.get(place)? {
+            Some(Member::New(plan)) => Some(plan),
+            Some(Member::Duplicate(_) | Member::Repeats(_)) | None => None,
+        }
+    }
+
+    /// Whom a reference to this place means: the newcomer there, or the job that it repeats.
+    fn source_at(&self, place: usize) -> Source {
+        match self.members.get(place) {
+            Some(Some(Member::Duplicate(known))) => Source::Job(known.id),
+            Some(Some(Member::Repeats(earlier))) => Source::Place(*earlier),
+            Some(Some(Member::New(_)) | None) | None => Source::Place(place),
+        }
+    }
+
+    /// Depth and inherited priority follow from those it waits for, who were weighed before.
+    fn weigh_newcomer(&mut self, place: usize) {
+        let Some(plan) = self.newcomer(place) else { return };
+        let (mut depth, mut inherited) = (1, Priority::Bulk);
+        for source in plan.sources() {
+            let (elder_depth, elder_priority) = match source {
+                Source::Job(id) => self.elders.get(&id).map_or((0, Priority::Bulk), |elder| (elder.depth, elder.priority)),
+                Source::Place(place) => {
+                    self.newcomer(place).map_or((0, Priority::Bulk), |plan| (plan.depth, plan.priority.more_urgent(plan.inherited)))
+                }
+            };
+            depth = depth.max(elder_depth.saturating_add(1));
+            inherited = inherited.more_urgent(elder_priority);
+        }
+        if depth > DEPENDENCY_DEPTH_MAX {
+            self.errors.push((place, Refusal::DependencyDepth));
+        }
+        if let Some(Some(Member::New(plan))) = self.members.get_mut(place) {
+            plan.depth = depth;
+            plan.inherited = inherited;
+        }
+    }
+
+    /// One error a member, the lowest place first.
+    fn refusal(mut self) -> BatchRefusal {
+        // Stable: of several complaints about one member, the first one found stays.
+        self.errors.sort_by_key(|(place, _)| *place);
+        self.errors.dedup_by_key(|(place, _)| *place);
+        let first = self.errors.first().map_or(Refusal::JobNotFound, |(_, refusal)| refusal.clone());
+        BatchRefusal { first, errors: self.errors }
+    }
+
+    fn answers(&self, names: &[Option<(JobId, Seq)>], states: &HashMap<JobId, StateKind>) -> Vec<Submitted> {
+        let born = |place: usize, duplicate: bool| {
+            let (id, seq) = names.get(place).copied().flatten()?;
+            Some(Submitted { id, seq, state: states.get(&id).copied(), duplicate })
+        };
+        let answer = |(place, member): (usize, &Option<Member>)| match member {
+            Some(Member::New(_)) => born(place, false),
+            Some(Member::Repeats(earlier)) => born(*earlier, true),
+            Some(Member::Duplicate(known)) => Some(known.clone()),
+            None => None,
+        };
+        self.members.iter().enumerate().filter_map(answer).collect()
+    }
+}

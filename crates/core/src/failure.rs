@@ -1,0 +1,99 @@
+//! What can go wrong with a run, and how it is classified.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::id::bounded_text;
+use crate::limits::{ERROR_CAUSE_CHARS_MAX, ERROR_CODE_CHARS_MAX, ERROR_MESSAGE_CHARS_MAX};
+use crate::policy::words;
+use crate::refusal::Invalid;
+use crate::time::{Duration, Timestamp};
+
+words!(
+    /// Every failure belongs to exactly one.
+    Category {
+        Temporary = "temporary",
+        Permanent = "permanent",
+        Timeout = "timeout",
+        Cancelled = "cancelled",
+        System = "system",
+    }
+);
+
+/// A recorded failure. Shared by the job and the attempt that it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub category: Category,
+    pub code: Option<Arc<str>>,
+    pub message: Arc<str>,
+    pub cause: Option<Arc<str>>,
+    pub at: Timestamp,
+}
+
+impl Failure {
+    /// One that the server finds itself.
+    pub fn found(category: Category, code: &str, message: &str, at: Timestamp) -> Self {
+        Self { category, code: Some(code.into()), message: message.into(), cause: None, at }
+    }
+}
+
+/// What a worker says about its failed run: the typed error of a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reported {
+    pub category: ReportedCategory,
+    pub message: Arc<str>,
+    pub code: Option<Arc<str>>,
+    pub cause: Option<Arc<str>>,
+    /// When the handler would like to be tried again.
+    pub retry_after: Option<Duration>,
+    /// The wire's `final`: no retry, whatever the category.
+    pub unrecoverable: bool,
+}
+
+words!(
+    /// The categories a worker may report; `cancelled` is the server's alone.
+    ReportedCategory {
+        Temporary = "temporary",
+        Permanent = "permanent",
+        Timeout = "timeout",
+        System = "system",
+    }
+);
+
+impl ReportedCategory {
+    pub fn category(self) -> Category {
+        match self {
+            Self::Temporary => Category::Temporary,
+            Self::Permanent => Category::Permanent,
+            Self::Timeout => Category::Timeout,
+            Self::System => Category::System,
+        }
+    }
+}
+
+impl Reported {
+    pub fn new(category: ReportedCategory, message: &str) -> Self {
+        Self { category, message: message.into(), code: None, cause: None, retry_after: None, unrecoverable: false }
+    }
+
+    pub fn check(&self) -> Result<(), Invalid> {
+        bounded_text("error.message", &self.message, ERROR_MESSAGE_CHARS_MAX)?;
+        bounded_text("error.code", self.code.as_deref().unwrap_or_default(), ERROR_CODE_CHARS_MAX)?;
+        bounded_text("error.cause", self.cause.as_deref().unwrap_or_default(), ERROR_CAUSE_CHARS_MAX)?;
+        let retry_after = self.retry_after.unwrap_or_default();
+        retry_after.within_limit().map_err(|invalid| invalid.at("error.retry_after"))?;
+        Ok(())
+    }
+
+    pub fn failure(&self, at: Timestamp) -> Failure {
+        // Callers that branch on codes always find one on a permanent error.
+        let unnamed = || (self.category == ReportedCategory::Permanent).then(|| Arc::from("permanent"));
+        Failure {
+            category: self.category.category(),
+            code: self.code.clone().or_else(unnamed),
+            message: Arc::clone(&self.message),
+            cause: self.cause.clone(),
+            at,
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Overriding settings: what is given replaces, what is absent is inherited, what a profile locks stays.
+
+use crate::backoff::{BackoffKind, JitterKind};
+use crate::limits::*;
+use crate::policy::*;
+use crate::profile::Profile;
+use crate::refusal::Invalid;
+use crate::time::Duration;
+
+/// Overrides of a queue. Durations: zero is "off".
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SettingsPatch {
+    pub job: PolicyPatch,
+    pub on_lease_expiry: Option<OnLeaseExpiry>,
+    pub reclaim: Option<Reclaim>,
+    pub fencing: Option<Fencing>,
+    pub idempotency_scope: Option<IdempotencyScope>,
+    pub idempotency_window: Option<Duration>,
+    pub external_ids: Option<bool>,
+    pub payload_max: Option<u64>,
+    pub priority_order: Option<bool>,
+    pub requeue_order: Option<RequeueOrder>,
+    pub submit: Option<SubmitMode>,
+    pub delayed_start: Option<bool>,
+    pub manual_requeue: Option<ManualRequeue>,
+    pub cancel_running: Option<CancelRunning>,
+    pub clear_error_on_success: Option<bool>,
+    /// `Some(None)` lifts the bound.
+    pub max_queued: Option<Option<u64>>,
+}
+
+/// The overrides that a job may bring too.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PolicyPatch {
+    pub retry: RetryPatch,
+    pub execution_timeout: Option<Duration>,
+    pub lease: Option<Duration>,
+    pub lifetime: Option<Duration>,
+    pub retention: RetentionPatch,
+    /// `Some(None)` is unlimited.
+    pub max_reclaims: Option<Option<u32>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RetryPatch {
+    pub limit: Option<u32>,
+    pub counts: Option<Counts>,
+    pub backoff_kind: Option<BackoffKind>,
+    pub base: Option<Duration>,
+    pub multiplier: Option<f64>,
+    pub cap: Option<Duration>,
+    pub delays: Option<Vec<Duration>>,
+    pub jitter_kind: Option<JitterKind>,
+    pub jitter_factor: Option<f64>,
+    pub honour_retry_after: Option<bool>,
+    pub on_permanent: Option<OnPermanent>,
+    pub on_exhausted: Option<OnExhausted>,
+    pub on_timeout: Option<OnTrouble>,
+    pub on_system: Option<OnTrouble>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RetentionPatch {
+    pub completed: Option<Duration>,
+    pub failed: Option<Duration>,
+    pub dead_letter: Option<Duration>,
+    pub cancelled: Option<Duration>,
+}
+
+impl SettingsPatch {
+    /// A queue's settings: its profile with these overrides.
+    pub fn resolve(&self, profile: Profile) -> Result<Settings, Invalid> {
+        let mut settings = profile.settings();
+        self.merge(&mut settings);
+        check_intake(&settings.intake)?;
+        check_policy(&settings.policy)?;
+        check_locks(&profile.settings(), &settings)?;
+        Ok(settings)
+    }
+
+    fn merge(&self, settings: &mut Settings) {
+        let Settings { policy, intake } = settings;
+        self.job.merge(policy);
+        set(&mut policy.on_lease_expiry, self.on_lease_expiry);
+        set(&mut policy.reclaim, self.reclaim);
+        set(&mut policy.fencing, self.fencing);
+        set(&mut policy.requeue_order, self.requeue_order);
+        set(&mut policy.manual_requeue, self.manual_requeue);
+        set(&mut policy.cancel_running, self.cancel_running);
+        set(&mut policy.clear_error_on_success, self.clear_error_on_success);
+        set(&mut intake.idempotency.scope, self.idempotency_scope);
+        set_length(&mut intake.idempotency.window, self.idempotency_window);
+        set(&mut intake.external_ids, self.external_ids);
+        // Out of range is caught by the check that follows.
+        set(&mut intake.payload_max, self.payload_max.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)));
+        set(&mut intake.priority_order, self.priority_order);
+        set(&mut intake.submit, self.submit);
+        set(&mut intake.delayed_start, self.delayed_start);
+        set(&mut intake.max_queued, self.max_queued);
+    }
+}
+
+impl PolicyPatch {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// A job's policy: its queue's with these overrides.
+    pub fn resolve(&self, queue: &Policy) -> Result<Policy, Invalid> {
+        let mut policy = queue.clone();
+        self.merge(&mut policy);
+        check_policy(&policy)?;
+        if locks_retry(policy.profile) && policy.retry != queue.retry {
+            return Err(locked("retry", policy.profile));
+        }
+        let longer = match (policy.execution_timeout, queue.execution_timeout) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(job), Some(queue)) => job > queue,
+        };
+        if longer && policy.profile.only_shortens_execution_timeout() {
+            let most = queue.execution_timeout.unwrap_or_default();
+            return Err(Invalid::new("execution_timeout", format!("may be at most the queue's {most}")));
+        }
+        Ok(policy)
+    }
+
+    fn merge(&self, policy: &mut Policy) {
+        self.retry.merge(&mut policy.retry);
+        set_length(&mut policy.execution_timeout, self.execution_timeout);
+        set_length(&mut policy.lease, self.lease);
+        set_length(&mut policy.lifetime, self.lifetime);
+        set_length(&mut policy.retention.completed, self.retention.completed);
+        set_length(&mut policy.retention.failed, self.retention.failed);
+        set_length(&mut policy.retention.dead_letter, self.retention.dead_letter);
+        set_length(&mut policy.retention.cancelled, self.retention.cancelled);
+        set(&mut policy.max_reclaims, self.max_reclaims);
+    }
+}
+
+impl RetryPatch {
+    fn merge(&self, retry: &mut Retry) {
+        set(&mut retry.limit, self.limit);
+        set(&mut retry.counts, self.counts);
+        set(&mut retry.backoff.kind, self.backoff_kind);
+        set(&mut retry.backoff.base, self.base);
+        set(&mut retry.backoff.multiplier, self.multiplier);
+        set_length(&mut retry.backoff.cap, self.cap);
+        set(&mut retry.backoff.delays, self.delays.clone());
+        set(&mut retry.jitter.kind, self.jitter_kind);
+        set(&mut retry.jitter.factor, self.jitter_factor);
+        set(&mut retry.honour_retry_after, self.honour_retry_after);
+        set(&mut retry.on_permanent, self.on_permanent);
+        set(&mut retry.on_exhausted, self.on_exhausted);
+        set(&mut retry.on_timeout, self.on_timeout);
+        set(&mut retry.on_system, self.on_system);
+    }
+}
+
+fn set<T>(field: &mut T, given: Option<T>) {
+    if let Some(value) = given {
+        *field = value;
+    }
+}
+
+fn set_length(field: &mut Option<Duration>, given: Option<Duration>) {
+    if let Some(length) = given {
+        *field = length.on();
+    }
+}
+
+/// A retry limit that means something in its unit: 0 starts would be a job that never runs.
+pub fn check_retry_limit(limit: u32, counts: Counts) -> Result<(), Invalid> {
+    let least = match counts {
+        Counts::Starts | Counts::Failures => 1,
+        Counts::Retries => 0,
+    };
+    if (least..=RETRY_LIMIT_MAX).contains(&limit) {
+        return Ok(());
+    }
+    Err(Invalid::new("retry.limit", format!("must be {least}-{RETRY_LIMIT_MAX} where it counts {counts}")))
+}
+
+fn check_policy(policy: &Policy) -> Result<(), Invalid> {
+    let Retry { limit, counts, backoff, jitter, .. } = &policy.retry;
+    check_retry_limit(*limit, *counts)?;
+    if !(BACKOFF_MULTIPLIER_MIN..=BACKOFF_MULTIPLIER_MAX).contains(&backoff.multiplier) {
+        let range = format!("must be {BACKOFF_MULTIPLIER_MIN}-{BACKOFF_MULTIPLIER_MAX}");
+        return Err(Invalid::new("retry.backoff.multiplier", range));
+    }
+    if backoff.delays.len() > BACKOFF_DELAYS_MAX {
+        return Err(Invalid::new("retry.backoff.delays", format!("may have at most {BACKOFF_DELAYS_MAX} entries")));
+    }
+    if !(0.0..=1.0).contains(&jitter.factor) {
+        return Err(Invalid::new("retry.jitter.factor", "must be 0-1"));
+    }
+    let lengths = [
+        ("execution_timeout", policy.execution_timeout),
+        ("lease", policy.lease),
+        ("lifetime", policy.lifetime),
+        ("retention.completed", policy.retention.completed),
+        ("retention.failed", policy.retention.failed),
+        ("retention.dead_letter", policy.retention.dead_letter),
+        ("retention.cancelled", policy.retention.cancelled),
+        ("retry.backoff.base", Some(backoff.base)),
+        ("retry.backoff.cap", backoff.cap),
+    ];
+    for (field, length) in lengths {
+        length.unwrap_or_default().within_limit().map_err(|invalid| invalid.at(field))?;
+    }
+    for delay in &backoff.delays {
+        delay.within_limit().map_err(|invalid| invalid.at("retry.backoff.delays"))?;
+    }
+    Ok(())
+}
+
+fn check_intake(intake: &Intake) -> Result<(), Invalid> {
+    if !(1..=PAYLOAD_BYTES_MAX).contains(&intake.payload_max) {
+        return Err(Invalid::new("payload_max", format!("must be 1-{PAYLOAD_BYTES_MAX} bytes")));
+    }
+    let window = intake.idempotency.window.unwrap_or_default();
+    window.within_limit().map_err(|invalid| invalid.at("idempotency.window"))?;
+    Ok(())
+}
+
+fn locks_retry(profile: Profile) -> bool {
+    match profile {
+        Profile::Document => true,
+        Profile::Standard | Profile::Gopherqueue | Profile::Taskharbor | Profile::Ocypod | Profile::Weave => false,
+    }
+}
+
+/// Repeating a locked value is no override: what a queue shows can be sent back.
+fn check_locks(profile: &Settings, wanted: &Settings) -> Result<(), Invalid> {
+    let name = profile.policy.profile;
+    if !locks_retry(name) {
+        return Ok(());
+    }
+    let (Settings { policy: old, intake: old_intake }, Settings { policy: new, intake: new_intake }) = (profile, wanted);
+    let locks = [
+        ("retry", old.retry == new.retry),
+        ("on_lease_expiry", old.on_lease_expiry == new.on_lease_expiry),
+        ("fencing", old.fencing == new.fencing),
+        ("manual_requeue", old.manual_requeue == new.manual_requeue),
+        ("submit", old_intake.submit == new_intake.submit),
+        ("delayed_start", old_intake.delayed_start == new_intake.delayed_start),
+    ];
+    locks.into_iter().find(|(_, same)| !same).map_or(Ok(()), |(field, _)| Err(locked(field, name)))
+}
+
+fn locked(field: &'static str, profile: Profile) -> Invalid {
+    Invalid::new(field, format!("is locked by the profile \"{profile}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn retry(retry: RetryPatch) -> PolicyPatch {
+        PolicyPatch { retry, ..PolicyPatch::default() }
+    }
+
+    /// Proves G-4.1, G-4.2, G-4.4, G-4.9, G-5.1, G-1.11.
+    #[test]
+    fn gopherqueue_defaults() {
+        let Settings { policy, intake } = Profile::Gopherqueue.settings();
+        assert_eq!(policy.execution_timeout, Some(Duration::from_mins(30)));
+        assert_eq!(policy.lease, Some(Duration::from_mins(5)));
+        assert_eq!(policy.lifetime, Some(Duration::from_days(7)));
+        assert_eq!((policy.retry.limit, policy.retry.counts), (3, Counts::Starts));
+        assert_eq!(intake.idempotency.window, Some(Duration::from_hours(24)));
+        assert_eq!(policy.retention.dead_letter, None, "dead letters wait for a person");
+    }
+
+    /// Proves O-38, O-37.
+    #[test]
+    fn overrides_merge_deeply_into_what_they_override() {
+        let patch = SettingsPatch {
+            job: retry(RetryPatch { limit: Some(4), delays: Some(vec![Duration::from_secs(10)]), ..RetryPatch::default() }),
+            ..SettingsPatch::default()
+        };
+        let queue = patch.resolve(Profile::Ocypod).unwrap().policy;
+        assert_eq!((queue.retry.limit, queue.retry.backoff.delays.len()), (4, 1));
+        let job = retry(RetryPatch { limit: Some(1), ..RetryPatch::default() }).resolve(&queue).unwrap();
+        assert_eq!((job.retry.limit, job.retry.backoff.delays.len()), (1, 1));
+        assert_eq!(job.retry.on_permanent, OnPermanent::Retry);
+        let off = PolicyPatch { execution_timeout: Some(Duration::ZERO), ..PolicyPatch::default() };
+        assert_eq!(off.resolve(&queue).unwrap().execution_timeout, None);
+    }
+
+    /// Proves G-4.8.
+    #[test]
+    fn execution_timeout_may_be_shortened_by_a_job_and_never_lengthened() {
+        let asks = |secs| PolicyPatch { execution_timeout: Some(Duration::from_secs(secs)), ..PolicyPatch::default() };
+        for profile in [Profile::Gopherqueue, Profile::Standard] {
+            let queue = profile.settings().policy;
+            assert!(asks(10).resolve(&queue).is_ok());
+            assert!(asks(30 * 60).resolve(&queue).is_ok());
+            assert_eq!(asks(30 * 60 + 1).resolve(&queue).unwrap_err().field, "execution_timeout");
+            assert!(asks(0).resolve(&queue).is_err(), "off counts as longer");
+        }
+        assert!(asks(3_600).resolve(&Profile::Weave.settings().policy).is_ok());
+    }
+
+    /// Proves L-29, L-38.
+    #[test]
+    fn document_locks_its_retry_rules() {
+        let queue = Profile::Document.settings().policy;
+        let limit = |limit| retry(RetryPatch { limit: Some(limit), ..RetryPatch::default() });
+        assert_eq!(limit(5).resolve(&queue).unwrap_err().field, "retry");
+        assert!(limit(3).resolve(&queue).is_ok(), "the locked value itself may be repeated");
+        let whole = |patch: SettingsPatch| patch.resolve(Profile::Document).map_err(|invalid| invalid.field.into_owned());
+        let default = SettingsPatch::default;
+        let patches = [
+            ("retry", SettingsPatch { job: limit(2), ..default() }),
+            ("delayed_start", SettingsPatch { delayed_start: Some(true), ..default() }),
+            ("submit", SettingsPatch { submit: Some(SubmitMode::Auto), ..default() }),
+            ("on_lease_expiry", SettingsPatch { on_lease_expiry: Some(OnLeaseExpiry::ReclaimFree), ..default() }),
+            ("manual_requeue", SettingsPatch { manual_requeue: Some(ManualRequeue::InPlace), ..default() }),
+            ("fencing", SettingsPatch { fencing: Some(Fencing::Optional), ..default() }),
+        ];
+        for (field, patch) in patches {
+            assert_eq!(whole(patch), Err(field.to_owned()));
+        }
+        assert!(whole(SettingsPatch { max_queued: Some(Some(5)), ..default() }).is_ok());
+    }
+
+    #[test]
+    fn out_of_range_names_the_field() {
+        let field = |patch: SettingsPatch| patch.resolve(Profile::Standard).unwrap_err().field.into_owned();
+        let job = |retry: RetryPatch| SettingsPatch { job: self::retry(retry), ..SettingsPatch::default() };
+        let empty = RetryPatch::default;
+        assert_eq!(field(job(RetryPatch { limit: Some(0), ..empty() })), "retry.limit");
+        assert_eq!(field(job(RetryPatch { multiplier: Some(f64::NAN), ..empty() })), "retry.backoff.multiplier");
+        assert_eq!(field(job(RetryPatch { jitter_factor: Some(1.5), ..empty() })), "retry.jitter.factor");
+        assert_eq!(field(job(RetryPatch { delays: Some(vec![Duration::ZERO; 101]), ..empty() })), "retry.backoff.delays");
+        assert_eq!(field(job(RetryPatch { cap: Some(Duration::from_days(40_000)), ..empty() })), "retry.backoff.cap");
+        let payload = |bytes| SettingsPatch { payload_max: Some(bytes), ..SettingsPatch::default() };
+        assert_eq!(field(payload(0)), "payload_max");
+        assert_eq!(field(payload(u64::from(PAYLOAD_BYTES_MAX) + 1)), "payload_max");
+        assert!(payload(u64::from(PAYLOAD_BYTES_MAX)).resolve(Profile::Standard).is_ok());
+    }
+}

@@ -1,0 +1,281 @@
+//! The six profiles: named bundles of settings, one for each specification and our own `standard`.
+
+use std::fmt;
+
+use crate::backoff::{Backoff, BackoffKind, Jitter, JitterKind};
+use crate::limits::PAYLOAD_BYTES_DEFAULT;
+use crate::policy::*;
+use crate::time::Duration;
+
+words!(
+    /// A named bundle of settings.
+    Profile {
+        Standard = "standard",
+        Gopherqueue = "gopherqueue",
+        Taskharbor = "taskharbor",
+        Ocypod = "ocypod",
+        Weave = "weave",
+        Document = "document",
+    }
+);
+
+impl Profile {
+    pub fn settings(self) -> Settings {
+        match self {
+            Self::Standard => standard(),
+            Self::Gopherqueue => gopherqueue(),
+            Self::Taskharbor => taskharbor(),
+            Self::Ocypod => ocypod(),
+            Self::Weave => weave(),
+            Self::Document => document(),
+        }
+    }
+
+    /// A strict lifecycle has no way back and no way around: no release, snooze, run-now, and no dead letter by hand.
+    pub fn strict(self) -> bool {
+        match self {
+            Self::Document => true,
+            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Ocypod | Self::Weave => false,
+        }
+    }
+
+    /// A job may ask for less execution time than its queue gives, not for more.
+    pub fn only_shortens_execution_timeout(self) -> bool {
+        match self {
+            Self::Standard | Self::Gopherqueue => true,
+            Self::Taskharbor | Self::Ocypod | Self::Weave | Self::Document => false,
+        }
+    }
+
+    /// Submitting a held job into a full queue fails the job instead of refusing the call.
+    pub fn fails_when_full(self) -> bool {
+        match self {
+            Self::Document => true,
+            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Ocypod | Self::Weave => false,
+        }
+    }
+
+    pub fn tags_fixed(self) -> bool {
+        match self {
+            Self::Ocypod => true,
+            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Weave | Self::Document => false,
+        }
+    }
+}
+
+const WEEK: Option<Duration> = Some(Duration::from_days(7));
+
+fn gopherqueue() -> Settings {
+    Settings {
+        policy: Policy {
+            profile: Profile::Gopherqueue,
+            retry: Retry {
+                limit: 3,
+                counts: Counts::Starts,
+                backoff: exponential(Duration::from_secs(1), Duration::from_hours(1)),
+                jitter: NO_JITTER,
+                honour_retry_after: true,
+                on_permanent: OnPermanent::Failed,
+                on_exhausted: OnExhausted::DeadLetter,
+                on_timeout: OnTrouble::Retry,
+                on_system: OnTrouble::Retry,
+            },
+            execution_timeout: Some(Duration::from_mins(30)),
+            lease: Some(Duration::from_mins(5)),
+            on_lease_expiry: OnLeaseExpiry::ReclaimCounted,
+            max_reclaims: None,
+            reclaim: Reclaim::Eager,
+            fencing: Fencing::Required,
+            lifetime: WEEK,
+            retention: Retention { completed: WEEK, failed: WEEK, dead_letter: None, cancelled: WEEK },
+            requeue_order: RequeueOrder::Submission,
+            manual_requeue: ManualRequeue::Clone,
+            cancel_running: CancelRunning::Cooperative,
+            clear_error_on_success: false,
+        },
+        intake: Intake {
+            idempotency: Idempotency { scope: IdempotencyScope::Type, window: Some(Duration::from_hours(24)) },
+            ..INTAKE
+        },
+    }
+}
+
+fn standard() -> Settings {
+    let mut settings = gopherqueue();
+    let policy = &mut settings.policy;
+    policy.profile = Profile::Standard;
+    policy.retry.jitter = Jitter { kind: JitterKind::Symmetric, factor: 0.1 };
+    policy.lease = Some(Duration::from_secs(30));
+    // A job planned for next month must run.
+    policy.lifetime = None;
+    policy.manual_requeue = ManualRequeue::InPlace;
+    settings
+}
+
+fn taskharbor() -> Settings {
+    Settings {
+        policy: Policy {
+            profile: Profile::Taskharbor,
+            retry: Retry {
+                limit: 25,
+                counts: Counts::Failures,
+                backoff: exponential(Duration::from_millis(200), Duration::from_secs(5)),
+                jitter: Jitter { kind: JitterKind::Symmetric, factor: 0.2 },
+                honour_retry_after: false,
+                on_permanent: OnPermanent::DeadLetter,
+                on_exhausted: OnExhausted::DeadLetter,
+                on_timeout: OnTrouble::Retry,
+                on_system: OnTrouble::Retry,
+            },
+            execution_timeout: None,
+            lease: Some(Duration::from_secs(30)),
+            on_lease_expiry: OnLeaseExpiry::ReclaimFree,
+            max_reclaims: None,
+            reclaim: Reclaim::Eager,
+            fencing: Fencing::Required,
+            lifetime: None,
+            retention: KEEP,
+            requeue_order: RequeueOrder::Tail,
+            manual_requeue: ManualRequeue::InPlace,
+            cancel_running: CancelRunning::Cooperative,
+            clear_error_on_success: false,
+        },
+        intake: Intake {
+            idempotency: Idempotency { scope: IdempotencyScope::Queue, window: None },
+            priority_order: false,
+            ..INTAKE
+        },
+    }
+}
+
+fn ocypod() -> Settings {
+    let expires_after = Some(Duration::from_mins(5));
+    Settings {
+        policy: Policy {
+            profile: Profile::Ocypod,
+            retry: Retry {
+                limit: 0,
+                counts: Counts::Retries,
+                backoff: Backoff {
+                    kind: BackoffKind::List,
+                    base: Duration::ZERO,
+                    multiplier: 2.0,
+                    cap: None,
+                    delays: Vec::new(),
+                },
+                jitter: NO_JITTER,
+                honour_retry_after: false,
+                on_permanent: OnPermanent::Retry,
+                on_exhausted: OnExhausted::Failed,
+                on_timeout: OnTrouble::Retry,
+                on_system: OnTrouble::Retry,
+            },
+            execution_timeout: Some(Duration::from_mins(5)),
+            lease: None,
+            on_lease_expiry: OnLeaseExpiry::FailTimeout,
+            max_reclaims: None,
+            reclaim: Reclaim::Eager,
+            fencing: Fencing::Optional,
+            lifetime: None,
+            retention: Retention {
+                completed: expires_after,
+                failed: expires_after,
+                dead_letter: expires_after,
+                cancelled: expires_after,
+            },
+            requeue_order: RequeueOrder::Tail,
+            manual_requeue: ManualRequeue::InPlace,
+            cancel_running: CancelRunning::Immediate,
+            clear_error_on_success: false,
+        },
+        intake: Intake { payload_max: 256 << 10, priority_order: false, ..INTAKE },
+    }
+}
+
+fn weave() -> Settings {
+    Settings {
+        policy: Policy {
+            profile: Profile::Weave,
+            retry: Retry {
+                limit: 3,
+                counts: Counts::Retries,
+                backoff: exponential(Duration::from_millis(500), Duration::from_secs(30)),
+                jitter: Jitter { kind: JitterKind::Full, factor: 1.0 },
+                honour_retry_after: false,
+                on_permanent: OnPermanent::Failed,
+                on_exhausted: OnExhausted::Failed,
+                on_timeout: OnTrouble::Retry,
+                on_system: OnTrouble::Retry,
+            },
+            execution_timeout: Some(Duration::from_mins(5)),
+            lease: Some(Duration::from_secs(5)),
+            on_lease_expiry: OnLeaseExpiry::ReclaimFree,
+            max_reclaims: None,
+            reclaim: Reclaim::Lazy,
+            fencing: Fencing::Required,
+            lifetime: None,
+            retention: KEEP,
+            requeue_order: RequeueOrder::Tail,
+            manual_requeue: ManualRequeue::Clone,
+            cancel_running: CancelRunning::Immediate,
+            clear_error_on_success: false,
+        },
+        intake: Intake { external_ids: true, ..INTAKE },
+    }
+}
+
+fn document() -> Settings {
+    Settings {
+        policy: Policy {
+            profile: Profile::Document,
+            retry: Retry {
+                limit: 3,
+                counts: Counts::Retries,
+                backoff: Backoff {
+                    kind: BackoffKind::Constant,
+                    base: Duration::from_secs(1),
+                    multiplier: 2.0,
+                    cap: None,
+                    delays: Vec::new(),
+                },
+                jitter: NO_JITTER,
+                honour_retry_after: false,
+                on_permanent: OnPermanent::Failed,
+                on_exhausted: OnExhausted::Failed,
+                on_timeout: OnTrouble::Retry,
+                on_system: OnTrouble::Retry,
+            },
+            execution_timeout: None,
+            lease: Some(Duration::from_secs(30)),
+            on_lease_expiry: OnLeaseExpiry::FailRetryable,
+            max_reclaims: None,
+            reclaim: Reclaim::Eager,
+            fencing: Fencing::Required,
+            lifetime: None,
+            retention: KEEP,
+            requeue_order: RequeueOrder::Tail,
+            manual_requeue: ManualRequeue::Clone,
+            cancel_running: CancelRunning::Immediate,
+            clear_error_on_success: true,
+        },
+        intake: Intake { submit: SubmitMode::Explicit, delayed_start: false, priority_order: false, ..INTAKE },
+    }
+}
+
+const INTAKE: Intake = Intake {
+    idempotency: Idempotency { scope: IdempotencyScope::Off, window: None },
+    external_ids: false,
+    payload_max: PAYLOAD_BYTES_DEFAULT,
+    priority_order: true,
+    submit: SubmitMode::Auto,
+    delayed_start: true,
+    max_queued: None,
+};
+
+const NO_JITTER: Jitter = Jitter { kind: JitterKind::None, factor: 0.0 };
+
+const KEEP: Retention = Retention { completed: None, failed: None, dead_letter: None, cancelled: None };
+
+fn exponential(base: Duration, cap: Duration) -> Backoff {
+    Backoff { kind: BackoffKind::Exponential, base, multiplier: 2.0, cap: Some(cap), delays: Vec::new() }
+}

@@ -1,0 +1,117 @@
+//! Every "no" the rules can say. A refusal is an ordinary answer and leaves everything as it was.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::state::StateKind;
+
+/// A field that cannot be accepted, and what would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    pub field: Cow<'static, str>,
+    pub reason: Cow<'static, str>,
+}
+
+impl Invalid {
+    pub fn new(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { field: field.into(), reason: reason.into() }
+    }
+
+    /// The same complaint about a field of another name.
+    pub fn at(self, field: impl Into<Cow<'static, str>>) -> Self {
+        Self { field: field.into(), ..self }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\" {}", self.field, self.reason)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// Why a lease token does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stale {
+    Mismatch,
+    Expired,
+    NotRunning,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Invalid(Invalid),
+    PayloadTooLarge { field: &'static str, bytes: usize, bytes_max: u32 },
+    QueueNotFound,
+    JobNotFound,
+    StaleLease(Stale),
+    IllegalTransition { from: StateKind, verb: &'static str },
+    /// A move that the state allows and something else forbids.
+    Illegal(&'static str),
+    DuplicateId,
+    QueueFull { max_queued: u64 },
+    DependencyUnknown(String),
+    DependencyCycle(String),
+    DependencyDepth,
+    DependencyBreadth { given: usize },
+}
+
+impl Refusal {
+    pub fn invalid(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Invalid(Invalid::new(field, reason))
+    }
+
+    /// The stable code of the wire.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "validation",
+            Self::PayloadTooLarge { .. } => "payload_too_large",
+            Self::QueueNotFound => "queue_not_found",
+            Self::JobNotFound => "job_not_found",
+            Self::StaleLease(_) => "stale_lease",
+            Self::IllegalTransition { .. } | Self::Illegal(_) => "illegal_transition",
+            Self::DuplicateId => "duplicate_id",
+            Self::QueueFull { .. } => "queue_full",
+            Self::DependencyUnknown(_) => "dependency_unknown",
+            Self::DependencyCycle(_) => "dependency_cycle",
+            Self::DependencyDepth => "dependency_depth",
+            Self::DependencyBreadth { .. } => "dependency_breadth",
+        }
+    }
+}
+
+impl From<Invalid> for Refusal {
+    fn from(invalid: Invalid) -> Self {
+        Self::Invalid(invalid)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use crate::limits::{DEPENDENCIES_MAX, DEPENDENCY_DEPTH_MAX};
+        match self {
+            Self::Invalid(invalid) => invalid.fmt(f),
+            Self::PayloadTooLarge { field, bytes, bytes_max } => {
+                write!(f, "\"{field}\" has {bytes} bytes, this queue takes at most {bytes_max}")
+            }
+            Self::QueueNotFound => f.write_str("there is no such queue"),
+            Self::JobNotFound => f.write_str("there is no such job"),
+            Self::StaleLease(Stale::Mismatch) => f.write_str("the lease token is not the current one"),
+            Self::StaleLease(Stale::Expired) => f.write_str("the lease has expired"),
+            Self::StaleLease(Stale::NotRunning) => f.write_str("the job is not running under this lease any more"),
+            Self::IllegalTransition { from, verb } => write!(f, "a {from} job cannot be {verb}"),
+            Self::Illegal(why) => f.write_str(why),
+            Self::DuplicateId => f.write_str("\"external_id\" is already used in this queue"),
+            Self::QueueFull { max_queued } => write!(f, "the queue already holds {max_queued} waiting jobs"),
+            Self::DependencyUnknown(what) => write!(f, "dependency \"{what}\" does not exist"),
+            Self::DependencyCycle(what) => write!(f, "the dependencies of \"{what}\" lead back to it"),
+            Self::DependencyDepth => write!(f, "dependency chains may have at most {DEPENDENCY_DEPTH_MAX} jobs"),
+            Self::DependencyBreadth { given } => {
+                write!(f, "{given} dependencies given, at most {DEPENDENCIES_MAX} are allowed")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,138 @@
+//! A worker ends its lease: complete, fail, snooze or release.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::attempt::AttemptOutcome;
+use crate::cancel;
+use crate::failure::Reported;
+use crate::history::Cause;
+use crate::id::LeaseToken;
+use crate::job::{Job, Moment};
+use crate::lease;
+use crate::policy::words;
+use crate::refusal::Refusal;
+use crate::retry::{Home, Trouble, Weight, fail_attempt};
+use crate::state::{Ending, State, StateKind};
+use crate::submit::check_size;
+use crate::time::Duration;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Complete {
+        result: Option<Bytes>,
+    },
+    Fail(Reported),
+    /// Come back later; no attempt is spent.
+    Snooze {
+        delay: Duration,
+    },
+    /// Hand it back untouched; the worker is stopping.
+    Release,
+}
+
+words!(
+    /// An outcome without its data: what makes two settlements the same.
+    OutcomeKind { Complete = "complete", Fail = "fail", Snooze = "snooze", Release = "release" }
+);
+
+impl Outcome {
+    pub fn kind(&self) -> OutcomeKind {
+        match self {
+            Self::Complete { .. } => OutcomeKind::Complete,
+            Self::Fail(_) => OutcomeKind::Fail,
+            Self::Snooze { .. } => OutcomeKind::Snooze,
+            Self::Release => OutcomeKind::Release,
+        }
+    }
+
+    fn check(&self, job: &Job, home: Home<'_>) -> Result<(), Refusal> {
+        match self {
+            Self::Complete { result } => check_note("result", result.as_ref(), job, home)?,
+            Self::Release => {}
+            Self::Fail(reported) => reported.check()?,
+            Self::Snooze { delay } => {
+                delay.within_limit().map_err(|invalid| invalid.at("delay"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a worker leaves with a job is bounded like a payload.
+pub(crate) fn check_note(
+    field: &'static str,
+    note: Option<&Bytes>,
+    job: &Job,
+    home: Home<'_>,
+) -> Result<(), Refusal> {
+    let bytes = note.map_or(0, Bytes::len);
+    match home {
+        Home::Exists(intake) => check_size(field, bytes, intake),
+        Home::Deleted => check_size(field, bytes, &job.policy.profile.settings().intake),
+    }
+}
+
+/// Ends the lease that `token` proves. The same settlement again is answered again, without effect.
+pub fn settle(
+    job: &mut Job,
+    token: Option<LeaseToken>,
+    outcome: &Outcome,
+    home: Home<'_>,
+    moment: &mut Moment<'_>,
+) -> Result<StateKind, Refusal> {
+    let kind = outcome.kind();
+    if token.is_some_and(|token| job.settled == Some((token, kind))) {
+        return Ok(job.kind());
+    }
+    let lease = lease::check(job, token, moment.now)?;
+    let hands_back = matches!(kind, OutcomeKind::Snooze | OutcomeKind::Release);
+    if hands_back && job.policy.profile.strict() {
+        let verb = if kind == OutcomeKind::Snooze { "snoozed" } else { "released" };
+        return Err(Refusal::IllegalTransition { from: job.kind(), verb });
+    }
+    outcome.check(job, home)?;
+    let (token, cancel_requested) = (lease.token, lease.cancel_requested.is_some());
+    match outcome {
+        Outcome::Complete { result } => complete(job, result.clone(), moment),
+        Outcome::Fail(_) | Outcome::Snooze { .. } | Outcome::Release if cancel_requested => cancel::heed(job, moment),
+        Outcome::Fail(reported) => fail(job, reported, home, moment),
+        Outcome::Snooze { delay } => {
+            let until = moment.now + *delay;
+            hand_back(job, AttemptOutcome::Snoozed, Some(*delay), moment);
+            job.enter(State::Delayed { until }, Cause::Snooze, moment);
+        }
+        Outcome::Release => {
+            hand_back(job, AttemptOutcome::Released, None, moment);
+            job.enter_line(Cause::Release, moment);
+        }
+    }
+    job.settled = Some((token, kind));
+    Ok(job.kind())
+}
+
+fn complete(job: &mut Job, result: Option<Bytes>, moment: &mut Moment<'_>) {
+    job.close_attempt(AttemptOutcome::Completed, None, None, moment.now);
+    job.result = result;
+    if job.policy.clear_error_on_success {
+        job.error = None;
+    }
+    job.end(Ending::Completed, Cause::Complete, moment);
+}
+
+fn fail(job: &mut Job, reported: &Reported, home: Home<'_>, moment: &mut Moment<'_>) {
+    let trouble = Trouble {
+        failure: reported.failure(moment.now),
+        weight: if reported.unrecoverable { Weight::Unrecoverable } else { Weight::ByCategory },
+        retry_after: reported.retry_after,
+        outcome: AttemptOutcome::Failed,
+        cause: Cause::Fail,
+    };
+    fail_attempt(job, trouble, home, moment);
+}
+
+fn hand_back(job: &mut Job, outcome: AttemptOutcome, next_delay: Option<Duration>, moment: &mut Moment<'_>) {
+    job.close_attempt(outcome, None, next_delay, moment.now);
+    job.counters.starts = job.counters.starts.saturating_sub(1);
+}

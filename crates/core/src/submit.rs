@@ -1,0 +1,264 @@
+//! A job comes into being. What it waits for is looked up by the store; the rules are here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::dependency::{Dependencies, end_through};
+use crate::history::{Cause, History, Move};
+use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq, bounded_text, name_text, printable_text};
+use crate::job::{Counters, IdempotencyKey, Job, Moment};
+use crate::limits::*;
+use crate::patch::PolicyPatch;
+use crate::policy::{IdempotencyScope, Intake, Policy, SubmitMode};
+use crate::priority::Priority;
+use crate::promote::ahead;
+use crate::refusal::{Invalid, Refusal};
+use crate::state::{Ending, State, StateKind};
+use crate::tags::Tags;
+use crate::time::{Duration, Timestamp};
+
+/// What somebody hands in.
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    pub job_type: JobType,
+    pub payload: Payload,
+    pub priority: Priority,
+    pub start: Start,
+    pub idempotency_key: Option<Arc<str>>,
+    pub external_id: Option<Arc<str>>,
+    pub tags: Tags,
+    pub correlation_id: Option<Arc<str>>,
+    pub callback_url: Option<Arc<str>>,
+    pub after: Vec<DependencyRef>,
+    pub after_any: Vec<DependencyRef>,
+    /// Its name for others of the same batch.
+    pub reference: Option<Arc<str>>,
+    /// `None`: as the queue does.
+    pub hold: Option<bool>,
+    pub policy: PolicyPatch,
+}
+
+impl NewJob {
+    pub fn new(job_type: JobType, payload: Payload) -> Self {
+        Self {
+            job_type,
+            payload,
+            priority: Priority::Normal,
+            start: Start::Now,
+            idempotency_key: None,
+            external_id: None,
+            tags: Tags::None,
+            correlation_id: None,
+            callback_url: None,
+            after: Vec::new(),
+            after_any: Vec::new(),
+            reference: None,
+            hold: None,
+            policy: PolicyPatch::default(),
+        }
+    }
+}
+
+/// Opaque: never looked into, never changed.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Payload {
+    Json(Bytes),
+    Binary(Bytes),
+}
+
+impl Payload {
+    pub fn bytes(&self) -> &Bytes {
+        match self {
+            Self::Json(bytes) | Self::Binary(bytes) => bytes,
+        }
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    /// Payloads never reach a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Payload({} bytes)", self.bytes().len())
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    #[default]
+    Now,
+    At(Timestamp),
+    /// Counted from the creation.
+    In(Duration),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DependencyRef {
+    Job(JobId),
+    /// Another job of the same batch, by its reference.
+    Local(Arc<str>),
+}
+
+/// Looks at everything that can be judged without looking at other jobs, and resolves the job's policy.
+pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &Intake) -> Result<Arc<Policy>, Refusal> {
+    let bytes = new.payload.bytes().len();
+    check_size("payload", bytes, intake)?;
+    check_texts(new)?;
+    if new.idempotency_key.is_some() && intake.idempotency.scope == IdempotencyScope::Off {
+        return Err(Refusal::invalid("idempotency_key", "is not taken by this queue: its idempotency scope is \"off\""));
+    }
+    if new.external_id.is_some() && !intake.external_ids {
+        return Err(Refusal::invalid("external_id", "is not taken by this queue"));
+    }
+    let delayed = match new.start {
+        Start::Now => false,
+        Start::At(_) => true,
+        Start::In(delay) => {
+            delay.within_limit().map_err(|invalid| invalid.at("delay"))?;
+            delay > Duration::ZERO
+        }
+    };
+    if delayed && !intake.delayed_start {
+        return Err(Refusal::invalid("run_at", "is not taken by this queue: it has no delayed start"));
+    }
+    if new.policy.is_empty() { Ok(Arc::clone(policy)) } else { Ok(Arc::new(new.policy.resolve(policy)?)) }
+}
+
+fn check_texts(new: &NewJob) -> Result<(), Invalid> {
+    let text = |text: &Option<Arc<str>>| text.clone().unwrap_or_default();
+    bounded_text("idempotency_key", &text(&new.idempotency_key), IDEMPOTENCY_KEY_CHARS_MAX)?;
+    bounded_text("correlation_id", &text(&new.correlation_id), CORRELATION_ID_CHARS_MAX)?;
+    bounded_text("callback_url", &text(&new.callback_url), CALLBACK_URL_CHARS_MAX)?;
+    if let Some(external_id) = &new.external_id {
+        printable_text("external_id", external_id, EXTERNAL_ID_CHARS_MAX)?;
+    }
+    if let Some(reference) = &new.reference {
+        name_text("ref", reference, REF_CHARS_MAX)?;
+    }
+    new.tags.check_free()
+}
+
+/// Bytes that a job brings along or leaves behind: payload, result, progress, checkpoint.
+pub fn check_size(field: &'static str, bytes: usize, intake: &Intake) -> Result<(), Refusal> {
+    let bytes_max = intake.payload_max;
+    let fits = u32::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max);
+    if fits { Ok(()) } else { Err(Refusal::PayloadTooLarge { field, bytes, bytes_max }) }
+}
+
+/// What the store found out about a newcomer's surroundings.
+#[derive(Clone, Debug)]
+pub struct Birth {
+    pub id: JobId,
+    pub seq: Seq,
+    pub queue: QueueName,
+    pub policy: Arc<Policy>,
+    pub dependencies: Dependencies,
+    pub inherited_priority: Priority,
+    /// A dependency that has already ended without success.
+    pub broken: Option<(JobId, Ending)>,
+    pub parent: Option<JobId>,
+}
+
+/// Makes the job: null → pending, and on from there if nothing holds it.
+pub fn create(new: &NewJob, birth: Birth, intake: &Intake, moment: &mut Moment<'_>) -> Job {
+    let now = moment.now;
+    let run_at = match new.start {
+        Start::Now => None,
+        Start::At(at) => ahead(Some(at), now),
+        Start::In(delay) => ahead(Some(now + delay), now),
+    };
+    let held = new.hold.unwrap_or(intake.submit == SubmitMode::Explicit);
+    let mut job = Job {
+        dependencies: birth.dependencies,
+        inherited_priority: birth.inherited_priority,
+        parent: birth.parent,
+        ..blank(birth.id, birth.seq, birth.queue, new.job_type.clone(), birth.policy, moment)
+    };
+    job.state = State::Pending { held, run_at };
+    job.priority = new.priority;
+    job.tags = new.tags.clone();
+    job.correlation_id = new.correlation_id.clone();
+    job.callback_url = new.callback_url.clone();
+    job.idempotency = new.idempotency_key.clone().map(|key| IdempotencyKey {
+        key,
+        scope: intake.idempotency.scope,
+        job_type: new.job_type.clone(),
+    });
+    job.external_id = new.external_id.clone();
+    if let Some((dependency, ending)) = birth.broken {
+        end_through(&mut job, dependency, ending, moment);
+    } else if !held && job.dependencies.met() {
+        match run_at {
+            Some(until) => job.enter(State::Delayed { until }, Cause::Submit, moment),
+            // Whoever enters the line with its own creation stands where it was submitted, in either order.
+            None => job.enter_line_at(job.seq.0, Cause::Submit, moment),
+        }
+    }
+    job
+}
+
+/// A pending job without a past.
+pub(crate) fn blank(
+    id: JobId,
+    seq: Seq,
+    queue: QueueName,
+    job_type: JobType,
+    policy: Arc<Policy>,
+    moment: &mut Moment<'_>,
+) -> Job {
+    let now = moment.now;
+    let creation = Move { from: None, to: StateKind::Pending, at: now, cause: Cause::Create };
+    moment.moves.push(creation);
+    Job {
+        id,
+        seq,
+        queue,
+        job_type,
+        state: State::Pending { held: false, run_at: None },
+        counters: Counters::default(),
+        lease_version: LeaseVersion::default(),
+        priority: Priority::Normal,
+        inherited_priority: Priority::Bulk,
+        lifetime_ends_at: policy.lifetime.map(|lifetime| now + lifetime),
+        policy,
+        tags: Tags::None,
+        correlation_id: None,
+        callback_url: None,
+        idempotency: None,
+        external_id: None,
+        created_at: now,
+        updated_at: now,
+        scheduled_at: None,
+        started_at: None,
+        first_started_at: None,
+        last_heartbeat_at: None,
+        attempt_ended_at: None,
+        progress: None,
+        checkpoint: None,
+        result: None,
+        error: None,
+        dependencies: Dependencies::default(),
+        live_dependents: 0,
+        owes_dependents: false,
+        parent: None,
+        requeued_from: None,
+        requeued_as: None,
+        settled: None,
+        attempts: Vec::new(),
+        history: History::from_moves(vec![creation]),
+    }
+}
+
+/// The local references of a batch, each to the place of its job. A reference given twice is refused.
+pub fn references<'a>(
+    jobs: impl IntoIterator<Item = &'a NewJob>,
+) -> Result<HashMap<Arc<str>, usize>, (usize, Refusal)> {
+    let mut places = HashMap::new();
+    for (place, new) in jobs.into_iter().enumerate() {
+        let Some(reference) = &new.reference else { continue };
+        if places.insert(Arc::clone(reference), place).is_some() {
+            return Err((place, Refusal::invalid("ref", format!("\"{reference}\" is used twice in this batch"))));
+        }
+    }
+    Ok(places)
+}
