@@ -122,7 +122,11 @@ impl Backoff {
 fn scaled(length: Duration, factor: f64) -> Duration {
     #[expect(clippy::cast_precision_loss, reason = "durations are below 2^53 ms")]
     let product = length.as_millis() as f64 * factor;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates, and the limit is applied at once")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates, and the limit is applied at once"
+    )]
     let millis = product as u64;
     Duration::from_millis(millis).min(crate::limits::DURATION_MAX)
 }

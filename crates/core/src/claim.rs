@@ -15,19 +15,17 @@ pub struct Terms {
     pub worker: Option<WorkerName>,
     /// Instead of the job's own lease.
     pub lease: Option<Duration>,
-    /// Shortens the job's own, never lengthens it.
+    /// Shortens the job's own, never lengthens it; zero asks for nothing.
     pub execution_timeout: Option<Duration>,
 }
 
 impl Terms {
     pub fn check(&self) -> Result<(), Invalid> {
-        let lengths = [("lease", self.lease), ("execution_timeout", self.execution_timeout)];
-        for (field, length) in lengths {
-            let Some(length) = length else { continue };
-            if length == Duration::ZERO {
-                return Err(Invalid::new(field, "must be above 0s"));
-            }
-            length.within_limit().map_err(|invalid| invalid.at(field))?;
+        if self.lease == Some(Duration::ZERO) {
+            return Err(Invalid::new("lease", "must be above 0s"));
+        }
+        for (field, length) in [("lease", self.lease), ("execution_timeout", self.execution_timeout)] {
+            length.unwrap_or_default().within_limit().map_err(|invalid| invalid.at(field))?;
         }
         Ok(())
     }
@@ -69,7 +67,7 @@ pub fn claim(job: &mut Job, terms: &Terms, moment: &mut Moment<'_>) -> Result<()
         started_at: now,
         end: None,
     });
-    let timeout = match (job.policy.execution_timeout, terms.execution_timeout) {
+    let timeout = match (job.policy.execution_timeout, terms.execution_timeout.and_then(Duration::on)) {
         (Some(own), Some(asked)) => Some(own.min(asked)),
         (own, asked) => own.or(asked),
     };

@@ -5,6 +5,7 @@ use crate::history::Cause;
 use crate::id::JobId;
 use crate::job::{Job, Moment};
 use crate::state::{Ending, State, StateKind};
+use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependencies {
@@ -15,13 +16,21 @@ pub struct Dependencies {
     pub any_met: bool,
     /// Length of the longest chain that ends here: 1 without dependencies.
     pub depth: u32,
-    /// The dependency through which this job ended, if it did.
-    pub ended_by: Option<JobId>,
+    /// Set while this job is ended through a dependency.
+    pub ended_through: Option<EndedThrough>,
+}
+
+/// The dependency through which a job ended, and the pending state to which a requeue of that one returns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedThrough {
+    pub dependency: JobId,
+    pub held: bool,
+    pub run_at: Option<Timestamp>,
 }
 
 impl Default for Dependencies {
     fn default() -> Self {
-        Self { after: Vec::new(), after_any: Vec::new(), unmet: 0, any_met: false, depth: 1, ended_by: None }
+        Self { after: Vec::new(), after_any: Vec::new(), unmet: 0, any_met: false, depth: 1, ended_through: None }
     }
 }
 
@@ -54,10 +63,12 @@ pub enum Standing {
 pub fn weigh(dependencies: &mut Dependencies, standing: impl Fn(JobId) -> Standing) -> Option<(JobId, Ending)> {
     let mut broken = None;
     dependencies.unmet = 0;
-    dependencies.any_met = dependencies.after_any.iter().any(|id| match standing(*id) {
+    let ended = |id: &JobId| match standing(*id) {
         Standing::In(kind) => kind.terminal(),
         Standing::Gone => true,
-    });
+    };
+    // Once met it stays met, even if the one that ended is requeued.
+    dependencies.any_met = dependencies.any_met || dependencies.after_any.iter().any(ended);
     for id in &dependencies.after {
         let ending = match standing(*id) {
             Standing::In(kind) => Ending::of(kind),
@@ -103,7 +114,8 @@ pub(crate) fn end_through(job: &mut Job, dependency: JobId, ending: Ending, mome
     };
     let message = format!("dependency {dependency} ended {}", ending.state(moment.now).kind());
     let failure = Failure::found(category, "dependency_failed", &message, moment.now);
-    job.dependencies.ended_by = Some(dependency);
+    let held = matches!(job.state, State::Pending { held: true, .. });
+    job.dependencies.ended_through = Some(EndedThrough { dependency, held, run_at: job.state.run_at() });
     job.end_by_decree(ending, failure, Cause::DependencyFailed, moment);
 }
 
@@ -124,19 +136,21 @@ pub fn revive(
     standing: impl Fn(JobId) -> Standing,
     moment: &mut Moment<'_>,
 ) -> Revival {
-    if !job.state.terminal() || job.dependencies.ended_by != Some(dependency) || job.requeued_as.is_some() {
+    let through = job.dependencies.ended_through.filter(|through| through.dependency == dependency);
+    let Some(through) = through.filter(|_| job.state.terminal() && job.requeued_as.is_none()) else {
         return Revival::Untouched;
-    }
+    };
+    let EndedThrough { held, run_at, .. } = through;
     let mut dependencies = job.dependencies.clone();
     if let Some((other, _)) = weigh(&mut dependencies, standing) {
-        job.dependencies.ended_by = Some(other);
+        job.dependencies.ended_through = Some(EndedThrough { dependency: other, held, run_at });
         return Revival::StaysEnded;
     }
-    dependencies.ended_by = None;
+    dependencies.ended_through = None;
     job.dependencies = dependencies;
     job.error = None;
     job.owes_dependents = false;
     job.restart_lifetime(moment.now);
-    job.enter(State::Pending { held: false, run_at: None }, Cause::Revive, moment);
+    job.enter(State::Pending { held, run_at }, Cause::Revive, moment);
     Revival::Revived
 }

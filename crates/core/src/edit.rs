@@ -7,8 +7,9 @@ use crate::id::{JobType, bounded_text};
 use crate::job::{Job, Moment};
 use crate::limits::{CALLBACK_URL_CHARS_MAX, CORRELATION_ID_CHARS_MAX};
 use crate::patch::{PolicyPatch, RetryPatch};
+use crate::policy::Policy;
 use crate::priority::Priority;
-use crate::refusal::Refusal;
+use crate::refusal::{Invalid, Refusal};
 use crate::retry;
 use crate::state::StateKind;
 use crate::tags::Tags;
@@ -24,6 +25,16 @@ pub struct Edit {
     pub retry_limit: Option<u32>,
 }
 
+impl Edit {
+    /// What is wrong with it whatever the job; asked before anything is looked up.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let given = |text: &Option<Option<Arc<str>>>| text.clone().flatten().unwrap_or_default();
+        bounded_text("correlation_id", &given(&self.correlation_id), CORRELATION_ID_CHARS_MAX)?;
+        bounded_text("callback_url", &given(&self.callback_url), CALLBACK_URL_CHARS_MAX)?;
+        self.tags.as_ref().map_or(Ok(()), Tags::check_free)
+    }
+}
+
 pub fn edit(job: &mut Job, edit: &Edit, moment: &mut Moment<'_>) -> Result<StateKind, Refusal> {
     let line_changes = edit.priority.is_some() || edit.job_type.is_some();
     match job.kind() {
@@ -35,7 +46,10 @@ pub fn edit(job: &mut Job, edit: &Edit, moment: &mut Moment<'_>) -> Result<State
         | StateKind::DeadLetter
         | StateKind::Cancelled => return Err(Refusal::IllegalTransition { from: job.kind(), verb: "edited" }),
     }
-    let policy = checked(job, edit)?;
+    if edit.tags.is_some() && job.policy.profile.tags_fixed() {
+        return Err(Refusal::invalid("tags", "are fixed at creation in this queue"));
+    }
+    let policy = edit.retry_limit.map(|limit| with_limit(&job.policy, limit)).transpose()?;
     if let Some(priority) = edit.priority {
         job.priority = priority;
     }
@@ -60,18 +74,7 @@ pub fn edit(job: &mut Job, edit: &Edit, moment: &mut Moment<'_>) -> Result<State
     Ok(job.kind())
 }
 
-/// Everything that can be wrong with the new values; the policy with its new limit, if it has one.
-fn checked(job: &Job, edit: &Edit) -> Result<Option<Arc<crate::policy::Policy>>, Refusal> {
-    if let Some(tags) = &edit.tags {
-        if job.policy.profile.tags_fixed() {
-            return Err(Refusal::invalid("tags", "are fixed at creation in this queue"));
-        }
-        tags.check_free()?;
-    }
-    let given = |text: &Option<Option<Arc<str>>>| text.clone().flatten().unwrap_or_default();
-    bounded_text("correlation_id", &given(&edit.correlation_id), CORRELATION_ID_CHARS_MAX)?;
-    bounded_text("callback_url", &given(&edit.callback_url), CALLBACK_URL_CHARS_MAX)?;
-    let Some(limit) = edit.retry_limit else { return Ok(None) };
+fn with_limit(policy: &Policy, limit: u32) -> Result<Arc<Policy>, Invalid> {
     let patch = PolicyPatch { retry: RetryPatch { limit: Some(limit), ..Default::default() }, ..Default::default() };
-    Ok(Some(Arc::new(patch.resolve(&job.policy)?)))
+    Ok(Arc::new(patch.resolve(policy)?))
 }

@@ -250,11 +250,8 @@ impl<'a, R: Records> Turn<'a, R> {
                 if now_terminal && !was_terminal && job.owes_dependents {
                     self.engine.owed.push_back((seq, Seq(0)));
                 }
-                let dependencies: Vec<JobId> = if was_terminal == now_terminal {
-                    Vec::new()
-                } else {
-                    job.dependencies.all().collect()
-                };
+                let dependencies: Vec<JobId> =
+                    if was_terminal == now_terminal { Vec::new() } else { job.dependencies.all().collect() };
                 self.records.put(job).map_err(Stop::Broken)?;
                 self.count_dependents(dependencies, if now_terminal { Life::Ended } else { Life::Began })?;
                 Ok(answer)

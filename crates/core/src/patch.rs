@@ -236,7 +236,8 @@ fn check_locks(profile: &Settings, wanted: &Settings) -> Result<(), Invalid> {
     if !locks_retry(name) {
         return Ok(());
     }
-    let (Settings { policy: old, intake: old_intake }, Settings { policy: new, intake: new_intake }) = (profile, wanted);
+    let (Settings { policy: old, intake: old_intake }, Settings { policy: new, intake: new_intake }) =
+        (profile, wanted);
     let locks = [
         ("retry", old.retry == new.retry),
         ("on_lease_expiry", old.on_lease_expiry == new.on_lease_expiry),
@@ -276,7 +277,11 @@ mod tests {
     #[test]
     fn overrides_merge_deeply_into_what_they_override() {
         let patch = SettingsPatch {
-            job: retry(RetryPatch { limit: Some(4), delays: Some(vec![Duration::from_secs(10)]), ..RetryPatch::default() }),
+            job: retry(RetryPatch {
+                limit: Some(4),
+                delays: Some(vec![Duration::from_secs(10)]),
+                ..RetryPatch::default()
+            }),
             ..SettingsPatch::default()
         };
         let queue = patch.resolve(Profile::Ocypod).unwrap().policy;
@@ -309,7 +314,8 @@ mod tests {
         let limit = |limit| retry(RetryPatch { limit: Some(limit), ..RetryPatch::default() });
         assert_eq!(limit(5).resolve(&queue).unwrap_err().field, "retry");
         assert!(limit(3).resolve(&queue).is_ok(), "the locked value itself may be repeated");
-        let whole = |patch: SettingsPatch| patch.resolve(Profile::Document).map_err(|invalid| invalid.field.into_owned());
+        let whole =
+            |patch: SettingsPatch| patch.resolve(Profile::Document).map_err(|invalid| invalid.field.into_owned());
         let default = SettingsPatch::default;
         let patches = [
             ("retry", SettingsPatch { job: limit(2), ..default() }),
@@ -333,7 +339,10 @@ mod tests {
         assert_eq!(field(job(RetryPatch { limit: Some(0), ..empty() })), "retry.limit");
         assert_eq!(field(job(RetryPatch { multiplier: Some(f64::NAN), ..empty() })), "retry.backoff.multiplier");
         assert_eq!(field(job(RetryPatch { jitter_factor: Some(1.5), ..empty() })), "retry.jitter.factor");
-        assert_eq!(field(job(RetryPatch { delays: Some(vec![Duration::ZERO; 101]), ..empty() })), "retry.backoff.delays");
+        assert_eq!(
+            field(job(RetryPatch { delays: Some(vec![Duration::ZERO; 101]), ..empty() })),
+            "retry.backoff.delays"
+        );
         assert_eq!(field(job(RetryPatch { cap: Some(Duration::from_days(40_000)), ..empty() })), "retry.backoff.cap");
         let payload = |bytes| SettingsPatch { payload_max: Some(bytes), ..SettingsPatch::default() };
         assert_eq!(field(payload(0)), "payload_max");

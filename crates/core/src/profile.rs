@@ -93,10 +93,7 @@ fn gopherqueue() -> Settings {
             cancel_running: CancelRunning::Cooperative,
             clear_error_on_success: false,
         },
-        intake: Intake {
-            idempotency: Idempotency { scope: IdempotencyScope::Type, window: Some(Duration::from_hours(24)) },
-            ..INTAKE
-        },
+        intake: Intake { idempotency: Idempotency { scope: IdempotencyScope::Type, ..INTAKE.idempotency }, ..INTAKE },
     }
 }
 
@@ -158,7 +155,7 @@ fn ocypod() -> Settings {
                 counts: Counts::Retries,
                 backoff: Backoff {
                     kind: BackoffKind::List,
-                    base: Duration::ZERO,
+                    base: Duration::from_secs(1),
                     multiplier: 2.0,
                     cap: None,
                     delays: Vec::new(),
@@ -200,7 +197,7 @@ fn weave() -> Settings {
                 limit: 3,
                 counts: Counts::Retries,
                 backoff: exponential(Duration::from_millis(500), Duration::from_secs(30)),
-                jitter: Jitter { kind: JitterKind::Full, factor: 1.0 },
+                jitter: Jitter { kind: JitterKind::Full, factor: 0.1 },
                 honour_retry_after: false,
                 on_permanent: OnPermanent::Failed,
                 on_exhausted: OnExhausted::Failed,
@@ -263,7 +260,7 @@ fn document() -> Settings {
 }
 
 const INTAKE: Intake = Intake {
-    idempotency: Idempotency { scope: IdempotencyScope::Off, window: None },
+    idempotency: Idempotency { scope: IdempotencyScope::Off, window: Some(Duration::from_hours(24)) },
     external_ids: false,
     payload_max: PAYLOAD_BYTES_DEFAULT,
     priority_order: true,
@@ -272,7 +269,8 @@ const INTAKE: Intake = Intake {
     max_queued: None,
 };
 
-const NO_JITTER: Jitter = Jitter { kind: JitterKind::None, factor: 0.0 };
+/// The factor waits for whoever switches symmetric jitter on.
+const NO_JITTER: Jitter = Jitter { kind: JitterKind::None, factor: 0.1 };
 
 const KEEP: Retention = Retention { completed: None, failed: None, dead_letter: None, cancelled: None };
 

@@ -42,19 +42,30 @@ pub enum Stale {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Invalid(Invalid),
-    PayloadTooLarge { field: &'static str, bytes: usize, bytes_max: u32 },
+    PayloadTooLarge {
+        field: &'static str,
+        bytes: usize,
+        bytes_max: u32,
+    },
     QueueNotFound,
     JobNotFound,
     StaleLease(Stale),
-    IllegalTransition { from: StateKind, verb: &'static str },
+    IllegalTransition {
+        from: StateKind,
+        verb: &'static str,
+    },
     /// A move that the state allows and something else forbids.
     Illegal(&'static str),
     DuplicateId,
-    QueueFull { max_queued: u64 },
+    QueueFull {
+        max_queued: u64,
+    },
     DependencyUnknown(String),
     DependencyCycle(String),
     DependencyDepth,
-    DependencyBreadth { given: usize },
+    DependencyBreadth {
+        given: usize,
+    },
 }
 
 impl Refusal {

@@ -24,8 +24,8 @@ pub enum Reset {
     Keep,
 }
 
-/// Says how the job would be requeued, or why it cannot be.
-pub fn check(job: &Job, requeue: &Requeue, intake: &Intake, now: Timestamp) -> Result<ManualRequeue, Refusal> {
+/// Says how the job would be requeued, or why it cannot be. `intake`: of its queue, if that still exists.
+pub fn check(job: &Job, requeue: &Requeue, intake: Option<&Intake>) -> Result<ManualRequeue, Refusal> {
     match job.kind() {
         StateKind::Failed | StateKind::DeadLetter | StateKind::Cancelled => {}
         StateKind::Pending
@@ -38,7 +38,8 @@ pub fn check(job: &Job, requeue: &Requeue, intake: &Intake, now: Timestamp) -> R
     if job.requeued_as.is_some() {
         return Err(Refusal::Illegal("the job was already requeued: see \"requeued_as\""));
     }
-    if ahead(requeue.run_at, now).is_some() && !intake.delayed_start {
+    let intake = intake.ok_or(Refusal::QueueNotFound)?;
+    if requeue.run_at.is_some() && !intake.delayed_start {
         return Err(Refusal::invalid("run_at", "is not taken by this queue: it has no delayed start"));
     }
     Ok(job.policy.manual_requeue)
@@ -55,7 +56,7 @@ pub fn in_place(
     if weigh(&mut dependencies, standing).is_some() {
         return Err(Refusal::Illegal("a dependency has ended without success: requeue that job first"));
     }
-    dependencies.ended_by = None;
+    dependencies.ended_through = None;
     job.dependencies = dependencies;
     if requeue.counters == Reset::Zero {
         job.counters = Counters::default();

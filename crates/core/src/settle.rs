@@ -12,7 +12,7 @@ use crate::id::LeaseToken;
 use crate::job::{Job, Moment};
 use crate::lease;
 use crate::policy::words;
-use crate::refusal::Refusal;
+use crate::refusal::{Invalid, Refusal};
 use crate::retry::{Home, Trouble, Weight, fail_attempt};
 use crate::state::{Ending, State, StateKind};
 use crate::submit::check_size;
@@ -47,10 +47,10 @@ impl Outcome {
         }
     }
 
-    fn check(&self, job: &Job, home: Home<'_>) -> Result<(), Refusal> {
+    /// What is wrong with it whatever the job; asked before anything is looked up.
+    pub fn check(&self) -> Result<(), Invalid> {
         match self {
-            Self::Complete { result } => check_note("result", result.as_ref(), job, home)?,
-            Self::Release => {}
+            Self::Complete { .. } | Self::Release => {}
             Self::Fail(reported) => reported.check()?,
             Self::Snooze { delay } => {
                 delay.within_limit().map_err(|invalid| invalid.at("delay"))?;
@@ -61,12 +61,7 @@ impl Outcome {
 }
 
 /// What a worker leaves with a job is bounded like a payload.
-pub(crate) fn check_note(
-    field: &'static str,
-    note: Option<&Bytes>,
-    job: &Job,
-    home: Home<'_>,
-) -> Result<(), Refusal> {
+pub(crate) fn check_note(field: &'static str, note: Option<&Bytes>, job: &Job, home: Home<'_>) -> Result<(), Refusal> {
     let bytes = note.map_or(0, Bytes::len);
     match home {
         Home::Exists(intake) => check_size(field, bytes, intake),
@@ -92,7 +87,9 @@ pub fn settle(
         let verb = if kind == OutcomeKind::Snooze { "snoozed" } else { "released" };
         return Err(Refusal::IllegalTransition { from: job.kind(), verb });
     }
-    outcome.check(job, home)?;
+    if let Outcome::Complete { result } = outcome {
+        check_note("result", result.as_ref(), job, home)?;
+    }
     let (token, cancel_requested) = (lease.token, lease.cancel_requested.is_some());
     match outcome {
         Outcome::Complete { result } => complete(job, result.clone(), moment),

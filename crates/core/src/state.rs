@@ -9,20 +9,37 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
     /// Accepted and stored; waits for its submission, for dependencies, or for both.
-    Pending { held: bool, run_at: Option<Timestamp> },
+    Pending {
+        held: bool,
+        run_at: Option<Timestamp>,
+    },
     /// In line; `position` orders it among jobs of equal priority.
-    Scheduled { position: u64 },
+    Scheduled {
+        position: u64,
+    },
     /// In line once `until` has come.
-    Delayed { until: Timestamp },
+    Delayed {
+        until: Timestamp,
+    },
     /// Handed to a worker.
     Running(Lease),
     /// Failed, and back in line once `until` has come.
-    Retrying { until: Timestamp },
-    Completed { at: Timestamp },
-    Failed { at: Timestamp },
+    Retrying {
+        until: Timestamp,
+    },
+    Completed {
+        at: Timestamp,
+    },
+    Failed {
+        at: Timestamp,
+    },
     /// Given up; a person has to look.
-    DeadLetter { at: Timestamp },
-    Cancelled { at: Timestamp },
+    DeadLetter {
+        at: Timestamp,
+    },
+    Cancelled {
+        at: Timestamp,
+    },
 }
 
 words!(
@@ -73,10 +90,14 @@ impl State {
     /// When the job reached its end; exists exactly in the terminal states.
     pub fn completed_at(&self) -> Option<Timestamp> {
         match self {
-            Self::Completed { at } | Self::Failed { at } | Self::DeadLetter { at } | Self::Cancelled { at } => Some(*at),
-            Self::Pending { .. } | Self::Scheduled { .. } | Self::Delayed { .. } | Self::Running(_) | Self::Retrying { .. } => {
-                None
+            Self::Completed { at } | Self::Failed { at } | Self::DeadLetter { at } | Self::Cancelled { at } => {
+                Some(*at)
             }
+            Self::Pending { .. }
+            | Self::Scheduled { .. }
+            | Self::Delayed { .. }
+            | Self::Running(_)
+            | Self::Retrying { .. } => None,
         }
     }
 

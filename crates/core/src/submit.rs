@@ -97,6 +97,8 @@ pub enum DependencyRef {
     Job(JobId),
     /// Another job of the same batch, by its reference.
     Local(Arc<str>),
+    /// Another job of the same batch, by its place.
+    Place(usize),
 }
 
 /// Looks at everything that can be judged without looking at other jobs, and resolves the job's policy.
@@ -105,7 +107,10 @@ pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &Intake) -> Result<Arc<
     check_size("payload", bytes, intake)?;
     check_texts(new)?;
     if new.idempotency_key.is_some() && intake.idempotency.scope == IdempotencyScope::Off {
-        return Err(Refusal::invalid("idempotency_key", "is not taken by this queue: its idempotency scope is \"off\""));
+        return Err(Refusal::invalid(
+            "idempotency_key",
+            "is not taken by this queue: its idempotency scope is \"off\"",
+        ));
     }
     if new.external_id.is_some() && !intake.external_ids {
         return Err(Refusal::invalid("external_id", "is not taken by this queue"));

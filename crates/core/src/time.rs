@@ -122,8 +122,13 @@ impl fmt::Display for Duration {
         let mut rest = self.0;
         let days = if rest > day { rest / day } else { 0 };
         rest -= days * day;
-        let parts =
-            [(days, "d"), (rest / 3_600_000, "h"), (rest / 60_000 % 60, "m"), (rest / 1_000 % 60, "s"), (rest % 1_000, "ms")];
+        let parts = [
+            (days, "d"),
+            (rest / 3_600_000, "h"),
+            (rest / 60_000 % 60, "m"),
+            (rest / 1_000 % 60, "s"),
+            (rest % 1_000, "ms"),
+        ];
         for (count, unit) in parts.into_iter().filter(|(count, _)| *count > 0) {
             write!(f, "{count}{unit}")?;
         }
@@ -157,9 +162,15 @@ mod tests {
 
     #[test]
     fn prints_what_it_reads() {
-        for (text, printed) in
-            [("0s", "0s"), ("24h", "24h"), ("7d", "7d"), ("36h", "1d12h"), ("3600s", "1h"), ("90500ms", "1m30s500ms"), ("1w", "7d")]
-        {
+        for (text, printed) in [
+            ("0s", "0s"),
+            ("24h", "24h"),
+            ("7d", "7d"),
+            ("36h", "1d12h"),
+            ("3600s", "1h"),
+            ("90500ms", "1m30s500ms"),
+            ("1w", "7d"),
+        ] {
             let length: Duration = text.parse().unwrap();
             assert_eq!(length.to_string(), printed);
             assert_eq!(length.to_string().parse::<Duration>().unwrap(), length);

@@ -102,7 +102,7 @@ pub fn taskharbor(job: &Job, now: Timestamp) -> Taskharbor {
         idempotency_key: job.idempotency.as_ref().map(|key| Arc::clone(&key.key)),
         lease_expires_at: job.state.lease().and_then(|lease| lease.expires_at),
         last_error: last_error(job),
-        failed_at: job.error.as_ref().filter(|_| state == "dlq").map(|error| error.at),
+        failed_at: job.state.completed_at().filter(|_| state == "dlq"),
         created_at: job.created_at,
     }
 }

@@ -64,9 +64,9 @@ impl<R: Records> Turn<'_, R> {
     }
 
     fn revive_one(&mut self, seq: Seq, dependency: JobId) -> Result<Option<(Seq, JobId)>, Stop<R::Error>> {
-        let ended_through = |ended_by: Option<JobId>| ended_by == Some(dependency);
         let seen = self.look(seq, |job| {
-            let concerned = job.state.terminal() && ended_through(job.dependencies.ended_by);
+            let through = job.dependencies.ended_through;
+            let concerned = through.is_some_and(|through| through.dependency == dependency);
             concerned.then(|| (job.id, job.queue.clone(), job.dependencies.all().collect::<Vec<_>>()))
         })?;
         let Some((id, queue, dependencies)) = seen.flatten() else { return Ok(None) };
@@ -74,8 +74,9 @@ impl<R: Records> Turn<'_, R> {
             return Ok(None);
         }
         let standings = self.standings(&dependencies)?;
-        let revival =
-            self.change(seq, |job, moment| Ok(dependency::revive(job, dependency, |id| standing(&standings, id), moment)))?;
+        let revival = self.change(seq, |job, moment| {
+            Ok(dependency::revive(job, dependency, |id| standing(&standings, id), moment))
+        })?;
         Ok(match revival {
             Revival::Revived => Some((seq, id)),
             Revival::Untouched | Revival::StaysEnded => None,

@@ -80,6 +80,9 @@ impl<R: Records> Turn<'_, R> {
         if !(1..=BATCH_ITEMS_MAX).contains(&request.limit) {
             return Err(Refusal::invalid("limit", format!("must be 1-{BATCH_ITEMS_MAX}")).into());
         }
+        if !(1..=BATCH_ITEMS_MAX).contains(&request.queues.len()) {
+            return Err(Refusal::invalid("queues", format!("must name 1-{BATCH_ITEMS_MAX} queues")).into());
+        }
         request.terms.check()?;
         let mut claimed = Vec::new();
         for name in &request.queues {

@@ -120,9 +120,7 @@ impl<R: Records> Turn<'_, R> {
                 let (id, state) = self.requeue(id, &how)?;
                 Answer::State { id, state }
             }
-            Command::DeadLetter { id, reason } => {
-                Answer::State { id, state: self.dead_letter(id, reason.as_deref())? }
-            }
+            Command::DeadLetter { id, reason } => Answer::State { id, state: self.dead_letter(id, reason.as_deref())? },
             Command::RunNow { id } => Answer::State { id, state: self.run_now(id)? },
             Command::Edit { id, edit } => Answer::State { id, state: self.edit(id, &edit)? },
             Command::Delete { id } => done(self.delete(id)?),

@@ -11,7 +11,7 @@ use crate::policy::ManualRequeue;
 use crate::promote;
 use crate::refusal::Refusal;
 use crate::requeue::{self, Requeue};
-use crate::state::StateKind;
+use crate::state::{State, StateKind};
 
 use super::records::{KeyEntry, KeyPath, PayloadSource, Records};
 use super::{Stop, Turn};
@@ -38,19 +38,21 @@ impl<R: Records> Turn<'_, R> {
     }
 
     pub(crate) fn edit(&mut self, id: JobId, edit: &Edit) -> Result<StateKind, Stop<R::Error>> {
+        edit.check()?;
         let seq = self.find(id)?;
         self.change(seq, |job, moment| edit::edit(job, edit, moment))
     }
 
     pub(crate) fn submit_held(&mut self, id: JobId) -> Result<StateKind, Stop<R::Error>> {
         let seq = self.find(id)?;
-        let seen = self.look(seq, |job| (job.queue.clone(), job.kind(), job.policy.profile.fails_when_full()))?;
-        let (name, kind, fails_when_full) = seen.ok_or(Refusal::JobNotFound)?;
+        let held = |job: &Job| matches!(job.state, State::Pending { held: true, .. });
+        let seen = self.look(seq, |job| (job.queue.clone(), held(job), job.policy.profile.fails_when_full()))?;
+        let (name, held, fails_when_full) = seen.ok_or(Refusal::JobNotFound)?;
         let max = self.engine.queue(&name).and_then(|queue| queue.intake.max_queued);
         let full = max.filter(|max| self.engine.index.queued(&name) >= *max);
         if let Some(max_queued) = full
+            && held
             && !fails_when_full
-            && kind == StateKind::Pending
         {
             return Err(Refusal::QueueFull { max_queued }.into());
         }
@@ -60,14 +62,10 @@ impl<R: Records> Turn<'_, R> {
     /// Answers the job that will run: the same one, or its clone.
     pub(crate) fn requeue(&mut self, id: JobId, how: &Requeue) -> Result<(JobId, StateKind), Stop<R::Error>> {
         let seq = self.find(id)?;
-        let now = self.now;
-        let seen = self.look(seq, |job| (job.queue.clone(), job.kind(), job.dependencies.all().collect::<Vec<_>>()))?;
-        let (name, kind, dependencies) = seen.ok_or(Refusal::JobNotFound)?;
-        let Some(queue) = self.engine.queue(&name) else {
-            return Err(if kind.terminal() { Refusal::QueueNotFound } else { Refusal::IllegalTransition { from: kind, verb: "requeued" } }.into());
-        };
-        let intake = queue.intake.clone();
-        let checked = self.look(seq, |job| requeue::check(job, how, &intake, now))?;
+        let seen = self.look(seq, |job| (job.queue.clone(), job.dependencies.all().collect::<Vec<_>>()))?;
+        let (name, dependencies) = seen.ok_or(Refusal::JobNotFound)?;
+        let queue = self.engine.queue(&name).cloned();
+        let checked = self.look(seq, |job| requeue::check(job, how, queue.as_ref().map(|queue| &queue.intake)))?;
         match checked.ok_or(Refusal::JobNotFound)?? {
             ManualRequeue::Clone => self.requeue_as_clone(seq, how),
             ManualRequeue::InPlace => {
@@ -88,7 +86,8 @@ impl<R: Records> Turn<'_, R> {
         self.engine.next_number += 1;
         let mut moves = Vec::new();
         let copy = self.change(seq, |job, moment| {
-            let mut apart = Moment { now: moment.now, dice: moment.dice, next_number: moment.next_number, moves: &mut moves };
+            let mut apart =
+                Moment { now: moment.now, dice: moment.dice, next_number: moment.next_number, moves: &mut moves };
             Ok(requeue::clone(job, clone_id, clone_seq, how, &mut apart))
         })?;
         self.moves = moves;

@@ -1,6 +1,6 @@
 //! Submission of a batch: everything is checked first, then everything is stored, or nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::dependency::{Dependencies, weigh};
@@ -85,6 +85,8 @@ struct Planning {
     external_ids: HashSet<(QueueName, Arc<str>)>,
     queued: HashMap<QueueName, u64>,
     elders: HashMap<JobId, Elder>,
+    /// Which places each place waits for; also of members that were refused, for a cycle is the fault of all its members.
+    waits: BTreeMap<usize, BTreeSet<usize>>,
 }
 
 impl<R: Records> Turn<'_, R> {
@@ -105,11 +107,13 @@ impl<R: Records> Turn<'_, R> {
             external_ids: HashSet::new(),
             queued: HashMap::new(),
             elders: HashMap::new(),
+            waits: BTreeMap::new(),
         };
-        let places = submit::references(batch.iter().map(|submission| &submission.job)).unwrap_or_else(|(place, refusal)| {
-            planning.errors.push((place, refusal));
-            HashMap::new()
-        });
+        let places =
+            submit::references(batch.iter().map(|submission| &submission.job)).unwrap_or_else(|(place, refusal)| {
+                planning.errors.push((place, refusal));
+                HashMap::new()
+            });
         for (place, submission) in batch.iter().enumerate() {
             let member = match self.plan(place, submission, &mut planning) {
                 Ok(member) => Some(member),
@@ -189,6 +193,9 @@ impl<R: Records> Turn<'_, R> {
             return Ok(None);
         }
         let state = self.look(entry.seq, Job::kind)?;
+        if state.is_none() && window.is_none() {
+            return Ok(None);
+        }
         Ok(Some(Submitted { id: entry.id, seq: entry.seq, state, duplicate: true }))
     }
 
@@ -200,18 +207,13 @@ impl<R: Records> Turn<'_, R> {
         planning: &mut Planning,
     ) -> Result<(), Stop<R::Error>> {
         for (place, Submission { job: new, .. }) in batch.iter().enumerate() {
-            if !matches!(planning.members.get(place), Some(Some(Member::New(_)))) {
+            if matches!(planning.members.get(place), Some(Some(Member::Duplicate(_) | Member::Repeats(_)))) {
                 continue;
             }
-            let found = self.sources_of(new, places, planning);
-            match (found, planning.members.get_mut(place)) {
-                (Ok((after, after_any)), Some(Some(Member::New(plan)))) => {
-                    plan.after = after;
-                    plan.after_any = after_any;
-                }
-                (Err(Stop::Refused(refusal)), _) => planning.errors.push((place, refusal)),
-                (Err(broken @ Stop::Broken(_)), _) => return Err(broken),
-                (Ok(_), _) => {}
+            match self.sources_of(new, places, planning) {
+                Ok((after, after_any)) => planning.note_sources(place, after, after_any),
+                Err(Stop::Refused(refusal)) => planning.errors.push((place, refusal)),
+                Err(broken @ Stop::Broken(_)) => return Err(broken),
             }
         }
         Ok(())
@@ -232,6 +234,7 @@ impl<R: Records> Turn<'_, R> {
                         let unknown = || Refusal::DependencyUnknown(format!("#{name}"));
                         planning.source_at(*places.get(name).ok_or_else(unknown)?)
                     }
+                    DependencyRef::Place(place) => planning.source_at(*place),
                 };
                 if seen.insert(source) {
                     sources.push(source);
@@ -276,12 +279,18 @@ impl<R: Records> Turn<'_, R> {
         planning: &Planning,
         order: &[usize],
     ) -> Result<Vec<Submitted>, Stop<R::Error>> {
+        for Submission { queue, .. } in batch {
+            if self.engine.queue(queue).is_none() {
+                self.save_queue(self.intake(queue)?)?;
+            }
+        }
         let names: Vec<Option<(JobId, Seq)>> = planning
             .members
             .iter()
             .map(|member| matches!(member, Some(Member::New(_))).then(|| self.name_newcomer()))
             .collect();
-        let mut states: HashMap<JobId, StateKind> = planning.elders.iter().map(|(id, elder)| (*id, elder.state)).collect();
+        let mut states: HashMap<JobId, StateKind> =
+            planning.elders.iter().map(|(id, elder)| (*id, elder.state)).collect();
         for place in order {
             let (Some(Some((id, seq))), Some(submission)) = (names.get(*place), batch.get(*place)) else { continue };
             let Some(Some(Member::New(plan))) = planning.members.get(*place) else { continue };
@@ -297,9 +306,6 @@ impl<R: Records> Turn<'_, R> {
             };
             let broken = weigh(&mut dependencies, |id| standing(&states, id));
             let queue = self.intake(&submission.queue)?;
-            if self.engine.queue(&submission.queue).is_none() {
-                self.save_queue(Arc::clone(&queue))?;
-            }
             let birth = Birth {
                 id: *id,
                 seq: *seq,
@@ -357,36 +363,50 @@ impl<R: Records> Turn<'_, R> {
 
 /// Puts newcomers in an order in which each comes after those it waits for, and works out depth and inherited priority on the way.
 fn arrange(planning: &mut Planning) -> Vec<usize> {
-    let mut waits = vec![0_usize; planning.members.len()];
-    let mut followers: HashMap<usize, Vec<usize>> = HashMap::new();
-    for (place, plan) in planning.newcomers() {
-        let local: HashSet<usize> = plan.local_sources().collect();
-        if let Some(count) = waits.get_mut(place) {
-            *count = local.len();
-        }
-        for source in local {
-            followers.entry(source).or_default().push(place);
+    let places: BTreeSet<usize> = (0..planning.members.len()).collect();
+    let waits = std::mem::take(&mut planning.waits);
+    let mut followers: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for (place, sources) in &waits {
+        for source in sources {
+            followers.entry(*source).or_default().insert(*place);
         }
     }
-    let newcomers: Vec<usize> = planning.newcomers().map(|(place, _)| place).collect();
-    let mut ready: std::collections::BTreeSet<usize> =
-        newcomers.iter().copied().filter(|place| waits.get(*place) == Some(&0)).collect();
-    let mut order = Vec::with_capacity(newcomers.len());
+    let order = peel(&places, waits.clone(), &followers);
+    for place in &order {
+        planning.weigh_newcomer(*place);
+    }
+    let tangled: BTreeSet<usize> = places.difference(&order.iter().copied().collect()).copied().collect();
+    // Those that only lead out of a cycle are not part of it.
+    let leading_out: BTreeSet<usize> = peel(&tangled, followers, &waits).into_iter().collect();
+    for place in tangled.difference(&leading_out) {
+        planning.errors.push((*place, Refusal::DependencyCycle(format!("job {place} of the batch"))));
+    }
+    order
+}
+
+/// Takes away, again and again, the first place that waits for nobody who is left.
+fn peel(
+    places: &BTreeSet<usize>,
+    mut waits: BTreeMap<usize, BTreeSet<usize>>,
+    followers: &BTreeMap<usize, BTreeSet<usize>>,
+) -> Vec<usize> {
+    for wait in waits.values_mut() {
+        wait.retain(|place| places.contains(place));
+    }
+    let free =
+        |place: &usize, waits: &BTreeMap<usize, BTreeSet<usize>>| waits.get(place).is_none_or(BTreeSet::is_empty);
+    let mut ready: BTreeSet<usize> = places.iter().copied().filter(|place| free(place, &waits)).collect();
+    let mut order = Vec::with_capacity(places.len());
     while let Some(place) = ready.pop_first() {
-        planning.weigh_newcomer(place);
         order.push(place);
-        for follower in followers.remove(&place).unwrap_or_default() {
-            if let Some(count) = waits.get_mut(follower) {
-                *count -= 1;
-                if *count == 0 {
-                    ready.insert(follower);
-                }
+        for follower in followers.get(&place).into_iter().flatten().filter(|follower| places.contains(follower)) {
+            if let Some(wait) = waits.get_mut(follower) {
+                wait.remove(&place);
+            }
+            if free(follower, &waits) {
+                ready.insert(*follower);
             }
         }
-    }
-    let arranged: HashSet<usize> = order.iter().copied().collect();
-    for place in newcomers.into_iter().filter(|place| !arranged.contains(place)) {
-        planning.errors.push((place, Refusal::DependencyCycle(format!("job {place} of the batch"))));
     }
     order
 }
@@ -395,21 +415,22 @@ impl Plan {
     fn sources(&self) -> impl Iterator<Item = Source> {
         self.after.iter().chain(&self.after_any).copied()
     }
-
-    fn local_sources(&self) -> impl Iterator<Item = usize> {
-        self.sources().filter_map(|source| match source {
-            Source::Place(place) => Some(place),
-            Source::Job(_) => None,
-        })
-    }
 }
 
 impl Planning {
-    fn newcomers(&self) -> impl Iterator<Item = (usize, &Plan)> {
-        self.members.iter().enumerate().filter_map(|(place, member)| match member {
-            Some(Member::New(plan)) => Some((place, plan.as_ref())),
-            Some(Member::Duplicate(_) | Member::Repeats(_)) | None => None,
-        })
+    fn note_sources(&mut self, place: usize, after: Vec<Source>, after_any: Vec<Source>) {
+        for source in after.iter().chain(&after_any) {
+            match source {
+                Source::Place(source) => {
+                    self.waits.entry(place).or_default().insert(*source);
+                }
+                Source::Job(_) => {}
+            }
+        }
+        if let Some(Some(Member::New(plan))) = self.members.get_mut(place) {
+            plan.after = after;
+            plan.after_any = after_any;
+        }
     }
 
     fn newcomer(&self, place: usize) -> Option<&Plan> {
@@ -434,10 +455,12 @@ impl Planning {
         let (mut depth, mut inherited) = (1, Priority::Bulk);
         for source in plan.sources() {
             let (elder_depth, elder_priority) = match source {
-                Source::Job(id) => self.elders.get(&id).map_or((0, Priority::Bulk), |elder| (elder.depth, elder.priority)),
-                Source::Place(place) => {
-                    self.newcomer(place).map_or((0, Priority::Bulk), |plan| (plan.depth, plan.priority.more_urgent(plan.inherited)))
+                Source::Job(id) => {
+                    self.elders.get(&id).map_or((0, Priority::Bulk), |elder| (elder.depth, elder.priority))
                 }
+                Source::Place(place) => self
+                    .newcomer(place)
+                    .map_or((0, Priority::Bulk), |plan| (plan.depth, plan.priority.more_urgent(plan.inherited))),
             };
             depth = depth.max(elder_depth.saturating_add(1));
             inherited = inherited.more_urgent(elder_priority);

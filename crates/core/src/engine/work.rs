@@ -20,6 +20,7 @@ impl<R: Records> Turn<'_, R> {
         token: Option<LeaseToken>,
         outcome: &Outcome,
     ) -> Result<StateKind, Stop<R::Error>> {
+        outcome.check()?;
         let seq = self.find(id)?;
         self.change_at_home(seq, |job, home, moment| settle::settle(job, token, outcome, home, moment))
     }
@@ -35,7 +36,10 @@ impl<R: Records> Turn<'_, R> {
     }
 
     /// A running job submits others; `finally` waits for all of them.
-    pub(crate) fn fan_out(&mut self, mut fan_out: FanOut) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
+    pub(crate) fn fan_out(
+        &mut self,
+        mut fan_out: FanOut,
+    ) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
         let seq = self.find(fan_out.parent)?;
         let (token, now) = (fan_out.token, self.now);
         let held = self.look(seq, |job| lease::check(job, token, now).map(|_| ()))?;
@@ -51,13 +55,9 @@ impl<R: Records> Turn<'_, R> {
     }
 }
 
-/// Gives every child a name of its own, so that the finalizer can wait for it.
+/// Lets the finalizer wait for every child.
 fn with_finalizer(mut jobs: Vec<Submission>, queue: QueueName, mut last: NewJob) -> Vec<Submission> {
-    for (place, child) in jobs.iter_mut().enumerate() {
-        // A space cannot stand in a reference from outside, so these never collide.
-        let reference = child.job.reference.get_or_insert_with(|| format!("child {place}").into());
-        last.after.push(DependencyRef::Local(reference.clone()));
-    }
+    last.after.extend((0..jobs.len()).map(DependencyRef::Place));
     jobs.push(Submission { queue, job: last });
     jobs
 }

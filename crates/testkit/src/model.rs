@@ -1,0 +1,265 @@
+//! The reference model: Longshore's rules read once more, as plainly as possible.
+//!
+//! Naive on purpose. It keeps its jobs in a list and looks through all of them for whatever it needs, has no index, no
+//! store and no thread, and shares no line with the engine: it was written from api.md, requirements.md and docs/rulings.md alone.
+//! What both agree on over many random histories is unlikely to be a mistake of one.
+//!
+//! Two things it cannot know, and says so. Texts that the server makes up itself (the message of an execution timeout, say)
+//! are [`ANY_TEXT`]. A delay with jitter is a window until [`Model::adopt_run_at`] tells it the value that was drawn.
+
+mod job;
+mod links;
+mod operate;
+mod rules;
+mod run;
+mod submit;
+#[cfg(test)]
+mod tests;
+mod time;
+mod views;
+
+use std::collections::{BTreeMap, VecDeque};
+
+pub(crate) use job::State;
+use job::{Error, ModelJob};
+use operate::DEFAULT_QUEUE;
+pub(crate) use rules::{Profile, Rules, Scope};
+use rules::{Refusal, profile_rules};
+use run::Claim;
+
+use crate::subject::{Answer, Command, Handle, JobSnapshot, Millis, QueueSnapshot, Settings, Subject};
+
+/// Stands where any text will do: the specification does not fix the words.
+pub const ANY_TEXT: &str = "*";
+
+/// The instant at which a model's clock starts.
+pub const START: Millis = 1_700_000_000_000;
+
+#[derive(Clone, Debug)]
+struct Queue {
+    profile: Profile,
+    overrides: Settings,
+    rules: Rules,
+    paused: bool,
+}
+
+impl Queue {
+    fn new(profile: Profile, rules: Rules) -> Self {
+        Queue { profile, overrides: Settings::new(), rules, paused: false }
+    }
+}
+
+/// An idempotency key, bound to the job that it made. It lives in the scope that its queue had at the time.
+#[derive(Clone, Debug)]
+struct Key {
+    scope: Scope,
+    queue: String,
+    job_type: String,
+    key: String,
+    job: Handle,
+    at: Millis,
+    /// Set once its job is gone: the window of that moment.
+    ends: Option<Millis>,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub struct Model {
+    now: Millis,
+    queues: BTreeMap<String, Queue>,
+    /// By handle; a removed job leaves its place empty behind.
+    jobs: Vec<ModelJob>,
+    keys: Vec<Key>,
+    /// Serves sequence numbers and places at the tail alike.
+    last_number: u64,
+    /// Jobs from this handle on were made by the command that is being applied.
+    newborn_from: Handle,
+    /// Ended, with dependents that do not know it yet.
+    ended: VecDeque<Handle>,
+    /// Changed since somebody last asked.
+    touched: Vec<Handle>,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Model::new()
+    }
+}
+
+/// An error whose words are the server's own.
+fn server_error(category: &'static str, code: &str) -> Error {
+    Error { category, code: Some(code.to_owned()), message: ANY_TEXT.to_owned() }
+}
+
+impl Model {
+    pub fn new() -> Self {
+        let default = Queue::new(Profile::Standard, profile_rules(Profile::Standard));
+        Model {
+            now: START,
+            queues: BTreeMap::from([(DEFAULT_QUEUE.to_owned(), default)]),
+            jobs: Vec::new(),
+            keys: Vec::new(),
+            last_number: 0,
+            newborn_from: usize::MAX,
+            ended: VecDeque::new(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// How many handles were given out, removed jobs included.
+    pub fn handles(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// The jobs in one of these states, oldest first.
+    pub(crate) fn handles_in(&self, states: &[State]) -> Vec<Handle> {
+        (0..self.jobs.len())
+            .filter(|handle| !self.jobs[*handle].removed && states.contains(&self.jobs[*handle].state))
+            .collect()
+    }
+
+    /// The jobs that a worker may still answer for.
+    pub(crate) fn handles_at_work(&self) -> Vec<Handle> {
+        (0..self.jobs.len()).filter(|handle| self.jobs[*handle].is_held_by_worker(self.now)).collect()
+    }
+
+    /// The jobs that wait for their submission.
+    pub(crate) fn handles_on_hold(&self) -> Vec<Handle> {
+        let on_hold = |job: &ModelJob| job.is_live() && job.state == State::Pending && job.held;
+        (0..self.jobs.len()).filter(|handle| on_hold(&self.jobs[*handle])).collect()
+    }
+
+    pub(crate) fn lease_version(&self, job: Handle) -> u64 {
+        self.jobs.get(job).map_or(0, |job| job.lease_version)
+    }
+
+    pub(crate) fn rules_of_queue(&self, queue: &str) -> Option<(Profile, &Rules)> {
+        self.queues.get(queue).map(|queue| (queue.profile, &queue.rules))
+    }
+
+    pub(crate) fn queue_of(&self, job: Handle) -> Option<&str> {
+        self.jobs.get(job).map(|job| job.queue.as_str())
+    }
+
+    /// The time, for those who may only look.
+    pub(crate) fn present(&self) -> Millis {
+        self.now
+    }
+
+    /// What no clock may do: time passes without a stop on the way. For faulty subjects in tests.
+    #[cfg(test)]
+    pub(crate) fn jump(&mut self, by: Millis) {
+        self.adopt_earliest();
+        self.now += by;
+        self.settle_due();
+    }
+
+    pub(crate) fn number_of_queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// The jobs that may have changed since the last call, each once.
+    pub fn take_touched(&mut self) -> Vec<Handle> {
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        touched
+    }
+
+    fn job_mut(&mut self, handle: Handle) -> &mut ModelJob {
+        self.touched.push(handle);
+        &mut self.jobs[handle]
+    }
+
+    fn find(&self, handle: Handle) -> Result<&ModelJob, Refusal> {
+        self.jobs.get(handle).filter(|job| !job.removed).ok_or("job_not_found")
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn is_newborn(&self, handle: Handle) -> bool {
+        handle >= self.newborn_from
+    }
+
+    fn state_of(&self, handle: Handle) -> Answer {
+        Answer::State { job: handle, state: self.jobs[handle].state.word().to_owned() }
+    }
+
+    fn dispatch(&mut self, command: &Command) -> Result<Answer, Refusal> {
+        match command {
+            Command::PutQueue { queue, profile, settings } => {
+                self.put_queue(queue, profile.as_deref(), settings.as_ref())
+            }
+            Command::Pause { queue } => self.set_paused(queue, true),
+            Command::Resume { queue } => self.set_paused(queue, false),
+            Command::DeleteQueue { queue, force } => self.delete_queue(queue, *force),
+            Command::Submit { queue, jobs } => self.submit(queue, jobs),
+            Command::Claim { queues, worker, limit, types, lease, execution_timeout } => self.claim(&Claim {
+                queues,
+                worker,
+                limit: *limit,
+                types,
+                lease: *lease,
+                execution_timeout: *execution_timeout,
+            }),
+            Command::Settle { job, token, outcome } => self.settle(*job, token, outcome),
+            Command::Heartbeat { job, token, progress, checkpoint } => {
+                self.heartbeat(*job, token, progress.as_ref(), checkpoint.as_ref())
+            }
+            Command::SubmitHeld { job } => self.submit_held(*job),
+            Command::Cancel { job, reason, force } => self.cancel(*job, reason.as_ref(), *force),
+            Command::Requeue { job, reset, run_at } => self.requeue(*job, *reset, *run_at),
+            Command::DeadLetter { job, reason } => self.dead_letter(*job, reason.as_ref()),
+            Command::RunNow { job } => self.run_now(*job),
+            Command::Edit { job, edit } => self.edit(*job, edit),
+            Command::Delete { job } => self.delete(*job),
+            Command::Children { job, token, jobs, finally } => self.children(*job, token, jobs, finally.as_ref()),
+        }
+    }
+}
+
+impl Subject for Model {
+    fn name(&self) -> &'static str {
+        "model"
+    }
+
+    fn now(&mut self) -> Millis {
+        self.now
+    }
+
+    fn apply(&mut self, command: &Command) -> Answer {
+        self.adopt_earliest();
+        let answer = self.dispatch(command).unwrap_or_else(|code| Answer::Refused { code: code.to_owned() });
+        self.propagate();
+        self.newborn_from = usize::MAX;
+        self.settle_due();
+        answer
+    }
+
+    fn advance(&mut self, by: Millis) {
+        self.advance_to(self.now + by);
+    }
+
+    fn job(&mut self, job: Handle) -> Option<JobSnapshot> {
+        let job = self.find(job).ok()?;
+        Some(job.snapshot(self.waiting_on(job)))
+    }
+
+    fn queue(&mut self, queue: &str) -> Option<QueueSnapshot> {
+        let known = self.queues.get(queue)?;
+        let mut numbers = [0_u64; State::ALL.len()];
+        for job in self.jobs.iter().filter(|job| !job.removed && job.queue == queue) {
+            numbers[job.state as usize] += 1;
+        }
+        let counts = State::ALL.into_iter().map(|state| (state.word().to_owned(), numbers[state as usize]));
+        Some(QueueSnapshot { profile: known.profile.name().to_owned(), paused: known.paused, counts: counts.collect() })
+    }
+
+    fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>> {
+        let record = self.find(job).ok()?;
+        views::view_of(job, record, view)
+    }
+}

@@ -1,0 +1,264 @@
+//! Queues, and what operators do to jobs.
+
+use super::job::{Counters, Error, ModelJob, State};
+use super::rules::{Counts, Profile, Refusal, VALIDATION, check_limit, limit_is_locked, queue_rules};
+use super::submit::{are_tags, blank_job, is_name, is_type};
+use super::{ANY_TEXT, Model, Queue, server_error};
+use crate::subject::{Answer, Edit, Handle, Millis, Settings};
+
+const ILLEGAL: Refusal = "illegal_transition";
+const NO_QUEUE: Refusal = "queue_not_found";
+pub(crate) const DEFAULT_QUEUE: &str = "default";
+
+impl Model {
+    pub(crate) fn put_queue(
+        &mut self,
+        name: &str,
+        profile: Option<&str>,
+        settings: Option<&Settings>,
+    ) -> Result<Answer, Refusal> {
+        if !is_name(name) {
+            return Err(VALIDATION);
+        }
+        let known = self.queues.get(name);
+        let present = known.map_or(Profile::Standard, |queue| queue.profile);
+        let profile = match profile {
+            Some(word) => Profile::from_name(word).ok_or(VALIDATION)?,
+            None => present,
+        };
+        let overrides = match (settings, known) {
+            (Some(settings), _) => settings.clone(),
+            // Overrides of another profile would make no sense under the new one.
+            (None, Some(queue)) if queue.profile == profile => queue.overrides.clone(),
+            (None, _) => Settings::new(),
+        };
+        let rules = queue_rules(profile, &overrides)?;
+        let paused = known.is_some_and(|queue| queue.paused);
+        self.queues.insert(name.to_owned(), Queue { profile, overrides, rules, paused });
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn set_paused(&mut self, name: &str, paused: bool) -> Result<Answer, Refusal> {
+        self.queues.get_mut(name).ok_or(NO_QUEUE)?.paused = paused;
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn delete_queue(&mut self, name: &str, force: bool) -> Result<Answer, Refusal> {
+        if !self.queues.contains_key(name) {
+            return Err(NO_QUEUE);
+        }
+        if name == DEFAULT_QUEUE {
+            return Err(ILLEGAL);
+        }
+        let living: Vec<Handle> = (0..self.jobs.len())
+            .filter(|handle| self.jobs[*handle].is_live() && self.jobs[*handle].queue == name)
+            .collect();
+        if !living.is_empty() && !force {
+            return Err(ILLEGAL);
+        }
+        // All of them first: each was ended by the queue's end, none by another of its jobs.
+        for handle in living {
+            let error = server_error("cancelled", "queue_deleted");
+            self.end_by_force(handle, State::Cancelled, "queue_deleted", error);
+        }
+        self.queues.remove(name);
+        self.propagate();
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn submit_held(&mut self, handle: Handle) -> Result<Answer, Refusal> {
+        let job = self.find(handle)?;
+        if job.state != State::Pending || !job.held {
+            return Err(ILLEGAL);
+        }
+        let most = self.queues.get(&job.queue).and_then(|queue| queue.rules.max_queued);
+        let full = most.is_some_and(|most| self.waiting_in(&job.queue) >= most as usize);
+        let fails_when_full = job.profile == Profile::Document;
+        let may_go = self.dependencies_hold(job);
+        if full && !fails_when_full {
+            return Err("queue_full");
+        }
+        self.job_mut(handle).held = false;
+        if may_go {
+            self.let_go(handle, "submit");
+            if full {
+                let error = server_error("system", "resource_exhausted");
+                self.end(handle, State::Failed, "resource_exhausted", Some(error));
+            }
+        }
+        self.propagate();
+        Ok(self.state_of(handle))
+    }
+
+    pub(crate) fn cancel(&mut self, handle: Handle, reason: Option<&String>, force: bool) -> Result<Answer, Refusal> {
+        let now = self.now;
+        let job = self.find(handle)?;
+        if job.state.is_terminal() {
+            return Err(ILLEGAL);
+        }
+        let message = reason.cloned().unwrap_or_else(|| ANY_TEXT.to_owned());
+        if job.is_held_by_worker(now) && job.rules.cancel_cooperative && !force {
+            let job = self.job_mut(handle);
+            // Whose words win when several ask is nobody's business.
+            let differs = job.cancel_requested && job.cancel_message != message;
+            job.cancel_message = if differs { ANY_TEXT.to_owned() } else { message };
+            job.cancel_requested = true;
+            return Ok(Answer::CancelRequested);
+        }
+        let error = Error { message, ..server_error("cancelled", "cancelled") };
+        self.end_by_force(handle, State::Cancelled, "cancel", error);
+        self.propagate();
+        Ok(self.state_of(handle))
+    }
+
+    pub(crate) fn dead_letter(&mut self, handle: Handle, reason: Option<&String>) -> Result<Answer, Refusal> {
+        let job = self.find(handle)?;
+        if job.state.is_terminal() || job.profile == Profile::Document {
+            return Err(ILLEGAL);
+        }
+        let message = reason.cloned().unwrap_or_else(|| ANY_TEXT.to_owned());
+        let error = Error { message, ..server_error("permanent", "dead_letter") };
+        self.end_by_force(handle, State::DeadLetter, "dead_letter", error);
+        self.propagate();
+        Ok(self.state_of(handle))
+    }
+
+    pub(crate) fn run_now(&mut self, handle: Handle) -> Result<Answer, Refusal> {
+        let job = self.find(handle)?;
+        let waits = matches!(job.state, State::Delayed | State::Retrying);
+        if !waits || job.profile == Profile::Document {
+            return Err(ILLEGAL);
+        }
+        self.enter_scheduled(handle, "run_now");
+        Ok(self.state_of(handle))
+    }
+
+    pub(crate) fn requeue(&mut self, handle: Handle, reset: bool, run_at: Option<Millis>) -> Result<Answer, Refusal> {
+        let job = self.find(handle)?;
+        let requeueable = matches!(job.state, State::Failed | State::DeadLetter | State::Cancelled);
+        if !requeueable || job.requeued_as.is_some() {
+            return Err(ILLEGAL);
+        }
+        let queue = self.queues.get(&job.queue).ok_or(NO_QUEUE)?;
+        if run_at.is_some() && !queue.rules.delayed_start {
+            return Err(VALIDATION);
+        }
+        let run_at = run_at.filter(|instant| *instant > self.now);
+        if job.rules.requeue_clones {
+            return Ok(self.clone_job(handle, run_at));
+        }
+        if self.broken_dependency(job).is_some() {
+            return Err(ILLEGAL);
+        }
+        let may_go = self.dependencies_hold(job);
+        let now = self.now;
+        self.note_any(handle);
+        let job = self.job_mut(handle);
+        if reset {
+            job.counters = Counters::default();
+            job.checkpoint = None;
+        }
+        job.completed_at = None;
+        job.error = None;
+        job.lifetime_from = now;
+        job.cancel_requested = false;
+        job.held = false;
+        job.settled = None;
+        job.ended_through = None;
+        job.run_at = run_at;
+        if may_go {
+            self.let_go(handle, "requeue");
+        } else {
+            job.move_to(State::Pending, now, "requeue");
+        }
+        self.revive_dependents(handle);
+        Ok(self.state_of(handle))
+    }
+
+    fn clone_job(&mut self, original: Handle, run_at: Option<Millis>) -> Answer {
+        let old = &self.jobs[original];
+        let copy = ModelJob {
+            priority: old.priority,
+            run_at,
+            tags: old.tags.clone(),
+            correlation_id: old.correlation_id.clone(),
+            callback_url: old.callback_url.clone(),
+            requeued_from: Some(original),
+            ..blank_job(&old.queue, old.profile, old.rules.clone(), &old.job_type, self.now)
+        };
+        self.newborn_from = self.jobs.len();
+        let clone = self.add(copy);
+        self.job_mut(original).requeued_as = Some(clone);
+        self.send_off(clone);
+        self.state_of(clone)
+    }
+
+    pub(crate) fn edit(&mut self, handle: Handle, edit: &Edit) -> Result<Answer, Refusal> {
+        check_edit(edit)?;
+        let job = self.find(handle)?;
+        let ahead_of_running = edit.priority.is_some() || edit.job_type.is_some();
+        if job.state.is_terminal() || (job.state == State::Running && ahead_of_running) {
+            return Err(ILLEGAL);
+        }
+        if edit.tags.is_some() && job.profile == Profile::Ocypod {
+            return Err(VALIDATION);
+        }
+        if let Some(limit) = edit.retry_limit {
+            check_limit(&job.rules, limit)?;
+            if limit_is_locked(job.profile, &job.rules, limit) {
+                return Err(VALIDATION);
+            }
+        }
+        let job = self.job_mut(handle);
+        job.priority = edit.priority.unwrap_or(job.priority);
+        if let Some(job_type) = &edit.job_type {
+            job.job_type.clone_from(job_type);
+        }
+        if let Some(tags) = &edit.tags {
+            job.tags.clone_from(tags);
+        }
+        job.correlation_id = edit.correlation_id.clone().or(job.correlation_id.take());
+        job.callback_url = edit.callback_url.clone().or(job.callback_url.take());
+        if let Some(limit) = edit.retry_limit {
+            job.rules.limit = limit;
+            self.end_if_now_exhausted(handle);
+        }
+        Ok(self.state_of(handle))
+    }
+
+    /// A lowered limit ends a waiting retry that it no longer allows.
+    fn end_if_now_exhausted(&mut self, handle: Handle) {
+        let job = &self.jobs[handle];
+        let limit = job.rules.limit;
+        let spent = match job.rules.counts {
+            Counts::Starts => job.counters.starts >= limit,
+            Counts::Failures => job.counters.failures >= limit,
+            // The waiting retry is itself already counted.
+            Counts::Retries => job.counters.retries_scheduled > limit,
+        };
+        if job.state == State::Retrying && spent {
+            let to = self.exhausted_state(handle);
+            self.end(handle, to, "exhausted", None);
+            self.propagate();
+        }
+    }
+
+    pub(crate) fn delete(&mut self, handle: Handle) -> Result<Answer, Refusal> {
+        let job = self.find(handle)?;
+        if !job.state.is_terminal() || self.is_needed(handle) {
+            return Err(ILLEGAL);
+        }
+        self.remove(handle);
+        Ok(Answer::Done)
+    }
+}
+
+fn check_edit(edit: &Edit) -> Result<(), Refusal> {
+    let at_most = |text: &Option<String>, most: usize| text.as_ref().is_none_or(|text| text.chars().count() <= most);
+    let valid = edit.priority.is_none_or(|priority| priority <= 4)
+        && edit.job_type.as_ref().is_none_or(|job_type| is_type(job_type))
+        && edit.tags.as_ref().is_none_or(are_tags)
+        && at_most(&edit.correlation_id, 256)
+        && at_most(&edit.callback_url, 2_048);
+    if valid { Ok(()) } else { Err(VALIDATION) }
+}

@@ -1,0 +1,532 @@
+//! Submission: the checks of a batch, all or nothing, and the making of its jobs.
+
+use std::collections::BTreeMap;
+
+use super::job::{Counters, ModelJob, State};
+use super::rules::{LONGEST, Profile, Refusal, Rules, Scope, VALIDATION, job_rules, profile_rules};
+use super::{Key, Model, Queue};
+use crate::subject::{Answer, Dependency, Handle, Millis, NewJob, Submitted, Token};
+
+const MOST_IN_BATCH: usize = 1_000;
+const MOST_DEPENDENCIES: usize = 1_000;
+const DEEPEST: u32 = 100;
+const LEAST_URGENT: u8 = 4;
+
+/// What becomes of a member of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    New,
+    /// Its key is taken; by a job that may be gone.
+    Existing(Option<Handle>),
+    /// Its key is taken by an earlier member.
+    SameAs(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    Job(Handle),
+    Member(usize),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Links {
+    after: Vec<Link>,
+    after_any: Vec<Link>,
+}
+
+impl Links {
+    fn all(&self) -> impl Iterator<Item = Link> + '_ {
+        self.after.iter().chain(&self.after_any).copied()
+    }
+}
+
+/// A batch on its way through the checks.
+struct Batch<'a> {
+    queue: &'a str,
+    profile: Profile,
+    rules: Rules,
+    members: Vec<&'a NewJob>,
+    fates: Vec<Fate>,
+    links: Vec<Result<Links, Refusal>>,
+    /// The last member waits for all the others.
+    last_is_finally: bool,
+    parent: Option<Handle>,
+}
+
+impl Model {
+    pub(crate) fn submit(&mut self, queue: &str, jobs: &[NewJob]) -> Result<Answer, Refusal> {
+        if !is_name(queue) {
+            return Err(VALIDATION);
+        }
+        let members: Vec<&NewJob> = jobs.iter().collect();
+        let made = self.submit_batch(queue, members, false, None)?;
+        let answer = made.into_iter().map(|(job, duplicate)| Submitted {
+            job,
+            state: job.map(|handle| self.jobs[handle].state.word().to_owned()),
+            duplicate,
+        });
+        Ok(Answer::Submitted(answer.collect()))
+    }
+
+    pub(crate) fn children(
+        &mut self,
+        parent: Handle,
+        token: &Token,
+        jobs: &[NewJob],
+        finally: Option<&NewJob>,
+    ) -> Result<Answer, Refusal> {
+        self.find(parent)?;
+        self.check_token(parent, token)?;
+        if jobs.is_empty() || jobs.len() > MOST_IN_BATCH {
+            return Err(VALIDATION);
+        }
+        let queue = self.jobs[parent].queue.clone();
+        let members: Vec<&NewJob> = jobs.iter().chain(finally).collect();
+        let mut made = self.submit_batch(&queue, members, finally.is_some(), Some(parent))?;
+        let finally = if finally.is_some() { made.pop().and_then(|(job, _)| job) } else { None };
+        Ok(Answer::FannedOut { jobs: made.into_iter().filter_map(|(job, _)| job).collect(), finally })
+    }
+
+    /// Handle and "was a duplicate" of each member.
+    fn submit_batch(
+        &mut self,
+        queue: &str,
+        members: Vec<&NewJob>,
+        last_is_finally: bool,
+        parent: Option<Handle>,
+    ) -> Result<Vec<(Option<Handle>, bool)>, Refusal> {
+        let most = MOST_IN_BATCH + usize::from(last_is_finally);
+        if members.is_empty() || members.len() > most {
+            return Err(VALIDATION);
+        }
+        let (profile, rules) = match self.queues.get(queue) {
+            Some(known) => (known.profile, known.rules.clone()),
+            None => (Profile::Standard, profile_rules(Profile::Standard)),
+        };
+        let mut batch =
+            Batch { queue, profile, rules, members, fates: Vec::new(), links: Vec::new(), last_is_finally, parent };
+        for index in 0..batch.members.len() {
+            let fate = self.fate(&batch, index);
+            batch.fates.push(fate);
+        }
+        for index in 0..batch.members.len() {
+            let links = self.resolve_links(&batch, index);
+            batch.links.push(links);
+        }
+        let mut depths = vec![None; batch.members.len()];
+        for index in 0..batch.members.len() {
+            self.check_member(&batch, index, &mut depths)?;
+        }
+        Ok(self.create_batch(&batch, &mut depths))
+    }
+
+    /// Looks the member's key up. An unusable key is reported by the checks of the fields.
+    fn fate(&self, batch: &Batch, index: usize) -> Fate {
+        let member = batch.members[index];
+        let Some(key) = usable_key(member) else { return Fate::New };
+        let scope = batch.rules.scope;
+        if scope == Scope::Off {
+            return Fate::New;
+        }
+        let same_scope = |queue: &str, job_type: &str| match scope {
+            Scope::Type => queue == batch.queue && job_type == member.job_type,
+            Scope::Queue => queue == batch.queue,
+            Scope::Global | Scope::Off => true,
+        };
+        for (earlier, other) in batch.members[..index].iter().enumerate() {
+            let same = usable_key(other) == Some(key) && same_scope(batch.queue, &other.job_type);
+            if same && batch.fates[earlier] == Fate::New {
+                return Fate::SameAs(earlier);
+            }
+        }
+        // The newest entry rules: an older one has lapsed before it was made.
+        let found = self
+            .keys
+            .iter()
+            .rev()
+            .find(|known| known.scope == scope && known.key == key && same_scope(&known.queue, &known.job_type));
+        let Some(known) = found else { return Fate::New };
+        let gone = self.jobs[known.job].removed;
+        let window = batch.rules.window;
+        let lasts = known.ends.is_none_or(|end| self.now < end);
+        let binds = lasts && if window == 0 { !gone } else { self.now < known.at + window };
+        if !binds {
+            return Fate::New;
+        }
+        Fate::Existing((!gone).then_some(known.job))
+    }
+
+    fn resolve_links(&self, batch: &Batch, index: usize) -> Result<Links, Refusal> {
+        let member = batch.members[index];
+        let mut links = Links::default();
+        for (wanted, resolved) in [(&member.after, &mut links.after), (&member.after_any, &mut links.after_any)] {
+            for dependency in wanted {
+                push_once(resolved, self.resolve(batch, dependency)?);
+            }
+        }
+        if batch.last_is_finally && index + 1 == batch.members.len() {
+            for child in 0..index {
+                push_once(&mut links.after, resolve_member(batch, child)?);
+            }
+        }
+        if links.after.len() + links.after_any.len() > MOST_DEPENDENCIES {
+            return Err("dependency_breadth");
+        }
+        Ok(links)
+    }
+
+    fn resolve(&self, batch: &Batch, dependency: &Dependency) -> Result<Link, Refusal> {
+        const UNKNOWN: Refusal = "dependency_unknown";
+        match dependency {
+            Dependency::Unknown => Err(UNKNOWN),
+            Dependency::Job(handle) => {
+                let known = self.jobs.get(*handle).is_some_and(|job| !job.removed);
+                if known { Ok(Link::Job(*handle)) } else { Err(UNKNOWN) }
+            }
+            Dependency::Ref(name) => {
+                let named = batch.members.iter().position(|member| member.reference.as_ref() == Some(name));
+                resolve_member(batch, named.ok_or(UNKNOWN)?)
+            }
+        }
+    }
+
+    /// All checks of one member, in the order of docs/rulings.md.
+    fn check_member(&self, batch: &Batch, index: usize, depths: &mut [Option<u32>]) -> Result<(), Refusal> {
+        let member = batch.members[index];
+        check_fields(batch, index)?;
+        if batch.fates[index] != Fate::New {
+            return Ok(());
+        }
+        if member.external_id.is_some() {
+            let stored = self
+                .jobs
+                .iter()
+                .any(|job| !job.removed && job.queue == batch.queue && job.external_id == member.external_id);
+            let earlier = (0..index)
+                .any(|other| batch.fates[other] == Fate::New && batch.members[other].external_id == member.external_id);
+            if stored || earlier {
+                return Err("duplicate_id");
+            }
+        }
+        if let Some(most) = batch.rules.max_queued
+            && !is_held(batch, index)
+        {
+            let before = (0..index).filter(|other| batch.fates[*other] == Fate::New && !is_held(batch, *other));
+            if self.waiting_in(batch.queue) + before.count() >= most as usize {
+                return Err("queue_full");
+            }
+        }
+        if let Err(refusal) = &batch.links[index] {
+            return Err(refusal);
+        }
+        if reaches_itself(batch, index) {
+            return Err("dependency_cycle");
+        }
+        if self.depth(batch, index, depths) > DEEPEST {
+            return Err("dependency_depth");
+        }
+        Ok(())
+    }
+
+    /// What `max_queued` counts.
+    pub(crate) fn waiting_in(&self, queue: &str) -> usize {
+        let waits = |job: &&ModelJob| {
+            !job.removed
+                && job.queue == queue
+                && match job.state {
+                    State::Pending => !job.held,
+                    State::Scheduled | State::Delayed | State::Retrying => true,
+                    _ => false,
+                }
+        };
+        self.jobs.iter().filter(waits).count()
+    }
+
+    fn depth(&self, batch: &Batch, index: usize, depths: &mut [Option<u32>]) -> u32 {
+        if let Some(depth) = depths[index] {
+            return depth;
+        }
+        // Guards against a cycle among other members; theirs is the refusal.
+        depths[index] = Some(0);
+        let mut deepest = 0;
+        if let Ok(links) = &batch.links[index] {
+            for link in links.all() {
+                deepest = deepest.max(match link {
+                    Link::Job(handle) => self.jobs[handle].depth,
+                    Link::Member(other) => self.depth(batch, other, depths),
+                });
+            }
+        }
+        depths[index] = Some(deepest + 1);
+        deepest + 1
+    }
+
+    /// The most urgent effective priority among a member's dependencies.
+    fn inherited(&self, batch: &Batch, index: usize, known: &mut [Option<Option<u8>>]) -> Option<u8> {
+        if let Some(inherited) = known[index] {
+            return inherited;
+        }
+        let mut most_urgent: Option<u8> = None;
+        if let Ok(links) = &batch.links[index] {
+            for link in links.all() {
+                let priority = match link {
+                    Link::Job(handle) => self.jobs[handle].effective_priority(),
+                    Link::Member(other) => {
+                        let own = batch.members[other].priority.unwrap_or(2);
+                        self.inherited(batch, other, known).map_or(own, |inherited| inherited.min(own))
+                    }
+                };
+                most_urgent = Some(most_urgent.map_or(priority, |present| present.min(priority)));
+            }
+        }
+        known[index] = Some(most_urgent);
+        most_urgent
+    }
+
+    fn create_batch(&mut self, batch: &Batch, depths: &mut [Option<u32>]) -> Vec<(Option<Handle>, bool)> {
+        if !self.queues.contains_key(batch.queue) {
+            self.queues.insert(batch.queue.to_owned(), Queue::new(batch.profile, batch.rules.clone()));
+        }
+        let first = self.jobs.len();
+        self.newborn_from = first;
+        let mut handles: Vec<Option<Handle>> = Vec::new();
+        let mut next = first;
+        for fate in &batch.fates {
+            handles.push(match fate {
+                Fate::New => {
+                    next += 1;
+                    Some(next - 1)
+                }
+                Fate::Existing(job) => *job,
+                Fate::SameAs(other) => handles[*other],
+            });
+        }
+        let mut inherited = vec![None; batch.members.len()];
+        for index in 0..batch.members.len() {
+            if batch.fates[index] == Fate::New {
+                let depth = self.depth(batch, index, depths);
+                let from_dependencies = self.inherited(batch, index, &mut inherited);
+                self.create_member(batch, index, &handles, depth, from_dependencies);
+            }
+        }
+        for handle in first..self.jobs.len() {
+            self.send_off(handle);
+        }
+        let duplicates = batch.fates.iter().map(|fate| *fate != Fate::New);
+        handles.into_iter().zip(duplicates).collect()
+    }
+
+    fn create_member(
+        &mut self,
+        batch: &Batch,
+        index: usize,
+        handles: &[Option<Handle>],
+        depth: u32,
+        inherited_priority: Option<u8>,
+    ) {
+        let member = batch.members[index];
+        let now = self.now;
+        let links = batch.links[index].clone().unwrap_or_default();
+        let to_handles = |links: Vec<Link>| {
+            let handle = |link: Link| match link {
+                Link::Job(handle) => Some(handle),
+                Link::Member(other) => handles[other],
+            };
+            links.into_iter().filter_map(handle).collect()
+        };
+        let rules = job_rules(&batch.rules, batch.profile, &member.settings).unwrap_or_else(|_| batch.rules.clone());
+        let wished = member.run_at.or(member.delay.map(|delay| now + delay));
+        let key = usable_key(member);
+        let handle = self.add(ModelJob {
+            held: is_held(batch, index),
+            priority: member.priority.unwrap_or(2),
+            inherited_priority,
+            // An instant that has come is no delay at all.
+            run_at: wished.filter(|instant| *instant > now),
+            after: to_handles(links.after),
+            after_any: to_handles(links.after_any),
+            depth,
+            parent: batch.parent,
+            tags: member.tags.clone(),
+            correlation_id: member.correlation_id.clone(),
+            callback_url: member.callback_url.clone(),
+            idempotency_key: key.map(str::to_owned),
+            external_id: member.external_id.clone(),
+            ..blank_job(batch.queue, batch.profile, rules, &member.job_type, now)
+        });
+        if let Some(key) = key {
+            self.keys.push(Key {
+                scope: batch.rules.scope,
+                queue: batch.queue.to_owned(),
+                job_type: member.job_type.clone(),
+                key: key.to_owned(),
+                job: handle,
+                at: now,
+                ends: None,
+            });
+        }
+    }
+
+    /// Gives a job its handle and its sequence number.
+    pub(crate) fn add(&mut self, job: ModelJob) -> Handle {
+        let handle = self.jobs.len();
+        let sequence = self.next_number();
+        let now = self.now;
+        self.jobs.push(ModelJob { sequence, position: sequence, ..job });
+        self.job_mut(handle).record(None, State::Pending, now, "create");
+        handle
+    }
+
+    /// The first look at a new job: its dependencies may have ended already, or it may go at once.
+    pub(crate) fn send_off(&mut self, handle: Handle) {
+        self.note_any(handle);
+        let job = &self.jobs[handle];
+        if job.state != State::Pending {
+            return;
+        }
+        if let Some(broken) = self.broken_dependency(job) {
+            self.end_through(handle, broken);
+        } else if !job.held && self.dependencies_hold(job) {
+            self.let_go(handle, "submit");
+        }
+        self.propagate();
+    }
+}
+
+/// A job with nothing in it yet.
+pub(crate) fn blank_job(queue: &str, profile: Profile, rules: Rules, job_type: &str, now: Millis) -> ModelJob {
+    ModelJob {
+        removed: false,
+        queue: queue.to_owned(),
+        profile,
+        rules,
+        job_type: job_type.to_owned(),
+        state: State::Pending,
+        held: false,
+        priority: 2,
+        inherited_priority: None,
+        sequence: 0,
+        position: 0,
+        counters: Counters::default(),
+        lease_version: 0,
+        lease: None,
+        cancel_requested: false,
+        cancel_message: String::new(),
+        created_at: now,
+        updated_at: now,
+        lifetime_from: now,
+        run_at: None,
+        run_at_window: None,
+        scheduled_at: None,
+        started_at: None,
+        first_started_at: None,
+        last_heartbeat_at: None,
+        attempt_ended_at: None,
+        completed_at: None,
+        progress: None,
+        checkpoint: None,
+        result: None,
+        error: None,
+        after: Vec::new(),
+        after_any: Vec::new(),
+        any_met: false,
+        depth: 1,
+        ended_through: None,
+        parent: None,
+        requeued_from: None,
+        requeued_as: None,
+        tags: BTreeMap::new(),
+        correlation_id: None,
+        callback_url: None,
+        idempotency_key: None,
+        external_id: None,
+        settled: None,
+        attempts: Vec::new(),
+        history: Vec::new(),
+    }
+}
+
+fn push_once(links: &mut Vec<Link>, link: Link) {
+    if !links.contains(&link) {
+        links.push(link);
+    }
+}
+
+fn resolve_member(batch: &Batch, index: usize) -> Result<Link, Refusal> {
+    match batch.fates[index] {
+        Fate::New => Ok(Link::Member(index)),
+        Fate::SameAs(other) => Ok(Link::Member(other)),
+        Fate::Existing(Some(handle)) => Ok(Link::Job(handle)),
+        Fate::Existing(None) => Err("dependency_unknown"),
+    }
+}
+
+/// Whether a member waits, through others of the batch, for itself.
+fn reaches_itself(batch: &Batch, start: usize) -> bool {
+    let mut seen = vec![false; batch.members.len()];
+    let mut open = vec![start];
+    while let Some(index) = open.pop() {
+        let Ok(links) = &batch.links[index] else { continue };
+        for link in links.all() {
+            let Link::Member(other) = link else { continue };
+            if other == start {
+                return true;
+            }
+            if !seen[other] {
+                seen[other] = true;
+                open.push(other);
+            }
+        }
+    }
+    false
+}
+
+fn is_held(batch: &Batch, index: usize) -> bool {
+    batch.members[index].hold.unwrap_or(batch.rules.submit_explicit)
+}
+
+/// An empty key is no key.
+fn usable_key(member: &NewJob) -> Option<&str> {
+    member.idempotency_key.as_deref().filter(|key| !key.is_empty())
+}
+
+fn check_fields(batch: &Batch, index: usize) -> Result<(), Refusal> {
+    let member = batch.members[index];
+    let rules = &batch.rules;
+    let at_most = |text: &Option<String>, most: usize| text.as_ref().is_none_or(|text| text.chars().count() <= most);
+    let repeated_reference =
+        member.reference.is_some() && batch.members[..index].iter().any(|other| other.reference == member.reference);
+    let delayed = member.run_at.is_some() || member.delay.is_some_and(|delay| delay > 0);
+    let valid = is_type(&member.job_type)
+        && member.priority.is_none_or(|priority| priority <= LEAST_URGENT)
+        && !(member.run_at.is_some() && member.delay.is_some())
+        && member.delay.is_none_or(|delay| (0..=LONGEST).contains(&delay))
+        && (rules.delayed_start || !delayed)
+        && at_most(&member.idempotency_key, 256)
+        && (usable_key(member).is_none() || rules.scope != Scope::Off)
+        && member.external_id.as_ref().is_none_or(|id| rules.external_ids && !id.is_empty())
+        && at_most(&member.external_id, 256)
+        && are_tags(&member.tags)
+        && at_most(&member.correlation_id, 256)
+        && at_most(&member.callback_url, 2_048)
+        && !repeated_reference;
+    if !valid {
+        return Err(VALIDATION);
+    }
+    job_rules(rules, batch.profile, &member.settings)?;
+    if member.payload_bytes > rules.payload_max { Err("payload_too_large") } else { Ok(()) }
+}
+
+pub(crate) fn is_type(text: &str) -> bool {
+    (1..=256).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
+pub(crate) fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.-:".contains(c);
+    (1..=128).contains(&text.chars().count()) && text.chars().all(allowed)
+}
+
+pub(crate) fn are_tags(tags: &BTreeMap<String, Option<String>>) -> bool {
+    let short = |value: &Option<String>| value.as_ref().is_none_or(|value| value.chars().count() <= 256);
+    tags.len() <= 64 && tags.iter().all(|(key, value)| is_name(key) && short(value))
+}

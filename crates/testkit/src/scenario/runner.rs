@@ -1,0 +1,529 @@
+//! Plays the steps of a script on a subject and judges what comes back.
+
+use super::matching::{COLUMNS, Context, FIELDS, Got, Matcher, differences, show_job};
+use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, Script, Step, Story};
+use super::values::{show_duration, show_offset};
+use super::{Failure, Problem, Report};
+use crate::subject::{
+    Answer, Claimed, Command, Dependency, Handle, JobSnapshot, Millis, NewJob, QueueSnapshot, Subject, Submitted,
+};
+
+/// A statement that was played, for those who watch.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    pub line: usize,
+    pub row: Option<&'a str>,
+    /// Virtual time since the story began.
+    pub at: Millis,
+    pub statement: &'a str,
+    /// What came back, in words; empty for a comment.
+    pub got: &'a str,
+    pub ok: bool,
+}
+
+/// Expected and got, where they differ.
+type Mismatch = (String, String);
+type Verdict = Result<String, Problem>;
+
+pub(super) fn play(
+    script: &Script,
+    file: &str,
+    subject: &mut dyn Subject,
+    sink: &mut dyn FnMut(&Event<'_>),
+) -> Result<Report, Failure> {
+    let mut report = Report {
+        title: script.title.clone(),
+        proves: script.proves.clone(),
+        settles: script.settles.clone(),
+        rulings: script.rulings.clone(),
+        ..Report::default()
+    };
+    for story in &script.stories {
+        let mut stage = Stage { start: subject.now(), handles: vec![None; story.names.len()], story, subject };
+        for step in &story.steps {
+            let verdict = stage.step(step);
+            let at = stage.subject.now() - stage.start;
+            let got = match &verdict {
+                Ok(got) => got.as_str(),
+                Err(Problem::Language(problem)) => problem,
+                Err(Problem::Mismatch { got, .. }) => got,
+            };
+            let row = story.row.as_deref();
+            sink(&Event { line: step.line, row, at, statement: &step.text, got, ok: verdict.is_ok() });
+            verdict.map_err(|problem| Failure {
+                file: file.to_owned(),
+                line: step.line,
+                row: story.row.clone(),
+                statement: step.text.clone(),
+                problem: Box::new(problem),
+            })?;
+            report.statements += usize::from(!matches!(step.action, Action::Note));
+        }
+        report.stories += 1;
+    }
+    Ok(report)
+}
+
+struct Stage<'a> {
+    subject: &'a mut dyn Subject,
+    story: &'a Story,
+    start: Millis,
+    /// By name: the job that the subject made.
+    handles: Vec<Option<Handle>>,
+}
+
+/// Everything of a story that a refused command must leave as it is.
+type Picture = (Vec<(Handle, Option<JobSnapshot>)>, Vec<(String, Option<QueueSnapshot>)>);
+
+fn verdict(problem: Result<(), Mismatch>, got: String) -> Verdict {
+    match problem {
+        Ok(()) => Ok(got),
+        Err((expected, got)) => Err(Problem::Mismatch { expected, got }),
+    }
+}
+
+impl Stage<'_> {
+    fn context(&mut self) -> Context<'_> {
+        Context { start: self.start, now: self.subject.now(), names: &self.story.names, handles: &self.handles }
+    }
+
+    fn step(&mut self, step: &Step) -> Verdict {
+        match &step.action {
+            Action::Note => Ok(String::new()),
+            Action::Do { command, binds, expected, unchanged } => self.act(command, binds, expected, *unchanged),
+            Action::Advance(by) => {
+                self.subject.advance(*by);
+                Ok(String::new())
+            }
+            Action::AdvanceTo(offset) => {
+                let by = self.start + offset - self.subject.now();
+                if by < 0 {
+                    return Err(Problem::Language("that instant has passed".to_owned()));
+                }
+                self.subject.advance(by);
+                Ok(String::new())
+            }
+            Action::Expect { job, fields } => {
+                let snapshot = self.snapshot(*job)?;
+                let context = self.context();
+                let got = |(index, _): &(usize, Matcher)| FIELDS.get(*index).map(|(n, _, get)| (*n, get(&snapshot)));
+                let shown: Vec<String> =
+                    fields.iter().filter_map(got).map(|(name, got)| format!("{name}={}", got.show(context))).collect();
+                let wrong: Vec<_> = fields
+                    .iter()
+                    .filter_map(|field| got(field).map(|(name, value)| (name, &field.1, value)))
+                    .filter(|(_, matcher, value)| !matcher.matches(value, context))
+                    .collect();
+                let problem = if wrong.is_empty() {
+                    Ok(())
+                } else {
+                    let side = |show: &dyn Fn(&(&str, &Matcher, Got)) -> String| {
+                        wrong.iter().map(|w| format!("{}={}", w.0, show(w))).collect::<Vec<_>>().join(" ")
+                    };
+                    Err((side(&|w| w.1.show(context)), side(&|w| w.2.show(context))))
+                };
+                verdict(problem, shown.join(" "))
+            }
+            Action::Gone(job) => {
+                let handle = self.handle(*job)?;
+                match self.subject.job(handle) {
+                    None => Ok("gone".to_owned()),
+                    Some(snapshot) => Err(mismatch("gone", &format!("still there, {}", snapshot.state))),
+                }
+            }
+            Action::Counts { queue, fields } => self.counts(queue, fields),
+            Action::QueueGone(queue) => match self.subject.queue(queue) {
+                None => Ok("gone".to_owned()),
+                Some(_) => Err(mismatch("gone", "the queue is still there")),
+            },
+            Action::Attempts { job, column, pick, values } => self.attempts(*job, *column, *pick, values),
+            Action::History { job, pick, values } => self.history(*job, *pick, values),
+            Action::Length { job, history, length } => {
+                let snapshot = self.snapshot(*job)?;
+                let got = if *history { snapshot.history.len() } else { snapshot.attempts.len() };
+                verdict(
+                    if got == *length { Ok(()) } else { Err((length.to_string(), got.to_string())) },
+                    got.to_string(),
+                )
+            }
+            Action::View { job, view, fields } => self.view(*job, view, fields),
+            Action::ViewFields { job, view, fields } => {
+                let names: Vec<String> = self.read_view(*job, view)?.into_keys().collect();
+                let problem = if names == *fields { Ok(()) } else { Err((fields.join(" "), names.join(" "))) };
+                verdict(problem, names.join(" "))
+            }
+        }
+    }
+
+    fn handle(&self, name: usize) -> Result<Handle, Problem> {
+        self.handles.get(name).copied().flatten().ok_or_else(|| {
+            let name = self.story.names.get(name).map_or("?", String::as_str);
+            Problem::Language(format!("no job is called `{name}`"))
+        })
+    }
+
+    fn snapshot(&mut self, name: usize) -> Result<JobSnapshot, Problem> {
+        let handle = self.handle(name)?;
+        self.subject.job(handle).ok_or_else(|| mismatch("a job", "it is gone"))
+    }
+
+    fn counts(&mut self, queue: &str, fields: &[(String, String)]) -> Verdict {
+        let Some(snapshot) = self.subject.queue(queue) else {
+            return Err(mismatch("a queue", "there is none"));
+        };
+        let got = |name: &str| match name {
+            "profile" => snapshot.profile.clone(),
+            "paused" => snapshot.paused.to_string(),
+            state => snapshot.counts.get(state).map_or_else(|| "missing".to_owned(), u64::to_string),
+        };
+        let wrong: Vec<_> = fields.iter().filter(|(name, value)| got(name) != *value).collect();
+        let side = |value: &dyn Fn(&(String, String)) -> String| {
+            wrong.iter().map(|f| format!("{}={}", f.0, value(f))).collect::<Vec<_>>().join(" ")
+        };
+        let problem = if wrong.is_empty() { Ok(()) } else { Err((side(&|f| f.1.clone()), side(&|f| got(&f.0)))) };
+        let filled = snapshot.counts.iter().filter(|(_, count)| **count > 0);
+        let shown: Vec<String> = filled.map(|(state, count)| format!("{state}={count}")).collect();
+        verdict(problem, shown.join(" "))
+    }
+
+    fn attempts(&mut self, job: usize, column: usize, pick: Pick, values: &[Matcher]) -> Verdict {
+        let snapshot = self.snapshot(job)?;
+        let Some((_, _, get)) = COLUMNS.get(column) else { return Ok(String::new()) };
+        let got: Vec<Got> = picked(&snapshot.attempts, pick).iter().map(get).collect();
+        let context = self.context();
+        let shown = got.iter().map(|got| got.show(context)).collect::<Vec<_>>().join(" ");
+        let same = got.len() == values.len() && values.iter().zip(&got).all(|(want, got)| want.matches(got, context));
+        let wanted = || values.iter().map(|want| want.show(context)).collect::<Vec<_>>().join(" ");
+        verdict(if same { Ok(()) } else { Err((wanted(), shown.clone())) }, shown)
+    }
+
+    fn history(&mut self, job: usize, pick: Pick, values: &[Entry]) -> Verdict {
+        let snapshot = self.snapshot(job)?;
+        let all = &snapshot.history;
+        // Entries must link up. After the first one, some may have been dropped from a long history.
+        let broken = all
+            .iter()
+            .zip(all.iter().skip(1))
+            .enumerate()
+            .find(|(index, (a, b))| (*index > 0 || all.len() < 100) && b.from.as_ref() != Some(&a.to));
+        if let Some((index, (_, b))) = broken {
+            return Err(mismatch("entries that link up", &format!("entry {} starts from {:?}", index + 2, b.from)));
+        }
+        if all.first().is_some_and(|first| first.from.is_some()) {
+            return Err(mismatch("a first entry from nothing", "one that comes from a state"));
+        }
+        let context = self.context();
+        let entries = picked(all, pick);
+        let same = entries.len() == values.len()
+            && values.iter().zip(entries).all(|(want, got)| {
+                want.state == got.to
+                    && want.cause.as_ref().is_none_or(|cause| *cause == got.cause)
+                    && want.at.as_ref().is_none_or(|at| at.matches(&Got::Time(got.at), context))
+            });
+        let wanted = || {
+            let show = |want: &Entry| {
+                let cause = want.cause.as_ref().map(|cause| format!(":{cause}")).unwrap_or_default();
+                let at = want.at.as_ref().map(|at| format!("@{}", at.show(context))).unwrap_or_default();
+                format!("{}{cause}{at}", want.state)
+            };
+            values.iter().map(show).collect::<Vec<_>>().join(" ")
+        };
+        let full: Vec<String> =
+            entries.iter().map(|e| format!("{}:{}@{}", e.to, e.cause, show_offset(e.at - context.start))).collect();
+        let short: Vec<&str> = entries.iter().map(|e| e.to.as_str()).collect();
+        verdict(if same { Ok(()) } else { Err((wanted(), full.join(" "))) }, short.join(" → "))
+    }
+
+    fn read_view(&mut self, job: usize, view: &str) -> Result<std::collections::BTreeMap<String, String>, Problem> {
+        let handle = self.handle(job)?;
+        self.subject.view(handle, view).ok_or_else(|| mismatch("a view", "there is none"))
+    }
+
+    fn view(&mut self, job: usize, view: &str, fields: &[(String, String)]) -> Verdict {
+        let got = self.read_view(job, view)?;
+        let value = |name: &str| got.get(name).cloned().unwrap_or_else(|| "(no such field)".to_owned());
+        let fits = |(name, want): &(String, String)| match (want.as_str(), got.get(name).map(String::as_str)) {
+            ("set", Some(got)) => got != "null",
+            (want, got) => got == Some(want),
+        };
+        let wrong: Vec<_> = fields.iter().filter(|field| !fits(field)).collect();
+        let side = |show: &dyn Fn(&(String, String)) -> String| {
+            wrong.iter().map(|f| format!("{}={}", f.0, show(f))).collect::<Vec<_>>().join(" ")
+        };
+        let problem = if wrong.is_empty() { Ok(()) } else { Err((side(&|f| f.1.clone()), side(&|f| value(&f.0)))) };
+        let shown: Vec<String> = fields.iter().map(|(name, _)| format!("{name}={}", value(name))).collect();
+        verdict(problem, shown.join(" "))
+    }
+
+    fn act(&mut self, command: &Command, binds: &[usize], expected: &Expected, unchanged: bool) -> Verdict {
+        let command = self.resolve(command)?;
+        let still = unchanged || matches!(expected, Expected::Refused(_));
+        let before = still.then(|| self.picture());
+        let answer = self.subject.apply(&command);
+        self.bind(&command, &answer, binds);
+        let context = self.context();
+        let shown = show_answer(&answer, context);
+        let problem = judge(&command, &answer, expected, binds, context);
+        verdict(problem, shown.clone())?;
+        match before.map(|before| self.changes(&before)) {
+            Some(Some(changed)) => Err(mismatch("nothing changes", &changed)),
+            Some(None) | None => Ok(shown),
+        }
+    }
+
+    /// Gives the names of the statement to the jobs that the command made.
+    fn bind(&mut self, command: &Command, answer: &Answer, binds: &[usize]) {
+        let made: Vec<Option<Handle>> = match answer {
+            Answer::Submitted(jobs) => jobs.iter().map(|job| job.job.filter(|_| !job.duplicate)).collect(),
+            Answer::FannedOut { jobs, finally } => jobs.iter().copied().map(Some).chain([*finally]).collect(),
+            Answer::State { job, .. } if matches!(command, Command::Requeue { .. }) => vec![Some(*job)],
+            _ => return,
+        };
+        for (name, handle) in binds.iter().zip(made) {
+            if let (Some(slot), Some(handle)) = (self.handles.get_mut(*name), handle) {
+                *slot = Some(handle);
+            }
+        }
+    }
+
+    fn picture(&mut self) -> Picture {
+        let subject = &mut *self.subject;
+        let jobs = self.handles.iter().flatten().map(|handle| (*handle, subject.job(*handle))).collect();
+        let queues = self.story.queues.iter().map(|queue| (queue.clone(), subject.queue(queue))).collect();
+        (jobs, queues)
+    }
+
+    fn changes(&mut self, before: &Picture) -> Option<String> {
+        for (handle, old) in &before.0 {
+            let new = self.subject.job(*handle);
+            let context = self.context();
+            let changed = match (old, &new) {
+                (Some(old), Some(new)) => differences(old, new, context),
+                (None, None) => None,
+                (Some(_), None) => Some("gone".to_owned()),
+                (None, Some(_)) => Some("back".to_owned()),
+            };
+            if let Some(changed) = changed {
+                return Some(format!("{}: {changed}", show_job(*handle, context)));
+            }
+        }
+        let changed = before.1.iter().find(|(queue, old)| self.subject.queue(queue) != *old);
+        changed.map(|(queue, _)| format!("the queue {queue} changed"))
+    }
+
+    /// Puts the subject's handles and times in the place of the story's names and offsets.
+    fn resolve(&mut self, command: &Command) -> Result<Command, Problem> {
+        let mut command = command.clone();
+        let start = self.start;
+        let jobs = |jobs: &mut Vec<NewJob>| -> Result<(), Problem> {
+            for job in jobs {
+                job.run_at = job.run_at.map(|offset| start + offset);
+                for dependency in job.after.iter_mut().chain(&mut job.after_any) {
+                    if let Dependency::Job(name) = dependency {
+                        *name = self.handle(*name)?;
+                    }
+                }
+            }
+            Ok(())
+        };
+        match &mut command {
+            Command::PutQueue { .. }
+            | Command::Pause { .. }
+            | Command::Resume { .. }
+            | Command::DeleteQueue { .. }
+            | Command::Claim { .. } => {}
+            Command::Submit { jobs: list, .. } => jobs(list)?,
+            Command::Children { job, jobs: list, finally, .. } => {
+                *job = self.handle(*job)?;
+                jobs(list)?;
+                if let Some(last) = finally {
+                    let mut one = vec![last.clone()];
+                    jobs(&mut one)?;
+                    *finally = one.pop();
+                }
+            }
+            Command::Requeue { job, run_at, .. } => {
+                *job = self.handle(*job)?;
+                *run_at = run_at.map(|offset| start + offset);
+            }
+            Command::Settle { job, .. }
+            | Command::Heartbeat { job, .. }
+            | Command::SubmitHeld { job }
+            | Command::Cancel { job, .. }
+            | Command::DeadLetter { job, .. }
+            | Command::RunNow { job }
+            | Command::Edit { job, .. }
+            | Command::Delete { job } => *job = self.handle(*job)?,
+        }
+        Ok(command)
+    }
+}
+
+fn mismatch(expected: &str, got: &str) -> Problem {
+    Problem::Mismatch { expected: expected.to_owned(), got: got.to_owned() }
+}
+
+fn picked<T>(list: &[T], pick: Pick) -> &[T] {
+    match pick {
+        Pick::All => list,
+        Pick::First(count) => list.get(..count).unwrap_or(list),
+        Pick::Last(count) => list.get(list.len().saturating_sub(count)..).unwrap_or(list),
+    }
+}
+
+fn judge(
+    command: &Command,
+    answer: &Answer,
+    expected: &Expected,
+    binds: &[usize],
+    context: Context<'_>,
+) -> Result<(), Mismatch> {
+    let differ = |wanted: String| Err((wanted, show_answer(answer, context)));
+    match (expected, answer) {
+        (Expected::Refused(want), Answer::Refused { code }) if want == code => Ok(()),
+        (Expected::Refused(want), _) => differ(format!("refused: {want}")),
+        (_, Answer::Refused { .. }) => differ(show_expected(expected, context)),
+        (_, Answer::State { job, .. }) if is_other_job(command, *job, binds) => {
+            differ(if binds.is_empty() { "the same job again" } else { "a new job" }.to_owned())
+        }
+        (Expected::Accepted | Expected::Done, Answer::Submitted(jobs)) => {
+            if jobs.iter().any(|job| job.duplicate) {
+                differ("a new job".to_owned())
+            } else {
+                Ok(())
+            }
+        }
+        (Expected::Accepted, _) | (Expected::Done, Answer::Done | Answer::FannedOut { .. }) => Ok(()),
+        (Expected::State(want), Answer::State { state, .. }) if want == state => Ok(()),
+        (Expected::CancelRequested, Answer::CancelRequested) => Ok(()),
+        (Expected::Members(want), Answer::Submitted(got))
+            if want.len() == got.len() && want.iter().zip(got).all(|(w, g)| member_fits(w, g, context)) =>
+        {
+            Ok(())
+        }
+        (Expected::Claimed(want), Answer::Claimed(got))
+            if want.len() == got.len() && want.iter().zip(got).all(|(w, g)| claim_fits(w, g, context)) =>
+        {
+            Ok(())
+        }
+        (Expected::Extended(fields), Answer::Extended { expires_at, cancel_requested }) => {
+            let fits = |(name, matcher): &(String, Matcher)| match name.as_str() {
+                "expires" => matcher.matches(&expires_at.map_or(Got::Null, Got::Time), context),
+                _ => matcher.matches(&Got::Flag(*cancel_requested), context),
+            };
+            if fields.iter().all(fits) { Ok(()) } else { differ(show_expected(expected, context)) }
+        }
+        _ => differ(show_expected(expected, context)),
+    }
+}
+
+/// A requeue says by its words whether it makes a new job: `requeue a as b`.
+fn is_other_job(command: &Command, answered: Handle, binds: &[usize]) -> bool {
+    matches!(command, Command::Requeue { job, .. } if (*job == answered) != binds.is_empty())
+}
+
+fn member_fits(want: &Member, got: &Submitted, context: Context<'_>) -> bool {
+    match want {
+        Member::Accepted => !got.duplicate,
+        Member::State(state) => !got.duplicate && got.state.as_ref() == Some(state),
+        Member::DuplicateGone => got.duplicate && got.job.is_none() && got.state.is_none(),
+        Member::DuplicateOf(name, state) => {
+            got.duplicate
+                && got.job.is_some()
+                && context.handles.get(*name) == Some(&got.job)
+                && (state.is_none() || *state == got.state)
+        }
+    }
+}
+
+fn claim_fits(want: &Expectation, got: &Claimed, context: Context<'_>) -> bool {
+    let extra = |(name, matcher): &(String, Matcher)| match name.as_str() {
+        "expires" => matcher.matches(&got.expires_at.map_or(Got::Null, Got::Time), context),
+        "deadline" => matcher.matches(&got.deadline_at.map_or(Got::Null, Got::Time), context),
+        _ => matcher.matches(&Got::Number(i64::from(got.attempt)), context),
+    };
+    context.handles.get(want.job) == Some(&Some(got.job)) && want.version == got.version && want.extra.iter().all(extra)
+}
+
+fn show_expected(expected: &Expected, context: Context<'_>) -> String {
+    let name = |name: usize| context.names.get(name).cloned().unwrap_or_default();
+    let fields = |list: &[(String, Matcher)]| {
+        list.iter().map(|(name, matcher)| format!(" {name}={}", matcher.show(context))).collect::<String>()
+    };
+    match expected {
+        Expected::Accepted => "accepted".to_owned(),
+        Expected::Refused(code) => format!("refused: {code}"),
+        Expected::Done => "done".to_owned(),
+        Expected::State(state) => state.clone(),
+        Expected::CancelRequested => "cancel requested".to_owned(),
+        Expected::Extended(list) => format!("lease extended{}", fields(list)),
+        Expected::Claimed(list) if list.is_empty() => "none".to_owned(),
+        Expected::Claimed(list) => {
+            let show = |e: &Expectation| format!("{} v{}{}", name(e.job), e.version, fields(&e.extra));
+            list.iter().map(show).collect::<Vec<_>>().join(", ")
+        }
+        Expected::Members(list) => {
+            let show = |member: &Member| match member {
+                Member::Accepted => "a new job".to_owned(),
+                Member::State(state) => state.clone(),
+                Member::DuplicateGone => "duplicate of a job that is gone".to_owned(),
+                Member::DuplicateOf(job, state) => {
+                    format!("duplicate of {} {}", name(*job), state.as_deref().unwrap_or_default())
+                }
+            };
+            list.iter().map(show).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+fn show_answer(answer: &Answer, context: Context<'_>) -> String {
+    let until = |at: Option<Millis>| at.map_or_else(|| "no end".to_owned(), |at| show_offset(at - context.start));
+    match answer {
+        Answer::Done => "done".to_owned(),
+        Answer::State { state, .. } => state.clone(),
+        Answer::CancelRequested => "cancel requested".to_owned(),
+        Answer::Refused { code } => format!("refused: {code}"),
+        Answer::Extended { expires_at, cancel_requested } => {
+            let wish = if *cancel_requested { ", cancel requested" } else { "" };
+            format!("lease until {}{wish}", until(*expires_at))
+        }
+        Answer::Claimed(jobs) if jobs.is_empty() => "none".to_owned(),
+        Answer::Claimed(jobs) => {
+            let show = |c: &Claimed| {
+                let (name, deadline) = (show_job(c.job, context), c.deadline_at);
+                let deadline = deadline.map(|at| format!(", deadline {}", until(Some(at)))).unwrap_or_default();
+                format!("{name} v{} (attempt {}, lease until {}{deadline})", c.version, c.attempt, until(c.expires_at))
+            };
+            jobs.iter().map(show).collect::<Vec<_>>().join(", ")
+        }
+        Answer::Submitted(jobs) => {
+            let show = |s: &Submitted| match (s.duplicate, s.job, &s.state) {
+                (false, _, state) => state.clone().unwrap_or_default(),
+                (true, Some(job), state) => {
+                    format!("duplicate of {} {}", show_job(job, context), state.as_deref().unwrap_or_default())
+                }
+                (true, None, _) => "duplicate of a job that is gone".to_owned(),
+            };
+            shortened(&jobs.iter().map(show).collect::<Vec<_>>())
+        }
+        Answer::FannedOut { jobs, finally } => {
+            let names: Vec<String> = jobs.iter().chain(finally).map(|job| show_job(*job, context)).collect();
+            format!("spawned {}", shortened(&names))
+        }
+    }
+}
+
+fn shortened(list: &[String]) -> String {
+    match list {
+        [first, .., last] if list.len() > 8 => format!("{first}, … {} in all …, {last}", list.len()),
+        _ => list.join(", "),
+    }
+}
+
+impl Event<'_> {
+    /// The virtual time of the event, as a person reads it.
+    #[must_use]
+    pub fn clock(&self) -> String {
+        show_duration(self.at)
+    }
+}

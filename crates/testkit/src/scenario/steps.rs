@@ -1,0 +1,126 @@
+//! What a scenario is made of once it has been read.
+
+use super::matching::Matcher;
+use crate::subject::{Command, Millis};
+
+/// A whole file, ready to be played.
+#[derive(Clone, Debug)]
+pub struct Script {
+    pub title: String,
+    pub proves: Vec<String>,
+    pub settles: Vec<String>,
+    pub rulings: Vec<String>,
+    pub stories: Vec<Story>,
+}
+
+/// One row of the table, or the whole file where there is none.
+#[derive(Clone, Debug)]
+pub struct Story {
+    pub row: Option<String>,
+    pub steps: Vec<Step>,
+    /// Job names in the order of their first mention; commands carry the index as a handle until they are run.
+    pub(super) names: Vec<String>,
+    pub(super) queues: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub line: usize,
+    pub text: String,
+    pub(super) action: Action,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    Note,
+    /// `binds`: the names that the jobs created by the command get.
+    Do {
+        command: Box<Command>,
+        binds: Vec<usize>,
+        expected: Expected,
+        unchanged: bool,
+    },
+    Advance(Millis),
+    AdvanceTo(Millis),
+    Expect {
+        job: usize,
+        fields: Vec<(usize, Matcher)>,
+    },
+    Gone(usize),
+    Counts {
+        queue: String,
+        fields: Vec<(String, String)>,
+    },
+    QueueGone(String),
+    Attempts {
+        job: usize,
+        column: usize,
+        pick: Pick,
+        values: Vec<Matcher>,
+    },
+    History {
+        job: usize,
+        pick: Pick,
+        values: Vec<Entry>,
+    },
+    Length {
+        job: usize,
+        history: bool,
+        length: usize,
+    },
+    View {
+        job: usize,
+        view: String,
+        fields: Vec<(String, String)>,
+    },
+    ViewFields {
+        job: usize,
+        view: String,
+        fields: Vec<String>,
+    },
+}
+
+/// Which entries of a list a statement looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pick {
+    All,
+    First(usize),
+    Last(usize),
+}
+
+/// `running:claim@+30s`; cause and time may be left out.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) state: String,
+    pub(super) cause: Option<String>,
+    pub(super) at: Option<Matcher>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Expected {
+    /// No arrow: anything but a refusal (and, for a submission, a duplicate).
+    Accepted,
+    Refused(String),
+    Done,
+    State(String),
+    Members(Vec<Member>),
+    Claimed(Vec<Expectation>),
+    CancelRequested,
+    Extended(Vec<(String, Matcher)>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Member {
+    Accepted,
+    State(String),
+    DuplicateOf(usize, Option<String>),
+    DuplicateGone,
+}
+
+/// One claimed job: its name, its lease version, and perhaps more.
+#[derive(Clone, Debug)]
+pub(super) struct Expectation {
+    pub(super) job: usize,
+    pub(super) version: u64,
+    pub(super) extra: Vec<(String, Matcher)>,
+}

@@ -1,0 +1,161 @@
+//! The scenario language itself: what is no scenario is refused with its place, and what is not so is noticed.
+
+use longshore_testkit::model::Model;
+use longshore_testkit::scenario::{self, Failure, Problem};
+
+fn run(text: &str) -> Result<scenario::Report, Failure> {
+    scenario::run(text, "story.txt", &mut Model::new())
+}
+
+/// The place and the complaint about a text that is no scenario.
+fn complaint(text: &str) -> (usize, String) {
+    let failure = run(text).expect_err(text);
+    match *failure.problem {
+        Problem::Language(what) => (failure.line, what),
+        Problem::Mismatch { .. } => panic!("this is a scenario, and it failed: {failure}"),
+    }
+}
+
+/// Expected and got of a story that does not hold.
+fn mismatch(text: &str) -> (usize, String, String) {
+    let failure = run(text).expect_err(text);
+    match *failure.problem {
+        Problem::Mismatch { expected, got } => (failure.line, expected, got),
+        Problem::Language(what) => panic!("this is no scenario: {what}"),
+    }
+}
+
+#[test]
+fn unknown_words_are_errors_with_their_line() {
+    for (statement, part) in [
+        ("queu q", "no statement `queu`"),
+        ("queue q leese=3s", "no option `leese=`"),
+        ("submit q b prio=high", "no option `prio=`"),
+        ("submit q b priority=urgent", "`urgent` is no priority"),
+        ("submit q b delay=soon", "`soon` is no duration"),
+        ("submit q b run_at=1h", "`1h` is no instant"),
+        ("submit q b extra", "`extra` is not understood"),
+        ("claim q", "the worker is missing"),
+        ("claim q w -> a", "which lease version of `a`"),
+        ("complete a", "the lease token (v1, bogus, none) is missing"),
+        ("complete a 1", "`1` is no lease token"),
+        ("complete a v1 -> finished", "`finished` is neither a state nor an error code"),
+        ("fail a v1 sad", "no category `sad`"),
+        ("expect a", "nothing is expected"),
+        ("expect a mood=good", "no field `mood`"),
+        ("expect a state=ready", "no state `ready`"),
+        ("history a -> ready", "no state `ready`"),
+        ("history a", "an arrow is missing"),
+        ("attempts a colours -> red", "attempts have no `colours`"),
+        ("counts q ready=1", "shows no `ready`"),
+        ("view a sidekiq -> state=x", "no view `sidekiq`"),
+        ("advance a while", "`a` is no duration"),
+        ("cancel a ->", "nothing stands behind the arrow"),
+        ("complete nobody v1", "no job is called `nobody`"),
+        ("expect a error=\"x", "not closed"),
+        ("submit q b key={x}", "means repetition"),
+        ("repeat 0", "at least once"),
+        ("for x 1 2", "say `repeat 3` or"),
+        ("claim q <who>", "nothing is called `<who>`"),
+        ("end", "`end` without"),
+        ("+ b", "`+` lines belong to"),
+    ] {
+        let (line, what) = complaint(&format!("# a title\nproves G-1.1\nsubmit q a\n{statement}\n"));
+        assert_eq!(line, if statement.starts_with('+') { 3 } else { 4 }, "{statement}: {what}");
+        assert!(what.contains(part), "{statement}: {what}");
+    }
+}
+
+#[test]
+fn heads_and_tables_are_checked() {
+    for (text, part) in [
+        ("proves X-1\n", "no requirement id"),
+        ("proves\n", "no requirement id"),
+        ("each | a |\nsubmit q <a>\n", "without rows"),
+        ("each | a | b |\n| 1 |\n", "1 cells under 2 columns"),
+        ("each | a |\n| 1 |\nsubmit q x\n", "`a` is used nowhere"),
+        ("submit q x\neach | a |\n| 1 |\n", "before the first statement"),
+        ("| 1 |\n", "without `each`"),
+        ("repeat 2\nsubmit q x\n", "not closed by `end`"),
+    ] {
+        let (_, what) = complaint(text);
+        assert!(what.contains(part), "{text}: {what}");
+    }
+}
+
+/// The last line is read before the first is run.
+#[test]
+fn a_typing_error_is_found_before_anything_runs() {
+    let text = "claim q w -> a v1\nnonsense\n";
+    assert_eq!(complaint(text).0, 2);
+}
+
+#[test]
+fn what_is_not_so_is_told_with_expected_and_got() {
+    let (line, expected, got) =
+        mismatch("queue q profile=taskharbor\nsubmit q a\nexpect a state=running starts=0 lease_version=3\n");
+    assert_eq!(
+        (line, expected.as_str(), got.as_str()),
+        (3, "state=running lease_version=3", "state=scheduled lease_version=0")
+    );
+    let (_, expected, got) = mismatch("queue q profile=taskharbor\nsubmit q a\nclaim q w -> a v2\n");
+    assert_eq!((expected.as_str(), got.as_str()), ("a v2", "a v1 (attempt 1, lease until +30s)"));
+    let (_, expected, got) = mismatch("submit q a\ncomplete a bogus\n");
+    assert_eq!((expected.as_str(), got.as_str()), ("accepted", "refused: stale_lease"));
+    let (_, expected, got) = mismatch("submit q a\ncancel a -> illegal_transition\n");
+    assert_eq!((expected.as_str(), got.as_str()), ("refused: illegal_transition", "cancelled"));
+    let (_, expected, _) = mismatch("submit q a key=k\nsubmit q b key=k\n");
+    assert_eq!(expected, "a new job");
+    let (_, expected, _) = mismatch("submit q a\ncancel a\nrequeue a as b\n");
+    assert_eq!(expected, "a new job");
+    let (_, expected, got) = mismatch("submit q a\nhistory a -> pending scheduled:due\n");
+    assert_eq!((expected.as_str(), got.as_str()), ("pending scheduled:due", "pending:create@+0s scheduled:submit@+0s"));
+    let (_, expected, got) = mismatch("submit q a\nadvance 2s\nexpect a created_at=+1s..now\n");
+    assert_eq!((expected.as_str(), got.as_str()), ("created_at=+1s..+2s", "created_at=+0s"));
+    let (_, expected, got) = mismatch("submit q a\nexpect a gone\n");
+    assert_eq!((expected.as_str(), got.as_str()), ("gone", "still there, scheduled"));
+    let (_, expected, got) = mismatch("submit q a\nsubmit q b -> scheduled unchanged\n");
+    assert_eq!((expected.as_str(), got.as_str()), ("nothing changes", "the queue q changed"));
+    let (_, expected, got) = mismatch("submit q a\ncancel a -> cancelled unchanged\n");
+    assert_eq!(expected, "nothing changes");
+    assert!(got.starts_with("a: state scheduled → cancelled"), "{got}");
+    let (_, expected, got) = mismatch("submit q a\ncounts q scheduled=2\n");
+    assert_eq!((expected.as_str(), got.as_str()), ("scheduled=2", "scheduled=1"));
+    let (_, expected, got) = mismatch("submit q a\nview a ocypod -> status=running colour=red\n");
+    assert_eq!(
+        (expected.as_str(), got.as_str()),
+        ("status=running colour=red", "status=created colour=(no such field)")
+    );
+}
+
+#[test]
+fn failures_show_file_line_row_and_statement() {
+    let text =
+        "# title\neach | worker |\n| anna |\n| bert |\nsubmit q a\nclaim q <worker> -> a v1\nexpect a worker=anna\n";
+    let shown = run(text).expect_err("bert is not anna").to_string();
+    let lines = [
+        "story.txt:7: not as told",
+        "    row:       worker=bert",
+        "    statement: expect a worker=anna",
+        "    expected:  worker=anna",
+        "    got:       worker=bert",
+    ];
+    assert_eq!(shown, lines.join("\n"));
+}
+
+#[test]
+fn rows_loops_and_reports() {
+    let text = "# A title\nproves G-1.1 T-2\nsettles C-17\nruling Leases\n\
+                each | jobs |\n| 2 |\n| 3 |\n\
+                queue q profile=taskharbor\n\
+                repeat <jobs>\n  submit q j<n>\nend\n\
+                for a,b in 1,2\n  claim q w limit=2 -> j<a> v1 j<b> v1  # in order\nend\n\
+                batch q\n  + k1..k3 type=\"two words\"\n\
+                advance 1h\n";
+    let report = run(text).unwrap();
+    assert_eq!(report.title, "A title");
+    assert_eq!(report.proves, ["G-1.1", "T-2"]);
+    assert_eq!(report.settles, ["C-17"]);
+    assert_eq!(report.rulings, ["Leases"]);
+    assert_eq!((report.stories, report.statements), (2, 6 + 7));
+}

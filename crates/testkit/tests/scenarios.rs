@@ -1,0 +1,41 @@
+//! Every scenario file holds on every subject.
+
+use longshore_testkit::engine_subject::EngineSubject;
+use longshore_testkit::model::Model;
+use longshore_testkit::scenario;
+use longshore_testkit::subject::Subject;
+
+type Make = fn() -> Box<dyn Subject>;
+
+/// The one place to add a subject to this test.
+const SUBJECTS: &[(&str, Make)] =
+    &[("model", || Box::new(Model::new())), ("engine", || Box::new(EngineSubject::new()))];
+
+#[test]
+fn every_scenario_holds_on_every_subject() {
+    let mut failures = Vec::new();
+    let files = scenario::all_files();
+    assert!(files.len() >= 70, "only {} scenario files were found", files.len());
+    for file in &files {
+        let name = file.file_name().unwrap().to_string_lossy();
+        let text = std::fs::read_to_string(file).unwrap();
+        for (subject, make) in SUBJECTS {
+            if let Err(failure) = scenario::run(&text, &name, make().as_mut()) {
+                failures.push(format!("on the {subject}: {failure}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} scenarios failed:\n\n{}\n", failures.len(), failures.join("\n\n"));
+}
+
+/// A file without title or a rule that it shows is a story without a point.
+#[test]
+fn every_scenario_says_what_it_proves() {
+    for file in scenario::all_files() {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let script = scenario::parse(&std::fs::read_to_string(&file).unwrap(), &name).unwrap_or_else(|f| panic!("{f}"));
+        assert!(!script.title.is_empty(), "{name} has no title");
+        let cited = script.proves.len() + script.settles.len() + script.rulings.len();
+        assert!(cited > 0, "{name} proves nothing");
+    }
+}
