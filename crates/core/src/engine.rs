@@ -1,6 +1,6 @@
 //! The whole-queue machine: all jobs of all queues, one command at a time.
 //!
-//! The engine holds ordering entries only ([`index`]) and the queues' settings; records live behind [`Records`]. Everything it holds can be
+//! The engine holds ordering entries only and the queues' settings; records live behind [`Records`]. Everything it holds can be
 //! rebuilt from records ([`Engine::rebuild`]). It never waits, never reads a clock and never fails by itself: a refusal is an answer, and
 //! `Err` is an error of the records.
 
@@ -50,13 +50,11 @@ pub struct Engine {
     owed: VecDeque<(Seq, Seq)>,
     leaving: BTreeSet<QueueName>,
     next_number: u64,
-    default_profile: Profile,
-    auto_queues: bool,
-    cascade_max: usize,
+    options: Options,
 }
 
 /// How an engine treats what is not there yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Of queues that a submission creates, and of those that are put without one.
     pub default_profile: Profile,
@@ -119,9 +117,7 @@ impl Engine {
             owed: VecDeque::new(),
             leaving: BTreeSet::new(),
             next_number: 1,
-            default_profile: options.default_profile,
-            auto_queues: options.auto_queues,
-            cascade_max: options.cascade_jobs_max.max(1),
+            options: Options { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
         };
         engine.ensure_default();
         engine
@@ -158,11 +154,15 @@ impl Engine {
 
     fn ensure_default(&mut self) {
         let name = QueueName::new(Queue::DEFAULT);
-        let queue = name.and_then(|name| Queue::new(name, self.default_profile, SettingsPatch::default()));
+        let queue = name.and_then(|name| Queue::new(name, self.options.default_profile, SettingsPatch::default()));
         // Both are constants that the tests know to be good.
         if let Ok(queue) = queue {
             self.queues.insert(queue.name.clone(), Arc::new(queue));
         }
+    }
+
+    pub fn options(&self) -> Options {
+        self.options
     }
 
     /// A queue that takes part; one that is being deleted does not.
@@ -297,10 +297,10 @@ impl<'a, R: Records> Turn<'a, R> {
         if let Some(queue) = self.engine.queues.get(name) {
             return if queue.leaving.is_none() { Ok(Arc::clone(queue)) } else { Err(Refusal::QueueNotFound) };
         }
-        if !self.engine.auto_queues {
+        if !self.engine.options.auto_queues {
             return Err(Refusal::QueueNotFound);
         }
-        Ok(Arc::new(Queue::new(name.clone(), self.engine.default_profile, SettingsPatch::default())?))
+        Ok(Arc::new(Queue::new(name.clone(), self.engine.options.default_profile, SettingsPatch::default())?))
     }
 }
 

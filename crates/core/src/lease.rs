@@ -58,7 +58,7 @@ impl Lease {
 }
 
 /// The lease that `token` proves, or why it proves none. Everybody who speaks for a running job comes through here.
-pub fn check<'a>(job: &'a Job, token: Option<LeaseToken>, now: Timestamp) -> Result<&'a Lease, Refusal> {
+pub fn check(job: &Job, token: Option<LeaseToken>, now: Timestamp) -> Result<&Lease, Refusal> {
     if token.is_none() && job.policy.fencing == Fencing::Required {
         return Err(Refusal::invalid("lease", "is required: the token that the claim answered"));
     }

@@ -76,7 +76,7 @@ impl EngineSubject {
         }
     }
 
-    /// The engine as the records alone would give it back.
+    /// The engine as the records alone would give it back, once it has caught up with the clock.
     pub fn rebuilt(&self) -> Engine {
         let live = self.records.jobs().filter(|job| job.live());
         let mut ended: BTreeMap<(QueueName, StateKind), u64> = BTreeMap::new();
@@ -85,7 +85,11 @@ impl EngineSubject {
         }
         let ended = ended.into_iter().map(|((queue, state), jobs)| (queue, state, jobs));
         let queues = self.records.queues().cloned();
-        Engine::rebuild(Options::default(), queues, live, ended, self.engine.next_number())
+        let mut engine = Engine::rebuild(self.engine.options(), queues, live, ended, self.engine.next_number());
+        let (mut records, mut dice, mut effects) = (self.records.clone(), self.dice.clone(), Vec::new());
+        let Ok(ticked) = engine.tick(&mut records, self.now, usize::MAX, &mut dice, &mut effects);
+        assert!(ticked.next.is_none_or(|next| next > self.now), "a tick without bound leaves nothing undone");
+        engine
     }
 
     pub fn engine(&self) -> &Engine {
@@ -151,7 +155,7 @@ impl EngineSubject {
             Command::PutQueue { queue, profile, settings } => Order::PutQueue {
                 queue: QueueName::new(queue)?,
                 profile: profile.as_deref().map(profile_named).transpose()?,
-                overrides: settings.as_ref().map(settings::queue_overrides).transpose()?,
+                overrides: settings.as_ref().map(settings::queue_overrides).transpose()?.map(Box::new),
             },
             Command::Pause { queue } => Order::PauseQueue { queue: QueueName::new(queue)? },
             Command::Resume { queue } => Order::ResumeQueue { queue: QueueName::new(queue)? },
@@ -302,7 +306,7 @@ impl EngineSubject {
         let mut children = self.read(&queue, jobs.iter().chain(finally))?;
         let with_finally = finally.is_some();
         let finally = finally.and_then(|_| children.pop()).map(|last| (last.queue, last.job));
-        match self.order(Order::FanOut(FanOut { parent, token, jobs: children, finally })) {
+        match self.order(Order::FanOut(Box::new(FanOut { parent, token, jobs: children, finally }))) {
             Told::Submitted(jobs) => {
                 let mut answers = self.submitted(&jobs);
                 let finally = if with_finally { answers.pop() } else { None };

@@ -25,8 +25,6 @@ pub enum Step {
     Advance(Millis),
 }
 
-/// A full comparison costs as much as many steps, so it is not made after each one unless asked for.
-const FULL_EVERY: usize = 32;
 /// One view of one changed job is compared every so many steps; all of them at the end.
 const VIEW_EVERY: usize = 4;
 
@@ -36,20 +34,13 @@ pub struct SideBySide<A: Subject> {
     model: Model,
     subject: A,
     queues: BTreeSet<String>,
-    full_every: usize,
     steps: Vec<Step>,
 }
 
 impl<A: Subject> SideBySide<A> {
     pub fn new(subject: A) -> Self {
         let queues = BTreeSet::from(["default".to_owned()]);
-        SideBySide { model: Model::new(), subject, queues, full_every: FULL_EVERY, steps: Vec::new() }
-    }
-
-    /// Compares every job and every queue after every step: slow, and names the very step that went wrong.
-    pub fn thorough(mut self) -> Self {
-        self.full_every = 1;
-        self
+        SideBySide { model: Model::new(), subject, queues, steps: Vec::new() }
     }
 
     /// What was done so far.
@@ -69,36 +60,18 @@ impl<A: Subject> SideBySide<A> {
         self.take_step(number).map_err(|difference| self.report(number, &difference))
     }
 
-    /// Compares everything once more, and the views: all five of each job if thorough, else one of each.
+    /// Compares all five views of every job, too.
     pub fn finish(&mut self) -> Result<(), String> {
         let number = self.steps.len();
-        self.compare_all().and_then(|()| self.compare_views()).map_err(|difference| self.report(number, &difference))
-    }
-
-    fn compare_views(&mut self) -> Result<(), String> {
-        let turn = self.steps.len();
-        for job in 0..self.model.handles() {
-            for (index, view) in VIEWS.into_iter().enumerate() {
-                if self.full_every == 1 || index == (job + turn) % VIEWS.len() {
-                    join(&self.differences_of_view(job, view))?;
-                }
-            }
-        }
-        Ok(())
+        let views = (0..self.model.handles())
+            .try_for_each(|job| VIEWS.into_iter().try_for_each(|view| join(&self.differences_of_view(job, view))));
+        views.map_err(|difference| self.report(number, &difference))
     }
 
     fn take_step(&mut self, number: usize) -> Result<(), String> {
-        let mut queue_changed = false;
         match self.steps[number - 1].clone() {
             Step::Command(command) => {
                 self.note_queues(&command);
-                queue_changed = matches!(
-                    command,
-                    Command::PutQueue { .. }
-                        | Command::Pause { .. }
-                        | Command::Resume { .. }
-                        | Command::DeleteQueue { .. }
-                );
                 let expected = self.model.apply(&command);
                 let got = self.subject.apply(&command);
                 compare_answers(self.subject.name(), &expected, &got)?;
@@ -106,17 +79,10 @@ impl<A: Subject> SideBySide<A> {
             }
             Step::Advance(by) => self.advance(by)?,
         }
-        let touched = self.model.take_touched();
-        if number.is_multiple_of(self.full_every) {
-            return self.compare_all();
-        }
-        for job in &touched {
-            self.compare_job(*job)?;
-        }
-        if let Some(job) = touched.last().filter(|_| number.is_multiple_of(VIEW_EVERY)) {
+        if let Some(job) = self.model.take_touched().last().filter(|_| number.is_multiple_of(VIEW_EVERY)) {
             join(&self.differences_of_view(*job, VIEWS[(number / VIEW_EVERY) % VIEWS.len()]))?;
         }
-        if queue_changed { self.compare_queues() } else { Ok(()) }
+        self.compare_all()
     }
 
     /// Stops where a jittered delay may be drawn, so that it is known before it runs out.
@@ -246,12 +212,9 @@ fn compare_answers(name: &str, expected: &Answer, got: &Answer) -> Result<(), St
 }
 
 /// Runs one history on a fresh pair. A panic of the subject is a difference like any other.
-fn run<A: Subject>(make: &impl Fn() -> A, history: &[Draft], thorough: bool) -> Result<(), String> {
+fn run<A: Subject>(make: &impl Fn() -> A, history: &[Draft]) -> Result<(), String> {
     let attempt = || {
         let mut pair = SideBySide::new(make());
-        if thorough {
-            pair = pair.thorough();
-        }
         for draft in history {
             let step = draft.step(pair.model());
             pair.step(step)?;
@@ -264,9 +227,9 @@ fn run<A: Subject>(make: &impl Fn() -> A, history: &[Draft], thorough: bool) -> 
     })
 }
 
-/// Runs one history; on a difference runs it again thoroughly, so that the report names the step where it began.
+/// Runs one history on a fresh pair.
 pub fn check<A: Subject>(make: impl Fn() -> A, history: &[Draft]) -> Result<(), String> {
-    run(&make, history, false).map_err(|late| run(&make, history, true).err().unwrap_or(late))
+    run(&make, history)
 }
 
 /// Runs the histories of these seeds; the first that fails is cut down before it is reported.
@@ -277,9 +240,9 @@ pub fn campaign<A: Subject>(
 ) -> Result<(), String> {
     for seed in seeds {
         let history = drafts(seed, length);
-        if run(&make, &history, false).is_err() {
+        if run(&make, &history).is_err() {
             let small = minimise(&make, history);
-            let report = run(&make, &small, true).err().unwrap_or_else(|| "it does not happen again".to_owned());
+            let report = run(&make, &small).err().unwrap_or_else(|| "it does not happen again".to_owned());
             return Err(format!("seed {seed}, {} steps after shrinking, {report}", small.len()));
         }
     }
@@ -288,7 +251,7 @@ pub fn campaign<A: Subject>(
 
 /// Leaves out what the failure does not need: steps first, in ever smaller pieces, then single choices.
 fn minimise<A: Subject>(make: &impl Fn() -> A, mut history: Vec<Draft>) -> Vec<Draft> {
-    let fails = |history: &[Draft]| run(make, history, true).is_err();
+    let fails = |history: &[Draft]| run(make, history).is_err();
     let mut piece = history.len() / 2;
     while piece > 0 {
         let mut start = 0;

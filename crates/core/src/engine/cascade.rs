@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use crate::cancel;
 use crate::dependency::{self, Revival};
 use crate::id::{JobId, Seq};
-use crate::state::Ending;
+use crate::retry::Home;
+use crate::state::{Ending, StateKind};
 
 use super::operate::standing;
 use super::records::Records;
@@ -25,8 +27,13 @@ impl<R: Records> Turn<'_, R> {
             let slice = self.records.dependents(seq, after, jobs_max - told)?;
             told += slice.len().max(1);
             for dependent in &slice {
-                if_there(self.change(*dependent, |job, moment| {
-                    dependency::hear_of_end(job, id, ending, moment);
+                if_there(self.change_at_home(*dependent, |job, home, moment| {
+                    match home {
+                        Home::Exists(_) => dependency::hear_of_end(job, id, ending, moment),
+                        // Its queue is leaving and would end it a little later: the slices must not show.
+                        Home::Deleted if job.kind() == StateKind::Pending => cancel::end_with_queue(job, moment),
+                        Home::Deleted => {}
+                    }
                     Ok(())
                 }))?;
             }
@@ -52,7 +59,8 @@ impl<R: Records> Turn<'_, R> {
         while let Some((seq, id)) = revived.pop_front() {
             let mut after = Seq(0);
             loop {
-                let slice = self.records.dependents(seq, after, self.engine.cascade_max).map_err(Stop::Broken)?;
+                let slice =
+                    self.records.dependents(seq, after, self.engine.options.cascade_jobs_max).map_err(Stop::Broken)?;
                 let Some(last) = slice.last() else { break };
                 after = *last;
                 for dependent in slice {

@@ -87,7 +87,7 @@ impl<R: Records> Turn<'_, R> {
         let mut claimed = Vec::new();
         for name in &request.queues {
             let Some(queue) = self.engine.queue(name) else {
-                if self.engine.auto_queues {
+                if self.engine.options.auto_queues {
                     continue;
                 }
                 return Err(Refusal::QueueNotFound.into());

@@ -23,22 +23,63 @@ use super::{Effect, Engine, Stop, Turn, split};
 
 #[derive(Clone, Debug)]
 pub enum Command {
-    PutQueue { queue: QueueName, profile: Option<Profile>, overrides: Option<SettingsPatch> },
-    PauseQueue { queue: QueueName },
-    ResumeQueue { queue: QueueName },
-    DeleteQueue { queue: QueueName, how: DeleteQueue },
-    Submit { batch: Vec<Submission> },
-    FanOut(FanOut),
+    PutQueue {
+        queue: QueueName,
+        profile: Option<Profile>,
+        /// When given, replaces all earlier ones.
+        overrides: Option<Box<SettingsPatch>>,
+    },
+    PauseQueue {
+        queue: QueueName,
+    },
+    ResumeQueue {
+        queue: QueueName,
+    },
+    DeleteQueue {
+        queue: QueueName,
+        how: DeleteQueue,
+    },
+    Submit {
+        batch: Vec<Submission>,
+    },
+    FanOut(Box<FanOut>),
     Claim(ClaimRequest),
-    Settle { id: JobId, token: Option<LeaseToken>, outcome: Outcome },
-    Extend { id: JobId, token: Option<LeaseToken>, notes: Notes },
-    SubmitHeld { id: JobId },
-    Cancel { id: JobId, reason: Option<String>, force: Force },
-    Requeue { id: JobId, how: Requeue },
-    DeadLetter { id: JobId, reason: Option<String> },
-    RunNow { id: JobId },
-    Edit { id: JobId, edit: Edit },
-    Delete { id: JobId },
+    Settle {
+        id: JobId,
+        token: Option<LeaseToken>,
+        outcome: Outcome,
+    },
+    Extend {
+        id: JobId,
+        token: Option<LeaseToken>,
+        notes: Notes,
+    },
+    SubmitHeld {
+        id: JobId,
+    },
+    Cancel {
+        id: JobId,
+        reason: Option<String>,
+        force: Force,
+    },
+    Requeue {
+        id: JobId,
+        how: Requeue,
+    },
+    DeadLetter {
+        id: JobId,
+        reason: Option<String>,
+    },
+    RunNow {
+        id: JobId,
+    },
+    Edit {
+        id: JobId,
+        edit: Edit,
+    },
+    Delete {
+        id: JobId,
+    },
 }
 
 /// Children of a running job, and the job that follows them.
@@ -80,7 +121,7 @@ impl Engine {
         dice: &mut dyn Dice,
         effects: &mut Vec<Effect>,
     ) -> Result<Answer, R::Error> {
-        let cascade_max = self.cascade_max;
+        let cascade_max = self.options.cascade_jobs_max;
         let mut turn = Turn::new(self, records, dice, now, effects);
         let answer = split(turn.obey(command))?.unwrap_or_else(Answer::Refused);
         turn.tell_dependents(cascade_max)?;
@@ -104,13 +145,13 @@ impl<R: Records> Turn<'_, R> {
     fn obey(&mut self, command: Command) -> Result<Answer, Stop<R::Error>> {
         Ok(match command {
             Command::PutQueue { queue, profile, overrides } => {
-                Answer::QueuePut { created: self.put_queue(&queue, profile, overrides)? }
+                Answer::QueuePut { created: self.put_queue(&queue, profile, overrides.map(|overrides| *overrides))? }
             }
             Command::PauseQueue { queue } => done(self.set_paused(&queue, true)?),
             Command::ResumeQueue { queue } => done(self.set_paused(&queue, false)?),
             Command::DeleteQueue { queue, how } => done(self.delete_queue(&queue, how)?),
             Command::Submit { batch } => submitted(self.submit(&batch, None)?),
-            Command::FanOut(fan_out) => submitted(self.fan_out(fan_out)?),
+            Command::FanOut(fan_out) => submitted(self.fan_out(*fan_out)?),
             Command::Claim(request) => Answer::Claimed(self.claim(&request)?),
             Command::Settle { id, token, outcome } => Answer::State { id, state: self.settle(id, token, &outcome)? },
             Command::Extend { id, token, notes } => Answer::Extended(self.extend(id, token, &notes)?),

@@ -66,7 +66,7 @@ impl<R: Records> Turn<'_, R> {
         }
         let fresh = known.is_none();
         let paused = known.is_some_and(|queue| queue.paused);
-        let old_profile = known.map_or(self.engine.default_profile, |queue| queue.profile);
+        let old_profile = known.map_or(self.engine.options.default_profile, |queue| queue.profile);
         let profile = profile.unwrap_or(old_profile);
         // Another profile starts from its own settings: overrides of the old one would mean something else.
         let kept = known.filter(|queue| queue.profile == profile).map(|queue| queue.overrides.clone());
@@ -107,7 +107,7 @@ impl<R: Records> Turn<'_, R> {
         queue.leaving = Some(farewell);
         self.save_queue(Arc::new(queue))?;
         self.engine.leaving.insert(name.clone());
-        self.clear_out(name, self.engine.cascade_max)?;
+        self.clear_out(name, self.engine.options.cascade_jobs_max)?;
         Ok(())
     }
 

@@ -69,6 +69,9 @@ enum Source {
     Place(usize),
 }
 
+/// `after` and `after_any`, each once.
+type Sources = (Vec<Source>, Vec<Source>);
+
 /// What is known of a job that newcomers wait for.
 #[derive(Clone, Copy)]
 struct Elder {
@@ -224,7 +227,7 @@ impl<R: Records> Turn<'_, R> {
         new: &NewJob,
         places: &HashMap<Arc<str>, usize>,
         planning: &mut Planning,
-    ) -> Result<(Vec<Source>, Vec<Source>), Stop<R::Error>> {
+    ) -> Result<Sources, Stop<R::Error>> {
         let resolve = |refs: &[DependencyRef]| -> Result<Vec<Source>, Stop<R::Error>> {
             let (mut seen, mut sources) = (HashSet::new(), Vec::with_capacity(refs.len()));
             for reference in refs {

@@ -1,0 +1,49 @@
+# `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+export CARGO_INCREMENTAL ?= 0
+HISTORIES ?= 100000
+FIRST_SEED ?= 0
+
+.PHONY: help run test check tools fmt lint deny unit docs update-docs campaign campaign-rules
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
+
+run: ## builds all and plays the tour scenario on the engine (until the server exists)
+	@echo "The server is not built yet; this is the engine in virtual time, playing scenarios/tour.txt."
+	cargo run --quiet -p longshore-testkit --bin scenario -- --on engine --trace scenarios/tour.txt
+
+test: tools fmt lint deny unit docs ## everything, installing what it needs
+	@echo "all of it passed"
+
+check: fmt lint deny ## in seconds: format, lints, dependencies, the rules' own tests
+	cargo nextest run -p longshore-core
+
+tools:
+	@command -v cargo-nextest >/dev/null || cargo install cargo-nextest --locked
+	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked
+
+fmt:
+	cargo fmt --all --check
+
+lint:
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+deny: tools
+	cargo deny --log-level error check bans licenses sources
+
+unit:
+	cargo nextest run --workspace
+
+docs:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	cargo test --workspace --doc --quiet
+
+update-docs: ## writes docs/requirements.md anew from the tests
+	UPDATE_DOCS=1 cargo test --quiet -p longshore-testkit --test traceability
+
+campaign: campaign-rules ## the long proofs, hours if you let them
+
+campaign-rules: ## engine against model on HISTORIES (100,000) random histories from FIRST_SEED (0)
+	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test engine_agrees -- --exact campaign --nocapture

@@ -1,0 +1,52 @@
+//! Every command that the documents show is one that works.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Lines of all fenced blocks marked `sh`.
+fn shown_commands() -> Vec<(String, String)> {
+    let root = root();
+    let mut files = vec![root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("scenarios/README.md")];
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    files.extend(docs.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
+    let mut commands = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut fence: Option<&str> = None;
+        for line in text.lines() {
+            match (line.strip_prefix("```"), fence) {
+                (Some(mark), None) => fence = Some(mark),
+                (Some(_), Some(_)) => fence = None,
+                (None, Some("sh")) if !line.trim().is_empty() => {
+                    commands.push((file.display().to_string(), line.trim().to_owned()));
+                }
+                (None, _) => {}
+            }
+        }
+    }
+    commands
+}
+
+#[test]
+fn every_shown_command_works() {
+    let commands = shown_commands();
+    assert!(commands.len() >= 4, "only {} commands were found", commands.len());
+    for (file, command) in commands {
+        // `make test` is how this test itself is run, and the campaigns take hours: their targets must exist.
+        let long = ["make test", "make check", "make campaign", "make update-docs"];
+        let command = if long.iter().any(|long| command.contains(long)) {
+            command.replacen("make", "make -n", 1)
+        } else {
+            command
+        };
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", &command]).current_dir(root());
+        let output = shell.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{file}: `{command}` failed:\n{told}");
+    }
+}

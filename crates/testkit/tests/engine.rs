@@ -1,0 +1,319 @@
+//! What the neutral commands cannot show of the engine: bytes, ids, effects, and what a command costs.
+
+use bytes::Bytes;
+use longshore_core::backoff::BackoffKind;
+use longshore_core::claim::Terms;
+use longshore_core::dice::SeededDice;
+use longshore_core::edit::Edit;
+use longshore_core::engine::{
+    Answer, ClaimRequest, Claimed, Command, DeleteQueue, Effect, Engine, Farewell, MemoryRecords, Options, Submission,
+    Submitted, count_of,
+};
+use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::id::{JobId, JobType, QueueName, Seq};
+use longshore_core::patch::{PolicyPatch, RetryPatch, SettingsPatch};
+use longshore_core::profile::Profile;
+use longshore_core::requeue::{Requeue, Reset};
+use longshore_core::settle::Outcome;
+use longshore_core::state::StateKind;
+use longshore_core::submit::{DependencyRef, NewJob, Payload};
+use longshore_core::{Duration, Timestamp};
+
+struct World {
+    engine: Engine,
+    records: MemoryRecords,
+    dice: SeededDice,
+    now: Timestamp,
+    effects: Vec<Effect>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            engine: Engine::new(Options::default()),
+            records: MemoryRecords::default(),
+            dice: SeededDice::new(11),
+            now: Timestamp::from_millis(1_000_000),
+            effects: Vec::new(),
+        }
+    }
+
+    fn apply(&mut self, command: Command) -> Answer {
+        let Ok(answer) = self.engine.apply(&mut self.records, command, self.now, &mut self.dice, &mut self.effects);
+        answer
+    }
+
+    fn pass(&mut self, length: Duration) {
+        self.now = self.now + length;
+        let Ok(ticked) = self.engine.tick(&mut self.records, self.now, usize::MAX, &mut self.dice, &mut self.effects);
+        assert!(ticked.next.is_none_or(|next| next > self.now));
+    }
+
+    fn put_queue(&mut self, name: &str, profile: Profile, overrides: SettingsPatch) {
+        let overrides = Some(Box::new(overrides));
+        self.apply(Command::PutQueue { queue: queue(name), profile: Some(profile), overrides });
+    }
+
+    fn submit(&mut self, name: &str, job: NewJob) -> Submitted {
+        match self.apply(Command::Submit { batch: vec![Submission { queue: queue(name), job }] }) {
+            Answer::Submitted(mut jobs) => jobs.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn claim(&mut self, name: &str) -> Claimed {
+        self.claim_many(name, 1).remove(0)
+    }
+
+    fn claim_many(&mut self, name: &str, limit: usize) -> Vec<Claimed> {
+        let request = ClaimRequest { queues: vec![queue(name)], limit, types: Vec::new(), terms: Terms::default() };
+        match self.apply(Command::Claim(request)) {
+            Answer::Claimed(jobs) => jobs,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn settle(&mut self, claimed: &Claimed, outcome: Outcome) -> Answer {
+        self.apply(Command::Settle { id: claimed.id, token: Some(claimed.token), outcome })
+    }
+
+    fn payload(&self, seq: Seq) -> Option<Bytes> {
+        self.records.payload(seq).map(|payload| payload.bytes().clone())
+    }
+
+    fn state(&self, id: JobId) -> Option<StateKind> {
+        self.records.job_by_id(id).map(|job| job.kind())
+    }
+}
+
+fn queue(name: &str) -> QueueName {
+    QueueName::new(name).unwrap()
+}
+
+fn job(bytes: &[u8]) -> NewJob {
+    NewJob::new(JobType::new("work").unwrap(), Payload::Binary(Bytes::copy_from_slice(bytes)))
+}
+
+fn fail() -> Outcome {
+    Outcome::Fail(Reported::new(ReportedCategory::Temporary, "no"))
+}
+
+fn clone_requeue() -> Requeue {
+    Requeue { counters: Reset::Zero, run_at: None }
+}
+
+/// Proves G-9.1, G-9.4, G-9.5, O-4, O-18, L-52, L-54.
+#[test]
+fn any_bytes_come_back_untouched_whatever_happens_to_the_job() {
+    let odd: Vec<u8> = (0..=255).rev().collect();
+    let json = Bytes::from_static(b"{\"a\":1.50, \"a\":1e3 , \"n\":12345678901234567890123}");
+    for profile in Profile::ALL {
+        let mut world = World::new();
+        world.put_queue("q", *profile, SettingsPatch::default());
+        let held = |mut job: NewJob| {
+            job.hold = Some(false);
+            job
+        };
+        let binary = world.submit("q", held(job(&odd)));
+        let mut text = held(job(b""));
+        text.payload = Payload::Json(json.clone());
+        let text = world.submit("q", text);
+        let edit = Edit { correlation_id: Some(Some("c".into())), ..Edit::default() };
+        world.apply(Command::Edit { id: binary.id, edit });
+        let claimed = world.claim("q");
+        assert_eq!((claimed.id, claimed.seq), (binary.id, binary.seq), "the worker is told which job it has");
+        world.settle(&claimed, fail());
+        world.pass(Duration::from_hours(2));
+        assert_eq!(world.payload(text.seq), Some(json.clone()), "{profile}");
+        if world.state(binary.id).is_some() {
+            assert_eq!(world.payload(binary.seq), Some(Bytes::from(odd.clone())), "{profile}");
+        }
+    }
+}
+
+#[test]
+fn a_clone_has_the_payload_of_its_original_and_outlives_it() {
+    let mut world = World::new();
+    world.put_queue("q", Profile::Weave, SettingsPatch::default());
+    let first = world.submit("q", job(b"work"));
+    let claimed = world.claim("q");
+    world.settle(&claimed, Outcome::Fail(Reported::new(ReportedCategory::Permanent, "no")));
+    let Answer::State { id, .. } = world.apply(Command::Requeue { id: first.id, how: clone_requeue() }) else {
+        panic!()
+    };
+    world.apply(Command::Delete { id: first.id });
+    let again = world.claim("q");
+    assert_eq!(again.id, id);
+    assert_eq!(world.payload(again.seq), Some(Bytes::from_static(b"work")));
+    assert_eq!(world.payload(first.seq), None, "nothing is left of the original");
+}
+
+/// Proves G-7.6, G-7.3, G-7.5.
+#[test]
+fn each_attempt_names_the_one_before_it() {
+    let mut world = World::new();
+    world.put_queue("q", Profile::Gopherqueue, SettingsPatch::default());
+    let id = world.submit("q", job(b"")).id;
+    let mut previous = None;
+    let mut seen = std::collections::HashSet::new();
+    for number in 1..=3 {
+        let claimed = world.claim("q");
+        assert_eq!((claimed.id, claimed.attempt), (id, number));
+        assert_eq!(claimed.previous_attempt_id, previous);
+        assert!(seen.insert(claimed.attempt_id.unwrap()), "an attempt's id never repeats");
+        previous = claimed.attempt_id;
+        world.settle(&claimed, fail());
+        world.pass(Duration::from_mins(1));
+    }
+    assert_eq!(world.state(id), Some(StateKind::DeadLetter));
+    // A snooze gives the attempt back: its number repeats, its id does not.
+    let Answer::State { .. } = world.apply(Command::Requeue { id, how: clone_requeue() }) else { panic!() };
+    let first = world.claim("q");
+    world.settle(&first, Outcome::Release);
+    let second = world.claim("q");
+    assert_eq!((first.attempt, second.attempt), (1, 1));
+    assert_ne!(first.attempt_id, second.attempt_id);
+    assert_eq!(second.previous_attempt_id, first.attempt_id);
+}
+
+/// Proves G-1.1, G-1.3, G-1.4, G-10.1.
+#[test]
+fn the_id_is_the_systems_and_stays_through_the_whole_life() {
+    let mut world = World::new();
+    let submitted = world.submit("q", job(b""));
+    for _ in 0..2 {
+        let claimed = world.claim("q");
+        assert_eq!(claimed.id, submitted.id);
+        world.settle(&claimed, fail());
+        world.pass(Duration::from_mins(1));
+    }
+    let claimed = world.claim("q");
+    world.settle(&claimed, Outcome::Complete { result: None });
+    let record = world.records.job(submitted.seq).unwrap();
+    assert_eq!((record.id, record.kind()), (submitted.id, StateKind::Completed));
+}
+
+/// Trap O-T10: a retry never goes back to a queue that is gone.
+#[test]
+fn a_queue_that_lets_its_running_jobs_finish() {
+    let mut world = World::new();
+    let retries =
+        PolicyPatch { retry: RetryPatch { limit: Some(3), ..RetryPatch::default() }, ..PolicyPatch::default() };
+    world.put_queue("q", Profile::Ocypod, SettingsPatch { job: retries, ..SettingsPatch::default() });
+    let [waits, runs, retries] = [0; 3].map(|_| world.submit("q", job(b"")).id);
+    let claims = world.claim_many("q", 3);
+    world.settle(&claims[0], Outcome::Release);
+    world.settle(&claims[2], fail());
+    let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
+    assert_eq!(world.apply(Command::DeleteQueue { queue: queue("q"), how }), Answer::Done);
+    assert!(world.engine.queue(&queue("q")).is_none());
+    assert_eq!(world.state(waits), None, "waiting jobs go with the queue");
+    assert_eq!(world.state(retries), Some(StateKind::Failed), "a waiting retry ends as the failure it was");
+    assert_eq!(world.state(runs), Some(StateKind::Running));
+    world.settle(&claims[1], fail());
+    assert_eq!(world.state(runs), Some(StateKind::Failed), "no retry into a queue that is gone");
+    let record = world.records.job_by_id(runs).unwrap();
+    assert_eq!(record.history.moves().last().unwrap().cause.word(), "queue_deleted");
+}
+
+#[test]
+fn effects_tell_every_move_once_and_in_order() {
+    let mut world = World::new();
+    let id = world.submit("q", job(b"")).id;
+    let claimed = world.claim("q");
+    world.settle(&claimed, Outcome::Complete { result: None });
+    let moves: Vec<String> = world
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Moved { id: moved, step, .. } if *moved == id => Some(format!("{}:{}", step.to, step.cause)),
+            Effect::Moved { .. } | Effect::Claimable(_) => None,
+        })
+        .collect();
+    assert_eq!(moves, ["pending:create", "scheduled:submit", "running:claim", "completed:complete"]);
+    world.effects.clear();
+    world.settle(&claimed, Outcome::Complete { result: None });
+    assert_eq!(world.effects, [], "a repeated settlement moves nothing");
+    world.apply(Command::PauseQueue { queue: queue("q") });
+    world.apply(Command::ResumeQueue { queue: queue("q") });
+    assert_eq!(world.effects, [Effect::Claimable(queue("q"))]);
+}
+
+/// A chain of 100 falls in one cascade, and a fan-in of 1,000 is released by its last dependency.
+#[test]
+fn cascades_are_deep_and_wide() {
+    let mut world = World::new();
+    let mut chain = vec![world.submit("q", job(b"")).id];
+    for _ in 1..100 {
+        let mut next = job(b"");
+        next.after = vec![DependencyRef::Job(*chain.last().unwrap())];
+        chain.push(world.submit("q", next).id);
+    }
+    world.apply(Command::DeadLetter { id: chain[0], reason: None });
+    assert!(chain.iter().all(|id| world.state(*id) == Some(StateKind::DeadLetter)));
+
+    let members: Vec<JobId> = (0..1_000).map(|_| world.submit("q", job(b"")).id).collect();
+    let mut last = job(b"");
+    last.after = members.iter().map(|id| DependencyRef::Job(*id)).collect();
+    let last = world.submit("q", last).id;
+    for claimed in world.claim_many("q", 1_000) {
+        assert_eq!(world.state(last), Some(StateKind::Pending));
+        world.settle(&claimed, Outcome::Complete { result: None });
+    }
+    assert_eq!(world.state(last), Some(StateKind::Scheduled));
+}
+
+/// Proves G-5.9.
+#[test]
+fn a_custom_backoff_is_asked_for_every_delay() {
+    fn square(n: u32, base: Duration, _: Option<Duration>) -> Duration {
+        Duration::from_millis(base.as_millis() * u64::from(n) * u64::from(n))
+    }
+    let kind = BackoffKind::Custom(longshore_core::backoff::CustomBackoff { name: "square", delay: square });
+    let retry = RetryPatch { backoff_kind: Some(kind), limit: Some(4), ..RetryPatch::default() };
+    let patch = PolicyPatch { retry, ..PolicyPatch::default() };
+    let mut world = World::new();
+    world.put_queue("q", Profile::Gopherqueue, SettingsPatch { job: patch, ..SettingsPatch::default() });
+    let id = world.submit("q", job(b"")).id;
+    for wait in [1, 4, 9] {
+        let claimed = world.claim("q");
+        world.settle(&claimed, fail());
+        let until = world.records.job_by_id(id).unwrap().state.run_at().unwrap();
+        assert_eq!(until.since(world.now), Duration::from_secs(wait));
+        world.pass(Duration::from_secs(wait));
+    }
+}
+
+#[test]
+fn counts_are_kept_by_increments() {
+    let mut world = World::new();
+    for _ in 0..5 {
+        world.submit("q", job(b""));
+    }
+    let claimed = world.claim_many("q", 2);
+    world.settle(&claimed[0], Outcome::Complete { result: None });
+    let counts = world.engine.counts(&queue("q"));
+    let expected = [(StateKind::Scheduled, 3), (StateKind::Running, 1), (StateKind::Completed, 1)];
+    for state in StateKind::ALL {
+        let number = expected.iter().find(|(kind, _)| kind == state).map_or(0, |(_, number)| *number);
+        assert_eq!(count_of(&counts, *state), number, "{state}");
+    }
+}
+
+/// A claim that asks for one type does not pass over the jobs of others: what it touches is what it takes.
+#[test]
+fn a_claim_of_a_rare_type_touches_only_what_it_takes() {
+    let mut world = World::new();
+    for _ in 0..5_000 {
+        world.submit("q", job(b""));
+    }
+    let rare = JobType::new("rare").unwrap();
+    let mut wanted = job(b"");
+    wanted.job_type = rare.clone();
+    let wanted = world.submit("q", wanted).id;
+    world.effects.clear();
+    let request = ClaimRequest { queues: vec![queue("q")], limit: 10, types: vec![rare], terms: Terms::default() };
+    let Answer::Claimed(jobs) = world.apply(Command::Claim(request)) else { panic!() };
+    assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [wanted]);
+    assert_eq!(world.effects.len(), 1);
+}
