@@ -1,4 +1,13 @@
-//! Proofs for Longshore.
+//! The proofs of Longshore; a dev-dependency, never part of the product.
+//!
+//! - [`subject`]: what every implementation under test can do, in neutral words. The engine, the model, each store and the server are one.
+//! - [`model`]: the naive reference, written from the specifications without sight of the engine
+//! - [`engine_subject`]: the engine of `longshore-core` on records in memory
+//! - [`side_by_side`]: random histories on the model and another subject, compared step by step, shrunk when they differ
+//! - [`scenario`]: behaviour as text files (`scenarios/*.txt`), and their runner
+//! - [`transitions`]: every (state × command × profile) triple against `tables/transitions.txt`
+//! - [`traceability`]: which test proves which line of the five specifications
+
 pub mod engine_subject;
 pub mod model;
 pub mod scenario;

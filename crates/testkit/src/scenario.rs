@@ -1,8 +1,8 @@
 //! The scenario language: short texts that read like the specification and run against any [`Subject`].
 //!
 //! A scenario is one behaviour told as a story, a statement a line; `scenarios/README.md` describes every word. The way
-//! from text to verdict has three steps: [`words`] unfolds tables and loops into plain lines, [`syntax`] reads each line into a
-//! typed [`Step`] (so a typing error in the last line is found before the first is run), and [`runner`] plays the steps.
+//! from text to verdict has three steps: `words` unfolds tables and loops into plain lines, `syntax` reads each line into a
+//! typed [`Step`] (so a typing error in the last line is found before the first is run), and `runner` plays the steps.
 //!
 //! One rule is checked without being written: a command that is refused changes no job and no queue of its story.
 
