@@ -20,12 +20,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 pub use claim::{ClaimRequest, Claimed};
-pub use command::{Answer, Command, FanOut};
+pub use command::{AdminAnswer, AdminCommand, Answer, Command, Extension, Settlement};
 pub use index::{StateCounts, count_of};
 pub use memory::MemoryRecords;
 pub use queue::{DeleteQueue, Farewell, Queue};
 pub use records::{KeyEntry, KeyPath, PayloadSource, Prune, Records};
-pub use submit::{BatchRefusal, Submission, Submitted};
+pub use submit::{BatchRefusal, Submission, SubmitRequest, Submitted};
 pub use tick::Ticked;
 
 use crate::dice::Dice;

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use longshore_core::cancel::{Cancelled, Force};
+use longshore_core::cancel::Force;
 use longshore_core::claim::Terms;
 use longshore_core::dice::SeededDice;
 use longshore_core::edit;
 use longshore_core::engine::{
-    self, Answer as Told, ClaimRequest, Command as Order, DeleteQueue, Effect, Engine, FanOut, Farewell, MemoryRecords,
-    Options, Submission,
+    self, AdminAnswer, AdminCommand as Admin, Answer as Told, ClaimRequest, Command as Order, DeleteQueue, Effect,
+    Engine, Extension, Farewell, MemoryRecords, Options, Settlement, Submission, SubmitRequest,
 };
 use longshore_core::extend::Notes;
 use longshore_core::failure::{Reported, ReportedCategory};
@@ -148,21 +148,13 @@ impl EngineSubject {
 
     fn obey(&mut self, command: &Command) -> Result<Answer, Refusal> {
         let order = match command {
-            Command::Submit { queue, jobs } => return self.submit(queue, jobs),
+            Command::Submit { queue, jobs } => {
+                let batch = self.read(&QueueName::new(queue)?, jobs)?;
+                Order::Submit(SubmitRequest::new(batch))
+            }
             Command::Children { job, token, jobs, finally } => {
                 return self.fan_out(*job, token, jobs, finally.as_ref());
             }
-            Command::PutQueue { queue, profile, settings } => Order::PutQueue {
-                queue: QueueName::new(queue)?,
-                profile: profile.as_deref().map(profile_named).transpose()?,
-                overrides: settings.as_ref().map(settings::queue_overrides).transpose()?.map(Box::new),
-            },
-            Command::Pause { queue } => Order::PauseQueue { queue: QueueName::new(queue)? },
-            Command::Resume { queue } => Order::ResumeQueue { queue: QueueName::new(queue)? },
-            Command::DeleteQueue { queue, force } => Order::DeleteQueue {
-                queue: QueueName::new(queue)?,
-                how: if *force { DeleteQueue::Anyway(Farewell::Cancel) } else { DeleteQueue::IfNothingLives },
-            },
             Command::Claim { queues, worker, limit, types, lease, execution_timeout } => Order::Claim(ClaimRequest {
                 queues: queues.iter().map(|queue| QueueName::new(queue)).collect::<Result<_, _>>()?,
                 limit: *limit,
@@ -177,58 +169,86 @@ impl EngineSubject {
             }),
             Command::Settle { job, token, outcome } => {
                 let outcome = outcome_of(outcome)?;
-                Order::Settle { id: self.id(*job)?, token: self.token(*job, token), outcome }
+                Order::Settle(Settlement { id: self.id(*job)?, token: self.token(*job, token), outcome })
             }
-            Command::Heartbeat { job, token, progress, checkpoint } => Order::Extend {
+            Command::Heartbeat { job, token, progress, checkpoint } => Order::Extend(Extension {
                 id: self.id(*job)?,
                 token: self.token(*job, token),
                 notes: Notes {
                     progress: progress.clone().map(Bytes::from),
                     checkpoint: checkpoint.clone().map(Bytes::from),
                 },
+            }),
+            _ => Order::Admin(self.admin(command)?),
+        };
+        let told = self.order(order);
+        match (self.translate(told)?, command) {
+            (Answer::State { state, .. }, Command::Settle { job, .. }) => Ok(Answer::State { job: *job, state }),
+            (answer, _) => Ok(answer),
+        }
+    }
+
+    fn admin(&mut self, command: &Command) -> Result<Admin, Refusal> {
+        Ok(match command {
+            Command::PutQueue { queue, profile, settings } => Admin::PutQueue {
+                queue: QueueName::new(queue)?,
+                profile: profile.as_deref().map(profile_named).transpose()?,
+                overrides: settings.as_ref().map(settings::queue_overrides).transpose()?.map(Box::new),
             },
-            Command::SubmitHeld { job } => Order::SubmitHeld { id: self.id(*job)? },
-            Command::Cancel { job, reason, force } => Order::Cancel {
+            Command::Pause { queue } => Admin::PauseQueue { queue: QueueName::new(queue)? },
+            Command::Resume { queue } => Admin::ResumeQueue { queue: QueueName::new(queue)? },
+            Command::DeleteQueue { queue, force } => Admin::DeleteQueue {
+                queue: QueueName::new(queue)?,
+                how: if *force { DeleteQueue::Anyway(Farewell::Cancel) } else { DeleteQueue::IfNothingLives },
+            },
+            Command::SubmitHeld { job } => Admin::SubmitHeld { id: self.id(*job)? },
+            Command::Cancel { job, reason, force } => Admin::Cancel {
                 id: self.id(*job)?,
                 reason: reason.clone(),
                 force: if *force { Force::Now } else { Force::ByPolicy },
             },
-            Command::Requeue { job, reset, run_at } => Order::Requeue {
+            Command::Requeue { job, reset, run_at } => Admin::Requeue {
                 id: self.id(*job)?,
                 how: Requeue {
                     counters: if *reset { Reset::Zero } else { Reset::Keep },
                     run_at: run_at.map(Timestamp::from_millis),
                 },
             },
-            Command::DeadLetter { job, reason } => Order::DeadLetter { id: self.id(*job)?, reason: reason.clone() },
-            Command::RunNow { job } => Order::RunNow { id: self.id(*job)? },
+            Command::DeadLetter { job, reason } => Admin::DeadLetter { id: self.id(*job)?, reason: reason.clone() },
+            Command::RunNow { job } => Admin::RunNow { id: self.id(*job)? },
             Command::Edit { job, edit } => {
                 let edit = edit_of(edit)?;
-                Order::Edit { id: self.id(*job)?, edit }
+                Admin::Edit { id: self.id(*job)?, edit }
             }
-            Command::Delete { job } => Order::Delete { id: self.id(*job)? },
-        };
-        let told = self.order(order);
-        self.translate(command, told)
+            Command::Delete { job } => Admin::Delete { id: self.id(*job)? },
+            Command::Submit { .. }
+            | Command::Children { .. }
+            | Command::Claim { .. }
+            | Command::Settle { .. }
+            | Command::Heartbeat { .. } => panic!("{command:?} is no admin command"),
+        })
     }
 
-    fn translate(&mut self, command: &Command, told: Told) -> Result<Answer, Refusal> {
+    fn translate(&mut self, told: Told) -> Result<Answer, Refusal> {
         Ok(match told {
-            Told::QueuePut { .. } | Told::Done => Answer::Done,
-            Told::Refused(refusal) => return Err(refusal),
-            Told::BatchRefused(refused) => return Err(refused.first),
-            Told::Submitted(jobs) => Answer::Submitted(self.submitted(&jobs)),
-            Told::Claimed(jobs) => Answer::Claimed(jobs.iter().map(|job| self.claimed(job)).collect()),
-            Told::Extended(extended) => Answer::Extended {
-                expires_at: extended.expires_at.map(Timestamp::as_millis),
-                cancel_requested: extended.cancel_requested,
-            },
-            Told::Cancel(Cancelled::Requested) => Answer::CancelRequested,
-            Told::Cancel(Cancelled::Done) => {
-                let Command::Cancel { job, .. } = command else { panic!("only a cancel is answered so") };
-                Answer::State { job: *job, state: "cancelled".to_owned() }
+            Told::Submitted(jobs) => Answer::Submitted(self.submitted(&jobs.map_err(|refused| refused.first)?)),
+            Told::Claimed(jobs) => Answer::Claimed(jobs?.iter().map(|job| self.claimed(job)).collect()),
+            // The caller knows which job it was.
+            Told::Settled(state) => Answer::State { job: 0, state: state?.word().to_owned() },
+            Told::Extended(extended) => {
+                let extended = extended?;
+                Answer::Extended {
+                    expires_at: extended.expires_at.map(Timestamp::as_millis),
+                    cancel_requested: extended.cancel_requested,
+                }
             }
-            Told::State { id, state } => Answer::State { job: self.adopt(id), state: state.word().to_owned() },
+            Told::Admin(answer) => match answer? {
+                AdminAnswer::QueuePut { .. } | AdminAnswer::Done => Answer::Done,
+                AdminAnswer::CancelRequested => Answer::CancelRequested,
+                AdminAnswer::State { id, state } => {
+                    Answer::State { job: self.adopt(id), state: state.word().to_owned() }
+                }
+            },
         })
     }
 
@@ -253,13 +273,6 @@ impl EngineSubject {
         jobs.iter().map(|job| answer(self, job)).collect()
     }
 
-    fn submit(&mut self, queue: &str, jobs: &[NewJob]) -> Result<Answer, Refusal> {
-        let queue = QueueName::new(queue)?;
-        let batch = self.read(&queue, jobs)?;
-        let told = self.order(Order::Submit { batch });
-        self.translate(&Command::SubmitHeld { job: 0 }, told)
-    }
-
     /// Reads the members of a batch. Where one cannot be read, the first member that is refused for any reason speaks for all.
     fn read<'a>(
         &mut self,
@@ -275,8 +288,8 @@ impl EngineSubject {
             batch.push(Submission { queue: queue.clone(), job });
         }
         let Some((place, refusal)) = unreadable else { return Ok(batch) };
-        let told = self.clone().order(Order::Submit { batch });
-        let Told::BatchRefused(refused) = told else { return Err(refusal) };
+        let told = self.clone().order(Order::Submit(SubmitRequest::new(batch)));
+        let Told::Submitted(Err(refused)) = told else { return Err(refusal) };
         let earlier = refused.errors.into_iter().find(|(other, _)| *other < place);
         Err(earlier.map_or(refusal, |(_, refusal)| refusal))
     }
@@ -305,16 +318,15 @@ impl EngineSubject {
         longshore_core::lease::check(seen, token, self.now)?;
         let mut children = self.read(&queue, jobs.iter().chain(finally))?;
         let with_finally = finally.is_some();
-        let finally = finally.and_then(|_| children.pop()).map(|last| (last.queue, last.job));
-        match self.order(Order::FanOut(Box::new(FanOut { parent, token, jobs: children, finally }))) {
-            Told::Submitted(jobs) => {
-                let mut answers = self.submitted(&jobs);
-                let finally = if with_finally { answers.pop() } else { None };
-                let jobs = answers.into_iter().filter_map(|answer| answer.job).collect();
-                Ok(Answer::FannedOut { jobs, finally: finally.and_then(|answer| answer.job) })
-            }
-            told => self.translate(&Command::SubmitHeld { job: 0 }, told),
+        let finally = finally.and_then(|_| children.pop());
+        if children.is_empty() {
+            return Err(Refusal::invalid("jobs", "must name at least one job"));
         }
+        let told = self.order(Order::Submit(SubmitRequest::children(parent, token, children, finally)));
+        let Answer::Submitted(mut answers) = self.translate(told)? else { panic!("children are submitted") };
+        let finally = if with_finally { answers.pop() } else { None };
+        let jobs = answers.into_iter().filter_map(|answer| answer.job).collect();
+        Ok(Answer::FannedOut { jobs, finally: finally.and_then(|answer| answer.job) })
     }
 
     fn new_job(&mut self, new: &NewJob) -> Result<submit::NewJob, Refusal> {

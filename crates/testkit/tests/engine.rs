@@ -6,8 +6,8 @@ use longshore_core::claim::Terms;
 use longshore_core::dice::SeededDice;
 use longshore_core::edit::Edit;
 use longshore_core::engine::{
-    Answer, ClaimRequest, Claimed, Command, DeleteQueue, Effect, Engine, Farewell, MemoryRecords, Options, Submission,
-    Submitted, count_of,
+    AdminAnswer, AdminCommand, Answer, ClaimRequest, Claimed, Command, DeleteQueue, Effect, Engine, Farewell,
+    MemoryRecords, Options, Settlement, Submission, SubmitRequest, Submitted, count_of,
 };
 use longshore_core::failure::{Reported, ReportedCategory};
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
@@ -43,6 +43,13 @@ impl World {
         answer
     }
 
+    fn admin(&mut self, command: AdminCommand) -> AdminAnswer {
+        match self.apply(Command::Admin(command)) {
+            Answer::Admin(Ok(answer)) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn pass(&mut self, length: Duration) {
         self.now = self.now + length;
         let Ok(ticked) = self.engine.tick(&mut self.records, self.now, usize::MAX, &mut self.dice, &mut self.effects);
@@ -51,12 +58,12 @@ impl World {
 
     fn put_queue(&mut self, name: &str, profile: Profile, overrides: SettingsPatch) {
         let overrides = Some(Box::new(overrides));
-        self.apply(Command::PutQueue { queue: queue(name), profile: Some(profile), overrides });
+        self.admin(AdminCommand::PutQueue { queue: queue(name), profile: Some(profile), overrides });
     }
 
     fn submit(&mut self, name: &str, job: NewJob) -> Submitted {
-        match self.apply(Command::Submit { batch: vec![Submission { queue: queue(name), job }] }) {
-            Answer::Submitted(mut jobs) => jobs.remove(0),
+        match self.apply(Command::Submit(SubmitRequest::new(vec![Submission { queue: queue(name), job }]))) {
+            Answer::Submitted(Ok(mut jobs)) => jobs.remove(0),
             other => panic!("{other:?}"),
         }
     }
@@ -68,13 +75,13 @@ impl World {
     fn claim_many(&mut self, name: &str, limit: usize) -> Vec<Claimed> {
         let request = ClaimRequest { queues: vec![queue(name)], limit, types: Vec::new(), terms: Terms::default() };
         match self.apply(Command::Claim(request)) {
-            Answer::Claimed(jobs) => jobs,
+            Answer::Claimed(Ok(jobs)) => jobs,
             other => panic!("{other:?}"),
         }
     }
 
     fn settle(&mut self, claimed: &Claimed, outcome: Outcome) -> Answer {
-        self.apply(Command::Settle { id: claimed.id, token: Some(claimed.token), outcome })
+        self.apply(Command::Settle(Settlement { id: claimed.id, token: Some(claimed.token), outcome }))
     }
 
     fn payload(&self, seq: Seq) -> Option<Bytes> {
@@ -119,7 +126,7 @@ fn any_bytes_come_back_untouched_whatever_happens_to_the_job() {
         text.payload = Payload::Json(json.clone());
         let text = world.submit("q", text);
         let edit = Edit { correlation_id: Some(Some("c".into())), ..Edit::default() };
-        world.apply(Command::Edit { id: binary.id, edit });
+        world.admin(AdminCommand::Edit { id: binary.id, edit });
         let claimed = world.claim("q");
         assert_eq!((claimed.id, claimed.seq), (binary.id, binary.seq), "the worker is told which job it has");
         world.settle(&claimed, fail());
@@ -138,10 +145,11 @@ fn a_clone_has_the_payload_of_its_original_and_outlives_it() {
     let first = world.submit("q", job(b"work"));
     let claimed = world.claim("q");
     world.settle(&claimed, Outcome::Fail(Reported::new(ReportedCategory::Permanent, "no")));
-    let Answer::State { id, .. } = world.apply(Command::Requeue { id: first.id, how: clone_requeue() }) else {
+    let AdminAnswer::State { id, .. } = world.admin(AdminCommand::Requeue { id: first.id, how: clone_requeue() })
+    else {
         panic!()
     };
-    world.apply(Command::Delete { id: first.id });
+    world.admin(AdminCommand::Delete { id: first.id });
     let again = world.claim("q");
     assert_eq!(again.id, id);
     assert_eq!(world.payload(again.seq), Some(Bytes::from_static(b"work")));
@@ -167,7 +175,7 @@ fn each_attempt_names_the_one_before_it() {
     }
     assert_eq!(world.state(id), Some(StateKind::DeadLetter));
     // A snooze gives the attempt back: its number repeats, its id does not.
-    let Answer::State { .. } = world.apply(Command::Requeue { id, how: clone_requeue() }) else { panic!() };
+    let AdminAnswer::State { .. } = world.admin(AdminCommand::Requeue { id, how: clone_requeue() }) else { panic!() };
     let first = world.claim("q");
     world.settle(&first, Outcome::Release);
     let second = world.claim("q");
@@ -205,7 +213,7 @@ fn a_queue_that_lets_its_running_jobs_finish() {
     world.settle(&claims[0], Outcome::Release);
     world.settle(&claims[2], fail());
     let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
-    assert_eq!(world.apply(Command::DeleteQueue { queue: queue("q"), how }), Answer::Done);
+    assert_eq!(world.admin(AdminCommand::DeleteQueue { queue: queue("q"), how }), AdminAnswer::Done);
     assert!(world.engine.queue(&queue("q")).is_none());
     assert_eq!(world.state(waits), None, "waiting jobs go with the queue");
     assert_eq!(world.state(retries), Some(StateKind::Failed), "a waiting retry ends as the failure it was");
@@ -234,8 +242,8 @@ fn effects_tell_every_move_once_and_in_order() {
     world.effects.clear();
     world.settle(&claimed, Outcome::Complete { result: None });
     assert_eq!(world.effects, [], "a repeated settlement moves nothing");
-    world.apply(Command::PauseQueue { queue: queue("q") });
-    world.apply(Command::ResumeQueue { queue: queue("q") });
+    world.admin(AdminCommand::PauseQueue { queue: queue("q") });
+    world.admin(AdminCommand::ResumeQueue { queue: queue("q") });
     assert_eq!(world.effects, [Effect::Claimable(queue("q"))]);
 }
 
@@ -249,7 +257,7 @@ fn cascades_are_deep_and_wide() {
         next.after = vec![DependencyRef::Job(*chain.last().unwrap())];
         chain.push(world.submit("q", next).id);
     }
-    world.apply(Command::DeadLetter { id: chain[0], reason: None });
+    world.admin(AdminCommand::DeadLetter { id: chain[0], reason: None });
     assert!(chain.iter().all(|id| world.state(*id) == Some(StateKind::DeadLetter)));
 
     let members: Vec<JobId> = (0..1_000).map(|_| world.submit("q", job(b"")).id).collect();
@@ -313,7 +321,7 @@ fn a_claim_of_a_rare_type_touches_only_what_it_takes() {
     let wanted = world.submit("q", wanted).id;
     world.effects.clear();
     let request = ClaimRequest { queues: vec![queue("q")], limit: 10, types: vec![rare], terms: Terms::default() };
-    let Answer::Claimed(jobs) = world.apply(Command::Claim(request)) else { panic!() };
+    let Answer::Claimed(Ok(jobs)) = world.apply(Command::Claim(request)) else { panic!() };
     assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [wanted]);
     assert_eq!(world.effects.len(), 1);
 }

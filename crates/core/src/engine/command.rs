@@ -11,18 +11,43 @@ use crate::refusal::Refusal;
 use crate::requeue::Requeue;
 use crate::settle::Outcome;
 use crate::state::StateKind;
-use crate::submit::NewJob;
 use crate::time::Timestamp;
 
 use super::claim::{ClaimRequest, Claimed};
 use super::queue::DeleteQueue;
 use super::records::Records;
-use super::submit::{BatchRefusal, Submission, Submitted};
+use super::submit::{BatchRefusal, SubmitRequest, Submitted};
 use super::tick::Ticked;
 use super::{Effect, Engine, Stop, Turn, split};
 
 #[derive(Clone, Debug)]
 pub enum Command {
+    Submit(SubmitRequest),
+    Claim(ClaimRequest),
+    Settle(Settlement),
+    Extend(Extension),
+    Admin(AdminCommand),
+}
+
+/// A worker ends its lease.
+#[derive(Clone, Debug)]
+pub struct Settlement {
+    pub id: JobId,
+    pub token: Option<LeaseToken>,
+    pub outcome: Outcome,
+}
+
+/// A worker's heartbeat.
+#[derive(Clone, Debug)]
+pub struct Extension {
+    pub id: JobId,
+    pub token: Option<LeaseToken>,
+    pub notes: Notes,
+}
+
+/// What people do to queues and jobs.
+#[derive(Clone, Debug)]
+pub enum AdminCommand {
     PutQueue {
         queue: QueueName,
         profile: Option<Profile>,
@@ -38,21 +63,6 @@ pub enum Command {
     DeleteQueue {
         queue: QueueName,
         how: DeleteQueue,
-    },
-    Submit {
-        batch: Vec<Submission>,
-    },
-    FanOut(Box<FanOut>),
-    Claim(ClaimRequest),
-    Settle {
-        id: JobId,
-        token: Option<LeaseToken>,
-        outcome: Outcome,
-    },
-    Extend {
-        id: JobId,
-        token: Option<LeaseToken>,
-        notes: Notes,
     },
     SubmitHeld {
         id: JobId,
@@ -82,33 +92,30 @@ pub enum Command {
     },
 }
 
-/// Children of a running job, and the job that follows them.
-#[derive(Clone, Debug)]
-pub struct FanOut {
-    pub parent: JobId,
-    pub token: Option<LeaseToken>,
-    pub jobs: Vec<Submission>,
-    pub finally: Option<(QueueName, NewJob)>,
-}
-
+/// One for each command, of the same name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
+    Submitted(Result<Vec<Submitted>, BatchRefusal>),
+    Claimed(Result<Vec<Claimed>, Refusal>),
+    Settled(Result<StateKind, Refusal>),
+    Extended(Result<Extended, Refusal>),
+    Admin(Result<AdminAnswer, Refusal>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminAnswer {
     /// A queue was put: whether it is new.
     QueuePut {
         created: bool,
     },
     Done,
-    Submitted(Vec<Submitted>),
-    Claimed(Vec<Claimed>),
-    Extended(Extended),
-    Cancel(Cancelled),
     /// The state that the job is in now. After a requeue `id` is the job that will run.
     State {
         id: JobId,
         state: StateKind,
     },
-    Refused(Refusal),
-    BatchRefused(BatchRefusal),
+    /// The job runs on; its worker is told at the next heartbeat.
+    CancelRequested,
 }
 
 impl Engine {
@@ -123,7 +130,13 @@ impl Engine {
     ) -> Result<Answer, R::Error> {
         let cascade_max = self.options.cascade_jobs_max;
         let mut turn = Turn::new(self, records, dice, now, effects);
-        let answer = split(turn.obey(command))?.unwrap_or_else(Answer::Refused);
+        let answer = match command {
+            Command::Submit(request) => Answer::Submitted(turn.submit_request(&request)?),
+            Command::Claim(request) => Answer::Claimed(split(turn.claim(&request))?),
+            Command::Settle(settlement) => Answer::Settled(split(turn.settle(&settlement))?),
+            Command::Extend(extension) => Answer::Extended(split(turn.extend(&extension))?),
+            Command::Admin(command) => Answer::Admin(split(turn.administer(command))?),
+        };
         turn.tell_dependents(cascade_max)?;
         Ok(answer)
     }
@@ -142,37 +155,33 @@ impl Engine {
 }
 
 impl<R: Records> Turn<'_, R> {
-    fn obey(&mut self, command: Command) -> Result<Answer, Stop<R::Error>> {
+    fn administer(&mut self, command: AdminCommand) -> Result<AdminAnswer, Stop<R::Error>> {
+        let state = |id, state| AdminAnswer::State { id, state };
         Ok(match command {
-            Command::PutQueue { queue, profile, overrides } => {
-                Answer::QueuePut { created: self.put_queue(&queue, profile, overrides.map(|overrides| *overrides))? }
+            AdminCommand::PutQueue { queue, profile, overrides } => {
+                let created = self.put_queue(&queue, profile, overrides.map(|overrides| *overrides))?;
+                AdminAnswer::QueuePut { created }
             }
-            Command::PauseQueue { queue } => done(self.set_paused(&queue, true)?),
-            Command::ResumeQueue { queue } => done(self.set_paused(&queue, false)?),
-            Command::DeleteQueue { queue, how } => done(self.delete_queue(&queue, how)?),
-            Command::Submit { batch } => submitted(self.submit(&batch, None)?),
-            Command::FanOut(fan_out) => submitted(self.fan_out(*fan_out)?),
-            Command::Claim(request) => Answer::Claimed(self.claim(&request)?),
-            Command::Settle { id, token, outcome } => Answer::State { id, state: self.settle(id, token, &outcome)? },
-            Command::Extend { id, token, notes } => Answer::Extended(self.extend(id, token, &notes)?),
-            Command::SubmitHeld { id } => Answer::State { id, state: self.submit_held(id)? },
-            Command::Cancel { id, reason, force } => Answer::Cancel(self.cancel(id, reason.as_deref(), force)?),
-            Command::Requeue { id, how } => {
-                let (id, state) = self.requeue(id, &how)?;
-                Answer::State { id, state }
+            AdminCommand::PauseQueue { queue } => done(self.set_paused(&queue, true)?),
+            AdminCommand::ResumeQueue { queue } => done(self.set_paused(&queue, false)?),
+            AdminCommand::DeleteQueue { queue, how } => done(self.delete_queue(&queue, how)?),
+            AdminCommand::SubmitHeld { id } => state(id, self.submit_held(id)?),
+            AdminCommand::Cancel { id, reason, force } => match self.cancel(id, reason.as_deref(), force)? {
+                Cancelled::Done => state(id, StateKind::Cancelled),
+                Cancelled::Requested => AdminAnswer::CancelRequested,
+            },
+            AdminCommand::Requeue { id, how } => {
+                let (id, kind) = self.requeue(id, &how)?;
+                state(id, kind)
             }
-            Command::DeadLetter { id, reason } => Answer::State { id, state: self.dead_letter(id, reason.as_deref())? },
-            Command::RunNow { id } => Answer::State { id, state: self.run_now(id)? },
-            Command::Edit { id, edit } => Answer::State { id, state: self.edit(id, &edit)? },
-            Command::Delete { id } => done(self.delete(id)?),
+            AdminCommand::DeadLetter { id, reason } => state(id, self.dead_letter(id, reason.as_deref())?),
+            AdminCommand::RunNow { id } => state(id, self.run_now(id)?),
+            AdminCommand::Edit { id, edit } => state(id, self.edit(id, &edit)?),
+            AdminCommand::Delete { id } => done(self.delete(id)?),
         })
     }
 }
 
-fn done((): ()) -> Answer {
-    Answer::Done
-}
-
-fn submitted(result: Result<Vec<Submitted>, BatchRefusal>) -> Answer {
-    result.map_or_else(Answer::BatchRefused, Answer::Submitted)
+fn done((): ()) -> AdminAnswer {
+    AdminAnswer::Done
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::dependency::{Dependencies, weigh};
-use crate::id::{JobId, QueueName, Seq};
+use crate::id::{JobId, LeaseToken, QueueName, Seq};
 use crate::job::{IdempotencyKey, Job, Moment};
+use crate::lease;
 use crate::limits::{BATCH_ITEMS_MAX, DEPENDENCIES_MAX, DEPENDENCY_DEPTH_MAX};
 use crate::policy::{Policy, SubmitMode};
 use crate::priority::Priority;
@@ -25,6 +26,34 @@ pub struct Submission {
     pub job: NewJob,
 }
 
+/// A batch: all of it is stored, or nothing.
+#[derive(Clone, Debug)]
+pub struct SubmitRequest {
+    pub batch: Vec<Submission>,
+    /// The running job that fans out into these, and the proof of its lease.
+    pub parent: Option<(JobId, Option<LeaseToken>)>,
+}
+
+impl SubmitRequest {
+    pub fn new(batch: Vec<Submission>) -> Self {
+        Self { batch, parent: None }
+    }
+
+    /// Children of a running job, and the job that runs once after all of them have completed.
+    pub fn children(
+        parent: JobId,
+        token: Option<LeaseToken>,
+        mut batch: Vec<Submission>,
+        finally: Option<Submission>,
+    ) -> Self {
+        if let Some(mut last) = finally {
+            last.job.after.extend((0..batch.len()).map(DependencyRef::Place));
+            batch.push(last);
+        }
+        Self { batch, parent: Some((parent, token)) }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submitted {
     pub id: JobId,
@@ -39,6 +68,13 @@ pub struct Submitted {
 pub struct BatchRefusal {
     pub first: Refusal,
     pub errors: Vec<(usize, Refusal)>,
+}
+
+impl From<Refusal> for BatchRefusal {
+    /// A refusal of the batch as a whole.
+    fn from(refusal: Refusal) -> Self {
+        Self { first: refusal, errors: Vec::new() }
+    }
 }
 
 /// What a member of the batch turned out to be.
@@ -93,16 +129,30 @@ struct Planning {
 }
 
 impl<R: Records> Turn<'_, R> {
-    pub(crate) fn submit(
+    pub(crate) fn submit_request(
         &mut self,
-        batch: &[Submission],
-        parent: Option<JobId>,
-    ) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
+        request: &SubmitRequest,
+    ) -> Result<Result<Vec<Submitted>, BatchRefusal>, R::Error> {
+        match self.submit(request) {
+            Ok(result) => Ok(result),
+            Err(Stop::Refused(refusal)) => Ok(Err(refusal.into())),
+            Err(Stop::Broken(error)) => Err(error),
+        }
+    }
+
+    fn submit(&mut self, request: &SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
+        let SubmitRequest { batch, parent } = request;
+        if let Some((parent, token)) = parent {
+            let (seq, now) = (self.find(*parent)?, self.now);
+            let held = self.look(seq, |job| lease::check(job, *token, now).map(|_| ()))?;
+            held.ok_or(Refusal::JobNotFound)??;
+        }
         // A finalizer may ride on a full batch of children.
         let most = BATCH_ITEMS_MAX + usize::from(parent.is_some());
         if !(1..=most).contains(&batch.len()) {
             return Err(Refusal::invalid("jobs", format!("must be 1-{BATCH_ITEMS_MAX} jobs")).into());
         }
+        let parent = parent.map(|(parent, _)| parent);
         let mut planning = Planning {
             members: Vec::with_capacity(batch.len()),
             errors: Vec::new(),
