@@ -122,29 +122,35 @@ impl<R: Records> Turn<'_, R> {
                 &[StateKind::Scheduled, StateKind::Delayed, StateKind::Retrying, StateKind::Pending]
             }
         };
-        let mut touched = 0;
+        let mut jobs = Vec::new();
         for state in states {
-            for seq in self.records.in_queue(name, *state, jobs_max - touched).map_err(Stop::Broken)? {
-                touched += 1;
-                self.change(seq, |job, moment| {
-                    match (farewell, job.kind()) {
-                        (Farewell::LetRunningFinish, StateKind::Retrying) => cancel::end_retry_with_queue(job, moment),
-                        (Farewell::Cancel | Farewell::LetRunningFinish, _) => cancel::end_with_queue(job, moment),
+            let of_state = self.records.in_queue(name, *state, jobs_max).map_err(Stop::Broken)?;
+            jobs.extend(of_state.into_iter().map(|seq| (seq, *state)));
+        }
+        // In order of creation, however many fit into a slice.
+        jobs.sort_unstable_by_key(|(seq, _)| *seq);
+        jobs.truncate(jobs_max);
+        for (seq, state) in &jobs {
+            self.change(*seq, |job, moment| {
+                match farewell {
+                    Farewell::LetRunningFinish if *state == StateKind::Retrying => {
+                        cancel::end_retry_with_queue(job, moment);
                     }
-                    Ok(())
-                })?;
-                if farewell == Farewell::LetRunningFinish && *state != StateKind::Retrying {
-                    self.tell_dependents(jobs_max).map_err(Stop::Broken)?;
-                    operate::forget(self, seq)?;
+                    Farewell::Cancel | Farewell::LetRunningFinish => cancel::end_with_queue(job, moment),
                 }
+                Ok(())
+            })?;
+            if farewell == Farewell::LetRunningFinish && *state != StateKind::Retrying {
+                self.tell_dependents(jobs_max).map_err(Stop::Broken)?;
+                operate::forget(self, *seq)?;
             }
-            if touched >= jobs_max {
-                return Ok(touched);
-            }
+        }
+        if jobs.len() >= jobs_max {
+            return Ok(jobs.len());
         }
         self.records.remove_queue(name).map_err(Stop::Broken)?;
         self.engine.queues.remove(name);
         self.engine.leaving.remove(name);
-        Ok(touched)
+        Ok(jobs.len())
     }
 }
