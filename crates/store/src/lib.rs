@@ -1,0 +1,23 @@
+//! What a store of Longshore is.
+//!
+//! A store keeps jobs durably and lets the rules of `longshore-core` decide: it fetches, locks and saves, and answers only what is durable.
+//! Everything above works with `Arc<dyn Store>`; no driver's type crosses this line.
+//!
+//! In reading order:
+//! - [`Store`] and [`Inspect`] (`store.rs`): the two traits; batches in, batches out, one verdict for each item, in the same order
+//! - [`query`]: what can be asked for in a listing
+//! - [`StoreError`] (`error.rs`): whether the thing may have happened
+//! - [`clock`]: the time of this machine, steady and without jumps, and the virtual time of tests
+//! - [`Wakeups`] (`wakeups.rs`): hints that something may have changed
+
+pub mod clock;
+mod error;
+pub mod query;
+mod store;
+mod wakeups;
+
+pub use clock::{Clock, SystemClock, VirtualClock};
+pub use error::{Cause, StoreError};
+pub use query::{JobFilter, JobQuery, Page};
+pub use store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
+pub use wakeups::{Wakeups, WakeupsSender};

@@ -1,0 +1,64 @@
+//! What can be asked for in a listing.
+
+use std::sync::Arc;
+
+use longshore_core::id::{JobType, QueueName, Seq};
+use longshore_core::job::Job;
+use longshore_core::priority::Priority;
+use longshore_core::state::StateKind;
+use longshore_core::tags::Tags;
+
+/// All that is given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobFilter {
+    pub queue: Option<QueueName>,
+    pub state: Option<StateKind>,
+    pub job_type: Option<JobType>,
+    /// `alice` is the key, whatever its value; `tenant:acme` is that key, or the key `tenant` with the value `acme`.
+    pub tag: Option<Arc<str>>,
+    pub priority: Option<Priority>,
+    pub error_code: Option<Arc<str>>,
+}
+
+impl JobFilter {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn matches(&self, job: &Job) -> bool {
+        let code = || job.error.as_ref().and_then(|error| error.code.as_deref());
+        self.queue.as_ref().is_none_or(|queue| *queue == job.queue)
+            && self.state.is_none_or(|state| state == job.kind())
+            && self.job_type.as_ref().is_none_or(|job_type| *job_type == job.job_type)
+            && self.priority.is_none_or(|priority| priority == job.priority)
+            && self.tag.as_ref().is_none_or(|tag| has_tag(&job.tags, tag))
+            && self.error_code.as_ref().is_none_or(|wanted| code() == Some(wanted))
+    }
+}
+
+fn has_tag(tags: &Tags, wanted: &str) -> bool {
+    tag_words(tags).any(|word| word == wanted)
+}
+
+/// The words under which a job is found: each key, and each key with its value.
+pub fn tag_words(tags: &Tags) -> impl Iterator<Item = String> {
+    tags.pairs().flat_map(|(key, value)| {
+        let with_value = value.map(|value| format!("{key}:{value}"));
+        [Some(key.to_owned()), with_value].into_iter().flatten()
+    })
+}
+
+#[derive(Clone, Debug)]
+pub struct JobQuery {
+    pub filter: JobFilter,
+    pub limit: usize,
+    /// Only jobs before this one.
+    pub before: Option<Seq>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub jobs: Vec<Arc<Job>>,
+    /// Where to go on; `None` when there is nothing more.
+    pub next: Option<Seq>,
+}

@@ -1,0 +1,88 @@
+//! The two traits: what changes jobs, and what looks at them.
+
+use std::fmt::Debug;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use longshore_core::engine::{
+    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Extension, Queue, Settlement, StateCounts,
+    SubmitRequest, Submitted, Ticked,
+};
+use longshore_core::extend::Extended;
+use longshore_core::id::{JobId, QueueName, Seq};
+use longshore_core::job::Job;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_core::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::query::{JobQuery, Page};
+use crate::wakeups::Wakeups;
+
+/// `Err` is a failure of the store; what the rules refuse is in the `Ok`.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Changes. Every answer means: durable.
+pub trait Store: Inspect {
+    /// All of the batch is stored, or nothing.
+    fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>>;
+
+    /// Takes jobs from the line under new leases. May give fewer than asked, never more; does not wait.
+    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>>;
+
+    /// Ends leases; one verdict for each, in order.
+    fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>>;
+
+    /// Heartbeats; one verdict for each, in order.
+    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>>;
+
+    /// What people do to queues and jobs.
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>>;
+
+    /// Does what is due by the store's clock, at most `budget` jobs of it, and says when to come back.
+    fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked>;
+
+    /// What has changed since; a hint, losing one costs time and nothing else.
+    fn wakeups(&self) -> Wakeups;
+}
+
+/// Looks. Never waits behind a write, and sees everything that was answered.
+pub trait Inspect: Debug + Send + Sync + 'static {
+    fn now(&self) -> Timestamp;
+
+    fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>>;
+
+    fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>>;
+
+    /// Newest first. A page may be short, or empty, while there is more: the work for one page is bounded.
+    fn list(&self, query: JobQuery) -> StoreFuture<'_, Page>;
+
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>>;
+
+    /// All queues by name.
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>>;
+}
+
+/// The two names of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobRef {
+    Id(JobId),
+    Seq(Seq),
+}
+
+/// A claimed job with its payload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimedJob {
+    pub claimed: Claimed,
+    pub payload: Payload,
+}
+
+#[derive(Clone, Debug)]
+pub struct QueueReport {
+    pub queue: Arc<Queue>,
+    pub counts: StateCounts,
+    /// When the job that is first in line came into it.
+    pub oldest_scheduled_at: Option<Timestamp>,
+}

@@ -1,0 +1,72 @@
+//! Hints that something may have changed.
+
+use std::sync::Arc;
+
+use longshore_core::engine::Effect;
+use longshore_core::time::Timestamp;
+use tokio::sync::{broadcast, watch};
+
+/// Effects of committed changes, and the next deadline. Whoever falls behind is told that it missed something.
+#[derive(Debug)]
+pub struct Wakeups {
+    effects: broadcast::Receiver<Arc<[Effect]>>,
+    deadline: watch::Receiver<Option<Timestamp>>,
+}
+
+/// The store's end.
+#[derive(Debug)]
+pub struct WakeupsSender {
+    effects: broadcast::Sender<Arc<[Effect]>>,
+    deadline: watch::Sender<Option<Timestamp>>,
+}
+
+/// Commits that a listener may be behind before it misses some.
+const BACKLOG: usize = 1_024;
+
+impl Default for WakeupsSender {
+    fn default() -> Self {
+        Self { effects: broadcast::Sender::new(BACKLOG), deadline: watch::Sender::new(None) }
+    }
+}
+
+impl WakeupsSender {
+    pub fn subscribe(&self) -> Wakeups {
+        Wakeups { effects: self.effects.subscribe(), deadline: self.deadline.subscribe() }
+    }
+
+    /// Nobody listening is no reason to stop.
+    pub fn announce(&self, effects: &mut Vec<Effect>) {
+        if self.effects.receiver_count() > 0 && !effects.is_empty() {
+            drop(self.effects.send(std::mem::take(effects).into()));
+        }
+        effects.clear();
+    }
+
+    pub fn announce_deadline(&self, next: Option<Timestamp>) {
+        self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
+    }
+}
+
+impl Wakeups {
+    /// The effects of the next commit. `None`: some were missed, so anything may have changed. Pends for ever once the store is gone.
+    pub async fn changed(&mut self) -> Option<Arc<[Effect]>> {
+        match self.effects.recv().await {
+            Ok(effects) => Some(effects),
+            Err(broadcast::error::RecvError::Lagged(_)) => None,
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
+    }
+
+    /// When the next tick is due, as far as is known.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        *self.deadline.borrow()
+    }
+
+    /// Waits until the deadline is another one. Pends for ever once the store is gone.
+    pub async fn deadline_moved(&mut self) -> Option<Timestamp> {
+        if self.deadline.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        *self.deadline.borrow_and_update()
+    }
+}
