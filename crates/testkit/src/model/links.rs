@@ -84,7 +84,7 @@ impl Model {
                 if !strictly && !job.after_any.contains(&ended) {
                     continue;
                 }
-                if job.after_any.contains(&ended) && !self.is_newborn(dependent) {
+                if job.after_any.contains(&ended) {
                     self.note_any(dependent);
                 }
                 let job = &self.jobs[dependent];
