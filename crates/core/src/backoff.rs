@@ -112,9 +112,8 @@ impl Backoff {
     }
 
     fn exponential(&self, n: u32) -> Duration {
-        // Past this the product is beyond any cap; f64 would only turn infinite.
-        let exponent = i32::try_from(n - 1).unwrap_or(i32::MAX).min(1_100);
-        scaled(self.base, self.multiplier.powi(exponent))
+        // An infinite product is cut like any other.
+        scaled(self.base, self.multiplier.powi(i32::try_from(n - 1).unwrap_or(i32::MAX)))
     }
 }
 
@@ -154,6 +153,8 @@ mod tests {
         let delays = secs((1..=14).map(|n| backoff.delay(n)));
         assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]);
         assert_eq!(backoff.delay(u32::MAX), Duration::from_hours(1));
+        let slow = Backoff { multiplier: 1.001, ..backoff };
+        assert_eq!(slow.delay(5_001).as_millis(), 148_042, "a slow growth goes on for as long as it takes");
     }
 
     /// Proves G-5.6, L-26.

@@ -1,13 +1,16 @@
 //! Ends by decree: cancel, an operator's dead letter, the end of the lifetime.
 
+use std::sync::Arc;
+
 use crate::failure::{Category, Failure};
 use crate::history::Cause;
 use crate::id::bounded_text;
 use crate::job::{Job, Moment};
 use crate::limits::REASON_CHARS_MAX;
-use crate::policy::CancelRunning;
-use crate::refusal::Refusal;
+use crate::policy::{CancelRunning, Policy, Retention};
+use crate::refusal::{Invalid, Refusal};
 use crate::state::{Ending, State, StateKind};
+use crate::time::Duration;
 
 /// Whether a running job may be asked to stop, or must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +27,17 @@ pub enum Cancelled {
     Requested,
 }
 
+/// Asked before anything is looked up.
+pub fn check_reason(reason: Option<&str>) -> Result<(), Invalid> {
+    bounded_text("reason", reason.unwrap_or_default(), REASON_CHARS_MAX)
+}
+
 pub fn cancel(
     job: &mut Job,
     reason: Option<&str>,
     force: Force,
     moment: &mut Moment<'_>,
 ) -> Result<Cancelled, Refusal> {
-    bounded_text("reason", reason.unwrap_or_default(), REASON_CHARS_MAX)?;
     let cooperative = force == Force::ByPolicy && job.policy.cancel_running == CancelRunning::Cooperative;
     match &mut job.state {
         State::Running(lease) if cooperative && !lease.expired(moment.now) => {
@@ -70,6 +77,16 @@ pub fn end_with_queue(job: &mut Job, moment: &mut Moment<'_>) {
     }
 }
 
+/// The same for a job that goes as soon as nobody depends on it any more, whatever its retention.
+pub fn vanish_with_queue(job: &mut Job, moment: &mut Moment<'_>) {
+    end_with_queue(job, moment);
+    let policy = Policy {
+        retention: Retention { cancelled: Some(Duration::ZERO), ..job.policy.retention },
+        ..Policy::clone(&job.policy)
+    };
+    job.policy = Arc::new(policy);
+}
+
 /// The queue to which a waiting retry would return is gone: it ends as the failure it was.
 pub fn end_retry_with_queue(job: &mut Job, moment: &mut Moment<'_>) {
     if job.kind() == StateKind::Retrying {
@@ -78,7 +95,6 @@ pub fn end_retry_with_queue(job: &mut Job, moment: &mut Moment<'_>) {
 }
 
 pub fn dead_letter(job: &mut Job, reason: Option<&str>, moment: &mut Moment<'_>) -> Result<StateKind, Refusal> {
-    bounded_text("reason", reason.unwrap_or_default(), REASON_CHARS_MAX)?;
     if job.state.terminal() || job.policy.profile.strict() {
         return Err(Refusal::IllegalTransition { from: job.kind(), verb: "dead-lettered" });
     }

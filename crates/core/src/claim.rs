@@ -51,7 +51,7 @@ pub fn claim(job: &mut Job, terms: &Terms, moment: &mut Moment<'_>) -> Result<()
         job.close_attempt(AttemptOutcome::LeaseExpired, None, None, now);
     }
     job.counters.starts += 1;
-    job.lease_version = LeaseVersion(job.lease_version.0 + 1);
+    job.lease_version = LeaseVersion(job.lease_version.max(moment.lease_floor).0 + 1);
     job.started_at = Some(now);
     job.first_started_at = job.first_started_at.or(Some(now));
     job.last_heartbeat_at = None;

@@ -1,17 +1,19 @@
 //! Waiting for other jobs: all of `after` must complete, one of `after_any` must end.
 
+use std::collections::HashSet;
+
 use crate::failure::{Category, Failure};
 use crate::history::Cause;
 use crate::id::JobId;
 use crate::job::{Job, Moment};
-use crate::state::{Ending, State, StateKind};
+use crate::state::{Ending, State};
 use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependencies {
-    pub after: Vec<JobId>,
+    pub after: Vec<After>,
     pub after_any: Vec<JobId>,
-    /// Of `after`, how many have not completed.
+    /// Of `after`, how many are not met.
     pub unmet: u32,
     pub any_met: bool,
     /// Length of the longest chain that ends here: 1 without dependencies.
@@ -20,12 +22,36 @@ pub struct Dependencies {
     pub ended_through: Option<EndedThrough>,
 }
 
+/// A job that must complete first. Whether it has is kept with each: news may come twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct After {
+    pub id: JobId,
+    pub met: bool,
+}
+
+impl After {
+    pub fn unmet(id: JobId) -> Self {
+        Self { id, met: false }
+    }
+}
+
 /// The dependency through which a job ended, and the pending state to which a requeue of that one returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedThrough {
     pub dependency: JobId,
     pub held: bool,
     pub run_at: Option<Timestamp>,
+}
+
+/// What a job still has to tell those that depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owes {
+    #[default]
+    Nothing,
+    /// Its end.
+    End,
+    /// That it lives again: whoever ended through it comes back, and whoever waits for any end has had one.
+    Return,
 }
 
 impl Default for Dependencies {
@@ -46,57 +72,79 @@ impl Dependencies {
     }
 
     /// All dependencies, each once, in the order given.
-    pub fn all(&self) -> impl Iterator<Item = JobId> {
-        let more = self.after_any.iter().filter(|id| !self.after.contains(id));
-        self.after.iter().chain(more).copied()
+    pub fn all(&self) -> Vec<JobId> {
+        let mut seen = HashSet::with_capacity(self.after.len() + self.after_any.len());
+        let ids = self.after.iter().map(|after| after.id).chain(self.after_any.iter().copied());
+        ids.filter(|id| seen.insert(*id)).collect()
+    }
+
+    fn complete(&mut self, dependency: JobId) {
+        for after in self.after.iter_mut().filter(|after| after.id == dependency && !after.met) {
+            after.met = true;
+            self.unmet = self.unmet.saturating_sub(1);
+        }
     }
 }
 
 /// How a dependency stands; `Gone` is a record that retention has removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    In(StateKind),
+    Alive,
+    Ended(Ending, Timestamp),
     Gone,
 }
 
-/// Counts the standings of all dependencies anew, and names the first of `after` that ended without success.
+impl Standing {
+    pub fn of(job: &Job) -> Self {
+        match (Ending::of(job.kind()), job.state.completed_at()) {
+            (Some(ending), Some(at)) => Self::Ended(ending, at),
+            (Some(_), None) | (None, _) => Self::Alive,
+        }
+    }
+}
+
+/// Counts the standings of all dependencies anew, and names the one of `after` that was the first to end without success.
 pub fn weigh(dependencies: &mut Dependencies, standing: impl Fn(JobId) -> Standing) -> Option<(JobId, Ending)> {
-    let mut broken = None;
-    dependencies.unmet = 0;
+    let mut broken: Option<(Timestamp, JobId, Ending)> = None;
     let ended = |id: &JobId| match standing(*id) {
-        Standing::In(kind) => kind.terminal(),
-        Standing::Gone => true,
+        Standing::Ended(..) | Standing::Gone => true,
+        Standing::Alive => false,
     };
     // Once met it stays met, even if the one that ended is requeued.
     dependencies.any_met = dependencies.any_met || dependencies.after_any.iter().any(ended);
-    for id in &dependencies.after {
-        let ending = match standing(*id) {
-            Standing::In(kind) => Ending::of(kind),
-            Standing::Gone => Some(Ending::Completed),
-        };
-        match ending {
-            Some(Ending::Completed) => {}
-            Some(ending @ (Ending::Failed | Ending::DeadLetter | Ending::Cancelled)) => {
-                broken = broken.or(Some((*id, ending)));
-                dependencies.unmet += 1;
+    for after in &mut dependencies.after {
+        after.met = match standing(after.id) {
+            Standing::Ended(Ending::Completed, _) | Standing::Gone => true,
+            Standing::Ended(ending @ (Ending::Failed | Ending::DeadLetter | Ending::Cancelled), at) => {
+                if broken.is_none_or(|(earliest, ..)| at < earliest) {
+                    broken = Some((at, after.id, ending));
+                }
+                false
             }
-            None => dependencies.unmet += 1,
-        }
+            Standing::Alive => false,
+        };
     }
-    broken
+    let unmet = dependencies.after.iter().filter(|after| !after.met).count();
+    dependencies.unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
+    broken.map(|(_, id, ending)| (id, ending))
 }
 
-/// Tells a waiting job that `dependency` has ended.
-pub fn hear_of_end(job: &mut Job, dependency: JobId, ending: Ending, moment: &mut Moment<'_>) {
-    if !matches!(job.state, State::Pending { .. }) {
-        return;
-    }
+/// One end is enough, also for a job that may come back only later.
+fn note_any(job: &mut Job, dependency: JobId) {
     if job.dependencies.after_any.contains(&dependency) {
         job.dependencies.any_met = true;
     }
-    if job.dependencies.after.contains(&dependency) {
+}
+
+/// Tells a job that `dependency` has ended.
+pub fn hear_of_end(job: &mut Job, dependency: JobId, ending: Ending, moment: &mut Moment<'_>) {
+    note_any(job, dependency);
+    if !matches!(job.state, State::Pending { .. }) {
+        return;
+    }
+    if job.dependencies.after.iter().any(|after| after.id == dependency) {
         match ending {
-            Ending::Completed => job.dependencies.unmet = job.dependencies.unmet.saturating_sub(1),
+            Ending::Completed => job.dependencies.complete(dependency),
             Ending::Failed | Ending::DeadLetter | Ending::Cancelled => {
                 end_through(job, dependency, ending, moment);
                 return;
@@ -104,6 +152,14 @@ pub fn hear_of_end(job: &mut Job, dependency: JobId, ending: Ending, moment: &mu
         }
     }
     crate::promote::leave_pending_when_free(job, Cause::Dependencies, moment);
+}
+
+/// Tells a job that one of those it waits for has ended, and lives again.
+pub fn hear_of_return(job: &mut Job, dependency: JobId, moment: &mut Moment<'_>) {
+    note_any(job, dependency);
+    if matches!(job.state, State::Pending { .. }) {
+        crate::promote::leave_pending_when_free(job, Cause::Dependencies, moment);
+    }
 }
 
 /// Ends a job the way its dependency ended.
@@ -149,7 +205,7 @@ pub fn revive(
     dependencies.ended_through = None;
     job.dependencies = dependencies;
     job.error = None;
-    job.owes_dependents = false;
+    job.owes = Owes::Return;
     job.restart_lifetime(moment.now);
     job.enter(State::Pending { held, run_at }, Cause::Revive, moment);
     Revival::Revived

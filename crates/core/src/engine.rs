@@ -8,6 +8,7 @@ mod cascade;
 mod claim;
 mod command;
 mod index;
+mod journal;
 mod memory;
 mod operate;
 mod queue;
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 pub use claim::{ClaimRequest, Claimed};
-pub use command::{AdminAnswer, AdminCommand, Answer, Command, Extension, Settlement};
+pub use command::{AdminAnswer, AdminCommand, Answer, Command, Extension, Outside, Settlement};
 pub use index::{StateCounts, count_of};
 pub use memory::MemoryRecords;
 pub use queue::{DeleteQueue, Farewell, Queue};
@@ -28,9 +29,10 @@ pub use records::{KeyEntry, KeyPath, PayloadSource, Prune, Records};
 pub use submit::{BatchRefusal, Submission, SubmitRequest, Submitted};
 pub use tick::Ticked;
 
+use crate::dependency::Owes;
 use crate::dice::Dice;
 use crate::history::Move;
-use crate::id::{JobId, JobType, QueueName, Seq};
+use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq};
 use crate::job::{Job, Moment};
 use crate::limits::CASCADE_JOBS_MAX;
 use crate::patch::SettingsPatch;
@@ -41,16 +43,27 @@ use crate::state::StateKind;
 use crate::time::Timestamp;
 
 use index::{Entry, Index};
+use journal::Journal;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Engine {
     queues: BTreeMap<QueueName, Arc<Queue>>,
     index: Index,
-    /// Ended jobs whose dependents have not all been told, first come first served, with the last dependent told.
-    owed: VecDeque<(Seq, Seq)>,
+    /// Jobs that owe their dependents news, first come first served.
+    owed: VecDeque<News>,
     leaving: BTreeSet<QueueName>,
     next_number: u64,
     options: Options,
+    journal: Journal,
+}
+
+/// News that a job owes its dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct News {
+    since: Timestamp,
+    of: Seq,
+    /// Dependents up to this one have heard it. Not kept across a restart: hearing twice changes nothing.
+    told: Seq,
 }
 
 /// How an engine treats what is not there yet.
@@ -62,11 +75,18 @@ pub struct Options {
     pub auto_queues: bool,
     /// Jobs that one command may touch beyond its own; the rest is done by ticks.
     pub cascade_jobs_max: usize,
+    /// Lease versions are above this.
+    pub lease_floor: LeaseVersion,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { default_profile: Profile::Standard, auto_queues: true, cascade_jobs_max: CASCADE_JOBS_MAX }
+        Self {
+            default_profile: Profile::Standard,
+            auto_queues: true,
+            cascade_jobs_max: CASCADE_JOBS_MAX,
+            lease_floor: LeaseVersion(0),
+        }
     }
 }
 
@@ -106,6 +126,8 @@ pub(crate) struct Turn<'a, R: Records> {
     pub now: Timestamp,
     pub effects: &'a mut Vec<Effect>,
     moves: Vec<Move>,
+    /// Records changed so far.
+    touched: usize,
 }
 
 impl Engine {
@@ -117,6 +139,7 @@ impl Engine {
             owed: VecDeque::new(),
             leaving: BTreeSet::new(),
             next_number: 1,
+            journal: Journal::default(),
             options: Options { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
         };
         engine.ensure_default();
@@ -139,17 +162,23 @@ impl Engine {
             }
             engine.queues.insert(queue.name.clone(), Arc::new(queue));
         }
-        for job in jobs {
-            engine.index.replace(None, Some(&Entry::of(job)));
-            if job.owes_dependents {
-                engine.owed.push_back((job.seq, Seq(0)));
-            }
-        }
+        jobs.into_iter().for_each(|job| engine.admit(job));
         for (queue, state, jobs) in ended {
             engine.index.add_ended(&queue, state, jobs);
         }
         engine.next_number = next_number.max(1);
         engine
+    }
+
+    /// Takes in one live record, in the course of a rebuild.
+    pub fn admit(&mut self, job: &Job) {
+        self.index.replace(None, Some(&Entry::of(job)));
+        if job.owes != Owes::Nothing {
+            let news = News { since: job.updated_at, of: job.seq, told: Seq(0) };
+            // Who ended first decides first, also after a restart.
+            let place = self.owed.partition_point(|other| (other.since, other.of) <= (news.since, news.of));
+            self.owed.insert(place, news);
+        }
     }
 
     fn ensure_default(&mut self) {
@@ -179,6 +208,16 @@ impl Engine {
         self.index.counts(queue)
     }
 
+    /// When the next timer of a job falls due. Retention is the records' business.
+    pub fn next_timer(&self) -> Option<Timestamp> {
+        self.index.next_timer().map(|(at, ..)| at)
+    }
+
+    /// The job that has waited longest in this line.
+    pub fn longest_in_line(&self, queue: &QueueName) -> Option<Seq> {
+        self.index.first_in_line(queue, &[], false)
+    }
+
     /// Past every number that was ever given to a job or a place in line.
     pub fn next_number(&self) -> u64 {
         self.next_number
@@ -197,7 +236,7 @@ impl<'a, R: Records> Turn<'a, R> {
         now: Timestamp,
         effects: &'a mut Vec<Effect>,
     ) -> Self {
-        Self { engine, records, dice, now, effects, moves: Vec::new() }
+        Self { engine, records, dice, now, effects, moves: Vec::new(), touched: 0 }
     }
 
     pub(crate) fn find(&mut self, id: JobId) -> Result<Seq, Stop<R::Error>> {
@@ -230,11 +269,16 @@ impl<'a, R: Records> Turn<'a, R> {
         let taken = self.records.take(seq).map_err(Stop::Broken)?;
         let mut job = taken.ok_or(Stop::Refused(Refusal::JobNotFound))?;
         let before = Entry::of(&job);
-        let was_terminal = job.state.terminal();
+        let (was_terminal, owed_before) = (job.state.terminal(), job.owes);
         // The counter is lent out while the engine is being read.
         let mut next_number = self.engine.next_number;
-        let mut moment =
-            Moment { now: self.now, dice: self.dice, next_number: &mut next_number, moves: &mut self.moves };
+        let mut moment = Moment {
+            now: self.now,
+            dice: self.dice,
+            next_number: &mut next_number,
+            lease_floor: self.engine.options.lease_floor,
+            moves: &mut self.moves,
+        };
         let verdict = verb(&mut job, self.engine.home(before.queue()), &mut moment);
         match verdict {
             Err(refusal) => {
@@ -245,13 +289,17 @@ impl<'a, R: Records> Turn<'a, R> {
             Ok(answer) => {
                 self.engine.next_number = next_number;
                 let now_terminal = job.state.terminal();
-                self.engine.index.replace(Some(&before), Some(&Entry::of(&job)));
+                self.engine.file(Some(before), Some(Entry::of(&job)));
                 self.report(&job);
-                if now_terminal && !was_terminal && job.owes_dependents {
-                    self.engine.owed.push_back((seq, Seq(0)));
+                if now_terminal != was_terminal && job.owes != Owes::Nothing {
+                    if owed_before != Owes::Nothing {
+                        // What it owed before is out of date: everybody hears the latest, from the first on.
+                        self.engine.owed.retain(|news| news.of != seq);
+                    }
+                    self.engine.owed.push_back(News { since: self.now, of: seq, told: Seq(0) });
                 }
-                let dependencies: Vec<JobId> =
-                    if was_terminal == now_terminal { Vec::new() } else { job.dependencies.all().collect() };
+                let dependencies = if was_terminal == now_terminal { Vec::new() } else { job.dependencies.all() };
+                self.touched += 1 + dependencies.len();
                 self.records.put(job).map_err(Stop::Broken)?;
                 self.count_dependents(dependencies, if now_terminal { Life::Ended } else { Life::Began })?;
                 Ok(answer)
@@ -261,7 +309,7 @@ impl<'a, R: Records> Turn<'a, R> {
 
     /// Files a record that was just made.
     pub(crate) fn add(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Stop<R::Error>> {
-        self.engine.index.replace(None, Some(&Entry::of(&job)));
+        self.engine.file(None, Some(Entry::of(&job)));
         self.report(&job);
         self.records.insert(job, payload).map_err(Stop::Broken)
     }
@@ -287,6 +335,10 @@ impl<'a, R: Records> Turn<'a, R> {
                 Life::Began => job.live_dependents.saturating_add(1),
                 Life::Ended => job.live_dependents.saturating_sub(1),
             };
+            if job.live_dependents == 0 && job.owes == Owes::End {
+                // Nobody is left who would want to know.
+                job.owes = Owes::Nothing;
+            }
             self.records.put(job).map_err(Stop::Broken)?;
         }
         Ok(())
@@ -295,7 +347,10 @@ impl<'a, R: Records> Turn<'a, R> {
     /// The policy and intake that a submission to this queue meets, whether the queue exists or would be created.
     pub(crate) fn intake(&self, name: &QueueName) -> Result<Arc<Queue>, Refusal> {
         if let Some(queue) = self.engine.queues.get(name) {
-            return if queue.leaving.is_none() { Ok(Arc::clone(queue)) } else { Err(Refusal::QueueNotFound) };
+            return match queue.leaving {
+                None => Ok(Arc::clone(queue)),
+                Some(_) => Err(Refusal::Illegal(BEING_DELETED)),
+            };
         }
         if !self.engine.options.auto_queues {
             return Err(Refusal::QueueNotFound);
@@ -303,6 +358,8 @@ impl<'a, R: Records> Turn<'a, R> {
         Ok(Arc::new(Queue::new(name.clone(), self.engine.options.default_profile, SettingsPatch::default())?))
     }
 }
+
+pub(crate) const BEING_DELETED: &str = "the queue is being deleted";
 
 /// Whether a dependent started or stopped counting.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -69,7 +69,7 @@ fn lose_lease(job: &mut Job, home: Home<'_>, moment: &mut Moment<'_>) -> Expired
         return Expired::Moved;
     }
     let (category, weight) = match job.policy.on_lease_expiry {
-        OnLeaseExpiry::ReclaimCounted | OnLeaseExpiry::ReclaimFree => return reclaim(job, moment),
+        OnLeaseExpiry::ReclaimCounted | OnLeaseExpiry::ReclaimFree => return reclaim(job, home, moment),
         OnLeaseExpiry::FailTimeout => (Category::Timeout, Weight::ByCategory),
         OnLeaseExpiry::FailRetryable => (Category::System, Weight::Ordinary),
     };
@@ -84,7 +84,12 @@ fn lose_lease(job: &mut Job, home: Home<'_>, moment: &mut Moment<'_>) -> Expired
     Expired::Moved
 }
 
-fn reclaim(job: &mut Job, moment: &mut Moment<'_>) -> Expired {
+fn reclaim(job: &mut Job, home: Home<'_>, moment: &mut Moment<'_>) -> Expired {
+    if home == Home::Deleted {
+        // There is no line to go back to.
+        cancel::end_with_queue(job, moment);
+        return Expired::Moved;
+    }
     match job.policy.reclaim {
         Reclaim::Lazy => Expired::Claimable,
         Reclaim::Eager => {

@@ -77,9 +77,7 @@ impl Reported {
     }
 
     pub fn check(&self) -> Result<(), Invalid> {
-        bounded_text("error.message", &self.message, ERROR_MESSAGE_CHARS_MAX)?;
         bounded_text("error.code", self.code.as_deref().unwrap_or_default(), ERROR_CODE_CHARS_MAX)?;
-        bounded_text("error.cause", self.cause.as_deref().unwrap_or_default(), ERROR_CAUSE_CHARS_MAX)?;
         let retry_after = self.retry_after.unwrap_or_default();
         retry_after.within_limit().map_err(|invalid| invalid.at("error.retry_after"))?;
         Ok(())
@@ -91,9 +89,33 @@ impl Reported {
         Failure {
             category: self.category.category(),
             code: self.code.clone().or_else(unnamed),
-            message: Arc::clone(&self.message),
-            cause: self.cause.clone(),
+            message: cut(&self.message, ERROR_MESSAGE_CHARS_MAX),
+            cause: self.cause.as_ref().map(|cause| cut(cause, ERROR_CAUSE_CHARS_MAX)),
             at,
         }
+    }
+}
+
+/// A report of a failure is worth more than the end of its text: a worker with a long story must not lose its lease over it.
+fn cut(text: &Arc<str>, chars_max: usize) -> Arc<str> {
+    match text.char_indices().nth(chars_max) {
+        None => Arc::clone(text),
+        Some((end, _)) => Arc::from(text.get(..end).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_and_not_refused() {
+        let story = "ä".repeat(ERROR_MESSAGE_CHARS_MAX + 1);
+        let reported =
+            Reported { cause: Some(story.as_str().into()), ..Reported::new(ReportedCategory::Temporary, &story) };
+        assert!(reported.check().is_ok());
+        let failure = reported.failure(Timestamp::from_millis(0));
+        assert_eq!(failure.message.chars().count(), ERROR_MESSAGE_CHARS_MAX);
+        assert_eq!(failure.cause.unwrap().chars().count(), ERROR_CAUSE_CHARS_MAX);
     }
 }

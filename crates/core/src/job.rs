@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::attempt::{Attempt, AttemptEnd, AttemptOutcome};
-use crate::dependency::Dependencies;
+use crate::dependency::{Dependencies, Owes};
 use crate::dice::Dice;
 use crate::failure::Failure;
 use crate::history::{Cause, History, Move};
@@ -54,8 +54,8 @@ pub struct Job {
     pub dependencies: Dependencies,
     /// Not yet terminal jobs that depend on this one: while there are any, the record must stay.
     pub live_dependents: u32,
-    /// It has ended and its dependents have not all been told.
-    pub owes_dependents: bool,
+    /// What its dependents have not all been told yet.
+    pub owes: Owes,
     pub parent: Option<JobId>,
     pub requeued_from: Option<JobId>,
     pub requeued_as: Option<JobId>,
@@ -91,6 +91,8 @@ pub struct Moment<'a> {
     pub dice: &'a mut dyn Dice,
     /// One counter serves sequence numbers and places in line, so that they compare.
     pub next_number: &'a mut u64,
+    /// Lease versions given from now on are above this: raised when a store is restored from a backup, so that no version is given twice.
+    pub lease_floor: LeaseVersion,
     pub moves: &'a mut Vec<Move>,
 }
 
@@ -113,7 +115,7 @@ impl Job {
 
     /// The record takes part in the life of the queue: it is not terminal, or others still have to hear of its end.
     pub fn live(&self) -> bool {
-        !self.state.terminal() || self.owes_dependents
+        !self.state.terminal() || self.owes != Owes::Nothing
     }
 
     /// When the record may go; never while somebody alive depends on it.
@@ -150,7 +152,12 @@ impl Job {
 
     /// To its end, from wherever it is. Counters are the caller's business.
     pub(crate) fn end(&mut self, ending: Ending, cause: Cause, moment: &mut Moment<'_>) {
-        self.owes_dependents = self.live_dependents > 0;
+        self.owes = match (self.owes, self.live_dependents) {
+            // Some that ended through it may still have to come back: they hear of this end instead.
+            (Owes::Return, _) => Owes::End,
+            (Owes::Nothing | Owes::End, 0) => Owes::Nothing,
+            (Owes::Nothing | Owes::End, _) => Owes::End,
+        };
         self.enter(ending.state(moment.now), cause, moment);
     }
 

@@ -5,6 +5,9 @@ use crate::time::Duration;
 /// Jobs of one submission, settlements of one call, jobs of one claim, rows of one page.
 pub const BATCH_ITEMS_MAX: usize = 1_000;
 
+/// Types that one claim may ask for.
+pub const CLAIM_TYPES_MAX: usize = 100;
+
 pub const QUEUE_NAME_CHARS_MAX: usize = 128;
 pub const TYPE_CHARS_MAX: usize = 256;
 pub const WORKER_CHARS_MAX: usize = 256;
@@ -41,7 +44,8 @@ pub const DURATION_MAX: Duration = Duration::from_days(36_500);
 pub const HISTORY_MAX: usize = 100;
 pub const ATTEMPTS_MAX: usize = 100;
 
-/// Jobs that one command may touch beyond its own (dependents, mostly); what remains is done by the following ticks.
+/// Records that one command may touch beyond its own (dependents, mostly); what remains is done by the following ticks. The last job it
+/// touches may bring its own dependencies along, at most `DEPENDENCIES_MAX`.
 pub const CASCADE_JOBS_MAX: usize = 1_000;
 
 const _: () = assert!(PAYLOAD_BYTES_DEFAULT <= PAYLOAD_BYTES_MAX);

@@ -1,6 +1,6 @@
 //! A person gives an ended job another chance: in place, or as a clone, as its policy says.
 
-use crate::dependency::{Standing, weigh};
+use crate::dependency::{Owes, Standing, weigh};
 use crate::history::Cause;
 use crate::id::{JobId, Seq};
 use crate::job::{Counters, Job, Moment};
@@ -64,7 +64,7 @@ pub fn in_place(
     }
     job.error = None;
     job.settled = None;
-    job.owes_dependents = false;
+    job.owes = Owes::Return;
     job.restart_lifetime(moment.now);
     let run_at = ahead(requeue.run_at, moment.now);
     if !job.dependencies.met() {

@@ -95,6 +95,8 @@ pub fn settle(
         Outcome::Complete { result } => complete(job, result.clone(), moment),
         Outcome::Fail(_) | Outcome::Snooze { .. } | Outcome::Release if cancel_requested => cancel::heed(job, moment),
         Outcome::Fail(reported) => fail(job, reported, home, moment),
+        // There is no line to go back to.
+        Outcome::Snooze { .. } | Outcome::Release if home == Home::Deleted => cancel::end_with_queue(job, moment),
         Outcome::Snooze { delay } => {
             let until = moment.now + *delay;
             hand_back(job, AttemptOutcome::Snoozed, Some(*delay), moment);

@@ -1,11 +1,12 @@
 //! A job comes into being. What it waits for is looked up by the store; the rules are here.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::dependency::{Dependencies, end_through};
+use crate::dependency::{Dependencies, Owes, end_through};
 use crate::history::{Cause, History, Move};
 use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq, bounded_text, name_text, printable_text};
 use crate::job::{Counters, IdempotencyKey, Job, Moment};
@@ -61,6 +62,13 @@ impl NewJob {
     }
 }
 
+impl NewJob {
+    /// An empty idempotency key is no key.
+    pub fn key(&self) -> Option<&Arc<str>> {
+        self.idempotency_key.as_ref().filter(|key| !key.is_empty())
+    }
+}
+
 /// Opaque: never looked into, never changed.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Payload {
@@ -106,7 +114,7 @@ pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &Intake) -> Result<Arc<
     let bytes = new.payload.bytes().len();
     check_size("payload", bytes, intake)?;
     check_texts(new)?;
-    if new.idempotency_key.is_some() && intake.idempotency.scope == IdempotencyScope::Off {
+    if new.key().is_some() && intake.idempotency.scope == IdempotencyScope::Off {
         return Err(Refusal::invalid(
             "idempotency_key",
             "is not taken by this queue: its idempotency scope is \"off\"",
@@ -184,8 +192,8 @@ pub fn create(new: &NewJob, birth: Birth, intake: &Intake, moment: &mut Moment<'
     job.tags = new.tags.clone();
     job.correlation_id = new.correlation_id.clone();
     job.callback_url = new.callback_url.clone();
-    job.idempotency = new.idempotency_key.clone().map(|key| IdempotencyKey {
-        key,
+    job.idempotency = new.key().map(|key| IdempotencyKey {
+        key: Arc::clone(key),
         scope: intake.idempotency.scope,
         job_type: new.job_type.clone(),
     });
@@ -244,7 +252,7 @@ pub(crate) fn blank(
         error: None,
         dependencies: Dependencies::default(),
         live_dependents: 0,
-        owes_dependents: false,
+        owes: Owes::Nothing,
         parent: None,
         requeued_from: None,
         requeued_as: None,
@@ -254,16 +262,23 @@ pub(crate) fn blank(
     }
 }
 
-/// The local references of a batch, each to the place of its job. A reference given twice is refused.
-pub fn references<'a>(
-    jobs: impl IntoIterator<Item = &'a NewJob>,
-) -> Result<HashMap<Arc<str>, usize>, (usize, Refusal)> {
-    let mut places = HashMap::new();
+/// Where in a batch each reference stands.
+pub type Places = HashMap<Arc<str>, usize>;
+
+/// The local references of a batch, each to the place of its job; and the places that use a reference again.
+pub fn references<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> (Places, Vec<(usize, Refusal)>) {
+    let (mut places, mut repeated) = (HashMap::new(), Vec::new());
     for (place, new) in jobs.into_iter().enumerate() {
         let Some(reference) = &new.reference else { continue };
-        if places.insert(Arc::clone(reference), place).is_some() {
-            return Err((place, Refusal::invalid("ref", format!("\"{reference}\" is used twice in this batch"))));
+        match places.entry(Arc::clone(reference)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(place);
+            }
+            Entry::Occupied(_) => {
+                let refusal = Refusal::invalid("ref", format!("\"{reference}\" is used twice in this batch"));
+                repeated.push((place, refusal));
+            }
         }
     }
-    Ok(places)
+    (places, repeated)
 }

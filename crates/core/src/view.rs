@@ -210,7 +210,7 @@ pub fn weave(job: &Job) -> Weave {
         retry_at: job.state.run_at(),
         lease_version: job.lease_version,
         lease_expires_at: job.state.lease().and_then(|lease| lease.expires_at),
-        last_error: last_error(job),
+        last_error: last_error_or_cancelled(job),
         created_at: job.created_at,
     }
 }
@@ -238,18 +238,7 @@ pub fn document(job: &Job) -> Document {
         StateKind::Completed => "SUCCEEDED",
         StateKind::Failed | StateKind::DeadLetter | StateKind::Cancelled => "FAILED",
     };
-    let last_error = match job.kind() {
-        StateKind::Completed => None,
-        // Cancellation is out of band there: a failure whose reason is the word itself.
-        StateKind::Cancelled => Some(Arc::from("cancelled")),
-        StateKind::Pending
-        | StateKind::Scheduled
-        | StateKind::Delayed
-        | StateKind::Running
-        | StateKind::Retrying
-        | StateKind::Failed
-        | StateKind::DeadLetter => last_error(job),
-    };
+    let last_error = if job.kind() == StateKind::Completed { None } else { last_error_or_cancelled(job) };
     let outcome = if state == "FAILED" { "TERMINAL" } else { "RETRYABLE" };
     Document {
         job_id: job.id,
@@ -262,6 +251,11 @@ pub fn document(job: &Job) -> Document {
         error_type: last_error.as_ref().map(|_| outcome),
         last_error,
     }
+}
+
+/// Where cancellation is out of band: a failure whose reason is the word itself.
+fn last_error_or_cancelled(job: &Job) -> Option<Arc<str>> {
+    if job.kind() == StateKind::Cancelled { Some(Arc::from("cancelled")) } else { last_error(job) }
 }
 
 fn last_error(job: &Job) -> Option<Arc<str>> {

@@ -1,1 +1,35 @@
-//! (being written)
+//! The embedded store: a directory on disk, no server to install.
+//!
+//! The engine of `longshore-core` holds the order of jobs in memory, SQLite (write-ahead log, `synchronous=FULL`) holds records and payloads. One thread
+//! writes: it takes whatever waits, applies it, commits once, and answers only then. An answer means durable.
+//!
+//! In reading order:
+//! - `open.rs`: opening a directory (or memory), recovery by scan, and the [`EmbeddedStore`] itself
+//! - `writer.rs`: the writer's loop, group commit, what happens when a commit fails
+//! - `records.rs`: the engine's records during a batch, and their way to the tables; `records/keys.rs`: idempotency keys
+//! - `reader.rs`: threads that only look; `listing.rs`: which live jobs match what; `ended.rs`: where to look among the ended ones
+//! - `codec.rs`, `codec/*`: the format of records; `names.rs`: numbers for what many records mention; `sealed_id.rs`: ids that lead to their record
+//! - `schema.rs`: tables, versions, the lock; `checkpoint.rs`: the log moved into the database beside the writer; `reserve.rs`: space for a full disk
+//! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte
+
+mod backup;
+mod checkpoint;
+mod codec;
+mod dice;
+mod doctor;
+mod ended;
+mod error;
+mod listing;
+mod names;
+mod open;
+mod reader;
+mod records;
+mod reserve;
+mod schema;
+mod sealed_id;
+mod writer;
+
+pub use backup::restore;
+pub use doctor::{Diagnosis, examine};
+pub use open::{EmbeddedStore, Options, Place};
+pub use schema::TimeKind;

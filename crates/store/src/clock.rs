@@ -1,8 +1,8 @@
 //! What time it is. The only place that reads a clock.
 
 use std::fmt::Debug;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use longshore_core::time::{Duration, Timestamp};
@@ -64,6 +64,14 @@ fn steer(told: i64, passed: i64, wall: i64) -> i64 {
     let most = passed / SLEW_DIVISOR;
     let drift = wall.saturating_sub(expected).clamp(-most, most);
     expected.saturating_add(drift).max(told)
+}
+
+/// Time since some instant of this process: for measuring how long something took, and for nothing else.
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+pub fn monotonic() -> std::time::Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let now = Instant::now();
+    now.saturating_duration_since(*START.get_or_init(|| now))
 }
 
 /// A clock that stands still until it is moved: the time of tests and of `--virtual-clock`.
@@ -129,6 +137,12 @@ mod tests {
             assert!(now >= last);
             last = now;
         }
+    }
+
+    #[test]
+    fn the_stopwatch_never_goes_back() {
+        let first = monotonic();
+        assert!(monotonic() >= first);
     }
 
     #[test]

@@ -9,15 +9,23 @@
 //! - [`StoreError`] (`error.rs`): whether the thing may have happened
 //! - [`clock`]: the time of this machine, steady and without jumps, and the virtual time of tests
 //! - [`Wakeups`] (`wakeups.rs`): hints that something may have changed
+//! - [`Observed`] (`observed.rs`): a store that counts and times what is asked of another
+//! - [`Unreliable`] (`unreliable.rs`): a store that fails at will, for tests of what is above it
 
 pub mod clock;
 mod error;
+mod observed;
 pub mod query;
 mod store;
+#[cfg(test)]
+mod stub;
+mod unreliable;
 mod wakeups;
 
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{Cause, StoreError};
+pub use observed::{Observation, Observed, Observer, Verb};
 pub use query::{JobFilter, JobQuery, Page};
 pub use store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
+pub use unreliable::{Fault, Faults, Unreliable};
 pub use wakeups::{Wakeups, WakeupsSender};

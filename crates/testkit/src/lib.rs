@@ -3,15 +3,25 @@
 //! - [`subject`]: what every implementation under test can do, in neutral words. The engine, the model, each store and the server are one.
 //! - [`model`]: the naive reference, written from the specifications without sight of the engine
 //! - [`engine_subject`]: the engine of `longshore-core` on records in memory
+//! - [`store_subject`]: any store, in virtual time
+//! - [`memory_store`]: the plainest store, to hold the suite against
+//! - [`mod@conformance`]: what every store must do; one line makes it the tests of a store
 //! - [`side_by_side`]: random histories on the model and another subject, compared step by step, shrunk when they differ
 //! - [`scenario`]: behaviour as text files (`scenarios/*.txt`), and their runner
 //! - [`transitions`]: every (state × command × profile) triple against `tables/transitions.txt`
+//! - [`world`]: an engine with a clock to move, for tests that look closer
 //! - [`traceability`]: which test proves which line of the five specifications
 
+pub mod block_on;
+pub mod conformance;
+mod convert;
 pub mod engine_subject;
+pub mod memory_store;
 pub mod model;
 pub mod scenario;
 pub mod side_by_side;
+pub mod store_subject;
 pub mod subject;
 pub mod traceability;
 pub mod transitions;
+pub mod world;

@@ -180,7 +180,7 @@ impl Table {
 }
 
 /// Plays one triple and compares with the cell. Answers the moves that the job's history shows.
-pub fn check(factory: Factory, triple: Triple, cell: &str) -> Result<Moves, String> {
+pub fn check(factory: impl Fn() -> Box<dyn Subject>, triple: Triple, cell: &str) -> Result<Moves, String> {
     let mut stage = Stage::reach(factory, triple).map_err(|why| format!("set-up: {why}"))?;
     stage.prepare().map_err(|why| format!("set-up: {why}"))?;
     let before = stage.snapshot().ok_or("set-up: the job is gone")?;
@@ -200,7 +200,11 @@ pub fn check(factory: Factory, triple: Triple, cell: &str) -> Result<Moves, Stri
 }
 
 /// What one of the five views shows of a job in a state, or after the triple's command where `acted`.
-pub fn shown(factory: Factory, triple: Triple, acted: bool) -> Result<BTreeMap<String, String>, String> {
+pub fn shown(
+    factory: impl Fn() -> Box<dyn Subject>,
+    triple: Triple,
+    acted: bool,
+) -> Result<BTreeMap<String, String>, String> {
     let mut stage = Stage::reach(factory, triple)?;
     if acted {
         stage.act()?;

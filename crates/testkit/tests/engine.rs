@@ -1,113 +1,21 @@
 //! What the neutral commands cannot show of the engine: bytes, ids, effects, and what a command costs.
 
 use bytes::Bytes;
+use longshore_core::Duration;
 use longshore_core::backoff::BackoffKind;
 use longshore_core::claim::Terms;
-use longshore_core::dice::SeededDice;
 use longshore_core::edit::Edit;
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, Answer, ClaimRequest, Claimed, Command, DeleteQueue, Effect, Engine, Farewell,
-    MemoryRecords, Options, Settlement, Submission, SubmitRequest, Submitted, count_of,
+    AdminAnswer, AdminCommand, Answer, ClaimRequest, Command, DeleteQueue, Effect, Farewell, count_of,
 };
 use longshore_core::failure::{Reported, ReportedCategory};
-use longshore_core::id::{JobId, JobType, QueueName, Seq};
+use longshore_core::id::{JobId, JobType};
 use longshore_core::patch::{PolicyPatch, RetryPatch, SettingsPatch};
 use longshore_core::profile::Profile;
-use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
-use longshore_core::{Duration, Timestamp};
-
-struct World {
-    engine: Engine,
-    records: MemoryRecords,
-    dice: SeededDice,
-    now: Timestamp,
-    effects: Vec<Effect>,
-}
-
-impl World {
-    fn new() -> Self {
-        Self {
-            engine: Engine::new(Options::default()),
-            records: MemoryRecords::default(),
-            dice: SeededDice::new(11),
-            now: Timestamp::from_millis(1_000_000),
-            effects: Vec::new(),
-        }
-    }
-
-    fn apply(&mut self, command: Command) -> Answer {
-        let Ok(answer) = self.engine.apply(&mut self.records, command, self.now, &mut self.dice, &mut self.effects);
-        answer
-    }
-
-    fn admin(&mut self, command: AdminCommand) -> AdminAnswer {
-        match self.apply(Command::Admin(command)) {
-            Answer::Admin(Ok(answer)) => answer,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn pass(&mut self, length: Duration) {
-        self.now = self.now + length;
-        let Ok(ticked) = self.engine.tick(&mut self.records, self.now, usize::MAX, &mut self.dice, &mut self.effects);
-        assert!(ticked.next.is_none_or(|next| next > self.now));
-    }
-
-    fn put_queue(&mut self, name: &str, profile: Profile, overrides: SettingsPatch) {
-        let overrides = Some(Box::new(overrides));
-        self.admin(AdminCommand::PutQueue { queue: queue(name), profile: Some(profile), overrides });
-    }
-
-    fn submit(&mut self, name: &str, job: NewJob) -> Submitted {
-        match self.apply(Command::Submit(SubmitRequest::new(vec![Submission { queue: queue(name), job }]))) {
-            Answer::Submitted(Ok(mut jobs)) => jobs.remove(0),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn claim(&mut self, name: &str) -> Claimed {
-        self.claim_many(name, 1).remove(0)
-    }
-
-    fn claim_many(&mut self, name: &str, limit: usize) -> Vec<Claimed> {
-        let request = ClaimRequest { queues: vec![queue(name)], limit, types: Vec::new(), terms: Terms::default() };
-        match self.apply(Command::Claim(request)) {
-            Answer::Claimed(Ok(jobs)) => jobs,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn settle(&mut self, claimed: &Claimed, outcome: Outcome) -> Answer {
-        self.apply(Command::Settle(Settlement { id: claimed.id, token: Some(claimed.token), outcome }))
-    }
-
-    fn payload(&self, seq: Seq) -> Option<Bytes> {
-        self.records.payload(seq).map(|payload| payload.bytes().clone())
-    }
-
-    fn state(&self, id: JobId) -> Option<StateKind> {
-        self.records.job_by_id(id).map(|job| job.kind())
-    }
-}
-
-fn queue(name: &str) -> QueueName {
-    QueueName::new(name).unwrap()
-}
-
-fn job(bytes: &[u8]) -> NewJob {
-    NewJob::new(JobType::new("work").unwrap(), Payload::Binary(Bytes::copy_from_slice(bytes)))
-}
-
-fn fail() -> Outcome {
-    Outcome::Fail(Reported::new(ReportedCategory::Temporary, "no"))
-}
-
-fn clone_requeue() -> Requeue {
-    Requeue { counters: Reset::Zero, run_at: None }
-}
+use longshore_testkit::world::{World, clone_requeue, fail, job, queue};
 
 /// Proves G-9.1, G-9.4, G-9.5, O-4, O-18, L-52, L-54.
 #[test]

@@ -1,9 +1,7 @@
-//! The end of a job reaches its dependents; a requeue brings back those that ended through it. In bounded slices.
-
-use std::collections::VecDeque;
+//! The end of a job reaches its dependents, and so does its return. In bounded slices.
 
 use crate::cancel;
-use crate::dependency::{self, Revival};
+use crate::dependency::{self, Owes, Revival};
 use crate::id::{JobId, Seq};
 use crate::retry::Home;
 use crate::state::{Ending, StateKind};
@@ -12,82 +10,97 @@ use super::operate::standing;
 use super::records::Records;
 use super::{Stop, Turn, if_there};
 
+/// What dependents are told.
+#[derive(Clone, Copy)]
+enum Message {
+    Ended(Ending),
+    Returned,
+}
+
 impl<R: Records> Turn<'_, R> {
-    /// Tells up to `jobs_max` dependents of ended jobs, those first that ended first. Says how many it told.
-    pub(crate) fn tell_dependents(&mut self, jobs_max: usize) -> Result<usize, R::Error> {
-        let mut told = 0;
-        while told < jobs_max {
-            let Some((seq, after)) = self.engine.owed.front().copied() else { break };
-            let seen = self.look(seq, |job| (job.id, Ending::of(job.kind()), job.owes_dependents));
-            let Some(Some((id, Some(ending), true))) = if_there(seen)? else {
-                // Requeued meanwhile, or gone: nothing is owed any more.
-                self.engine.owed.pop_front();
-                continue;
-            };
-            let slice = self.records.dependents(seq, after, jobs_max - told)?;
-            told += slice.len().max(1);
-            for dependent in &slice {
-                if_there(self.change_at_home(*dependent, |job, home, moment| {
-                    match home {
-                        Home::Exists(_) => dependency::hear_of_end(job, id, ending, moment),
-                        // Its queue is leaving and would end it a little later: the slices must not show.
-                        Home::Deleted if job.kind() == StateKind::Pending => cancel::end_with_queue(job, moment),
-                        Home::Deleted => {}
-                    }
-                    Ok(())
-                }))?;
-            }
-            // The look above took the front, and telling only appends: it is still the same.
-            match (slice.last(), self.engine.owed.front_mut()) {
-                (Some(last), Some(front)) => front.1 = *last,
-                (None, _) => {
+    /// Tells dependents what they are owed, oldest news first, until about `records_max` records were touched. Says how many were.
+    pub(crate) fn tell_dependents(&mut self, records_max: usize) -> Result<usize, R::Error> {
+        let start = self.touched;
+        while self.touched - start < records_max {
+            let Some(news) = self.engine.owed.front().copied() else { break };
+            let seen = self.look(news.of, |job| (job.id, Ending::of(job.kind()), job.owes));
+            let (id, message) = match if_there(seen)?.flatten() {
+                Some((id, Some(ending), Owes::End)) => (id, Message::Ended(ending)),
+                Some((id, None, Owes::Return)) => (id, Message::Returned),
+                // Newer news stands further back, or there is nothing to tell any more.
+                Some((_, _, Owes::Nothing | Owes::End | Owes::Return)) | None => {
                     self.engine.owed.pop_front();
-                    if_there(self.change(seq, |job, _| {
-                        job.owes_dependents = false;
-                        Ok(())
-                    }))?;
+                    continue;
                 }
-                (Some(_), None) => {}
+            };
+            let room = records_max - (self.touched - start);
+            // One more than fits says whether there are more.
+            let slice = self.records.dependents(news.of, news.told, room.saturating_add(1))?;
+            let mut told = news.told;
+            let mut complete = slice.len() <= room;
+            for dependent in slice.iter().take(room) {
+                if self.touched - start >= records_max {
+                    complete = false;
+                    break;
+                }
+                if_there(self.tell(*dependent, id, message))?;
+                told = *dependent;
             }
+            self.finish_news(news.of, told, complete)?;
         }
-        Ok(told)
+        Ok(self.touched - start)
     }
 
-    /// Returns the dependents that ended through this job to pending, and theirs, and so on.
-    pub(crate) fn revive_dependents(&mut self, seq: Seq, id: JobId) -> Result<(), Stop<R::Error>> {
-        let mut revived = VecDeque::from([(seq, id)]);
-        while let Some((seq, id)) = revived.pop_front() {
-            let mut after = Seq(0);
-            loop {
-                let slice =
-                    self.records.dependents(seq, after, self.engine.options.cascade_jobs_max).map_err(Stop::Broken)?;
-                let Some(last) = slice.last() else { break };
-                after = *last;
-                for dependent in slice {
-                    revived.extend(self.revive_one(dependent, id)?);
-                }
+    /// Notes how far the oldest news has come; telling only appends others, so it still stands first.
+    fn finish_news(&mut self, of: Seq, told: Seq, complete: bool) -> Result<(), R::Error> {
+        if !complete {
+            if let Some(front) = self.engine.owed.front_mut() {
+                front.told = told;
             }
+            return Ok(());
         }
+        self.engine.owed.pop_front();
+        if_there(self.change(of, |job, _| {
+            job.owes = Owes::Nothing;
+            Ok(())
+        }))?;
         Ok(())
     }
 
-    fn revive_one(&mut self, seq: Seq, dependency: JobId) -> Result<Option<(Seq, JobId)>, Stop<R::Error>> {
+    fn tell(&mut self, seq: Seq, id: JobId, message: Message) -> Result<(), Stop<R::Error>> {
+        match message {
+            // Whoever ended through an earlier end of this job can go on after all.
+            Message::Ended(Ending::Completed) | Message::Returned => self.revive(seq, id)?,
+            Message::Ended(Ending::Failed | Ending::DeadLetter | Ending::Cancelled) => {}
+        }
+        self.change_at_home(seq, |job, home, moment| {
+            match (home, message) {
+                // Its queue is leaving and would end it a little later: the slices must not show.
+                (Home::Deleted, _) if job.kind() == StateKind::Pending => cancel::end_with_queue(job, moment),
+                (Home::Deleted, _) => {}
+                (Home::Exists(_), Message::Ended(ending)) => dependency::hear_of_end(job, id, ending, moment),
+                (Home::Exists(_), Message::Returned) => dependency::hear_of_return(job, id, moment),
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns a dependent that ended through this job to pending; it owes the same to its own.
+    fn revive(&mut self, seq: Seq, dependency: JobId) -> Result<(), Stop<R::Error>> {
         let seen = self.look(seq, |job| {
             let through = job.dependencies.ended_through;
             let concerned = through.is_some_and(|through| through.dependency == dependency);
-            concerned.then(|| (job.id, job.queue.clone(), job.dependencies.all().collect::<Vec<_>>()))
+            concerned.then(|| (job.queue.clone(), job.dependencies.all()))
         })?;
-        let Some((id, queue, dependencies)) = seen.flatten() else { return Ok(None) };
+        let Some((queue, dependencies)) = seen.flatten() else { return Ok(()) };
         if self.engine.queue(&queue).is_none() {
-            return Ok(None);
+            return Ok(());
         }
         let standings = self.standings(&dependencies)?;
-        let revival = self.change(seq, |job, moment| {
-            Ok(dependency::revive(job, dependency, |id| standing(&standings, id), moment))
-        })?;
-        Ok(match revival {
-            Revival::Revived => Some((seq, id)),
-            Revival::Untouched | Revival::StaysEnded => None,
+        self.change(seq, |job, moment| {
+            match dependency::revive(job, dependency, |id| standing(&standings, id), moment) {
+                Revival::Revived | Revival::StaysEnded | Revival::Untouched => Ok(()),
+            }
         })
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::claim::{self, Terms};
 use crate::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq};
 use crate::job::Job;
-use crate::limits::BATCH_ITEMS_MAX;
+use crate::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
 use crate::priority::Priority;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -83,15 +83,17 @@ impl<R: Records> Turn<'_, R> {
         if !(1..=BATCH_ITEMS_MAX).contains(&request.queues.len()) {
             return Err(Refusal::invalid("queues", format!("must name 1-{BATCH_ITEMS_MAX} queues")).into());
         }
+        if request.types.len() > CLAIM_TYPES_MAX {
+            return Err(Refusal::invalid("types", format!("may name at most {CLAIM_TYPES_MAX} types")).into());
+        }
         request.terms.check()?;
+        let all_known = || request.queues.iter().all(|name| self.engine.queue(name).is_some());
+        if !self.engine.options.auto_queues && !all_known() {
+            return Err(Refusal::QueueNotFound.into());
+        }
         let mut claimed = Vec::new();
         for name in &request.queues {
-            let Some(queue) = self.engine.queue(name) else {
-                if self.engine.options.auto_queues {
-                    continue;
-                }
-                return Err(Refusal::QueueNotFound.into());
-            };
+            let Some(queue) = self.engine.queue(name) else { continue };
             let priority_order = queue.intake.priority_order;
             if queue.paused {
                 continue;

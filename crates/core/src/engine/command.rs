@@ -118,27 +118,88 @@ pub enum AdminAnswer {
     CancelRequested,
 }
 
+/// What a command meets when it is applied.
+#[expect(missing_debug_implementations, reason = "chance has no picture")]
+pub struct Outside<'a, R: Records> {
+    pub records: &'a mut R,
+    pub dice: &'a mut dyn Dice,
+    pub now: Timestamp,
+    /// What the outside may want to hear once the change is safe is added here.
+    pub effects: &'a mut Vec<Effect>,
+}
+
 impl Engine {
-    /// Applies one command at `now`. What the outside may want to hear is added to `effects`.
+    pub fn submit<R: Records>(
+        &mut self,
+        request: &SubmitRequest,
+        outside: Outside<'_, R>,
+    ) -> Result<Result<Vec<Submitted>, BatchRefusal>, R::Error> {
+        self.turn(outside, |turn| turn.submit_request(request))
+    }
+
+    pub fn claim<R: Records>(
+        &mut self,
+        request: &ClaimRequest,
+        outside: Outside<'_, R>,
+    ) -> Result<Result<Vec<Claimed>, Refusal>, R::Error> {
+        self.turn(outside, |turn| split(turn.claim(request)))
+    }
+
+    pub fn settle<R: Records>(
+        &mut self,
+        settlement: &Settlement,
+        outside: Outside<'_, R>,
+    ) -> Result<Result<StateKind, Refusal>, R::Error> {
+        self.turn(outside, |turn| split(turn.settle(settlement)))
+    }
+
+    pub fn extend<R: Records>(
+        &mut self,
+        extension: &Extension,
+        outside: Outside<'_, R>,
+    ) -> Result<Result<Extended, Refusal>, R::Error> {
+        self.turn(outside, |turn| split(turn.extend(extension)))
+    }
+
+    pub fn admin<R: Records>(
+        &mut self,
+        command: &AdminCommand,
+        outside: Outside<'_, R>,
+    ) -> Result<Result<AdminAnswer, Refusal>, R::Error> {
+        self.turn(outside, |turn| split(turn.administer(command)))
+    }
+
+    /// One verb, then word to those who wait for what it ended.
+    fn turn<R: Records, T>(
+        &mut self,
+        outside: Outside<'_, R>,
+        verb: impl FnOnce(&mut Turn<'_, R>) -> Result<T, R::Error>,
+    ) -> Result<T, R::Error> {
+        let cascade_max = self.options.cascade_jobs_max;
+        let Outside { records, dice, now, effects } = outside;
+        let mut turn = Turn::new(self, records, dice, now, effects);
+        let answer = verb(&mut turn)?;
+        turn.tell_dependents(cascade_max)?;
+        Ok(answer)
+    }
+
+    /// Applies any command.
     pub fn apply<R: Records>(
         &mut self,
         records: &mut R,
-        command: Command,
+        command: &Command,
         now: Timestamp,
         dice: &mut dyn Dice,
         effects: &mut Vec<Effect>,
     ) -> Result<Answer, R::Error> {
-        let cascade_max = self.options.cascade_jobs_max;
-        let mut turn = Turn::new(self, records, dice, now, effects);
-        let answer = match command {
-            Command::Submit(request) => Answer::Submitted(turn.submit_request(&request)?),
-            Command::Claim(request) => Answer::Claimed(split(turn.claim(&request))?),
-            Command::Settle(settlement) => Answer::Settled(split(turn.settle(&settlement))?),
-            Command::Extend(extension) => Answer::Extended(split(turn.extend(&extension))?),
-            Command::Admin(command) => Answer::Admin(split(turn.administer(command))?),
-        };
-        turn.tell_dependents(cascade_max)?;
-        Ok(answer)
+        let outside = Outside { records, dice, now, effects };
+        Ok(match command {
+            Command::Submit(request) => Answer::Submitted(self.submit(request, outside)?),
+            Command::Claim(request) => Answer::Claimed(self.claim(request, outside)?),
+            Command::Settle(settlement) => Answer::Settled(self.settle(settlement, outside)?),
+            Command::Extend(extension) => Answer::Extended(self.extend(extension, outside)?),
+            Command::Admin(command) => Answer::Admin(self.admin(command, outside)?),
+        })
     }
 
     /// Does what is due at `now`, at most `budget` jobs of it.
@@ -155,29 +216,29 @@ impl Engine {
 }
 
 impl<R: Records> Turn<'_, R> {
-    fn administer(&mut self, command: AdminCommand) -> Result<AdminAnswer, Stop<R::Error>> {
+    fn administer(&mut self, command: &AdminCommand) -> Result<AdminAnswer, Stop<R::Error>> {
         let state = |id, state| AdminAnswer::State { id, state };
         Ok(match command {
             AdminCommand::PutQueue { queue, profile, overrides } => {
-                let created = self.put_queue(&queue, profile, overrides.map(|overrides| *overrides))?;
+                let created = self.put_queue(queue, *profile, overrides.as_deref().cloned())?;
                 AdminAnswer::QueuePut { created }
             }
-            AdminCommand::PauseQueue { queue } => done(self.set_paused(&queue, true)?),
-            AdminCommand::ResumeQueue { queue } => done(self.set_paused(&queue, false)?),
-            AdminCommand::DeleteQueue { queue, how } => done(self.delete_queue(&queue, how)?),
-            AdminCommand::SubmitHeld { id } => state(id, self.submit_held(id)?),
-            AdminCommand::Cancel { id, reason, force } => match self.cancel(id, reason.as_deref(), force)? {
-                Cancelled::Done => state(id, StateKind::Cancelled),
+            AdminCommand::PauseQueue { queue } => done(self.set_paused(queue, true)?),
+            AdminCommand::ResumeQueue { queue } => done(self.set_paused(queue, false)?),
+            AdminCommand::DeleteQueue { queue, how } => done(self.delete_queue(queue, *how)?),
+            AdminCommand::SubmitHeld { id } => state(*id, self.submit_held(*id)?),
+            AdminCommand::Cancel { id, reason, force } => match self.cancel(*id, reason.as_deref(), *force)? {
+                Cancelled::Done => state(*id, StateKind::Cancelled),
                 Cancelled::Requested => AdminAnswer::CancelRequested,
             },
             AdminCommand::Requeue { id, how } => {
-                let (id, kind) = self.requeue(id, &how)?;
+                let (id, kind) = self.requeue(*id, how)?;
                 state(id, kind)
             }
-            AdminCommand::DeadLetter { id, reason } => state(id, self.dead_letter(id, reason.as_deref())?),
-            AdminCommand::RunNow { id } => state(id, self.run_now(id)?),
-            AdminCommand::Edit { id, edit } => state(id, self.edit(id, &edit)?),
-            AdminCommand::Delete { id } => done(self.delete(id)?),
+            AdminCommand::DeadLetter { id, reason } => state(*id, self.dead_letter(*id, reason.as_deref())?),
+            AdminCommand::RunNow { id } => state(*id, self.run_now(*id)?),
+            AdminCommand::Edit { id, edit } => state(*id, self.edit(*id, edit)?),
+            AdminCommand::Delete { id } => done(self.delete(*id)?),
         })
     }
 }

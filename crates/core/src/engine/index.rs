@@ -185,8 +185,20 @@ impl Index {
         first.map(|(_, seq)| seq)
     }
 
-    pub(crate) fn drop_timer(&mut self, timer: Timer) {
-        self.timers.remove(&timer);
+    /// Says whether it was still there.
+    pub(crate) fn drop_timer(&mut self, timer: Timer) -> bool {
+        self.timers.remove(&timer)
+    }
+
+    pub(crate) fn restore_timer(&mut self, timer: Timer) {
+        self.timers.insert(timer);
+    }
+
+    /// Takes an offer back.
+    pub(crate) fn withdraw(&mut self, entry: &Entry) {
+        if let Place::Lazy(position) = entry.place {
+            self.line(&entry.queue).level(entry.priority).remove(&entry.job_type, position, entry.seq);
+        }
     }
 
     pub(crate) fn next_timer(&self) -> Option<Timer> {

@@ -156,7 +156,7 @@ impl Records for MemoryRecords {
         Ok(())
     }
 
-    fn next_prune(&mut self) -> Result<Option<(Timestamp, Prune)>, Infallible> {
+    fn next_prune(&mut self, _now: Timestamp) -> Result<Option<(Timestamp, Prune)>, Infallible> {
         Ok(self.prunes.first().cloned())
     }
 

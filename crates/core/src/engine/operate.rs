@@ -14,7 +14,7 @@ use crate::requeue::{self, Requeue};
 use crate::state::{State, StateKind};
 
 use super::records::{KeyEntry, KeyPath, PayloadSource, Records};
-use super::{Stop, Turn};
+use super::{Effect, Stop, Turn};
 
 impl<R: Records> Turn<'_, R> {
     pub(crate) fn cancel(
@@ -23,11 +23,13 @@ impl<R: Records> Turn<'_, R> {
         reason: Option<&str>,
         force: Force,
     ) -> Result<Cancelled, Stop<R::Error>> {
+        cancel::check_reason(reason)?;
         let seq = self.find(id)?;
         self.change(seq, |job, moment| cancel::cancel(job, reason, force, moment))
     }
 
     pub(crate) fn dead_letter(&mut self, id: JobId, reason: Option<&str>) -> Result<StateKind, Stop<R::Error>> {
+        cancel::check_reason(reason)?;
         let seq = self.find(id)?;
         self.change(seq, |job, moment| cancel::dead_letter(job, reason, moment))
     }
@@ -40,7 +42,15 @@ impl<R: Records> Turn<'_, R> {
     pub(crate) fn edit(&mut self, id: JobId, edit: &Edit) -> Result<StateKind, Stop<R::Error>> {
         edit.check()?;
         let seq = self.find(id)?;
-        self.change(seq, |job, moment| edit::edit(job, edit, moment))
+        let (queue, kind) = self.change(seq, |job, moment| {
+            let kind = edit::edit(job, edit, moment)?;
+            Ok((job.queue.clone(), kind))
+        })?;
+        if kind == StateKind::Scheduled && edit.job_type.is_some() {
+            // Somebody may be waiting for work of just this type.
+            self.effects.push(Effect::Claimable(queue));
+        }
+        Ok(kind)
     }
 
     pub(crate) fn submit_held(&mut self, id: JobId) -> Result<StateKind, Stop<R::Error>> {
@@ -62,7 +72,7 @@ impl<R: Records> Turn<'_, R> {
     /// Answers the job that will run: the same one, or its clone.
     pub(crate) fn requeue(&mut self, id: JobId, how: &Requeue) -> Result<(JobId, StateKind), Stop<R::Error>> {
         let seq = self.find(id)?;
-        let seen = self.look(seq, |job| (job.queue.clone(), job.dependencies.all().collect::<Vec<_>>()))?;
+        let seen = self.look(seq, |job| (job.queue.clone(), job.dependencies.all()))?;
         let (name, dependencies) = seen.ok_or(Refusal::JobNotFound)?;
         let queue = self.engine.queue(&name).cloned();
         let checked = self.look(seq, |job| requeue::check(job, how, queue.as_ref().map(|queue| &queue.intake)))?;
@@ -74,20 +84,20 @@ impl<R: Records> Turn<'_, R> {
                     requeue::in_place(job, how, |id| standing(&standings, id), moment)?;
                     Ok(job.kind())
                 })?;
-                self.revive_dependents(seq, id)?;
                 Ok((id, kind))
             }
         }
     }
 
     fn requeue_as_clone(&mut self, seq: Seq, how: &Requeue) -> Result<(JobId, StateKind), Stop<R::Error>> {
-        let clone_id = JobId::random(self.dice);
         let clone_seq = Seq(self.engine.next_number);
+        let clone_id = self.records.new_id(clone_seq, self.dice);
         self.engine.next_number += 1;
         let mut moves = Vec::new();
         let copy = self.change(seq, |job, moment| {
-            let mut apart =
-                Moment { now: moment.now, dice: moment.dice, next_number: moment.next_number, moves: &mut moves };
+            let (now, lease_floor) = (moment.now, moment.lease_floor);
+            let (dice, next_number) = (&mut *moment.dice, &mut *moment.next_number);
+            let mut apart = Moment { now, dice, next_number, lease_floor, moves: &mut moves };
             Ok(requeue::clone(job, clone_id, clone_seq, how, &mut apart))
         })?;
         self.moves = moves;
@@ -97,11 +107,11 @@ impl<R: Records> Turn<'_, R> {
     }
 
     /// How these jobs stand; one that is gone is left out.
-    pub(crate) fn standings(&mut self, ids: &[JobId]) -> Result<HashMap<JobId, StateKind>, Stop<R::Error>> {
+    pub(crate) fn standings(&mut self, ids: &[JobId]) -> Result<HashMap<JobId, Standing>, Stop<R::Error>> {
         let mut standings = HashMap::with_capacity(ids.len());
         for id in ids {
             let Some(seq) = self.records.seq_of(*id).map_err(Stop::Broken)? else { continue };
-            standings.extend(self.look(seq, Job::kind)?.map(|kind| (*id, kind)));
+            standings.extend(self.look(seq, Standing::of)?.map(|standing| (*id, standing)));
         }
         Ok(standings)
     }
@@ -116,13 +126,12 @@ impl<R: Records> Turn<'_, R> {
         if live_dependents > 0 {
             return Err(Refusal::Illegal("another job that has not ended depends on this one").into());
         }
-        forget(self, seq)?;
-        Ok(())
+        if forget(self, seq)? { Ok(()) } else { Err(Refusal::Illegal("its dependents are still being told").into()) }
     }
 }
 
-pub(crate) fn standing(standings: &HashMap<JobId, StateKind>, id: JobId) -> Standing {
-    standings.get(&id).map_or(Standing::Gone, |kind| Standing::In(*kind))
+pub(crate) fn standing(standings: &HashMap<JobId, Standing>, id: JobId) -> Standing {
+    standings.get(&id).copied().unwrap_or(Standing::Gone)
 }
 
 /// Removes an ended record that nobody needs any more. Says whether it did.
@@ -133,7 +142,7 @@ pub(crate) fn forget<R: Records>(turn: &mut Turn<'_, R>, seq: Seq) -> Result<boo
         return Ok(false);
     }
     free_key(turn, &job)?;
-    turn.engine.index.replace(Some(&super::index::Entry::of(&job)), None);
+    turn.engine.file(Some(super::index::Entry::of(&job)), None);
     turn.records.remove(job).map_err(Stop::Broken)?;
     Ok(true)
 }
@@ -143,7 +152,9 @@ fn free_key<R: Records>(turn: &mut Turn<'_, R>, job: &Job) -> Result<(), Stop<R:
     let Some(path) = job.idempotency.as_ref().and_then(|key| KeyPath::of(key, &job.queue)) else { return Ok(()) };
     let entry = turn.records.key(&path).map_err(Stop::Broken)?;
     let Some(entry) = entry.filter(|entry| entry.seq == job.seq) else { return Ok(()) };
-    let window = turn.engine.queue(&job.queue).and_then(|queue| queue.intake.idempotency.window);
+    // Where the queue is gone, its profile's own window has to do.
+    let of_profile = || job.policy.profile.settings().intake.idempotency.window;
+    let window = turn.engine.queue(&job.queue).map_or_else(of_profile, |queue| queue.intake.idempotency.window);
     match window.map(|window| entry.at + window).filter(|end| *end > turn.now) {
         Some(end) => turn.records.put_key(path, KeyEntry { purge_at: Some(end), ..entry }).map_err(Stop::Broken),
         None => turn.records.remove_key(&path).map_err(Stop::Broken),

@@ -11,7 +11,7 @@ use crate::refusal::{Invalid, Refusal};
 use crate::state::StateKind;
 
 use super::records::Records;
-use super::{Effect, Stop, Turn, operate};
+use super::{BEING_DELETED, Effect, Stop, Turn, operate};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
@@ -62,7 +62,7 @@ impl<R: Records> Turn<'_, R> {
     ) -> Result<bool, Stop<R::Error>> {
         let known = self.engine.queues.get(name);
         if known.is_some_and(|queue| queue.leaving.is_some()) {
-            return Err(Refusal::Illegal("the queue is being deleted").into());
+            return Err(Refusal::Illegal(BEING_DELETED).into());
         }
         let fresh = known.is_none();
         let paused = known.is_some_and(|queue| queue.paused);
@@ -78,7 +78,7 @@ impl<R: Records> Turn<'_, R> {
 
     pub(crate) fn save_queue(&mut self, queue: Arc<Queue>) -> Result<(), Stop<R::Error>> {
         self.records.put_queue(&queue).map_err(Stop::Broken)?;
-        self.engine.queues.insert(queue.name.clone(), queue);
+        self.engine.set_queue(queue.name.clone(), Some(queue));
         Ok(())
     }
 
@@ -133,15 +133,19 @@ impl<R: Records> Turn<'_, R> {
         for (seq, state) in &jobs {
             self.change(*seq, |job, moment| {
                 match farewell {
+                    Farewell::Cancel => cancel::end_with_queue(job, moment),
                     Farewell::LetRunningFinish if *state == StateKind::Retrying => {
                         cancel::end_retry_with_queue(job, moment);
                     }
-                    Farewell::Cancel | Farewell::LetRunningFinish => cancel::end_with_queue(job, moment),
+                    Farewell::LetRunningFinish => cancel::vanish_with_queue(job, moment),
                 }
                 Ok(())
             })?;
-            if farewell == Farewell::LetRunningFinish && *state != StateKind::Retrying {
-                self.tell_dependents(jobs_max).map_err(Stop::Broken)?;
+        }
+        if farewell == Farewell::LetRunningFinish {
+            // Their dependents hear of it first; whoever has too many to be told at once goes with a later tick.
+            self.tell_dependents(jobs_max).map_err(Stop::Broken)?;
+            for (seq, _) in jobs.iter().filter(|(_, state)| *state != StateKind::Retrying) {
                 operate::forget(self, *seq)?;
             }
         }
@@ -149,7 +153,7 @@ impl<R: Records> Turn<'_, R> {
             return Ok(jobs.len());
         }
         self.records.remove_queue(name).map_err(Stop::Broken)?;
-        self.engine.queues.remove(name);
+        self.engine.set_queue(name.clone(), None);
         self.engine.leaving.remove(name);
         Ok(jobs.len())
     }

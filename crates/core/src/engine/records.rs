@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::dice::Dice;
 use crate::id::{JobId, JobType, QueueName, Seq};
 use crate::job::{IdempotencyKey, Job};
 use crate::policy::IdempotencyScope;
@@ -17,6 +18,10 @@ use super::queue::Queue;
 pub trait Records {
     type Error;
 
+    /// The id of the job that will have this number. A store may choose ids in which it finds the number again.
+    fn new_id(&mut self, _seq: Seq, dice: &mut dyn Dice) -> JobId {
+        JobId::random(dice)
+    }
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, Self::Error>;
     fn take(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Self::Error>;
     /// Puts a changed record back.
@@ -40,8 +45,8 @@ pub trait Records {
     fn put_key(&mut self, key: KeyPath, entry: KeyEntry) -> Result<(), Self::Error>;
     fn remove_key(&mut self, key: &KeyPath) -> Result<(), Self::Error>;
 
-    /// The earliest [`Job::prune_at`] or [`KeyEntry::purge_at`] of all.
-    fn next_prune(&mut self) -> Result<Option<(Timestamp, Prune)>, Self::Error>;
+    /// The earliest [`Job::prune_at`] or [`KeyEntry::purge_at`] of all. While it is later than `now` it need only be a lower bound.
+    fn next_prune(&mut self, now: Timestamp) -> Result<Option<(Timestamp, Prune)>, Self::Error>;
 
     /// Jobs of a queue in one state, in order of creation.
     fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Self::Error>;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::dependency::{Dependencies, weigh};
+use crate::dependency::{After, Dependencies, Standing, weigh};
 use crate::id::{JobId, LeaseToken, QueueName, Seq};
 use crate::job::{IdempotencyKey, Job, Moment};
 use crate::lease;
@@ -11,8 +11,8 @@ use crate::limits::{BATCH_ITEMS_MAX, DEPENDENCIES_MAX, DEPENDENCY_DEPTH_MAX};
 use crate::policy::{Policy, SubmitMode};
 use crate::priority::Priority;
 use crate::refusal::Refusal;
-use crate::state::StateKind;
-use crate::submit::{self, Birth, DependencyRef, NewJob};
+use crate::state::{Ending, StateKind};
+use crate::submit::{self, Birth, DependencyRef, NewJob, Places};
 
 use super::operate::standing;
 use super::queue::Queue;
@@ -32,25 +32,23 @@ pub struct SubmitRequest {
     pub batch: Vec<Submission>,
     /// The running job that fans out into these, and the proof of its lease.
     pub parent: Option<(JobId, Option<LeaseToken>)>,
+    /// Runs once, after all of the batch have completed.
+    pub finally: Option<Box<Submission>>,
 }
 
 impl SubmitRequest {
     pub fn new(batch: Vec<Submission>) -> Self {
-        Self { batch, parent: None }
+        Self { batch, parent: None, finally: None }
     }
 
     /// Children of a running job, and the job that runs once after all of them have completed.
     pub fn children(
         parent: JobId,
         token: Option<LeaseToken>,
-        mut batch: Vec<Submission>,
+        batch: Vec<Submission>,
         finally: Option<Submission>,
     ) -> Self {
-        if let Some(mut last) = finally {
-            last.job.after.extend((0..batch.len()).map(DependencyRef::Place));
-            batch.push(last);
-        }
-        Self { batch, parent: Some((parent, token)) }
+        Self { batch, parent: Some((parent, token)), finally: finally.map(Box::new) }
     }
 }
 
@@ -111,7 +109,7 @@ type Sources = (Vec<Source>, Vec<Source>);
 /// What is known of a job that newcomers wait for.
 #[derive(Clone, Copy)]
 struct Elder {
-    state: StateKind,
+    standing: Standing,
     priority: Priority,
     depth: u32,
 }
@@ -141,18 +139,32 @@ impl<R: Records> Turn<'_, R> {
     }
 
     fn submit(&mut self, request: &SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
-        let SubmitRequest { batch, parent } = request;
+        let SubmitRequest { batch, parent, finally } = request;
         if let Some((parent, token)) = parent {
             let (seq, now) = (self.find(*parent)?, self.now);
             let held = self.look(seq, |job| lease::check(job, *token, now).map(|_| ()))?;
             held.ok_or(Refusal::JobNotFound)??;
         }
-        // A finalizer may ride on a full batch of children.
-        let most = BATCH_ITEMS_MAX + usize::from(parent.is_some());
-        if !(1..=most).contains(&batch.len()) {
+        if !(1..=BATCH_ITEMS_MAX).contains(&batch.len()) {
             return Err(Refusal::invalid("jobs", format!("must be 1-{BATCH_ITEMS_MAX} jobs")).into());
         }
         let parent = parent.map(|(parent, _)| parent);
+        match finally {
+            None => self.submit_batch(batch, parent),
+            Some(finally) => {
+                let mut last = Submission::clone(finally);
+                last.job.after.extend((0..batch.len()).map(DependencyRef::Place));
+                let whole: Vec<Submission> = batch.iter().cloned().chain([last]).collect();
+                self.submit_batch(&whole, parent)
+            }
+        }
+    }
+
+    fn submit_batch(
+        &mut self,
+        batch: &[Submission],
+        parent: Option<JobId>,
+    ) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
         let mut planning = Planning {
             members: Vec::with_capacity(batch.len()),
             errors: Vec::new(),
@@ -162,11 +174,8 @@ impl<R: Records> Turn<'_, R> {
             elders: HashMap::new(),
             waits: BTreeMap::new(),
         };
-        let places =
-            submit::references(batch.iter().map(|submission| &submission.job)).unwrap_or_else(|(place, refusal)| {
-                planning.errors.push((place, refusal));
-                HashMap::new()
-            });
+        let (places, repeated) = submit::references(batch.iter().map(|submission| &submission.job));
+        planning.errors.extend(repeated);
         for (place, submission) in batch.iter().enumerate() {
             let member = match self.plan(place, submission, &mut planning) {
                 Ok(member) => Some(member),
@@ -233,7 +242,7 @@ impl<R: Records> Turn<'_, R> {
     }
 
     fn key_path(&self, new: &NewJob, queue: &Queue) -> Option<KeyPath> {
-        let key = new.idempotency_key.clone()?;
+        let key = Arc::clone(new.key()?);
         let key = IdempotencyKey { key, scope: queue.intake.idempotency.scope, job_type: new.job_type.clone() };
         KeyPath::of(&key, &queue.name)
     }
@@ -256,7 +265,7 @@ impl<R: Records> Turn<'_, R> {
     fn find_sources(
         &mut self,
         batch: &[Submission],
-        places: &HashMap<Arc<str>, usize>,
+        places: &Places,
         planning: &mut Planning,
     ) -> Result<(), Stop<R::Error>> {
         for (place, Submission { job: new, .. }) in batch.iter().enumerate() {
@@ -275,7 +284,7 @@ impl<R: Records> Turn<'_, R> {
     fn sources_of(
         &mut self,
         new: &NewJob,
-        places: &HashMap<Arc<str>, usize>,
+        places: &Places,
         planning: &mut Planning,
     ) -> Result<Sources, Stop<R::Error>> {
         let resolve = |refs: &[DependencyRef]| -> Result<Vec<Source>, Stop<R::Error>> {
@@ -287,7 +296,10 @@ impl<R: Records> Turn<'_, R> {
                         let unknown = || Refusal::DependencyUnknown(format!("#{name}"));
                         planning.source_at(*places.get(name).ok_or_else(unknown)?)
                     }
-                    DependencyRef::Place(place) => planning.source_at(*place),
+                    DependencyRef::Place(place) if *place < planning.members.len() => planning.source_at(*place),
+                    DependencyRef::Place(place) => {
+                        return Err(Refusal::DependencyUnknown(format!("job {place} of the batch")).into());
+                    }
                 };
                 if seen.insert(source) {
                     sources.push(source);
@@ -316,7 +328,7 @@ impl<R: Records> Turn<'_, R> {
         let unknown = || Refusal::DependencyUnknown(id.to_string());
         let seq = self.records.seq_of(id).map_err(Stop::Broken)?.ok_or_else(unknown)?;
         let elder = self.look(seq, |job| Elder {
-            state: job.kind(),
+            standing: Standing::of(job),
             priority: job.effective_priority(),
             depth: job.dependencies.depth,
         })?;
@@ -332,8 +344,9 @@ impl<R: Records> Turn<'_, R> {
         planning: &Planning,
         order: &[usize],
     ) -> Result<Vec<Submitted>, Stop<R::Error>> {
-        for Submission { queue, .. } in batch {
-            if self.engine.queue(queue).is_none() {
+        // A duplicate changes nothing: it brings no queue into being.
+        for (Submission { queue, .. }, member) in batch.iter().zip(&planning.members) {
+            if matches!(member, Some(Member::New(_))) && self.engine.queue(queue).is_none() {
                 self.save_queue(self.intake(queue)?)?;
             }
         }
@@ -342,8 +355,9 @@ impl<R: Records> Turn<'_, R> {
             .iter()
             .map(|member| matches!(member, Some(Member::New(_))).then(|| self.name_newcomer()))
             .collect();
-        let mut states: HashMap<JobId, StateKind> =
-            planning.elders.iter().map(|(id, elder)| (*id, elder.state)).collect();
+        let mut standings: HashMap<JobId, Standing> =
+            planning.elders.iter().map(|(id, elder)| (*id, elder.standing)).collect();
+        let mut states: HashMap<JobId, StateKind> = HashMap::new();
         for place in order {
             let (Some(Some((id, seq))), Some(submission)) = (names.get(*place), batch.get(*place)) else { continue };
             let Some(Some(Member::New(plan))) = planning.members.get(*place) else { continue };
@@ -352,12 +366,12 @@ impl<R: Records> Turn<'_, R> {
                 Source::Place(place) => names.get(*place).copied().flatten().map(|(id, _)| id),
             };
             let mut dependencies = Dependencies {
-                after: plan.after.iter().filter_map(name_of).collect(),
+                after: plan.after.iter().filter_map(name_of).map(After::unmet).collect(),
                 after_any: plan.after_any.iter().filter_map(name_of).collect(),
                 depth: plan.depth,
                 ..Dependencies::default()
             };
-            let broken = weigh(&mut dependencies, |id| standing(&states, id));
+            let broken = weigh(&mut dependencies, |id| standing(&standings, id));
             let queue = self.intake(&submission.queue)?;
             let birth = Birth {
                 id: *id,
@@ -371,6 +385,8 @@ impl<R: Records> Turn<'_, R> {
             };
             let kind = self.bear(submission, birth, &queue, plan.key.clone())?;
             states.insert(*id, kind);
+            let newborn = Ending::of(kind).map_or(Standing::Alive, |ending| Standing::Ended(ending, self.now));
+            standings.insert(*id, newborn);
         }
         Ok(planning.answers(&names, &states))
     }
@@ -378,7 +394,7 @@ impl<R: Records> Turn<'_, R> {
     fn name_newcomer(&mut self) -> (JobId, Seq) {
         let seq = Seq(self.engine.next_number);
         self.engine.next_number += 1;
-        (JobId::random(self.dice), seq)
+        (self.records.new_id(seq, self.dice), seq)
     }
 
     fn bear(
@@ -392,11 +408,12 @@ impl<R: Records> Turn<'_, R> {
             now: self.now,
             dice: self.dice,
             next_number: &mut self.engine.next_number,
+            lease_floor: self.engine.options.lease_floor,
             moves: &mut self.moves,
         };
         let job = submit::create(&submission.job, birth, &queue.intake, &mut moment);
         let (id, seq, kind) = (job.id, job.seq, job.kind());
-        let dependencies: Vec<JobId> = job.dependencies.all().collect();
+        let dependencies = job.dependencies.all();
         self.add(Box::new(job), PayloadSource::Given(submission.job.payload.clone()))?;
         if let Some(path) = key {
             let entry = KeyEntry { id, seq, at: self.now, purge_at: None };

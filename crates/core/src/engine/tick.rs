@@ -9,6 +9,9 @@ use super::index::{Entry, Timer, TimerKind};
 use super::records::{Prune, Records};
 use super::{Effect, Turn, if_there, operate};
 
+/// Budgets from here on keep a quarter for timers.
+const SHARED_FROM: usize = 16;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticked {
     /// Jobs that were touched.
@@ -20,17 +23,23 @@ pub struct Ticked {
 impl<R: Records> Turn<'_, R> {
     pub(crate) fn tick(&mut self, budget: usize) -> Result<Ticked, R::Error> {
         let mut done = 0;
+        // A long cascade, or a large queue that leaves, must not hold up what is due elsewhere.
+        let share = if budget >= SHARED_FROM { budget - budget / 4 } else { budget };
         while done < budget {
-            done += self.tell_dependents(budget - done)?;
+            if done < share {
+                done += self.tell_dependents(share - done)?;
+            }
+            if done < share
+                && let Some(name) = self.engine.leaving.first().cloned()
+            {
+                done += if_there(self.clear_out(&name, share - done))?.unwrap_or(1).max(1);
+                continue;
+            }
             if done >= budget {
                 break;
             }
-            if let Some(name) = self.engine.leaving.first().cloned() {
-                done += if_there(self.clear_out(&name, budget - done))?.unwrap_or(1).max(1);
-                continue;
-            }
             let timer = self.engine.index.next_timer().filter(|(at, ..)| *at <= self.now);
-            let prune = self.records.next_prune()?.filter(|(at, _)| *at <= self.now);
+            let prune = self.records.next_prune(self.now)?.filter(|(at, _)| *at <= self.now);
             // On the same instant timers come first: retention is the last in order.
             match (timer, prune) {
                 (Some(timer), None) => self.fire(timer)?,
@@ -48,7 +57,7 @@ impl<R: Records> Turn<'_, R> {
             return Ok(Some(self.now));
         }
         let timer = self.engine.index.next_timer().map(|(at, ..)| at);
-        let prune = self.records.next_prune()?.map(|(at, _)| at);
+        let prune = self.records.next_prune(self.now)?.map(|(at, _)| at);
         Ok(timer.into_iter().chain(prune).min())
     }
 
@@ -69,10 +78,10 @@ impl<R: Records> Turn<'_, R> {
             })),
         }?;
         // A timer that has fired is gone, even if its record was: ticks always get on.
-        self.engine.index.drop_timer(timer);
+        self.engine.drop_timer(timer);
         if let Some(entry) = fired.flatten() {
-            self.engine.index.offer(&entry);
             self.effects.push(Effect::Claimable(entry.queue().clone()));
+            self.engine.offer(entry);
         }
         Ok(())
     }
@@ -80,7 +89,11 @@ impl<R: Records> Turn<'_, R> {
     fn prune(&mut self, prune: Prune) -> Result<(), R::Error> {
         match prune {
             Prune::Job(seq) => {
-                if_there(operate::forget(self, seq))?;
+                let now = self.now;
+                let due = self.look(seq, |job| job.prune_at().is_some_and(|at| at <= now));
+                if if_there(due)?.flatten() == Some(true) {
+                    if_there(operate::forget(self, seq))?;
+                }
             }
             Prune::Key(path) => self.records.remove_key(&path)?,
         }

@@ -20,9 +20,10 @@ impl Model {
         !job.removed && job.state.is_terminal() && job.state != State::Completed
     }
 
-    /// The first of `after` that can no longer complete.
+    /// Of `after`, the one that was the first to end without success; of several at one instant, the first of the list.
     pub(crate) fn broken_dependency(&self, job: &ModelJob) -> Option<Handle> {
-        job.after.iter().copied().find(|dependency| self.ended_without_success(*dependency))
+        let broken = job.after.iter().copied().filter(|dependency| self.ended_without_success(*dependency));
+        broken.min_by_key(|dependency| self.jobs[*dependency].completed_at)
     }
 
     pub(crate) fn dependencies_hold(&self, job: &ModelJob) -> bool {
@@ -76,18 +77,20 @@ impl Model {
     pub(crate) fn propagate(&mut self) {
         while let Some(ended) = self.ended.pop_front() {
             for dependent in 0..self.jobs.len() {
+                if self.jobs[dependent].removed {
+                    continue;
+                }
+                if self.jobs[dependent].after_any.contains(&ended) && !self.jobs[dependent].any_met {
+                    self.job_mut(dependent).any_met = true;
+                }
                 let job = &self.jobs[dependent];
-                if job.removed || job.state != State::Pending {
+                if job.state != State::Pending {
                     continue;
                 }
                 let strictly = job.after.contains(&ended);
                 if !strictly && !job.after_any.contains(&ended) {
                     continue;
                 }
-                if job.after_any.contains(&ended) {
-                    self.note_any(dependent);
-                }
-                let job = &self.jobs[dependent];
                 if strictly && self.ended_without_success(ended) {
                     // A newcomer finds all of them ended at once: the first of its list decides.
                     let first = if self.is_newborn(dependent) { self.broken_dependency(job) } else { None };

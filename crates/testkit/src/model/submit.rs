@@ -284,7 +284,8 @@ impl Model {
     }
 
     fn create_batch(&mut self, batch: &Batch, depths: &mut [Option<u32>]) -> Vec<(Option<Handle>, bool)> {
-        if !self.queues.contains_key(batch.queue) {
+        // A duplicate changes nothing: it brings no queue into being.
+        if batch.fates.contains(&Fate::New) && !self.queues.contains_key(batch.queue) {
             self.queues.insert(batch.queue.to_owned(), Queue::new(batch.profile, batch.rules.clone()));
         }
         let first = self.jobs.len();

@@ -2,7 +2,7 @@
 
 use super::Model;
 use super::job::{Error, ModelJob, State};
-use super::rules::OnLeaseExpiry;
+use super::rules::{OnLeaseExpiry, profile_rules};
 use super::run::Failure;
 use super::{ANY_TEXT, server_error};
 use crate::subject::{Handle, Millis};
@@ -195,7 +195,8 @@ impl Model {
     /// Forgets the record. Keys with a finite window live on without it.
     pub(crate) fn remove(&mut self, handle: Handle) {
         self.job_mut(handle).removed = true;
-        let window = self.queues.get(&self.jobs[handle].queue).map_or(0, |queue| queue.rules.window);
+        let of_profile = || profile_rules(self.jobs[handle].profile).window;
+        let window = self.queues.get(&self.jobs[handle].queue).map_or_else(of_profile, |queue| queue.rules.window);
         if window == 0 {
             self.keys.retain(|key| key.job != handle);
         }

@@ -149,7 +149,7 @@ fn weave(handle: Handle, job: &ModelJob) -> View {
         ("retry_at", if state == "Ready" { time(job.shown_run_at()) } else { absent() }),
         ("lease_version", job.lease_version.to_string()),
         ("lease_expires_at", lease_end(job)),
-        ("last_error", message(job)),
+        ("last_error", if job.state == State::Cancelled { "cancelled".to_owned() } else { message(job) }),
         ("created_at", job.created_at.to_string()),
     ])
 }

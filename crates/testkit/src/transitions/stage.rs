@@ -1,6 +1,6 @@
 //! How each state of the transition table is reached, and what each of its commands is.
 
-use super::{Factory, Triple};
+use super::Triple;
 use crate::subject::{
     Answer, Claimed, Command, Dependency, Edit, Handle, JobSnapshot, Millis, NewJob, Outcome, Settings, Subject, Token,
 };
@@ -37,7 +37,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn reach(factory: Factory, triple: Triple) -> Result<Stage, String> {
+    pub(super) fn reach(factory: impl Fn() -> Box<dyn Subject>, triple: Triple) -> Result<Stage, String> {
         let mut stage = Stage { subject: factory(), triple, job: 0, dependency: None, version: 0 };
         let queue = QUEUE.to_owned();
         let settings = Some(queue_settings(triple.profile));

@@ -1,0 +1,197 @@
+//! Measures the embedded store in this process.
+//!
+//! `longshore-bench life DIR BATCH SECONDS`: submit, claim and complete in turn, BATCH commands to a commit.
+//! `longshore-bench single DIR NUMBER`: one submission after the other, beside bare `fdatasync` calls of the same disk.
+//! `longshore-bench backlog DIR JOBS [BATCH]`: fill, then claim and complete at the end of a long line; then reopen.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use longshore_core::claim::Terms;
+use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
+use longshore_core::id::{JobType, QueueName};
+use longshore_core::settle::Outcome;
+use longshore_core::submit::{NewJob, Payload};
+use longshore_store::{ClaimedJob, Store, SystemClock};
+use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let number = |text: &str| text.replace('_', "").parse::<usize>().expect("a number");
+    match words.as_slice() {
+        ["life", dir, batch, seconds] => life(Path::new(dir), number(batch), number(seconds)),
+        ["single", dir, times] => single(Path::new(dir), number(times)),
+        ["backlog", dir, jobs] => backlog(Path::new(dir), number(jobs), 512),
+        ["backlog", dir, jobs, batch] => backlog(Path::new(dir), number(jobs), number(batch)),
+        _ => {
+            eprintln!("usage: longshore-bench life DIR BATCH SECONDS | single DIR TIMES | backlog DIR JOBS [BATCH]");
+            std::process::exit(2);
+        }
+    }
+}
+
+fn open(dir: &Path) -> EmbeddedStore {
+    let place = Place::Directory(PathBuf::from(dir));
+    EmbeddedStore::open(Options::new(place, Arc::new(SystemClock::new()), TimeKind::Real)).expect("the store opens")
+}
+
+fn queue() -> QueueName {
+    QueueName::new("bench").expect("a good name")
+}
+
+fn batch(jobs: usize) -> SubmitRequest {
+    let (queue, job_type) = (queue(), JobType::new("bench").expect("a good name"));
+    // Not compressible, and not the same for each: what a payload is like.
+    let payload = |n: usize| {
+        let mut state = (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let bytes: Vec<u8> = (0..32)
+            .flat_map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state.to_le_bytes()
+            })
+            .collect();
+        Payload::Binary(Bytes::from(bytes))
+    };
+    let job = |n| Submission { queue: queue.clone(), job: NewJob::new(job_type.clone(), payload(n)) };
+    SubmitRequest::new((0..jobs).map(job).collect())
+}
+
+fn claim(limit: usize) -> ClaimRequest {
+    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() }
+}
+
+fn completions(jobs: Vec<ClaimedJob>) -> Vec<Settlement> {
+    let complete = |job: ClaimedJob| Settlement {
+        id: job.claimed.id,
+        token: Some(job.claimed.token),
+        outcome: Outcome::Complete { result: None },
+    };
+    jobs.into_iter().map(complete).collect()
+}
+
+/// Waits for a future on this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    thread_local!(static RUNTIME: tokio::runtime::Runtime =
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime"));
+    RUNTIME.with(|runtime| runtime.block_on(future))
+}
+
+#[derive(Default)]
+struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    fn show(&mut self) -> String {
+        self.0.sort_unstable();
+        let at = |part: f64| self.0[((self.0.len() - 1) as f64 * part) as usize].as_micros();
+        format!("p50_us={} p99_us={} p999_us={} max_us={}", at(0.5), at(0.99), at(0.999), at(1.0))
+    }
+}
+
+/// One third of each kind to every round; the rounds of one moment share a commit.
+fn life(dir: &Path, size: usize, seconds: usize) {
+    let store = open(dir);
+    let third = (size / 3).max(1);
+    for _ in 0..4 {
+        block_on(store.submit(batch(third))).expect("stored").expect("accepted");
+    }
+    let mut held = block_on(store.claim(claim(third))).expect("stored").expect("accepted");
+    let (commits_before, start) = (store.commits(), Instant::now());
+    let (mut transitions, mut latencies) = (0, Latencies::default());
+    while start.elapsed() < Duration::from_secs(seconds as u64) {
+        let round = Instant::now();
+        let completions = completions(std::mem::take(&mut held));
+        let (submitted, claimed, settled) = block_on(async {
+            tokio::join!(store.submit(batch(third)), store.claim(claim(third)), store.settle(completions))
+        });
+        latencies.0.push(round.elapsed());
+        held = claimed.expect("stored").expect("accepted");
+        transitions += submitted.expect("stored").expect("accepted").len() + held.len();
+        transitions += settled.expect("stored").iter().filter(|verdict| verdict.is_ok()).count();
+    }
+    let elapsed = start.elapsed().as_secs_f64();
+    let commits = store.commits() - commits_before;
+    println!(
+        "life longshore batch={size} transitions_s={:.0} commits_s={:.0} commands_per_commit={:.0} round: {}",
+        transitions as f64 / elapsed,
+        commits as f64 / elapsed,
+        transitions as f64 / commits as f64,
+        latencies.show()
+    );
+}
+
+fn single(dir: &Path, times: usize) {
+    std::fs::create_dir_all(dir).expect("a directory");
+    let mut bare = Latencies::default();
+    let mut file = File::create(dir.join("bare")).expect("a file");
+    file.write_all(&vec![0; 64 << 20]).expect("space");
+    file.sync_all().expect("a sync");
+    use std::os::unix::fs::FileExt;
+    for n in 0..times {
+        let start = Instant::now();
+        file.write_all_at(&[1; 4096], (n as u64 % 16_000) * 4096).expect("a write");
+        file.sync_data().expect("a sync");
+        bare.0.push(start.elapsed());
+    }
+    println!("bare 4 KiB write and fdatasync: {}", bare.show());
+    let store = open(&dir.join("store"));
+    let mut ours = Latencies::default();
+    for _ in 0..times {
+        let start = Instant::now();
+        block_on(store.submit(batch(1))).expect("stored").expect("accepted");
+        ours.0.push(start.elapsed());
+    }
+    println!("one durable submission:         {}", ours.show());
+}
+
+fn backlog(dir: &Path, jobs: usize, size: usize) {
+    let store = open(dir);
+    let start = Instant::now();
+    let mut filled = 0;
+    while filled < jobs {
+        let (a, b) = block_on(async { tokio::join!(store.submit(batch(size)), store.submit(batch(size))) });
+        filled += a.expect("stored").expect("accepted").len() + b.expect("stored").expect("accepted").len();
+    }
+    let fill = start.elapsed();
+    println!(
+        "filled {filled} in {:.1} s, {:.0}/s, {}",
+        fill.as_secs_f64(),
+        filled as f64 / fill.as_secs_f64(),
+        memory()
+    );
+    drain(&store, size, 5);
+    drop(store);
+    let start = Instant::now();
+    let store = open(dir);
+    println!("reopened in {:.2} s, {}", start.elapsed().as_secs_f64(), memory());
+    drain(&store, size, 5);
+}
+
+/// Claims and completes for some seconds.
+fn drain(store: &EmbeddedStore, size: usize, seconds: u64) {
+    let (start, mut done, mut held) = (Instant::now(), 0, Vec::new());
+    while start.elapsed() < Duration::from_secs(seconds) {
+        let completions = completions(std::mem::take(&mut held));
+        let (claimed, settled) = block_on(async { tokio::join!(store.claim(claim(size)), store.settle(completions)) });
+        held = claimed.expect("stored").expect("accepted");
+        done += settled.expect("stored").len();
+        if held.is_empty() {
+            break;
+        }
+    }
+    let rate = done as f64 / start.elapsed().as_secs_f64();
+    println!("claimed and completed {done}: {rate:.0} jobs/s");
+}
+
+fn memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or("VmRSS: 0 kB");
+    let kib: u64 = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
+    format!("resident {} MiB", kib / 1024)
+}

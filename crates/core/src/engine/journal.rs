@@ -1,0 +1,92 @@
+//! Taking back what the records could not keep: if a commit fails, the engine returns to where it was.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::id::QueueName;
+
+use super::index::{Entry, Timer};
+use super::queue::Queue;
+use super::{Engine, News};
+
+/// What was done since [`Engine::begin`], newest last. Empty outside of a transaction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Journal {
+    open: Option<Before>,
+    undo: Vec<Undo>,
+}
+
+/// The small parts, kept whole.
+#[derive(Clone, Debug, PartialEq)]
+struct Before {
+    owed: VecDeque<News>,
+    leaving: BTreeSet<QueueName>,
+    next_number: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Undo {
+    Filed { before: Option<Entry>, after: Option<Entry> },
+    TimerDropped(Timer),
+    Offered(Entry),
+    QueueSet { name: QueueName, before: Option<Arc<Queue>> },
+}
+
+impl Engine {
+    /// From here on every change can be taken back, until [`Engine::commit`] or [`Engine::rollback`].
+    pub fn begin(&mut self) {
+        let before = Before { owed: self.owed.clone(), leaving: self.leaving.clone(), next_number: self.next_number };
+        self.journal.undo.clear();
+        self.journal.open = Some(before);
+    }
+
+    pub fn commit(&mut self) {
+        self.journal.open = None;
+        self.journal.undo.clear();
+    }
+
+    /// The engine as it was at [`Engine::begin`]. The caller sees to it that the records are, too.
+    pub fn rollback(&mut self) {
+        let Some(Before { owed, leaving, next_number }) = self.journal.open.take() else { return };
+        for undo in std::mem::take(&mut self.journal.undo).into_iter().rev() {
+            match undo {
+                Undo::Filed { before, after } => self.index.replace(after.as_ref(), before.as_ref()),
+                Undo::TimerDropped(timer) => self.index.restore_timer(timer),
+                Undo::Offered(entry) => self.index.withdraw(&entry),
+                Undo::QueueSet { name, before: Some(queue) } => drop(self.queues.insert(name, queue)),
+                Undo::QueueSet { name, before: None } => drop(self.queues.remove(&name)),
+            }
+        }
+        (self.owed, self.leaving, self.next_number) = (owed, leaving, next_number);
+    }
+
+    fn note(&mut self, undo: Undo) {
+        if self.journal.open.is_some() {
+            self.journal.undo.push(undo);
+        }
+    }
+
+    pub(crate) fn file(&mut self, before: Option<Entry>, after: Option<Entry>) {
+        self.index.replace(before.as_ref(), after.as_ref());
+        self.note(Undo::Filed { before, after });
+    }
+
+    pub(crate) fn drop_timer(&mut self, timer: Timer) {
+        if self.index.drop_timer(timer) {
+            self.note(Undo::TimerDropped(timer));
+        }
+    }
+
+    pub(crate) fn offer(&mut self, entry: Entry) {
+        self.index.offer(&entry);
+        self.note(Undo::Offered(entry));
+    }
+
+    pub(crate) fn set_queue(&mut self, name: QueueName, queue: Option<Arc<Queue>>) {
+        let before = match queue {
+            Some(queue) => self.queues.insert(name.clone(), queue),
+            None => self.queues.remove(&name),
+        };
+        self.note(Undo::QueueSet { name, before });
+    }
+}

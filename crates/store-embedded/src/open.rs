@@ -1,0 +1,295 @@
+//! Opening a store, and the store itself.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::{Builder, JoinHandle};
+
+use longshore_core::engine::{
+    self, AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Engine, Extension, Queue, Records, Settlement,
+    SubmitRequest, Submitted, Ticked,
+};
+use longshore_core::extend::Extended;
+use longshore_core::id::{LeaseVersion, QueueName, Seq};
+use longshore_core::job::Job;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_core::time::Timestamp;
+use longshore_store::{
+    ClaimedJob, Clock, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreError, StoreFuture, Wakeups,
+};
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::checkpoint::Checkpoints;
+use crate::codec;
+use crate::dice::SystemDice;
+use crate::ended::Chunks;
+use crate::error::{damaged, sql};
+use crate::listing::{LiveEntry, LiveIndex};
+use crate::names::Names;
+use crate::reader::{Known, Readers};
+use crate::records::DiskRecords;
+use crate::reserve::Reserve;
+use crate::schema::{self, Home, Location, Role, TimeKind};
+use crate::sealed_id::IdSeal;
+use crate::writer::{Reply, Request, Shared, Writer};
+
+/// Where the jobs are kept.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// The same code without a disk; gone when the store is closed. For tests.
+    Memory,
+    Directory(PathBuf),
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub place: Place,
+    pub clock: Arc<dyn Clock>,
+    pub time: TimeKind,
+    pub engine: engine::Options,
+    /// Requests that may wait for the writer before the next one has to.
+    pub waiting_max: usize,
+    pub reader_threads: usize,
+    /// Set aside for a full disk; 0 is nothing.
+    pub reserve_bytes: u64,
+}
+
+impl Options {
+    pub fn new(place: Place, clock: Arc<dyn Clock>, time: TimeKind) -> Self {
+        let engine = engine::Options::default();
+        Self { place, clock, time, engine, waiting_max: 4_096, reader_threads: 2, reserve_bytes: 64 << 20 }
+    }
+}
+
+#[derive(Debug)]
+pub struct EmbeddedStore {
+    requests: Option<mpsc::Sender<Request>>,
+    readers: Readers,
+    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+    writer: Option<JoinHandle<()>>,
+    /// Kept until everything else has ended.
+    _home: Home,
+}
+
+/// Databases in memory have names, so that writer and readers find the same one.
+static MEMORIES: AtomicU64 = AtomicU64::new(0);
+
+impl EmbeddedStore {
+    pub fn open(options: Options) -> Result<Self, StoreError> {
+        let (home, reserve) = match &options.place {
+            Place::Memory => {
+                let number = MEMORIES.fetch_add(1, Ordering::Relaxed);
+                (Home::memory(format!("longshore-{number}")), Reserve::none())
+            }
+            Place::Directory(directory) => {
+                (Home::directory(directory)?, Reserve::set_aside(directory, options.reserve_bytes))
+            }
+        };
+        let connection = home.database.open(Role::Writer).map_err(sql)?;
+        schema::prepare(&connection, options.time)?;
+        let names = Names::load(&connection)?;
+        let seal = IdSeal::new(schema::meta(&connection, "id_key")?);
+        let mut live = LiveIndex::default();
+        let epoch: i64 = schema::meta(&connection, "epoch")?;
+        // Each restore from a backup leaves room for more claims than the lost time can have seen.
+        let lease_floor = LeaseVersion(epoch.saturating_sub(1).max(0).unsigned_abs() << 32);
+        let engine_options = engine::Options { lease_floor, ..options.engine };
+        let engine = recover(&connection, engine_options, &names, &mut live)?;
+        let chunks = Arc::new(RwLock::new(Chunks::load(&connection)?));
+        let (names, live) = (Arc::new(RwLock::new(names)), Arc::new(RwLock::new(live)));
+        let checkpoints = match &home.database {
+            Location::Memory(_) => Checkpoints::none(),
+            Location::File(_) => Checkpoints::start(&home.database)?,
+        };
+        let readers = Readers::start(
+            options.reader_threads.max(1),
+            &home.database,
+            &Known { names: &names, live: &live, chunks: &chunks, seal: &seal },
+        )?;
+        let shared = Arc::new(Shared::default());
+        let saved_number = engine.next_number();
+        let mut writer = Writer {
+            engine,
+            records: DiskRecords::new(connection, names, live, chunks, seal)?,
+            clock: Arc::clone(&options.clock),
+            shared: Arc::clone(&shared),
+            checkpoints,
+            reserve,
+            dice: SystemDice::default(),
+            effects: Vec::new(),
+            stirred: BTreeSet::new(),
+            saved_number,
+        };
+        writer.keep_queues()?;
+        let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
+        let work = move || writer.run(requests);
+        let thread = Builder::new().name("longshore-write".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
+        Ok(Self { requests: Some(sender), readers, shared, clock: options.clock, writer: Some(thread), _home: home })
+    }
+
+    /// Whether an earlier write failed: only a restart helps.
+    pub fn poisoned(&self) -> bool {
+        self.shared.poisoned.load(Ordering::SeqCst)
+    }
+
+    /// Writes the store, as it is at this moment, into a new directory; work goes on meanwhile.
+    pub async fn backup(&self, directory: PathBuf) -> Result<(), StoreError> {
+        self.readers.look(move |reader| reader.backup(&directory)).await
+    }
+
+    /// Commits since the store was opened.
+    pub fn commits(&self) -> u64 {
+        self.shared.commits.load(Ordering::Relaxed)
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let Some(requests) = &self.requests else { return Err(StoreError::Poisoned) };
+        requests.send(request(reply)).await.map_err(|_| StoreError::Poisoned)?;
+        // A writer that dies without a word may have written.
+        answer.await.unwrap_or(Err(StoreError::Poisoned))
+    }
+}
+
+impl Drop for EmbeddedStore {
+    /// Everything that was asked is done and answered before the files are let go.
+    fn drop(&mut self) {
+        drop(self.requests.take());
+        if let Some(writer) = self.writer.take() {
+            drop(writer.join());
+        }
+        self.readers.stop();
+    }
+}
+
+impl Writer {
+    /// Queues that the engine brings along are kept like all others, and shown to readers.
+    fn keep_queues(&mut self) -> Result<(), StoreError> {
+        let queues: Vec<Arc<Queue>> = self.engine.queues().cloned().collect();
+        let keep = |writer: &mut Self| {
+            writer.records.connection().execute_batch("BEGIN IMMEDIATE")?;
+            for queue in &queues {
+                writer.records.put_queue(queue)?;
+            }
+            writer.records.flush()?;
+            writer.records.connection().execute_batch("COMMIT")?;
+            Ok::<(), crate::records::Trouble>(())
+        };
+        keep(self).map_err(|trouble| StoreError::corrupt(format!("{trouble:?}")))?;
+        self.records.committed();
+        for queue in queues {
+            if let Some(report) = self.report(&queue.name) {
+                let mut shown = self.shared.queues.write().unwrap_or_else(PoisonError::into_inner);
+                shown.insert(queue.name.clone(), report);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads what is alive, and how much has ended.
+fn recover(
+    connection: &Connection,
+    options: engine::Options,
+    names: &Names,
+    live: &mut LiveIndex,
+) -> Result<Engine, StoreError> {
+    let mut queues = Vec::new();
+    let mut select = connection.prepare("SELECT name, record FROM queue").map_err(sql)?;
+    let mut rows = select.query([]).map_err(sql)?;
+    while let Some(row) = rows.next().map_err(sql)? {
+        let name: String = row.get(0).map_err(sql)?;
+        let record: Vec<u8> = row.get(1).map_err(sql)?;
+        let name = QueueName::new(&name).map_err(|_| damaged("the name of a queue"))?;
+        queues.push(codec::policy::decode_queue(name, &record).map_err(|_| damaged("the record of a queue"))?);
+    }
+    let mut ended = Vec::new();
+    let mut select = connection.prepare("SELECT queue, state, jobs FROM ended_count WHERE jobs > 0").map_err(sql)?;
+    let mut rows = select.query([]).map_err(sql)?;
+    while let Some(row) = rows.next().map_err(sql)? {
+        let (queue, state, jobs): (String, u8, i64) =
+            (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?, row.get(2).map_err(sql)?);
+        let queue = QueueName::new(&queue).map_err(|_| damaged("the name of a queue"))?;
+        let state = StateKind::ALL.get(usize::from(state)).ok_or_else(|| damaged("the counts of ended jobs"))?;
+        ended.push((queue, *state, jobs.max(0).unsigned_abs()));
+    }
+    let next_number: i64 = schema::meta(connection, "next_number")?;
+    let mut engine = Engine::rebuild(options, queues, [], ended, next_number.cast_unsigned());
+    let mut select = connection.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
+    let mut rows = select.query([]).map_err(sql)?;
+    while let Some(row) = rows.next().map_err(sql)? {
+        let seq = Seq(row.get::<_, i64>(0).map_err(sql)?.cast_unsigned());
+        let broken = || damaged(&format!("the record of job {seq}"));
+        let bytes = row.get_ref(1).map_err(sql)?.as_blob().map_err(|_| broken())?;
+        let job = codec::job::decode(seq, bytes, names).map_err(|_| broken())?;
+        engine.admit(&job);
+        live.replace(None, Some(&LiveEntry::of(&job)));
+    }
+    Ok(engine)
+}
+
+impl Store for EmbeddedStore {
+    fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
+        Box::pin(self.ask(|reply| Request::Submit(Box::new(request), reply)))
+    }
+
+    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
+        Box::pin(self.ask(|reply| Request::Claim(request, reply)))
+    }
+
+    fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
+        Box::pin(self.ask(|reply| Request::Settle(settlements, reply)))
+    }
+
+    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+        Box::pin(self.ask(|reply| Request::Extend(extensions, reply)))
+    }
+
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+        Box::pin(self.ask(|reply| Request::Admin(Box::new(command), reply)))
+    }
+
+    fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
+        Box::pin(self.ask(move |reply| Request::Tick(budget, reply)))
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.shared.wakeups.subscribe()
+    }
+}
+
+impl Inspect for EmbeddedStore {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
+        Box::pin(self.readers.look(move |reader| reader.get(&jobs)))
+    }
+
+    fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
+        Box::pin(self.readers.look(move |reader| reader.payloads(&jobs)))
+    }
+
+    fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
+        Box::pin(self.readers.look(move |reader| reader.list(&query)))
+    }
+
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+        let queues = self.shared.queues.read().unwrap_or_else(PoisonError::into_inner);
+        let found = queues.get(&name).cloned();
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+        let queues = self.shared.queues.read().unwrap_or_else(PoisonError::into_inner);
+        let all = queues.values().cloned().collect();
+        Box::pin(async move { Ok(all) })
+    }
+}

@@ -1,0 +1,295 @@
+//! Threads that only look, each with a connection of its own: they never wait behind the writer.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::{Builder, JoinHandle};
+
+use longshore_core::id::Seq;
+use longshore_core::job::Job;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_store::{JobFilter, JobQuery, JobRef, Page, StoreError};
+use rusqlite::{Connection, ToSql, params};
+use tokio::sync::oneshot;
+
+use crate::codec;
+use crate::ended::{Chunks, Wanted, numbers_of};
+use crate::error::sql;
+use crate::listing::{Found, LiveIndex};
+use crate::names::Names;
+use crate::records::{Trouble, read_payload, state_number, type_hash};
+use crate::schema::{Location, Role};
+use crate::sealed_id::IdSeal;
+
+type Work = Box<dyn FnOnce(&Reader) + Send>;
+
+#[derive(Debug)]
+pub(crate) struct Readers {
+    threads: Vec<Looker>,
+    turn: AtomicUsize,
+}
+
+/// One thread; both are `None` once it has been told to stop.
+#[derive(Debug)]
+struct Looker {
+    sender: Option<Sender<Work>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a reading thread works with.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    connection: Connection,
+    names: Arc<RwLock<Names>>,
+    live: Arc<RwLock<LiveIndex>>,
+    chunks: Arc<RwLock<Chunks>>,
+    seal: IdSeal,
+}
+
+/// What the writer shares with those who look.
+#[derive(Debug)]
+pub(crate) struct Known<'a> {
+    pub names: &'a Arc<RwLock<Names>>,
+    pub live: &'a Arc<RwLock<LiveIndex>>,
+    pub chunks: &'a Arc<RwLock<Chunks>>,
+    pub seal: &'a IdSeal,
+}
+
+impl Readers {
+    pub(crate) fn start(threads: usize, location: &Location, known: &Known<'_>) -> Result<Self, StoreError> {
+        let start = |_| {
+            let connection = location.open(Role::Reader).map_err(sql)?;
+            let reader = Reader {
+                connection,
+                names: Arc::clone(known.names),
+                live: Arc::clone(known.live),
+                chunks: Arc::clone(known.chunks),
+                seal: known.seal.clone(),
+            };
+            let (sender, work) = channel::<Work>();
+            let look = move || work.into_iter().for_each(|work| work(&reader));
+            let thread =
+                Builder::new().name("longshore-read".to_owned()).spawn(look).map_err(StoreError::not_applied)?;
+            Ok(Looker { sender: Some(sender), thread: Some(thread) })
+        };
+        Ok(Self { threads: (0..threads).map(start).collect::<Result<_, StoreError>>()?, turn: AtomicUsize::new(0) })
+    }
+
+    /// Runs a look on one of the threads.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let work: Work = Box::new(move |reader| drop(reply.send(look(reader))));
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.threads.len().max(1);
+        let sender = self.threads.get(turn).and_then(|looker| looker.sender.as_ref());
+        if sender.is_none_or(|sender| sender.send(work).is_err()) {
+            return Err(StoreError::Poisoned);
+        }
+        answer.await.unwrap_or(Err(StoreError::Poisoned))
+    }
+
+    /// Waits for what was asked and ends the threads.
+    pub(crate) fn stop(&mut self) {
+        for looker in &mut self.threads {
+            drop(looker.sender.take());
+            if let Some(thread) = looker.thread.take() {
+                drop(thread.join());
+            }
+        }
+    }
+}
+
+/// Records looked at for one page.
+const EXAMINED_MAX: usize = 2_000;
+/// Chunks of ended jobs looked at for one page.
+const CHUNKS_MAX: usize = 64;
+
+impl Reader {
+    pub(crate) fn get(&self, jobs: &[JobRef]) -> Result<Vec<Option<Arc<Job>>>, StoreError> {
+        // One moment for all of them: a job that ends meanwhile is found in one table or the other.
+        let moment = self.connection.unchecked_transaction().map_err(sql)?;
+        let found = jobs.iter().map(|job| self.get_one(*job)).collect();
+        moment.commit().map_err(sql)?;
+        found
+    }
+
+    fn get_one(&self, job: JobRef) -> Result<Option<Arc<Job>>, StoreError> {
+        let (seq, id) = match job {
+            JobRef::Seq(seq) => (seq, None),
+            JobRef::Id(id) => (self.seal.unseal(id), Some(id)),
+        };
+        if i64::try_from(seq.0).is_err() {
+            return Ok(None);
+        }
+        let job = self.read(seq)?;
+        Ok(job.filter(|job| id.is_none_or(|id| id == job.id)).map(Arc::new))
+    }
+
+    fn read(&self, seq: Seq) -> Result<Option<Job>, StoreError> {
+        for table in ["SELECT record FROM live WHERE seq = ?1", "SELECT record FROM ended WHERE seq = ?1"] {
+            let mut select = self.connection.prepare_cached(table).map_err(sql)?;
+            let mut rows = select.query([seq.0.cast_signed()]).map_err(sql)?;
+            if let Some(row) = rows.next().map_err(sql)? {
+                let damaged = || StoreError::corrupt(format!("the record of job {seq}"));
+                let bytes = row.get_ref(0).map_err(sql)?.as_blob().map_err(|_| damaged())?;
+                let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+                return codec::job::decode(seq, bytes, &names).map(Some).map_err(|_| damaged());
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<Payload>>, StoreError> {
+        let read = |seq: &Seq| {
+            read_payload(&self.connection, *seq).map_err(|trouble| match trouble {
+                Trouble::Sql(error) => sql(error),
+                Trouble::Damaged(_) | Trouble::NotStorable => StoreError::corrupt(format!("the payload of job {seq}")),
+            })
+        };
+        jobs.iter().map(read).collect()
+    }
+
+    pub(crate) fn backup(&self, directory: &std::path::Path) -> Result<(), StoreError> {
+        crate::backup::backup(&self.connection, directory)
+    }
+
+    pub(crate) fn list(&self, query: &JobQuery) -> Result<Page, StoreError> {
+        let moment = self.connection.unchecked_transaction().map_err(sql)?;
+        let page = self.page(query);
+        moment.commit().map_err(sql)?;
+        page
+    }
+
+    /// Candidates of both kinds, newest first, until the page is full or enough has been looked at.
+    fn page(&self, query: &JobQuery) -> Result<Page, StoreError> {
+        let JobQuery { filter, limit, before } = query;
+        let examined_max = EXAMINED_MAX.max(*limit);
+        let Candidates { numbers, all_from } = self.candidates(filter, *before, examined_max)?;
+        let mut jobs = Vec::new();
+        for seq in &numbers {
+            if let Some(job) = self.read(*seq)?.filter(|job| filter.matches(job)) {
+                jobs.push(Arc::new(job));
+                if jobs.len() >= *limit {
+                    // There may be nothing behind it; the next page says so.
+                    return Ok(Page { jobs, next: Some(*seq) });
+                }
+            }
+        }
+        Ok(Page { jobs, next: all_from })
+    }
+
+    fn candidates(&self, filter: &JobFilter, before: Option<Seq>, limit: usize) -> Result<Candidates, StoreError> {
+        if let Some(word) = &filter.tag {
+            let tagged = self.numbers(
+                "SELECT seq FROM tag WHERE word = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3",
+                &[&word.as_ref()],
+                before,
+                limit,
+            )?;
+            return Ok(Candidates::of(tagged, limit));
+        }
+        let terminal = filter.state.map(StateKind::terminal);
+        // An ended job that still owes its dependents the news lies with the living, so these are always asked.
+        let mut parts = vec![Candidates::live(self.live_candidates(filter, before, limit))];
+        if terminal != Some(false) {
+            parts.push(self.ended_candidates(filter, before, limit)?);
+        }
+        Ok(Candidates::merge(parts))
+    }
+
+    fn live_candidates(&self, filter: &JobFilter, before: Option<Seq>, limit: usize) -> Found {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).find(filter, before, limit)
+    }
+
+    fn ended_candidates(
+        &self,
+        filter: &JobFilter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Candidates, StoreError> {
+        let mut wanted = Wanted {
+            queue: None,
+            state: filter.state.map(state_number),
+            job_type: filter.job_type.as_ref().map(|job_type| type_hash(job_type.as_str())),
+        };
+        if let Some(queue) = &filter.queue {
+            let number = self.names.read().unwrap_or_else(PoisonError::into_inner).queue_number(queue);
+            let Some(number) = number else { return Ok(Candidates { numbers: Vec::new(), all_from: None }) };
+            wanted.queue = Some(i64::from(number));
+        }
+        let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner).with(&wanted, before, CHUNKS_MAX);
+        let mut numbers = Vec::new();
+        for chunk in &chunks {
+            let (from, to) = numbers_of(*chunk);
+            let before = before.map_or(to, |before| i64::try_from(before.0).unwrap_or(i64::MAX).min(to));
+            let room = i64::try_from(limit - numbers.len()).unwrap_or(i64::MAX);
+            let mut select = self
+                .connection
+                .prepare_cached(
+                    "SELECT seq FROM ended WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR queue = ?3) \
+                     AND (?4 IS NULL OR state = ?4) AND (?5 IS NULL OR type = ?5) ORDER BY seq DESC LIMIT ?6",
+                )
+                .map_err(sql)?;
+            let given = params![from, before, wanted.queue, wanted.state, wanted.job_type, room];
+            let rows = select.query_map(given, |row| row.get::<_, i64>(0)).map_err(sql)?;
+            for number in rows {
+                numbers.push(Seq(number.map_err(sql)?.cast_unsigned()));
+            }
+            if numbers.len() >= limit {
+                return Ok(Candidates::of(numbers, limit));
+            }
+        }
+        // The last chunk that was looked at, if there may be more.
+        let all_from = chunks.last().filter(|_| chunks.len() >= CHUNKS_MAX);
+        let all_from = all_from.map(|chunk| Seq(numbers_of(*chunk).0.cast_unsigned()));
+        Ok(Candidates { numbers, all_from })
+    }
+
+    fn numbers(
+        &self,
+        statement: &str,
+        given: &[&dyn ToSql],
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<Seq>, StoreError> {
+        let before = before.map_or(i64::MAX, |before| i64::try_from(before.0).unwrap_or(i64::MAX));
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut values: Vec<&dyn ToSql> = given.to_vec();
+        values.push(&before);
+        values.push(&limit);
+        let mut select = self.connection.prepare_cached(statement).map_err(sql)?;
+        let rows = select.query_map(&*values, |row| row.get::<_, i64>(0)).map_err(sql)?;
+        rows.map(|number| number.map(|number| Seq(number.cast_unsigned())).map_err(sql)).collect()
+    }
+}
+
+/// Jobs that may match, newest first.
+struct Candidates {
+    numbers: Vec<Seq>,
+    /// Below this number nobody has looked yet.
+    all_from: Option<Seq>,
+}
+
+impl Candidates {
+    fn of(numbers: Vec<Seq>, limit: usize) -> Self {
+        let all_from = if numbers.len() >= limit { numbers.last().copied() } else { None };
+        Self { numbers, all_from }
+    }
+
+    fn live(found: Found) -> Self {
+        Self { numbers: found.jobs, all_from: found.stopped_at }
+    }
+
+    /// Together they are complete down to where the first of them stopped.
+    fn merge(parts: Vec<Self>) -> Self {
+        let all_from = parts.iter().filter_map(|part| part.all_from).max();
+        let mut numbers: Vec<Seq> = parts.into_iter().flat_map(|part| part.numbers).collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        numbers.dedup();
+        numbers.retain(|seq| all_from.is_none_or(|all_from| *seq >= all_from));
+        Self { numbers, all_from }
+    }
+}

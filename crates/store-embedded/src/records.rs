@@ -1,0 +1,637 @@
+//! Records on disk, for the engine: changed in memory during a batch, written once at its end.
+
+mod keys;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use longshore_core::dice::Dice;
+use longshore_core::engine::{KeyEntry, KeyPath, PayloadSource, Prune, Queue, Records};
+use longshore_core::id::{JobId, QueueName, Seq};
+use longshore_core::job::Job;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_core::tags::Tags;
+use longshore_core::time::Timestamp;
+use longshore_store::StoreError;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::codec;
+use crate::ended::{Chunks, Features, First, Prunes, chunk_of, earlier, save_features};
+use crate::listing::{LiveEntry, LiveIndex};
+use crate::names::Names;
+use crate::sealed_id::IdSeal;
+
+/// Why the records cannot go on.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    Sql(rusqlite::Error),
+    /// A record is not what was written.
+    Damaged(Seq),
+    /// A policy with a function in it cannot be kept.
+    NotStorable,
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+/// Live records that stay in memory although nobody changes them now.
+const CACHED_JOBS_MAX: usize = 100_000;
+/// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
+const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;
+
+#[derive(Debug)]
+pub(crate) struct DiskRecords {
+    connection: Connection,
+    names: Arc<RwLock<Names>>,
+    live: Arc<RwLock<LiveIndex>>,
+    seal: IdSeal,
+    /// Records in memory: those that this batch has changed, and some that lie in the table as they are here.
+    jobs: HashMap<Seq, Box<Job>>,
+    /// Of the records in memory, those that differ from the table, and where they lay before.
+    changed: HashMap<Seq, Origin>,
+    removed: HashMap<Seq, Origin>,
+    /// The record that is taken out just now: where it lies, and what it was tagged with.
+    taken: Option<(Seq, Origin, Tags)>,
+    /// Queues that have lost a record in this batch: their counts changed although no job moved.
+    pub(crate) bereft: Vec<QueueName>,
+    payloads: PayloadCache,
+    new_payloads: Vec<(Seq, Payload)>,
+    /// Changes of the listings, to be taken back with the batch.
+    listed: Vec<(Option<LiveEntry>, Option<LiveEntry>)>,
+    chunks: Arc<RwLock<Chunks>>,
+    /// What this batch has added to the sums, to be taken back with it.
+    summed: Vec<(u64, Features)>,
+    prunes: Prunes,
+    ended_counts: HashMap<(QueueName, StateKind), i64>,
+    cached: VecDeque<Seq>,
+    /// Written in this batch.
+    touched: Vec<Seq>,
+}
+
+/// Where a record lies on disk.
+#[derive(Clone, Debug)]
+enum Origin {
+    Nowhere,
+    Live(LiveEntry),
+    Ended(StateKind),
+}
+
+impl Origin {
+    fn of(job: &Job) -> Self {
+        if job.live() { Self::Live(LiveEntry::of(job)) } else { Self::Ended(job.kind()) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct PayloadCache {
+    payloads: HashMap<Seq, Payload>,
+    order: VecDeque<(Seq, usize)>,
+    bytes: usize,
+}
+
+impl PayloadCache {
+    fn insert(&mut self, seq: Seq, payload: Payload) {
+        let bytes = payload.bytes().len() + 64;
+        self.bytes += bytes;
+        self.payloads.insert(seq, payload);
+        self.order.push_back((seq, bytes));
+        while self.bytes > CACHED_PAYLOAD_BYTES_MAX
+            && let Some((oldest, bytes)) = self.order.pop_front()
+        {
+            self.bytes -= bytes;
+            self.payloads.remove(&oldest);
+        }
+    }
+}
+
+impl DiskRecords {
+    pub(crate) fn new(
+        connection: Connection,
+        names: Arc<RwLock<Names>>,
+        live: Arc<RwLock<LiveIndex>>,
+        chunks: Arc<RwLock<Chunks>>,
+        seal: IdSeal,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            prunes: Prunes::load(&connection)?,
+            connection,
+            names,
+            live,
+            chunks,
+            summed: Vec::new(),
+            seal,
+            jobs: HashMap::new(),
+            changed: HashMap::new(),
+            removed: HashMap::new(),
+            taken: None,
+            bereft: Vec::new(),
+            payloads: PayloadCache::default(),
+            new_payloads: Vec::new(),
+            listed: Vec::new(),
+            ended_counts: HashMap::new(),
+            cached: VecDeque::new(),
+            touched: Vec::new(),
+        })
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    fn names(&self) -> RwLockReadGuard<'_, Names> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn learn(&self, queue: &QueueName, job_type: &longshore_core::id::JobType) {
+        if !self.names().knows(queue, job_type) {
+            self.names.write().unwrap_or_else(PoisonError::into_inner).learn(queue, job_type);
+        }
+    }
+
+    fn read(&self, seq: Seq) -> Result<Option<Job>, Trouble> {
+        let number = seq.0.cast_signed();
+        for table in ["SELECT record FROM live WHERE seq = ?1", "SELECT record FROM ended WHERE seq = ?1"] {
+            let mut select = self.connection.prepare_cached(table)?;
+            let mut rows = select.query([number])?;
+            if let Some(row) = rows.next()? {
+                let bytes = row.get_ref(0)?.as_blob().map_err(|_| Trouble::Damaged(seq))?;
+                return codec::job::decode(seq, bytes, &self.names()).map(Some).map_err(|_| Trouble::Damaged(seq));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn payload(&self, seq: Seq) -> Result<Option<Payload>, Trouble> {
+        match self.payloads.payloads.get(&seq) {
+            Some(payload) => Ok(Some(payload.clone())),
+            None => read_payload(&self.connection, seq),
+        }
+    }
+
+    /// Writes what the batch has changed so far, inside its transaction.
+    pub(crate) fn flush(&mut self) -> Result<(), Trouble> {
+        if self.names().anything_fresh() {
+            self.names().save(&self.connection)?;
+        }
+        for (seq, payload) in &self.new_payloads {
+            write_payload(&self.connection, *seq, payload)?;
+        }
+        self.new_payloads.clear();
+        let mut changed: Vec<(Seq, Origin)> = self.changed.drain().collect();
+        changed.sort_unstable_by_key(|(seq, _)| *seq);
+        for (seq, origin) in changed {
+            self.write(seq, origin)?;
+        }
+        for (seq, origin) in std::mem::take(&mut self.removed) {
+            self.erase(seq, &origin)?;
+        }
+        self.flush_counts()
+    }
+
+    fn write(&mut self, seq: Seq, origin: Origin) -> Result<(), Trouble> {
+        let Some(job) = self.jobs.get(&seq) else { return Ok(()) };
+        let record = codec::job::encode(job, &self.names()).ok_or(Trouble::NotStorable)?;
+        let now = Origin::of(job);
+        let number = seq.0.cast_signed();
+        match (&origin, &now) {
+            (Origin::Live(_), Origin::Live(_)) => {
+                self.connection
+                    .prepare_cached("UPDATE live SET record = ?2 WHERE seq = ?1")?
+                    .execute(params![number, record])?;
+            }
+            (Origin::Nowhere | Origin::Ended(_), Origin::Live(_)) => {
+                self.connection
+                    .prepare_cached("INSERT INTO live(seq, record) VALUES (?1, ?2)")?
+                    .execute(params![number, record])?;
+            }
+            (Origin::Ended(_), Origin::Ended(_)) => {
+                let prune_at = job.prune_at().map(Timestamp::as_millis);
+                let mut update =
+                    self.connection.prepare_cached("UPDATE ended SET record = ?2, prune_at = ?3 WHERE seq = ?1")?;
+                update.execute(params![number, record, prune_at])?;
+            }
+            (Origin::Nowhere | Origin::Live(_), Origin::Ended(state)) => {
+                let queue = self.names().queue_number(&job.queue);
+                let prune_at = job.prune_at().map(Timestamp::as_millis);
+                let mut insert = self.connection.prepare_cached(
+                    "INSERT INTO ended(seq, queue, state, type, prune_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?;
+                let features = Features {
+                    queue: queue.map_or(-1, i64::from),
+                    state: state_number(*state),
+                    job_type: type_hash(job.job_type.as_str()),
+                };
+                insert.execute(params![number, features.queue, features.state, features.job_type, prune_at, record])?;
+                drop(insert);
+                self.sum_up(seq, features)?;
+            }
+            (_, Origin::Nowhere) => {}
+        }
+        match (&origin, &now) {
+            (Origin::Live(_), Origin::Ended(_)) => {
+                self.connection.prepare_cached("DELETE FROM live WHERE seq = ?1")?.execute([number])?;
+            }
+            (Origin::Ended(_), Origin::Live(_)) => {
+                self.connection.prepare_cached("DELETE FROM ended WHERE seq = ?1")?.execute([number])?;
+            }
+            _ => {}
+        }
+        if let Some(at) = self.jobs.get(&seq).and_then(|job| job.prune_at()) {
+            self.prunes.note(&self.connection, seq, at)?;
+        }
+        self.touched.push(seq);
+        self.recount(seq, origin, now);
+        Ok(())
+    }
+
+    /// Adds what is new about an ended job to the sum of its chunk.
+    fn sum_up(&mut self, seq: Seq, features: Features) -> Result<(), Trouble> {
+        let chunk = chunk_of(seq);
+        if self.chunks.read().unwrap_or_else(PoisonError::into_inner).knows(chunk, &features) {
+            return Ok(());
+        }
+        save_features(&self.connection, chunk, &features)?;
+        self.chunks.write().unwrap_or_else(PoisonError::into_inner).add(chunk, features);
+        self.summed.push((chunk, features));
+        Ok(())
+    }
+
+    /// Keeps counts and listings in step with what was written.
+    fn recount(&mut self, seq: Seq, before: Origin, after: Origin) {
+        let queue = self.jobs.get(&seq).map(|job| job.queue.clone());
+        if let Some(queue) = queue {
+            for (origin, sign) in [(&before, -1), (&after, 1)] {
+                if let Origin::Ended(state) = origin {
+                    *self.ended_counts.entry((queue.clone(), *state)).or_default() += sign;
+                }
+            }
+        }
+        let entry = |origin: Origin| match origin {
+            Origin::Live(entry) => Some(entry),
+            Origin::Nowhere | Origin::Ended(_) => None,
+        };
+        let change = (entry(before), entry(after));
+        if change.0 != change.1 {
+            let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+            live.replace(change.0.as_ref(), change.1.as_ref());
+            self.listed.push(change);
+        }
+    }
+
+    fn erase(&mut self, seq: Seq, origin: &Origin) -> Result<(), Trouble> {
+        let number = seq.0.cast_signed();
+        match origin {
+            Origin::Nowhere | Origin::Live(_) => {
+                self.connection.prepare_cached("DELETE FROM live WHERE seq = ?1")?.execute([number])?;
+            }
+            Origin::Ended(_) => {
+                self.connection.prepare_cached("DELETE FROM ended WHERE seq = ?1")?.execute([number])?;
+            }
+        }
+        self.connection.prepare_cached("DELETE FROM payload WHERE seq = ?1")?.execute([number])?;
+        Ok(())
+    }
+
+    fn flush_counts(&mut self) -> Result<(), Trouble> {
+        for ((queue, state), change) in self.ended_counts.drain().filter(|(_, change)| *change != 0) {
+            let mut upsert = self.connection.prepare_cached(
+                "INSERT INTO ended_count(queue, state, jobs) VALUES (?1, ?2, ?3) \
+                 ON CONFLICT(queue, state) DO UPDATE SET jobs = jobs + excluded.jobs",
+            )?;
+            upsert.execute(params![queue.as_str(), state_number(state), change])?;
+        }
+        Ok(())
+    }
+
+    /// The batch is on disk.
+    pub(crate) fn committed(&mut self) {
+        self.listed.clear();
+        self.summed.clear();
+        if self.names().anything_fresh() {
+            self.names.write().unwrap_or_else(PoisonError::into_inner).committed();
+        }
+        for seq in &std::mem::take(&mut self.touched) {
+            if self.jobs.get(seq).is_some_and(|job| job.live()) {
+                self.cached.push_back(*seq);
+            } else {
+                self.jobs.remove(seq);
+                self.payloads.payloads.remove(seq);
+            }
+        }
+        while self.jobs.len() > CACHED_JOBS_MAX
+            && let Some(oldest) = self.cached.pop_front()
+        {
+            self.jobs.remove(&oldest);
+        }
+        // A job that was touched often stands here often; do not let that grow without bound.
+        if self.cached.len() > 4 * CACHED_JOBS_MAX {
+            self.cached.clear();
+            self.jobs.clear();
+        }
+    }
+
+    /// The batch never was: what is in memory goes, the tables are as they were.
+    pub(crate) fn rolled_back(&mut self) {
+        self.jobs.clear();
+        self.cached.clear();
+        self.changed.clear();
+        self.removed.clear();
+        self.taken = None;
+        self.bereft.clear();
+        self.payloads = PayloadCache::default();
+        self.new_payloads.clear();
+        self.ended_counts.clear();
+        self.touched.clear();
+        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        for (before, after) in std::mem::take(&mut self.listed).into_iter().rev() {
+            live.replace(after.as_ref(), before.as_ref());
+        }
+        drop(live);
+        let mut chunks = self.chunks.write().unwrap_or_else(PoisonError::into_inner);
+        for (chunk, features) in std::mem::take(&mut self.summed) {
+            chunks.remove(chunk, &features);
+        }
+        drop(chunks);
+        // What the queue of prunes has dropped in this batch may be due after all: begin again from the notes.
+        if let Ok(prunes) = Prunes::load(&self.connection) {
+            self.prunes = prunes;
+        }
+        self.names.write().unwrap_or_else(PoisonError::into_inner).rolled_back();
+    }
+
+    fn tag(&self, job: &Job) -> Result<(), Trouble> {
+        for word in longshore_store::query::tag_words(&job.tags) {
+            let mut insert = self.connection.prepare_cached("INSERT OR IGNORE INTO tag(word, seq) VALUES (?1, ?2)")?;
+            insert.execute(params![word, job.seq.0.cast_signed()])?;
+        }
+        Ok(())
+    }
+
+    fn untag(&self, seq: Seq, tags: &Tags) -> Result<(), Trouble> {
+        for word in longshore_store::query::tag_words(tags) {
+            let mut delete = self.connection.prepare_cached("DELETE FROM tag WHERE word = ?1 AND seq = ?2")?;
+            delete.execute(params![word, seq.0.cast_signed()])?;
+        }
+        Ok(())
+    }
+}
+
+/// Places in `StateKind::ALL`, as in the records.
+pub(crate) fn state_number(state: StateKind) -> i64 {
+    state as i64
+}
+
+/// Which types share a place in the index; the record tells them apart.
+pub(crate) fn type_hash(job_type: &str) -> i64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in job_type.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash.cast_signed()
+}
+
+fn write_payload(connection: &Connection, seq: Seq, payload: &Payload) -> rusqlite::Result<()> {
+    let kind = match payload {
+        Payload::Json(_) => 0,
+        Payload::Binary(_) => 1,
+    };
+    let bytes = payload.bytes();
+    let mut insert =
+        connection.prepare_cached("INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?;
+    insert.execute(params![seq.0.cast_signed(), kind, codec::checksum(seq.0, bytes), bytes.as_ref()]).map(|_| ())
+}
+
+pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<Payload>, Trouble> {
+    let mut select = connection.prepare_cached("SELECT kind, checksum, bytes FROM payload WHERE seq = ?1")?;
+    let mut rows = select.query([seq.0.cast_signed()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let bytes = row.get_ref(2)?.as_blob().map_err(|_| Trouble::Damaged(seq))?;
+    let checksum: u32 = row.get(1)?;
+    if codec::checksum(seq.0, bytes) != checksum {
+        return Err(Trouble::Damaged(seq));
+    }
+    let bytes = bytes::Bytes::copy_from_slice(bytes);
+    match row.get(0)? {
+        0 => Ok(Some(Payload::Json(bytes))),
+        1 => Ok(Some(Payload::Binary(bytes))),
+        _ => Err(Trouble::Damaged(seq)),
+    }
+}
+
+impl Records for DiskRecords {
+    type Error = Trouble;
+
+    fn new_id(&mut self, seq: Seq, dice: &mut dyn Dice) -> JobId {
+        self.seal.seal(seq, dice)
+    }
+
+    fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, Trouble> {
+        let seq = self.seal.unseal(id);
+        // SQLite's numbers are signed; ours never get that far.
+        if i64::try_from(seq.0).is_err() {
+            return Ok(None);
+        }
+        let Some(job) = self.take(seq)? else { return Ok(None) };
+        let its_own = job.id == id;
+        self.put_unchanged(job);
+        Ok(its_own.then_some(seq))
+    }
+
+    fn take(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Trouble> {
+        if self.removed.contains_key(&seq) {
+            return Ok(None);
+        }
+        let job = match self.jobs.remove(&seq) {
+            Some(job) => Some(job),
+            None => self.read(seq)?.map(Box::new),
+        };
+        self.taken = match (&job, self.changed.get(&seq)) {
+            (Some(job), Some(origin)) => Some((seq, origin.clone(), job.tags.clone())),
+            (Some(job), None) => Some((seq, Origin::of(job), job.tags.clone())),
+            (None, _) => None,
+        };
+        Ok(job)
+    }
+
+    fn put(&mut self, job: Box<Job>) -> Result<(), Trouble> {
+        let seq = job.seq;
+        let origin = match self.taken.take() {
+            Some((taken, origin, tags)) if taken == seq => {
+                if tags != job.tags {
+                    self.untag(seq, &tags)?;
+                    self.tag(&job)?;
+                }
+                origin
+            }
+            _ => Origin::of(&job),
+        };
+        if !self.names().knows(&job.queue, &job.job_type) {
+            self.learn(&job.queue, &job.job_type);
+        }
+        self.changed.insert(seq, origin);
+        self.jobs.insert(seq, job);
+        Ok(())
+    }
+
+    fn put_unchanged(&mut self, job: Box<Job>) {
+        self.taken = None;
+        // An ended record is not worth keeping, unless this batch has changed it.
+        if job.live() || self.changed.contains_key(&job.seq) {
+            if !self.changed.contains_key(&job.seq) {
+                self.cached.push_back(job.seq);
+            }
+            self.jobs.insert(job.seq, job);
+        }
+    }
+
+    fn insert(&mut self, mut job: Box<Job>, payload: PayloadSource) -> Result<(), Trouble> {
+        let seq = job.seq;
+        self.learn(&job.queue, &job.job_type);
+        if self.names().policy_number(&job.policy).is_none()
+            && let Some(canonical) = self.names().canonical(&job.policy)
+        {
+            job.policy = canonical;
+        }
+        let payload = match payload {
+            PayloadSource::Given(payload) => Some(payload),
+            PayloadSource::CopyOf(original) => self.payload(original)?,
+        };
+        if let Some(payload) = payload {
+            self.payloads.insert(seq, payload.clone());
+            self.new_payloads.push((seq, payload));
+        }
+        if let Some(external_id) = &job.external_id {
+            let mut insert = self
+                .connection
+                .prepare_cached("INSERT INTO external_id(queue, external_id, seq) VALUES (?1, ?2, ?3)")?;
+            insert.execute(params![job.queue.as_str(), external_id.as_ref(), seq.0.cast_signed()])?;
+        }
+        self.tag(&job)?;
+        self.changed.insert(seq, Origin::Nowhere);
+        self.jobs.insert(seq, job);
+        Ok(())
+    }
+
+    fn remove(&mut self, job: Box<Job>) -> Result<(), Trouble> {
+        let seq = job.seq;
+        let number = seq.0.cast_signed();
+        let origin = match self.taken.take() {
+            Some((taken, origin, _)) if taken == seq => origin,
+            _ => Origin::of(&job),
+        };
+        self.bereft.push(job.queue.clone());
+        if let Some(external_id) = &job.external_id {
+            let mut delete =
+                self.connection.prepare_cached("DELETE FROM external_id WHERE queue = ?1 AND external_id = ?2")?;
+            delete.execute(params![job.queue.as_str(), external_id.as_ref()])?;
+        }
+        self.untag(seq, &job.tags)?;
+        for dependency in job.dependencies.all() {
+            let elder = self.seal.unseal(dependency).0.cast_signed();
+            let mut delete =
+                self.connection.prepare_cached("DELETE FROM edge WHERE dependency = ?1 AND dependent = ?2")?;
+            delete.execute(params![elder, number])?;
+        }
+        self.connection.prepare_cached("DELETE FROM edge WHERE dependency = ?1")?.execute([number])?;
+        self.payloads.payloads.remove(&seq);
+        self.new_payloads.retain(|(new, _)| *new != seq);
+        self.changed.remove(&seq);
+        match &origin {
+            Origin::Nowhere => return Ok(()),
+            Origin::Ended(state) => *self.ended_counts.entry((job.queue.clone(), *state)).or_default() -= 1,
+            Origin::Live(entry) => {
+                self.live.write().unwrap_or_else(PoisonError::into_inner).replace(Some(entry), None);
+                self.listed.push((Some(entry.clone()), None));
+            }
+        }
+        self.removed.insert(seq, origin);
+        Ok(())
+    }
+
+    fn external_id(&mut self, queue: &QueueName, external_id: &str) -> Result<Option<Seq>, Trouble> {
+        let mut select =
+            self.connection.prepare_cached("SELECT seq FROM external_id WHERE queue = ?1 AND external_id = ?2")?;
+        let found = select.query_row(params![queue.as_str(), external_id], |row| row.get::<_, i64>(0)).optional()?;
+        Ok(found.map(|number| Seq(number.cast_unsigned())))
+    }
+
+    fn link(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Trouble> {
+        let mut insert =
+            self.connection.prepare_cached("INSERT OR IGNORE INTO edge(dependency, dependent) VALUES (?1, ?2)")?;
+        insert.execute(params![dependency.0.cast_signed(), dependent.0.cast_signed()])?;
+        Ok(())
+    }
+
+    fn dependents(&mut self, dependency: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT dependent FROM edge WHERE dependency = ?1 AND dependent > ?2 ORDER BY dependent LIMIT ?3",
+        )?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = select
+            .query_map(params![dependency.0.cast_signed(), after.0.cast_signed(), limit], |row| row.get::<_, i64>(0))?;
+        Ok(rows.map(|number| number.map(|number| Seq(number.cast_unsigned()))).collect::<Result<_, _>>()?)
+    }
+
+    fn key(&mut self, key: &KeyPath) -> Result<Option<KeyEntry>, Trouble> {
+        keys::get(&self.connection, key)
+    }
+
+    fn put_key(&mut self, key: KeyPath, entry: KeyEntry) -> Result<(), Trouble> {
+        keys::put(&self.connection, &key, &entry)
+    }
+
+    fn remove_key(&mut self, key: &KeyPath) -> Result<(), Trouble> {
+        keys::remove(&self.connection, key)
+    }
+
+    fn next_prune(&mut self, now: Timestamp) -> Result<Option<(Timestamp, Prune)>, Trouble> {
+        self.flush()?;
+        let key = keys::next_purge(&self.connection)?;
+        loop {
+            match self.prunes.first() {
+                None => return Ok(key),
+                Some(First::Chunk(at, chunk)) if at <= now => self.prunes.take_apart(&self.connection, chunk)?,
+                // Not due: the instant is all that anybody wants to know.
+                Some(First::Chunk(at, _)) => return Ok(earlier(Some((at, Prune::Job(Seq(0)))), key)),
+                Some(First::Job(at, seq)) => {
+                    let job = self.take(seq)?;
+                    let holds = job.as_ref().is_some_and(|job| job.prune_at() == Some(at));
+                    if let Some(job) = job {
+                        self.put_unchanged(job);
+                    }
+                    if holds {
+                        return Ok(earlier(Some((at, Prune::Job(seq))), key));
+                    }
+                    self.prunes.drop_first();
+                }
+            }
+        }
+    }
+
+    fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Trouble> {
+        self.flush()?;
+        Ok(self.live.read().unwrap_or_else(PoisonError::into_inner).in_queue(queue, state, limit))
+    }
+
+    fn put_queue(&mut self, queue: &Queue) -> Result<(), Trouble> {
+        {
+            let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+            names.learn_queue(&queue.name);
+            names.learn_policy(&queue.policy);
+        }
+        let record = codec::policy::encode_queue(queue).map_err(|_| Trouble::NotStorable)?;
+        let mut insert =
+            self.connection.prepare_cached("INSERT OR REPLACE INTO queue(name, record) VALUES (?1, ?2)")?;
+        insert.execute(params![queue.name.as_str(), record])?;
+        Ok(())
+    }
+
+    fn remove_queue(&mut self, name: &QueueName) -> Result<(), Trouble> {
+        self.connection.prepare_cached("DELETE FROM queue WHERE name = ?1")?.execute([name.as_str()])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! The files: one directory, one database in it, one lock.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+
+use longshore_store::StoreError;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+
+use crate::error::sql;
+
+/// Version of the tables. A newer one is refused, never rewritten.
+pub(crate) const SCHEMA: i64 = 1;
+const SUPPORTED: &str = "an embedded store of version 1";
+/// Marks the database as ours ("Lngs").
+const APPLICATION_ID: i32 = 0x4c6e_6773;
+
+pub(crate) const DATABASE: &str = "longshore.db";
+const LOCK: &str = "lock";
+
+const TABLES: &str = "
+CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+-- Jobs that take part: not ended, or still owing their dependents the news.
+CREATE TABLE live(seq INTEGER PRIMARY KEY, record BLOB NOT NULL);
+-- Jobs that have ended. `type` is a hash: the record tells.
+CREATE TABLE ended(
+  seq INTEGER PRIMARY KEY, queue INTEGER NOT NULL, state INTEGER NOT NULL, type INTEGER NOT NULL,
+  prune_at INTEGER, record BLOB NOT NULL);
+-- What each chunk of ended jobs holds: which queues, states and types, and nothing earlier to prune than this.
+CREATE TABLE ended_chunk(chunk INTEGER NOT NULL, queue INTEGER NOT NULL, state INTEGER NOT NULL, type INTEGER NOT NULL,
+  PRIMARY KEY(chunk, queue, state, type)) WITHOUT ROWID;
+CREATE TABLE prune_chunk(chunk INTEGER PRIMARY KEY, prune_at INTEGER NOT NULL);
+-- Written once, read at claim. `kind`: 0 JSON, 1 binary.
+CREATE TABLE payload(seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, checksum INTEGER NOT NULL, bytes BLOB NOT NULL);
+CREATE TABLE key(
+  path BLOB PRIMARY KEY, seq INTEGER NOT NULL, id BLOB NOT NULL, at INTEGER NOT NULL, purge_at INTEGER) WITHOUT ROWID;
+CREATE INDEX key_by_purge ON key(purge_at) WHERE purge_at IS NOT NULL;
+CREATE TABLE external_id(queue TEXT NOT NULL, external_id TEXT NOT NULL, seq INTEGER NOT NULL,
+  PRIMARY KEY(queue, external_id)) WITHOUT ROWID;
+CREATE TABLE edge(dependency INTEGER NOT NULL, dependent INTEGER NOT NULL, PRIMARY KEY(dependency, dependent)) WITHOUT ROWID;
+CREATE TABLE tag(word TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(word, seq)) WITHOUT ROWID;
+CREATE TABLE queue(name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+-- Numbers of names. `kind`: 0 queue, 1 type, 2 policy.
+CREATE TABLE name(kind INTEGER NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY(kind, number)) WITHOUT ROWID;
+-- How many ended jobs each queue has, kept by increments.
+CREATE TABLE ended_count(queue TEXT NOT NULL, state INTEGER NOT NULL, jobs INTEGER NOT NULL, PRIMARY KEY(queue, state)) WITHOUT ROWID;
+";
+
+/// Whether time passes by itself in this store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeKind {
+    Real,
+    Virtual,
+}
+
+impl TimeKind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Real => "real",
+            Self::Virtual => "virtual",
+        }
+    }
+}
+
+/// Where a store keeps its files, and the lock that keeps others out.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub database: Location,
+    /// Held until the store is closed.
+    _lock: Option<File>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Location {
+    /// A name of a shared database in memory, gone with its last connection.
+    Memory(String),
+    File(PathBuf),
+}
+
+impl Home {
+    pub(crate) fn memory(name: String) -> Self {
+        Self { database: Location::Memory(name), _lock: None }
+    }
+
+    /// The directory of a store that is there.
+    pub(crate) fn existing(directory: &Path) -> Result<Self, StoreError> {
+        let database = directory.join(DATABASE);
+        if !database.is_file() {
+            let found = format!("{}: there is no store in it", directory.display());
+            return Err(StoreError::Format { found, supported: SUPPORTED });
+        }
+        Ok(Self { database: Location::File(database), _lock: Some(lock(directory)?) })
+    }
+
+    /// Makes the directory if need be, and takes its lock.
+    pub(crate) fn directory(directory: &Path) -> Result<Self, StoreError> {
+        make_directory(directory).map_err(StoreError::not_applied)?;
+        let lock = lock(directory)?;
+        Ok(Self { database: Location::File(directory.join(DATABASE)), _lock: Some(lock) })
+    }
+}
+
+fn make_directory(directory: &Path) -> std::io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(directory)?;
+    // The entry in the parent must outlive a power cut, too.
+    match directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn lock(directory: &Path) -> Result<File, StoreError> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(directory.join(LOCK)).map_err(StoreError::not_applied)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::not_applied(Locked(directory.to_owned()))),
+        Err(TryLockError::Error(error)) => Err(StoreError::not_applied(error)),
+    }
+}
+
+/// Another process works in the directory.
+#[derive(Debug)]
+pub(crate) struct Locked(PathBuf);
+
+impl std::fmt::Display for Locked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is in use by another process", self.0.display())
+    }
+}
+
+impl std::error::Error for Locked {}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Writer,
+    Reader,
+    Checkpointer,
+}
+
+impl Location {
+    pub(crate) fn open(&self, role: Role) -> rusqlite::Result<Connection> {
+        let common = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+        let connection = match self {
+            Self::Memory(name) => {
+                let flags = common | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+                Connection::open_with_flags(format!("file:/{name}?vfs=memdb"), flags)?
+            }
+            Self::File(path) => {
+                let access = match role {
+                    Role::Writer => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+                    Role::Checkpointer => OpenFlags::SQLITE_OPEN_READ_WRITE,
+                    Role::Reader => OpenFlags::SQLITE_OPEN_READ_ONLY,
+                };
+                // Symbolic links are not followed: the directory is what was named.
+                Connection::open_with_flags(path, common | access | OpenFlags::SQLITE_OPEN_NOFOLLOW)?
+            }
+        };
+        connection.set_prepared_statement_cache_capacity(64);
+        connection.busy_timeout(std::time::Duration::from_secs(10))?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "cell_size_check", true)?;
+        connection.pragma_update(None, "trusted_schema", false)?;
+        match role {
+            Role::Writer => {
+                connection.pragma_update(None, "cache_size", -131_072)?;
+                connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+            }
+            Role::Reader => connection.pragma_update(None, "query_only", true)?,
+            Role::Checkpointer => connection.pragma_update(None, "wal_autocheckpoint", 0)?,
+        }
+        Ok(connection)
+    }
+}
+
+/// Makes the tables of a new store, or makes sure that an old one is ours.
+pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), StoreError> {
+    let fresh =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).map_err(sql)? == 0;
+    if fresh {
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(sql)?;
+        connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
+        connection.pragma_update(None, "user_version", SCHEMA).map_err(sql)?;
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)?;
+        let transaction = connection.unchecked_transaction().map_err(sql)?;
+        transaction.execute_batch(TABLES).map_err(sql)?;
+        let mut dice = crate::dice::SystemDice::default();
+        let dice: &mut dyn longshore_core::dice::Dice = &mut dice;
+        set_meta(&transaction, "id_key", &dice.bytes16()[..]).map_err(sql)?;
+        set_meta(&transaction, "time", time.word()).map_err(sql)?;
+        set_meta(&transaction, "epoch", 1_i64).map_err(sql)?;
+        set_meta(&transaction, "next_number", 1_i64).map_err(sql)?;
+        return transaction.commit().map_err(sql);
+    }
+    check(connection)?;
+    let kept: String = meta(connection, "time")?;
+    if kept != time.word() {
+        let found = format!("a store that was made in {kept} time");
+        return Err(StoreError::Format { found, supported: "one of the same kind of time" });
+    }
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)
+}
+
+/// Makes sure that a database is one of ours, of a version this program knows.
+pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
+    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sql)?;
+    if application != APPLICATION_ID {
+        return Err(StoreError::Format { found: "a database of another program".to_owned(), supported: SUPPORTED });
+    }
+    if version != SCHEMA {
+        return Err(StoreError::Format { found: format!("a store of version {version}"), supported: SUPPORTED });
+    }
+    Ok(())
+}
+
+pub(crate) fn meta<T: rusqlite::types::FromSql>(connection: &Connection, key: &str) -> Result<T, StoreError> {
+    let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1").map_err(sql)?;
+    let value = select.query_row([key], |row| row.get(0)).optional().map_err(sql)?;
+    value.ok_or_else(|| StoreError::corrupt(format!("\"{key}\" is missing from the store's notes")))
+}
+
+pub(crate) fn set_meta(connection: &Connection, key: &str, value: impl rusqlite::ToSql) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare_cached("INSERT OR REPLACE INTO meta(key, value) VALUES (?1, ?2)")?;
+    insert.execute(params![key, value]).map(|_| ())
+}

@@ -1,0 +1,320 @@
+//! The one thread that changes anything: it takes whatever waits, applies it, commits once, then answers everyone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use longshore_core::engine::{
+    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Effect, Engine, Extension, Outside, Records,
+    Settlement, SubmitRequest, Submitted, Ticked,
+};
+use longshore_core::extend::Extended;
+use longshore_core::id::QueueName;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::StateKind;
+use longshore_core::time::Timestamp;
+use longshore_store::{ClaimedJob, Clock, QueueReport, StoreError, WakeupsSender};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::checkpoint::Checkpoints;
+use crate::dice::SystemDice;
+use crate::error::{Kind, kind};
+use crate::records::{DiskRecords, Trouble};
+use crate::reserve::{NoSpace, Reserve};
+use crate::schema::set_meta;
+
+/// Commands that share one commit, at most.
+const COMMANDS_MAX: usize = 2_048;
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+pub(crate) enum Request {
+    Submit(Box<SubmitRequest>, Reply<Result<Vec<Submitted>, BatchRefusal>>),
+    Claim(ClaimRequest, Reply<Result<Vec<ClaimedJob>, Refusal>>),
+    Settle(Vec<Settlement>, Reply<Vec<Result<StateKind, Refusal>>>),
+    Extend(Vec<Extension>, Reply<Vec<Result<Extended, Refusal>>>),
+    Admin(Box<AdminCommand>, Reply<Result<AdminAnswer, Refusal>>),
+    Tick(NonZeroUsize, Reply<Ticked>),
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Request")
+    }
+}
+
+/// A request whose effects wait for the commit.
+enum Answered {
+    Submit(Result<Vec<Submitted>, BatchRefusal>),
+    Claim(Result<Vec<ClaimedJob>, Refusal>),
+    Settle(Vec<Result<StateKind, Refusal>>),
+    Extend(Vec<Result<Extended, Refusal>>),
+    Admin(Result<AdminAnswer, Refusal>),
+    Tick(Ticked),
+    /// Refused before it was looked at.
+    Failed(StoreError),
+}
+
+impl Request {
+    fn commands(&self) -> usize {
+        match self {
+            Self::Submit(request, _) => request.batch.len(),
+            Self::Claim(request, _) => request.limit,
+            Self::Settle(settlements, _) => settlements.len(),
+            Self::Extend(extensions, _) => extensions.len(),
+            Self::Admin(..) | Self::Tick(..) => 1,
+        }
+    }
+
+    /// Nobody waiting any more is no error: the work is done all the same.
+    fn answer(self, answered: Answered) {
+        match (self, answered) {
+            (Self::Submit(_, reply), Answered::Submit(value)) => drop(reply.send(Ok(value))),
+            (Self::Claim(_, reply), Answered::Claim(value)) => drop(reply.send(Ok(value))),
+            (Self::Settle(_, reply), Answered::Settle(value)) => drop(reply.send(Ok(value))),
+            (Self::Extend(_, reply), Answered::Extend(value)) => drop(reply.send(Ok(value))),
+            (Self::Admin(_, reply), Answered::Admin(value)) => drop(reply.send(Ok(value))),
+            (Self::Tick(_, reply), Answered::Tick(value)) => drop(reply.send(Ok(value))),
+            (request, Answered::Failed(error)) => request.fail(error),
+            (request, _) => request.fail(StoreError::Poisoned),
+        }
+    }
+
+    pub(crate) fn fail(self, error: StoreError) {
+        match self {
+            Self::Submit(_, reply) => drop(reply.send(Err(error))),
+            Self::Claim(_, reply) => drop(reply.send(Err(error))),
+            Self::Settle(_, reply) => drop(reply.send(Err(error))),
+            Self::Extend(_, reply) => drop(reply.send(Err(error))),
+            Self::Admin(_, reply) => drop(reply.send(Err(error))),
+            Self::Tick(_, reply) => drop(reply.send(Err(error))),
+        }
+    }
+}
+
+/// What readers may see without asking the writer.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub queues: RwLock<BTreeMap<QueueName, QueueReport>>,
+    pub poisoned: AtomicBool,
+    pub commits: AtomicU64,
+    pub wakeups: WakeupsSender,
+}
+
+pub(crate) struct Writer {
+    pub engine: Engine,
+    pub records: DiskRecords,
+    pub clock: Arc<dyn Clock>,
+    pub shared: Arc<Shared>,
+    pub checkpoints: Checkpoints,
+    pub reserve: Reserve,
+    pub dice: SystemDice,
+    pub effects: Vec<Effect>,
+    /// Queues whose report may have changed in this batch.
+    pub stirred: BTreeSet<QueueName>,
+    pub saved_number: u64,
+}
+
+impl Writer {
+    /// Works until every sender is gone.
+    pub(crate) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        let mut batch = Vec::new();
+        while let Some(first) = requests.blocking_recv() {
+            let mut commands = first.commands();
+            batch.push(first);
+            while commands < COMMANDS_MAX
+                && let Ok(next) = requests.try_recv()
+            {
+                commands += next.commands();
+                batch.push(next);
+            }
+            self.serve(std::mem::take(&mut batch));
+            self.checkpoints.take_turn(self.records.connection());
+        }
+        self.checkpoints.finish(self.records.connection());
+    }
+
+    fn serve(&mut self, batch: Vec<Request>) {
+        if self.shared.poisoned.load(Ordering::SeqCst) {
+            batch.into_iter().for_each(|request| request.fail(StoreError::Poisoned));
+            return;
+        }
+        match self.commit(&batch) {
+            Ok(answers) => {
+                // Whoever hears the answer may look at once.
+                self.publish();
+                batch.into_iter().zip(answers).for_each(|(request, answered)| request.answer(answered));
+            }
+            Err(trouble) => self.recover(batch, trouble),
+        }
+    }
+
+    /// Applies a batch and makes it durable. On `Err` nothing of it is left, or the store is poisoned.
+    fn commit(&mut self, batch: &[Request]) -> Result<Vec<Answered>, Trouble> {
+        let now = self.clock.now();
+        self.records.connection().execute_batch("BEGIN IMMEDIATE")?;
+        self.engine.begin();
+        let mut answers = Vec::with_capacity(batch.len());
+        for request in batch {
+            answers.push(self.apply(request, now)?);
+        }
+        self.records.flush()?;
+        if self.engine.next_number() != self.saved_number {
+            set_meta(self.records.connection(), "next_number", self.engine.next_number().cast_signed())?;
+        }
+        self.records.connection().execute_batch("COMMIT")?;
+        self.saved_number = self.engine.next_number();
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        self.engine.commit();
+        self.records.committed();
+        Ok(answers)
+    }
+
+    fn apply(&mut self, request: &Request, now: Timestamp) -> Result<Answered, Trouble> {
+        let Self { engine, records, dice, effects, .. } = self;
+        macro_rules! outside {
+            () => {
+                Outside { records: &mut *records, dice: &mut *dice, now, effects: &mut *effects }
+            };
+        }
+        Ok(match request {
+            Request::Submit(..) if self.reserve.in_use() => Answered::Failed(StoreError::not_applied(NoSpace)),
+            Request::Submit(request, _) => {
+                self.stirred.extend(request.batch.iter().map(|submission| submission.queue.clone()));
+                Answered::Submit(engine.submit(request, outside!())?)
+            }
+            Request::Claim(request, _) => match engine.claim(request, outside!())? {
+                Ok(claimed) => Answered::Claim(Ok(self.with_payloads(claimed)?)),
+                Err(refusal) => Answered::Claim(Err(refusal)),
+            },
+            Request::Settle(settlements, _) => {
+                let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, outside!()));
+                Answered::Settle(verdicts.collect::<Result<_, _>>()?)
+            }
+            Request::Extend(extensions, _) => {
+                let verdicts = extensions.iter().map(|extension| engine.extend(extension, outside!()));
+                Answered::Extend(verdicts.collect::<Result<_, _>>()?)
+            }
+            Request::Admin(command, _) => {
+                self.stirred.extend(queue_of(command));
+                Answered::Admin(engine.admin(command, outside!())?)
+            }
+            Request::Tick(budget, _) => {
+                self.reserve.restore();
+                Answered::Tick(engine.tick(records, now, budget.get(), dice, effects)?)
+            }
+        })
+    }
+
+    fn with_payloads(&self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, Trouble> {
+        let with_payload = |claimed: Claimed| {
+            let payload = self.records.payload(claimed.seq)?.ok_or(Trouble::Damaged(claimed.seq))?;
+            Ok(ClaimedJob { claimed, payload })
+        };
+        claimed.into_iter().map(with_payload).collect()
+    }
+
+    /// Shows others what the commit has changed.
+    fn publish(&mut self) {
+        for effect in &self.effects {
+            let queue = match effect {
+                Effect::Moved { queue, .. } | Effect::Claimable(queue) => queue,
+            };
+            if !self.stirred.contains(queue) {
+                self.stirred.insert(queue.clone());
+            }
+        }
+        self.stirred.extend(self.records.bereft.drain(..));
+        for name in std::mem::take(&mut self.stirred) {
+            let report = self.report(&name);
+            let mut queues = self.shared.queues.write().unwrap_or_else(PoisonError::into_inner);
+            match report {
+                Some(report) => drop(queues.insert(name, report)),
+                None => drop(queues.remove(&name)),
+            }
+        }
+        self.shared.wakeups.announce(&mut self.effects);
+        self.shared.wakeups.announce_deadline(self.engine.next_timer());
+    }
+
+    pub(crate) fn report(&mut self, name: &QueueName) -> Option<QueueReport> {
+        let queue = Arc::clone(self.engine.queue(name)?);
+        let first = self.engine.longest_in_line(name).and_then(|seq| self.records.take(seq).ok().flatten());
+        let oldest_scheduled_at = first.as_ref().and_then(|job| job.scheduled_at);
+        if let Some(job) = first {
+            self.records.put_unchanged(job);
+        }
+        Some(QueueReport { queue, counts: self.engine.counts(name), oldest_scheduled_at })
+    }
+
+    /// After a batch that did not become durable.
+    fn recover(&mut self, batch: Vec<Request>, trouble: Trouble) {
+        self.effects.clear();
+        self.stirred.clear();
+        let what = match &trouble {
+            Trouble::Sql(error) => kind(error),
+            Trouble::Damaged(_) | Trouble::NotStorable => Kind::Damage,
+        };
+        if what == Kind::Broken || !self.roll_back() {
+            self.shared.poisoned.store(true, Ordering::SeqCst);
+            let error = Arc::new(Failed(format!("{trouble:?}")));
+            batch.into_iter().for_each(|request| request.fail(StoreError::Unknown(error.clone())));
+            return;
+        }
+        let error = match trouble {
+            Trouble::Damaged(seq) => StoreError::corrupt(format!("the record of job {seq}")),
+            Trouble::NotStorable => StoreError::not_applied(Failed("a custom backoff cannot be stored".to_owned())),
+            Trouble::Sql(error) if what == Kind::Damage => StoreError::corrupt(error.to_string()),
+            Trouble::Sql(_) => {
+                // Room for everything that is not new work; the rest hears that there is none.
+                if self.reserve.release() {
+                    return self.serve(batch);
+                }
+                StoreError::not_applied(NoSpace)
+            }
+        };
+        if batch.len() == 1 {
+            batch.into_iter().for_each(|request| request.fail(error.clone()));
+            return;
+        }
+        // One of them is the culprit: the others need not suffer.
+        batch.into_iter().for_each(|request| self.serve(vec![request]));
+    }
+
+    fn roll_back(&mut self) -> bool {
+        let connection = self.records.connection();
+        let clean = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
+        self.engine.rollback();
+        self.records.rolled_back();
+        clean
+    }
+}
+
+fn queue_of(command: &AdminCommand) -> Option<QueueName> {
+    match command {
+        AdminCommand::PutQueue { queue, .. }
+        | AdminCommand::PauseQueue { queue }
+        | AdminCommand::ResumeQueue { queue }
+        | AdminCommand::DeleteQueue { queue, .. } => Some(queue.clone()),
+        AdminCommand::SubmitHeld { .. }
+        | AdminCommand::Cancel { .. }
+        | AdminCommand::Requeue { .. }
+        | AdminCommand::DeadLetter { .. }
+        | AdminCommand::RunNow { .. }
+        | AdminCommand::Edit { .. }
+        | AdminCommand::Delete { .. } => None,
+    }
+}
+
+/// What went wrong, for whoever asks.
+#[derive(Debug)]
+struct Failed(String);
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failed {}

@@ -1,0 +1,277 @@
+//! The load: batches that anybody can make again from their name, and workers that end what they claim in many ways.
+
+use std::io::Write as _;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use bytes::Bytes;
+use longshore_core::claim::Terms;
+use longshore_core::dice::{Dice as _, SeededDice};
+use longshore_core::engine::{ClaimRequest, Extension, Settlement, Submission, SubmitRequest};
+use longshore_core::extend::Notes;
+use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::id::{JobType, QueueName};
+use longshore_core::settle::Outcome;
+use longshore_core::submit::{NewJob, Payload};
+use longshore_core::tags::Tags;
+use longshore_store::{ClaimedJob, Store as _, StoreError};
+use longshore_store_embedded::EmbeddedStore;
+use longshore_testkit::block_on::block_on;
+
+use super::between;
+
+pub(crate) const SUBMITTERS: u64 = 4;
+const WORKERS: u64 = 3;
+/// Refusals by the store before a thread gives up.
+const ERRORS_MAX: usize = 10;
+/// In such a cycle the log grows so fast that it is moved into the database while the load goes on.
+pub(crate) fn heavy(cycle: u64) -> bool {
+    cycle % 40 == 39
+}
+
+/// Names a batch; everything else about it follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct BatchName {
+    pub(crate) cycle: u64,
+    pub(crate) thread: u64,
+    pub(crate) number: u64,
+}
+
+impl std::fmt::Display for BatchName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}-{}", self.cycle, self.thread, self.number)
+    }
+}
+
+impl BatchName {
+    fn dice(self, salt: u64) -> SeededDice {
+        let mixed = [self.thread, self.number, salt].into_iter().fold(self.cycle, |seed, part| {
+            let mut dice = SeededDice::new(seed.wrapping_mul(31).wrapping_add(part));
+            dice.roll()
+        });
+        SeededDice::new(mixed)
+    }
+
+    pub(crate) fn size(self) -> u64 {
+        between(&mut self.dice(0), 1, 8)
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('-').map(str::parse);
+        let mut next = || parts.next()?.ok();
+        Some(Self { cycle: next()?, thread: next()?, number: next()? })
+    }
+
+    pub(crate) fn payload(self, index: u64) -> Payload {
+        let mut dice = self.dice(1 + index);
+        let length = if heavy(self.cycle) { 48 << 10 } else { between(&mut dice, 0, 400) };
+        let words = (0..=length / 8).flat_map(|_| dice.roll().to_le_bytes());
+        let bytes: Vec<u8> = words.take(usize::try_from(length).expect("a length")).collect();
+        if index.is_multiple_of(2) {
+            Payload::Binary(Bytes::from(bytes))
+        } else {
+            Payload::Json(Bytes::from(format!("{{\"key\":\"{self}-{index}\"}}")))
+        }
+    }
+
+    pub(crate) fn request(self) -> SubmitRequest {
+        let one = |index| {
+            let mut job = NewJob::new(JobType::new("load").expect("a type"), self.payload(index));
+            job.idempotency_key = Some(format!("{self}-{index}").into());
+            job.tags = Tags::Map([("batch".into(), Some(self.to_string().into()))].into());
+            Submission { queue: queue(if self.thread.is_multiple_of(2) { "even" } else { "odd" }), job }
+        };
+        SubmitRequest::new((0..self.size()).map(one).collect())
+    }
+}
+
+pub(crate) fn queue(name: &str) -> QueueName {
+    QueueName::new(name).expect("a name")
+}
+
+/// The payload that the job of this key must have.
+pub(crate) fn payload_of_key(key: &str) -> Option<Payload> {
+    let (batch, index) = key.rsplit_once('-')?;
+    Some(BatchName::parse(batch)?.payload(index.parse().ok()?))
+}
+
+/// One line on standard output: what has just been acknowledged. It is out before anything else is asked.
+fn tell(line: &str) {
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(3);
+    }
+}
+
+/// One thread's view of the store: asks, and reports answers that should not have come.
+struct Asker<'a> {
+    store: &'a EmbeddedStore,
+    errors: usize,
+}
+
+impl Asker<'_> {
+    fn ask<T>(&mut self, call: impl FnOnce(&EmbeddedStore) -> longshore_store::StoreFuture<'_, T>) -> Option<T> {
+        let poisoned = self.store.poisoned();
+        match block_on(call(self.store)) {
+            Ok(answer) => {
+                if poisoned {
+                    tell("wrong: an answer from a poisoned store");
+                }
+                Some(answer)
+            }
+            Err(error) => {
+                self.errors += 1;
+                let word = match error {
+                    StoreError::NotApplied(_) => "not_applied",
+                    StoreError::Unknown(_) => "unknown",
+                    StoreError::Poisoned => "poisoned",
+                    _ => "other",
+                };
+                tell(&format!("error {word} {error}"));
+                None
+            }
+        }
+    }
+
+    fn tired(&self) -> bool {
+        self.errors >= ERRORS_MAX
+    }
+}
+
+/// Works on the store until it is killed, or until the store refuses.
+pub(crate) fn run(directory: &Path, cycle: u64) {
+    // The test runner may have left half a line.
+    tell("");
+    let store = match super::open(directory) {
+        Ok(store) => store,
+        Err(error) => return tell(&format!("error open {error}")),
+    };
+    tell("open");
+    thread::scope(|scope| {
+        for thread in 0..SUBMITTERS {
+            let store = &store;
+            scope.spawn(move || submit(store, cycle, thread));
+        }
+        for worker in 0..WORKERS {
+            let store = &store;
+            scope.spawn(move || work(store, cycle * 100 + worker));
+        }
+        scope.spawn(|| {
+            let mut asker = Asker { store: &store, errors: 0 };
+            while !asker.tired() {
+                let budget = NonZeroUsize::new(50).expect("not zero");
+                let _: Option<_> = asker.ask(|store| store.tick(budget));
+                thread::yield_now();
+            }
+        });
+    });
+    tell("end");
+}
+
+fn submit(store: &EmbeddedStore, cycle: u64, thread: u64) {
+    let mut asker = Asker { store, errors: 0 };
+    for number in 0.. {
+        let name = BatchName { cycle, thread, number };
+        let Some(answer) = asker.ask(|store| store.submit(name.request())) else {
+            if asker.tired() {
+                return;
+            }
+            continue;
+        };
+        match answer {
+            Ok(submitted) => {
+                let seqs: Vec<String> = submitted.iter().map(|one| one.seq.to_string()).collect();
+                tell(&format!("submitted {name} {}", seqs.join(" ")));
+            }
+            Err(refusal) => tell(&format!("wrong: a batch was refused: {refusal:?}")),
+        }
+    }
+}
+
+fn work(store: &EmbeddedStore, seed: u64) {
+    let (mut asker, mut dice) = (Asker { store, errors: 0 }, SeededDice::new(seed));
+    while !asker.tired() {
+        let limit = usize::try_from(between(&mut dice, 1, 8)).expect("small");
+        let queues = vec![queue("even"), queue("odd")];
+        let request = ClaimRequest { queues, limit, types: Vec::new(), terms: Terms::default() };
+        let Some(Ok(claimed)) = asker.ask(|store| store.claim(request)) else { continue };
+        if claimed.is_empty() {
+            thread::yield_now();
+            continue;
+        }
+        let pairs: Vec<String> = claimed.iter().map(pair).collect();
+        tell(&format!("claimed {}", pairs.join(" ")));
+        for job in &claimed {
+            if job.claimed.idempotency_key.as_deref().and_then(payload_of_key).as_ref() != Some(&job.payload) {
+                tell(&format!("wrong: the payload of job {}", job.claimed.seq));
+            }
+        }
+        let heartbeats = between(&mut dice, 0, 2);
+        for beat in 1..=heartbeats {
+            extend(&mut asker, &claimed, beat);
+        }
+        settle(&mut asker, &claimed, &mut dice);
+    }
+}
+
+fn pair(job: &ClaimedJob) -> String {
+    format!("{}:{}", job.claimed.seq, job.claimed.version.0)
+}
+
+fn extend(asker: &mut Asker<'_>, claimed: &[ClaimedJob], beat: u64) {
+    let extension = |job: &ClaimedJob| {
+        let progress = Some(Bytes::from(format!("{} {beat}", job.claimed.version.0)));
+        let notes = Notes { progress, checkpoint: None };
+        Extension { id: job.claimed.id, token: Some(job.claimed.token), notes }
+    };
+    let extensions = claimed.iter().map(extension).collect();
+    let Some(verdicts) = asker.ask(|store| store.extend(extensions)) else { return };
+    let kept = claimed.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_ok());
+    let lines: Vec<String> = kept.map(|(job, _)| format!("{}:{beat}", pair(job))).collect();
+    tell(&format!("extended {}", lines.join(" ")));
+}
+
+fn settle(asker: &mut Asker<'_>, claimed: &[ClaimedJob], dice: &mut SeededDice) {
+    let mut settled = Vec::new();
+    for job in claimed {
+        let outcome = match between(dice, 0, 99) {
+            0..70 => Outcome::Complete { result: Some(Bytes::from(pair(job))) },
+            70..80 => Outcome::Fail(Reported::new(ReportedCategory::Temporary, "not now")),
+            80..90 => Outcome::Fail(Reported::new(ReportedCategory::Permanent, "never")),
+            90..95 => Outcome::Release,
+            // A worker that is never heard of again.
+            _ => continue,
+        };
+        settled.push((job, Settlement { id: job.claimed.id, token: Some(job.claimed.token), outcome }));
+    }
+    let settlements = settled.iter().map(|(_, settlement)| settlement.clone()).collect();
+    let Some(verdicts) = asker.ask(|store| store.settle(settlements)) else { return };
+    let kept = settled.iter().zip(verdicts).filter_map(|((job, _), verdict)| Some((job, verdict.ok()?)));
+    let lines: Vec<String> = kept.map(|(job, state)| format!("{}:{}", pair(job), state.word())).collect();
+    tell(&format!("settled {}", lines.join(" ")));
+}
+
+/// Asks for a batch again. All of it was there, or nothing of it: whether it was, and its numbers.
+pub(crate) fn ask_again(store: &EmbeddedStore, name: BatchName) -> (bool, Vec<u64>) {
+    let submitted = block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it");
+    let known = submitted.iter().filter(|one| one.duplicate).count();
+    assert!(known == 0 || known == submitted.len(), "batch {name}: {known} of {} were there", submitted.len());
+    (known > 0, submitted.iter().map(|one| one.seq.0).collect())
+}
+
+/// What a store shows of a payload is what was handed in.
+pub(crate) fn assert_payload(job: &longshore_core::job::Job, payload: Option<&Payload>) {
+    let key = job.idempotency.as_ref().map(|key| Arc::clone(&key.key)).expect("every job of the load has a key");
+    let expected = payload_of_key(&key).expect("a key of the load");
+    assert!(payload == Some(&expected), "the payload of job {} ({key}) is another one", job.seq);
+}
+
+/// Reads payloads and holds them against what was handed in.
+pub(crate) fn assert_payloads(store: &EmbeddedStore, jobs: &[Arc<longshore_core::job::Job>]) {
+    let payloads = super::payloads_of(store, jobs).expect("payloads can be read");
+    for (job, payload) in jobs.iter().zip(payloads) {
+        assert_payload(job, payload.as_ref());
+    }
+}

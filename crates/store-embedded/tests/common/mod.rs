@@ -1,0 +1,80 @@
+//! What the tests of crashes, damage and full disks have in common: a load that says what was acknowledged, and a ledger that remembers it.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test says no by panicking")]
+
+pub(crate) mod child;
+pub(crate) mod ledger;
+pub(crate) mod load;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_core::dice::{Dice, SeededDice};
+use longshore_core::engine::count_of;
+use longshore_core::id::Seq;
+use longshore_core::job::Job;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_store::{Inspect, JobFilter, JobQuery, StoreError, SystemClock};
+use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_testkit::block_on::block_on;
+
+/// The store as it runs in earnest, with a small reserve.
+pub(crate) fn options(directory: &Path) -> Options {
+    let place = Place::Directory(directory.to_owned());
+    Options { reserve_bytes: 1 << 20, ..Options::new(place, Arc::new(SystemClock::new()), TimeKind::Real) }
+}
+
+pub(crate) fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
+    EmbeddedStore::open(options(directory))
+}
+
+/// From `least` to `most`, both included.
+pub(crate) fn between(dice: &mut SeededDice, least: u64, most: u64) -> u64 {
+    let dice: &mut dyn Dice = dice;
+    least + dice.up_to(most - least)
+}
+
+/// All jobs above a number, newest first.
+pub(crate) fn jobs_above(store: &dyn Inspect, above: Seq) -> Result<Vec<Arc<Job>>, StoreError> {
+    let (mut jobs, mut before) = (Vec::new(), None);
+    loop {
+        let page = block_on(store.list(JobQuery { filter: JobFilter::default(), limit: 1_000, before }))?;
+        jobs.extend(page.jobs.into_iter().filter(|job| job.seq > above));
+        match page.next {
+            Some(next) if next > above => before = Some(next),
+            Some(_) | None => return Ok(jobs),
+        }
+    }
+}
+
+pub(crate) fn payloads_of(store: &dyn Inspect, jobs: &[Arc<Job>]) -> Result<Vec<Option<Payload>>, StoreError> {
+    let mut payloads = Vec::new();
+    for some in jobs.chunks(1_000) {
+        payloads.extend(block_on(store.payloads(some.iter().map(|job| job.seq).collect()))?);
+    }
+    Ok(payloads)
+}
+
+/// What the queues say they hold is what they hold.
+pub(crate) fn assert_counts(store: &dyn Inspect, all: &[Arc<Job>]) {
+    let mut counted = BTreeMap::<(String, StateKind), u64>::new();
+    for job in all {
+        *counted.entry((job.queue.to_string(), job.kind())).or_default() += 1;
+    }
+    for report in block_on(store.queues()).expect("queues are listed") {
+        for state in StateKind::ALL {
+            let counted = counted.remove(&(report.queue.name.to_string(), *state)).unwrap_or(0);
+            assert_eq!(count_of(&report.counts, *state), counted, "{state} jobs of {}", report.queue.name);
+        }
+    }
+    assert!(counted.is_empty(), "jobs of no queue: {counted:?}");
+}
+
+/// Nothing is wrong with a closed store.
+pub(crate) fn assert_whole(directory: &Path) {
+    let diagnosis = longshore_store_embedded::examine(directory).expect("the store can be examined");
+    assert!(diagnosis.problems.is_empty(), "{:#?}", diagnosis.problems);
+}

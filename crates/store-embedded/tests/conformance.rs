@@ -1,0 +1,41 @@
+//! The embedded store does what every store must: on disk, and in memory.
+
+#![expect(clippy::expect_used, reason = "a test says no by panicking")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_store::{Clock, Store, VirtualClock};
+use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_testkit::conformance::{self, World};
+
+fn open(place: Place, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {
+    let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
+    let options = Options { reserve_bytes: 0, ..Options::new(place, clock, TimeKind::Virtual) };
+    Arc::new(EmbeddedStore::open(options).expect("the store opens"))
+}
+
+/// In memory if there is such a place: what the suite asks does not depend on the disk, and a real one makes it slow. The crash tests have a real one.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
+}
+
+fn on_disk() -> World {
+    let (clock, directory) = (conformance::clock(), directory());
+    let (path, same_clock) = (directory.path().to_owned(), Arc::clone(&clock));
+    let open_it = move |path: &Path| open(Place::Directory(path.to_owned()), &same_clock);
+    World::new(open_it(&path), clock).reopened_by(move || open_it(&path)).keeping(directory)
+}
+
+fn in_memory() -> World {
+    let clock = conformance::clock();
+    World::new(open(Place::Memory, &clock), clock)
+}
+
+mod disk {
+    longshore_testkit::conformance!(super::on_disk, histories: 20);
+}
+
+mod memory {
+    longshore_testkit::conformance!(super::in_memory, histories: 20);
+}

@@ -1,0 +1,156 @@
+//! A store of no use, for the wrappers' own tests: it counts the changes that reach it and gives fixed answers.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use longshore_core::claim::Terms;
+use longshore_core::engine::{
+    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Submitted,
+    Ticked,
+};
+use longshore_core::extend::Extended;
+use longshore_core::id::{JobId, JobType, QueueName, Seq};
+use longshore_core::job::Job;
+use longshore_core::refusal::Refusal;
+use longshore_core::settle::Outcome;
+use longshore_core::state::StateKind;
+use longshore_core::submit::{NewJob, Payload};
+use longshore_core::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::query::{JobQuery, Page};
+use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
+use crate::wakeups::{Wakeups, WakeupsSender};
+
+/// More than this is refused.
+const BATCH_MAX: usize = 5;
+
+#[derive(Debug, Default)]
+pub(crate) struct Stub {
+    changes: AtomicUsize,
+    /// Submissions never come back.
+    hangs: bool,
+}
+
+impl Stub {
+    pub(crate) fn hanging() -> Self {
+        Self { hangs: true, ..Self::default() }
+    }
+
+    pub(crate) fn changes(&self) -> usize {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    /// A change counts when it is done, not when it is asked for.
+    fn change<'a, T: Send + 'a>(&'a self, answer: T) -> StoreFuture<'a, T> {
+        Box::pin(async move {
+            self.changes.fetch_add(1, Ordering::SeqCst);
+            Ok(answer)
+        })
+    }
+}
+
+fn ready<'a, T: Send + 'a>(answer: T) -> StoreFuture<'a, T> {
+    Box::pin(std::future::ready(Ok(answer)))
+}
+
+impl Store for Stub {
+    fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
+        if self.hangs {
+            return Box::pin(std::future::pending());
+        }
+        let fits = (1..=BATCH_MAX).contains(&request.batch.len());
+        self.change(if fits { Ok(Vec::new()) } else { Err(Refusal::JobNotFound.into()) })
+    }
+
+    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
+        self.change(if request.limit > 0 { Ok(Vec::new()) } else { Err(Refusal::JobNotFound) })
+    }
+
+    fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
+        let verdict = |place| if place == 0 { Ok(StateKind::Completed) } else { Err(Refusal::JobNotFound) };
+        self.change((0..settlements.len()).map(verdict).collect())
+    }
+
+    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+        self.change(extensions.iter().map(|_| Err(Refusal::JobNotFound)).collect())
+    }
+
+    fn admin(&self, _: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+        self.change(Err(Refusal::QueueNotFound))
+    }
+
+    fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
+        self.change(Ticked { done: budget.get(), next: None })
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        WakeupsSender::default().subscribe()
+    }
+}
+
+impl Inspect for Stub {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(17)
+    }
+
+    fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
+        ready(jobs.iter().map(|_| None).collect())
+    }
+
+    fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
+        ready(jobs.iter().map(|_| None).collect())
+    }
+
+    fn list(&self, _: JobQuery) -> StoreFuture<'_, Page> {
+        ready(Page { jobs: Vec::new(), next: None })
+    }
+
+    fn queue(&self, _: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+        ready(None)
+    }
+
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+        ready(Vec::new())
+    }
+}
+
+/// Nothing here ever waits.
+pub(crate) fn finish<T>(mut call: StoreFuture<'_, T>) -> Result<T, StoreError> {
+    match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("the stub does not wait"),
+    }
+}
+
+fn queue() -> QueueName {
+    QueueName::new("q").unwrap()
+}
+
+fn id() -> JobId {
+    JobId::from_bytes([7; 16])
+}
+
+pub(crate) fn job() -> JobRef {
+    JobRef::Id(id())
+}
+
+pub(crate) fn submission(jobs: usize) -> SubmitRequest {
+    let job = NewJob::new(JobType::new("work").unwrap(), Payload::Binary(Bytes::new()));
+    SubmitRequest::new(vec![Submission { queue: queue(), job }; jobs])
+}
+
+pub(crate) fn claim(limit: usize) -> ClaimRequest {
+    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() }
+}
+
+pub(crate) fn settlement() -> Settlement {
+    Settlement { id: id(), token: None, outcome: Outcome::Release }
+}
+
+pub(crate) fn pause() -> AdminCommand {
+    AdminCommand::PauseQueue { queue: queue() }
+}

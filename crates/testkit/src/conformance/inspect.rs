@@ -1,0 +1,139 @@
+//! Looking: jobs by their two names, payloads, queues.
+
+use bytes::Bytes;
+use longshore_core::Duration;
+use longshore_core::failure::ReportedCategory;
+use longshore_core::id::{JobId, Seq};
+use longshore_core::limits::BATCH_ITEMS_MAX;
+use longshore_core::profile::Profile;
+use longshore_core::state::StateKind;
+use longshore_core::submit::{NewJob, Payload};
+use longshore_store::JobRef;
+
+use super::harness::*;
+
+const NOBODY: JobRef = JobRef::Seq(Seq(u64::MAX / 2));
+
+pub(super) fn by_id_and_by_number(h: &mut Harness) {
+    let jobs = h.submit_all("q", vec![work(); 3]);
+    for job in &jobs {
+        let (by_id, by_seq) = (h.find(JobRef::Id(job.id)).unwrap(), h.find(JobRef::Seq(job.seq)).unwrap());
+        assert_eq!(by_id, by_seq);
+        assert_eq!((by_id.id, by_id.seq), (job.id, job.seq));
+    }
+    assert_eq!(h.find(NOBODY), None);
+    assert_eq!(h.find(JobRef::Seq(Seq(0))), None);
+    assert_eq!(h.find(JobRef::Seq(Seq(u64::MAX))), None);
+    assert_eq!(h.find(JobRef::Id(JobId::from_bytes([7; 16]))), None);
+    assert_eq!(h.find(JobRef::Id(JobId::from_bytes([0; 16]))), None);
+    let mut near = *jobs[0].id.as_bytes();
+    near[15] ^= 1;
+    assert_eq!(h.find(JobRef::Id(JobId::from_bytes(near))), None, "one bit beside is nobody");
+}
+
+pub(super) fn answers_stand_where_the_questions_stood(h: &mut Harness) {
+    let jobs = h.submit_all("q", vec![work(); 3]);
+    let [a, b, c] = [0, 1, 2].map(|place| &jobs[place]);
+    let asked = vec![JobRef::Id(c.id), NOBODY, JobRef::Seq(a.seq), JobRef::Id(c.id), JobRef::Seq(b.seq), NOBODY];
+    let found = answered(h.store().get(asked));
+    let seqs: Vec<Option<Seq>> = found.iter().map(|job| job.as_ref().map(|job| job.seq)).collect();
+    assert_eq!(seqs, [Some(c.seq), None, Some(a.seq), Some(c.seq), Some(b.seq), None]);
+    assert!(answered(h.store().get(Vec::new())).is_empty());
+    let payloads = answered(h.store().payloads(vec![c.seq, Seq(0), a.seq, c.seq]));
+    assert_eq!(payloads.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true, true]);
+    assert!(answered(h.store().payloads(Vec::new())).is_empty());
+}
+
+pub(super) fn a_thousand_at_once(h: &mut Harness) {
+    let jobs = h.submit_all("q", vec![work(); BATCH_ITEMS_MAX]);
+    let found = answered(h.store().get(jobs.iter().map(|job| JobRef::Id(job.id)).collect()));
+    assert!(jobs.iter().zip(&found).all(|(job, found)| found.as_ref().is_some_and(|found| found.seq == job.seq)));
+    assert_eq!(found.len(), BATCH_ITEMS_MAX);
+    let payloads = answered(h.store().payloads(jobs.iter().map(|job| job.seq).collect()));
+    assert_eq!(payloads, vec![Some(work().payload); BATCH_ITEMS_MAX]);
+}
+
+/// Whatever happens to a job: its bytes stay, and so does what they are called.
+pub(super) fn payloads_come_back_untouched(h: &mut Harness) {
+    let odd: Vec<u8> = (0..=255).rev().collect();
+    let given = [
+        Payload::Binary(Bytes::from(odd)),
+        Payload::Json(Bytes::from_static(b"{\"a\":1.50, \"a\":1e3 , \"n\":12345678901234567890123}")),
+        Payload::Json(Bytes::from_static(b" null\n")),
+        Payload::Binary(Bytes::from_static(b"{}")),
+        Payload::Binary(Bytes::new()),
+    ];
+    let new = |payload: &Payload| NewJob::new(job_type("work"), payload.clone());
+    let jobs = h.submit_all("q", given.iter().map(new).collect());
+    let check = |when: &str| {
+        for (job, given) in jobs.iter().zip(&given) {
+            assert!(h.payload(job.seq).as_ref() == Some(given), "{given:?} {when}");
+        }
+    };
+    check("after its submission");
+    for (given, place) in given.iter().zip(0..) {
+        let claimed = h.try_claim(request("q", 1)).unwrap().remove(0);
+        assert!(claimed.payload == *given, "{given:?} in the worker's hands");
+        let outcome = if place % 2 == 0 { complete() } else { fail(ReportedCategory::Temporary) };
+        h.settle(&claimed.claimed, outcome).unwrap();
+    }
+    check("after a run");
+    h.pass(Duration::from_mins(1));
+    h.settle_down();
+    check("after a retry");
+}
+
+pub(super) fn queues_by_name(h: &mut Harness) {
+    for name in ["b", "a:1", "Z", "default", "a", "a.b", "0"] {
+        h.put_queue(name, Profile::Standard);
+    }
+    let names: Vec<String> = h.picture().queues.iter().map(|(queue, ..)| queue.name.to_string()).collect();
+    let mut sorted = names.clone();
+    sorted.sort();
+    assert_eq!(names, sorted);
+    assert_eq!(names.len(), 7);
+    assert!(answered(h.store().queue(queue("A"))).is_none(), "names are told apart by case");
+}
+
+pub(super) fn a_report_counts_by_state(h: &mut Harness) {
+    h.submit("q", work_with(|job| job.hold = Some(true)));
+    h.submit("q", delayed(Duration::from_secs(60)));
+    h.run("q", work(), complete());
+    h.run("q", work(), fail(ReportedCategory::Permanent));
+    h.run("q", work(), fail(ReportedCategory::Temporary));
+    let cancelled = h.submit("q", work());
+    h.admin(super::admin::cancel(cancelled.id, longshore_core::cancel::Force::Now));
+    let dead = h.submit("q", work());
+    h.admin(longshore_core::engine::AdminCommand::DeadLetter { id: dead.id, reason: None });
+    h.submit_all("q", vec![work(); 3]);
+    h.claim_one("q");
+    for state in StateKind::ALL {
+        let expected = if *state == StateKind::Scheduled { 2 } else { 1 };
+        assert_eq!(h.count("q", *state), expected, "{state}");
+    }
+    assert!(h.report("default").counts.iter().all(|count| *count == 0));
+}
+
+pub(super) fn first_in_line_since(h: &mut Harness) {
+    let since = |h: &Harness| h.report("q").oldest_scheduled_at;
+    h.put_queue("q", Profile::Standard);
+    assert_eq!(since(h), None);
+    h.submit("q", delayed(Duration::from_mins(9)));
+    assert_eq!(since(h), None, "not in line yet");
+    let first = h.now();
+    h.submit("q", work());
+    h.pass(Duration::from_secs(5));
+    let second = h.now();
+    h.submit("q", work());
+    assert_eq!(since(h), Some(first));
+    h.claim_one("q");
+    assert_eq!(since(h), Some(second));
+    h.claim_one("q");
+    assert_eq!(since(h), None);
+}
+
+pub(super) fn the_time_of_the_store(h: &mut Harness) {
+    assert_eq!(h.store().now(), h.now());
+    h.clock().advance(Duration::from_millis(1_234));
+    assert_eq!(h.store().now(), h.now());
+}

@@ -1,0 +1,394 @@
+//! Between the neutral words of [`crate::subject`] and the types of `longshore-core`: shared by the subjects that speak to the engine
+//! itself and to a store.
+
+mod settings;
+mod snapshot;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use longshore_core::cancel::Force;
+use longshore_core::claim::Terms;
+use longshore_core::dice::{Dice, SeededDice};
+use longshore_core::edit;
+use longshore_core::engine::{
+    self, AdminAnswer, AdminCommand as Admin, Answer as Told, ClaimRequest, Command as Order, DeleteQueue, Extension,
+    Farewell, Queue, Settlement, StateCounts, Submission, SubmitRequest,
+};
+use longshore_core::extend::Notes;
+use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName};
+use longshore_core::job::Job;
+use longshore_core::limits::CORRELATION_ID_CHARS_MAX;
+use longshore_core::priority::Priority;
+use longshore_core::profile::Profile;
+use longshore_core::refusal::{Invalid, Refusal};
+use longshore_core::requeue::{Requeue, Reset};
+use longshore_core::settle;
+use longshore_core::state::StateKind;
+use longshore_core::submit::{self, DependencyRef, Payload, Start};
+use longshore_core::tags::Tags;
+use longshore_core::{Duration, Timestamp};
+
+use crate::subject::*;
+
+/// Whatever takes orders in the words of `longshore-core`.
+pub(crate) trait Machine {
+    fn order(&mut self, order: Order) -> Told;
+    /// What a parent's fan-out must know before its children can be read: its queue, and whether this token holds its lease.
+    fn parent(&mut self, id: JobId, token: Option<LeaseToken>) -> Result<QueueName, Refusal>;
+}
+
+/// Which job has which handle, and which claim was given which token.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    ids: Vec<JobId>,
+    handles: HashMap<JobId, Handle>,
+    tokens: HashMap<(Handle, u64), LeaseToken>,
+    /// For ids and tokens that nobody was ever given: other dice than those of the machine.
+    dice: SeededDice,
+}
+
+impl Names {
+    pub(crate) fn new() -> Self {
+        Self { ids: Vec::new(), handles: HashMap::new(), tokens: HashMap::new(), dice: SeededDice::new(0x0ff5_e7a1) }
+    }
+
+    pub(crate) fn id_of(&self, job: Handle) -> Option<JobId> {
+        self.ids.get(job).copied()
+    }
+
+    pub(crate) fn snapshot(&self, job: &Job) -> JobSnapshot {
+        snapshot::job(job, &self.handles)
+    }
+
+    pub(crate) fn view(&self, job: &Job, view: &str, now: Timestamp) -> BTreeMap<String, String> {
+        snapshot::view(job, view, now, &self.handles)
+    }
+
+    fn id(&self, job: Handle) -> Result<JobId, Refusal> {
+        self.ids.get(job).copied().ok_or(Refusal::JobNotFound)
+    }
+
+    fn adopt(&mut self, id: JobId) -> Handle {
+        let next = self.ids.len();
+        let handle = *self.handles.entry(id).or_insert(next);
+        if handle == next {
+            self.ids.push(id);
+        }
+        handle
+    }
+
+    fn token(&mut self, job: Handle, token: &Token) -> Option<LeaseToken> {
+        match token {
+            Token::Missing => None,
+            Token::Bogus => Some(LeaseToken::random(&mut self.dice)),
+            Token::Version(version) => {
+                let known = self.tokens.get(&(job, *version)).copied();
+                Some(known.unwrap_or_else(|| LeaseToken::random(&mut self.dice)))
+            }
+        }
+    }
+
+    /// Gives a command to the machine and says in neutral words what came of it.
+    pub(crate) fn obey(&mut self, machine: &mut dyn Machine, command: &Command) -> Result<Answer, Refusal> {
+        let order = match command {
+            Command::Submit { queue, jobs } => {
+                let batch = self.read(machine, &QueueName::new(queue)?, jobs)?;
+                Order::Submit(SubmitRequest::new(batch))
+            }
+            Command::Children { job, token, jobs, finally } => {
+                return self.fan_out(machine, *job, token, jobs, finally.as_ref());
+            }
+            Command::Claim { queues, worker, limit, types, lease, execution_timeout } => Order::Claim(ClaimRequest {
+                queues: queues.iter().map(|queue| QueueName::new(queue)).collect::<Result<_, _>>()?,
+                limit: *limit,
+                types: types.iter().map(|name| JobType::new(name)).collect::<Result<_, _>>()?,
+                terms: Terms {
+                    worker: Some(WorkerName::new(worker)?),
+                    lease: lease.map(|millis| length("lease", millis)).transpose()?,
+                    execution_timeout: execution_timeout
+                        .map(|millis| length("execution_timeout", millis))
+                        .transpose()?,
+                },
+            }),
+            Command::Settle { job, token, outcome } => {
+                let outcome = outcome_of(outcome)?;
+                Order::Settle(Settlement { id: self.id(*job)?, token: self.token(*job, token), outcome })
+            }
+            Command::Heartbeat { job, token, progress, checkpoint } => Order::Extend(Extension {
+                id: self.id(*job)?,
+                token: self.token(*job, token),
+                notes: Notes {
+                    progress: progress.clone().map(Bytes::from),
+                    checkpoint: checkpoint.clone().map(Bytes::from),
+                },
+            }),
+            _ => Order::Admin(self.admin(command)?),
+        };
+        let told = machine.order(order);
+        match (self.translate(told)?, command) {
+            (Answer::State { state, .. }, Command::Settle { job, .. }) => Ok(Answer::State { job: *job, state }),
+            (answer, _) => Ok(answer),
+        }
+    }
+
+    fn admin(&mut self, command: &Command) -> Result<Admin, Refusal> {
+        Ok(match command {
+            Command::PutQueue { queue, profile, settings } => Admin::PutQueue {
+                queue: QueueName::new(queue)?,
+                profile: profile.as_deref().map(profile_named).transpose()?,
+                overrides: settings.as_ref().map(settings::queue_overrides).transpose()?.map(Box::new),
+            },
+            Command::Pause { queue } => Admin::PauseQueue { queue: QueueName::new(queue)? },
+            Command::Resume { queue } => Admin::ResumeQueue { queue: QueueName::new(queue)? },
+            Command::DeleteQueue { queue, force } => Admin::DeleteQueue {
+                queue: QueueName::new(queue)?,
+                how: if *force { DeleteQueue::Anyway(Farewell::Cancel) } else { DeleteQueue::IfNothingLives },
+            },
+            Command::SubmitHeld { job } => Admin::SubmitHeld { id: self.id(*job)? },
+            Command::Cancel { job, reason, force } => Admin::Cancel {
+                id: self.id(*job)?,
+                reason: reason.clone(),
+                force: if *force { Force::Now } else { Force::ByPolicy },
+            },
+            Command::Requeue { job, reset, run_at } => Admin::Requeue {
+                id: self.id(*job)?,
+                how: Requeue {
+                    counters: if *reset { Reset::Zero } else { Reset::Keep },
+                    run_at: run_at.map(Timestamp::from_millis),
+                },
+            },
+            Command::DeadLetter { job, reason } => Admin::DeadLetter { id: self.id(*job)?, reason: reason.clone() },
+            Command::RunNow { job } => Admin::RunNow { id: self.id(*job)? },
+            Command::Edit { job, edit } => {
+                let edit = edit_of(edit)?;
+                Admin::Edit { id: self.id(*job)?, edit }
+            }
+            Command::Delete { job } => Admin::Delete { id: self.id(*job)? },
+            Command::Submit { .. }
+            | Command::Children { .. }
+            | Command::Claim { .. }
+            | Command::Settle { .. }
+            | Command::Heartbeat { .. } => panic!("{command:?} is no admin command"),
+        })
+    }
+
+    fn translate(&mut self, told: Told) -> Result<Answer, Refusal> {
+        Ok(match told {
+            Told::Submitted(jobs) => Answer::Submitted(self.submitted(&jobs.map_err(|refused| refused.first)?)),
+            Told::Claimed(jobs) => Answer::Claimed(jobs?.iter().map(|job| self.claimed(job)).collect()),
+            // The caller knows which job it was.
+            Told::Settled(state) => Answer::State { job: 0, state: state?.word().to_owned() },
+            Told::Extended(extended) => {
+                let extended = extended?;
+                Answer::Extended {
+                    expires_at: extended.expires_at.map(Timestamp::as_millis),
+                    cancel_requested: extended.cancel_requested,
+                }
+            }
+            Told::Admin(answer) => match answer? {
+                AdminAnswer::QueuePut { .. } | AdminAnswer::Done => Answer::Done,
+                AdminAnswer::CancelRequested => Answer::CancelRequested,
+                AdminAnswer::State { id, state } => {
+                    Answer::State { job: self.adopt(id), state: state.word().to_owned() }
+                }
+            },
+        })
+    }
+
+    fn claimed(&mut self, claimed: &engine::Claimed) -> Claimed {
+        let job = self.handles[&claimed.id];
+        self.tokens.insert((job, claimed.version.0), claimed.token);
+        Claimed {
+            job,
+            version: claimed.version.0,
+            attempt: claimed.attempt,
+            expires_at: claimed.expires_at.map(Timestamp::as_millis),
+            deadline_at: claimed.deadline_at.map(Timestamp::as_millis),
+        }
+    }
+
+    fn submitted(&mut self, jobs: &[engine::Submitted]) -> Vec<Submitted> {
+        let answer = |subject: &mut Self, job: &engine::Submitted| Submitted {
+            job: job.state.map(|_| subject.adopt(job.id)),
+            state: job.state.map(|state| state.word().to_owned()),
+            duplicate: job.duplicate,
+        };
+        jobs.iter().map(|job| answer(self, job)).collect()
+    }
+
+    /// Reads the members of a batch. Where one cannot be read, the first member that is refused for any reason speaks for all.
+    fn read<'a>(
+        &mut self,
+        machine: &mut dyn Machine,
+        queue: &QueueName,
+        jobs: impl IntoIterator<Item = &'a NewJob>,
+    ) -> Result<Vec<Submission>, Refusal> {
+        let (mut batch, mut unreadable) = (Vec::new(), None);
+        for (place, new) in jobs.into_iter().enumerate() {
+            let job = self.new_job(new).unwrap_or_else(|refusal| {
+                unreadable.get_or_insert((place, refusal));
+                self.stand_in(new)
+            });
+            batch.push(Submission { queue: queue.clone(), job });
+        }
+        let Some((place, refusal)) = unreadable else { return Ok(batch) };
+        // The stand-in is refused, so this stores nothing.
+        let told = machine.order(Order::Submit(SubmitRequest::new(batch)));
+        let Told::Submitted(Err(refused)) = told else { panic!("a batch with a bad member was taken: {told:?}") };
+        let earlier = refused.errors.into_iter().find(|(other, _)| *other < place);
+        Err(earlier.map_or(refusal, |(_, refusal)| refusal))
+    }
+
+    /// In the place of a job that cannot be read, so that others of its batch can still be judged. Never accepted itself.
+    fn stand_in(&mut self, new: &NewJob) -> submit::NewJob {
+        let mut job = submit::NewJob::new(JobType::new("stand-in").unwrap(), Payload::Binary(Bytes::new()));
+        job.correlation_id = Some("x".repeat(CORRELATION_ID_CHARS_MAX + 1).into());
+        job.reference = new.reference.as_deref().map(Arc::from);
+        job.after = self.dependencies(&new.after);
+        job.after_any = self.dependencies(&new.after_any);
+        job
+    }
+
+    fn fan_out(
+        &mut self,
+        machine: &mut dyn Machine,
+        job: Handle,
+        token: &Token,
+        jobs: &[NewJob],
+        finally: Option<&NewJob>,
+    ) -> Result<Answer, Refusal> {
+        let parent = self.id(job)?;
+        let token = self.token(job, token);
+        let queue = machine.parent(parent, token)?;
+        let mut children = self.read(machine, &queue, jobs.iter().chain(finally))?;
+        let with_finally = finally.is_some();
+        let finally = finally.and_then(|_| children.pop());
+        if children.is_empty() {
+            return Err(Refusal::invalid("jobs", "must name at least one job"));
+        }
+        let told = machine.order(Order::Submit(SubmitRequest::children(parent, token, children, finally)));
+        let Answer::Submitted(mut answers) = self.translate(told)? else { panic!("children are submitted") };
+        let finally = if with_finally { answers.pop() } else { None };
+        let jobs = answers.into_iter().filter_map(|answer| answer.job).collect();
+        Ok(Answer::FannedOut { jobs, finally: finally.and_then(|answer| answer.job) })
+    }
+
+    fn new_job(&mut self, new: &NewJob) -> Result<submit::NewJob, Refusal> {
+        let payload = Payload::Binary(self.made_up(new.payload_bytes));
+        let mut job = submit::NewJob::new(JobType::new(&new.job_type)?, payload);
+        if let Some(level) = new.priority {
+            job.priority = priority_of(level)?;
+        }
+        job.start = match (new.run_at, new.delay) {
+            (None, None) => Start::Now,
+            (Some(at), None) => Start::At(Timestamp::from_millis(at)),
+            (None, Some(millis)) => Start::In(length("delay", millis)?),
+            (Some(_), Some(_)) => return Err(Refusal::invalid("delay", "goes without run_at")),
+        };
+        let text = |text: &Option<String>| text.as_deref().map(Arc::from);
+        job.idempotency_key = text(&new.idempotency_key).filter(|key: &Arc<str>| !key.is_empty());
+        job.external_id = text(&new.external_id);
+        job.correlation_id = text(&new.correlation_id);
+        job.callback_url = text(&new.callback_url);
+        job.tags = tags_of(&new.tags)?;
+        job.after = self.dependencies(&new.after);
+        job.after_any = self.dependencies(&new.after_any);
+        job.reference = text(&new.reference);
+        job.hold = new.hold;
+        job.policy = settings::job_overrides(&new.settings)?;
+        Ok(job)
+    }
+
+    /// Bytes that no other job has, so that a payload in the wrong hands is noticed.
+    fn made_up(&mut self, bytes: usize) -> Bytes {
+        let salt = self.dice.roll().to_le_bytes();
+        salt.into_iter().cycle().take(bytes).collect()
+    }
+
+    fn dependencies(&mut self, dependencies: &[Dependency]) -> Vec<DependencyRef> {
+        let reference = |dependency: &Dependency| match dependency {
+            Dependency::Job(handle) => {
+                let known = self.ids.get(*handle).copied();
+                DependencyRef::Job(known.unwrap_or_else(|| JobId::random(&mut self.dice)))
+            }
+            Dependency::Ref(name) => DependencyRef::Local(name.as_str().into()),
+            Dependency::Unknown => DependencyRef::Job(JobId::random(&mut self.dice)),
+        };
+        dependencies.iter().map(reference).collect()
+    }
+}
+
+/// The queue of a record whose lease this token holds. Whoever holds no lease learns nothing else.
+pub(crate) fn queue_of_holder(
+    parent: Option<&Job>,
+    token: Option<LeaseToken>,
+    now: Timestamp,
+) -> Result<QueueName, Refusal> {
+    let parent = parent.ok_or(Refusal::JobNotFound)?;
+    longshore_core::lease::check(parent, token, now)?;
+    Ok(parent.queue.clone())
+}
+
+pub(crate) fn queue_snapshot(queue: &Queue, counts: &StateCounts) -> QueueSnapshot {
+    let count = |state: &StateKind| (state.word().to_owned(), engine::count_of(counts, *state));
+    QueueSnapshot {
+        profile: queue.profile.word().to_owned(),
+        paused: queue.paused,
+        counts: StateKind::ALL.iter().map(count).collect(),
+    }
+}
+
+fn profile_named(name: &str) -> Result<Profile, Refusal> {
+    Profile::from_word(name).ok_or_else(|| Refusal::invalid("profile", "is not one of the six"))
+}
+
+fn priority_of(level: u8) -> Result<Priority, Refusal> {
+    Priority::from_level(level).ok_or_else(|| Refusal::invalid("priority", "must be 0-4"))
+}
+
+fn length(field: &'static str, millis: Millis) -> Result<Duration, Invalid> {
+    let millis = u64::try_from(millis).map_err(|_| Invalid::new(field, "must not be negative"))?;
+    Ok(Duration::from_millis(millis))
+}
+
+fn tags_of(tags: &BTreeMap<String, Option<String>>) -> Result<Tags, Refusal> {
+    if tags.is_empty() {
+        return Ok(Tags::None);
+    }
+    let pair = |(key, value): (&String, &Option<String>)| (key.as_str().into(), value.as_deref().map(Arc::from));
+    let tags = Tags::Map(tags.iter().map(pair).collect());
+    tags.check_named()?;
+    Ok(tags)
+}
+
+fn outcome_of(outcome: &Outcome) -> Result<settle::Outcome, Refusal> {
+    Ok(match outcome {
+        Outcome::Complete { result } => settle::Outcome::Complete { result: result.clone().map(Bytes::from) },
+        Outcome::Snooze { delay } => settle::Outcome::Snooze { delay: length("delay", *delay)? },
+        Outcome::Release => settle::Outcome::Release,
+        Outcome::Fail { category, code, message, retry_after, unrecoverable } => {
+            let category = ReportedCategory::from_word(category)
+                .ok_or_else(|| Refusal::invalid("error.category", "is not one that a worker may report"))?;
+            settle::Outcome::Fail(Reported {
+                code: code.as_deref().map(Arc::from),
+                retry_after: retry_after.map(|millis| length("error.retry_after", millis)).transpose()?,
+                unrecoverable: *unrecoverable,
+                ..Reported::new(category, message)
+            })
+        }
+    })
+}
+
+fn edit_of(edit: &Edit) -> Result<edit::Edit, Refusal> {
+    Ok(edit::Edit {
+        priority: edit.priority.map(priority_of).transpose()?,
+        job_type: edit.job_type.as_deref().map(JobType::new).transpose()?,
+        tags: edit.tags.as_ref().map(tags_of).transpose()?,
+        correlation_id: edit.correlation_id.as_deref().map(|text| Some(text.into())),
+        callback_url: edit.callback_url.as_deref().map(|text| Some(text.into())),
+        retry_limit: edit.retry_limit,
+    })
+}

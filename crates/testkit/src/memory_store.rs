@@ -1,0 +1,233 @@
+//! The plainest [`Store`]: the engine and its records behind one lock. For tests only; nothing in it is durable.
+//!
+//! It is the first that the conformance suite is held against, so that a case that fails elsewhere is known to be fair. To be a good
+//! sparring partner it does what the traits allow and callers like to forget: its pages are short, and sometimes empty.
+
+use std::cmp::Reverse;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use longshore_core::Timestamp;
+use longshore_core::dice::SeededDice;
+use longshore_core::engine::{
+    AdminAnswer, AdminCommand, Answer, BatchRefusal, ClaimRequest, Command, Effect, Engine, Extension, MemoryRecords,
+    Options, Queue, Settlement, SubmitRequest, Submitted, Ticked,
+};
+use longshore_core::extend::Extended;
+use longshore_core::id::{QueueName, Seq};
+use longshore_core::job::Job;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_store::{
+    ClaimedJob, Clock, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, Wakeups, WakeupsSender,
+};
+
+use crate::engine_subject::rebuild;
+
+/// Records that one page looks at: few, so that pages end early.
+const ROWS_PER_PAGE: usize = 40;
+
+#[derive(Debug)]
+pub struct MemoryStore {
+    disk: Disk,
+    clock: Arc<dyn Clock>,
+    wakeups: WakeupsSender,
+}
+
+/// What outlives a store that is closed, as a disk would.
+#[derive(Clone, Debug)]
+pub struct Disk(Arc<Mutex<Held>>);
+
+#[derive(Debug)]
+struct Held {
+    engine: Engine,
+    records: MemoryRecords,
+    dice: SeededDice,
+}
+
+impl Disk {
+    pub fn new(options: Options) -> Self {
+        let held = Held {
+            engine: Engine::new(options),
+            records: MemoryRecords::default(),
+            dice: SeededDice::new(0x10f5_0fe1),
+        };
+        Self(Arc::new(Mutex::new(held)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl MemoryStore {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self::open(Disk::new(Options::default()), clock)
+    }
+
+    /// From the records alone: what an engine knew beside them is gone.
+    pub fn open(disk: Disk, clock: Arc<dyn Clock>) -> Self {
+        {
+            let mut held = disk.lock();
+            held.engine = rebuild(&held.engine, &held.records);
+        }
+        Self { disk, clock, wakeups: WakeupsSender::default() }
+    }
+
+    /// One turn at the lock: effects are told after it, deadlines with it.
+    fn turn<T>(&self, work: impl FnOnce(&mut Held, Timestamp, &mut Vec<Effect>) -> T) -> T {
+        let mut effects = Vec::new();
+        let mut held = self.disk.lock();
+        let now = self.clock.now();
+        let answer = work(&mut held, now, &mut effects);
+        let Held { engine, records, dice } = &mut *held;
+        let Ok(Ticked { next, .. }) = engine.tick(records, now, 0, dice, &mut effects);
+        // Under the lock, so that deadlines are announced in the order of commits.
+        self.wakeups.announce_deadline(next);
+        drop(held);
+        self.wakeups.announce(&mut effects);
+        answer
+    }
+
+    fn apply(&self, command: Command) -> Answer {
+        self.turn(|held, now, effects| held.apply(command, now, effects))
+    }
+}
+
+impl Held {
+    fn apply(&mut self, command: Command, now: Timestamp, effects: &mut Vec<Effect>) -> Answer {
+        let Ok(answer) = self.engine.apply(&mut self.records, &command, now, &mut self.dice, effects);
+        answer
+    }
+
+    fn find(&self, job: JobRef) -> Option<Arc<Job>> {
+        let found = match job {
+            JobRef::Id(id) => self.records.job_by_id(id),
+            JobRef::Seq(seq) => self.records.job(seq),
+        };
+        found.cloned().map(Arc::new)
+    }
+
+    fn report(&self, queue: &Arc<Queue>) -> QueueReport {
+        let first = self.engine.longest_in_line(&queue.name).and_then(|seq| self.records.job(seq));
+        QueueReport {
+            queue: Arc::clone(queue),
+            counts: self.engine.counts(&queue.name),
+            oldest_scheduled_at: first.and_then(|job| job.scheduled_at),
+        }
+    }
+}
+
+fn ready<'a, T: Send + 'a>(answer: T) -> StoreFuture<'a, T> {
+    Box::pin(std::future::ready(Ok(answer)))
+}
+
+/// The engine answers each command in its own kind.
+macro_rules! answer {
+    ($told:expr, $kind:ident) => {
+        match $told {
+            Answer::$kind(answer) => answer,
+            other => panic!("another answer: {other:?}"),
+        }
+    };
+}
+
+/// Work is done when the future is polled, not when it is made: a call that nobody waits for does nothing.
+macro_rules! later {
+    ($work:expr) => {
+        Box::pin(async move { Ok($work) })
+    };
+}
+
+impl Store for MemoryStore {
+    fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
+        later!(answer!(self.apply(Command::Submit(request)), Submitted))
+    }
+
+    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
+        later!(self.turn(|held, now, effects| {
+            let claimed = answer!(held.apply(Command::Claim(request), now, effects), Claimed)?;
+            let with_payload = claimed.into_iter().map(|claimed| {
+                let payload = held.records.payload(claimed.seq).cloned().expect("every job has a payload");
+                ClaimedJob { claimed, payload }
+            });
+            Ok(with_payload.collect())
+        }))
+    }
+
+    fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
+        later!(self.turn(|held, now, effects| {
+            let verdict = |one| answer!(held.apply(Command::Settle(one), now, effects), Settled);
+            settlements.into_iter().map(verdict).collect()
+        }))
+    }
+
+    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+        later!(self.turn(|held, now, effects| {
+            let verdict = |one| answer!(held.apply(Command::Extend(one), now, effects), Extended);
+            extensions.into_iter().map(verdict).collect()
+        }))
+    }
+
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+        later!(answer!(self.apply(Command::Admin(command)), Admin))
+    }
+
+    fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
+        later!(self.turn(|held, now, effects| {
+            let Held { engine, records, dice } = held;
+            let Ok(ticked) = engine.tick(records, now, budget.get(), dice, effects);
+            ticked
+        }))
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.wakeups.subscribe()
+    }
+}
+
+impl Inspect for MemoryStore {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
+        let held = self.disk.lock();
+        ready(jobs.into_iter().map(|job| held.find(job)).collect())
+    }
+
+    fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
+        let held = self.disk.lock();
+        ready(jobs.into_iter().map(|seq| held.records.payload(seq).cloned()).collect())
+    }
+
+    fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
+        let JobQuery { filter, limit, before } = query;
+        let held = self.disk.lock();
+        let mut rows: Vec<&Job> = held.records.jobs().filter(|job| before.is_none_or(|seq| job.seq < seq)).collect();
+        rows.sort_unstable_by_key(|job| Reverse(job.seq));
+        let (mut jobs, mut seen, mut rest) = (Vec::new(), None, rows.into_iter().peekable());
+        for job in rest.by_ref().take(ROWS_PER_PAGE) {
+            seen = Some(job.seq);
+            if filter.matches(job) {
+                jobs.push(Arc::new(job.clone()));
+            }
+            if jobs.len() >= limit {
+                break;
+            }
+        }
+        let next = rest.peek().and(seen);
+        ready(Page { jobs, next })
+    }
+
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+        let held = self.disk.lock();
+        ready(held.engine.queue(&name).map(|queue| held.report(queue)))
+    }
+
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+        let held = self.disk.lock();
+        ready(held.engine.queues().map(|queue| held.report(queue)).collect())
+    }
+}

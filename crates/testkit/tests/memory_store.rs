@@ -1,0 +1,46 @@
+//! The conformance suite on the plainest store: a check of the suite as much as of the store. And on the wrappers, which must not show.
+
+use std::sync::Arc;
+
+use longshore_core::engine::Options;
+use longshore_store::{Clock, Faults, Observation, Observed, Observer, Store, Unreliable};
+use longshore_testkit::conformance::{self, World};
+use longshore_testkit::memory_store::{Disk, MemoryStore};
+
+/// A world around a store that is opened on what an earlier one left.
+fn opened_by(wrap: fn(Arc<dyn Store>) -> Arc<dyn Store>) -> World {
+    let (clock, disk) = (conformance::clock(), Disk::new(Options::default()));
+    let same_clock = Arc::clone(&clock);
+    let open = move || {
+        let clock: Arc<dyn Clock> = Arc::<longshore_store::VirtualClock>::clone(&same_clock);
+        wrap(Arc::new(MemoryStore::open(disk.clone(), clock)))
+    };
+    World::new(open(), clock).reopened_by(open)
+}
+
+fn plain() -> World {
+    opened_by(|store| store)
+}
+
+#[derive(Debug)]
+struct Nobody;
+
+impl Observer for Nobody {
+    fn observe(&self, _: &Observation<'_>) {}
+}
+
+/// Both wrappers, one around the other.
+fn wrapped() -> World {
+    opened_by(|store| {
+        let unreliable = Unreliable::new(store, Faults::none().and_looks());
+        Arc::new(Observed::new(Arc::new(unreliable), Arc::new(Nobody), longshore_store::clock::monotonic))
+    })
+}
+
+mod memory {
+    longshore_testkit::conformance!(super::plain, histories: 60);
+}
+
+mod wrappers {
+    longshore_testkit::conformance!(super::wrapped, histories: 5);
+}

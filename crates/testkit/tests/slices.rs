@@ -1,0 +1,291 @@
+//! Work is cut into slices, and commands may come between two of them; so may a restart. Neither may show.
+
+use longshore_core::Duration;
+use longshore_core::cancel::Force;
+use longshore_core::claim::Terms;
+use longshore_core::edit::Edit;
+use longshore_core::engine::{
+    AdminCommand, Answer, ClaimRequest, Command, DeleteQueue, Effect, Engine, Farewell, Options, Submission,
+    SubmitRequest,
+};
+use longshore_core::id::{JobId, JobType};
+use longshore_core::patch::SettingsPatch;
+use longshore_core::profile::Profile;
+use longshore_core::settle::Outcome;
+use longshore_core::state::StateKind;
+use longshore_core::submit::{DependencyRef, NewJob};
+use longshore_testkit::world::{World, clone_requeue, job, queue};
+
+fn one_at_a_time() -> World {
+    World::with(Options { cascade_jobs_max: 1, ..Options::default() })
+}
+
+fn after(ids: &[JobId]) -> NewJob {
+    let mut new = job(b"");
+    new.after = ids.iter().map(|id| DependencyRef::Job(*id)).collect();
+    new
+}
+
+fn after_any(ids: &[JobId]) -> NewJob {
+    let mut new = job(b"");
+    new.after_any = ids.iter().map(|id| DependencyRef::Job(*id)).collect();
+    new
+}
+
+fn complete() -> Outcome {
+    Outcome::Complete { result: None }
+}
+
+fn cancel(id: JobId) -> AdminCommand {
+    AdminCommand::Cancel { id, reason: None, force: Force::Now }
+}
+
+fn requeue(id: JobId) -> AdminCommand {
+    AdminCommand::Requeue { id, how: clone_requeue() }
+}
+
+/// The engine as a restart would find it: the records are all that is left.
+fn restart(world: &mut World) {
+    let mut ended = std::collections::BTreeMap::new();
+    for job in world.records.jobs().filter(|job| !job.live()) {
+        *ended.entry((job.queue.clone(), job.kind())).or_default() += 1;
+    }
+    let ended = ended.into_iter().map(|((queue, state), jobs)| (queue, state, jobs));
+    let (queues, live) = (world.records.queues().cloned(), world.records.jobs().filter(|job| job.live()));
+    world.engine = Engine::rebuild(world.engine.options(), queues, live, ended, world.engine.next_number());
+}
+
+fn moves(world: &World) -> usize {
+    world.effects.iter().filter(|effect| matches!(effect, Effect::Moved { .. })).count()
+}
+
+/// Two that wait for `first` alone, and one that waits for `first` and `second`.
+fn family(world: &mut World) -> (JobId, JobId, JobId) {
+    let first = world.submit("q", job(b"")).id;
+    let second = world.submit("elsewhere", job(b"")).id;
+    let both = world.submit("p", after(&[first, second])).id;
+    world.submit("p", after(&[first]));
+    world.submit("p", after(&[first]));
+    (first, second, both)
+}
+
+#[test]
+fn a_restart_in_the_middle_of_a_cascade_tells_nobody_twice() {
+    let mut world = one_at_a_time();
+    let (_, _, both) = family(&mut world);
+    let claimed = world.claim("q");
+    world.settle(&claimed, complete());
+    restart(&mut world);
+    world.pass(Duration::ZERO);
+    assert_eq!(world.state(both), Some(StateKind::Pending), "the second has not completed");
+    let counts = world.engine.counts(&queue("p"));
+    assert_eq!(longshore_core::engine::count_of(&counts, StateKind::Scheduled), 2, "and the others were told");
+}
+
+#[test]
+fn who_is_submitted_or_requeued_between_two_slices_is_not_told_twice() {
+    let mut world = one_at_a_time();
+    let (first, second, _) = family(&mut world);
+    let cancelled = world.submit("p", after(&[first, second])).id;
+    world.admin(cancel(cancelled));
+    let claimed = world.claim("q");
+    world.settle(&claimed, complete());
+    let late = world.submit("p", after(&[first, second])).id;
+    world.admin(requeue(cancelled));
+    world.pass(Duration::ZERO);
+    assert_eq!(world.state(late), Some(StateKind::Pending));
+    assert_eq!(world.state(cancelled), Some(StateKind::Pending));
+}
+
+#[test]
+fn the_first_end_decides_also_after_a_restart() {
+    let mut world = one_at_a_time();
+    let (late, early) = (world.submit("q", job(b"")).id, world.submit("q", job(b"")).id);
+    for _ in 0..3 {
+        world.submit("p", after(&[early]));
+    }
+    let both = world.submit("p", after(&[late, early])).id;
+    world.admin(AdminCommand::DeadLetter { id: early, reason: None });
+    world.now = world.now + Duration::from_secs(1);
+    world.admin(cancel(late));
+    restart(&mut world);
+    world.pass(Duration::ZERO);
+    assert_eq!(world.state(both), Some(StateKind::DeadLetter));
+}
+
+#[test]
+fn a_requeue_between_two_slices_still_reaches_everybody() {
+    let mut world = one_at_a_time();
+    let first = world.submit("q", job(b"")).id;
+    let any: Vec<JobId> = (0..3).map(|_| world.submit("p", after_any(&[first])).id).collect();
+    let strict: Vec<JobId> = (0..3).map(|_| world.submit("p", after(&[first])).id).collect();
+    world.admin(cancel(first));
+    world.admin(requeue(first));
+    restart(&mut world);
+    world.pass(Duration::ZERO);
+    assert!(any.iter().all(|id| world.state(*id) == Some(StateKind::Scheduled)), "one end is enough, for good");
+    assert!(strict.iter().all(|id| world.state(*id) == Some(StateKind::Pending)), "these wait for it again");
+}
+
+#[test]
+fn a_job_that_completes_before_all_came_back_takes_everybody_along() {
+    let mut world = one_at_a_time();
+    let first = world.submit("q", job(b"")).id;
+    let strict: Vec<JobId> = (0..5).map(|_| world.submit("p", after(&[first])).id).collect();
+    world.admin(cancel(first));
+    world.pass(Duration::ZERO);
+    assert!(strict.iter().all(|id| world.state(*id) == Some(StateKind::Cancelled)));
+    world.admin(requeue(first));
+    let claimed = world.claim("q");
+    world.settle(&claimed, complete());
+    world.pass(Duration::ZERO);
+    assert!(strict.iter().all(|id| world.state(*id) == Some(StateKind::Scheduled)));
+}
+
+#[test]
+fn one_command_touches_a_bounded_number_of_jobs() {
+    let mut world = World::with(Options { cascade_jobs_max: 100, ..Options::default() });
+    let first = world.submit("q", job(b"")).id;
+    for _ in 0..500 {
+        world.submit("p", after(&[first]));
+    }
+    for command in [cancel(first), requeue(first)] {
+        world.effects.clear();
+        world.admin(command);
+        assert!(moves(&world) <= 101, "{} moves", moves(&world));
+        world.pass(Duration::ZERO);
+        assert_eq!(moves(&world), 501, "and the ticks do the rest, each with its effect");
+    }
+}
+
+#[test]
+fn a_tick_keeps_to_its_budget_and_some_of_it_for_timers() {
+    let mut world = one_at_a_time();
+    let first = world.submit("q", job(b"")).id;
+    for _ in 0..500 {
+        world.submit("p", after(&[first]));
+    }
+    let mut delayed = job(b"");
+    delayed.start = longshore_core::submit::Start::In(Duration::from_secs(1));
+    let delayed = world.submit("elsewhere", delayed).id;
+    world.admin(cancel(first));
+    world.now = world.now + Duration::from_secs(1);
+    world.effects.clear();
+    let ticked = world.tick(100);
+    assert!(moves(&world) <= 100 && ticked.done >= 70, "{} moves, {ticked:?}", moves(&world));
+    assert_eq!(world.state(delayed), Some(StateKind::Scheduled), "what is due elsewhere does not wait for the cascade");
+}
+
+#[test]
+fn deleting_right_after_the_last_dependent_was_told_works() {
+    let mut world = World::new();
+    let first = world.submit("q", job(b"")).id;
+    for _ in 0..1_000 {
+        world.submit("p", after(&[first]));
+    }
+    world.admin(cancel(first));
+    world.pass(Duration::ZERO);
+    world.admin(AdminCommand::Delete { id: first });
+    assert_eq!(world.state(first), None);
+}
+
+#[test]
+fn waiting_jobs_of_a_deleted_queue_go_however_many_depend_on_them() {
+    let mut world = one_at_a_time();
+    world.put_queue("q", Profile::Ocypod, SettingsPatch::default());
+    let first = world.submit("q", job(b"")).id;
+    for _ in 0..5 {
+        world.submit("p", after(&[first]));
+    }
+    let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
+    world.admin(AdminCommand::DeleteQueue { queue: queue("q"), how });
+    world.pass(Duration::ZERO);
+    assert_eq!(world.state(first), None);
+}
+
+#[test]
+fn nobody_goes_back_to_the_line_of_a_queue_that_is_gone() {
+    let snooze = Outcome::Snooze { delay: Duration::from_secs(1) };
+    for outcome in [Some(Outcome::Release), Some(snooze), None] {
+        for profile in [Profile::Standard, Profile::Weave, Profile::Ocypod] {
+            let mut world = World::new();
+            world.put_queue("q", profile, SettingsPatch::default());
+            let id = world.submit("q", job(b"")).id;
+            let claimed = world.claim("q");
+            let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
+            world.admin(AdminCommand::DeleteQueue { queue: queue("q"), how });
+            match &outcome {
+                Some(outcome) => drop(world.settle(&claimed, outcome.clone())),
+                None => world.pass(Duration::from_mins(5)),
+            }
+            let record = world.records.job_by_id(id);
+            assert!(record.is_none_or(|job| job.state.terminal()), "{profile} {outcome:?}: {:?}", world.state(id));
+        }
+    }
+}
+
+#[test]
+fn a_refused_claim_takes_nothing() {
+    let mut world = World::with(Options { auto_queues: false, ..Options::default() });
+    world.put_queue("a", Profile::Standard, SettingsPatch::default());
+    world.submit("a", job(b""));
+    let before = world.engine.clone();
+    let queues = vec![queue("a"), queue("missing")];
+    let request = ClaimRequest { queues, limit: 10, types: Vec::new(), terms: Terms::default() };
+    let Answer::Claimed(Err(refusal)) = world.apply(Command::Claim(request)) else { panic!("it must be refused") };
+    assert_eq!(refusal.code(), "queue_not_found");
+    assert_eq!(world.engine, before);
+    let batch = vec![Submission { queue: queue("missing"), job: job(b"") }];
+    let Answer::Submitted(Err(refused)) = world.apply(Command::Submit(SubmitRequest::new(batch))) else { panic!() };
+    assert_eq!(refused.first.code(), "queue_not_found", "without auto queues nothing is made up");
+}
+
+#[test]
+fn a_place_outside_of_the_batch_is_an_unknown_dependency() {
+    let mut world = World::new();
+    let mut lost = job(b"");
+    lost.after = vec![DependencyRef::Place(7)];
+    let batch = vec![Submission { queue: queue("q"), job: lost }];
+    let Answer::Submitted(Err(refused)) = world.apply(Command::Submit(SubmitRequest::new(batch))) else { panic!() };
+    assert_eq!(refused.first.code(), "dependency_unknown");
+}
+
+#[test]
+fn a_changed_type_wakes_those_who_wait_for_it() {
+    let mut world = World::new();
+    let id = world.submit("q", job(b"")).id;
+    world.effects.clear();
+    world.admin(AdminCommand::Edit { id, edit: Edit { job_type: JobType::new("other").ok(), ..Edit::default() } });
+    assert_eq!(world.effects, [Effect::Claimable(queue("q"))]);
+}
+
+#[test]
+fn an_orphan_that_is_offered_wakes_the_queue() {
+    let mut world = World::new();
+    world.put_queue("q", Profile::Weave, SettingsPatch::default());
+    world.submit("q", job(b""));
+    world.claim("q");
+    world.effects.clear();
+    world.pass(Duration::from_secs(5));
+    assert_eq!(world.effects, [Effect::Claimable(queue("q"))]);
+}
+
+/// A commit that fails takes everything back.
+#[test]
+fn a_rollback_leaves_the_engine_as_it_was() {
+    let mut world = World::new();
+    let first = world.submit("q", job(b"")).id;
+    world.submit("p", after(&[first]));
+    let claimed = world.claim("q");
+    let (engine, records) = (world.engine.clone(), world.records.clone());
+    world.engine.begin();
+    world.settle(&claimed, complete());
+    world.submit("new", job(b""));
+    world.admin(AdminCommand::PauseQueue { queue: queue("p") });
+    world.admin(AdminCommand::DeleteQueue { queue: queue("new"), how: DeleteQueue::Anyway(Farewell::Cancel) });
+    world.engine.rollback();
+    world.records = records;
+    assert_eq!(world.engine, engine);
+    world.settle(&claimed, complete());
+    assert_eq!(world.state(first), Some(StateKind::Completed), "and it goes on from there");
+}
