@@ -84,7 +84,13 @@ impl std::error::Error for Failure {}
 /// # Errors
 /// The first line that is not of the language.
 pub fn parse(text: &str, file_name: &str) -> Result<Script, Failure> {
-    syntax::read(text, file_name)
+    let script = syntax::read(text, file_name)?;
+    if script.stories.iter().all(|story| story.steps.is_empty()) {
+        // A story in which nothing happens would hold on everything.
+        let problem = Box::new(Problem::Language("the file tells nothing: it has no statement".to_owned()));
+        return Err(Failure { file: file_name.to_owned(), line: 1, row: None, statement: String::new(), problem });
+    }
+    Ok(script)
 }
 
 /// Plays a scenario on a fresh subject.

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: scenario [--on model|engine|all] [--trace] [FILES…]
 
 Plays scenario files (all of scenarios/ when none is named) and prints a line for each.
-  --on SUBJECT   what to play them on (default: model)
+  --on SUBJECT   what to play them on (default: engine)
   --trace        show each statement, what came back, and the virtual time";
 
 type Make = fn() -> Box<dyn Subject>;
@@ -52,7 +52,7 @@ struct Options {
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { subject: "model".to_owned(), trace: false, files: Vec::new() };
+    let mut options = Options { subject: "engine".to_owned(), trace: false, files: Vec::new() };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -116,11 +116,12 @@ fn play_all(options: &Options, paint: Paint) -> std::io::Result<usize> {
             let verdict = scenario::run_traced(&text, &name, make().as_mut(), &mut |event| trace.show(event, &mut out));
             match verdict {
                 Ok(report) => {
-                    writeln!(out, "{} {name:<52} {}", paint.good("ok    "), paint.faint(&report.title))?;
+                    let name = format!("{name} on the {subject}");
+                    writeln!(out, "{} {name:<58} {}", paint.good("ok    "), paint.faint(&report.title))?;
                 }
                 Err(failure) => {
                     failed += 1;
-                    writeln!(out, "{} {failure}", paint.bad("FAILED"))?;
+                    writeln!(out, "{} on the {subject}: {failure}", paint.bad("FAILED"))?;
                 }
             }
             if options.trace {
