@@ -21,6 +21,10 @@ pub(crate) struct LiveEntry {
 }
 
 impl LiveEntry {
+    pub(crate) fn has_type(&self, job_type: &JobType) -> bool {
+        self.job_type == *job_type
+    }
+
     pub(crate) fn of(job: &Job) -> Self {
         Self {
             seq: job.seq,

@@ -3,6 +3,7 @@
 mod keys;
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use longshore_core::dice::Dice;
@@ -43,6 +44,28 @@ const CACHED_JOBS_MAX: usize = 100_000;
 /// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
 const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
+/// Keyed by our own numbers, which nobody outside can choose: no need for a hash that withstands an attack.
+type SeqMap<T> = HashMap<Seq, T, BuildHasherDefault<SeqHasher>>;
+
+#[derive(Debug, Default)]
+struct SeqHasher(u64);
+
+impl Hasher for SeqHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct DiskRecords {
     connection: Connection,
@@ -50,10 +73,10 @@ pub(crate) struct DiskRecords {
     live: Arc<RwLock<LiveIndex>>,
     seal: IdSeal,
     /// Records in memory: those that this batch has changed, and some that lie in the table as they are here.
-    jobs: HashMap<Seq, Box<Job>>,
+    jobs: SeqMap<Box<Job>>,
     /// Of the records in memory, those that differ from the table, and where they lay before.
-    changed: HashMap<Seq, Origin>,
-    removed: HashMap<Seq, Origin>,
+    changed: SeqMap<Origin>,
+    removed: SeqMap<Origin>,
     /// The record that is taken out just now: where it lies, and what it was tagged with.
     taken: Option<(Seq, Origin, Tags)>,
     /// Queues that have lost a record in this batch: their counts changed although no job moved.
@@ -88,7 +111,7 @@ impl Origin {
 
 #[derive(Debug, Default)]
 struct PayloadCache {
-    payloads: HashMap<Seq, Payload>,
+    payloads: SeqMap<Payload>,
     order: VecDeque<(Seq, usize)>,
     bytes: usize,
 }
@@ -124,9 +147,9 @@ impl DiskRecords {
             chunks,
             summed: Vec::new(),
             seal,
-            jobs: HashMap::new(),
-            changed: HashMap::new(),
-            removed: HashMap::new(),
+            jobs: SeqMap::default(),
+            changed: SeqMap::default(),
+            removed: SeqMap::default(),
             taken: None,
             bereft: Vec::new(),
             payloads: PayloadCache::default(),
@@ -469,7 +492,9 @@ impl Records for DiskRecords {
             }
             _ => Origin::of(&job),
         };
-        if !self.names().knows(&job.queue, &job.job_type) {
+        // Only an edit brings a new name into a record that is there already.
+        let same_type = matches!(&origin, Origin::Live(entry) if entry.has_type(&job.job_type));
+        if !same_type {
             self.learn(&job.queue, &job.job_type);
         }
         self.changed.insert(seq, origin);

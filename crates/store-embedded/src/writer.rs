@@ -217,13 +217,16 @@ impl Writer {
 
     /// Shows others what the commit has changed.
     fn publish(&mut self) {
+        let mut last = None;
         for effect in &self.effects {
             let queue = match effect {
                 Effect::Moved { queue, .. } | Effect::Claimable(queue) => queue,
             };
-            if !self.stirred.contains(queue) {
+            // Mostly the same as the one before.
+            if last != Some(queue) && !self.stirred.contains(queue) {
                 self.stirred.insert(queue.clone());
             }
+            last = Some(queue);
         }
         self.stirred.extend(self.records.bereft.drain(..));
         for name in std::mem::take(&mut self.stirred) {
