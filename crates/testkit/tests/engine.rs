@@ -233,3 +233,19 @@ fn a_claim_of_a_rare_type_touches_only_what_it_takes() {
     assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [wanted]);
     assert_eq!(world.effects.len(), 1);
 }
+
+/// `standard` spreads its retries by a tenth either way.
+#[test]
+fn standard_retries_are_spread() {
+    let mut world = World::new();
+    let mut delays = std::collections::BTreeSet::new();
+    for _ in 0..50 {
+        let id = world.submit("q", job(b"")).id;
+        let claimed = world.claim("q");
+        world.settle(&claimed, fail());
+        let until = world.records.job_by_id(id).unwrap().state.run_at().unwrap();
+        delays.insert(until.since(world.now).as_millis());
+    }
+    assert!(delays.iter().all(|millis| (900..=1_100).contains(millis)), "{delays:?}");
+    assert!(delays.len() > 20 && delays.first() < Some(&950) && delays.last() > Some(&1_050), "{delays:?}");
+}

@@ -4,7 +4,7 @@
 
 use longshore_testkit::engine_subject::EngineSubject;
 use longshore_testkit::side_by_side::{self, Step, drafts};
-use longshore_testkit::subject::Subject;
+use longshore_testkit::subject::{Answer, Subject};
 
 const COMMANDS: usize = 200;
 
@@ -52,6 +52,32 @@ fn an_engine_rebuilt_from_records_is_the_same_engine() {
             }
         }
     }
+}
+
+/// A refusal changes nothing: no field of a job, no line, no timer, no count, not even the next number.
+#[test]
+fn a_refusal_leaves_the_whole_engine_as_it_was() {
+    let mut refusals = 0;
+    for seed in 0..60 {
+        let (mut subject, mut model) = (EngineSubject::new(), longshore_testkit::model::Model::new());
+        for draft in drafts(seed, COMMANDS) {
+            match draft.step(&model) {
+                Step::Command(command) => {
+                    let before = subject.engine().clone();
+                    model.apply(&command);
+                    if let Answer::Refused { code } = subject.apply(&command) {
+                        assert_eq!(*subject.engine(), before, "seed {seed}: {command:?} was refused with {code}");
+                        refusals += 1;
+                    }
+                }
+                Step::Advance(by) => {
+                    model.advance(by);
+                    subject.advance(by);
+                }
+            }
+        }
+    }
+    assert!(refusals > 1_000, "only {refusals} refusals were seen");
 }
 
 /// Not part of the ordinary run: the number of histories comes from outside.
