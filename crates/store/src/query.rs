@@ -51,6 +51,7 @@ pub fn tag_words(tags: &Tags) -> impl Iterator<Item = String> {
 #[derive(Clone, Debug)]
 pub struct JobQuery {
     pub filter: JobFilter,
+    /// At least 1; the server lets nobody ask for more than 1,000.
     pub limit: usize,
     /// Only jobs before this one.
     pub before: Option<Seq>,

@@ -83,6 +83,6 @@ pub struct ClaimedJob {
 pub struct QueueReport {
     pub queue: Arc<Queue>,
     pub counts: StateCounts,
-    /// When the job that is first in line came into it.
+    /// When the job that has stood longest in line came into it, whatever its priority.
     pub oldest_scheduled_at: Option<Timestamp>,
 }
