@@ -74,6 +74,8 @@ pub struct Model {
     last_number: u64,
     /// Jobs from this handle on were made by the command that is being applied.
     newborn_from: Handle,
+    /// Of the newborn, those that nobody has looked at yet.
+    unsent: std::collections::BTreeSet<Handle>,
     /// Ended, with dependents that do not know it yet.
     ended: VecDeque<Handle>,
     /// Changed since somebody last asked.
@@ -101,6 +103,7 @@ impl Model {
             keys: Vec::new(),
             last_number: 0,
             newborn_from: usize::MAX,
+            unsent: std::collections::BTreeSet::new(),
             ended: VecDeque::new(),
             touched: Vec::new(),
         }

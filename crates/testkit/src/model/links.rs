@@ -77,8 +77,12 @@ impl Model {
     pub(crate) fn propagate(&mut self) {
         while let Some(ended) = self.ended.pop_front() {
             for dependent in 0..self.jobs.len() {
-                if self.jobs[dependent].removed {
+                if self.jobs[dependent].removed || self.unsent.contains(&dependent) {
                     continue;
+                }
+                // Whoever is still ended through a job that has completed after all comes back.
+                if self.jobs[ended].state == State::Completed && self.jobs[dependent].ended_through == Some(ended) {
+                    self.come_back(dependent, ended);
                 }
                 if self.jobs[dependent].after_any.contains(&ended) && !self.jobs[dependent].any_met {
                     self.job_mut(dependent).any_met = true;
@@ -142,20 +146,33 @@ impl Model {
         let mut alive_again = std::collections::VecDeque::from([requeued]);
         while let Some(source) = alive_again.pop_front() {
             for dependent in 0..self.jobs.len() {
-                let job = &self.jobs[dependent];
-                if job.removed || !job.state.is_terminal() || job.ended_through != Some(source) {
-                    continue;
+                if self.can_come_back(dependent, source) {
+                    alive_again.push_back(dependent);
                 }
-                if job.requeued_as.is_some() || !self.queues.contains_key(&job.queue) {
-                    continue;
-                }
-                if let Some(other) = self.broken_dependency(job) {
-                    self.job_mut(dependent).ended_through = Some(other);
-                    continue;
-                }
-                self.revive(dependent);
-                alive_again.push_back(dependent);
             }
+        }
+    }
+
+    /// Returns one that ended through `source` to pending, if nothing else stands against it.
+    fn can_come_back(&mut self, dependent: Handle, source: Handle) -> bool {
+        let job = &self.jobs[dependent];
+        if job.removed || !job.state.is_terminal() || job.ended_through != Some(source) {
+            return false;
+        }
+        if job.requeued_as.is_some() || !self.queues.contains_key(&job.queue) {
+            return false;
+        }
+        if let Some(other) = self.broken_dependency(job) {
+            self.job_mut(dependent).ended_through = Some(other);
+            return false;
+        }
+        self.revive(dependent);
+        true
+    }
+
+    fn come_back(&mut self, dependent: Handle, source: Handle) {
+        if self.can_come_back(dependent, source) {
+            self.revive_dependents(dependent);
         }
     }
 

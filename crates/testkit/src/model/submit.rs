@@ -310,7 +310,11 @@ impl Model {
                 self.create_member(batch, index, &handles, depth, from_dependencies);
             }
         }
-        for handle in first..self.jobs.len() {
+        // Each after those it waits for, so that it finds them as they are when the submission is done.
+        let mut order: Vec<Handle> = (first..self.jobs.len()).collect();
+        order.sort_by_key(|handle| (self.jobs[*handle].depth, *handle));
+        self.unsent = order.iter().copied().collect();
+        for handle in order {
             self.send_off(handle);
         }
         let duplicates = batch.fates.iter().map(|fate| *fate != Fate::New);
@@ -380,6 +384,7 @@ impl Model {
 
     /// The first look at a new job: its dependencies may have ended already, or it may go at once.
     pub(crate) fn send_off(&mut self, handle: Handle) {
+        self.unsent.remove(&handle);
         self.note_any(handle);
         let job = &self.jobs[handle];
         if job.state != State::Pending {
