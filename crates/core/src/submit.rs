@@ -111,8 +111,6 @@ pub enum DependencyRef {
 
 /// Looks at everything that can be judged without looking at other jobs, and resolves the job's policy.
 pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &Intake) -> Result<Arc<Policy>, Refusal> {
-    let bytes = new.payload.bytes().len();
-    check_size("payload", bytes, intake)?;
     check_texts(new)?;
     if new.key().is_some() && intake.idempotency.scope == IdempotencyScope::Off {
         return Err(Refusal::invalid(
@@ -134,7 +132,9 @@ pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &Intake) -> Result<Arc<
     if delayed && !intake.delayed_start {
         return Err(Refusal::invalid("run_at", "is not taken by this queue: it has no delayed start"));
     }
-    if new.policy.is_empty() { Ok(Arc::clone(policy)) } else { Ok(Arc::new(new.policy.resolve(policy)?)) }
+    let resolved = if new.policy.is_empty() { Arc::clone(policy) } else { Arc::new(new.policy.resolve(policy)?) };
+    check_size("payload", new.payload.bytes().len(), intake)?;
+    Ok(resolved)
 }
 
 fn check_texts(new: &NewJob) -> Result<(), Invalid> {
