@@ -4,8 +4,9 @@ SHELL := /bin/bash
 export CARGO_INCREMENTAL ?= 0
 HISTORIES ?= 100000
 FIRST_SEED ?= 0
+KILL_CYCLES ?= 2000
 
-.PHONY: help run test check tools fmt lint deny unit docs update-docs campaign campaign-rules
+.PHONY: help run test check tools fmt lint deny unit docs update-docs campaign campaign-rules campaign-kills
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -23,6 +24,7 @@ check: fmt lint deny ## in seconds: format, lints, dependencies, the rules' own 
 tools:
 	@command -v cargo-nextest >/dev/null || cargo install cargo-nextest --locked
 	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked
+	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -y -qq strace) >/dev/null || echo "strace is missing: install it, the tests of failing disks need it"
 
 fmt:
 	cargo fmt --all --check
@@ -43,7 +45,10 @@ docs:
 update-docs: ## writes docs/requirements.md anew from the tests
 	UPDATE_DOCS=1 cargo test --quiet -p longshore-testkit --test traceability
 
-campaign: campaign-rules ## the long proofs, hours if you let them
+campaign: campaign-rules campaign-kills ## the long proofs, hours if you let them
 
 campaign-rules: ## engine against model on HISTORIES (100,000) random histories from FIRST_SEED (0)
 	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test engine_agrees -- --exact campaign --nocapture
+
+campaign-kills: ## kills the embedded store KILL_CYCLES (2,000) times under load and looks for losses
+	KILL_CYCLES=$(KILL_CYCLES) cargo test --release -p longshore-store-embedded --test crash -- --nocapture

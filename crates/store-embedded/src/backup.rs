@@ -15,7 +15,9 @@ use crate::names::Names;
 use crate::schema::{self, DATABASE, Location, Role};
 
 /// Writes the store, as it is at this moment, into a new directory. Work goes on meanwhile.
-pub(crate) fn backup(connection: &Connection, directory: &Path) -> Result<(), StoreError> {
+pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreError> {
+    // A connection that only looks may not even write elsewhere.
+    let connection = location.open(Role::Checkpointer).map_err(sql)?;
     fs::create_dir_all(directory).map_err(StoreError::not_applied)?;
     let target = directory.join(DATABASE);
     if target.exists() {

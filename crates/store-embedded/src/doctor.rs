@@ -1,8 +1,9 @@
 //! Looks at every byte of a closed store and says what is wrong with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use longshore_core::engine::KeyPath;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
@@ -10,9 +11,10 @@ use longshore_store::StoreError;
 use rusqlite::Connection;
 
 use crate::codec;
+use crate::ended::chunk_of;
 use crate::error::sql;
 use crate::names::Names;
-use crate::records::{read_payload, state_number};
+use crate::records::{keys, read_payload, state_number, type_hash};
 use crate::schema::{self, Home, Role};
 
 /// What a look at a whole store found.
@@ -36,12 +38,14 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
         // Pages that lead nowhere would only give a flood of consequences.
         return Ok(diagnosis);
     }
+    schema::id_key(&connection)?;
     let names = Names::load(&connection)?;
-    let mut ended = BTreeMap::new();
+    let (mut ended, mut found) = (BTreeMap::new(), Derived::default());
     for table in ["live", "ended"] {
-        check_records(&connection, table, &names, &mut diagnosis, &mut ended)?;
+        check_records(&connection, table, &names, &mut diagnosis, &mut ended, &mut found)?;
     }
     check_counts(&connection, &ended, &mut diagnosis)?;
+    found.check(&connection, &mut diagnosis)?;
     Ok(diagnosis)
 }
 
@@ -63,6 +67,7 @@ fn check_records(
     names: &Names,
     diagnosis: &mut Diagnosis,
     ended: &mut BTreeMap<(String, i64), i64>,
+    derived: &mut Derived,
 ) -> Result<(), StoreError> {
     let mut select = connection.prepare(&format!("SELECT seq, record FROM {table}")).map_err(sql)?;
     let mut rows = select.query([]).map_err(sql)?;
@@ -83,8 +88,78 @@ fn check_records(
             *ended.entry((job.queue.to_string(), state_number(job.kind()))).or_default() += 1;
         }
         check_payload(connection, &job, diagnosis);
+        derived.expect(&job, names);
     }
     Ok(())
+}
+
+/// What the tables beside the records must say, as the records have it.
+#[derive(Default)]
+struct Derived {
+    tags: BTreeSet<(String, i64)>,
+    external_ids: BTreeSet<(String, String, i64)>,
+    chunks: BTreeSet<(i64, i64, i64, i64)>,
+    keys: BTreeMap<i64, Vec<u8>>,
+    jobs: BTreeSet<i64>,
+}
+
+impl Derived {
+    fn expect(&mut self, job: &Job, names: &Names) {
+        let number = job.seq.0.cast_signed();
+        self.jobs.insert(number);
+        self.tags.extend(longshore_store::query::tag_words(&job.tags).map(|word| (word, number)));
+        if let Some(external_id) = &job.external_id {
+            self.external_ids.insert((job.queue.to_string(), external_id.to_string(), number));
+        }
+        if let Some(path) = job.idempotency.as_ref().and_then(|key| KeyPath::of(key, &job.queue)) {
+            self.keys.insert(number, keys::encode(&path));
+        }
+        if !job.live() {
+            let queue = names.queue_number(&job.queue).map_or(-1, i64::from);
+            let chunk = chunk_of(job.seq).cast_signed();
+            self.chunks.insert((chunk, queue, state_number(job.kind()), type_hash(job.job_type.as_str())));
+        }
+    }
+
+    fn check(&self, connection: &Connection, diagnosis: &mut Diagnosis) -> Result<(), StoreError> {
+        let tags: BTreeSet<(String, i64)> =
+            rows(connection, "SELECT word, seq FROM tag", |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let external_ids: BTreeSet<(String, String, i64)> =
+            rows(connection, "SELECT queue, external_id, seq FROM external_id", |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?;
+        let chunks: BTreeSet<(i64, i64, i64, i64)> =
+            rows(connection, "SELECT chunk, queue, state, type FROM ended_chunk", |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })?;
+        let keys: BTreeMap<i64, Vec<u8>> =
+            rows(connection, "SELECT seq, path FROM key", |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if tags != self.tags {
+            diagnosis.problems.push("the tags on file are not those of the jobs".to_owned());
+        }
+        if external_ids != self.external_ids {
+            diagnosis.problems.push("the external ids on file are not those of the jobs".to_owned());
+        }
+        if !chunks.is_superset(&self.chunks) {
+            diagnosis.problems.push("the sums over ended jobs leave some of them out".to_owned());
+        }
+        // A key may have outlived its job, or passed to a later one; it may not stand for a job that never had it.
+        let strange = |(seq, path): &(&i64, &Vec<u8>)| self.jobs.contains(*seq) && self.keys.get(*seq) != Some(*path);
+        if keys.iter().any(|row| strange(&row)) {
+            diagnosis.problems.push("an idempotency key on file is not that of its job".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn rows<T, C: FromIterator<T>>(
+    connection: &Connection,
+    statement: &str,
+    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+) -> Result<C, StoreError> {
+    let mut select = connection.prepare(statement).map_err(sql)?;
+    let rows = select.query_map([], read).map_err(sql)?;
+    rows.collect::<Result<C, _>>().map_err(sql)
 }
 
 fn check_payload(connection: &Connection, job: &Job, diagnosis: &mut Diagnosis) {

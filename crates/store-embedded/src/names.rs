@@ -8,6 +8,7 @@ use longshore_core::policy::Policy;
 use rusqlite::{Connection, params};
 
 use crate::codec::policy::{address, decode, encode};
+use crate::codec::{seal, unseal};
 use crate::error::{damaged, sql};
 use longshore_store::StoreError;
 
@@ -43,6 +44,11 @@ enum Fresh {
     Queue(u32),
     Type(u32),
     Policy(u32),
+}
+
+/// What the checksum of a name covers beside the name.
+fn place_of(kind: u8, number: u32) -> u64 {
+    (u64::from(kind) << 32) | u64::from(number)
 }
 
 impl<T: Clone + Eq + std::hash::Hash> Table<T> {
@@ -145,7 +151,8 @@ impl Names {
         let mut rows = rows.query([]).map_err(sql)?;
         while let Some(row) = rows.next().map_err(sql)? {
             let (kind, number): (u8, u32) = (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?);
-            let value: Vec<u8> = row.get(2).map_err(sql)?;
+            let sealed: Vec<u8> = row.get(2).map_err(sql)?;
+            let value = unseal(place_of(kind, number), &sealed).map_err(|_| damaged("the table of names"))?.to_vec();
             let text = || std::str::from_utf8(&value).map_err(|_| damaged("a name"));
             let added = match kind {
                 0 => names.queues.add(QueueName::new(text()?).map_err(|_| damaged("the name of a queue"))?),
@@ -175,6 +182,7 @@ impl Names {
             };
             let mut insert =
                 connection.prepare_cached("INSERT OR REPLACE INTO name(kind, number, value) VALUES (?1, ?2, ?3)")?;
+            let value = value.map(|value| seal(place_of(kind, number), value));
             insert.execute(params![kind, number, value])?;
         }
         Ok(())

@@ -32,7 +32,7 @@ use crate::error::{damaged, sql};
 use crate::listing::{LiveEntry, LiveIndex};
 use crate::names::Names;
 use crate::reader::{Known, Readers};
-use crate::records::DiskRecords;
+use crate::records::{DiskRecords, Trouble};
 use crate::reserve::Reserve;
 use crate::schema::{self, Home, Location, Role, TimeKind};
 use crate::sealed_id::IdSeal;
@@ -74,7 +74,7 @@ pub struct EmbeddedStore {
     clock: Arc<dyn Clock>,
     writer: Option<JoinHandle<()>>,
     /// Kept until everything else has ended.
-    _home: Home,
+    home: Home,
 }
 
 /// Databases in memory have names, so that writer and readers find the same one.
@@ -94,7 +94,7 @@ impl EmbeddedStore {
         let connection = home.database.open(Role::Writer).map_err(sql)?;
         schema::prepare(&connection, options.time)?;
         let names = Names::load(&connection)?;
-        let seal = IdSeal::new(schema::meta(&connection, "id_key")?);
+        let seal = IdSeal::new(schema::id_key(&connection)?);
         let mut live = LiveIndex::default();
         let epoch: i64 = schema::meta(&connection, "epoch")?;
         // Each restore from a backup leaves room for more claims than the lost time can have seen.
@@ -130,7 +130,7 @@ impl EmbeddedStore {
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
         let work = move || writer.run(requests);
         let thread = Builder::new().name("longshore-write".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        Ok(Self { requests: Some(sender), readers, shared, clock: options.clock, writer: Some(thread), _home: home })
+        Ok(Self { requests: Some(sender), readers, shared, clock: options.clock, writer: Some(thread), home })
     }
 
     /// Whether an earlier write failed: only a restart helps.
@@ -140,7 +140,8 @@ impl EmbeddedStore {
 
     /// Writes the store, as it is at this moment, into a new directory; work goes on meanwhile.
     pub async fn backup(&self, directory: PathBuf) -> Result<(), StoreError> {
-        self.readers.look(move |reader| reader.backup(&directory)).await
+        let location = self.home.database.clone();
+        self.readers.look(move |_| crate::backup::backup(&location, &directory)).await
     }
 
     /// Commits since the store was opened.
@@ -179,9 +180,13 @@ impl Writer {
             }
             writer.records.flush()?;
             writer.records.connection().execute_batch("COMMIT")?;
-            Ok::<(), crate::records::Trouble>(())
+            Ok::<(), Trouble>(())
         };
-        keep(self).map_err(|trouble| StoreError::corrupt(format!("{trouble:?}")))?;
+        keep(self).map_err(|trouble| match trouble {
+            Trouble::Sql(error) => sql(error),
+            Trouble::Damaged(seq) => StoreError::corrupt(format!("the record of job {seq}")),
+            Trouble::NotStorable => StoreError::corrupt("the settings of a queue"),
+        })?;
         self.records.committed();
         for queue in queues {
             if let Some(report) = self.report(&queue.name) {

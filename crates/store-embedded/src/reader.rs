@@ -152,10 +152,6 @@ impl Reader {
         jobs.iter().map(read).collect()
     }
 
-    pub(crate) fn backup(&self, directory: &std::path::Path) -> Result<(), StoreError> {
-        crate::backup::backup(&self.connection, directory)
-    }
-
     pub(crate) fn list(&self, query: &JobQuery) -> Result<Page, StoreError> {
         let moment = self.connection.unchecked_transaction().map_err(sql)?;
         let page = self.page(query);

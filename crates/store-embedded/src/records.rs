@@ -1,6 +1,6 @@
 //! Records on disk, for the engine: changed in memory during a batch, written once at its end.
 
-mod keys;
+pub(crate) mod keys;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use longshore_store::StoreError;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
+use crate::codec::{seal, unseal};
 use crate::error::sql;
 
 /// Version of the tables. A newer one is refused, never rewritten.
@@ -95,6 +96,12 @@ impl Home {
     pub(crate) fn directory(directory: &Path) -> Result<Self, StoreError> {
         make_directory(directory).map_err(StoreError::not_applied)?;
         let lock = lock(directory)?;
+        let (database, log) = (directory.join(DATABASE), directory.join(format!("{DATABASE}-wal")));
+        if !database.exists() && log.exists() {
+            // Somebody has lost the database; a new one would look as if there had never been a job.
+            let found = format!("{}: a log without its database", directory.display());
+            return Err(StoreError::Format { found, supported: SUPPORTED });
+        }
         Ok(Self { database: Location::File(directory.join(DATABASE)), _lock: Some(lock) })
     }
 }
@@ -195,7 +202,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         transaction.execute_batch(TABLES).map_err(sql)?;
         let mut dice = crate::dice::SystemDice::default();
         let dice: &mut dyn longshore_core::dice::Dice = &mut dice;
-        set_meta(&transaction, "id_key", &dice.bytes16()[..]).map_err(sql)?;
+        set_meta(&transaction, ID_KEY, seal(0, dice.bytes16().to_vec())).map_err(sql)?;
         set_meta(&transaction, "time", time.word()).map_err(sql)?;
         set_meta(&transaction, "epoch", 1_i64).map_err(sql)?;
         set_meta(&transaction, "next_number", 1_i64).map_err(sql)?;
@@ -221,6 +228,15 @@ pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
         return Err(StoreError::Format { found: format!("a store of version {version}"), supported: SUPPORTED });
     }
     Ok(())
+}
+
+const ID_KEY: &str = "id_key";
+
+/// The secret that leads from ids to records. Damage to it would make every id unknown.
+pub(crate) fn id_key(connection: &Connection) -> Result<[u8; 16], StoreError> {
+    let sealed: Vec<u8> = meta(connection, ID_KEY)?;
+    let key = unseal(0, &sealed).ok().and_then(|key| key.try_into().ok());
+    key.ok_or_else(|| StoreError::corrupt("the store's notes"))
 }
 
 pub(crate) fn meta<T: rusqlite::types::FromSql>(connection: &Connection, key: &str) -> Result<T, StoreError> {

@@ -132,6 +132,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Policy, Damaged> {
 
 const FAREWELLS: [Farewell; 2] = [Farewell::Cancel, Farewell::LetRunningFinish];
 
+/// The checksum of a queue covers its name.
+fn name_hash(name: &QueueName) -> u64 {
+    u64::from(super::checksum(0, name.as_str().as_bytes()))
+}
+
 /// A queue is its name, profile and overrides; the settings follow from them.
 pub(crate) fn encode_queue(queue: &Queue) -> Result<Vec<u8>, NotStorable> {
     let mut writer = Writer::default();
@@ -140,11 +145,11 @@ pub(crate) fn encode_queue(queue: &Queue) -> Result<Vec<u8>, NotStorable> {
     writer.flag(queue.paused);
     writer.option(queue.leaving.as_ref(), |writer, farewell| put(writer, &FAREWELLS, farewell));
     put_patch(&mut writer, &queue.overrides)?;
-    Ok(seal(0, writer.bytes))
+    Ok(seal(name_hash(&queue.name), writer.bytes))
 }
 
 pub(crate) fn decode_queue(name: QueueName, sealed: &[u8]) -> Result<Queue, Damaged> {
-    let mut reader = Reader::new(unseal(0, sealed)?);
+    let mut reader = Reader::new(unseal(name_hash(&name), sealed)?);
     if reader.byte()? != FORMAT {
         return Err(Damaged);
     }

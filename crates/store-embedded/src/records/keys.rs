@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::Trouble;
 use crate::codec::{Damaged, Reader, Writer};
 
-fn encode(key: &KeyPath) -> Vec<u8> {
+pub(crate) fn encode(key: &KeyPath) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.option(key.queue.as_ref(), |writer, queue| writer.text(queue.as_str().as_bytes()));
     writer.option(key.job_type.as_ref(), |writer, job_type| writer.text(job_type.as_str().as_bytes()));

@@ -123,12 +123,8 @@ impl Asker<'_> {
             }
             Err(error) => {
                 self.errors += 1;
-                let word = match error {
-                    StoreError::NotApplied(_) => "not_applied",
-                    StoreError::Unknown(_) => "unknown",
-                    StoreError::Poisoned => "poisoned",
-                    _ => "other",
-                };
+                let poison = matches!(error, StoreError::Poisoned);
+                let word = if poison { "poisoned" } else { "failed" };
                 tell(&format!("error {word} {error}"));
                 None
             }

@@ -1,0 +1,205 @@
+//! A backup under load is whole, and a store made from one keeps old leases dead (F16, P4).
+
+#![expect(clippy::expect_used, reason = "a test says no by panicking")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use longshore_core::claim::Terms;
+use longshore_core::engine::{ClaimRequest, Extension, Settlement};
+use longshore_core::extend::Notes;
+use longshore_core::id::Seq;
+use longshore_core::refusal::Refusal;
+use longshore_core::settle::Outcome;
+use longshore_core::state::StateKind;
+use longshore_store::{ClaimedJob, Clock, Store as _, VirtualClock};
+use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, restore};
+use longshore_testkit::block_on::block_on;
+use longshore_testkit::conformance;
+
+use common::load::{self, BatchName};
+use common::{assert_counts, assert_whole, jobs_above, open};
+
+fn claim(store: &EmbeddedStore, limit: usize) -> Vec<ClaimedJob> {
+    let queues = vec![load::queue("even"), load::queue("odd")];
+    let request = ClaimRequest { queues, limit, types: Vec::new(), terms: Terms::default() };
+    block_on(store.claim(request)).expect("the store gives").expect("the rules allow it")
+}
+
+fn submit(store: &EmbeddedStore, thread: u64, number: u64) {
+    let name = BatchName { cycle: 1, thread, number };
+    drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
+}
+
+fn complete(store: &EmbeddedStore, claimed: &[ClaimedJob]) -> Vec<Result<StateKind, Refusal>> {
+    let one = |job: &ClaimedJob| Settlement {
+        id: job.claimed.id,
+        token: Some(job.claimed.token),
+        outcome: Outcome::Complete { result: None },
+    };
+    block_on(store.settle(claimed.iter().map(one).collect())).expect("the store settles")
+}
+
+#[test]
+fn a_backup_under_load_is_a_whole_store_of_one_instant() {
+    const SUBMITTERS: u64 = 3;
+    let home = tempfile::tempdir().expect("a directory");
+    let store = open(home.path()).expect("the store opens");
+    let stop = AtomicBool::new(false);
+    let answered: Vec<AtomicU64> = (0..SUBMITTERS).map(|_| AtomicU64::new(0)).collect();
+    thread::scope(|scope| {
+        let (store, stop) = (&store, &stop);
+        for (thread, answered) in (0..).zip(&answered) {
+            scope.spawn(move || {
+                for number in 0.. {
+                    submit(store, thread, number);
+                    answered.store(number + 1, Ordering::SeqCst);
+                    if stop.load(Ordering::SeqCst) {
+                        return;
+                    }
+                }
+            });
+        }
+        scope.spawn(move || {
+            while !stop.load(Ordering::SeqCst) {
+                drop(complete(store, &claim(store, 8)));
+            }
+        });
+        // Also when something is wrong: the others would never end.
+        let _end = StopAtEnd(stop);
+        for round in 0..5 {
+            // The load has to get somewhere between two backups.
+            while answered.iter().any(|count| count.load(Ordering::SeqCst) < (round + 1) * 20) {
+                thread::yield_now();
+            }
+            let before: Vec<u64> = answered.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+            let copy = home.path().join(format!("backup-{round}"));
+            block_on(store.backup(copy.clone())).expect("a backup");
+            let after: Vec<u64> = answered.iter().map(|count| count.load(Ordering::SeqCst) + 1).collect();
+            assert_one_instant(&copy, &before, &after);
+        }
+    });
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Everything answered before it began is in it, nothing that was asked after it ended, and no gaps between.
+fn assert_one_instant(copy: &Path, before: &[u64], after: &[u64]) {
+    assert_whole(copy);
+    let restored = copy.with_extension("restored");
+    restore(copy, &restored).expect("it can be restored");
+    assert_whole(&restored);
+    let store = open(&restored).expect("it opens");
+    let all = jobs_above(&store, Seq(0)).expect("jobs are listed");
+    assert_counts(&store, &all);
+    load::assert_payloads(&store, &all);
+    let mut batches = BTreeMap::<u64, BTreeMap<u64, u64>>::new();
+    for job in &all {
+        let key = job.idempotency.as_ref().expect("a key");
+        let name = BatchName::parse(&key.key).expect("a name");
+        *batches.entry(name.thread).or_default().entry(name.number).or_default() += 1;
+    }
+    for (thread, (before, after)) in (0..).zip(before.iter().zip(after)) {
+        let numbers = batches.remove(&thread).unwrap_or_default();
+        let count = numbers.len() as u64;
+        assert!((*before..=*after).contains(&count), "{count} batches between {before} and {after}");
+        for (expected, (number, jobs)) in (0..).zip(numbers) {
+            assert_eq!((number, jobs), (expected, BatchName { cycle: 1, thread, number }.size()), "a whole prefix");
+        }
+    }
+}
+
+fn in_virtual_time(directory: &Path, clock: &Arc<VirtualClock>) -> EmbeddedStore {
+    let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
+    let options = Options::new(Place::Directory(directory.to_owned()), clock, TimeKind::Virtual);
+    EmbeddedStore::open(Options { reserve_bytes: 0, ..options }).expect("the store opens")
+}
+
+#[test]
+fn after_a_restore_old_leases_are_dead_and_versions_go_on_above_all_others() {
+    let (clock, root) = (conformance::clock(), tempfile::tempdir().expect("a directory"));
+    let mut home = root.path().join("store-0");
+    let (mut highest, mut old) = (0, Vec::<ClaimedJob>::new());
+    for round in 0..3 {
+        let store = in_virtual_time(&home, &clock);
+        (0..4).for_each(|number| submit(&store, 0, round * 10 + number));
+        let running = claim(&store, 6);
+        let copy = root.path().join(format!("backup-{round}"));
+        block_on(store.backup(copy.clone())).expect("a backup");
+        // Life goes on after the backup: leases that the copy knows nothing of.
+        let later = claim(&store, 6);
+        assert!(!running.is_empty() && !later.is_empty());
+        old.extend(running.into_iter().chain(later));
+        highest = old.iter().map(|job| job.claimed.version.0).fold(highest, u64::max);
+        drop(store);
+
+        home = root.path().join(format!("store-{}", round + 1));
+        restore(&copy, &home).expect("it can be restored");
+        assert_whole(&home);
+        let store = in_virtual_time(&home, &clock);
+        for verdict in complete(&store, &old) {
+            let refusal = verdict.expect_err("an old lease ends nothing");
+            assert_eq!(refusal.code(), "stale_lease");
+        }
+        let beat = |job: &ClaimedJob| Extension {
+            id: job.claimed.id,
+            token: Some(job.claimed.token),
+            notes: Notes::default(),
+        };
+        for verdict in block_on(store.extend(old.iter().map(beat).collect())).expect("the store extends") {
+            assert_eq!(verdict.expect_err("an old lease is not extended").code(), "stale_lease");
+        }
+        // Whatever was running comes back by itself, under a version that nobody has ever seen.
+        clock.advance(longshore_core::time::Duration::from_hours(1));
+        let budget = std::num::NonZeroUsize::new(1_000).expect("not zero");
+        let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
+        let fresh = claim(&store, 1_000);
+        let given: BTreeSet<Seq> = fresh.iter().map(|job| job.claimed.seq).collect();
+        assert!(old.iter().any(|job| given.contains(&job.claimed.seq)), "an orphan is given again");
+        for job in &fresh {
+            let version = job.claimed.version.0;
+            assert!(version > highest, "version {version} of job {} is not above {highest}", job.claimed.seq);
+        }
+        assert!(complete(&store, &fresh).iter().all(Result::is_ok), "new leases hold");
+        highest = fresh.iter().map(|job| job.claimed.version.0).fold(highest, u64::max);
+        old.extend(fresh);
+        // Those that were completed are answered again when they are settled again: the next round has leases of its own.
+        old.clear();
+    }
+}
+
+#[test]
+fn neither_backup_nor_restore_overwrites_anything() {
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| root.path().join(name);
+    let store = open(&at("store")).expect("the store opens");
+    submit(&store, 0, 0);
+    block_on(store.backup(at("copy"))).expect("a backup");
+    let bytes = || fs::read(at("copy").join("longshore.db")).expect("bytes");
+    let before = bytes();
+    submit(&store, 0, 1);
+    drop(block_on(store.backup(at("copy"))).expect_err("there is a backup already"));
+    drop(block_on(store.backup(at("store"))).expect_err("there is a store already"));
+    assert!(bytes() == before);
+    drop(restore(&at("copy"), &at("store")).expect_err("the store is at work"));
+    drop(store);
+    drop(restore(&at("copy"), &at("store")).expect_err("there is a store already"));
+    drop(restore(&at("copy"), &at("copy")).expect_err("a backup is not restored onto itself"));
+    assert!(bytes() == before);
+    drop(restore(&at("nothing"), &at("new")).expect_err("there is no backup"));
+    restore(&at("copy"), &at("new")).expect("a failed restore is in nobody's way");
+    let store = open(&at("store")).expect("the store opens");
+    assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 1 }).0);
+}

@@ -1,0 +1,63 @@
+//! Killed at any instant, the store has kept everything that it had acknowledged, and nothing by halves (F01, P1, P2, P4).
+//!
+//! `KILL_CYCLES` says how often; 200 in an ordinary run, 2,000 in a campaign. `KILL_SEED` repeats one.
+
+mod common;
+
+use std::time::Duration;
+
+use longshore_core::dice::SeededDice;
+use longshore_store::clock::monotonic;
+
+use common::child::{self, Load};
+use common::ledger::Ledger;
+use common::{assert_whole, between, load, open};
+
+/// The load; see `common/child.rs`.
+#[test]
+fn child() {
+    child::main();
+}
+
+/// Cycles on one directory before a fresh one is taken.
+const CYCLES_OF_ONE_STORE: u64 = 200;
+/// Cycles between two looks at every byte.
+const WHOLE_LOOK_EVERY: u64 = 10;
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
+    let setting = |name, default| std::env::var(name).map_or(default, |value| value.parse().expect("a number"));
+    let (cycles, seed) = (setting("KILL_CYCLES", 200), setting("KILL_SEED", 1));
+    let mut dice = SeededDice::new(seed);
+    let (mut acknowledged, mut unanswered_but_there, mut worst) = (0, 0, Duration::ZERO);
+    for first in (0..cycles).step_by(usize::try_from(CYCLES_OF_ONE_STORE).expect("small")) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut ledger = Ledger::default();
+        let last = cycles.min(first + CYCLES_OF_ONE_STORE);
+        for cycle in first..last {
+            let after = between(&mut dice, 5_000, 60_000) * if load::heavy(cycle) { 6 } else { 1 };
+            let load = Load::start(&mut child::command(&[], directory.path(), cycle));
+            load.kill(Duration::from_micros(after), &mut ledger);
+            assert_eq!(ledger.errors, Vec::<String>::new());
+
+            let started = monotonic();
+            let store = open(directory.path()).expect("the store opens after a crash");
+            worst = worst.max(monotonic().saturating_sub(started));
+            ledger.check_recent(&store);
+            let whole_look = cycle % WHOLE_LOOK_EVERY == 0 || cycle + 1 == last;
+            if whole_look {
+                ledger.check_all(&store);
+            }
+            unanswered_but_there += ledger.ask_again(&store, cycle);
+            drop(store);
+            if whole_look {
+                assert_whole(directory.path());
+            }
+        }
+        acknowledged += ledger.acknowledged;
+    }
+    println!(
+        "{cycles} kills, {acknowledged} acknowledged operations, none lost; {unanswered_but_there} batches were there \
+         without an answer; worst reopening {worst:?}"
+    );
+}

@@ -1,0 +1,425 @@
+//! Damage is found and never served (F05, F06, F07, P13); a store that is not ours to open is left alone (F13, P18).
+
+#![expect(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test says no by panicking")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use longshore_core::claim::Terms;
+use longshore_core::dice::SeededDice;
+use longshore_core::engine::{ClaimRequest, Queue, Settlement, StateCounts};
+use longshore_core::id::Seq;
+use longshore_core::job::Job;
+use longshore_core::settle::Outcome;
+use longshore_core::submit::Payload;
+use longshore_core::time::Timestamp;
+use longshore_store::{Inspect as _, JobFilter, JobQuery, JobRef, Store as _, StoreError, SystemClock, VirtualClock};
+use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, examine};
+use longshore_testkit::block_on::block_on;
+use rusqlite::Connection;
+use rusqlite::types::Value;
+
+use common::load::{self, BatchName};
+use common::{between, jobs_above, payloads_of};
+
+const BATCHES: u64 = 12;
+const DATABASE: &str = "longshore.db";
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// In memory if there is such a place: what is damaged here has been closed.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
+}
+
+/// Time stands still, so that a store looks the same whenever it is looked at.
+fn options(directory: &Path) -> Options {
+    let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(1_000_000)));
+    let place = Place::Directory(directory.to_owned());
+    Options { reserve_bytes: 0, reader_threads: 1, ..Options::new(place, clock, TimeKind::Virtual) }
+}
+
+fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
+    EmbeddedStore::open(options(directory))
+}
+
+fn batches() -> impl Iterator<Item = BatchName> {
+    (0..BATCHES).map(|number| BatchName { cycle: 1, thread: number % 2, number })
+}
+
+/// Jobs in line, running and ended.
+fn fill(store: &EmbeddedStore) {
+    for name in batches() {
+        drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
+    }
+    let queues = vec![load::queue("even"), load::queue("odd")];
+    let request = ClaimRequest { queues, limit: 24, types: Vec::new(), terms: Terms::default() };
+    let claimed = block_on(store.claim(request)).expect("the store gives").expect("the rules allow it");
+    let complete = |job: &longshore_store::ClaimedJob| Settlement {
+        id: job.claimed.id,
+        token: Some(job.claimed.token),
+        outcome: Outcome::Complete { result: Some("done".into()) },
+    };
+    drop(block_on(store.settle(claimed.iter().take(16).map(complete).collect())).expect("the store settles"));
+}
+
+/// Everything that can be seen of a store.
+#[derive(Clone, Debug, PartialEq)]
+struct Picture {
+    jobs: BTreeMap<u64, (Arc<Job>, Option<Payload>)>,
+    by_id: Vec<bool>,
+    tagged: usize,
+    queues: Vec<(Arc<Queue>, StateCounts)>,
+    duplicates: Vec<bool>,
+}
+
+fn look(directory: &Path, ids: &[longshore_core::id::JobId]) -> Result<Picture, StoreError> {
+    let store = open(directory)?;
+    let all = jobs_above(&store, Seq(0))?;
+    let payloads = payloads_of(&store, &all)?;
+    let found = block_on(store.get(ids.iter().map(|id| JobRef::Id(*id)).collect()))?;
+    let filter = JobFilter { tag: Some("batch".into()), ..JobFilter::default() };
+    let tagged = block_on(store.list(JobQuery { filter, limit: 1_000, before: None }))?.jobs.len();
+    let queues = block_on(store.queues())?.into_iter().map(|report| (report.queue, report.counts)).collect();
+    // Whoever asks again for the same batch gets the same jobs.
+    let mut duplicates = Vec::new();
+    for name in batches() {
+        match block_on(store.submit(name.request()))? {
+            Ok(submitted) => duplicates.extend(submitted.iter().map(|one| one.duplicate)),
+            Err(refusal) => panic!("a batch is refused: {refusal:?}"),
+        }
+    }
+    let jobs = all.into_iter().zip(payloads).map(|(job, payload)| (job.seq.0, (job, payload))).collect();
+    Ok(Picture { jobs, by_id: found.iter().map(Option::is_some).collect(), tagged, queues, duplicates })
+}
+
+/// A closed store with all its files, and what it looks like.
+struct Original {
+    files: Vec<(PathBuf, Vec<u8>)>,
+    ids: Vec<longshore_core::id::JobId>,
+    picture: Picture,
+}
+
+impl Original {
+    fn make() -> Self {
+        std::panic::set_hook(Box::new(|panic| {
+            PANICS.fetch_add(1, Ordering::SeqCst);
+            eprintln!("{panic}");
+        }));
+        let home = directory();
+        let store = open(home.path()).expect("the store opens");
+        fill(&store);
+        let ids: Vec<_> = jobs_above(&store, Seq(0)).expect("jobs are listed").iter().map(|job| job.id).collect();
+        drop(store);
+        let files = files_of(home.path());
+        let picture = look(home.path(), &ids).expect("a whole store can be read");
+        assert_eq!((picture.jobs.len(), picture.tagged), (ids.len(), ids.len()));
+        assert!(picture.duplicates.iter().all(|duplicate| *duplicate));
+        common::assert_whole(home.path());
+        Self { files, ids, picture }
+    }
+
+    fn copy(&self) -> tempfile::TempDir {
+        let copy = directory();
+        for (name, bytes) in &self.files {
+            fs::write(copy.path().join(name), bytes).expect("a file");
+        }
+        copy
+    }
+
+    /// Harmless or found; anything else is told.
+    fn judge(&self, damaged: &Path) -> Result<Verdict, String> {
+        // The doctor first: looking at a store may change it.
+        let diagnosis = examine(damaged);
+        let named = diagnosis.as_ref().map_or(true, |diagnosis| !diagnosis.problems.is_empty());
+        let before = PANICS.load(Ordering::SeqCst);
+        let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(damaged, &self.ids)));
+        if seen.is_err() || PANICS.load(Ordering::SeqCst) != before {
+            return Err("a panic".to_owned());
+        }
+        let Ok(Ok(seen)) = seen else { return Ok(Verdict::Found) };
+        if seen == self.picture {
+            return Ok(if named { Verdict::Found } else { Verdict::Harmless });
+        }
+        // Something missing is for the doctor to name; something else in its place is never served.
+        let kept = |(seq, (job, payload)): (&u64, &(Arc<Job>, Option<Payload>))| {
+            self.picture.jobs.get(seq).is_some_and(|own| own.0 == *job && (payload.is_none() || own.1 == *payload))
+        };
+        if !seen.jobs.iter().all(kept) {
+            return Err(format!("a wrong record was served (the doctor has found something: {named})"));
+        }
+        if named { Ok(Verdict::Found) } else { Err(format!("unnoticed: {}", self.difference(&seen))) }
+    }
+
+    fn difference(&self, seen: &Picture) -> String {
+        let own = &self.picture;
+        let differing = [
+            ("jobs", own.jobs != seen.jobs),
+            ("ids", own.by_id != seen.by_id),
+            ("tags", own.tagged != seen.tagged),
+            ("queues", own.queues != seen.queues),
+            ("idempotency", own.duplicates != seen.duplicates),
+        ];
+        let words: Vec<&str> = differing.iter().filter(|(_, differs)| *differs).map(|(word, _)| *word).collect();
+        words.join(", ")
+    }
+}
+
+fn files_of(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(directory)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").path())
+        .map(|path| (PathBuf::from(path.file_name().expect("a name")), fs::read(&path).expect("bytes")))
+        .collect();
+    files.sort();
+    files
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Harmless,
+    Found,
+}
+
+/// Counts what became of each kind of damage, and fails with the list of all that went unnoticed.
+#[derive(Default)]
+struct Tally {
+    harmless: usize,
+    found: usize,
+    bad: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, what: &str, verdict: Result<Verdict, String>) {
+        match verdict {
+            Ok(Verdict::Harmless) => self.harmless += 1,
+            Ok(Verdict::Found) => self.found += 1,
+            Err(bad) => self.bad.push(format!("{what}: {bad}")),
+        }
+    }
+
+    fn finish(self, what: &str) {
+        println!("{what}: {} harmless, {} found, {} bad", self.harmless, self.found, self.bad.len());
+        assert!(self.bad.is_empty(), "{:#?}", self.bad);
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_harmless_or_found() {
+    let original = Original::make();
+    let (mut dice, mut tally) = (SeededDice::new(7), Tally::default());
+    let flips = std::env::var("FLIPS").map_or(400, |value| value.parse().expect("a number"));
+    for _ in 0..flips {
+        for (name, bytes) in original.files.iter().filter(|(_, bytes)| !bytes.is_empty()) {
+            let at = usize::try_from(between(&mut dice, 0, bytes.len() as u64 - 1)).expect("small");
+            let bit = between(&mut dice, 0, 7);
+            let copy = original.copy();
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << bit;
+            fs::write(copy.path().join(name), flipped).expect("a file");
+            tally.add(&format!("{} byte {at} bit {bit}", name.display()), original.judge(copy.path()));
+        }
+    }
+    tally.finish("flipped bits");
+}
+
+#[test]
+fn a_cut_or_blank_piece_of_the_database_is_found() {
+    let original = Original::make();
+    let (_, bytes) = original.files.iter().find(|(name, _)| name.as_os_str() == DATABASE).expect("a database");
+    let mut tally = Tally::default();
+    for at in (0..bytes.len()).step_by(4_096) {
+        for what in ["cut", "blank", "twice"] {
+            let copy = original.copy();
+            let mut changed = bytes.clone();
+            let page = at..(at + 4_096).min(bytes.len());
+            match what {
+                "cut" => changed.truncate(at + 100),
+                "blank" => changed[page].fill(0),
+                // A write that went to the wrong place.
+                _ => changed.copy_within(page, (at + 4_096) % bytes.len()),
+            }
+            fs::write(copy.path().join(DATABASE), changed).expect("a file");
+            tally.add(&format!("{what} at {at}"), original.judge(copy.path()));
+        }
+    }
+    tally.finish("pages");
+}
+
+/// An empty file in the place of a database that was there: never a fresh start on top of what is left.
+#[test]
+fn a_log_without_its_database_is_not_a_new_store() {
+    let original = Original::make();
+    let home = original.copy();
+    let store = open(home.path()).expect("the store opens");
+    fill_one(&store);
+    // As a crash would leave them: the log is still needed.
+    let left = directory();
+    for (name, bytes) in files_of(home.path()) {
+        fs::write(left.path().join(name), bytes).expect("a file");
+    }
+    drop(store);
+    fs::remove_file(left.path().join(DATABASE)).expect("it is there");
+    assert!(open(left.path()).is_err(), "a store whose database is gone was opened as an empty one");
+}
+
+fn fill_one(store: &EmbeddedStore) {
+    let name = BatchName { cycle: 2, thread: 0, number: 0 };
+    drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
+}
+
+/// A flip that SQLite cannot see: one bit of one value of every column of every table.
+#[test]
+fn a_flipped_bit_of_any_value_is_harmless_or_found() {
+    let original = Original::make();
+    let (mut dice, mut tally) = (SeededDice::new(11), Tally::default());
+    let probe = original.copy();
+    let tables: Vec<(String, Vec<String>)> = {
+        let connection = Connection::open(probe.path().join(DATABASE)).expect("a database");
+        let mut select = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").expect("tables");
+        let names = select.query_map([], |row| row.get::<_, String>(0)).expect("tables");
+        names.map(|name| name.expect("a name")).map(|name| (name.clone(), columns(&connection, &name))).collect()
+    };
+    for (table, columns) in &tables {
+        for column in 0..columns.len() {
+            for row in 0..4 {
+                let copy = original.copy();
+                if flip_value(copy.path(), table, columns, column, row, &mut dice) {
+                    tally.add(&format!("{table}.{} of row {row}", columns[column]), original.judge(copy.path()));
+                }
+            }
+        }
+    }
+    tally.finish("flipped values");
+}
+
+fn columns(connection: &Connection, table: &str) -> Vec<String> {
+    let select = connection.prepare(&format!("SELECT * FROM {table}")).expect("a table");
+    select.column_names().map(str::to_owned).collect()
+}
+
+/// Says whether there was such a row, and something in it to flip.
+fn flip_value(home: &Path, table: &str, names: &[String], column: usize, row: usize, dice: &mut SeededDice) -> bool {
+    let connection = Connection::open(home.join(DATABASE)).expect("a database");
+    let mut select = connection.prepare(&format!("SELECT * FROM {table} LIMIT 1 OFFSET {row}")).expect("a table");
+    let values = |row: &rusqlite::Row<'_>| (0..names.len()).map(|at| row.get::<_, Value>(at)).collect();
+    let found: rusqlite::Result<Vec<Value>> = select.query_row([], values);
+    let Ok(mut values) = found else { return false };
+    drop(select);
+    let mut flip = |bytes: &mut Vec<u8>, bits| {
+        if bytes.is_empty() {
+            return false;
+        }
+        let at = usize::try_from(between(dice, 0, bytes.len() as u64 - 1)).expect("small");
+        bytes[at] ^= 1 << between(dice, 0, bits);
+        true
+    };
+    let wheres: Vec<String> = names.iter().enumerate().map(|(at, name)| format!("{name} IS ?{}", at + 1)).collect();
+    let old = values.clone();
+    let flipped = match &mut values[column] {
+        Value::Integer(number) => {
+            let mut bytes = number.to_le_bytes()[..2].to_vec();
+            let flipped = flip(&mut bytes, 7);
+            *number = (*number & !0xffff) | i64::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+            flipped
+        }
+        // Text stays text: the lowest bits of a letter make another letter.
+        Value::Text(text) => {
+            let mut bytes = std::mem::take(text).into_bytes();
+            let flipped = flip(&mut bytes, 2);
+            *text = String::from_utf8(bytes).expect("text");
+            flipped
+        }
+        Value::Blob(bytes) => flip(bytes, 7),
+        Value::Null | Value::Real(_) => false,
+    };
+    let new = values[column].clone();
+    let update = format!("UPDATE {table} SET {} = ?{} WHERE {}", names[column], names.len() + 1, wheres.join(" AND "));
+    let parameters = rusqlite::params_from_iter(old.into_iter().chain([new]));
+    flipped && connection.execute(&update, parameters).is_ok_and(|rows| rows == 1)
+}
+
+#[test]
+fn records_and_payloads_in_each_others_place_are_found() {
+    let original = Original::make();
+    for (table, column) in
+        [("live", "record"), ("ended", "record"), ("payload", "bytes"), ("payload", "bytes, checksum")]
+    {
+        let copy = original.copy();
+        {
+            let connection = Connection::open(copy.path().join(DATABASE)).expect("a database");
+            let swap = format!(
+                "UPDATE {table} SET ({column}) = (SELECT {column} FROM {table} other WHERE other.seq <> {table}.seq AND \
+                 other.seq IN (SELECT seq FROM {table} LIMIT 2)) WHERE seq IN (SELECT seq FROM {table} LIMIT 2)"
+            );
+            assert_eq!(connection.execute(&swap, []).expect("they are swapped"), 2);
+        }
+        assert_eq!(original.judge(copy.path()), Ok(Verdict::Found), "{table}.{column}");
+        let named = examine(copy.path()).expect("it can be examined").problems;
+        assert!(!named.is_empty(), "{table}.{column}");
+    }
+}
+
+#[test]
+fn a_directory_is_opened_once() {
+    let home = directory();
+    let store = open(home.path()).expect("the store opens");
+    for _ in 0..100 {
+        let second = open(home.path()).expect_err("a second opening");
+        assert!(second.to_string().contains("in use"), "{second}");
+    }
+    assert!(examine(home.path()).is_err(), "the doctor does not look at a store at work");
+    drop(store);
+    drop(open(home.path()).expect("it is free again"));
+}
+
+#[test]
+fn the_two_kinds_of_time_do_not_mix() {
+    for (made, opened) in [(TimeKind::Virtual, TimeKind::Real), (TimeKind::Real, TimeKind::Virtual)] {
+        let home = directory();
+        let of = |time| {
+            let clock = Arc::new(SystemClock::new());
+            Options { reserve_bytes: 0, ..Options::new(Place::Directory(home.path().to_owned()), clock, time) }
+        };
+        drop(EmbeddedStore::open(of(made)).expect("the store opens"));
+        let database = || fs::read(home.path().join(DATABASE)).expect("bytes");
+        let before = database();
+        let error = EmbeddedStore::open(of(opened)).expect_err("another kind of time");
+        assert!(matches!(error, StoreError::Format { .. }), "{error}");
+        assert!(database() == before, "nothing was rewritten");
+        drop(EmbeddedStore::open(of(made)).expect("as before"));
+    }
+}
+
+#[test]
+fn newer_and_foreign_databases_are_refused_and_left_as_they_are() {
+    for (statement, said) in [
+        ("PRAGMA user_version = 2", "version 2"),
+        ("PRAGMA user_version = 999", "version 999"),
+        ("PRAGMA application_id = 7", "another program"),
+        ("", "another program"),
+    ] {
+        let home = directory();
+        if statement.is_empty() {
+            let connection = Connection::open(home.path().join(DATABASE)).expect("a database");
+            connection.execute_batch("CREATE TABLE theirs(a); INSERT INTO theirs VALUES (1)").expect("a table");
+        } else {
+            drop(open(home.path()).expect("the store opens"));
+            let connection = Connection::open(home.path().join(DATABASE)).expect("a database");
+            connection.execute_batch(statement).expect("it is changed");
+        }
+        let bytes = fs::read(home.path().join(DATABASE)).expect("bytes");
+        let error = open(home.path()).expect_err("not ours");
+        assert!(matches!(error, StoreError::Format { .. }) && error.to_string().contains(said), "{error}");
+        assert!(examine(home.path()).is_err());
+        assert!(fs::read(home.path().join(DATABASE)).expect("bytes") == bytes, "nothing was rewritten ({said})");
+    }
+    let home = directory();
+    fs::write(home.path().join(DATABASE), "This is a letter to my aunt. ".repeat(500)).expect("a file");
+    let error = open(home.path()).expect_err("not a database");
+    assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Format { .. }), "{error}");
+}

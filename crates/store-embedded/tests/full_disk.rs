@@ -1,0 +1,168 @@
+//! A disk that fails: after the first failed write or sync nothing more is acknowledged (F08, F09, P14); a full one refuses new work and lets
+//! old work end (F10, P15).
+
+#![expect(clippy::expect_used, reason = "a test says no by panicking")]
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use bytes::Bytes;
+use longshore_core::claim::Terms;
+use longshore_core::engine::{ClaimRequest, Extension, Settlement, Submission, SubmitRequest};
+use longshore_core::extend::Notes;
+use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::id::{JobType, Seq};
+use longshore_core::settle::Outcome;
+use longshore_core::submit::{NewJob, Payload};
+use longshore_store::{ClaimedJob, Store as _, StoreError};
+use longshore_store_embedded::EmbeddedStore;
+use longshore_testkit::block_on::block_on;
+
+use common::child::{self, Load};
+use common::ledger::Ledger;
+use common::{assert_whole, jobs_above, load, open, payloads_of};
+
+/// The load; see `common/child.rs`.
+#[test]
+fn child() {
+    child::main();
+}
+
+fn run(words: &[&str]) -> bool {
+    let (program, arguments) = words.split_first().expect("a program");
+    let status = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn after_a_failed_write_or_sync_nothing_is_acknowledged_and_nothing_is_lost() {
+    if !run(&["strace", "-o", "/dev/null", "true"]) {
+        println!("not played: strace is missing, or not allowed here");
+        return;
+    }
+    let mut cycle = 0;
+    for (call, forever) in [("fsync,fdatasync", ""), ("fsync,fdatasync", "+"), ("pwrite64", ""), ("pwrite64", "+")] {
+        for at in [20, 33, 47, 60] {
+            let home = tempfile::tempdir().expect("a directory");
+            // Making the tables has many calls of its own; those are to succeed here.
+            drop(open(home.path()).expect("the store opens"));
+            let mut ledger = Ledger::default();
+            let inject = format!("inject={call}:error=EIO:when={at}{forever}");
+            let words =
+                ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync,pwrite64", "-e", &inject];
+            let words = words.map(str::to_owned);
+            let load = Load::start(&mut child::command(&words, home.path(), cycle));
+            let _: std::process::ExitStatus = load.finish(&mut ledger);
+            println!("{call} {at}{forever}: {} acknowledged, then {:?}", ledger.acknowledged, ledger.errors.first());
+            assert!(ledger.errors.iter().any(|error| error.starts_with("poisoned")), "{:?}", ledger.errors);
+            let store = open(home.path()).expect("the store opens after a failure");
+            ledger.check_recent(&store);
+            ledger.check_all(&store);
+            let _: u64 = ledger.ask_again(&store, cycle);
+            drop(store);
+            assert_whole(home.path());
+            cycle += 1;
+        }
+    }
+}
+
+/// A small disk of its own, gone at the end.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let at = tempfile::tempdir().expect("a directory");
+        let path = at.path().to_str().expect("a path").to_owned();
+        run(&["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", &path]).then_some(Self(at))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        run(&["umount", "-l", self.0.path().to_str().unwrap_or_default()]);
+    }
+}
+
+fn submit(store: &EmbeddedStore, number: u32) -> Result<Seq, StoreError> {
+    let payload = Payload::Binary(Bytes::from(vec![number.to_le_bytes()[0]; 8_000]));
+    let job = NewJob::new(JobType::new("load").expect("a type"), payload);
+    let request = SubmitRequest::new(vec![Submission { queue: load::queue("even"), job }]);
+    let submitted = block_on(store.submit(request))?.expect("the rules allow it");
+    Ok(submitted.first().expect("one job").seq)
+}
+
+fn claim(store: &EmbeddedStore, limit: usize) -> Vec<ClaimedJob> {
+    let request = ClaimRequest { queues: vec![load::queue("even")], limit, types: Vec::new(), terms: Terms::default() };
+    block_on(store.claim(request)).expect("the store gives").expect("the rules allow it")
+}
+
+fn settle(store: &EmbeddedStore, job: &ClaimedJob, outcome: Outcome) {
+    let settlement = Settlement { id: job.claimed.id, token: Some(job.claimed.token), outcome };
+    let verdicts = block_on(store.settle(vec![settlement])).expect("work can be ended on a full disk");
+    assert!(verdicts.iter().all(Result::is_ok), "{verdicts:?}");
+}
+
+fn assert_all_there(store: &EmbeddedStore, acknowledged: &[(Seq, u32)]) {
+    let jobs = jobs_above(store, Seq(0)).expect("reading works");
+    let payloads = payloads_of(store, &jobs).expect("reading works");
+    for (seq, number) in acknowledged {
+        let at = jobs.iter().position(|job| job.seq == *seq).expect("an acknowledged job is there");
+        let payload = payloads.get(at).and_then(Option::as_ref).expect("its payload");
+        assert!(payload.bytes().iter().all(|byte| *byte == number.to_le_bytes()[0]));
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
+    let Some(disk) = SmallDisk::mount() else {
+        println!("not played: mounting is not allowed here");
+        return;
+    };
+    let home = disk.0.path().join("store");
+    let store = open(&home).expect("the store opens");
+    let mut acknowledged = Vec::new();
+    (0..40).for_each(|number| acknowledged.push((submit(&store, number).expect("there is room"), number)));
+    let running = claim(&store, 30);
+    let ballast = disk.0.path().join("ballast");
+    std::fs::write(&ballast, vec![0; 4 << 20]).expect("there is room");
+    let refused = (40..100_000).find_map(|number| match submit(&store, number) {
+        Ok(seq) => {
+            acknowledged.push((seq, number));
+            None
+        }
+        Err(error) => Some(error),
+    });
+    let refused = refused.expect("the disk fills up");
+    assert!(matches!(refused, StoreError::NotApplied(_)), "{refused}");
+    assert!(!store.poisoned());
+    finish_work(&store, &running);
+    assert!(matches!(submit(&store, 1), Err(StoreError::NotApplied(_))), "still no new work");
+    assert_all_there(&store, &acknowledged);
+
+    std::fs::remove_file(&ballast).expect("it is there");
+    let budget = std::num::NonZeroUsize::new(10).expect("not zero");
+    let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
+    acknowledged.push((submit(&store, 7).expect("there is room again"), 7));
+    println!("{} jobs fitted", acknowledged.len());
+    drop(store);
+    assert_whole(&home);
+    assert_all_there(&open(&home).expect("the store opens"), &acknowledged);
+    assert_reopens(&home);
+}
+
+fn finish_work(store: &EmbeddedStore, running: &[ClaimedJob]) {
+    for (number, job) in running.iter().enumerate() {
+        let (id, token) = (job.claimed.id, Some(job.claimed.token));
+        let extension = Extension { id, token, notes: Notes::default() };
+        let beats = block_on(store.extend(vec![extension])).expect("leases can be extended on a full disk");
+        assert!(beats.iter().all(Result::is_ok), "{beats:?}");
+        let failed = || Outcome::Fail(Reported::new(ReportedCategory::Permanent, "never"));
+        settle(store, job, if number % 2 == 0 { Outcome::Complete { result: None } } else { failed() });
+    }
+}
+
+fn assert_reopens(home: &Path) {
+    drop(open(home).expect("the store opens"));
+}
