@@ -175,8 +175,13 @@ impl<R: Records> Turn<'_, R> {
             waits: BTreeMap::new(),
         };
         let (places, repeated) = submit::references(batch.iter().map(|submission| &submission.job));
+        let refused: HashSet<usize> = repeated.iter().map(|(place, _)| *place).collect();
         planning.errors.extend(repeated);
         for (place, submission) in batch.iter().enumerate() {
+            if refused.contains(&place) {
+                planning.members.push(None);
+                continue;
+            }
             let member = match self.plan(place, submission, &mut planning) {
                 Ok(member) => Some(member),
                 Err(Stop::Refused(refusal)) => {

@@ -123,6 +123,10 @@ impl Model {
     /// Looks the member's key up. An unusable key is reported by the checks of the fields.
     fn fate(&self, batch: &Batch, index: usize) -> Fate {
         let member = batch.members[index];
+        if check_fields(batch, index).is_err() {
+            // It is refused for itself, and repeats nobody.
+            return Fate::New;
+        }
         let Some(key) = usable_key(member) else { return Fate::New };
         let scope = batch.rules.scope;
         if scope == Scope::Off {
