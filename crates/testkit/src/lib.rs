@@ -1,7 +1,7 @@
 //! The proofs of Longshore; a dev-dependency, never part of the product.
 //!
 //! - [`subject`]: what every implementation under test can do, in neutral words. The engine, the model, each store and the server are one.
-//! - [`model`]: the naive reference, written from the specifications without sight of the engine
+//! - [`model`]: the naive reference, first written from the specifications without sight of the engine
 //! - [`engine_subject`]: the engine of `longshore-core` on records in memory
 //! - [`store_subject`]: any store, in virtual time
 //! - [`memory_store`]: the plainest store, to hold the suite against
