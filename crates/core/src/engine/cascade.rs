@@ -15,6 +15,7 @@ use super::{Stop, Turn, if_there};
 enum Message {
     Ended(Ending),
     Returned,
+    ReturnedAndEnded(Ending),
 }
 
 impl<R: Records> Turn<'_, R> {
@@ -27,8 +28,9 @@ impl<R: Records> Turn<'_, R> {
             let (id, message) = match if_there(seen)?.flatten() {
                 Some((id, Some(ending), Owes::End)) => (id, Message::Ended(ending)),
                 Some((id, None, Owes::Return)) => (id, Message::Returned),
+                Some((id, Some(ending), Owes::ReturnAndEnd)) => (id, Message::ReturnedAndEnded(ending)),
                 // Newer news stands further back, or there is nothing to tell any more.
-                Some((_, _, Owes::Nothing | Owes::End | Owes::Return)) | None => {
+                Some((_, _, Owes::Nothing | Owes::End | Owes::Return | Owes::ReturnAndEnd)) | None => {
                     self.engine.owed.pop_front();
                     continue;
                 }
@@ -69,16 +71,19 @@ impl<R: Records> Turn<'_, R> {
 
     fn tell(&mut self, seq: Seq, id: JobId, message: Message) -> Result<(), Stop<R::Error>> {
         match message {
-            // Whoever ended through an earlier end of this job can go on after all.
-            Message::Ended(Ending::Completed) | Message::Returned => self.revive(seq, id)?,
-            Message::Ended(Ending::Failed | Ending::DeadLetter | Ending::Cancelled) => {}
+            Message::Returned | Message::ReturnedAndEnded(Ending::Completed) => self.revive(seq, id)?,
+            // Whoever ended through this job would come back only to end again.
+            Message::ReturnedAndEnded(Ending::Failed | Ending::DeadLetter | Ending::Cancelled) => {}
+            Message::Ended(_) => {}
         }
         self.change_at_home(seq, |job, home, moment| {
             match (home, message) {
                 // Its queue is leaving and would end it a little later: the slices must not show.
                 (Home::Deleted, _) if job.kind() == StateKind::Pending => cancel::end_with_queue(job, moment),
-                (Home::Deleted, _) => {}
-                (Home::Exists(_), Message::Ended(ending)) => dependency::hear_of_end(job, id, ending, moment),
+                (Home::Deleted, _) => dependency::note_any(job, id),
+                (Home::Exists(_), Message::Ended(ending) | Message::ReturnedAndEnded(ending)) => {
+                    dependency::hear_of_end(job, id, ending, moment);
+                }
                 (Home::Exists(_), Message::Returned) => dependency::hear_of_return(job, id, moment),
             }
             Ok(())

@@ -21,7 +21,7 @@ use longshore_core::time::{Duration, Timestamp};
 use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
 use crate::names::Names;
 
-const OWES: [Owes; 3] = [Owes::Nothing, Owes::End, Owes::Return];
+const OWES: [Owes; 4] = [Owes::Nothing, Owes::End, Owes::Return, Owes::ReturnAndEnd];
 
 /// Instants count from the creation of the record: small numbers, mostly.
 struct Base(Timestamp);
