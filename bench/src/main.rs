@@ -19,6 +19,9 @@ use longshore_core::submit::{NewJob, Payload};
 use longshore_store::{ClaimedJob, Store, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -94,36 +97,54 @@ impl Latencies {
     }
 }
 
-/// One third of each kind to every round; the rounds of one moment share a commit.
+/// Clients that keep the writer busy: while one takes its answers, the next commit is under way.
+const CLIENTS: usize = 2;
+
+/// Each client submits, claims and completes a third of `size` at once, round after round; the three mostly share a commit.
 fn life(dir: &Path, size: usize, seconds: usize) {
     let store = open(dir);
     let third = (size / 3).max(1);
-    for _ in 0..4 {
+    for _ in 0..4 * CLIENTS {
         block_on(store.submit(batch(third))).expect("stored").expect("accepted");
     }
-    let mut held = block_on(store.claim(claim(third))).expect("stored").expect("accepted");
     let (commits_before, start) = (store.commits(), Instant::now());
+    let until = start + Duration::from_secs(seconds as u64);
+    let clients: Vec<(usize, Latencies)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| rounds(&store, third, until))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a client that ends well")).collect()
+    });
+    let elapsed = start.elapsed().as_secs_f64();
+    let commits = store.commits() - commits_before;
+    let busy = writer_seconds();
+    let transitions: usize = clients.iter().map(|(transitions, _)| transitions).sum();
+    let mut latencies = Latencies(clients.into_iter().flat_map(|(_, latencies)| latencies.0).collect());
+    println!(
+        "life longshore batch={size} transitions_s={:.0} commits_s={:.0} commands_per_commit={:.0} writer_cpu_us={:.2} answer: {}",
+        transitions as f64 / elapsed,
+        commits as f64 / elapsed,
+        transitions as f64 / commits as f64,
+        busy * 1e6 / transitions as f64,
+        latencies.show()
+    );
+}
+
+fn rounds(store: &EmbeddedStore, third: usize, until: Instant) -> (usize, Latencies) {
     let (mut transitions, mut latencies) = (0, Latencies::default());
-    while start.elapsed() < Duration::from_secs(seconds as u64) {
-        let round = Instant::now();
+    let mut held = block_on(store.claim(claim(third))).expect("stored").expect("accepted");
+    let mut next = batch(third);
+    while Instant::now() < until {
         let completions = completions(std::mem::take(&mut held));
-        let (submitted, claimed, settled) = block_on(async {
-            tokio::join!(store.submit(batch(third)), store.claim(claim(third)), store.settle(completions))
-        });
+        let again = next.clone();
+        let round = Instant::now();
+        let (submitted, claimed, settled) =
+            block_on(async { tokio::join!(store.submit(next), store.claim(claim(third)), store.settle(completions)) });
         latencies.0.push(round.elapsed());
         held = claimed.expect("stored").expect("accepted");
         transitions += submitted.expect("stored").expect("accepted").len() + held.len();
         transitions += settled.expect("stored").iter().filter(|verdict| verdict.is_ok()).count();
+        next = again;
     }
-    let elapsed = start.elapsed().as_secs_f64();
-    let commits = store.commits() - commits_before;
-    println!(
-        "life longshore batch={size} transitions_s={:.0} commits_s={:.0} commands_per_commit={:.0} round: {}",
-        transitions as f64 / elapsed,
-        commits as f64 / elapsed,
-        transitions as f64 / commits as f64,
-        latencies.show()
-    );
+    (transitions, latencies)
 }
 
 fn single(dir: &Path, times: usize) {
@@ -187,6 +208,18 @@ fn drain(store: &EmbeddedStore, size: usize, seconds: u64) {
     }
     let rate = done as f64 / start.elapsed().as_secs_f64();
     println!("claimed and completed {done}: {rate:.0} jobs/s");
+}
+
+/// Processor time of the writer's thread so far, in steps of ten milliseconds.
+fn writer_seconds() -> f64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let writer = stats.filter_map(|stat| {
+        stat.split_once(") ").filter(|(name, _)| name.ends_with("(longshore-write")).map(|(_, rest)| rest.to_owned())
+    });
+    let ticks =
+        |rest: String| -> f64 { rest.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum() };
+    writer.map(ticks).sum::<f64>() / 100.0
 }
 
 fn memory() -> String {

@@ -172,6 +172,10 @@ impl Job {
         if self.attempts.len() >= ATTEMPTS_MAX {
             self.attempts.remove(0);
         }
+        if self.attempts.is_empty() {
+            // Most jobs need one.
+            self.attempts.reserve_exact(1);
+        }
         self.attempts.push(attempt);
     }
 

@@ -1,8 +1,8 @@
 //! Which live jobs match what: compressed sets of sequence numbers, one for each queue, state, type and priority.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
+use foldhash::HashMap;
 use longshore_core::id::{JobType, QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::priority::Priority;
@@ -52,7 +52,7 @@ struct Sets<T>(HashMap<T, RoaringTreemap>);
 
 impl<T> Default for Sets<T> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(HashMap::default())
     }
 }
 

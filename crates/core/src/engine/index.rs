@@ -1,6 +1,8 @@
 //! The order of jobs: who is in line, whose time comes when, how many are where. All of it follows from the records.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldhash::HashMap;
 
 use crate::id::{JobType, QueueName, Seq};
 use crate::job::Job;
@@ -159,7 +161,7 @@ impl Index {
             }
             Place::None => {}
         }
-        if *line == Line::default() {
+        if line.counts == [0; StateKind::COUNT] {
             self.lines.remove(&entry.queue);
         }
         if let Some((at, kind)) = entry.timer {

@@ -44,9 +44,26 @@ impl Base {
     }
 }
 
-/// `None`: a policy with a function in it has no bytes.
-pub(crate) fn encode(job: &Job, names: &Names) -> Option<Vec<u8>> {
-    let mut writer = Writer { bytes: Vec::with_capacity(192) };
+/// Room that a waiting record keeps for what its next claim will add.
+const CLAIM_BYTES: usize = 96;
+/// Sizes of live records are multiples of this.
+const STEP_BYTES: usize = 128;
+const CHECKSUM_BYTES: usize = 4;
+
+/// A live record is filled up with zeroes, so that its next version mostly has the same size: SQLite then overwrites it where it lies,
+/// and has no pages to balance.
+fn fill_up(job: &Job, bytes: &mut Vec<u8>) {
+    if job.live() {
+        let room = if job.kind() == StateKind::Running { 0 } else { CLAIM_BYTES };
+        let size = (bytes.len() + CHECKSUM_BYTES + room).next_multiple_of(STEP_BYTES);
+        bytes.resize(size - CHECKSUM_BYTES, 0);
+    }
+}
+
+/// `None`: a policy with a function in it has no bytes. `buffer` lends its memory.
+pub(crate) fn encode(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
+    buffer.clear();
+    let mut writer = Writer { bytes: buffer };
     let base = Base(job.created_at);
     writer.byte(FORMAT);
     writer.fixed(job.id.as_bytes());
@@ -105,6 +122,7 @@ pub(crate) fn encode(job: &Job, names: &Names) -> Option<Vec<u8>> {
         base.put(&mut writer, step.at);
         writer.byte(place(Cause::ALL, &step.cause));
     }
+    fill_up(job, &mut writer.bytes);
     Some(seal(job.seq.0, writer.bytes))
 }
 
@@ -178,7 +196,7 @@ pub(crate) fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Dama
     };
     let attempts = reader.list(|reader| get_attempt(reader, job.error.as_ref(), &base))?;
     let moves = reader.list(|reader| get_move(reader, &base))?;
-    reader.end()?;
+    reader.end_or_filling()?;
     Ok(Job { attempts, history: History::from_moves(moves), ..job })
 }
 
