@@ -1,19 +1,22 @@
 //! Measures the embedded store in this process.
 //!
 //! `longshore-bench life DIR BATCH SECONDS`: submit, claim and complete in turn, BATCH commands to a commit.
+//! `longshore-bench sustained DIR BATCH SECONDS`: the same by one client, so that each answer is one commit, while ended jobs are pruned after a second.
 //! `longshore-bench single DIR NUMBER`: one submission after the other, beside bare `fdatasync` calls of the same disk.
 //! `longshore-bench backlog DIR JOBS [BATCH]`: fill, then claim and complete at the end of a long line; then reopen.
 
 use std::fs::File;
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use longshore_core::claim::Terms;
-use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
+use longshore_core::engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_core::id::{JobType, QueueName};
+use longshore_core::patch::SettingsPatch;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_store::{ClaimedJob, Store, SystemClock};
@@ -28,11 +31,14 @@ fn main() {
     let number = |text: &str| text.replace('_', "").parse::<usize>().expect("a number");
     match words.as_slice() {
         ["life", dir, batch, seconds] => life(Path::new(dir), number(batch), number(seconds)),
+        ["sustained", dir, batch, seconds] => sustained(Path::new(dir), number(batch), number(seconds)),
         ["single", dir, times] => single(Path::new(dir), number(times)),
         ["backlog", dir, jobs] => backlog(Path::new(dir), number(jobs), 512),
         ["backlog", dir, jobs, batch] => backlog(Path::new(dir), number(jobs), number(batch)),
         _ => {
-            eprintln!("usage: longshore-bench life DIR BATCH SECONDS | single DIR TIMES | backlog DIR JOBS [BATCH]");
+            eprintln!(
+                "usage: longshore-bench life|sustained DIR BATCH SECONDS | single DIR TIMES | backlog DIR JOBS [BATCH]"
+            );
             std::process::exit(2);
         }
     }
@@ -128,6 +134,41 @@ fn life(dir: &Path, size: usize, seconds: usize) {
     );
 }
 
+/// One answer is one commit, with checkpoints and retention running beside.
+fn sustained(dir: &Path, size: usize, seconds: usize) {
+    let store = open(dir);
+    let mut overrides = SettingsPatch::default();
+    overrides.job.retention.completed = Some(longshore_core::Duration::from_millis(1_000));
+    let put = AdminCommand::PutQueue { queue: queue(), profile: None, overrides: Some(Box::new(overrides)) };
+    block_on(store.admin(put)).expect("stored").expect("accepted");
+    let third = (size / 3).max(1);
+    for _ in 0..4 {
+        block_on(store.submit(batch(third))).expect("stored").expect("accepted");
+    }
+    let until = Instant::now() + Duration::from_secs(seconds as u64);
+    let budget = NonZeroUsize::new(256).expect("above 0");
+    let ((transitions, mut latencies), pruned) = std::thread::scope(|scope| {
+        let janitor = scope.spawn(|| {
+            let mut done = 0;
+            while Instant::now() < until {
+                let ticked = block_on(store.tick(budget)).expect("stored");
+                done += ticked.done;
+                if ticked.done < budget.get() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+            done
+        });
+        (rounds(&store, third, until), janitor.join().expect("a janitor that ends well"))
+    });
+    println!(
+        "sustained batch={size} transitions_s={:.0} pruned_s={:.0} commit: {}",
+        transitions as f64 / seconds as f64,
+        pruned as f64 / seconds as f64,
+        latencies.show()
+    );
+}
+
 fn rounds(store: &EmbeddedStore, third: usize, until: Instant) -> (usize, Latencies) {
     let (mut transitions, mut latencies) = (0, Latencies::default());
     let mut held = block_on(store.claim(claim(third))).expect("stored").expect("accepted");
@@ -147,27 +188,25 @@ fn rounds(store: &EmbeddedStore, third: usize, until: Instant) -> (usize, Latenc
     (transitions, latencies)
 }
 
+/// The two take turns, so that both meet the same disk.
 fn single(dir: &Path, times: usize) {
+    use std::os::unix::fs::FileExt;
     std::fs::create_dir_all(dir).expect("a directory");
-    let mut bare = Latencies::default();
     let mut file = File::create(dir.join("bare")).expect("a file");
     file.write_all(&vec![0; 64 << 20]).expect("space");
     file.sync_all().expect("a sync");
-    use std::os::unix::fs::FileExt;
+    let store = open(&dir.join("store"));
+    let (mut bare, mut ours) = (Latencies::default(), Latencies::default());
     for n in 0..times {
         let start = Instant::now();
         file.write_all_at(&[1; 4096], (n as u64 % 16_000) * 4096).expect("a write");
         file.sync_data().expect("a sync");
         bare.0.push(start.elapsed());
-    }
-    println!("bare 4 KiB write and fdatasync: {}", bare.show());
-    let store = open(&dir.join("store"));
-    let mut ours = Latencies::default();
-    for _ in 0..times {
         let start = Instant::now();
         block_on(store.submit(batch(1))).expect("stored").expect("accepted");
         ours.0.push(start.elapsed());
     }
+    println!("bare 4 KiB write and fdatasync: {}", bare.show());
     println!("one durable submission:         {}", ours.show());
 }
 
@@ -188,10 +227,25 @@ fn backlog(dir: &Path, jobs: usize, size: usize) {
     );
     drain(&store, size, 5);
     drop(store);
+    println!("bare scan of the live records in {:.2} s", scan(dir).as_secs_f64());
     let start = Instant::now();
     let store = open(dir);
     println!("reopened in {:.2} s, {}", start.elapsed().as_secs_f64(), memory());
     drain(&store, size, 5);
+}
+
+/// Reads every live record and does nothing with it.
+fn scan(dir: &Path) -> Duration {
+    let connection = rusqlite::Connection::open(dir.join("longshore.db")).expect("a database");
+    let start = Instant::now();
+    let mut select = connection.prepare("SELECT seq, record FROM live ORDER BY seq").expect("a statement");
+    let mut rows = select.query([]).expect("rows");
+    let mut bytes = 0;
+    while let Some(row) = rows.next().expect("a row") {
+        bytes += row.get_ref(1).expect("a column").as_blob().expect("a record").len();
+    }
+    assert!(bytes > 0);
+    start.elapsed()
 }
 
 /// Claims and completes for some seconds.

@@ -33,7 +33,7 @@ use crate::dependency::Owes;
 use crate::dice::Dice;
 use crate::history::Move;
 use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq};
-use crate::job::{Job, Moment};
+use crate::job::{Job, Moment, Outline};
 use crate::limits::CASCADE_JOBS_MAX;
 use crate::patch::SettingsPatch;
 use crate::profile::Profile;
@@ -147,7 +147,7 @@ impl Engine {
     }
 
     /// The same engine again, from what the records say. `jobs` need only hold the live ones ([`Job::live`]); jobs that ended are
-    /// told by their numbers in `ended`. `next_number` is past every sequence number and place in line ever given.
+    /// told by their numbers in `ended`. `next_number` is past the sequence number of every job that is not among `jobs`.
     pub fn rebuild<'a>(
         options: Options,
         queues: impl IntoIterator<Item = Queue>,
@@ -162,17 +162,20 @@ impl Engine {
             }
             engine.queues.insert(queue.name.clone(), Arc::new(queue));
         }
-        jobs.into_iter().for_each(|job| engine.admit(job));
+        engine.next_number = next_number.max(1);
+        jobs.into_iter().for_each(|job| engine.admit(&job.outline()));
         for (queue, state, jobs) in ended {
             engine.index.add_ended(&queue, state, jobs);
         }
-        engine.next_number = next_number.max(1);
         engine
     }
 
     /// Takes in one live record, in the course of a rebuild.
-    pub fn admit(&mut self, job: &Job) {
-        self.index.replace(None, Some(&Entry::of(job)));
+    pub fn admit(&mut self, job: &Outline<'_>) {
+        let entry = Entry::outlined(job);
+        let last = entry.position().unwrap_or(0).max(job.seq.0);
+        self.next_number = self.next_number.max(last.saturating_add(1));
+        self.index.replace(None, Some(&entry));
         if job.owes != Owes::Nothing {
             let news = News { since: job.updated_at, of: job.seq, told: Seq(0) };
             // Who ended first decides first, also after a restart.

@@ -65,6 +65,20 @@ pub struct Job {
     pub history: History,
 }
 
+/// What the order of jobs depends on: all that a rebuild has to know of a live record.
+#[derive(Clone, Copy, Debug)]
+pub struct Outline<'a> {
+    pub seq: Seq,
+    pub queue: &'a QueueName,
+    pub job_type: &'a JobType,
+    pub effective_priority: Priority,
+    pub state: &'a State,
+    pub policy: &'a Policy,
+    pub lifetime_ends_at: Option<Timestamp>,
+    pub owes: Owes,
+    pub updated_at: Timestamp,
+}
+
 /// Independent of each other, and all always kept: each specification counts something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -107,6 +121,20 @@ impl Moment<'_> {
 impl Job {
     pub fn effective_priority(&self) -> Priority {
         self.priority.more_urgent(self.inherited_priority)
+    }
+
+    pub fn outline(&self) -> Outline<'_> {
+        Outline {
+            seq: self.seq,
+            queue: &self.queue,
+            job_type: &self.job_type,
+            effective_priority: self.effective_priority(),
+            state: &self.state,
+            policy: &self.policy,
+            lifetime_ends_at: self.lifetime_ends_at,
+            owes: self.owes,
+            updated_at: self.updated_at,
+        }
     }
 
     pub fn kind(&self) -> StateKind {

@@ -113,7 +113,6 @@ impl EmbeddedStore {
             &Known { names: &names, live: &live, chunks: &chunks, seal: &seal },
         )?;
         let shared = Arc::new(Shared::default());
-        let saved_number = engine.next_number();
         let mut writer = Writer {
             engine,
             records: DiskRecords::new(connection, names, live, chunks, seal)?,
@@ -124,7 +123,6 @@ impl EmbeddedStore {
             dice: SystemDice::default(),
             effects: Vec::new(),
             stirred: BTreeSet::new(),
-            saved_number,
         };
         writer.keep_queues()?;
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
@@ -224,7 +222,11 @@ fn recover(
         let state = StateKind::ALL.get(usize::from(state)).ok_or_else(|| damaged("the counts of ended jobs"))?;
         ended.push((queue, *state, jobs.max(0).unsigned_abs()));
     }
-    let next_number: i64 = schema::meta(connection, "next_number")?;
+    // Numbers of jobs that are still there need not be noted anywhere else.
+    let noted: i64 = schema::meta(connection, "next_number")?;
+    let last_ended: Option<i64> =
+        connection.query_row("SELECT max(seq) FROM ended", [], |row| row.get(0)).map_err(sql)?;
+    let next_number = noted.max(last_ended.unwrap_or(0).saturating_add(1));
     let mut engine = Engine::rebuild(options, queues, [], ended, next_number.cast_unsigned());
     let mut select = connection.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
     let mut rows = select.query([]).map_err(sql)?;
@@ -232,9 +234,10 @@ fn recover(
         let seq = Seq(row.get::<_, i64>(0).map_err(sql)?.cast_unsigned());
         let broken = || damaged(&format!("the record of job {seq}"));
         let bytes = row.get_ref(1).map_err(sql)?.as_blob().map_err(|_| broken())?;
-        let job = codec::job::decode(seq, bytes, names).map_err(|_| broken())?;
-        engine.admit(&job);
-        live.replace(None, Some(&LiveEntry::of(&job)));
+        let head = codec::job::decode_head(seq, bytes, names).map_err(|_| broken())?;
+        let outline = head.outline();
+        engine.admit(&outline);
+        live.replace(None, Some(&LiveEntry::outlined(&outline, head.priority)));
     }
     Ok(engine)
 }

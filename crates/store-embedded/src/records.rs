@@ -83,6 +83,8 @@ pub(crate) struct DiskRecords {
     taken: Option<(Seq, Origin, Tags)>,
     /// Queues that have lost a record in this batch: their counts changed although no job moved.
     pub(crate) bereft: Vec<QueueName>,
+    /// This batch removes a record.
+    pub(crate) erased: bool,
     payloads: PayloadCache,
     new_payloads: Vec<(Seq, Payload)>,
     /// Changes of the listings, to be taken back with the batch.
@@ -154,6 +156,7 @@ impl DiskRecords {
             removed: SeqMap::default(),
             taken: None,
             bereft: Vec::new(),
+            erased: false,
             payloads: PayloadCache::default(),
             new_payloads: Vec::new(),
             listed: Vec::new(),
@@ -343,6 +346,7 @@ impl DiskRecords {
 
     /// The batch is on disk.
     pub(crate) fn committed(&mut self) {
+        self.erased = false;
         self.listed.clear();
         self.summed.clear();
         if self.names().anything_fresh() {
@@ -376,6 +380,7 @@ impl DiskRecords {
         self.removed.clear();
         self.taken = None;
         self.bereft.clear();
+        self.erased = false;
         self.payloads = PayloadCache::default();
         self.new_payloads.clear();
         self.ended_counts.clear();
@@ -572,6 +577,7 @@ impl Records for DiskRecords {
             _ => Origin::of(&job),
         };
         self.bereft.push(job.queue.clone());
+        self.erased = true;
         if let Some(external_id) = &job.external_id {
             let mut delete =
                 self.connection.prepare_cached("DELETE FROM external_id WHERE queue = ?1 AND external_id = ?2")?;

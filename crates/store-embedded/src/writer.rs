@@ -113,7 +113,6 @@ pub(crate) struct Writer {
     pub effects: Vec<Effect>,
     /// Queues whose report may have changed in this batch.
     pub stirred: BTreeSet<QueueName>,
-    pub saved_number: u64,
 }
 
 impl Writer {
@@ -160,11 +159,11 @@ impl Writer {
             answers.push(self.apply(request, now)?);
         }
         self.records.flush()?;
-        if self.engine.next_number() != self.saved_number {
+        if self.records.erased {
+            // The numbers of jobs that are there speak for themselves; one that goes must not be given again.
             set_meta(self.records.connection(), "next_number", self.engine.next_number().cast_signed())?;
         }
         self.records.connection().execute_batch("COMMIT")?;
-        self.saved_number = self.engine.next_number();
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         self.engine.commit();
         self.records.committed();

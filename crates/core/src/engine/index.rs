@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldhash::HashMap;
 
 use crate::id::{JobType, QueueName, Seq};
-use crate::job::Job;
+use crate::job::{Job, Outline};
 use crate::lease::LeaseEnd;
 use crate::policy::{OnLeaseExpiry, Reclaim};
 use crate::priority::Priority;
@@ -50,19 +50,31 @@ impl Entry {
         &self.queue
     }
 
+    /// Its place in line, now or after the end of its lease.
+    pub(crate) fn position(&self) -> Option<u64> {
+        match self.place {
+            Place::None => None,
+            Place::InLine(position) | Place::Lazy(position) => Some(position),
+        }
+    }
+
     pub(crate) fn of(job: &Job) -> Self {
+        Self::outlined(&job.outline())
+    }
+
+    pub(crate) fn outlined(job: &Outline<'_>) -> Self {
         let mut entry = Self {
             seq: job.seq,
             queue: job.queue.clone(),
             job_type: job.job_type.clone(),
-            priority: job.effective_priority(),
-            state: job.kind(),
+            priority: job.effective_priority,
+            state: job.state.kind(),
             held: false,
             place: Place::None,
             timer: None,
             lifetime: job.lifetime_ends_at.filter(|_| !job.state.terminal()),
         };
-        match &job.state {
+        match job.state {
             State::Pending { held, .. } => entry.held = *held,
             State::Scheduled { position } => entry.place = Place::InLine(*position),
             State::Delayed { until } | State::Retrying { until } => {
