@@ -11,8 +11,9 @@ use std::thread::{Builder, JoinHandle};
 use longshore_store::StoreError;
 use rusqlite::Connection;
 
-use crate::error::sql;
+use crate::error::{Kind, kind, sql};
 use crate::schema::{Location, Role};
+use crate::writer::Shared;
 
 /// Pages in the log before it is worth copying them.
 const LOG_PAGES_WORTH: i64 = 4_000;
@@ -41,18 +42,20 @@ impl Checkpoints {
         Self { worker: None, commits: 0 }
     }
 
-    pub(crate) fn start(location: &Location) -> Result<Self, StoreError> {
+    pub(crate) fn start(location: &Location, shared: &Arc<Shared>) -> Result<Self, StoreError> {
         let connection = location.open(Role::Checkpointer).map_err(sql)?;
         let (wake, woken) = sync_channel(1);
         let ready = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ready);
+        let (told, shared) = (Arc::clone(&ready), Arc::clone(shared));
         let work = move || {
             while woken.recv().is_ok() {
                 for _ in 0..ROUNDS_MAX {
-                    // A failure here is found again by the writer, who must answer for it.
-                    let Ok((log, copied)) = checkpoint(&connection, "PASSIVE") else { break };
-                    if log - copied <= REST_PAGES_MAX {
-                        break;
+                    match checkpoint(&connection, "PASSIVE") {
+                        Ok((log, copied)) if log - copied > REST_PAGES_MAX => {}
+                        Ok(_) => break,
+                        // The log keeps what does not fit now.
+                        Err(error) if kind(&error) == Kind::Full => break,
+                        Err(_) => return shared.poison(),
                     }
                 }
                 told.store(true, Ordering::SeqCst);
@@ -64,34 +67,37 @@ impl Checkpoints {
     }
 
     /// Called by the writer between two commits.
-    pub(crate) fn take_turn(&mut self, connection: &Connection) {
-        let Some(worker) = &self.worker else { return };
+    pub(crate) fn take_turn(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let Some(worker) = &self.worker else { return Ok(()) };
         if worker.ready.swap(false, Ordering::SeqCst) {
-            drop(checkpoint(connection, "PASSIVE"));
-            return;
+            return checkpoint(connection, "PASSIVE").map(|_| ());
         }
         self.commits += 1;
         if self.commits < LOOK_EVERY {
-            return;
+            return Ok(());
         }
         self.commits = 0;
-        if checkpoint(connection, "NOOP").is_ok_and(|(log, _)| log >= LOG_PAGES_WORTH) {
+        let (log, _) = checkpoint(connection, "NOOP")?;
+        if log >= LOG_PAGES_WORTH {
             // Already awake is as good.
             let _ = worker.wake.try_send(());
         }
+        Ok(())
     }
 
-    /// Leaves an empty log behind, so that the next start is quick.
-    pub(crate) fn finish(&mut self, connection: &Connection) {
+    /// Leaves an empty log behind, so that the next start is quick; without a connection the log stays as it is.
+    pub(crate) fn finish(&mut self, connection: Option<&Connection>) {
         let Some(Worker { wake, thread, .. }) = self.worker.take() else { return };
         drop(wake);
         drop(thread.join());
-        drop(checkpoint(connection, "TRUNCATE"));
+        if let Some(connection) = connection {
+            drop(checkpoint(connection, "TRUNCATE"));
+        }
     }
 }
 
 /// Pages in the log, and how many of them are in the database.
-fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<(i64, i64)> {
+pub(crate) fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<(i64, i64)> {
     let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
     statement.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
 }

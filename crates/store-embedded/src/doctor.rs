@@ -13,6 +13,7 @@ use rusqlite::Connection;
 use crate::codec;
 use crate::ended::chunk_of;
 use crate::error::sql;
+use crate::log;
 use crate::names::Names;
 use crate::records::{keys, read_payload, state_number, type_hash};
 use crate::schema::{self, Home, Role};
@@ -32,6 +33,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     let home = Home::existing(directory)?;
     let connection = home.database.open(Role::Writer).map_err(sql)?;
     schema::check(&connection)?;
+    log::compare(&home.database, &connection)?;
     let mut diagnosis = Diagnosis::default();
     check_pages(&connection, &mut diagnosis)?;
     if !diagnosis.problems.is_empty() {
