@@ -54,9 +54,13 @@ fn after_a_failed_write_or_sync_nothing_is_acknowledged_and_nothing_is_lost() {
                 ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync,pwrite64", "-e", &inject];
             let words = words.map(str::to_owned);
             let load = Load::start(&mut child::command(&words, home.path(), cycle));
-            let _: std::process::ExitStatus = load.finish(&mut ledger);
+            let status = load.finish(&mut ledger);
             println!("{call} {at}{forever}: {} acknowledged, then {:?}", ledger.acknowledged, ledger.errors.first());
-            assert!(ledger.errors.iter().any(|error| error.starts_with("poisoned")), "{:?}", ledger.errors);
+            assert!(ledger.poisoned, "{:?}", ledger.errors);
+            assert_eq!(status.code(), Some(load::POISONED), "the process says how it ended");
+            // Whoever was under way does not know; whoever came later knows that nothing was written.
+            assert!(ledger.errors.iter().any(|error| error.starts_with("unknown")), "{:?}", ledger.errors);
+            assert!(ledger.errors.iter().any(|error| error.starts_with("not-applied")), "{:?}", ledger.errors);
             let store = open(home.path()).expect("the store opens after a failure");
             ledger.check_recent(&store);
             ledger.check_all(&store);

@@ -14,13 +14,16 @@ use super::load;
 
 const DIRECTORY: &str = "LONGSHORE_LOAD_DIRECTORY";
 const CYCLE: &str = "LONGSHORE_LOAD_CYCLE";
+/// Batches of each submitter, after which the load ends by itself; without it, it never does.
+pub(crate) const BATCHES: &str = "LONGSHORE_LOAD_BATCHES";
 /// A child that says nothing for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The hidden test: does nothing unless a parent has asked for it.
 pub(crate) fn main() {
     let (Ok(directory), Ok(cycle)) = (std::env::var(DIRECTORY), std::env::var(CYCLE)) else { return };
-    load::run(Path::new(&directory), cycle.parse().expect("a number"));
+    let batches = std::env::var(BATCHES).map_or(u64::MAX, |batches| batches.parse().expect("a number"));
+    load::run(Path::new(&directory), cycle.parse().expect("a number"), batches);
 }
 
 /// Arguments and environment of the child, behind a program of your choice.
