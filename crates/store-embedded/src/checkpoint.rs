@@ -86,13 +86,11 @@ impl Checkpoints {
     }
 
     /// Leaves an empty log behind, so that the next start is quick; without a connection the log stays as it is.
-    pub(crate) fn finish(&mut self, connection: Option<&Connection>) {
-        let Some(Worker { wake, thread, .. }) = self.worker.take() else { return };
+    pub(crate) fn finish(&mut self, connection: Option<&Connection>) -> rusqlite::Result<()> {
+        let Some(Worker { wake, thread, .. }) = self.worker.take() else { return Ok(()) };
         drop(wake);
         drop(thread.join());
-        if let Some(connection) = connection {
-            drop(checkpoint(connection, "TRUNCATE"));
-        }
+        connection.map_or(Ok(()), |connection| checkpoint(connection, "TRUNCATE").map(|_| ()))
     }
 }
 

@@ -155,15 +155,20 @@ impl Writer {
                 batch.push(next);
             }
             self.serve(std::mem::take(&mut batch));
-            if let Err(error) = self.checkpoints.take_turn(self.records.connection())
-                && kind(&error) != Kind::Full
-            {
-                self.shared.poison();
-            }
+            let checkpointed = self.checkpoints.take_turn(self.records.connection());
+            self.answer_for(checkpointed);
         }
         // After a failure the files stay as they are: what the disk has is for the next start to find out.
         let clean = !self.shared.poisoned();
-        self.checkpoints.finish(clean.then(|| self.records.connection()));
+        let finished = self.checkpoints.finish(clean.then(|| self.records.connection()));
+        self.answer_for(finished);
+    }
+
+    /// A checkpoint that finds no room leaves the log as it is; any other failure is one of the disk.
+    fn answer_for(&self, checkpointed: rusqlite::Result<()>) {
+        if checkpointed.is_err_and(|error| kind(&error) != Kind::Full) {
+            self.shared.poison();
+        }
     }
 
     fn serve(&mut self, batch: Vec<Request>) {

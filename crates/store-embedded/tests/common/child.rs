@@ -19,6 +19,9 @@ pub(crate) const BATCHES: &str = "LONGSHORE_LOAD_BATCHES";
 /// A child that says nothing for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A process whose store is poisoned is gone by then (P14).
+const LINGERING_MAX: Duration = Duration::from_secs(5);
+
 /// The hidden test: does nothing unless a parent has asked for it.
 pub(crate) fn main() {
     let (Ok(directory), Ok(cycle)) = (std::env::var(DIRECTORY), std::env::var(CYCLE)) else { return };
@@ -82,10 +85,16 @@ impl Load {
 
     /// Hears the rest and waits for the end.
     pub(crate) fn finish(mut self, ledger: &mut Ledger) -> std::process::ExitStatus {
+        let mut poisoned_at = None;
         while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
             ledger.hear(&line);
+            if ledger.poisoned {
+                poisoned_at.get_or_insert_with(monotonic);
+            }
         }
         let status = self.child.wait().expect("it ends");
+        let lingered = poisoned_at.map_or(Duration::ZERO, |at| monotonic().saturating_sub(at));
+        assert!(lingered < LINGERING_MAX, "it has gone on for {lingered:?} with a poisoned store");
         if let Some(reader) = self.reader.take() {
             reader.join().expect("the reader ends");
         }

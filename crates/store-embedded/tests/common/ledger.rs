@@ -77,7 +77,11 @@ impl Ledger {
                 self.last.insert(name.thread, name);
             }
             "refused" => drop(self.refused.insert(BatchName::parse(rest).expect("a name"))),
-            "claimed" => items(rest).into_iter().for_each(|[seq, version]| self.claimed(number(seq), number(version))),
+            "claimed" => {
+                for [seq, version, key] in items(rest) {
+                    self.claimed(number(seq), number(version), key);
+                }
+            }
             "extended" => {
                 for [seq, version, beat] in items(rest) {
                     self.touch(number(seq)).beat = (number(version), number(beat));
@@ -97,12 +101,14 @@ impl Ledger {
         }
     }
 
-    fn claimed(&mut self, seq: u64, version: u64) {
+    fn claimed(&mut self, seq: u64, version: u64, key: &str) {
         assert!(self.claims.insert((seq, version)), "job {seq} was given twice under version {version}");
         let known = self.touch(seq);
         assert!(version > known.version, "job {seq}: version {version} after {}", known.version);
         assert!(known.standing_end().is_none(), "job {seq} was given after its end");
         assert!(!known.deleted, "job {seq} was given after it was deleted");
+        assert!(known.key.as_ref().is_none_or(|known| known == key), "job {seq} is {key} and {:?}", known.key);
+        known.key = Some(key.to_owned());
         known.version = version;
     }
 
@@ -235,7 +241,7 @@ impl Ledger {
         let there: BTreeSet<u64> = jobs.iter().map(|job| job.seq.0).collect();
         let unwanted = self.jobs.iter().filter(|(seq, known)| known.delete_asked && !there.contains(seq));
         for (_, known) in unwanted.filter(|(seq, _)| above.is_none_or(|above| **seq > above)) {
-            let name = known.key.as_deref().and_then(BatchName::parse).expect("it was acknowledged");
+            let name = known.key.as_deref().and_then(BatchName::parse).expect("it was claimed");
             *members.entry(name).or_default() += 1;
         }
         for (name, members) in members {

@@ -36,11 +36,16 @@ const WORKERS: u64 = 3;
 const ERRORS_MAX: usize = 10;
 /// How the process ends when its store is poisoned.
 pub(crate) const POISONED: i32 = 70;
+/// How it ends when its store does not open.
+pub(crate) const NOT_OPENED: i32 = 71;
 
 /// In such a cycle the log grows so fast that it is moved into the database while the load goes on.
 pub(crate) fn heavy(cycle: u64) -> bool {
-    cycle % 40 == 39
+    cycle % 40 == HEAVY
 }
+
+/// The first of them.
+pub(crate) const HEAVY: u64 = 39;
 
 /// Names a batch; everything else about it follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -183,7 +188,10 @@ pub(crate) fn run(directory: &Path, cycle: u64, batches: u64) {
     tell("");
     let store = match super::open(directory) {
         Ok(store) => store,
-        Err(error) => return tell(&format!("error open {error}")),
+        Err(error) => {
+            tell(&format!("error open {error}"));
+            std::process::exit(NOT_OPENED);
+        }
     };
     tell("open");
     let watch = store.until_poisoned();
@@ -312,8 +320,9 @@ fn work(scene: &Scene<'_>, worker: u64, failed: &Sender<Failed>) {
             thread::yield_now();
             continue;
         }
-        let pairs: Vec<String> = claimed.iter().map(pair).collect();
-        tell(&format!("claimed {}", pairs.join(" ")));
+        let key = |job: &ClaimedJob| job.claimed.idempotency_key.as_deref().unwrap_or_default().to_owned();
+        let jobs: Vec<String> = claimed.iter().map(|job| format!("{}:{}", pair(job), key(job))).collect();
+        tell(&format!("claimed {}", jobs.join(" ")));
         for job in &claimed {
             if job.claimed.idempotency_key.as_deref().and_then(payload_of_key).as_ref() != Some(&job.payload) {
                 tell(&format!("wrong: the payload of job {}", job.claimed.seq));

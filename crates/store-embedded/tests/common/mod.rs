@@ -6,6 +6,7 @@
 pub(crate) mod child;
 pub(crate) mod ledger;
 pub(crate) mod load;
+pub(crate) mod strace;
 
 use std::collections::BTreeMap;
 use std::path::Path;
