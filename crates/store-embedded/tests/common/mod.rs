@@ -6,6 +6,8 @@
 pub(crate) mod child;
 pub(crate) mod ledger;
 pub(crate) mod load;
+pub(crate) mod picture;
+pub(crate) mod rich;
 pub(crate) mod strace;
 
 use std::collections::BTreeMap;
