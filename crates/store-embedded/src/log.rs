@@ -10,6 +10,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use longshore_store::StoreError;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::checkpoint::checkpoint;
@@ -213,5 +214,8 @@ fn alone(path: &Path) -> Option<Mark> {
     uri.push(std::path::absolute(path).ok()?.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23"));
     uri.push("?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Mark::read(&Connection::open_with_flags(uri, flags).ok()?).ok()
+    let connection = Connection::open_with_flags(uri, flags).ok()?;
+    // While pages are copied the database may be shorter than it says; this lets it be read all the same.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true).ok()?;
+    Mark::read(&connection).ok()
 }

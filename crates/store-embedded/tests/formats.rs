@@ -3,7 +3,7 @@
 //!
 //! A fixture is written once, by the first program of its format, with `make fixture`; once a release has written such stores, never again.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
+#![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
 mod common;
 

@@ -39,6 +39,11 @@ pub(crate) fn command(before: &[String], directory: &Path, cycle: u64) -> Comman
     command
 }
 
+/// Takes the load away again, for a child that does something else.
+pub(crate) fn without_load(command: &mut Command) -> &mut Command {
+    command.env_remove(DIRECTORY).env_remove(CYCLE)
+}
+
 /// A running load.
 pub(crate) struct Load {
     child: Child,
@@ -81,6 +86,19 @@ impl Load {
         assert!(until.is_some(), "the child has never answered: {:?}", ledger.errors);
         self.child.kill().expect("it can be killed");
         self.finish(ledger);
+    }
+
+    /// Hands on every line up to this one, then kills.
+    pub(crate) fn kill_at(mut self, last: &str, mut hear: impl FnMut(&str)) {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).expect("the child goes on");
+            if line == last {
+                break;
+            }
+            hear(&line);
+        }
+        self.child.kill().expect("it can be killed");
+        self.finish(&mut Ledger::default());
     }
 
     /// Hears the rest and waits for the end.
