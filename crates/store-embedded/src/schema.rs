@@ -35,7 +35,8 @@ CREATE TABLE prune_chunk(chunk INTEGER PRIMARY KEY, prune_at INTEGER NOT NULL);
 -- Written once, read at claim. `kind`: 0 JSON, 1 binary.
 CREATE TABLE payload(seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, checksum INTEGER NOT NULL, bytes BLOB NOT NULL);
 CREATE TABLE key(
-  path BLOB PRIMARY KEY, seq INTEGER NOT NULL, id BLOB NOT NULL, at INTEGER NOT NULL, purge_at INTEGER) WITHOUT ROWID;
+  path BLOB PRIMARY KEY, seq INTEGER NOT NULL, id BLOB NOT NULL, at INTEGER NOT NULL, purge_at INTEGER,
+  checksum INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX key_by_purge ON key(purge_at) WHERE purge_at IS NOT NULL;
 CREATE TABLE external_id(queue TEXT NOT NULL, external_id TEXT NOT NULL, seq INTEGER NOT NULL,
   PRIMARY KEY(queue, external_id)) WITHOUT ROWID;
@@ -86,25 +87,26 @@ impl Home {
 
     /// The directory of a store that is there.
     pub(crate) fn existing(directory: &Path) -> Result<Self, StoreError> {
-        let database = directory.join(DATABASE);
-        if !database.is_file() {
+        if !directory.join(DATABASE).is_file() {
             let found = format!("{}: there is no store in it", directory.display());
             return Err(StoreError::Format { found, supported: SUPPORTED });
         }
-        let lock = lock(directory)?;
-        log::check(&database)?;
-        Ok(Self { database: Location::File(database), _lock: Some(lock) })
+        Self::locked(directory)
     }
 
     /// Makes the directory if need be, and takes its lock.
     pub(crate) fn directory(directory: &Path) -> Result<Self, StoreError> {
         make_directory(directory).map_err(StoreError::not_applied)?;
+        Self::locked(directory)
+    }
+
+    fn locked(directory: &Path) -> Result<Self, StoreError> {
         let lock = lock(directory)?;
         let database = directory.join(DATABASE);
         let log = log::path_of(&database);
         let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
         if (!database.exists() && log.exists()) || (bytes(&database) == 0 && bytes(&log) > 0) {
-            // Somebody has lost the database; a new one would look as if there had never been a job.
+            // Somebody has lost the database; a new one would look as if there had never been a job, and SQLite would remove the log.
             let found = format!("{}: a log without its database", directory.display());
             return Err(StoreError::Format { found, supported: SUPPORTED });
         }
