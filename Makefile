@@ -6,7 +6,7 @@ HISTORIES ?= 100000
 FIRST_SEED ?= 0
 KILL_CYCLES ?= 2000
 
-.PHONY: help run test check tools fmt lint deny unit docs update-docs campaign campaign-rules campaign-kills
+.PHONY: help run test check tools fmt lint deny unit docs update-docs campaign campaign-rules campaign-kills fixture
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -52,3 +52,6 @@ campaign-rules: ## engine against model on HISTORIES (100,000) random histories 
 
 campaign-kills: ## kills the embedded store KILL_CYCLES (2,000) times under load and looks for losses
 	KILL_CYCLES=$(KILL_CYCLES) cargo test --release -p longshore-store-embedded --test crash -- --nocapture
+
+fixture: ## writes crates/store-embedded/fixtures for the present format; only before a release has written it
+	cargo test --quiet -p longshore-store-embedded --test formats -- --ignored --exact write_the_fixture

@@ -146,7 +146,7 @@ fn sustained(dir: &Path, size: usize, seconds: usize) {
         block_on(store.submit(batch(third))).expect("stored").expect("accepted");
     }
     let until = Instant::now() + Duration::from_secs(seconds as u64);
-    let budget = NonZeroUsize::new(256).expect("above 0");
+    let budget = NonZeroUsize::new(128).expect("above 0");
     let ((transitions, mut latencies), pruned) = std::thread::scope(|scope| {
         let janitor = scope.spawn(|| {
             let mut done = 0;

@@ -3,6 +3,8 @@
 //! A thread with a connection of its own copies page after page while the writer goes on appending. Each round leaves only what was
 //! written during it, so a few rounds leave little; then the writer copies that rest itself, which lets the log start again from its beginning.
 
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -11,8 +13,9 @@ use std::thread::{Builder, JoinHandle};
 use longshore_store::StoreError;
 use rusqlite::Connection;
 
-use crate::error::sql;
+use crate::error::{Kind, kind, sql};
 use crate::schema::{Location, Role};
+use crate::writer::Shared;
 
 /// Pages in the log before it is worth copying them.
 const LOG_PAGES_WORTH: i64 = 4_000;
@@ -26,6 +29,8 @@ const LOOK_EVERY: usize = 16;
 pub(crate) struct Checkpoints {
     worker: Option<Worker>,
     commits: usize,
+    /// Closed last: closing any handle of a file gives up the locks that SQLite has on it.
+    _database: Option<Arc<File>>,
 }
 
 #[derive(Debug)]
@@ -38,21 +43,30 @@ struct Worker {
 
 impl Checkpoints {
     pub(crate) fn none() -> Self {
-        Self { worker: None, commits: 0 }
+        Self { worker: None, commits: 0, _database: None }
     }
 
-    pub(crate) fn start(location: &Location) -> Result<Self, StoreError> {
-        let connection = location.open(Role::Checkpointer).map_err(sql)?;
+    pub(crate) fn start(database: &Path, shared: &Arc<Shared>) -> Result<Self, StoreError> {
+        let connection = Location::File(database.to_owned()).open(Role::Checkpointer).map_err(sql)?;
+        let file = Arc::new(File::open(database).map_err(StoreError::not_applied)?);
+        let synced = Arc::clone(&file);
         let (wake, woken) = sync_channel(1);
         let ready = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ready);
+        let (told, shared) = (Arc::clone(&ready), Arc::clone(shared));
         let work = move || {
             while woken.recv().is_ok() {
                 for _ in 0..ROUNDS_MAX {
-                    // A failure here is found again by the writer, who must answer for it.
-                    let Ok((log, copied)) = checkpoint(&connection, "PASSIVE") else { break };
-                    if log - copied <= REST_PAGES_MAX {
-                        break;
+                    let round = checkpoint(&connection, "PASSIVE");
+                    // SQLite syncs the database only with the last page of the log: it is better done here than in the writer's turn.
+                    if round.is_ok() && synced.sync_data().is_err() {
+                        return shared.poison();
+                    }
+                    match round {
+                        Ok((log, copied)) if log - copied > REST_PAGES_MAX => {}
+                        Ok(_) => break,
+                        // The log keeps what does not fit now.
+                        Err(error) if kind(&error) == Kind::Full => break,
+                        Err(_) => return shared.poison(),
                     }
                 }
                 told.store(true, Ordering::SeqCst);
@@ -60,38 +74,39 @@ impl Checkpoints {
         };
         let thread =
             Builder::new().name("longshore-checkpoint".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        Ok(Self { worker: Some(Worker { wake, ready, thread }), commits: 0 })
+        Ok(Self { worker: Some(Worker { wake, ready, thread }), commits: 0, _database: Some(file) })
     }
 
     /// Called by the writer between two commits.
-    pub(crate) fn take_turn(&mut self, connection: &Connection) {
-        let Some(worker) = &self.worker else { return };
+    pub(crate) fn take_turn(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let Some(worker) = &self.worker else { return Ok(()) };
         if worker.ready.swap(false, Ordering::SeqCst) {
-            drop(checkpoint(connection, "PASSIVE"));
-            return;
+            return checkpoint(connection, "PASSIVE").map(|_| ());
         }
         self.commits += 1;
         if self.commits < LOOK_EVERY {
-            return;
+            return Ok(());
         }
         self.commits = 0;
-        if checkpoint(connection, "NOOP").is_ok_and(|(log, _)| log >= LOG_PAGES_WORTH) {
+        let (log, _) = checkpoint(connection, "NOOP")?;
+        if log >= LOG_PAGES_WORTH {
             // Already awake is as good.
             let _ = worker.wake.try_send(());
         }
+        Ok(())
     }
 
-    /// Leaves an empty log behind, so that the next start is quick.
-    pub(crate) fn finish(&mut self, connection: &Connection) {
-        let Some(Worker { wake, thread, .. }) = self.worker.take() else { return };
+    /// Leaves an empty log behind, so that the next start is quick; without a connection the log stays as it is.
+    pub(crate) fn finish(&mut self, connection: Option<&Connection>) -> rusqlite::Result<()> {
+        let Some(Worker { wake, thread, .. }) = self.worker.take() else { return Ok(()) };
         drop(wake);
         drop(thread.join());
-        drop(checkpoint(connection, "TRUNCATE"));
+        connection.map_or(Ok(()), |connection| checkpoint(connection, "TRUNCATE").map(|_| ()))
     }
 }
 
 /// Pages in the log, and how many of them are in the database.
-fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<(i64, i64)> {
+pub(crate) fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<(i64, i64)> {
     let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
     statement.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
 }

@@ -11,6 +11,8 @@
 //!
 //! To change it: add `FORMAT` 2, keep reading 1, add a fixture written by the old program under `fixtures/`, and never reuse a place in an enumeration.
 
+#[cfg(test)]
+mod fixture;
 pub(crate) mod job;
 pub(crate) mod policy;
 

@@ -13,6 +13,7 @@ use rusqlite::Connection;
 use crate::codec;
 use crate::ended::chunk_of;
 use crate::error::sql;
+use crate::log;
 use crate::names::Names;
 use crate::records::{keys, read_payload, state_number, type_hash};
 use crate::schema::{self, Home, Role};
@@ -32,6 +33,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     let home = Home::existing(directory)?;
     let connection = home.database.open(Role::Writer).map_err(sql)?;
     schema::check(&connection)?;
+    log::compare(&home.database, &connection)?;
     let mut diagnosis = Diagnosis::default();
     check_pages(&connection, &mut diagnosis)?;
     if !diagnosis.problems.is_empty() {
@@ -99,20 +101,20 @@ struct Derived {
     tags: BTreeSet<(String, i64)>,
     external_ids: BTreeSet<(String, String, i64)>,
     chunks: BTreeSet<(i64, i64, i64, i64)>,
-    keys: BTreeMap<i64, Vec<u8>>,
-    jobs: BTreeSet<i64>,
+    keys: BTreeMap<Seq, Vec<u8>>,
+    jobs: BTreeSet<Seq>,
 }
 
 impl Derived {
     fn expect(&mut self, job: &Job, names: &Names) {
         let number = job.seq.0.cast_signed();
-        self.jobs.insert(number);
+        self.jobs.insert(job.seq);
         self.tags.extend(longshore_store::query::tag_words(&job.tags).map(|word| (word, number)));
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.to_string(), external_id.to_string(), number));
         }
         if let Some(path) = job.idempotency.as_ref().and_then(|key| KeyPath::of(key, &job.queue)) {
-            self.keys.insert(number, keys::encode(&path));
+            self.keys.insert(job.seq, keys::encode(&path));
         }
         if !job.live() {
             let queue = names.queue_number(&job.queue).map_or(-1, i64::from);
@@ -132,8 +134,10 @@ impl Derived {
             rows(connection, "SELECT chunk, queue, state, type FROM ended_chunk", |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
             })?;
-        let keys: BTreeMap<i64, Vec<u8>> =
-            rows(connection, "SELECT seq, path FROM key", |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (keys, damaged) = keys::all(connection).map_err(sql)?;
+        if damaged > 0 {
+            diagnosis.problems.push(format!("{damaged} idempotency keys are damaged"));
+        }
         if tags != self.tags {
             diagnosis.problems.push("the tags on file are not those of the jobs".to_owned());
         }
@@ -144,7 +148,7 @@ impl Derived {
             diagnosis.problems.push("the sums over ended jobs leave some of them out".to_owned());
         }
         // A key may have outlived its job, or passed to a later one; it may not stand for a job that never had it.
-        let strange = |(seq, path): &(&i64, &Vec<u8>)| self.jobs.contains(*seq) && self.keys.get(*seq) != Some(*path);
+        let strange = |(seq, path): &(&Seq, &Vec<u8>)| self.jobs.contains(*seq) && self.keys.get(*seq) != Some(*path);
         if keys.iter().any(|row| strange(&row)) {
             diagnosis.problems.push("an idempotency key on file is not that of its job".to_owned());
         }

@@ -32,13 +32,14 @@ use crate::dice::SystemDice;
 use crate::ended::Chunks;
 use crate::error::{damaged, sql};
 use crate::listing::{LiveEntry, LiveIndex};
+use crate::log;
 use crate::names::Names;
 use crate::reader::{Known, Readers};
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::Reserve;
 use crate::schema::{self, Home, Location, Role, TimeKind};
 use crate::sealed_id::IdSeal;
-use crate::writer::{Reply, Request, Shared, Writer};
+use crate::writer::{Failed, Reply, Request, Shared, Writer};
 
 /// Where the jobs are kept.
 #[derive(Clone, Debug)]
@@ -95,6 +96,8 @@ impl EmbeddedStore {
         };
         let connection = home.database.open(Role::Writer).map_err(sql)?;
         schema::prepare(&connection, options.time)?;
+        log::compare(&home.database, &connection)?;
+        log::settle(&connection)?;
         let names = Names::load(&connection)?;
         let seal = IdSeal::new(schema::id_key(&connection)?);
         let mut live = LiveIndex::default();
@@ -105,16 +108,17 @@ impl EmbeddedStore {
         let engine = recover(&connection, engine_options, &names, &mut live)?;
         let chunks = Arc::new(RwLock::new(Chunks::load(&connection)?));
         let (names, live) = (Arc::new(RwLock::new(names)), Arc::new(RwLock::new(live)));
+        let shared = Arc::new(Shared::default());
         let checkpoints = match &home.database {
             Location::Memory(_) => Checkpoints::none(),
-            Location::File(_) => Checkpoints::start(&home.database)?,
+            Location::File(database) => Checkpoints::start(database, &shared)?,
         };
         let readers = Readers::start(
             options.reader_threads.max(1),
             &home.database,
             &Known { names: &names, live: &live, chunks: &chunks, seal: &seal },
         )?;
-        let shared = Arc::new(Shared::default());
+        let commits = schema::commits(&connection)?;
         let mut writer = Writer {
             engine,
             records: DiskRecords::new(connection, names, live, chunks, seal)?,
@@ -125,6 +129,7 @@ impl EmbeddedStore {
             dice: SystemDice::default(),
             effects: Vec::new(),
             stirred: BTreeSet::new(),
+            commits,
         };
         writer.keep_queues()?;
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
@@ -135,7 +140,14 @@ impl EmbeddedStore {
 
     /// Whether an earlier write failed: only a restart helps.
     pub fn poisoned(&self) -> bool {
-        self.shared.poisoned.load(Ordering::SeqCst)
+        self.shared.poisoned()
+    }
+
+    /// Waits until a write has failed (true) or the store was closed in good health (false). A process that serves a store ends when it fails, with an
+    /// exit code that says so.
+    pub fn until_poisoned(&self) -> impl Future<Output = bool> + Send + use<> {
+        let mut poisoned = self.shared.poisoned.subscribe();
+        async move { poisoned.wait_for(|poisoned| *poisoned).await.is_ok() }
     }
 
     /// Writes the store, as it is at this moment, into a new directory; work goes on meanwhile.
@@ -151,10 +163,11 @@ impl EmbeddedStore {
 
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
+        // What the writer has never taken in was not begun.
         let Some(requests) = &self.requests else { return Err(StoreError::Poisoned) };
         requests.send(request(reply)).await.map_err(|_| StoreError::Poisoned)?;
         // A writer that dies without a word may have written.
-        answer.await.unwrap_or(Err(StoreError::Poisoned))
+        answer.await.unwrap_or_else(|_| Err(StoreError::unknown(Failed("the writer died".to_owned()))))
     }
 }
 

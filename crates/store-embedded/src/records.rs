@@ -230,7 +230,8 @@ impl DiskRecords {
                 Payload::Binary(_) => 1,
             };
             let bytes = payload.bytes();
-            insert.execute(params![seq.0.cast_signed(), kind, codec::checksum(seq.0, bytes), bytes.as_ref()])?;
+            let checksum = codec::checksum(payload_place(seq, kind), bytes);
+            insert.execute(params![seq.0.cast_signed(), kind, checksum, bytes.as_ref()])?;
         }
         Ok(())
     }
@@ -453,17 +454,23 @@ pub(crate) fn type_hash(job_type: &str) -> i64 {
     hash.cast_signed()
 }
 
+/// What the checksum of a payload covers beside its bytes: whose it is, and of which kind.
+fn payload_place(seq: Seq, kind: u8) -> u64 {
+    seq.0 | u64::from(kind) << 63
+}
+
 pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<Payload>, Trouble> {
     let mut select = connection.prepare_cached("SELECT kind, checksum, bytes FROM payload WHERE seq = ?1")?;
     let mut rows = select.query([seq.0.cast_signed()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
+    let kind: u8 = row.get(0).map_err(|_| Trouble::Damaged(seq))?;
     let bytes = row.get_ref(2)?.as_blob().map_err(|_| Trouble::Damaged(seq))?;
-    let checksum: u32 = row.get(1)?;
-    if codec::checksum(seq.0, bytes) != checksum {
+    let checksum: u32 = row.get(1).map_err(|_| Trouble::Damaged(seq))?;
+    if codec::checksum(payload_place(seq, kind), bytes) != checksum {
         return Err(Trouble::Damaged(seq));
     }
     let bytes = bytes::Bytes::copy_from_slice(bytes);
-    match row.get(0)? {
+    match kind {
         0 => Ok(Some(Payload::Json(bytes))),
         1 => Ok(Some(Payload::Binary(bytes))),
         _ => Err(Trouble::Damaged(seq)),

@@ -4,10 +4,12 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
 use longshore_store::StoreError;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::codec::{seal, unseal};
 use crate::error::sql;
+use crate::log;
 
 /// Version of the tables. A newer one is refused, never rewritten.
 pub(crate) const SCHEMA: i64 = 1;
@@ -33,7 +35,8 @@ CREATE TABLE prune_chunk(chunk INTEGER PRIMARY KEY, prune_at INTEGER NOT NULL);
 -- Written once, read at claim. `kind`: 0 JSON, 1 binary.
 CREATE TABLE payload(seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, checksum INTEGER NOT NULL, bytes BLOB NOT NULL);
 CREATE TABLE key(
-  path BLOB PRIMARY KEY, seq INTEGER NOT NULL, id BLOB NOT NULL, at INTEGER NOT NULL, purge_at INTEGER) WITHOUT ROWID;
+  path BLOB PRIMARY KEY, seq INTEGER NOT NULL, id BLOB NOT NULL, at INTEGER NOT NULL, purge_at INTEGER,
+  checksum INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX key_by_purge ON key(purge_at) WHERE purge_at IS NOT NULL;
 CREATE TABLE external_id(queue TEXT NOT NULL, external_id TEXT NOT NULL, seq INTEGER NOT NULL,
   PRIMARY KEY(queue, external_id)) WITHOUT ROWID;
@@ -84,25 +87,31 @@ impl Home {
 
     /// The directory of a store that is there.
     pub(crate) fn existing(directory: &Path) -> Result<Self, StoreError> {
-        let database = directory.join(DATABASE);
-        if !database.is_file() {
+        if !directory.join(DATABASE).is_file() {
             let found = format!("{}: there is no store in it", directory.display());
             return Err(StoreError::Format { found, supported: SUPPORTED });
         }
-        Ok(Self { database: Location::File(database), _lock: Some(lock(directory)?) })
+        Self::locked(directory)
     }
 
     /// Makes the directory if need be, and takes its lock.
     pub(crate) fn directory(directory: &Path) -> Result<Self, StoreError> {
         make_directory(directory).map_err(StoreError::not_applied)?;
+        Self::locked(directory)
+    }
+
+    fn locked(directory: &Path) -> Result<Self, StoreError> {
         let lock = lock(directory)?;
-        let (database, log) = (directory.join(DATABASE), directory.join(format!("{DATABASE}-wal")));
-        if !database.exists() && log.exists() {
-            // Somebody has lost the database; a new one would look as if there had never been a job.
+        let database = directory.join(DATABASE);
+        let log = log::path_of(&database);
+        let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+        if (!database.exists() && log.exists()) || (bytes(&database) == 0 && bytes(&log) > 0) {
+            // Somebody has lost the database; a new one would look as if there had never been a job, and SQLite would remove the log.
             let found = format!("{}: a log without its database", directory.display());
             return Err(StoreError::Format { found, supported: SUPPORTED });
         }
-        Ok(Self { database: Location::File(directory.join(DATABASE)), _lock: Some(lock) })
+        log::check(&database)?;
+        Ok(Self { database: Location::File(database), _lock: Some(lock) })
     }
 }
 
@@ -173,6 +182,8 @@ impl Location {
             }
         };
         connection.set_prepared_statement_cache_capacity(64);
+        // The log is moved when we say so: never on the way out of a store whose disk has failed.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         connection.busy_timeout(std::time::Duration::from_secs(10))?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "cell_size_check", true)?;
@@ -231,12 +242,23 @@ pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
 }
 
 const ID_KEY: &str = "id_key";
+const COMMITS: &str = "commits";
 
 /// The secret that leads from ids to records. Damage to it would make every id unknown.
 pub(crate) fn id_key(connection: &Connection) -> Result<[u8; 16], StoreError> {
     let sealed: Vec<u8> = meta(connection, ID_KEY)?;
     let key = unseal(0, &sealed).ok().and_then(|key| key.try_into().ok());
     key.ok_or_else(|| StoreError::corrupt("the store's notes"))
+}
+
+/// How many commits the writer has made. Every commit notes its number, so that a log which has lost its end can be told by it; older stores have no note.
+pub(crate) fn commits(connection: &Connection) -> Result<i64, StoreError> {
+    let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1").map_err(sql)?;
+    Ok(select.query_row([COMMITS], |row| row.get(0)).optional().map_err(sql)?.unwrap_or(0))
+}
+
+pub(crate) fn set_commits(connection: &Connection, commits: i64) -> rusqlite::Result<()> {
+    set_meta(connection, COMMITS, commits)
 }
 
 pub(crate) fn meta<T: rusqlite::types::FromSql>(connection: &Connection, key: &str) -> Result<T, StoreError> {

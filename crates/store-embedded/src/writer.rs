@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use longshore_core::engine::{
@@ -15,14 +15,14 @@ use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_store::{ClaimedJob, Clock, QueueReport, StoreError, WakeupsSender};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::checkpoint::Checkpoints;
 use crate::dice::SystemDice;
 use crate::error::{Kind, kind};
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::{NoSpace, Reserve};
-use crate::schema::set_meta;
+use crate::schema::{set_commits, set_meta};
 
 /// Commands that share one commit, at most.
 const COMMANDS_MAX: usize = 2_048;
@@ -77,7 +77,7 @@ impl Request {
             (Self::Admin(_, reply), Answered::Admin(value)) => drop(reply.send(Ok(value))),
             (Self::Tick(_, reply), Answered::Tick(value)) => drop(reply.send(Ok(value))),
             (request, Answered::Failed(error)) => request.fail(error),
-            (request, _) => request.fail(StoreError::Poisoned),
+            (request, _) => request.fail(StoreError::unknown(Failed("an answer to another question".to_owned()))),
         }
     }
 
@@ -97,9 +97,31 @@ impl Request {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub queues: RwLock<BTreeMap<QueueName, QueueReport>>,
-    pub poisoned: AtomicBool,
+    /// Once true, always true.
+    pub poisoned: watch::Sender<bool>,
     pub commits: AtomicU64,
     pub wakeups: WakeupsSender,
+}
+
+impl Shared {
+    pub(crate) fn poison(&self) {
+        self.poisoned.send_replace(true);
+    }
+
+    pub(crate) fn poisoned(&self) -> bool {
+        *self.poisoned.borrow()
+    }
+}
+
+/// A writer that dies of a panic must not look as if it were at work.
+struct Obituary(Arc<Shared>);
+
+impl Drop for Obituary {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison();
+        }
+    }
 }
 
 pub(crate) struct Writer {
@@ -113,11 +135,14 @@ pub(crate) struct Writer {
     pub effects: Vec<Effect>,
     /// Queues whose report may have changed in this batch.
     pub stirred: BTreeSet<QueueName>,
+    /// Commits since the store was made.
+    pub commits: i64,
 }
 
 impl Writer {
     /// Works until every sender is gone.
     pub(crate) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        let _obituary = Obituary(Arc::clone(&self.shared));
         let mut batch = Vec::new();
         while let Some(first) = requests.blocking_recv() {
             let mut commands = first.commands();
@@ -129,13 +154,24 @@ impl Writer {
                 batch.push(next);
             }
             self.serve(std::mem::take(&mut batch));
-            self.checkpoints.take_turn(self.records.connection());
+            let checkpointed = self.checkpoints.take_turn(self.records.connection());
+            self.answer_for(checkpointed);
         }
-        self.checkpoints.finish(self.records.connection());
+        // After a failure the files stay as they are: what the disk has is for the next start to find out.
+        let clean = !self.shared.poisoned();
+        let finished = self.checkpoints.finish(clean.then(|| self.records.connection()));
+        self.answer_for(finished);
+    }
+
+    /// A checkpoint that finds no room leaves the log as it is; any other failure is one of the disk.
+    fn answer_for(&self, checkpointed: rusqlite::Result<()>) {
+        if checkpointed.is_err_and(|error| kind(&error) != Kind::Full) {
+            self.shared.poison();
+        }
     }
 
     fn serve(&mut self, batch: Vec<Request>) {
-        if self.shared.poisoned.load(Ordering::SeqCst) {
+        if self.shared.poisoned() {
             batch.into_iter().for_each(|request| request.fail(StoreError::Poisoned));
             return;
         }
@@ -152,7 +188,9 @@ impl Writer {
     /// Applies a batch and makes it durable. On `Err` nothing of it is left, or the store is poisoned.
     fn commit(&mut self, batch: &[Request]) -> Result<Vec<Answered>, Trouble> {
         let now = self.clock.now();
-        self.records.connection().execute_batch("BEGIN IMMEDIATE")?;
+        let connection = self.records.connection();
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        let changes = connection.total_changes();
         self.engine.begin();
         let mut answers = Vec::with_capacity(batch.len());
         for request in batch {
@@ -162,6 +200,11 @@ impl Writer {
         if self.records.erased {
             // The numbers of jobs that are there speak for themselves; one that goes must not be given again.
             set_meta(self.records.connection(), "next_number", self.engine.next_number().cast_signed())?;
+        }
+        // A batch that has changed nothing writes nothing, and waits for no disk.
+        if self.records.connection().total_changes() != changes {
+            self.commits += 1;
+            set_commits(self.records.connection(), self.commits)?;
         }
         self.records.connection().execute_batch("COMMIT")?;
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
@@ -255,7 +298,7 @@ impl Writer {
             Trouble::Damaged(_) | Trouble::NotStorable => Kind::Damage,
         };
         if what == Kind::Broken || !self.roll_back() {
-            self.shared.poisoned.store(true, Ordering::SeqCst);
+            self.shared.poison();
             let error = Arc::new(Failed(format!("{trouble:?}")));
             batch.into_iter().for_each(|request| request.fail(StoreError::Unknown(error.clone())));
             return;
@@ -307,7 +350,7 @@ fn queue_of(command: &AdminCommand) -> Option<QueueName> {
 
 /// What went wrong, for whoever asks.
 #[derive(Debug)]
-struct Failed(String);
+pub(crate) struct Failed(pub String);
 
 impl std::fmt::Display for Failed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -17,34 +17,33 @@ use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::Payload;
-use longshore_core::time::Timestamp;
-use longshore_store::{Inspect as _, JobFilter, JobQuery, JobRef, Store as _, StoreError, SystemClock, VirtualClock};
+use longshore_core::time::Duration;
+use longshore_store::{
+    Clock, Inspect as _, JobFilter, JobQuery, JobRef, Store as _, StoreError, SystemClock, VirtualClock,
+};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, examine};
 use longshore_testkit::block_on::block_on;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
 use common::load::{self, BatchName};
-use common::{between, jobs_above, payloads_of};
+use common::{between, fast_directory, files_of, jobs_above, payloads_of, rich};
 
 const BATCHES: u64 = 12;
 const DATABASE: &str = "longshore.db";
+const LOG: &str = "longshore.db-wal";
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// In memory if there is such a place: what is damaged here has been closed.
-fn directory() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
-}
-
 /// Time stands still, so that a store looks the same whenever it is looked at.
-fn options(directory: &Path) -> Options {
-    let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(1_000_000)));
-    let place = Place::Directory(directory.to_owned());
-    Options { reserve_bytes: 0, reader_threads: 1, ..Options::new(place, clock, TimeKind::Virtual) }
+fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
+    open_at(directory, &Arc::new(VirtualClock::new(rich::BEGIN + Duration::from_mins(1))))
 }
 
-fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
-    EmbeddedStore::open(options(directory))
+fn open_at(directory: &Path, clock: &Arc<VirtualClock>) -> Result<EmbeddedStore, StoreError> {
+    let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
+    let place = Place::Directory(directory.to_owned());
+    let options = Options { reserve_bytes: 4_096, reader_threads: 1, ..Options::new(place, clock, TimeKind::Virtual) };
+    EmbeddedStore::open(options)
 }
 
 fn batches() -> impl Iterator<Item = BatchName> {
@@ -97,38 +96,67 @@ fn look(directory: &Path, ids: &[longshore_core::id::JobId]) -> Result<Picture, 
     Ok(Picture { jobs, by_id: found.iter().map(Option::is_some).collect(), tagged, queues, duplicates })
 }
 
-/// A closed store with all its files, and what it looks like.
+/// A store that nobody has open, with all its files, and what it looks like.
 struct Original {
     files: Vec<(PathBuf, Vec<u8>)>,
     ids: Vec<longshore_core::id::JobId>,
     picture: Picture,
+    /// Before the last commit. That one may be lost with the end of the log.
+    before: Option<Picture>,
 }
 
 impl Original {
-    fn make() -> Self {
+    fn listen_for_panics() {
         std::panic::set_hook(Box::new(|panic| {
             PANICS.fetch_add(1, Ordering::SeqCst);
             eprintln!("{panic}");
         }));
-        let home = directory();
-        let store = open(home.path()).expect("the store opens");
+    }
+
+    /// Something of everything, closed.
+    fn closed() -> Self {
+        Self::listen_for_panics();
+        let home = fast_directory();
+        let clock = Arc::new(VirtualClock::new(rich::BEGIN));
+        let store = open_at(home.path(), &clock).expect("the store opens");
+        rich::fill(&store, &clock);
         fill(&store);
-        let ids: Vec<_> = jobs_above(&store, Seq(0)).expect("jobs are listed").iter().map(|job| job.id).collect();
+        let ids = ids_of(&store);
         drop(store);
         let files = files_of(home.path());
         let picture = look(home.path(), &ids).expect("a whole store can be read");
-        assert_eq!((picture.jobs.len(), picture.tagged), (ids.len(), ids.len()));
-        assert!(picture.duplicates.iter().all(|duplicate| *duplicate));
+        assert_eq!(picture.jobs.len(), ids.len());
+        assert!(picture.tagged > 0 && picture.duplicates.iter().all(|duplicate| *duplicate));
         common::assert_whole(home.path());
-        Self { files, ids, picture }
+        Self { files, ids, picture, before: None }
+    }
+
+    /// Half of it in the database, half in the log: as a kill leaves it.
+    fn crashed() -> Self {
+        Self::listen_for_panics();
+        let home = fast_directory();
+        let clock = Arc::new(VirtualClock::new(rich::BEGIN));
+        let store = open_at(home.path(), &clock).expect("the store opens");
+        rich::fill(&store, &clock);
+        drop(store);
+        let store = open(home.path()).expect("the store opens");
+        fill(&store);
+        let before = files_of(home.path());
+        fill_one(&store);
+        let (files, ids) = (files_of(home.path()), ids_of(&store));
+        drop(store);
+        assert!(files.iter().any(|(name, bytes)| name.as_os_str() == LOG && bytes.len() > 100_000));
+        let seen = |files: &[(PathBuf, Vec<u8>)]| {
+            let copy = copy(files);
+            common::assert_whole(copy.path());
+            look(copy.path(), &ids).expect("a whole store can be read")
+        };
+        let (picture, before) = (seen(&files), Some(seen(&before)));
+        Self { files, ids, picture, before }
     }
 
     fn copy(&self) -> tempfile::TempDir {
-        let copy = directory();
-        for (name, bytes) in &self.files {
-            fs::write(copy.path().join(name), bytes).expect("a file");
-        }
-        copy
+        copy(&self.files)
     }
 
     /// Harmless or found; anything else is told.
@@ -144,6 +172,9 @@ impl Original {
         let Ok(Ok(seen)) = seen else { return Ok(Verdict::Found) };
         if seen == self.picture {
             return Ok(if named { Verdict::Found } else { Verdict::Harmless });
+        }
+        if self.before.as_ref() == Some(&seen) {
+            return Ok(if named { Verdict::Found } else { Verdict::Torn });
         }
         // Something missing is for the doctor to name; something else in its place is never served.
         let kept = |(seq, (job, payload)): (&u64, &(Arc<Job>, Option<Payload>))| {
@@ -169,20 +200,24 @@ impl Original {
     }
 }
 
-fn files_of(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut files: Vec<_> = fs::read_dir(directory)
-        .expect("a directory")
-        .map(|entry| entry.expect("an entry").path())
-        .map(|path| (PathBuf::from(path.file_name().expect("a name")), fs::read(&path).expect("bytes")))
-        .collect();
-    files.sort();
-    files
+fn copy(files: &[(PathBuf, Vec<u8>)]) -> tempfile::TempDir {
+    let copy = fast_directory();
+    for (name, bytes) in files {
+        fs::write(copy.path().join(name), bytes).expect("a file");
+    }
+    copy
+}
+
+fn ids_of(store: &EmbeddedStore) -> Vec<longshore_core::id::JobId> {
+    jobs_above(store, Seq(0)).expect("jobs are listed").iter().map(|job| job.id).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Harmless,
     Found,
+    /// Taken for the torn end of the log: the last commit is gone, and nothing else.
+    Torn,
 }
 
 /// Counts what became of each kind of damage, and fails with the list of all that went unnoticed.
@@ -190,6 +225,7 @@ enum Verdict {
 struct Tally {
     harmless: usize,
     found: usize,
+    torn: usize,
     bad: Vec<String>,
 }
 
@@ -198,38 +234,43 @@ impl Tally {
         match verdict {
             Ok(Verdict::Harmless) => self.harmless += 1,
             Ok(Verdict::Found) => self.found += 1,
+            Ok(Verdict::Torn) => self.torn += 1,
             Err(bad) => self.bad.push(format!("{what}: {bad}")),
         }
     }
 
     fn finish(self, what: &str) {
-        println!("{what}: {} harmless, {} found, {} bad", self.harmless, self.found, self.bad.len());
+        let Self { harmless, found, torn, bad } = &self;
+        println!("{what}: {harmless} harmless, {found} found, {torn} taken for a torn end, {} served", bad.len());
         assert!(self.bad.is_empty(), "{:#?}", self.bad);
     }
 }
 
+/// As many in each file, however small it is.
 #[test]
-fn a_flipped_bit_is_harmless_or_found() {
-    let original = Original::make();
-    let (mut dice, mut tally) = (SeededDice::new(7), Tally::default());
-    let flips = std::env::var("FLIPS").map_or(400, |value| value.parse().expect("a number"));
-    for _ in 0..flips {
+fn a_flipped_bit_of_any_file_is_harmless_or_found() {
+    let mut dice = SeededDice::new(7);
+    let flips = std::env::var("FLIPS").map_or(300, |value| value.parse().expect("a number"));
+    for (how, original) in [("closed", Original::closed()), ("crashed", Original::crashed())] {
         for (name, bytes) in original.files.iter().filter(|(_, bytes)| !bytes.is_empty()) {
-            let at = usize::try_from(between(&mut dice, 0, bytes.len() as u64 - 1)).expect("small");
-            let bit = between(&mut dice, 0, 7);
-            let copy = original.copy();
-            let mut flipped = bytes.clone();
-            flipped[at] ^= 1 << bit;
-            fs::write(copy.path().join(name), flipped).expect("a file");
-            tally.add(&format!("{} byte {at} bit {bit}", name.display()), original.judge(copy.path()));
+            let mut tally = Tally::default();
+            for _ in 0..flips {
+                let at = usize::try_from(between(&mut dice, 0, bytes.len() as u64 - 1)).expect("small");
+                let bit = between(&mut dice, 0, 7);
+                let copy = original.copy();
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                fs::write(copy.path().join(name), flipped).expect("a file");
+                tally.add(&format!("{} byte {at} bit {bit}", name.display()), original.judge(copy.path()));
+            }
+            tally.finish(&format!("flipped bits, {how}, {}", name.display()));
         }
     }
-    tally.finish("flipped bits");
 }
 
 #[test]
 fn a_cut_or_blank_piece_of_the_database_is_found() {
-    let original = Original::make();
+    let original = Original::closed();
     let (_, bytes) = original.files.iter().find(|(name, _)| name.as_os_str() == DATABASE).expect("a database");
     let mut tally = Tally::default();
     for at in (0..bytes.len()).step_by(4_096) {
@@ -253,18 +294,26 @@ fn a_cut_or_blank_piece_of_the_database_is_found() {
 /// An empty file in the place of a database that was there: never a fresh start on top of what is left.
 #[test]
 fn a_log_without_its_database_is_not_a_new_store() {
-    let original = Original::make();
-    let home = original.copy();
-    let store = open(home.path()).expect("the store opens");
-    fill_one(&store);
-    // As a crash would leave them: the log is still needed.
-    let left = directory();
-    for (name, bytes) in files_of(home.path()) {
-        fs::write(left.path().join(name), bytes).expect("a file");
+    let original = Original::crashed();
+    for gone in [true, false] {
+        let left = original.copy();
+        let database = left.path().join(DATABASE);
+        if gone {
+            fs::remove_file(&database).expect("it is there");
+        } else {
+            fs::write(&database, []).expect("a file");
+        }
+        assert!(open(left.path()).is_err(), "a store whose database is gone was opened as an empty one");
+        assert!(examine(left.path()).is_err());
+        let kept = files_of(left.path()).into_iter().find(|(name, _)| name.as_os_str() == LOG);
+        assert!(original.files.contains(&kept.expect("the log is there")), "the log was left alone");
     }
-    drop(store);
-    fs::remove_file(left.path().join(DATABASE)).expect("it is there");
-    assert!(open(left.path()).is_err(), "a store whose database is gone was opened as an empty one");
+    // Nor is the log of another store one's own.
+    let (other, left) = (Original::crashed(), original.copy());
+    let (_, log) = other.files.iter().find(|(name, _)| name.as_os_str() == LOG).expect("a log");
+    fs::write(left.path().join(LOG), log).expect("a file");
+    let error = open(left.path()).expect_err("the log of another store");
+    assert!(error.to_string().contains("another store"), "{error}");
 }
 
 fn fill_one(store: &EmbeddedStore) {
@@ -275,7 +324,7 @@ fn fill_one(store: &EmbeddedStore) {
 /// A flip that SQLite cannot see: one bit of one value of every column of every table.
 #[test]
 fn a_flipped_bit_of_any_value_is_harmless_or_found() {
-    let original = Original::make();
+    let original = Original::closed();
     let (mut dice, mut tally) = (SeededDice::new(11), Tally::default());
     let probe = original.copy();
     let tables: Vec<(String, Vec<String>)> = {
@@ -286,7 +335,7 @@ fn a_flipped_bit_of_any_value_is_harmless_or_found() {
     };
     for (table, columns) in &tables {
         for column in 0..columns.len() {
-            for row in 0..4 {
+            for row in 0..12 {
                 let copy = original.copy();
                 if flip_value(copy.path(), table, columns, column, row, &mut dice) {
                     tally.add(&format!("{table}.{} of row {row}", columns[column]), original.judge(copy.path()));
@@ -345,7 +394,7 @@ fn flip_value(home: &Path, table: &str, names: &[String], column: usize, row: us
 
 #[test]
 fn records_and_payloads_in_each_others_place_are_found() {
-    let original = Original::make();
+    let original = Original::closed();
     for (table, column) in
         [("live", "record"), ("ended", "record"), ("payload", "bytes"), ("payload", "bytes, checksum")]
     {
@@ -366,7 +415,7 @@ fn records_and_payloads_in_each_others_place_are_found() {
 
 #[test]
 fn a_directory_is_opened_once() {
-    let home = directory();
+    let home = fast_directory();
     let store = open(home.path()).expect("the store opens");
     for _ in 0..100 {
         let second = open(home.path()).expect_err("a second opening");
@@ -380,7 +429,7 @@ fn a_directory_is_opened_once() {
 #[test]
 fn the_two_kinds_of_time_do_not_mix() {
     for (made, opened) in [(TimeKind::Virtual, TimeKind::Real), (TimeKind::Real, TimeKind::Virtual)] {
-        let home = directory();
+        let home = fast_directory();
         let of = |time| {
             let clock = Arc::new(SystemClock::new());
             Options { reserve_bytes: 0, ..Options::new(Place::Directory(home.path().to_owned()), clock, time) }
@@ -403,7 +452,7 @@ fn newer_and_foreign_databases_are_refused_and_left_as_they_are() {
         ("PRAGMA application_id = 7", "another program"),
         ("", "another program"),
     ] {
-        let home = directory();
+        let home = fast_directory();
         if statement.is_empty() {
             let connection = Connection::open(home.path().join(DATABASE)).expect("a database");
             connection.execute_batch("CREATE TABLE theirs(a); INSERT INTO theirs VALUES (1)").expect("a table");
@@ -418,7 +467,7 @@ fn newer_and_foreign_databases_are_refused_and_left_as_they_are() {
         assert!(examine(home.path()).is_err());
         assert!(fs::read(home.path().join(DATABASE)).expect("bytes") == bytes, "nothing was rewritten ({said})");
     }
-    let home = directory();
+    let home = fast_directory();
     fs::write(home.path().join(DATABASE), "This is a letter to my aunt. ".repeat(500)).expect("a file");
     let error = open(home.path()).expect_err("not a database");
     assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Format { .. }), "{error}");

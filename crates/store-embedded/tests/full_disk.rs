@@ -6,7 +6,9 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use longshore_core::claim::Terms;
@@ -16,12 +18,14 @@ use longshore_core::failure::{Reported, ReportedCategory};
 use longshore_core::id::{JobType, Seq};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
-use longshore_store::{ClaimedJob, Store as _, StoreError};
-use longshore_store_embedded::EmbeddedStore;
+use longshore_core::time::Timestamp;
+use longshore_store::{ClaimedJob, Clock, Store as _, StoreError};
+use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
 
 use common::child::{self, Load};
 use common::ledger::Ledger;
+use common::strace::{self, SYNC, Site, run};
 use common::{assert_whole, jobs_above, load, open, payloads_of};
 
 /// The load; see `common/child.rs`.
@@ -30,42 +34,111 @@ fn child() {
     child::main();
 }
 
-fn run(words: &[&str]) -> bool {
-    let (program, arguments) = words.split_first().expect("a program");
-    let status = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
+/// Plays one failure, and looks whether the process has ended as it must, with nothing lost and nothing there that was refused.
+fn fail(site: Site, what: &str, cycle: u64) -> Ledger {
+    let home = tempfile::tempdir().expect("a directory");
+    // Making the tables has many calls of its own; those are to succeed here.
+    drop(open(home.path()).expect("the store opens"));
+    let mut ledger = Ledger::default();
+    let words = strace::injecting(home.path(), site, &format!("error=EIO:{what}"));
+    // Without the failure it would still come to an end.
+    let mut command = child::command(&words, home.path(), cycle);
+    let status = Load::start(command.env(child::BATCHES, "2000")).finish(&mut ledger);
+    let first = ledger.errors.first();
+    println!("{site}, {what}: {} acknowledged, then {first:?}", ledger.acknowledged);
+    assert!(ledger.poisoned, "{:?}", ledger.errors);
+    assert_eq!(status.code(), Some(load::POISONED), "the process says how it ended");
+    let store = open(home.path()).expect("the store opens after a failure");
+    ledger.check_recent(&store);
+    ledger.check_all(&store);
+    let _: u64 = ledger.ask_again(&store, cycle);
+    drop(store);
+    assert_whole(home.path());
+    ledger
 }
 
 #[test]
 fn after_a_failed_write_or_sync_nothing_is_acknowledged_and_nothing_is_lost() {
-    if !run(&["strace", "-o", "/dev/null", "true"]) {
-        println!("not played: strace is missing, or not allowed here");
+    if !strace::allowed() {
         return;
     }
     let mut cycle = 0;
-    for (call, forever) in [("fsync,fdatasync", ""), ("fsync,fdatasync", "+"), ("pwrite64", ""), ("pwrite64", "+")] {
-        for at in [20, 33, 47, 60] {
-            let home = tempfile::tempdir().expect("a directory");
-            // Making the tables has many calls of its own; those are to succeed here.
-            drop(open(home.path()).expect("the store opens"));
-            let mut ledger = Ledger::default();
-            let inject = format!("inject={call}:error=EIO:when={at}{forever}");
-            let words =
-                ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync,pwrite64", "-e", &inject];
-            let words = words.map(str::to_owned);
-            let load = Load::start(&mut child::command(&words, home.path(), cycle));
-            let _: std::process::ExitStatus = load.finish(&mut ledger);
-            println!("{call} {at}{forever}: {} acknowledged, then {:?}", ledger.acknowledged, ledger.errors.first());
-            assert!(ledger.errors.iter().any(|error| error.starts_with("poisoned")), "{:?}", ledger.errors);
-            let store = open(home.path()).expect("the store opens after a failure");
-            ledger.check_recent(&store);
-            ledger.check_all(&store);
-            let _: u64 = ledger.ask_again(&store, cycle);
-            drop(store);
-            assert_whole(home.path());
+    for call in [SYNC, "pwrite64"] {
+        for what in [20, 33, 47, 60].into_iter().flat_map(|at| [format!("when={at}"), format!("when={at}+")]) {
+            let ledger = fail(Site { call, file: "longshore.db-wal" }, &what, cycle);
+            // Whoever was under way does not know; whoever came later knows that nothing was written.
+            for word in ["unknown", "not-applied"] {
+                assert!(ledger.errors.iter().any(|error| error.starts_with(word)), "{word}: {:?}", ledger.errors);
+            }
             cycle += 1;
         }
     }
+}
+
+/// The log is moved into the database beside the writer: a failure there is one of the store, too.
+#[test]
+fn after_a_failed_checkpoint_nothing_is_acknowledged_and_nothing_is_lost() {
+    if !strace::allowed() {
+        return;
+    }
+    for call in [SYNC, "pwrite64"] {
+        for what in ["when=1", "when=1+", "when=2"] {
+            let ledger = fail(Site { call, file: "longshore.db" }, what, load::HEAVY);
+            assert!(ledger.errors.iter().any(|error| error.starts_with("not-applied")), "{:?}", ledger.errors);
+        }
+    }
+}
+
+/// A store whose log cannot be copied and synced at the start is not opened: something may be built on what the disk does not have.
+#[test]
+fn a_disk_that_fails_during_recovery_is_not_opened() {
+    if !strace::allowed() {
+        return;
+    }
+    for (call, file) in [(SYNC, "longshore.db"), ("pwrite64", "longshore.db"), ("ftruncate", "longshore.db-wal")] {
+        let home = tempfile::tempdir().expect("a directory");
+        let mut ledger = Ledger::default();
+        let crashed = Load::start(&mut child::command(&[], home.path(), 0));
+        crashed.kill(Duration::from_millis(20), &mut ledger);
+        ledger.next_load();
+        let words = strace::injecting(home.path(), Site { call, file }, "error=EIO:when=1+");
+        let status = Load::start(&mut child::command(&words, home.path(), 1)).finish(&mut ledger);
+        assert_eq!(status.code(), Some(load::NOT_OPENED), "{call} of {file}: {:?}", ledger.errors);
+        let store = open(home.path()).expect("the store opens once the disk is well");
+        ledger.check_recent(&store);
+        ledger.check_all(&store);
+    }
+}
+
+/// A clock that stops the writer in its tracks.
+#[derive(Debug, Default)]
+struct Landmine(AtomicBool);
+
+impl Clock for Landmine {
+    fn now(&self) -> Timestamp {
+        assert!(!self.0.load(Ordering::SeqCst), "a panic that a test asked for");
+        Timestamp::from_millis(1_000)
+    }
+}
+
+#[test]
+fn a_writer_that_dies_poisons_its_store() {
+    let home = tempfile::tempdir().expect("a directory");
+    let clock = Arc::new(Landmine::default());
+    let place = Place::Directory(home.path().to_owned());
+    let options = Options { reserve_bytes: 0, ..Options::new(place, clock.clone(), TimeKind::Virtual) };
+    let store = EmbeddedStore::open(options).expect("the store opens");
+    submit(&store, 1).expect("all is well");
+    let poisoning = store.until_poisoned();
+    clock.0.store(true, Ordering::SeqCst);
+    let under_way = submit(&store, 2).expect_err("the writer dies");
+    assert!(under_way.may_have_applied(), "{under_way}");
+    assert!(block_on(poisoning) && store.poisoned());
+    for _ in 0..3 {
+        let later = submit(&store, 3).expect_err("there is no writer");
+        assert!(matches!(later, StoreError::Poisoned) && !later.may_have_applied(), "{later}");
+    }
+    assert_eq!(jobs_above(&store, Seq(0)).expect("looking goes on").len(), 1);
 }
 
 /// A small disk of its own, gone at the end.

@@ -13,7 +13,8 @@ pub enum StoreError {
     NotApplied(Cause),
     /// It may have been written: repeat only what may be repeated (the same idempotency key, the same token).
     Unknown(Cause),
-    /// A write or a sync failed, or the writer died: no more writes until a restart.
+    /// A write or a sync failed earlier, or the writer has died: this call was not begun, nor will any be until a restart. Whoever was under way when
+    /// it happened is told [`StoreError::Unknown`].
     Poisoned,
     /// Something on disk is not what was written.
     Corrupt { what: String },
@@ -37,8 +38,8 @@ impl StoreError {
     /// Whether a write that got this answer may be there all the same.
     pub fn may_have_applied(&self) -> bool {
         match self {
-            Self::Unknown(_) | Self::Poisoned => true,
-            Self::NotApplied(_) | Self::Corrupt { .. } | Self::Format { .. } => false,
+            Self::Unknown(_) => true,
+            Self::NotApplied(_) | Self::Poisoned | Self::Corrupt { .. } | Self::Format { .. } => false,
         }
     }
 }
@@ -48,7 +49,9 @@ impl fmt::Display for StoreError {
         match self {
             Self::NotApplied(cause) => write!(f, "nothing was written: {cause}"),
             Self::Unknown(cause) => write!(f, "it is not known whether this was written: {cause}"),
-            Self::Poisoned => f.write_str("an earlier write failed: the store takes no more until it is restarted"),
+            Self::Poisoned => f.write_str(
+                "nothing was written: an earlier write failed, and the store takes no more until it is restarted",
+            ),
             Self::Corrupt { what } => write!(f, "the stored data is damaged: {what}"),
             Self::Format { found, supported } => write!(f, "cannot open {found}; this program reads {supported}"),
         }

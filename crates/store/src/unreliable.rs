@@ -33,7 +33,7 @@ pub enum Fault {
     AnswerLost,
     /// Not applied, and the caller is told that this is not known.
     RequestLost,
-    /// This call and all later changes are answered [`StoreError::Poisoned`]; whether this one is still applied.
+    /// This call is answered [`StoreError::Unknown`], applied or not, and all later changes [`StoreError::Poisoned`].
     Poison { applied: bool },
 }
 
@@ -164,7 +164,7 @@ impl Unreliable {
             Fault::NotApplied => (false, StoreError::not_applied(Injected)),
             Fault::AnswerLost => (true, StoreError::unknown(Injected)),
             Fault::RequestLost => (false, StoreError::unknown(Injected)),
-            Fault::Poison { applied } => (applied, StoreError::Poisoned),
+            Fault::Poison { applied } => (applied, StoreError::unknown(Injected)),
         };
         if !applied {
             return failed(error);
@@ -299,7 +299,11 @@ mod tests {
         let (stub, store) = broken(Faults::poison_after(2, false));
         assert!(finish(store.submit(submission(1))).is_ok());
         assert!(finish(store.submit(submission(1))).is_ok());
+        let under_way = finish(store.submit(submission(1))).expect_err("the disk fails");
+        assert!(under_way.may_have_applied(), "{under_way}");
         for _ in 0..3 {
+            let later = finish(store.submit(submission(1))).expect_err("the store is poisoned");
+            assert!(!later.may_have_applied(), "{later}");
             assert!(matches!(finish(store.submit(submission(1))), Err(StoreError::Poisoned)));
             assert!(matches!(finish(store.tick(NonZeroUsize::MIN)), Err(StoreError::Poisoned)));
         }

@@ -1,12 +1,14 @@
 //! Idempotency keys on disk.
 
+use std::collections::BTreeMap;
+
 use longshore_core::engine::{KeyEntry, KeyPath, Prune};
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
 use longshore_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, Row, params};
 
 use super::Trouble;
-use crate::codec::{Damaged, Reader, Writer};
+use crate::codec::{self, Damaged, Reader, Writer};
 
 pub(crate) fn encode(key: &KeyPath) -> Vec<u8> {
     let mut writer = Writer::default();
@@ -25,29 +27,62 @@ fn decode(bytes: &[u8]) -> Result<KeyPath, Damaged> {
     Ok(KeyPath { queue, job_type, key })
 }
 
+/// The checksum covers the whole row: a key that stands for another job, or lapses at another time, would be a second job or none.
+fn checksum(path: &[u8], entry: &KeyEntry) -> u32 {
+    let mut writer = Writer { bytes: path.to_vec() };
+    writer.fixed(entry.id.as_bytes());
+    writer.signed(entry.at.as_millis());
+    writer.option(entry.purge_at, |writer, at| writer.signed(at.as_millis()));
+    codec::checksum(entry.seq.0, &writer.bytes)
+}
+
+const COLUMNS: &str = "seq, id, at, purge_at, checksum, path";
+
+fn read(row: &Row<'_>) -> Result<KeyEntry, Trouble> {
+    let seq = Seq(row.get::<_, i64>(0)?.cast_unsigned());
+    let damaged = |_| Trouble::Damaged(seq);
+    let entry = KeyEntry {
+        seq,
+        id: JobId::from_bytes(row.get(1).map_err(damaged)?),
+        at: Timestamp::from_millis(row.get(2).map_err(damaged)?),
+        purge_at: row.get::<_, Option<i64>>(3).map_err(damaged)?.map(Timestamp::from_millis),
+    };
+    let (sum, path): (u32, Vec<u8>) = (row.get(4).map_err(damaged)?, row.get(5).map_err(damaged)?);
+    if checksum(&path, &entry) == sum { Ok(entry) } else { Err(Trouble::Damaged(seq)) }
+}
+
 pub(super) fn get(connection: &Connection, key: &KeyPath) -> Result<Option<KeyEntry>, Trouble> {
-    let mut select = connection.prepare_cached("SELECT seq, id, at, purge_at FROM key WHERE path = ?1")?;
-    let entry = select.query_row([encode(key)], |row| {
-        Ok(KeyEntry {
-            seq: Seq(row.get::<_, i64>(0)?.cast_unsigned()),
-            id: JobId::from_bytes(row.get(1)?),
-            at: Timestamp::from_millis(row.get(2)?),
-            purge_at: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
-        })
-    });
-    Ok(entry.optional()?)
+    let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM key WHERE path = ?1"))?;
+    let mut rows = select.query([encode(key)])?;
+    rows.next()?.map(read).transpose()
+}
+
+/// All keys by the numbers of their jobs, and how many of them are damaged.
+pub(crate) fn all(connection: &Connection) -> rusqlite::Result<(BTreeMap<Seq, Vec<u8>>, usize)> {
+    let mut select = connection.prepare(&format!("SELECT {COLUMNS} FROM key"))?;
+    let (mut rows, mut keys, mut damaged) = (select.query([])?, BTreeMap::new(), 0);
+    while let Some(row) = rows.next()? {
+        match (read(row), row.get(5)) {
+            (Ok(entry), Ok(path)) => drop(keys.insert(entry.seq, path)),
+            _ => damaged += 1,
+        }
+    }
+    Ok((keys, damaged))
 }
 
 pub(super) fn put(connection: &Connection, key: &KeyPath, entry: &KeyEntry) -> Result<(), Trouble> {
-    let mut insert = connection
-        .prepare_cached("INSERT OR REPLACE INTO key(path, seq, id, at, purge_at) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-    let purge_at = entry.purge_at.map(Timestamp::as_millis);
+    let mut insert = connection.prepare_cached(
+        "INSERT OR REPLACE INTO key(path, seq, id, at, purge_at, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    let (path, purge_at) = (encode(key), entry.purge_at.map(Timestamp::as_millis));
+    let sum = checksum(&path, entry);
     insert.execute(params![
-        encode(key),
+        path,
         entry.seq.0.cast_signed(),
         entry.id.as_bytes(),
         entry.at.as_millis(),
-        purge_at
+        purge_at,
+        sum
     ])?;
     Ok(())
 }
@@ -58,10 +93,12 @@ pub(super) fn remove(connection: &Connection, key: &KeyPath) -> Result<(), Troub
 }
 
 pub(super) fn next_purge(connection: &Connection) -> Result<Option<(Timestamp, Prune)>, Trouble> {
-    let mut select = connection
-        .prepare_cached("SELECT purge_at, path FROM key WHERE purge_at IS NOT NULL ORDER BY purge_at, path LIMIT 1")?;
-    let found = select.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))).optional()?;
-    let Some((at, path)) = found else { return Ok(None) };
-    let path = decode(&path).map_err(|Damaged| Trouble::Damaged(Seq(0)))?;
-    Ok(Some((Timestamp::from_millis(at), Prune::Key(path))))
+    let mut select = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM key WHERE purge_at IS NOT NULL ORDER BY purge_at, path LIMIT 1"
+    ))?;
+    let mut rows = select.query([])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let entry = read(row)?;
+    let path = decode(&row.get::<_, Vec<u8>>(5)?).map_err(|Damaged| Trouble::Damaged(entry.seq))?;
+    Ok(entry.purge_at.map(|at| (at, Prune::Key(path))))
 }

@@ -14,13 +14,19 @@ use super::load;
 
 const DIRECTORY: &str = "LONGSHORE_LOAD_DIRECTORY";
 const CYCLE: &str = "LONGSHORE_LOAD_CYCLE";
+/// Batches of each submitter, after which the load ends by itself; without it, it never does.
+pub(crate) const BATCHES: &str = "LONGSHORE_LOAD_BATCHES";
 /// A child that says nothing for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process whose store is poisoned is gone by then (P14).
+const LINGERING_MAX: Duration = Duration::from_secs(5);
 
 /// The hidden test: does nothing unless a parent has asked for it.
 pub(crate) fn main() {
     let (Ok(directory), Ok(cycle)) = (std::env::var(DIRECTORY), std::env::var(CYCLE)) else { return };
-    load::run(Path::new(&directory), cycle.parse().expect("a number"));
+    let batches = std::env::var(BATCHES).map_or(u64::MAX, |batches| batches.parse().expect("a number"));
+    load::run(Path::new(&directory), cycle.parse().expect("a number"), batches);
 }
 
 /// Arguments and environment of the child, behind a program of your choice.
@@ -31,6 +37,11 @@ pub(crate) fn command(before: &[String], directory: &Path, cycle: u64) -> Comman
     command.args(words).args(["--exact", "child", "--nocapture", "--test-threads=1"]);
     command.env(DIRECTORY, directory).env(CYCLE, cycle.to_string());
     command
+}
+
+/// Takes the load away again, for a child that does something else.
+pub(crate) fn without_load(command: &mut Command) -> &mut Command {
+    command.env_remove(DIRECTORY).env_remove(CYCLE)
 }
 
 /// A running load.
@@ -77,12 +88,31 @@ impl Load {
         self.finish(ledger);
     }
 
+    /// Hands on every line up to this one, then kills.
+    pub(crate) fn kill_at(mut self, last: &str, mut hear: impl FnMut(&str)) {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).expect("the child goes on");
+            if line == last {
+                break;
+            }
+            hear(&line);
+        }
+        self.child.kill().expect("it can be killed");
+        self.finish(&mut Ledger::default());
+    }
+
     /// Hears the rest and waits for the end.
     pub(crate) fn finish(mut self, ledger: &mut Ledger) -> std::process::ExitStatus {
+        let mut poisoned_at = None;
         while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
             ledger.hear(&line);
+            if ledger.poisoned {
+                poisoned_at.get_or_insert_with(monotonic);
+            }
         }
         let status = self.child.wait().expect("it ends");
+        let lingered = poisoned_at.map_or(Duration::ZERO, |at| monotonic().saturating_sub(at));
+        assert!(lingered < LINGERING_MAX, "it has gone on for {lingered:?} with a poisoned store");
         if let Some(reader) = self.reader.take() {
             reader.join().expect("the reader ends");
         }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use longshore_core::dependency::Owes;
+use longshore_core::history::Cause;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
@@ -20,9 +22,25 @@ struct Known {
     version: u64,
     /// The last heartbeat: under which lease, and the how manyth.
     beat: (u64, u64),
-    /// The end that was acknowledged.
-    end: Option<StateKind>,
+    /// The end that was acknowledged, and under which lease it came.
+    end: Option<(u64, StateKind)>,
     failures: u32,
+    /// Somebody wanted it requeued after its end under this lease.
+    requeue_asked: u64,
+    /// The same, acknowledged.
+    requeued: u64,
+    requeues: usize,
+    edited: bool,
+    /// Somebody wanted it deleted.
+    delete_asked: bool,
+    deleted: bool,
+}
+
+impl Known {
+    /// The end that must still stand.
+    fn standing_end(&self) -> Option<StateKind> {
+        self.end.filter(|(version, _)| *version > self.requeue_asked).map(|(_, state)| state)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -33,10 +51,16 @@ pub(crate) struct Ledger {
     touched: BTreeSet<u64>,
     /// The last batch that each thread of this cycle has had an answer for.
     last: BTreeMap<u64, BatchName>,
+    /// Batches of which was said that nothing was written.
+    refused: BTreeSet<BatchName>,
     /// Every job up to here was looked at.
     seen: u64,
     pub(crate) acknowledged: u64,
     pub(crate) errors: Vec<String>,
+    /// The store has said that it is poisoned.
+    pub(crate) poisoned: bool,
+    /// The load has come to its end by itself.
+    pub(crate) ended: bool,
 }
 
 impl Ledger {
@@ -47,19 +71,15 @@ impl Ledger {
             "submitted" => {
                 let (name, seqs) = rest.split_once(' ').expect("a batch has jobs");
                 let name = BatchName::parse(name).expect("a name");
-                let seqs: Vec<u64> = seqs.split(' ').map(|seq| seq.parse().expect("a number")).collect();
+                let seqs: Vec<u64> = seqs.split(' ').map(number).collect();
                 assert_eq!(seqs.len() as u64, name.size(), "batch {name} was answered in part");
                 self.submitted(name, &seqs);
                 self.last.insert(name.thread, name);
             }
+            "refused" => drop(self.refused.insert(BatchName::parse(rest).expect("a name"))),
             "claimed" => {
-                for [seq, version] in items(rest) {
-                    let (seq, version) = (number(seq), number(version));
-                    assert!(self.claims.insert((seq, version)), "job {seq} was given twice under version {version}");
-                    let known = self.touch(seq);
-                    assert!(version > known.version, "job {seq}: version {version} after {}", known.version);
-                    assert!(known.end.is_none(), "job {seq} was given after its end");
-                    known.version = version;
+                for [seq, version, key] in items(rest) {
+                    self.claimed(number(seq), number(version), key);
                 }
             }
             "extended" => {
@@ -68,18 +88,59 @@ impl Ledger {
                 }
             }
             "settled" => {
-                for [seq, _, state] in items(rest) {
-                    let known = self.touch(number(seq));
+                for [seq, version, state] in items(rest) {
                     let state = StateKind::ALL.iter().find(|kind| kind.word() == state).expect("a state");
-                    // Another worker's line about a later lease may have come first; an end stays an end.
-                    known.end = known.end.or(state.terminal().then_some(*state));
-                    if *state != StateKind::Completed && *state != StateKind::Scheduled {
-                        known.failures += 1;
-                    }
+                    self.settled(number(seq), number(version), *state);
                 }
             }
+            "poisoned" => self.poisoned = true,
+            "end" => self.ended = true,
             "wrong:" => panic!("{line}"),
             "error" => self.errors.push(rest.to_owned()),
+            _ => self.hear_operator(word, rest),
+        }
+    }
+
+    fn claimed(&mut self, seq: u64, version: u64, key: &str) {
+        assert!(self.claims.insert((seq, version)), "job {seq} was given twice under version {version}");
+        let known = self.touch(seq);
+        assert!(version > known.version, "job {seq}: version {version} after {}", known.version);
+        assert!(known.standing_end().is_none(), "job {seq} was given after its end");
+        assert!(!known.deleted, "job {seq} was given after it was deleted");
+        assert!(known.key.as_ref().is_none_or(|known| known == key), "job {seq} is {key} and {:?}", known.key);
+        known.key = Some(key.to_owned());
+        known.version = version;
+    }
+
+    fn settled(&mut self, seq: u64, version: u64, state: StateKind) {
+        let known = self.touch(seq);
+        if state.terminal() {
+            assert!(known.end.is_none_or(|(before, _)| before < version), "job {seq} has ended twice");
+            known.end = Some((version, state));
+        }
+        if matches!(state, StateKind::Retrying | StateKind::Failed | StateKind::DeadLetter) {
+            known.failures += 1;
+        }
+    }
+
+    /// What people did to single jobs.
+    fn hear_operator(&mut self, word: &str, rest: &str) {
+        let pair = || rest.split_once(':').map(|(seq, version)| (number(seq), number(version))).expect("a pair");
+        match word {
+            "requeueing" => self.touch(pair().0).requeue_asked = pair().1,
+            "requeued" => {
+                let known = self.touch(pair().0);
+                known.requeued = pair().1;
+                known.requeues += 1;
+            }
+            "deleting" => self.touch(number(rest)).delete_asked = true,
+            "deleted" => self.touch(number(rest)).deleted = true,
+            "edited" => self.touch(number(rest)).edited = true,
+            "cancelled" => {
+                let known = self.touch(number(rest));
+                // Above every lease so far: whoever held it has given it back.
+                known.end = Some((known.version.max(known.requeue_asked) + 1, StateKind::Cancelled));
+            }
             _ => {}
         }
     }
@@ -105,13 +166,14 @@ impl Ledger {
         for some in touched.chunks(1_000) {
             let jobs = block_on(store.get(some.iter().map(|seq| JobRef::Seq(*seq)).collect())).expect("jobs are read");
             let there: Vec<Arc<Job>> = jobs.into_iter().flatten().collect();
-            assert_eq!(there.len(), some.len(), "acknowledged jobs are gone");
+            let numbers: BTreeSet<u64> = there.iter().map(|job| job.seq.0).collect();
+            self.assert_none_lost(&numbers, &some.iter().map(|seq| seq.0).collect::<Vec<_>>());
             there.iter().for_each(|job| self.check(job));
             load::assert_payloads(store, &there);
         }
         let new = jobs_above(store, Seq(self.seen)).expect("jobs are listed");
+        self.assert_batches_are_whole(&new, Some(self.seen));
         self.seen = new.first().map_or(self.seen, |job| job.seq.0);
-        assert_batches_are_whole(&new);
         load::assert_payloads(store, &new);
         new.iter().for_each(|job| self.check(job));
     }
@@ -120,12 +182,18 @@ impl Ledger {
     pub(crate) fn check_all(&mut self, store: &EmbeddedStore) {
         let all = jobs_above(store, Seq(0)).expect("jobs are listed");
         assert_counts(store, &all);
-        assert_batches_are_whole(&all);
+        assert_dependents(&all);
+        self.assert_batches_are_whole(&all, None);
         load::assert_payloads(store, &all);
         let there: BTreeSet<u64> = all.iter().map(|job| job.seq.0).collect();
-        let lost: Vec<&u64> = self.jobs.keys().filter(|seq| !there.contains(seq)).collect();
-        assert!(lost.is_empty(), "{} acknowledged jobs are gone: {lost:?}", lost.len());
+        self.assert_none_lost(&there, &self.jobs.keys().copied().collect::<Vec<_>>());
         all.iter().for_each(|job| self.check(job));
+    }
+
+    fn assert_none_lost(&self, there: &BTreeSet<u64>, expected: &[u64]) {
+        let gone = |seq: &&u64| !there.contains(seq) && !self.jobs.get(seq).is_some_and(|known| known.delete_asked);
+        let lost: Vec<&u64> = expected.iter().filter(gone).collect();
+        assert!(lost.is_empty(), "{} acknowledged jobs are gone: {lost:?}", lost.len());
     }
 
     fn check(&mut self, job: &Job) {
@@ -133,12 +201,22 @@ impl Ledger {
         let known = self.jobs.entry(seq.0).or_default();
         let key = job.idempotency.as_ref().map(|key| key.key.to_string());
         assert!(known.key.is_none() || known.key == key, "job {seq} is {key:?} and was {:?}", known.key);
+        assert!(!known.deleted, "job {seq} was deleted");
         let version = job.lease_version.0;
         assert!(version >= known.version, "job {seq}: lease version {version} after {}", known.version);
-        if let Some(end) = known.end {
+        if let Some(end) = known.standing_end() {
             assert_eq!(job.kind(), end, "job {seq} had ended");
         }
         assert!(job.counters.failures >= known.failures, "job {seq} has forgotten a failure");
+        let requeues = job.history.moves().iter().filter(|step| step.cause == Cause::Requeue).count();
+        assert!(requeues >= known.requeues, "job {seq} has forgotten that it was requeued");
+        if known.requeued > 0 && known.requeued == version {
+            // Only a cancel ends what nobody has claimed.
+            let ended = job.state.terminal() && job.kind() != StateKind::Cancelled;
+            assert!(!ended, "job {seq} was requeued, and has ended without a new lease");
+        }
+        let tagged = job.tags.pairs().any(|(tag, _)| tag == "edited");
+        assert!(tagged || !known.edited, "job {seq} has forgotten an edit");
         let given_back = job.counters.reclaims > 0 || job.attempts.last().is_some_and(|last| last.end.is_some());
         if known.version > 0 && job.kind() == StateKind::Scheduled {
             assert!(given_back, "job {seq} is in line although it was given away");
@@ -151,6 +229,30 @@ impl Ledger {
         }
         known.key = key;
         known.version = version;
+    }
+
+    /// Every batch is there with all its members, but for those that somebody wanted deleted; a refused one is not there at all.
+    fn assert_batches_are_whole(&self, jobs: &[Arc<Job>], above: Option<u64>) {
+        let mut members = BTreeMap::<BatchName, u64>::new();
+        for job in jobs {
+            let key = job.idempotency.as_ref().expect("every job of the load has a key");
+            *members.entry(BatchName::parse(&key.key).expect("a name")).or_default() += 1;
+        }
+        let there: BTreeSet<u64> = jobs.iter().map(|job| job.seq.0).collect();
+        let unwanted = self.jobs.iter().filter(|(seq, known)| known.delete_asked && !there.contains(seq));
+        for (_, known) in unwanted.filter(|(seq, _)| above.is_none_or(|above| **seq > above)) {
+            let name = known.key.as_deref().and_then(BatchName::parse).expect("it was claimed");
+            *members.entry(name).or_default() += 1;
+        }
+        for (name, members) in members {
+            assert_eq!(members, name.size(), "batch {name} is there in part");
+            assert!(!self.refused.contains(&name), "batch {name} is there although it was refused");
+        }
+    }
+
+    /// Before another load begins without a look in between: what the last one has not been answered is let lie.
+    pub(crate) fn next_load(&mut self) {
+        self.last.clear();
     }
 
     /// Asks again for what was answered, and for what was not: there is never a second job, and never half a batch.
@@ -172,14 +274,15 @@ impl Ledger {
     }
 }
 
-fn assert_batches_are_whole(jobs: &[Arc<Job>]) {
-    let mut members = BTreeMap::<BatchName, u64>::new();
-    for job in jobs {
-        let key = job.idempotency.as_ref().expect("every job of the load has a key");
-        *members.entry(BatchName::parse(&key.key).expect("a name")).or_default() += 1;
-    }
-    for (name, members) in members {
-        assert_eq!(members, name.size(), "batch {name} is there in part");
+/// Nobody waits for what has ended, unless the news is still on its way.
+fn assert_dependents(all: &[Arc<Job>]) {
+    let by_id: HashMap<_, _> = all.iter().map(|job| (job.id, job)).collect();
+    for job in all.iter().filter(|job| job.kind() == StateKind::Pending) {
+        for after in &job.dependencies.after {
+            let Some(dependency) = by_id.get(&after.id) else { panic!("job {} waits for nothing", job.seq) };
+            let told = dependency.state.terminal() && dependency.owes == Owes::Nothing;
+            assert!(!told, "job {} still waits for {}, which has ended", job.seq, dependency.seq);
+        }
     }
 }
 

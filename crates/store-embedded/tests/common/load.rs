@@ -4,19 +4,27 @@ use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use bytes::Bytes;
+use longshore_core::cancel::Force;
 use longshore_core::claim::Terms;
 use longshore_core::dice::{Dice as _, SeededDice};
-use longshore_core::engine::{ClaimRequest, Extension, Settlement, Submission, SubmitRequest};
+use longshore_core::edit::Edit;
+use longshore_core::engine::{
+    AdminAnswer, AdminCommand, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Submitted,
+};
 use longshore_core::extend::Notes;
 use longshore_core::failure::{Reported, ReportedCategory};
-use longshore_core::id::{JobType, QueueName};
+use longshore_core::id::{JobId, JobType, QueueName};
+use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::settle::Outcome;
-use longshore_core::submit::{NewJob, Payload};
+use longshore_core::state::StateKind;
+use longshore_core::submit::{DependencyRef, NewJob, Payload};
 use longshore_core::tags::Tags;
-use longshore_store::{ClaimedJob, Store as _, StoreError};
+use longshore_store::{ClaimedJob, Store as _};
 use longshore_store_embedded::EmbeddedStore;
 use longshore_testkit::block_on::block_on;
 
@@ -26,10 +34,18 @@ pub(crate) const SUBMITTERS: u64 = 4;
 const WORKERS: u64 = 3;
 /// Refusals by the store before a thread gives up.
 const ERRORS_MAX: usize = 10;
+/// How the process ends when its store is poisoned.
+pub(crate) const POISONED: i32 = 70;
+/// How it ends when its store does not open.
+pub(crate) const NOT_OPENED: i32 = 71;
+
 /// In such a cycle the log grows so fast that it is moved into the database while the load goes on.
 pub(crate) fn heavy(cycle: u64) -> bool {
-    cycle % 40 == 39
+    cycle % 40 == HEAVY
 }
+
+/// The first of them.
+pub(crate) const HEAVY: u64 = 39;
 
 /// Names a batch; everything else about it follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,11 +92,19 @@ impl BatchName {
         }
     }
 
+    fn tags(self) -> Tags {
+        Tags::Map([("batch".into(), Some(self.to_string().into()))].into())
+    }
+
+    /// The last one of some batches waits for the first.
     pub(crate) fn request(self) -> SubmitRequest {
         let one = |index| {
             let mut job = NewJob::new(JobType::new("load").expect("a type"), self.payload(index));
             job.idempotency_key = Some(format!("{self}-{index}").into());
-            job.tags = Tags::Map([("batch".into(), Some(self.to_string().into()))].into());
+            job.tags = self.tags();
+            if self.number % 3 == 1 && index > 0 && index + 1 == self.size() {
+                job.after = vec![DependencyRef::Place(0)];
+            }
             Submission { queue: queue(if self.thread.is_multiple_of(2) { "even" } else { "odd" }), job }
         };
         SubmitRequest::new((0..self.size()).map(one).collect())
@@ -105,28 +129,50 @@ fn tell(line: &str) {
     }
 }
 
+/// What the threads of a load share.
+struct Scene<'a> {
+    store: &'a EmbeddedStore,
+    cycle: u64,
+    /// Batches of each submitter; then all of it ends.
+    batches: u64,
+    /// Nothing more will be submitted.
+    done: AtomicBool,
+}
+
 /// One thread's view of the store: asks, and reports answers that should not have come.
 struct Asker<'a> {
     store: &'a EmbeddedStore,
     errors: usize,
 }
 
+/// What became of a question that got no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unanswered {
+    NotApplied,
+    Unknown,
+}
+
 impl Asker<'_> {
-    fn ask<T>(&mut self, call: impl FnOnce(&EmbeddedStore) -> longshore_store::StoreFuture<'_, T>) -> Option<T> {
+    fn ask<T>(
+        &mut self,
+        call: impl FnOnce(&EmbeddedStore) -> longshore_store::StoreFuture<'_, T>,
+    ) -> Result<T, Unanswered> {
         let poisoned = self.store.poisoned();
         match block_on(call(self.store)) {
             Ok(answer) => {
                 if poisoned {
                     tell("wrong: an answer from a poisoned store");
                 }
-                Some(answer)
+                Ok(answer)
             }
             Err(error) => {
                 self.errors += 1;
-                let poison = matches!(error, StoreError::Poisoned);
-                let word = if poison { "poisoned" } else { "failed" };
-                tell(&format!("error {word} {error}"));
-                None
+                let unknown = error.may_have_applied();
+                if poisoned && unknown {
+                    tell("wrong: a poisoned store does not know what it did");
+                }
+                tell(&format!("error {} {error}", if unknown { "unknown" } else { "not-applied" }));
+                Err(if unknown { Unanswered::Unknown } else { Unanswered::NotApplied })
             }
         }
     }
@@ -136,69 +182,147 @@ impl Asker<'_> {
     }
 }
 
-/// Works on the store until it is killed, or until the store refuses.
-pub(crate) fn run(directory: &Path, cycle: u64) {
+/// Works on the store until it is killed, until the store refuses, or until each submitter has had its batches.
+pub(crate) fn run(directory: &Path, cycle: u64, batches: u64) {
     // The test runner may have left half a line.
     tell("");
     let store = match super::open(directory) {
         Ok(store) => store,
-        Err(error) => return tell(&format!("error open {error}")),
+        Err(error) => {
+            tell(&format!("error open {error}"));
+            std::process::exit(NOT_OPENED);
+        }
     };
     tell("open");
-    thread::scope(|scope| {
-        for thread in 0..SUBMITTERS {
-            let store = &store;
-            scope.spawn(move || submit(store, cycle, thread));
+    let watch = store.until_poisoned();
+    let watcher = thread::Builder::new().spawn(|| {
+        let poisoned = block_on(watch);
+        if poisoned {
+            tell("poisoned");
         }
-        for worker in 0..WORKERS {
-            let store = &store;
-            scope.spawn(move || work(store, cycle * 100 + worker));
-        }
-        scope.spawn(|| {
-            let mut asker = Asker { store: &store, errors: 0 };
-            while !asker.tired() {
-                let budget = NonZeroUsize::new(50).expect("not zero");
-                let _: Option<_> = asker.ask(|store| store.tick(budget));
-                thread::yield_now();
-            }
-        });
+        poisoned
     });
+    play(&Scene { store: &store, cycle, batches, done: AtomicBool::new(false) });
+    drop(store);
+    if watcher.expect("a thread").join().expect("it ends") {
+        std::process::exit(POISONED);
+    }
     tell("end");
 }
 
-fn submit(store: &EmbeddedStore, cycle: u64, thread: u64) {
-    let mut asker = Asker { store, errors: 0 };
-    for number in 0.. {
-        let name = BatchName { cycle, thread, number };
-        let Some(answer) = asker.ask(|store| store.submit(name.request())) else {
-            if asker.tired() {
-                return;
+fn play(scene: &Scene<'_>) {
+    let (failed, to_operate) = channel();
+    thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let failed = failed.clone();
+            scope.spawn(move || work(scene, worker, &failed));
+        }
+        drop(failed);
+        scope.spawn(move || operate(scene, &to_operate));
+        scope.spawn(|| {
+            let mut asker = Asker { store: scene.store, errors: 0 };
+            while !asker.tired() && !scene.done.load(Ordering::SeqCst) {
+                let budget = NonZeroUsize::new(50).expect("not zero");
+                let _ = asker.ask(|store| store.tick(budget));
+                thread::yield_now();
             }
-            continue;
-        };
-        match answer {
-            Ok(submitted) => {
+        });
+        let submitters: Vec<_> = (0..SUBMITTERS).map(|thread| scope.spawn(move || submit(scene, thread))).collect();
+        submitters.into_iter().for_each(|submitter| submitter.join().expect("it ends"));
+        scene.done.store(true, Ordering::SeqCst);
+    });
+}
+
+fn submit(scene: &Scene<'_>, thread: u64) {
+    let mut asker = Asker { store: scene.store, errors: 0 };
+    for number in 0..scene.batches {
+        let name = BatchName { cycle: scene.cycle, thread, number };
+        match asker.ask(|store| store.submit(name.request())) {
+            Ok(Ok(submitted)) => {
                 let seqs: Vec<String> = submitted.iter().map(|one| one.seq.to_string()).collect();
                 tell(&format!("submitted {name} {}", seqs.join(" ")));
+                change(&mut asker, name, &submitted);
             }
-            Err(refusal) => tell(&format!("wrong: a batch was refused: {refusal:?}")),
+            Ok(Err(refusal)) => tell(&format!("wrong: a batch was refused: {refusal:?}")),
+            Err(Unanswered::NotApplied) => tell(&format!("refused {name}")),
+            Err(Unanswered::Unknown) => {}
+        }
+        if asker.tired() {
+            return;
         }
     }
 }
 
-fn work(store: &EmbeddedStore, seed: u64) {
-    let (mut asker, mut dice) = (Asker { store, errors: 0 }, SeededDice::new(seed));
-    while !asker.tired() {
+/// Some change their mind about what they have just handed in.
+fn change(asker: &mut Asker<'_>, name: BatchName, submitted: &[Submitted]) {
+    let (Some(first), Some(last)) = (submitted.first(), submitted.last()) else { return };
+    match name.number % 5 {
+        2 => {
+            let Tags::Map(mut tags) = name.tags() else { return };
+            tags.insert("edited".into(), None);
+            let edit = Edit { tags: Some(Tags::Map(tags)), ..Edit::default() };
+            if let Ok(Ok(_)) = asker.ask(|store| store.admin(AdminCommand::Edit { id: first.id, edit })) {
+                tell(&format!("edited {}", first.seq));
+            }
+        }
+        4 => {
+            let cancel = AdminCommand::Cancel { id: last.id, reason: None, force: Force::ByPolicy };
+            if let Ok(Ok(AdminAnswer::State { .. })) = asker.ask(|store| store.admin(cancel)) {
+                tell(&format!("cancelled {}", last.seq));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A job that has ended badly, and under which lease.
+struct Failed {
+    id: JobId,
+    seq: u64,
+    version: u64,
+}
+
+/// People who look after what has failed. What they are about to do is told first: its consequences may be heard of before its answer.
+fn operate(scene: &Scene<'_>, failed: &Receiver<Failed>) {
+    let (mut asker, mut dice) = (Asker { store: scene.store, errors: 0 }, SeededDice::new(scene.cycle));
+    // Whoever sends is told by nobody that this one is tired; what comes then is let lie.
+    for Failed { id, seq, version } in failed {
+        if asker.tired() {
+            continue;
+        }
+        match between(&mut dice, 0, 9) {
+            0..5 => {
+                tell(&format!("requeueing {seq}:{version}"));
+                let how = Requeue { counters: Reset::Keep, run_at: None };
+                if let Ok(Ok(_)) = asker.ask(|store| store.admin(AdminCommand::Requeue { id, how })) {
+                    tell(&format!("requeued {seq}:{version}"));
+                }
+            }
+            5..8 => {
+                tell(&format!("deleting {seq}"));
+                if let Ok(Ok(_)) = asker.ask(|store| store.admin(AdminCommand::Delete { id })) {
+                    tell(&format!("deleted {seq}"));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn work(scene: &Scene<'_>, worker: u64, failed: &Sender<Failed>) {
+    let (mut asker, mut dice) = (Asker { store: scene.store, errors: 0 }, SeededDice::new(scene.cycle * 100 + worker));
+    while !asker.tired() && !scene.done.load(Ordering::SeqCst) {
         let limit = usize::try_from(between(&mut dice, 1, 8)).expect("small");
         let queues = vec![queue("even"), queue("odd")];
         let request = ClaimRequest { queues, limit, types: Vec::new(), terms: Terms::default() };
-        let Some(Ok(claimed)) = asker.ask(|store| store.claim(request)) else { continue };
+        let Ok(Ok(claimed)) = asker.ask(|store| store.claim(request)) else { continue };
         if claimed.is_empty() {
             thread::yield_now();
             continue;
         }
-        let pairs: Vec<String> = claimed.iter().map(pair).collect();
-        tell(&format!("claimed {}", pairs.join(" ")));
+        let key = |job: &ClaimedJob| job.claimed.idempotency_key.as_deref().unwrap_or_default().to_owned();
+        let jobs: Vec<String> = claimed.iter().map(|job| format!("{}:{}", pair(job), key(job))).collect();
+        tell(&format!("claimed {}", jobs.join(" ")));
         for job in &claimed {
             if job.claimed.idempotency_key.as_deref().and_then(payload_of_key).as_ref() != Some(&job.payload) {
                 tell(&format!("wrong: the payload of job {}", job.claimed.seq));
@@ -208,7 +332,7 @@ fn work(store: &EmbeddedStore, seed: u64) {
         for beat in 1..=heartbeats {
             extend(&mut asker, &claimed, beat);
         }
-        settle(&mut asker, &claimed, &mut dice);
+        settle(&mut asker, &claimed, &mut dice, failed);
     }
 }
 
@@ -223,13 +347,13 @@ fn extend(asker: &mut Asker<'_>, claimed: &[ClaimedJob], beat: u64) {
         Extension { id: job.claimed.id, token: Some(job.claimed.token), notes }
     };
     let extensions = claimed.iter().map(extension).collect();
-    let Some(verdicts) = asker.ask(|store| store.extend(extensions)) else { return };
+    let Ok(verdicts) = asker.ask(|store| store.extend(extensions)) else { return };
     let kept = claimed.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_ok());
     let lines: Vec<String> = kept.map(|(job, _)| format!("{}:{beat}", pair(job))).collect();
     tell(&format!("extended {}", lines.join(" ")));
 }
 
-fn settle(asker: &mut Asker<'_>, claimed: &[ClaimedJob], dice: &mut SeededDice) {
+fn settle(asker: &mut Asker<'_>, claimed: &[ClaimedJob], dice: &mut SeededDice, failed: &Sender<Failed>) {
     let mut settled = Vec::new();
     for job in claimed {
         let outcome = match between(dice, 0, 99) {
@@ -243,10 +367,17 @@ fn settle(asker: &mut Asker<'_>, claimed: &[ClaimedJob], dice: &mut SeededDice) 
         settled.push((job, Settlement { id: job.claimed.id, token: Some(job.claimed.token), outcome }));
     }
     let settlements = settled.iter().map(|(_, settlement)| settlement.clone()).collect();
-    let Some(verdicts) = asker.ask(|store| store.settle(settlements)) else { return };
-    let kept = settled.iter().zip(verdicts).filter_map(|((job, _), verdict)| Some((job, verdict.ok()?)));
-    let lines: Vec<String> = kept.map(|(job, state)| format!("{}:{}", pair(job), state.word())).collect();
+    let Ok(verdicts) = asker.ask(|store| store.settle(settlements)) else { return };
+    let kept: Vec<_> =
+        settled.iter().zip(verdicts).filter_map(|((job, _), verdict)| Some((job, verdict.ok()?))).collect();
+    let lines: Vec<String> = kept.iter().map(|(job, state)| format!("{}:{}", pair(job), state.word())).collect();
     tell(&format!("settled {}", lines.join(" ")));
+    for (job, state) in kept {
+        if matches!(state, StateKind::Failed | StateKind::DeadLetter) {
+            let (seq, version) = (job.claimed.seq.0, job.claimed.version.0);
+            drop(failed.send(Failed { id: job.claimed.id, seq, version }));
+        }
+    }
 }
 
 /// Asks for a batch again. All of it was there, or nothing of it: whether it was, and its numbers.

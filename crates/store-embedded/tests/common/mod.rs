@@ -6,9 +6,13 @@
 pub(crate) mod child;
 pub(crate) mod ledger;
 pub(crate) mod load;
+pub(crate) mod picture;
+pub(crate) mod rich;
+pub(crate) mod strace;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_core::dice::{Dice, SeededDice};
@@ -29,6 +33,22 @@ pub(crate) fn options(directory: &Path) -> Options {
 
 pub(crate) fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
     EmbeddedStore::open(options(directory))
+}
+
+/// In memory if there is such a place: for what has been closed or killed, and is looked at many times.
+pub(crate) fn fast_directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
+}
+
+/// Names and bytes of all files of a directory.
+pub(crate) fn files_of(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(directory)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").path())
+        .map(|path| (PathBuf::from(path.file_name().expect("a name")), fs::read(&path).expect("bytes")))
+        .collect();
+    files.sort();
+    files
 }
 
 /// From `least` to `most`, both included.
@@ -58,8 +78,14 @@ pub(crate) fn payloads_of(store: &dyn Inspect, jobs: &[Arc<Job>]) -> Result<Vec<
     Ok(payloads)
 }
 
-/// What the queues say they hold is what they hold.
+/// What the queues say they hold is what they hold, and all jobs are in queues.
 pub(crate) fn assert_counts(store: &dyn Inspect, all: &[Arc<Job>]) {
+    let elsewhere = assert_counts_of_queues(store, all);
+    assert!(elsewhere.is_empty(), "jobs of no queue: {elsewhere:?}");
+}
+
+/// What the queues say they hold is what they hold. What is left belongs to no queue.
+pub(crate) fn assert_counts_of_queues(store: &dyn Inspect, all: &[Arc<Job>]) -> BTreeMap<(String, StateKind), u64> {
     let mut counted = BTreeMap::<(String, StateKind), u64>::new();
     for job in all {
         *counted.entry((job.queue.to_string(), job.kind())).or_default() += 1;
@@ -70,7 +96,7 @@ pub(crate) fn assert_counts(store: &dyn Inspect, all: &[Arc<Job>]) {
             assert_eq!(count_of(&report.counts, *state), counted, "{state} jobs of {}", report.queue.name);
         }
     }
-    assert!(counted.is_empty(), "jobs of no queue: {counted:?}");
+    counted
 }
 
 /// Nothing is wrong with a closed store.

@@ -1,0 +1,289 @@
+//! A log whose end is missing or destroyed (F04, F05): the store opens as it was after some commit, with everything that was acknowledged up to there, and nothing by halves.
+//! A log that is damaged before its last commit is refused (P13): that is no torn end.
+//!
+//! `TORN_FRAMES` says in how many of the last frames the log is cut at every byte; 1 in an ordinary run, 16 are the last 64 KiB.
+
+#![expect(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test says no by panicking")]
+
+mod common;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use longshore_core::dice::{Dice as _, SeededDice};
+use longshore_core::id::Seq;
+use longshore_store::{StoreError, VirtualClock};
+use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, examine};
+
+use common::child::{self, Load};
+use common::ledger::Ledger;
+use common::picture::describe;
+use common::strace::{self, Site};
+use common::{assert_counts, assert_counts_of_queues, between, fast_directory, files_of, jobs_above, load, rich};
+
+const DATABASE: &str = "longshore.db";
+const LOG: &str = "longshore.db-wal";
+const HEADER_BYTES: usize = 32;
+const FRAME_BYTES: usize = 24 + 4_096;
+const SCRIPT: &str = "LONGSHORE_SCRIPT_DIRECTORY";
+
+/// The two loads of this file; each does nothing unless a parent has asked for it.
+#[test]
+fn child() {
+    child::main();
+    let Ok(directory) = std::env::var(SCRIPT) else { return };
+    let directory = Path::new(&directory);
+    let clock = Arc::new(VirtualClock::new(rich::BEGIN));
+    let store = EmbeddedStore::open(options(directory, Arc::clone(&clock))).expect("the store opens");
+    let mut script = rich::Rich::new(&store, clock);
+    tell(directory, &store);
+    for step in rich::steps() {
+        step(&mut script);
+        tell(directory, &store);
+    }
+    println!("done");
+    loop {
+        std::thread::park();
+    }
+}
+
+fn options(directory: &Path, clock: Arc<VirtualClock>) -> Options {
+    let place = Place::Directory(directory.to_owned());
+    Options { reserve_bytes: 0, reader_threads: 1, ..Options::new(place, clock, TimeKind::Virtual) }
+}
+
+/// What is acknowledged now, and how long the log is: `state LENGTH SUM`.
+fn tell(directory: &Path, store: &EmbeddedStore) {
+    let bytes = fs::metadata(directory.join(LOG)).expect("a log").len();
+    let sum = sum_of(&describe(store).expect("everything can be read"));
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\nstate {bytes} {sum}").and_then(|()| out.flush()).expect("the parent listens");
+}
+
+fn sum_of(text: &str) -> String {
+    format!("{:08x}-{}", crc32fast::hash(text.as_bytes()), text.len())
+}
+
+/// What a killed process has left, and what it had acknowledged at each length of its log.
+struct Wreck {
+    files: Vec<(std::path::PathBuf, Vec<u8>)>,
+    states: Vec<(usize, String)>,
+}
+
+impl Wreck {
+    fn make() -> Self {
+        let home = fast_directory();
+        let mut command = child::command(&[], home.path(), 0);
+        child::without_load(&mut command).env(SCRIPT, home.path());
+        let mut states = Vec::new();
+        Load::start(&mut command).kill_at("done", |line| {
+            if let Some((bytes, sum)) = line.strip_prefix("state ").and_then(|rest| rest.split_once(' ')) {
+                states.push((bytes.parse().expect("a number"), sum.to_owned()));
+            }
+        });
+        let files = files_of(home.path());
+        let wreck = Self { files, states };
+        assert_eq!(wreck.log().len(), wreck.states.last().expect("states").0);
+        assert!(wreck.states.len() > 60 && wreck.states.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+        wreck
+    }
+
+    fn log(&self) -> &[u8] {
+        &self.files.iter().find(|(name, _)| name.as_os_str() == LOG).expect("a log").1
+    }
+
+    fn with_log(&self, log: &[u8]) -> tempfile::TempDir {
+        let copy = fast_directory();
+        for (name, bytes) in &self.files {
+            let bytes = if name.as_os_str() == LOG { log } else { bytes };
+            fs::write(copy.path().join(name), bytes).expect("a file");
+        }
+        copy
+    }
+
+    /// What must be seen when everything from this byte on is lost.
+    fn state_before(&self, byte: usize) -> &str {
+        let known = self.states.iter().take_while(|(bytes, _)| *bytes <= byte).last();
+        // Not even the first commit of the process: the tables are there, and nothing in them.
+        known.map_or("", |(_, sum)| sum)
+    }
+
+    /// Ends of commits that lie behind this byte.
+    fn commits_behind(&self, byte: usize) -> usize {
+        let mut ends: Vec<usize> = self.states.iter().map(|(bytes, _)| *bytes).filter(|bytes| *bytes > byte).collect();
+        ends.dedup();
+        ends.len()
+    }
+}
+
+/// What is seen of a store, after the doctor has found nothing. A store that is empty is "".
+fn look(home: &Path) -> Result<String, StoreError> {
+    let diagnosis = examine(home)?;
+    assert_eq!(diagnosis.problems, Vec::<String>::new());
+    let store = EmbeddedStore::open(options(home, Arc::new(VirtualClock::new(rich::BEGIN))))?;
+    let elsewhere = assert_counts_of_queues(&store, &jobs_above(&store, Seq(0))?);
+    assert!(elsewhere.keys().all(|(queue, _)| queue == "leaving"), "{elsewhere:?}");
+    Ok(sum_of(&describe(&store)?))
+}
+
+fn assert_shows(wreck: &Wreck, log: &[u8], lost_from: usize, what: &str) {
+    let home = wreck.with_log(log);
+    let seen = look(home.path()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let expected = wreck.state_before(lost_from);
+    // The queue that every store has is made again by whoever opens it.
+    let expected = if expected.is_empty() { &wreck.states[0].1 } else { expected };
+    assert_eq!(seen, *expected, "{what}: not what was acknowledged up to there");
+}
+
+#[test]
+fn a_log_that_is_cut_anywhere_shows_what_was_committed_up_to_there() {
+    let wreck = Wreck::make();
+    let log = wreck.log();
+    let frames: usize = std::env::var("TORN_FRAMES").map_or(1, |value| value.parse().expect("a number"));
+    let mut cuts: Vec<usize> = (log.len() - frames * FRAME_BYTES..=log.len()).collect();
+    // Each frame's borders, and what is inside of them here and there.
+    let borders = (HEADER_BYTES..=log.len()).step_by(FRAME_BYTES);
+    cuts.extend(borders.flat_map(|border| [border - 1, border, border + 1, border + 24, border + 1_000]));
+    cuts.extend(0..=HEADER_BYTES);
+    cuts.retain(|cut| *cut <= log.len());
+    cuts.sort_unstable();
+    cuts.dedup();
+    in_parallel(&cuts, |cut| assert_shows(&wreck, &log[..cut], cut, &format!("cut at {cut}")));
+    println!("{} cuts, each shows what was acknowledged up to there", cuts.len());
+}
+
+#[test]
+fn a_log_whose_end_is_overwritten_shows_what_was_committed_up_to_there() {
+    let wreck = Wreck::make();
+    let (log, mut dice) = (wreck.log(), SeededDice::new(5));
+    let mut cases = Vec::new();
+    for _ in 0..150 {
+        let from = usize::try_from(between(&mut dice, HEADER_BYTES as u64, log.len() as u64 - 1)).expect("small");
+        let mut zeroes = log.to_vec();
+        zeroes[from..].fill(0);
+        let mut garbage = log.to_vec();
+        garbage[from..].iter_mut().for_each(|byte| *byte = dice.roll().to_le_bytes()[0]);
+        // What is overwritten by itself is not lost.
+        let differs = |changed: &[u8]| changed.iter().zip(log).position(|(a, b)| a != b).unwrap_or(log.len());
+        for (what, changed) in [("zeroes", zeroes), ("garbage", garbage)] {
+            cases.push((differs(&changed), what, changed));
+        }
+    }
+    in_parallel(&cases, |(from, what, changed)| assert_shows(&wreck, &changed, from, &format!("{what} from {from}")));
+    println!("{} destroyed ends, each shows what was acknowledged up to there", cases.len());
+}
+
+/// Flipped bits and lost sectors in the log: the last commit may be gone, as after a torn write; anything earlier is refused.
+#[test]
+fn damage_before_the_last_commit_of_the_log_is_refused() {
+    let wreck = Wreck::make();
+    let (log, mut dice) = (wreck.log(), SeededDice::new(9));
+    let flips: u64 = std::env::var("FLIPS").map_or(600, |value| value.parse().expect("a number"));
+    let mut cases = Vec::new();
+    for number in 0..flips {
+        let mut changed = log.to_vec();
+        // Every tenth hits the header, every tenth the last commit.
+        let (least, most) = match number % 10 {
+            0 => (0, HEADER_BYTES - 1),
+            1 => (log.len() - FRAME_BYTES, log.len() - 1),
+            _ => (0, log.len() - 1),
+        };
+        let at = usize::try_from(between(&mut dice, least as u64, most as u64)).expect("small");
+        if number % 4 == 3 {
+            let sector = at / 512 * 512;
+            changed[sector..(sector + 512).min(log.len())].fill(0xee);
+            cases.push((sector, "a lost sector", changed));
+        } else {
+            changed[at] ^= 1 << between(&mut dice, 0, 7);
+            cases.push((at, "a flipped bit", changed));
+        }
+    }
+    let (refused, torn) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    in_parallel(&cases, |(at, what, changed)| {
+        let home = wreck.with_log(&changed);
+        match look(home.path()) {
+            Err(StoreError::Corrupt { what }) => {
+                assert!(what.contains("log"), "{what}");
+                let opened = EmbeddedStore::open(options(home.path(), Arc::new(VirtualClock::new(rich::BEGIN))));
+                assert!(opened.is_err(), "the doctor sees more than whoever opens it");
+                assert!(fs::read(home.path().join(LOG)).expect("bytes") == changed, "it is left as it is");
+                refused.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => panic!("{what} at {at}: {error}"),
+            Ok(_) => {
+                // A whole sector may take the mark of a commit along.
+                let most = if what == "a flipped bit" { 1 } else { 2 };
+                assert!(wreck.commits_behind(at) <= most, "{what} at {at} of {} was not noticed", log.len());
+                assert_shows(&wreck, &changed, at, &format!("{what} at {at}"));
+                torn.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    println!("{} places of damage: {refused:?} refused, {torn:?} taken for a torn end, 0 served", cases.len());
+    assert!(refused.into_inner() > 0 && torn.into_inner() > 0);
+}
+
+/// A log that ends before what was already copied into the database: the two together would be a mixture of two moments. The log of a load that was killed while its pages
+/// were copied, cut at random: whatever opens is whole and has nothing by halves, the rest is refused.
+#[test]
+fn a_log_that_has_lost_what_was_copied_from_it_is_refused() {
+    if !strace::allowed() {
+        return;
+    }
+    let (mut refused, mut opened) = (0, 0);
+    for (seed, page) in [(1, 2), (2, 300), (3, 2_000)] {
+        let home = fast_directory();
+        let mut ledger = Ledger::default();
+        // Something that the log then changes here and there.
+        let mut before = child::command(&[], home.path(), load::HEAVY);
+        Load::start(before.env(child::BATCHES, "10")).finish(&mut ledger);
+        let site = Site { call: "pwrite64", file: DATABASE };
+        let words = strace::injecting(home.path(), site, &format!("signal=KILL:when={page}"));
+        let mut command = child::command(&words, home.path(), 2 * load::HEAVY + 1);
+        // Without the kill it would still come to an end.
+        ledger.ended = false;
+        Load::start(command.env(child::BATCHES, "2000")).finish(&mut ledger);
+        assert!(!ledger.ended, "it was killed while it copied");
+        let files = files_of(home.path());
+        let log = &files.iter().find(|(name, _)| name.as_os_str() == LOG).expect("a log").1;
+        let mut dice = SeededDice::new(seed);
+        for _ in 0..20 {
+            let cut = usize::try_from(between(&mut dice, 0, log.len() as u64)).expect("small");
+            let copy = fast_directory();
+            for (name, bytes) in &files {
+                let bytes = if name.as_os_str() == LOG { &bytes[..cut] } else { bytes };
+                fs::write(copy.path().join(name), bytes).expect("a file");
+            }
+            match examine(copy.path()) {
+                Err(StoreError::Corrupt { .. }) => {
+                    assert!(common::open(copy.path()).is_err());
+                    refused += 1;
+                }
+                Err(error) => panic!("cut at {cut} of {}: {error}", log.len()),
+                Ok(diagnosis) => {
+                    assert_eq!(diagnosis.problems, Vec::<String>::new(), "cut at {cut} of {}", log.len());
+                    let store = common::open(copy.path()).expect("the store opens");
+                    let all = jobs_above(&store, Seq(0)).expect("jobs are listed");
+                    assert_counts(&store, &all);
+                    load::assert_payloads(&store, &all);
+                    opened += 1;
+                }
+            }
+        }
+    }
+    println!("{refused} cut logs refused, {opened} opened as they were after some commit");
+    assert!(refused > 0, "no log had been copied");
+}
+
+/// Two cores, two halves.
+fn in_parallel<T: Clone + Send + Sync>(cases: &[T], check: impl Fn(T) + Sync) {
+    let (left, right) = cases.split_at(cases.len() / 2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| right.iter().for_each(|case| check(case.clone())));
+        left.iter().for_each(|case| check(case.clone()));
+        other.join().expect("the other half holds, too");
+    });
+}
