@@ -6,17 +6,19 @@ use std::path::Path;
 use longshore_core::engine::KeyPath;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
-use longshore_core::state::StateKind;
+use longshore_core::state::{State, StateKind};
+use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use rusqlite::Connection;
 
 use crate::codec;
-use crate::ended::chunk_of;
+use crate::ended::{Features, chunk_of};
 use crate::error::sql;
 use crate::log;
 use crate::names::Names;
-use crate::records::{keys, read_payload, state_number, type_hash};
+use crate::records::{keys, read_payload, state_number};
 use crate::schema::{self, Home, Role};
+use crate::sealed_id::IdSeal;
 
 /// What a look at a whole store found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,13 +42,13 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
         // Pages that lead nowhere would only give a flood of consequences.
         return Ok(diagnosis);
     }
-    schema::id_key(&connection)?;
     let names = Names::load(&connection)?;
-    let (mut ended, mut found) = (BTreeMap::new(), Derived::default());
+    let mut found = Derived::new(IdSeal::new(schema::id_key(&connection)?));
     for table in ["live", "ended"] {
-        check_records(&connection, table, &names, &mut diagnosis, &mut ended, &mut found)?;
+        check_records(&connection, table, &names, &mut diagnosis, &mut found)?;
     }
-    check_counts(&connection, &ended, &mut diagnosis)?;
+    check_counts(&connection, &found.ended, &mut diagnosis)?;
+    check_notes(&connection, &found, &mut diagnosis)?;
     found.check(&connection, &mut diagnosis)?;
     Ok(diagnosis)
 }
@@ -68,10 +70,10 @@ fn check_records(
     table: &str,
     names: &Names,
     diagnosis: &mut Diagnosis,
-    ended: &mut BTreeMap<(String, i64), i64>,
     derived: &mut Derived,
 ) -> Result<(), StoreError> {
-    let mut select = connection.prepare(&format!("SELECT seq, record FROM {table}")).map_err(sql)?;
+    let beside = if table == "ended" { ", queue, state, type, prune_at" } else { "" };
+    let mut select = connection.prepare(&format!("SELECT seq, record{beside} FROM {table}")).map_err(sql)?;
     let mut rows = select.query([]).map_err(sql)?;
     while let Some(row) = rows.next().map_err(sql)? {
         let seq = Seq(row.get::<_, i64>(0).map_err(sql)?.cast_unsigned());
@@ -87,7 +89,12 @@ fn check_records(
             diagnosis.live_jobs += 1;
         } else {
             diagnosis.ended_jobs += 1;
-            *ended.entry((job.queue.to_string(), state_number(job.kind()))).or_default() += 1;
+            let features = Features::of(&job, names);
+            let own = (features.queue, features.state, features.job_type, job.prune_at().map(Timestamp::as_millis));
+            let beside = (|| Ok((row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?)))();
+            if beside.map_err(sql)? != own {
+                diagnosis.problems.push(format!("what is noted beside the record of job {seq} is not what it says"));
+            }
         }
         check_payload(connection, &job, diagnosis);
         derived.expect(&job, names);
@@ -96,19 +103,43 @@ fn check_records(
 }
 
 /// What the tables beside the records must say, as the records have it.
-#[derive(Default)]
 struct Derived {
+    seal: IdSeal,
     tags: BTreeSet<(String, i64)>,
     external_ids: BTreeSet<(String, String, i64)>,
     chunks: BTreeSet<(i64, i64, i64, i64)>,
+    /// Ended jobs by queue and state.
+    ended: BTreeMap<(String, i64), i64>,
+    /// When the first job of a chunk may go.
+    prunes: BTreeMap<i64, i64>,
+    /// (dependency, dependent), whether or not the dependency is still there.
+    edges: BTreeSet<(i64, i64)>,
     keys: BTreeMap<Seq, Vec<u8>>,
     jobs: BTreeSet<Seq>,
+    /// The highest number that was given, to a job or to a place in line.
+    last_number: u64,
 }
 
 impl Derived {
+    fn new(seal: IdSeal) -> Self {
+        Self {
+            seal,
+            tags: BTreeSet::new(),
+            external_ids: BTreeSet::new(),
+            chunks: BTreeSet::new(),
+            ended: BTreeMap::new(),
+            prunes: BTreeMap::new(),
+            edges: BTreeSet::new(),
+            keys: BTreeMap::new(),
+            jobs: BTreeSet::new(),
+            last_number: 0,
+        }
+    }
+
     fn expect(&mut self, job: &Job, names: &Names) {
         let number = job.seq.0.cast_signed();
         self.jobs.insert(job.seq);
+        self.last_number = self.last_number.max(job.seq.0);
         self.tags.extend(longshore_store::query::tag_words(&job.tags).map(|word| (word, number)));
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.to_string(), external_id.to_string(), number));
@@ -116,10 +147,26 @@ impl Derived {
         if let Some(path) = job.idempotency.as_ref().and_then(|key| KeyPath::of(key, &job.queue)) {
             self.keys.insert(job.seq, keys::encode(&path));
         }
+        let dependencies = job.dependencies.all();
+        self.edges.extend(dependencies.iter().map(|id| (self.seal.unseal(*id).0.cast_signed(), number)));
+        match &job.state {
+            State::Scheduled { position } => self.last_number = self.last_number.max(*position),
+            State::Running(lease) => self.last_number = self.last_number.max(lease.position),
+            State::Pending { .. }
+            | State::Delayed { .. }
+            | State::Retrying { .. }
+            | State::Completed { .. }
+            | State::Failed { .. }
+            | State::DeadLetter { .. }
+            | State::Cancelled { .. } => {}
+        }
         if !job.live() {
-            let queue = names.queue_number(&job.queue).map_or(-1, i64::from);
-            let chunk = chunk_of(job.seq).cast_signed();
-            self.chunks.insert((chunk, queue, state_number(job.kind()), type_hash(job.job_type.as_str())));
+            let (chunk, features) = (chunk_of(job.seq).cast_signed(), Features::of(job, names));
+            self.chunks.insert((chunk, features.queue, features.state, features.job_type));
+            *self.ended.entry((job.queue.to_string(), features.state)).or_default() += 1;
+            if let Some(at) = job.prune_at().map(Timestamp::as_millis) {
+                self.prunes.entry(chunk).and_modify(|first| *first = at.min(*first)).or_insert(at);
+            }
         }
     }
 
@@ -147,6 +194,19 @@ impl Derived {
         if !chunks.is_superset(&self.chunks) {
             diagnosis.problems.push("the sums over ended jobs leave some of them out".to_owned());
         }
+        // Either end of an edge takes it along when it goes.
+        let there = |number: i64| self.jobs.contains(&Seq(number.cast_unsigned()));
+        let expected: BTreeSet<(i64, i64)> = self.edges.iter().copied().filter(|edge| there(edge.0)).collect();
+        let edges: BTreeSet<(i64, i64)> =
+            rows(connection, "SELECT dependency, dependent FROM edge", |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if edges != expected {
+            diagnosis.problems.push("the dependents on file are not those of the jobs".to_owned());
+        }
+        let prunes: BTreeMap<i64, i64> =
+            rows(connection, "SELECT chunk, prune_at FROM prune_chunk", |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if self.prunes.iter().any(|(chunk, first)| prunes.get(chunk).is_none_or(|noted| noted > first)) {
+            diagnosis.problems.push("some ended jobs would outstay their time".to_owned());
+        }
         // A key may have outlived its job, or passed to a later one; it may not stand for a job that never had it.
         let strange = |(seq, path): &(&Seq, &Vec<u8>)| self.jobs.contains(*seq) && self.keys.get(*seq) != Some(*path);
         if keys.iter().any(|row| strange(&row)) {
@@ -172,6 +232,16 @@ fn check_payload(connection: &Connection, job: &Job, diagnosis: &mut Diagnosis) 
         Ok(None) => diagnosis.problems.push(format!("job {} has no payload", job.seq)),
         Err(_) => diagnosis.problems.push(format!("the payload of job {} is damaged", job.seq)),
     }
+}
+
+/// The few notes of the store itself; reading them also checks their checksums.
+fn check_notes(connection: &Connection, found: &Derived, diagnosis: &mut Diagnosis) -> Result<(), StoreError> {
+    let next_number = schema::meta(connection, "next_number")?;
+    if next_number.cast_unsigned() <= found.last_number {
+        diagnosis.problems.push(format!("number {next_number} would be given again"));
+    }
+    let _: i64 = schema::meta(connection, "epoch")?;
+    Ok(())
 }
 
 fn check_counts(

@@ -9,11 +9,14 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 use longshore_core::engine::Prune;
 use longshore_core::id::Seq;
+use longshore_core::job::Job;
 use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
 use crate::error::sql;
+use crate::names::Names;
+use crate::records::{state_number, type_hash};
 
 /// Neighbours in a chunk, as a power of two.
 const CHUNK_BITS: u32 = 12;
@@ -34,6 +37,16 @@ pub(crate) struct Features {
     pub state: i64,
     /// A hash: the record tells.
     pub job_type: i64,
+}
+
+impl Features {
+    pub(crate) fn of(job: &Job, names: &Names) -> Self {
+        Self {
+            queue: names.queue_number(&job.queue).map_or(-1, i64::from),
+            state: state_number(job.kind()),
+            job_type: type_hash(job.job_type.as_str()),
+        }
+    }
 }
 
 /// What is looked for; `None` is anything.

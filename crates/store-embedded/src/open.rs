@@ -85,19 +85,18 @@ static MEMORIES: AtomicU64 = AtomicU64::new(0);
 
 impl EmbeddedStore {
     pub fn open(options: Options) -> Result<Self, StoreError> {
-        let (home, reserve) = match &options.place {
-            Place::Memory => {
-                let number = MEMORIES.fetch_add(1, Ordering::Relaxed);
-                (Home::memory(format!("longshore-{number}")), Reserve::none())
-            }
-            Place::Directory(directory) => {
-                (Home::directory(directory)?, Reserve::set_aside(directory, options.reserve_bytes))
-            }
+        let home = match &options.place {
+            Place::Memory => Home::memory(format!("longshore-{}", MEMORIES.fetch_add(1, Ordering::Relaxed))),
+            Place::Directory(directory) => Home::directory(directory)?,
         };
         let connection = home.database.open(Role::Writer).map_err(sql)?;
         schema::prepare(&connection, options.time)?;
         log::compare(&home.database, &connection)?;
         log::settle(&connection)?;
+        let reserve = match &options.place {
+            Place::Memory => Reserve::none(),
+            Place::Directory(directory) => Reserve::set_aside(directory, options.reserve_bytes),
+        };
         let names = Names::load(&connection)?;
         let seal = IdSeal::new(schema::id_key(&connection)?);
         let mut live = LiveIndex::default();

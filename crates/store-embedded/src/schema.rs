@@ -7,8 +7,8 @@ use longshore_store::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-use crate::codec::{seal, unseal};
-use crate::error::sql;
+use crate::codec::{checksum, seal, unseal};
+use crate::error::{damaged, sql};
 use crate::log;
 
 /// Version of the tables. A newer one is refused, never rewritten.
@@ -213,16 +213,17 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         transaction.execute_batch(TABLES).map_err(sql)?;
         let mut dice = crate::dice::SystemDice::default();
         let dice: &mut dyn longshore_core::dice::Dice = &mut dice;
-        set_meta(&transaction, ID_KEY, seal(0, dice.bytes16().to_vec())).map_err(sql)?;
-        set_meta(&transaction, "time", time.word()).map_err(sql)?;
+        set_note(&transaction, ID_KEY, dice.bytes16().to_vec()).map_err(sql)?;
+        set_note(&transaction, TIME, time.word().into()).map_err(sql)?;
         set_meta(&transaction, "epoch", 1_i64).map_err(sql)?;
         set_meta(&transaction, "next_number", 1_i64).map_err(sql)?;
+        set_commits(&transaction, 0).map_err(sql)?;
         return transaction.commit().map_err(sql);
     }
     check(connection)?;
-    let kept: String = meta(connection, "time")?;
-    if kept != time.word() {
-        let found = format!("a store that was made in {kept} time");
+    let kept = note(connection, TIME)?;
+    if kept != time.word().as_bytes() {
+        let found = format!("a store that was made in {} time", String::from_utf8_lossy(&kept));
         return Err(StoreError::Format { found, supported: "one of the same kind of time" });
     }
     connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)
@@ -242,32 +243,48 @@ pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
 }
 
 const ID_KEY: &str = "id_key";
+const TIME: &str = "time";
 const COMMITS: &str = "commits";
 
 /// The secret that leads from ids to records. Damage to it would make every id unknown.
 pub(crate) fn id_key(connection: &Connection) -> Result<[u8; 16], StoreError> {
-    let sealed: Vec<u8> = meta(connection, ID_KEY)?;
-    let key = unseal(0, &sealed).ok().and_then(|key| key.try_into().ok());
-    key.ok_or_else(|| StoreError::corrupt("the store's notes"))
+    note(connection, ID_KEY)?.try_into().map_err(|_| damaged(DAMAGED_NOTES))
 }
 
-/// How many commits the writer has made. Every commit notes its number, so that a log which has lost its end can be told by it; older stores have no note.
+/// How many commits the writer has made. Every commit notes its number, so that a log which has lost its end can be told by it.
 pub(crate) fn commits(connection: &Connection) -> Result<i64, StoreError> {
-    let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1").map_err(sql)?;
-    Ok(select.query_row([COMMITS], |row| row.get(0)).optional().map_err(sql)?.unwrap_or(0))
+    meta(connection, COMMITS)
 }
 
 pub(crate) fn set_commits(connection: &Connection, commits: i64) -> rusqlite::Result<()> {
     set_meta(connection, COMMITS, commits)
 }
 
-pub(crate) fn meta<T: rusqlite::types::FromSql>(connection: &Connection, key: &str) -> Result<T, StoreError> {
-    let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1").map_err(sql)?;
-    let value = select.query_row([key], |row| row.get(0)).optional().map_err(sql)?;
-    value.ok_or_else(|| StoreError::corrupt(format!("\"{key}\" is missing from the store's notes")))
+/// A number among the store's notes.
+pub(crate) fn meta(connection: &Connection, key: &str) -> Result<i64, StoreError> {
+    let bytes = note(connection, key)?.try_into().map_err(|_| damaged(DAMAGED_NOTES))?;
+    Ok(i64::from_le_bytes(bytes))
 }
 
-pub(crate) fn set_meta(connection: &Connection, key: &str, value: impl rusqlite::ToSql) -> rusqlite::Result<()> {
+pub(crate) fn set_meta(connection: &Connection, key: &str, value: i64) -> rusqlite::Result<()> {
+    set_note(connection, key, value.to_le_bytes().to_vec())
+}
+
+const DAMAGED_NOTES: &str = "the store's notes";
+
+fn note(connection: &Connection, key: &str) -> Result<Vec<u8>, StoreError> {
+    let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1").map_err(sql)?;
+    let sealed: Option<Vec<u8>> = select.query_row([key], |row| row.get(0)).optional().map_err(sql)?;
+    let sealed = sealed.ok_or_else(|| damaged(&format!("\"{key}\" is missing from the store's notes")))?;
+    unseal(place_of(key), &sealed).map(<[u8]>::to_vec).map_err(|_| damaged(DAMAGED_NOTES))
+}
+
+fn set_note(connection: &Connection, key: &str, value: Vec<u8>) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached("INSERT OR REPLACE INTO meta(key, value) VALUES (?1, ?2)")?;
-    insert.execute(params![key, value]).map(|_| ())
+    insert.execute(params![key, seal(place_of(key), value)]).map(|_| ())
+}
+
+/// What the checksum of a note covers beside its value.
+fn place_of(key: &str) -> u64 {
+    u64::from(checksum(0, key.as_bytes()))
 }
