@@ -535,7 +535,7 @@ impl Planning {
             for source in &sources.after {
                 match source {
                     Source::Job(id) if self.elders.get(id).is_some_and(Elder::ended_without_success) => {
-                        open.push(place)
+                        open.push(place);
                     }
                     Source::Job(_) => {}
                     Source::Place(source) => followers.entry(*source).or_default().push(place),
