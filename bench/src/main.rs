@@ -227,7 +227,9 @@ fn backlog(dir: &Path, jobs: usize, size: usize) {
     );
     drain(&store, size, 5);
     drop(store);
-    println!("bare scan of the live records in {:.2} s", scan(dir).as_secs_f64());
+    if jobs > 1_000_000 {
+        println!("bare scan of the live records in {:.2} s", scan(dir).as_secs_f64());
+    }
     let start = Instant::now();
     let store = open(dir);
     println!("reopened in {:.2} s, {}", start.elapsed().as_secs_f64(), memory());

@@ -643,7 +643,10 @@ impl Records for DiskRecords {
     }
 
     fn next_prune(&mut self, now: Timestamp) -> Result<Option<(Timestamp, Prune)>, Trouble> {
-        self.flush()?;
+        // What has ended in this batch must be among the notes; what was removed is passed over.
+        if !self.changed.is_empty() {
+            self.flush()?;
+        }
         let key = keys::next_purge(&self.connection)?;
         loop {
             match self.prunes.first() {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Effect, Engine, Extension, Outside, Records,
-    Settlement, SubmitRequest, Submitted, Ticked,
+    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Effect, Engine, Extension, Outside, Settlement,
+    SubmitRequest, Submitted, Ticked,
 };
 use longshore_core::extend::Extended;
 use longshore_core::id::QueueName;
@@ -240,14 +240,10 @@ impl Writer {
         self.shared.wakeups.announce_deadline(self.engine.next_timer());
     }
 
-    pub(crate) fn report(&mut self, name: &QueueName) -> Option<QueueReport> {
+    pub(crate) fn report(&self, name: &QueueName) -> Option<QueueReport> {
         let queue = Arc::clone(self.engine.queue(name)?);
-        let first = self.engine.longest_in_line(name).and_then(|seq| self.records.take(seq).ok().flatten());
-        let oldest_scheduled_at = first.as_ref().and_then(|job| job.scheduled_at);
-        if let Some(job) = first {
-            self.records.put_unchanged(job);
-        }
-        Some(QueueReport { queue, counts: self.engine.counts(name), oldest_scheduled_at })
+        let (counts, oldest_scheduled_at) = (self.engine.counts(name), self.engine.oldest_scheduled_at(name));
+        Some(QueueReport { queue, counts, oldest_scheduled_at })
     }
 
     /// After a batch that did not become durable.

@@ -164,6 +164,7 @@ impl Head {
             effective_priority: self.priority.more_urgent(self.inherited_priority),
             state: &self.state,
             policy: &self.policy,
+            scheduled_at: self.scheduled_at,
             lifetime_ends_at: self.lifetime_ends_at,
             owes: self.owes,
             updated_at: self.updated_at,
