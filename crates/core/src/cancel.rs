@@ -89,8 +89,16 @@ pub fn vanish_with_queue(job: &mut Job, moment: &mut Moment<'_>) {
 
 /// The queue to which a waiting retry would return is gone: it ends as the failure it was.
 pub fn end_retry_with_queue(job: &mut Job, moment: &mut Moment<'_>) {
-    if job.kind() == StateKind::Retrying {
-        job.end(Ending::Failed, Cause::QueueDeleted, moment);
+    match job.kind() {
+        StateKind::Retrying => job.end(Ending::Failed, Cause::QueueDeleted, moment),
+        StateKind::Pending
+        | StateKind::Scheduled
+        | StateKind::Delayed
+        | StateKind::Running
+        | StateKind::Completed
+        | StateKind::Failed
+        | StateKind::DeadLetter
+        | StateKind::Cancelled => {}
     }
 }
 

@@ -6,7 +6,7 @@ use crate::failure::{Category, Failure};
 use crate::history::Cause;
 use crate::id::JobId;
 use crate::job::{Job, Moment};
-use crate::state::{Ending, State};
+use crate::state::{Ending, State, StateKind};
 use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,10 +138,25 @@ pub(crate) fn note_any(job: &mut Job, dependency: JobId) {
     }
 }
 
+/// Only a pending job waits for others.
+fn waits(job: &Job) -> bool {
+    match job.kind() {
+        StateKind::Pending => true,
+        StateKind::Scheduled
+        | StateKind::Delayed
+        | StateKind::Running
+        | StateKind::Retrying
+        | StateKind::Completed
+        | StateKind::Failed
+        | StateKind::DeadLetter
+        | StateKind::Cancelled => false,
+    }
+}
+
 /// Tells a job that `dependency` has ended.
 pub fn hear_of_end(job: &mut Job, dependency: JobId, ending: Ending, moment: &mut Moment<'_>) {
     note_any(job, dependency);
-    if !matches!(job.state, State::Pending { .. }) {
+    if !waits(job) {
         return;
     }
     if job.dependencies.after.iter().any(|after| after.id == dependency) {
@@ -159,7 +174,7 @@ pub fn hear_of_end(job: &mut Job, dependency: JobId, ending: Ending, moment: &mu
 /// Tells a job that one of those it waits for has ended, and lives again.
 pub fn hear_of_return(job: &mut Job, dependency: JobId, moment: &mut Moment<'_>) {
     note_any(job, dependency);
-    if matches!(job.state, State::Pending { .. }) {
+    if waits(job) {
         crate::promote::leave_pending_when_free(job, Cause::Dependencies, moment);
     }
 }
@@ -172,7 +187,7 @@ pub(crate) fn end_through(job: &mut Job, dependency: JobId, ending: Ending, mome
     };
     let message = format!("dependency {dependency} ended {}", ending.state(moment.now).kind());
     let failure = Failure::found(category, "dependency_failed", &message, moment.now);
-    let held = matches!(job.state, State::Pending { held: true, .. });
+    let held = job.state.held();
     job.dependencies.ended_through = Some(EndedThrough { dependency, held, run_at: job.state.run_at() });
     job.end_by_decree(ending, failure, Cause::DependencyFailed, moment);
 }

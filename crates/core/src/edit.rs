@@ -67,8 +67,19 @@ pub fn edit(job: &mut Job, edit: &Edit, moment: &mut Moment<'_>) -> Result<State
     }
     if let Some(policy) = policy {
         job.policy = policy;
-        if job.kind() == StateKind::Retrying && retry::past_limit(job) {
-            job.end(retry::exhausted(job), Cause::Exhausted, moment);
+        match job.kind() {
+            StateKind::Retrying if retry::past_limit(job) => {
+                job.end(retry::exhausted(job), Cause::Exhausted, moment);
+            }
+            StateKind::Retrying
+            | StateKind::Pending
+            | StateKind::Scheduled
+            | StateKind::Delayed
+            | StateKind::Running
+            | StateKind::Completed
+            | StateKind::Failed
+            | StateKind::DeadLetter
+            | StateKind::Cancelled => {}
         }
     }
     Ok(job.kind())

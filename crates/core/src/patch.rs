@@ -96,7 +96,8 @@ impl SettingsPatch {
         set(&mut intake.priority_order, self.priority_order);
         set(&mut intake.submit, self.submit);
         set(&mut intake.delayed_start, self.delayed_start);
-        set(&mut intake.max_queued, self.max_queued);
+        // As everywhere, 0 is off.
+        set(&mut intake.max_queued, self.max_queued.map(|max| max.filter(|max| *max > 0)));
     }
 }
 

@@ -32,17 +32,41 @@ pub(crate) fn ahead(run_at: Option<Timestamp>, now: Timestamp) -> Option<Timesta
 
 /// Submits a held job. `full`: the queue takes no more, told only where the profile fails the job for it.
 pub fn submit_held(job: &mut Job, full: bool, moment: &mut Moment<'_>) -> Result<StateKind, Refusal> {
-    let State::Pending { held: true, run_at } = job.state else {
-        return Err(Refusal::IllegalTransition { from: job.kind(), verb: "submitted" });
-    };
-    job.state = State::Pending { held: false, run_at };
+    match &mut job.state {
+        State::Pending { held, .. } if *held => *held = false,
+        State::Pending { .. }
+        | State::Scheduled { .. }
+        | State::Delayed { .. }
+        | State::Running(_)
+        | State::Retrying { .. }
+        | State::Completed { .. }
+        | State::Failed { .. }
+        | State::DeadLetter { .. }
+        | State::Cancelled { .. } => return Err(Refusal::IllegalTransition { from: job.kind(), verb: "submitted" }),
+    }
     leave_pending_when_free(job, Cause::Submit, moment);
-    if full && matches!(job.state, State::Scheduled { .. }) {
-        let message = "the queue is full";
-        let failure = Failure::found(Category::System, "resource_exhausted", message, moment.now);
-        job.end_by_decree(Ending::Failed, failure, Cause::ResourceExhausted, moment);
+    if full {
+        fail_for_room(job, moment);
     }
     Ok(job.kind())
+}
+
+/// A full queue fails whoever has just come into its line; one that still waits for something else is not in it yet.
+pub(crate) fn fail_for_room(job: &mut Job, moment: &mut Moment<'_>) {
+    match job.kind() {
+        StateKind::Scheduled => {
+            let failure = Failure::found(Category::System, "resource_exhausted", "the queue is full", moment.now);
+            job.end_by_decree(Ending::Failed, failure, Cause::ResourceExhausted, moment);
+        }
+        StateKind::Pending
+        | StateKind::Delayed
+        | StateKind::Running
+        | StateKind::Retrying
+        | StateKind::Completed
+        | StateKind::Failed
+        | StateKind::DeadLetter
+        | StateKind::Cancelled => {}
+    }
 }
 
 /// A delay or a backoff is over. Says whether it moved: too early, or already gone, is no error of the clock's.

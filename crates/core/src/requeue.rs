@@ -88,6 +88,7 @@ pub fn clone(job: &mut Job, id: JobId, seq: Seq, requeue: &Requeue, moment: &mut
     copy.requeued_from = Some(job.id);
     copy.state = State::Pending { held: false, run_at: ahead(requeue.run_at, moment.now) };
     job.requeued_as = Some(id);
+    job.settled = None;
     match copy.state.run_at() {
         Some(_) => leave_pending_when_free(&mut copy, Cause::Submit, moment),
         None => copy.enter_line_at(seq.0, Cause::Submit, moment),

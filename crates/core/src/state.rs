@@ -115,6 +115,21 @@ impl State {
         }
     }
 
+    /// Created, and kept back until somebody submits it.
+    pub fn held(&self) -> bool {
+        match self {
+            Self::Pending { held, .. } => *held,
+            Self::Scheduled { .. }
+            | Self::Delayed { .. }
+            | Self::Running(_)
+            | Self::Retrying { .. }
+            | Self::Completed { .. }
+            | Self::Failed { .. }
+            | Self::DeadLetter { .. }
+            | Self::Cancelled { .. } => false,
+        }
+    }
+
     pub fn lease(&self) -> Option<&Lease> {
         match self {
             Self::Running(lease) => Some(lease),

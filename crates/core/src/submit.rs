@@ -1,7 +1,7 @@
 //! A job comes into being. What it waits for is looked up by the store; the rules are here.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use crate::limits::*;
 use crate::patch::PolicyPatch;
 use crate::policy::{IdempotencyScope, Intake, Policy, SubmitMode};
 use crate::priority::Priority;
-use crate::promote::ahead;
+use crate::promote::{ahead, fail_for_room};
 use crate::refusal::{Invalid, Refusal};
 use crate::state::{Ending, State, StateKind};
 use crate::tags::Tags;
@@ -100,7 +100,7 @@ pub enum Start {
     In(Duration),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DependencyRef {
     Job(JobId),
     /// Another job of the same batch, by its reference.
@@ -151,6 +151,13 @@ fn check_texts(new: &NewJob) -> Result<(), Invalid> {
     new.tags.check_free()
 }
 
+/// How many others it may wait for: counted as they were given, each once in either list, before anything is looked up.
+pub fn check_breadth(new: &NewJob) -> Result<(), Refusal> {
+    let distinct = |refs: &[DependencyRef]| refs.iter().collect::<HashSet<_>>().len();
+    let given = distinct(&new.after) + distinct(&new.after_any);
+    if given > DEPENDENCIES_MAX { Err(Refusal::DependencyBreadth { given }) } else { Ok(()) }
+}
+
 /// Bytes that a job brings along or leaves behind: payload, result, progress, checkpoint.
 pub fn check_size(field: &'static str, bytes: usize, intake: &Intake) -> Result<(), Refusal> {
     let bytes_max = intake.payload_max;
@@ -169,6 +176,8 @@ pub struct Birth {
     pub inherited_priority: Priority,
     /// A dependency that has already ended without success.
     pub broken: Option<(JobId, Ending)>,
+    /// The queue takes no more, told only where the profile fails the job for it.
+    pub fails_for_room: bool,
     pub parent: Option<JobId>,
 }
 
@@ -205,6 +214,9 @@ pub fn create(new: &NewJob, birth: Birth, intake: &Intake, moment: &mut Moment<'
             Some(until) => job.enter(State::Delayed { until }, Cause::Submit, moment),
             // Whoever enters the line with its own creation stands where it was submitted, in either order.
             None => job.enter_line_at(job.seq.0, Cause::Submit, moment),
+        }
+        if birth.fails_for_room {
+            fail_for_room(&mut job, moment);
         }
     }
     job

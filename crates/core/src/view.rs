@@ -142,7 +142,7 @@ pub fn ocypod(job: &Job, input: Option<Bytes>) -> Ocypod {
     let backoff = &job.policy.retry.backoff;
     let delays = Some(backoff.delays.clone()).filter(|delays| backoff.kind == BackoffKind::List && !delays.is_empty());
     // A job that went back to its queue starts clean; what was lies with its attempts.
-    let started = status != "created";
+    let started = has_run_since_it_waited(job);
     Ocypod {
         id: job.seq,
         queue: job.queue.clone(),
@@ -150,7 +150,7 @@ pub fn ocypod(job: &Job, input: Option<Bytes>) -> Ocypod {
         tags: tag_list(&job.tags),
         created_at: job.created_at,
         started_at: job.started_at.filter(|_| started),
-        ended_at: job.state.completed_at().or(job.attempt_ended_at).filter(|_| started),
+        ended_at: job.state.completed_at().or(job.attempt_ended_at.filter(|_| started)),
         last_heartbeat: job.last_heartbeat_at.filter(|_| started),
         input,
         output: job.result.clone().or_else(|| job.progress.clone()).filter(|_| started),
@@ -161,6 +161,23 @@ pub fn ocypod(job: &Job, input: Option<Bytes>) -> Ocypod {
         retries_attempted: job.counters.requeues,
         retry_delays: delays,
         ended: job.state.terminal(),
+    }
+}
+
+/// Whether its last run is still its own: it runs, waits for the retry of that run, or ended from there.
+fn has_run_since_it_waited(job: &Job) -> bool {
+    let last_alive =
+        if job.state.terminal() { job.history.moves().last().and_then(|end| end.from) } else { Some(job.kind()) };
+    match last_alive {
+        None | Some(StateKind::Pending | StateKind::Scheduled | StateKind::Delayed) => false,
+        Some(
+            StateKind::Running
+            | StateKind::Retrying
+            | StateKind::Completed
+            | StateKind::Failed
+            | StateKind::DeadLetter
+            | StateKind::Cancelled,
+        ) => true,
     }
 }
 

@@ -48,11 +48,24 @@ pub(crate) struct Names {
     tokens: HashMap<(Handle, u64), LeaseToken>,
     /// For ids and tokens that nobody was ever given: other dice than those of the machine.
     dice: SeededDice,
+    /// Of the last command, if it was refused.
+    refusal: Option<Refusal>,
 }
 
 impl Names {
     pub(crate) fn new() -> Self {
-        Self { ids: Vec::new(), handles: HashMap::new(), tokens: HashMap::new(), dice: SeededDice::new(0x0ff5_e7a1) }
+        let dice = SeededDice::new(0x0ff5_e7a1);
+        Self { ids: Vec::new(), handles: HashMap::new(), tokens: HashMap::new(), dice, refusal: None }
+    }
+
+    /// The answer in neutral words; what the machine said to a refusal is kept for people.
+    pub(crate) fn told(&mut self, answer: Result<Answer, Refusal>) -> Answer {
+        self.refusal = answer.as_ref().err().cloned();
+        answer.unwrap_or_else(|refusal| Answer::Refused { code: refusal.code().to_owned() })
+    }
+
+    pub(crate) fn reason(&self) -> Option<String> {
+        self.refusal.as_ref().map(Refusal::to_string)
     }
 
     pub(crate) fn id_of(&self, job: Handle) -> Option<JobId> {
@@ -67,8 +80,9 @@ impl Names {
         snapshot::view(job, view, now, &self.handles)
     }
 
-    fn id(&self, job: Handle) -> Result<JobId, Refusal> {
-        self.ids.get(job).copied().ok_or(Refusal::JobNotFound)
+    /// A handle that was never given out is an id that nobody has: what becomes of it is for the machine to say.
+    fn id(&mut self, job: Handle) -> JobId {
+        self.id_of(job).unwrap_or_else(|| JobId::random(&mut self.dice))
     }
 
     fn adopt(&mut self, id: JobId) -> Handle {
@@ -115,10 +129,10 @@ impl Names {
             }),
             Command::Settle { job, token, outcome } => {
                 let outcome = outcome_of(outcome)?;
-                Order::Settle(Settlement { id: self.id(*job)?, token: self.token(*job, token), outcome })
+                Order::Settle(Settlement { id: self.id(*job), token: self.token(*job, token), outcome })
             }
             Command::Heartbeat { job, token, progress, checkpoint } => Order::Extend(Extension {
-                id: self.id(*job)?,
+                id: self.id(*job),
                 token: self.token(*job, token),
                 notes: Notes {
                     progress: progress.clone().map(Bytes::from),
@@ -147,26 +161,26 @@ impl Names {
                 queue: QueueName::new(queue)?,
                 how: if *force { DeleteQueue::Anyway(Farewell::Cancel) } else { DeleteQueue::IfNothingLives },
             },
-            Command::SubmitHeld { job } => Admin::SubmitHeld { id: self.id(*job)? },
+            Command::SubmitHeld { job } => Admin::SubmitHeld { id: self.id(*job) },
             Command::Cancel { job, reason, force } => Admin::Cancel {
-                id: self.id(*job)?,
+                id: self.id(*job),
                 reason: reason.clone(),
                 force: if *force { Force::Now } else { Force::ByPolicy },
             },
             Command::Requeue { job, reset, run_at } => Admin::Requeue {
-                id: self.id(*job)?,
+                id: self.id(*job),
                 how: Requeue {
                     counters: if *reset { Reset::Zero } else { Reset::Keep },
                     run_at: run_at.map(Timestamp::from_millis),
                 },
             },
-            Command::DeadLetter { job, reason } => Admin::DeadLetter { id: self.id(*job)?, reason: reason.clone() },
-            Command::RunNow { job } => Admin::RunNow { id: self.id(*job)? },
+            Command::DeadLetter { job, reason } => Admin::DeadLetter { id: self.id(*job), reason: reason.clone() },
+            Command::RunNow { job } => Admin::RunNow { id: self.id(*job) },
             Command::Edit { job, edit } => {
                 let edit = edit_of(edit)?;
-                Admin::Edit { id: self.id(*job)?, edit }
+                Admin::Edit { id: self.id(*job), edit }
             }
-            Command::Delete { job } => Admin::Delete { id: self.id(*job)? },
+            Command::Delete { job } => Admin::Delete { id: self.id(*job) },
             Command::Submit { .. }
             | Command::Children { .. }
             | Command::Claim { .. }
@@ -260,7 +274,7 @@ impl Names {
         jobs: &[NewJob],
         finally: Option<&NewJob>,
     ) -> Result<Answer, Refusal> {
-        let parent = self.id(job)?;
+        let parent = self.id(job);
         let token = self.token(job, token);
         let queue = machine.parent(parent, token)?;
         let mut children = self.read(machine, &queue, jobs.iter().chain(finally))?;
@@ -345,8 +359,8 @@ fn profile_named(name: &str) -> Result<Profile, Refusal> {
     Profile::from_word(name).ok_or_else(|| Refusal::invalid("profile", "is not one of the six"))
 }
 
-fn priority_of(level: u8) -> Result<Priority, Refusal> {
-    Priority::from_level(level).ok_or_else(|| Refusal::invalid("priority", "must be 0-4"))
+fn priority_of(level: i64) -> Result<Priority, Refusal> {
+    u8::try_from(level).ok().and_then(Priority::from_level).ok_or_else(|| Refusal::invalid("priority", "must be 0-4"))
 }
 
 fn length(field: &'static str, millis: Millis) -> Result<Duration, Invalid> {

@@ -131,7 +131,11 @@ impl Subject for EngineSubject {
     fn apply(&mut self, command: &Command) -> Answer {
         let answer = self.names.obey(&mut self.core, command);
         self.core.settle_down();
-        answer.unwrap_or_else(|refusal| Answer::Refused { code: refusal.code().to_owned() })
+        self.names.told(answer)
+    }
+
+    fn reason(&self) -> Option<String> {
+        self.names.reason()
     }
 
     fn advance(&mut self, by: Millis) {

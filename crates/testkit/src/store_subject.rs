@@ -176,7 +176,11 @@ impl Subject for StoreSubject {
         let answer = self.names.obey(&mut self.machine, command);
         self.machine.settle_down();
         self.restart_now_and_then();
-        answer.unwrap_or_else(|refusal| Answer::Refused { code: refusal.code().to_owned() })
+        self.names.told(answer)
+    }
+
+    fn reason(&self) -> Option<String> {
+        self.names.reason()
     }
 
     fn advance(&mut self, by: Millis) {

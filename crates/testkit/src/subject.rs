@@ -27,6 +27,10 @@ pub trait Subject {
     fn queue(&mut self, queue: &str) -> Option<QueueSnapshot>;
     /// One of the five specifications' views: field name to text (`null` where absent).
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>>;
+    /// Why the last command was refused, in the subject's own words; for people, never compared.
+    fn reason(&self) -> Option<String> {
+        None
+    }
 }
 
 #[expect(clippy::large_enum_variant, reason = "commands are made one at a time; boxes would only be in the way")]
@@ -115,8 +119,8 @@ pub struct NewJob {
     pub job_type: String,
     /// Length in bytes of an opaque payload that the subject makes up.
     pub payload_bytes: usize,
-    /// 0 critical … 4 bulk; absent is normal (2).
-    pub priority: Option<u8>,
+    /// 0 critical … 4 bulk; absent is normal (2). Any number can be asked for.
+    pub priority: Option<i64>,
     pub run_at: Option<Millis>,
     pub delay: Option<Millis>,
     pub idempotency_key: Option<String>,
@@ -160,7 +164,7 @@ pub enum Outcome {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
-    pub priority: Option<u8>,
+    pub priority: Option<i64>,
     pub job_type: Option<String>,
     pub tags: Option<BTreeMap<String, Option<String>>>,
     pub correlation_id: Option<String>,

@@ -4,6 +4,8 @@
 //! a scenario. Here the citations are collected and held against `requirements.txt`, so that a line without a proof is a
 //! failing test and not an oversight, and `docs/requirements.md` can never claim more than the tests do.
 
+pub mod rulings;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -66,12 +68,18 @@ pub struct Requirement {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Citations {
     pub proofs: BTreeMap<String, BTreeSet<String>>,
+    /// The same for the paragraphs of the API's Rulings.
+    pub rulings: rulings::Proofs,
     pub faults: Vec<String>,
 }
 
 impl Citations {
     fn add(&mut self, id: &str, proof: &str) {
         self.proofs.entry(id.to_owned()).or_default().insert(proof.to_owned());
+    }
+
+    fn add_ruling(&mut self, heading: &str, proof: &str) {
+        self.rulings.entry(heading.to_owned()).or_default().insert(proof.to_owned());
     }
 }
 
@@ -159,6 +167,7 @@ fn relative(root: &Path, path: &Path) -> String {
 /// Collects the doc comments `Proves …` of one Rust file. `file` is its path from the root of the repository.
 pub fn cite_rust(file: &str, text: &str, citations: &mut Citations) {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    rulings::cite_rust(file, &module(file), &lines, citations);
     let mut at = 0;
     while at < lines.len() {
         if proves(lines[at]).is_none() {
@@ -291,6 +300,7 @@ fn module(file: &str) -> String {
 
 /// Collects the `proves …` lines of one scenario.
 pub fn cite_scenario(file: &str, text: &str, citations: &mut Citations) {
+    rulings::cite_scenario(file, text, citations);
     for (index, line) in text.lines().enumerate() {
         let Some(list) = line.trim_end().strip_prefix("proves ") else { continue };
         for id in read_ids(list) {
@@ -374,6 +384,7 @@ pub fn render(requirements: &[Requirement], citations: &Citations) -> String {
             let _ = writeln!(page, "| {} | {} | {standing} |", requirement.id, requirement.words);
         }
     }
+    rulings::render(&mut page, &citations.rulings);
     page
 }
 

@@ -1,5 +1,6 @@
 //! The scenario language itself: what is no scenario is refused with its place, and what is not so is noticed.
 
+use longshore_testkit::engine_subject::EngineSubject;
 use longshore_testkit::model::Model;
 use longshore_testkit::scenario::{self, Failure, Problem};
 
@@ -55,6 +56,11 @@ fn unknown_words_are_errors_with_their_line() {
         ("expect a error=\"x", "not closed"),
         ("submit q b key={x}", "means repetition"),
         ("repeat 0", "at least once"),
+        ("repeat 99999999999", "repeat at most 100000 times"),
+        ("submit q b key={x*99999999999}", "is longer than 100000 bytes"),
+        ("submit q b payload=99999999999", "at most 33554432 bytes"),
+        ("submit q b after=j1..j99999999999", "more than 100000 names"),
+        ("view a taskharbor -> run_at=soon", "`soon` is no instant"),
         ("for x 1 2", "say `repeat 3` or"),
         ("claim q <who>", "nothing is called `<who>`"),
         ("end", "`end` without"),
@@ -77,6 +83,7 @@ fn heads_and_tables_are_checked() {
         ("submit q x\neach | a |\n| 1 |\n", "before the first statement"),
         ("| 1 |\n", "without `each`"),
         ("repeat 2\nsubmit q x\n", "not closed by `end`"),
+        ("repeat 90000\nrepeat 90000\nsubmit q x\nend\nend\n", "the loops make more than 100000 statements"),
     ] {
         let (_, what) = complaint(text);
         assert!(what.contains(part), "{text}: {what}");
@@ -126,6 +133,28 @@ fn what_is_not_so_is_told_with_expected_and_got() {
         (expected.as_str(), got.as_str()),
         ("status=running colour=red", "status=created colour=(no such field)")
     );
+}
+
+/// Field and reason stand beside the code where the subject tells them; views tell times like everything else.
+#[test]
+fn refusals_show_their_reason_and_views_their_times() {
+    let play = |text: &str| {
+        let failure = scenario::run(text, "story.txt", &mut EngineSubject::new()).expect_err(text);
+        match *failure.problem {
+            Problem::Mismatch { expected, got } => (expected, got),
+            Problem::Language(what) => panic!("this is no scenario: {what}"),
+        }
+    };
+    let (expected, got) = play("submit q a\nclaim q w lease=0s -> a v1\n");
+    assert_eq!(expected, "a v1");
+    assert!(got.starts_with("refused: validation (\"lease\" must be"), "{got}");
+    let (_, got) = play("submit q a priority=-1\n");
+    assert_eq!(got, "refused: validation (\"priority\" must be 0-4)");
+    let (expected, got) = play(
+        "queue q profile=taskharbor\nadvance 5s\nsubmit q a delay=1m\n\
+         view a taskharbor -> run_at=now+1m created_at=+5s failed_at=null\nview a taskharbor -> run_at=now..now+2s\n",
+    );
+    assert_eq!((expected.as_str(), got.as_str()), ("run_at=+5s..+7s", "run_at=+1m5s"));
 }
 
 #[test]

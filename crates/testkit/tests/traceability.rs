@@ -1,7 +1,8 @@
 //! Every line of the five specifications is proven, informative, or owed to a named part; and the page says so.
 
 use longshore_testkit::traceability::{
-    Citations, PARTS, Requirement, citation_faults, collect, owed_to, read_table, render, table_faults, unproven,
+    Citations, PARTS, Requirement, citation_faults, collect, owed_to, read_table, render, rulings, table_faults,
+    unproven,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +32,16 @@ fn the_table_lists_every_line_once() {
 
 #[test]
 fn every_citation_is_sound() {
-    none("faulty citations", &citation_faults(&citations()));
+    let citations = citations();
+    none("faulty citations", &citation_faults(&citations));
+    let page = fs::read_to_string(root().join("docs/rulings.md")).expect("the rulings can be read");
+    none("citations of rulings that nobody made", &rulings::faults(&citations.rulings, &page));
+}
+
+#[test]
+fn every_ruling_of_the_api_is_proven() {
+    let missing = rulings::unproven(&citations().rulings);
+    assert!(missing.is_empty(), "paragraphs of the API's Rulings without a proof: {}", missing.join(", "));
 }
 
 /// Proves G-0.2.

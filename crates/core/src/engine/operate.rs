@@ -11,7 +11,7 @@ use crate::policy::ManualRequeue;
 use crate::promote;
 use crate::refusal::Refusal;
 use crate::requeue::{self, Requeue};
-use crate::state::{State, StateKind};
+use crate::state::StateKind;
 
 use super::records::{KeyEntry, KeyPath, PayloadSource, Records};
 use super::{Effect, Stop, Turn};
@@ -55,8 +55,7 @@ impl<R: Records> Turn<'_, R> {
 
     pub(crate) fn submit_held(&mut self, id: JobId) -> Result<StateKind, Stop<R::Error>> {
         let seq = self.find(id)?;
-        let held = |job: &Job| matches!(job.state, State::Pending { held: true, .. });
-        let seen = self.look(seq, |job| (job.queue.clone(), held(job), job.policy.profile.fails_when_full()))?;
+        let seen = self.look(seq, |job| (job.queue.clone(), job.state.held(), job.policy.profile.fails_when_full()))?;
         let (name, held, fails_when_full) = seen.ok_or(Refusal::JobNotFound)?;
         let max = self.engine.queue(&name).and_then(|queue| queue.intake.max_queued);
         let full = max.filter(|max| self.engine.index.queued(&name) >= *max);

@@ -1,18 +1,22 @@
 //! Submission of a batch: everything is checked first, then everything is stored, or nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod planning;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::dependency::{After, Dependencies, Standing, weigh};
 use crate::id::{JobId, LeaseToken, QueueName, Seq};
 use crate::job::{IdempotencyKey, Job, Moment};
 use crate::lease;
-use crate::limits::{BATCH_ITEMS_MAX, DEPENDENCIES_MAX, DEPENDENCY_DEPTH_MAX};
-use crate::policy::{Policy, SubmitMode};
+use crate::limits::BATCH_ITEMS_MAX;
+use crate::policy::SubmitMode;
 use crate::priority::Priority;
 use crate::refusal::Refusal;
 use crate::state::{Ending, StateKind};
 use crate::submit::{self, Birth, DependencyRef, NewJob, Places};
+
+use planning::{Elder, Member, Plan, Planning, Source, Sources, Weight, arrange};
 
 use super::operate::standing;
 use super::queue::Queue;
@@ -75,57 +79,6 @@ impl From<Refusal> for BatchRefusal {
     }
 }
 
-/// What a member of the batch turned out to be.
-enum Member {
-    New(Box<Plan>),
-    /// Of a job that exists, or of the key that is left of it.
-    Duplicate(Submitted),
-    /// Of an earlier member of the same batch.
-    Repeats(usize),
-}
-
-/// A newcomer that passed its own checks.
-struct Plan {
-    policy: Arc<Policy>,
-    key: Option<KeyPath>,
-    after: Vec<Source>,
-    after_any: Vec<Source>,
-    priority: Priority,
-    depth: u32,
-    inherited: Priority,
-}
-
-/// Whom a newcomer waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Source {
-    Job(JobId),
-    /// Another newcomer, by its place in the batch.
-    Place(usize),
-}
-
-/// `after` and `after_any`, each once.
-type Sources = (Vec<Source>, Vec<Source>);
-
-/// What is known of a job that newcomers wait for.
-#[derive(Clone, Copy)]
-struct Elder {
-    standing: Standing,
-    priority: Priority,
-    depth: u32,
-}
-
-/// The state of the checks: what the batch itself has taken so far.
-struct Planning {
-    members: Vec<Option<Member>>,
-    errors: Vec<(usize, Refusal)>,
-    keys: HashMap<KeyPath, usize>,
-    external_ids: HashSet<(QueueName, Arc<str>)>,
-    queued: HashMap<QueueName, u64>,
-    elders: HashMap<JobId, Elder>,
-    /// Which places each place waits for; also of members that were refused, for a cycle is the fault of all its members.
-    waits: BTreeMap<usize, BTreeSet<usize>>,
-}
-
 impl<R: Records> Turn<'_, R> {
     pub(crate) fn submit_request(
         &mut self,
@@ -170,9 +123,9 @@ impl<R: Records> Turn<'_, R> {
             errors: Vec::new(),
             keys: HashMap::new(),
             external_ids: HashSet::new(),
-            queued: HashMap::new(),
             elders: HashMap::new(),
-            waits: BTreeMap::new(),
+            sources: Vec::with_capacity(batch.len()),
+            weights: vec![Weight { depth: 1, inherited: Priority::Bulk }; batch.len()],
         };
         let (places, repeated) = submit::references(batch.iter().map(|submission| &submission.job));
         let refused: HashSet<usize> = repeated.iter().map(|(place, _)| *place).collect();
@@ -192,7 +145,9 @@ impl<R: Records> Turn<'_, R> {
             };
             planning.members.push(member);
         }
-        self.find_sources(batch, &places, &mut planning)?;
+        let unfit = self.find_sources(batch, &places, &mut planning)?;
+        self.check_room(batch, &mut planning);
+        planning.errors.extend(unfit);
         let order = arrange(&mut planning);
         if !planning.errors.is_empty() {
             return Ok(Err(planning.refusal()));
@@ -228,22 +183,25 @@ impl<R: Records> Turn<'_, R> {
             }
         }
         let held = new.hold.unwrap_or(queue.intake.submit == SubmitMode::Explicit);
-        if !held {
-            let queued = planning.queued.entry(name.clone()).or_insert_with(|| self.engine.index.queued(name));
-            if let Some(max_queued) = queue.intake.max_queued.filter(|max| *queued >= *max) {
-                return Err(Refusal::QueueFull { max_queued }.into());
+        Ok(Member::New(Box::new(Plan { policy, key, priority: new.priority, held })))
+    }
+
+    /// Whether each queue has room for its newcomers. One that is born ended takes nobody's place; where the profile fails a job
+    /// in a full queue, it is taken in first.
+    fn check_room(&self, batch: &[Submission], planning: &mut Planning) {
+        let ended = planning.born_ended();
+        let mut queued: HashMap<&QueueName, u64> = HashMap::new();
+        for (place, Submission { queue: name, .. }) in batch.iter().enumerate() {
+            let Some(plan) = planning.newcomer(place).filter(|plan| !plan.held) else { continue };
+            let max_queued = self.engine.queue(name).and_then(|queue| queue.intake.max_queued);
+            let Some(max_queued) = max_queued.filter(|_| !plan.policy.profile.fails_when_full()) else { continue };
+            let queued = queued.entry(name).or_insert_with(|| self.engine.index.queued(name));
+            if *queued >= max_queued {
+                planning.errors.push((place, Refusal::QueueFull { max_queued }));
+            } else if !ended.contains(&place) {
+                *queued += 1;
             }
-            *queued += 1;
         }
-        Ok(Member::New(Box::new(Plan {
-            policy,
-            key,
-            after: Vec::new(),
-            after_any: Vec::new(),
-            priority: new.priority,
-            depth: 1,
-            inherited: Priority::Bulk,
-        })))
     }
 
     fn key_path(&self, new: &NewJob, queue: &Queue) -> Option<KeyPath> {
@@ -266,24 +224,28 @@ impl<R: Records> Turn<'_, R> {
         Ok(Some(Submitted { id: entry.id, seq: entry.seq, state, duplicate: true }))
     }
 
-    /// Resolves the dependencies of all newcomers to jobs or places.
+    /// Resolves the dependencies of all newcomers to jobs or places; says which places name some that will not do.
     fn find_sources(
         &mut self,
         batch: &[Submission],
         places: &Places,
         planning: &mut Planning,
-    ) -> Result<(), Stop<R::Error>> {
+    ) -> Result<Vec<(usize, Refusal)>, Stop<R::Error>> {
+        let mut unfit = Vec::new();
         for (place, Submission { job: new, .. }) in batch.iter().enumerate() {
-            if matches!(planning.members.get(place), Some(Some(Member::Duplicate(_) | Member::Repeats(_)))) {
-                continue;
-            }
-            match self.sources_of(new, places, planning) {
-                Ok((after, after_any)) => planning.note_sources(place, after, after_any),
-                Err(Stop::Refused(refusal)) => planning.errors.push((place, refusal)),
+            let repeats = matches!(planning.members.get(place), Some(Some(Member::Duplicate(_) | Member::Repeats(_))));
+            let found = if repeats { Ok(Sources::default()) } else { self.sources_of(new, places, planning) };
+            let sources = match found {
+                Ok(sources) => sources,
+                Err(Stop::Refused(refusal)) => {
+                    unfit.push((place, refusal));
+                    Sources::default()
+                }
                 Err(broken @ Stop::Broken(_)) => return Err(broken),
-            }
+            };
+            planning.sources.push(sources);
         }
-        Ok(())
+        Ok(unfit)
     }
 
     fn sources_of(
@@ -292,6 +254,7 @@ impl<R: Records> Turn<'_, R> {
         places: &Places,
         planning: &mut Planning,
     ) -> Result<Sources, Stop<R::Error>> {
+        submit::check_breadth(new)?;
         let resolve = |refs: &[DependencyRef]| -> Result<Vec<Source>, Stop<R::Error>> {
             let (mut seen, mut sources) = (HashSet::new(), Vec::with_capacity(refs.len()));
             for reference in refs {
@@ -312,18 +275,14 @@ impl<R: Records> Turn<'_, R> {
             }
             Ok(sources)
         };
-        let (after, after_any) = (resolve(&new.after)?, resolve(&new.after_any)?);
-        let given = after.len() + after_any.len();
-        if given > DEPENDENCIES_MAX {
-            return Err(Refusal::DependencyBreadth { given }.into());
-        }
-        for source in after.iter().chain(&after_any) {
+        let sources = Sources { after: resolve(&new.after)?, after_any: resolve(&new.after_any)? };
+        for source in sources.all() {
             match source {
-                Source::Job(id) => self.look_up_elder(*id, planning)?,
+                Source::Job(id) => self.look_up_elder(id, planning)?,
                 Source::Place(_) => {}
             }
         }
-        Ok((after, after_any))
+        Ok(sources)
     }
 
     fn look_up_elder(&mut self, id: JobId, planning: &mut Planning) -> Result<(), Stop<R::Error>> {
@@ -367,27 +326,32 @@ impl<R: Records> Turn<'_, R> {
         let mut waiting = BTreeMap::new();
         for place in order {
             let (Some(Some((id, seq))), Some(submission)) = (names.get(*place), batch.get(*place)) else { continue };
-            let Some(Some(Member::New(plan))) = planning.members.get(*place) else { continue };
+            let Some(plan) = planning.newcomer(*place) else { continue };
+            let (Some(sources), Some(weight)) = (planning.sources.get(*place), planning.weights.get(*place)) else {
+                continue;
+            };
             let name_of = |source: &Source| match source {
                 Source::Job(id) => Some(*id),
                 Source::Place(place) => names.get(*place).copied().flatten().map(|(id, _)| id),
             };
             let mut dependencies = Dependencies {
-                after: plan.after.iter().filter_map(name_of).map(After::unmet).collect(),
-                after_any: plan.after_any.iter().filter_map(name_of).collect(),
-                depth: plan.depth,
+                after: sources.after.iter().filter_map(name_of).map(After::unmet).collect(),
+                after_any: sources.after_any.iter().filter_map(name_of).collect(),
+                depth: weight.depth,
                 ..Dependencies::default()
             };
             let broken = weigh(&mut dependencies, |id| standing(&standings, id));
             let queue = self.intake(&submission.queue)?;
+            let max_queued = queue.intake.max_queued.filter(|_| plan.policy.profile.fails_when_full());
             let birth = Birth {
                 id: *id,
                 seq: *seq,
                 queue: submission.queue.clone(),
                 policy: Arc::clone(&plan.policy),
                 dependencies,
-                inherited_priority: plan.inherited,
+                inherited_priority: weight.inherited,
                 broken,
+                fails_for_room: max_queued.is_some_and(|max| self.engine.index.queued(&submission.queue) >= max),
                 parent,
             };
             let kind = self.bear(submission, birth, &queue, plan.key.clone(), &mut waiting)?;
@@ -439,142 +403,5 @@ impl<R: Records> Turn<'_, R> {
             }
         }
         Ok(kind)
-    }
-}
-
-/// Puts newcomers in an order in which each comes after those it waits for, and works out depth and inherited priority on the way.
-fn arrange(planning: &mut Planning) -> Vec<usize> {
-    let places: BTreeSet<usize> = (0..planning.members.len()).collect();
-    let waits = std::mem::take(&mut planning.waits);
-    let mut followers: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    for (place, sources) in &waits {
-        for source in sources {
-            followers.entry(*source).or_default().insert(*place);
-        }
-    }
-    let order = peel(&places, waits.clone(), &followers);
-    for place in &order {
-        planning.weigh_newcomer(*place);
-    }
-    let tangled: BTreeSet<usize> = places.difference(&order.iter().copied().collect()).copied().collect();
-    // Those that only lead out of a cycle are not part of it.
-    let leading_out: BTreeSet<usize> = peel(&tangled, followers, &waits).into_iter().collect();
-    for place in tangled.difference(&leading_out) {
-        planning.errors.push((*place, Refusal::DependencyCycle(format!("job {place} of the batch"))));
-    }
-    order
-}
-
-/// Takes away, again and again, the first place that waits for nobody who is left.
-fn peel(
-    places: &BTreeSet<usize>,
-    mut waits: BTreeMap<usize, BTreeSet<usize>>,
-    followers: &BTreeMap<usize, BTreeSet<usize>>,
-) -> Vec<usize> {
-    for wait in waits.values_mut() {
-        wait.retain(|place| places.contains(place));
-    }
-    let free =
-        |place: &usize, waits: &BTreeMap<usize, BTreeSet<usize>>| waits.get(place).is_none_or(BTreeSet::is_empty);
-    let mut ready: BTreeSet<usize> = places.iter().copied().filter(|place| free(place, &waits)).collect();
-    let mut order = Vec::with_capacity(places.len());
-    while let Some(place) = ready.pop_first() {
-        order.push(place);
-        for follower in followers.get(&place).into_iter().flatten().filter(|follower| places.contains(follower)) {
-            if let Some(wait) = waits.get_mut(follower) {
-                wait.remove(&place);
-            }
-            if free(follower, &waits) {
-                ready.insert(*follower);
-            }
-        }
-    }
-    order
-}
-
-impl Plan {
-    fn sources(&self) -> impl Iterator<Item = Source> {
-        self.after.iter().chain(&self.after_any).copied()
-    }
-}
-
-impl Planning {
-    fn note_sources(&mut self, place: usize, after: Vec<Source>, after_any: Vec<Source>) {
-        for source in after.iter().chain(&after_any) {
-            match source {
-                Source::Place(source) => {
-                    self.waits.entry(place).or_default().insert(*source);
-                }
-                Source::Job(_) => {}
-            }
-        }
-        if let Some(Some(Member::New(plan))) = self.members.get_mut(place) {
-            plan.after = after;
-            plan.after_any = after_any;
-        }
-    }
-
-    fn newcomer(&self, place: usize) -> Option<&Plan> {
-        match self.members.get(place)? {
-            Some(Member::New(plan)) => Some(plan),
-            Some(Member::Duplicate(_) | Member::Repeats(_)) | None => None,
-        }
-    }
-
-    /// Whom a reference to this place means: the newcomer there, or the job that it repeats.
-    fn source_at(&self, place: usize) -> Source {
-        match self.members.get(place) {
-            Some(Some(Member::Duplicate(known))) => Source::Job(known.id),
-            Some(Some(Member::Repeats(earlier))) => Source::Place(*earlier),
-            Some(Some(Member::New(_)) | None) | None => Source::Place(place),
-        }
-    }
-
-    /// Depth and inherited priority follow from those it waits for, who were weighed before.
-    fn weigh_newcomer(&mut self, place: usize) {
-        let Some(plan) = self.newcomer(place) else { return };
-        let (mut depth, mut inherited) = (1, Priority::Bulk);
-        for source in plan.sources() {
-            let (elder_depth, elder_priority) = match source {
-                Source::Job(id) => {
-                    self.elders.get(&id).map_or((0, Priority::Bulk), |elder| (elder.depth, elder.priority))
-                }
-                Source::Place(place) => self
-                    .newcomer(place)
-                    .map_or((0, Priority::Bulk), |plan| (plan.depth, plan.priority.more_urgent(plan.inherited))),
-            };
-            depth = depth.max(elder_depth.saturating_add(1));
-            inherited = inherited.more_urgent(elder_priority);
-        }
-        if depth > DEPENDENCY_DEPTH_MAX {
-            self.errors.push((place, Refusal::DependencyDepth));
-        }
-        if let Some(Some(Member::New(plan))) = self.members.get_mut(place) {
-            plan.depth = depth;
-            plan.inherited = inherited;
-        }
-    }
-
-    /// One error a member, the lowest place first.
-    fn refusal(mut self) -> BatchRefusal {
-        // Stable: of several complaints about one member, the first one found stays.
-        self.errors.sort_by_key(|(place, _)| *place);
-        self.errors.dedup_by_key(|(place, _)| *place);
-        let first = self.errors.first().map_or(Refusal::JobNotFound, |(_, refusal)| refusal.clone());
-        BatchRefusal { first, errors: self.errors }
-    }
-
-    fn answers(&self, names: &[Option<(JobId, Seq)>], states: &HashMap<JobId, StateKind>) -> Vec<Submitted> {
-        let born = |place: usize, duplicate: bool| {
-            let (id, seq) = names.get(place).copied().flatten()?;
-            Some(Submitted { id, seq, state: states.get(&id).copied(), duplicate })
-        };
-        let answer = |(place, member): (usize, &Option<Member>)| match member {
-            Some(Member::New(_)) => born(place, false),
-            Some(Member::Repeats(earlier)) => born(*earlier, true),
-            Some(Member::Duplicate(known)) => Some(known.clone()),
-            None => None,
-        };
-        self.members.iter().enumerate().filter_map(answer).collect()
     }
 }

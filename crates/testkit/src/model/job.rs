@@ -165,6 +165,10 @@ impl ModelJob {
         self.inherited_priority.map_or(self.priority, |inherited| inherited.min(self.priority))
     }
 
+    pub(crate) fn is_clone(&self) -> bool {
+        self.requeued_from.is_some()
+    }
+
     pub(crate) fn is_live(&self) -> bool {
         !self.removed && !self.state.is_terminal()
     }

@@ -15,7 +15,7 @@ impl Model {
         !self.jobs[dependency].is_live()
     }
 
-    fn ended_without_success(&self, dependency: Handle) -> bool {
+    pub(crate) fn ended_without_success(&self, dependency: Handle) -> bool {
         let job = &self.jobs[dependency];
         !job.removed && job.state.is_terminal() && job.state != State::Completed
     }

@@ -2,7 +2,7 @@
 
 use super::job::{Counters, Error, ModelJob, State};
 use super::rules::{Counts, Profile, Refusal, VALIDATION, check_limit, limit_is_locked, queue_rules};
-use super::submit::{are_tags, blank_job, is_name, is_type};
+use super::submit::{are_tags, blank_job, is_name, is_priority, is_type, priority_or_normal};
 use super::{ANY_TEXT, Model, Queue, server_error};
 use crate::subject::{Answer, Edit, Handle, Millis, Settings};
 
@@ -71,8 +71,7 @@ impl Model {
         if job.state != State::Pending || !job.held {
             return Err(ILLEGAL);
         }
-        let most = self.queues.get(&job.queue).and_then(|queue| queue.rules.max_queued);
-        let full = most.is_some_and(|most| self.waiting_in(&job.queue) >= most as usize);
+        let full = self.is_full(&job.queue);
         let fails_when_full = job.profile == Profile::Document;
         let may_go = self.dependencies_hold(job);
         if full && !fails_when_full {
@@ -82,15 +81,39 @@ impl Model {
         if may_go {
             self.let_go(handle, "submit");
             if full {
-                let error = server_error("system", "resource_exhausted");
-                self.end(handle, State::Failed, "resource_exhausted", Some(error));
+                self.fail_for_room(handle);
             }
         }
         self.propagate();
         Ok(self.state_of(handle))
     }
 
+    fn is_full(&self, queue: &str) -> bool {
+        let most = self.queues.get(queue).and_then(|queue| queue.rules.most_queued());
+        most.is_some_and(|most| self.waiting_in(queue) >= most)
+    }
+
+    /// What a full `document` queue does to a job that has just come into it.
+    fn fail_for_room(&mut self, handle: Handle) {
+        let error = server_error("system", "resource_exhausted");
+        self.end(handle, State::Failed, "resource_exhausted", Some(error));
+    }
+
+    /// A new job goes its way; where its queue has no room it is let in and fails.
+    pub(crate) fn let_newcomer_go(&mut self, handle: Handle) {
+        // It is itself still among those who wait.
+        let job = &self.jobs[handle];
+        let most = self.queues.get(&job.queue).and_then(|queue| queue.rules.most_queued());
+        let full = most.is_some_and(|most| self.waiting_in(&job.queue) > most);
+        let fails = full && job.profile == Profile::Document && !job.is_clone();
+        self.let_go(handle, "submit");
+        if fails && self.jobs[handle].state == State::Scheduled {
+            self.fail_for_room(handle);
+        }
+    }
+
     pub(crate) fn cancel(&mut self, handle: Handle, reason: Option<&String>, force: bool) -> Result<Answer, Refusal> {
+        check_reason(reason)?;
         let now = self.now;
         let job = self.find(handle)?;
         if job.state.is_terminal() {
@@ -112,6 +135,7 @@ impl Model {
     }
 
     pub(crate) fn dead_letter(&mut self, handle: Handle, reason: Option<&String>) -> Result<Answer, Refusal> {
+        check_reason(reason)?;
         let job = self.find(handle)?;
         if job.state.is_terminal() || job.profile == Profile::Document {
             return Err(ILLEGAL);
@@ -189,6 +213,7 @@ impl Model {
         self.newborn_from = self.jobs.len();
         let clone = self.add(copy);
         self.job_mut(original).requeued_as = Some(clone);
+        self.job_mut(original).settled = None;
         self.send_off(clone);
         self.state_of(clone)
     }
@@ -210,7 +235,9 @@ impl Model {
             }
         }
         let job = self.job_mut(handle);
-        job.priority = edit.priority.unwrap_or(job.priority);
+        if edit.priority.is_some() {
+            job.priority = priority_or_normal(edit.priority);
+        }
         if let Some(job_type) = &edit.job_type {
             job.job_type.clone_from(job_type);
         }
@@ -253,9 +280,13 @@ impl Model {
     }
 }
 
+fn check_reason(reason: Option<&String>) -> Result<(), Refusal> {
+    if reason.is_none_or(|reason| reason.chars().count() <= 1_024) { Ok(()) } else { Err(VALIDATION) }
+}
+
 fn check_edit(edit: &Edit) -> Result<(), Refusal> {
     let at_most = |text: &Option<String>, most: usize| text.as_ref().is_none_or(|text| text.chars().count() <= most);
-    let valid = edit.priority.is_none_or(|priority| priority <= 4)
+    let valid = edit.priority.is_none_or(is_priority)
         && edit.job_type.as_ref().is_none_or(|job_type| is_type(job_type))
         && edit.tags.as_ref().is_none_or(are_tags)
         && at_most(&edit.correlation_id, 256)

@@ -563,6 +563,11 @@ impl Rules {
         if self.cap == 0 { delay } else { delay.min(self.cap) }
     }
 
+    /// How many may wait in a queue; 0 is off.
+    pub(crate) fn most_queued(&self) -> Option<usize> {
+        self.max_queued.filter(|most| *most > 0).map(|most| most as usize)
+    }
+
     /// How many starts an orphaned job may have where lost leases count.
     pub(crate) fn limit_in_starts(&self) -> u32 {
         match self.counts {

@@ -2,10 +2,14 @@
 
 use super::job::{Attempt, Error, Lease, State};
 use super::rules::{Counts, LONGEST, OnPermanent, Profile, Refusal, VALIDATION};
+use super::submit::{is_name, is_type};
 use super::{Model, server_error};
 use crate::subject::{Answer, Claimed, Handle, Millis, Outcome, Token};
 
 const MOST_CLAIMED: usize = 1_000;
+const MOST_TYPES: usize = 100;
+/// What is longer is cut.
+const LONGEST_MESSAGE: usize = 8_192;
 
 /// A failure of a run, reported or found.
 pub(crate) struct Failure {
@@ -35,7 +39,11 @@ impl Model {
         let limit_ok = (1..=MOST_CLAIMED).contains(&claim.limit);
         let lease_ok = claim.lease.is_none_or(|lease| (1..=LONGEST).contains(&lease));
         let timeout_ok = claim.execution_timeout.is_none_or(|timeout| (0..=LONGEST).contains(&timeout));
-        if !limit_ok || !lease_ok || !timeout_ok || claim.queues.is_empty() {
+        let types_ok = claim.types.len() <= MOST_TYPES && claim.types.iter().all(|job_type| is_type(job_type));
+        // A worker's name has the bounds of a type's.
+        let worker_ok = is_type(claim.worker);
+        let queues_ok = !claim.queues.is_empty() && claim.queues.iter().all(|queue| is_name(queue));
+        if !limit_ok || !lease_ok || !timeout_ok || !types_ok || !worker_ok || !queues_ok {
             return Err(VALIDATION);
         }
         let mut claimed = Vec::new();
@@ -147,7 +155,7 @@ impl Model {
                 let failure = Failure {
                     category,
                     code,
-                    message: message.clone(),
+                    message: message.chars().take(LONGEST_MESSAGE).collect(),
                     retry_after: *retry_after,
                     unrecoverable: *unrecoverable,
                     always_ordinary: false,
@@ -322,8 +330,9 @@ fn check_outcome(outcome: &Outcome) -> Result<&'static str, Refusal> {
                 Err(VALIDATION)
             }
         }
-        Outcome::Fail { category, retry_after, .. } => {
-            if !retry_after.is_none_or(allowed) {
+        Outcome::Fail { category, code, retry_after, .. } => {
+            let short = code.as_ref().is_none_or(|code| code.chars().count() <= 256);
+            if !short || !retry_after.is_none_or(allowed) {
                 return Err(VALIDATION);
             }
             let reported = ["temporary", "permanent", "timeout", "system"];

@@ -10,7 +10,7 @@ use crate::subject::{Answer, Dependency, Handle, Millis, NewJob, Submitted, Toke
 const MOST_IN_BATCH: usize = 1_000;
 const MOST_DEPENDENCIES: usize = 1_000;
 const DEEPEST: u32 = 100;
-const LEAST_URGENT: u8 = 4;
+const NORMAL: u8 = 2;
 
 /// What becomes of a member of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,14 @@ enum Fate {
 enum Link {
     Job(Handle),
     Member(usize),
+}
+
+/// How long a member's chain is, while that is being found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    Unknown,
+    Underway,
+    Known(Option<u32>),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -113,7 +121,7 @@ impl Model {
             let links = self.resolve_links(&batch, index);
             batch.links.push(links);
         }
-        let mut depths = vec![None; batch.members.len()];
+        let mut depths = vec![Depth::Unknown; batch.members.len()];
         for index in 0..batch.members.len() {
             self.check_member(&batch, index, &mut depths)?;
         }
@@ -162,19 +170,22 @@ impl Model {
 
     fn resolve_links(&self, batch: &Batch, index: usize) -> Result<Links, Refusal> {
         let member = batch.members[index];
+        let waits_for_all = batch.last_is_finally && index + 1 == batch.members.len();
+        // As they were given, whoever is meant by them.
+        let given = distinct(&member.after) + distinct(&member.after_any) + if waits_for_all { index } else { 0 };
+        if given > MOST_DEPENDENCIES {
+            return Err("dependency_breadth");
+        }
         let mut links = Links::default();
         for (wanted, resolved) in [(&member.after, &mut links.after), (&member.after_any, &mut links.after_any)] {
             for dependency in wanted {
                 push_once(resolved, self.resolve(batch, dependency)?);
             }
         }
-        if batch.last_is_finally && index + 1 == batch.members.len() {
+        if waits_for_all {
             for child in 0..index {
                 push_once(&mut links.after, resolve_member(batch, child)?);
             }
-        }
-        if links.after.len() + links.after_any.len() > MOST_DEPENDENCIES {
-            return Err("dependency_breadth");
         }
         Ok(links)
     }
@@ -195,7 +206,7 @@ impl Model {
     }
 
     /// All checks of one member, in the order of docs/rulings.md.
-    fn check_member(&self, batch: &Batch, index: usize, depths: &mut [Option<u32>]) -> Result<(), Refusal> {
+    fn check_member(&self, batch: &Batch, index: usize, depths: &mut [Depth]) -> Result<(), Refusal> {
         let member = batch.members[index];
         check_fields(batch, index)?;
         if batch.fates[index] != Fate::New {
@@ -212,11 +223,14 @@ impl Model {
                 return Err("duplicate_id");
             }
         }
-        if let Some(most) = batch.rules.max_queued
+        if let Some(most) = batch.rules.most_queued()
+            && batch.profile != Profile::Document
             && !is_held(batch, index)
         {
-            let before = (0..index).filter(|other| batch.fates[*other] == Fate::New && !is_held(batch, *other));
-            if self.waiting_in(batch.queue) + before.count() >= most as usize {
+            let waits = |other: &usize| {
+                batch.fates[*other] == Fate::New && !is_held(batch, *other) && !self.is_born_ended(batch, *other)
+            };
+            if self.waiting_in(batch.queue) + (0..index).filter(waits).count() >= most {
                 return Err("queue_full");
             }
         }
@@ -226,7 +240,7 @@ impl Model {
         if reaches_itself(batch, index) {
             return Err("dependency_cycle");
         }
-        if self.depth(batch, index, depths) > DEEPEST {
+        if self.depth(batch, index, depths).is_some_and(|depth| depth > DEEPEST) {
             return Err("dependency_depth");
         }
         Ok(())
@@ -234,35 +248,62 @@ impl Model {
 
     /// What `max_queued` counts.
     pub(crate) fn waiting_in(&self, queue: &str) -> usize {
-        let waits = |job: &&ModelJob| {
+        let waits = |handle: &Handle| {
+            let job = &self.jobs[*handle];
+            // Who is only about to be sent off has no place yet.
             !job.removed
                 && job.queue == queue
+                && !self.unsent.contains(handle)
                 && match job.state {
                     State::Pending => !job.held,
                     State::Scheduled | State::Delayed | State::Retrying => true,
-                    _ => false,
+                    State::Running | State::Completed | State::Failed | State::DeadLetter | State::Cancelled => false,
                 }
         };
-        self.jobs.iter().filter(waits).count()
+        (0..self.jobs.len()).filter(waits).count()
     }
 
-    fn depth(&self, batch: &Batch, index: usize, depths: &mut [Option<u32>]) -> u32 {
-        if let Some(depth) = depths[index] {
-            return depth;
-        }
-        // Guards against a cycle among other members; theirs is the refusal.
-        depths[index] = Some(0);
-        let mut deepest = 0;
-        if let Ok(links) = &batch.links[index] {
-            for link in links.all() {
-                deepest = deepest.max(match link {
-                    Link::Job(handle) => self.jobs[handle].depth,
-                    Link::Member(other) => self.depth(batch, other, depths),
-                });
+    /// Whether a member ends as soon as it exists: what it waits for has ended without success, or is born ended itself.
+    fn is_born_ended(&self, batch: &Batch, index: usize) -> bool {
+        let mut seen = vec![false; batch.members.len()];
+        let mut open = vec![index];
+        while let Some(index) = open.pop() {
+            if std::mem::replace(&mut seen[index], true) {
+                continue;
+            }
+            let Ok(links) = &batch.links[index] else { continue };
+            for link in &links.after {
+                match link {
+                    Link::Job(handle) if self.ended_without_success(*handle) => return true,
+                    Link::Job(_) => {}
+                    Link::Member(other) => open.push(*other),
+                }
             }
         }
-        depths[index] = Some(deepest + 1);
-        deepest + 1
+        false
+    }
+
+    /// The length of the longest chain up to here; none where a cycle is on the way, for that is its members' fault.
+    fn depth(&self, batch: &Batch, index: usize, depths: &mut [Depth]) -> Option<u32> {
+        match depths[index] {
+            Depth::Unknown => {}
+            Depth::Underway => return None,
+            Depth::Known(depth) => return depth,
+        }
+        depths[index] = Depth::Underway;
+        let mut deepest = Some(0);
+        if let Ok(links) = &batch.links[index] {
+            for link in links.all() {
+                let below = match link {
+                    Link::Job(handle) => Some(self.jobs[handle].depth),
+                    Link::Member(other) => self.depth(batch, other, depths),
+                };
+                deepest = deepest.zip(below).map(|(one, other)| one.max(other));
+            }
+        }
+        let depth = deepest.map(|deepest| deepest + 1);
+        depths[index] = Depth::Known(depth);
+        depth
     }
 
     /// The most urgent effective priority among a member's dependencies.
@@ -276,7 +317,7 @@ impl Model {
                 let priority = match link {
                     Link::Job(handle) => self.jobs[handle].effective_priority(),
                     Link::Member(other) => {
-                        let own = batch.members[other].priority.unwrap_or(2);
+                        let own = priority_or_normal(batch.members[other].priority);
                         self.inherited(batch, other, known).map_or(own, |inherited| inherited.min(own))
                     }
                 };
@@ -287,7 +328,7 @@ impl Model {
         most_urgent
     }
 
-    fn create_batch(&mut self, batch: &Batch, depths: &mut [Option<u32>]) -> Vec<(Option<Handle>, bool)> {
+    fn create_batch(&mut self, batch: &Batch, depths: &mut [Depth]) -> Vec<(Option<Handle>, bool)> {
         // A duplicate changes nothing: it brings no queue into being.
         if batch.fates.contains(&Fate::New) && !self.queues.contains_key(batch.queue) {
             self.queues.insert(batch.queue.to_owned(), Queue::new(batch.profile, batch.rules.clone()));
@@ -309,16 +350,18 @@ impl Model {
         let mut inherited = vec![None; batch.members.len()];
         for index in 0..batch.members.len() {
             if batch.fates[index] == Fate::New {
-                let depth = self.depth(batch, index, depths);
+                let depth = self.depth(batch, index, depths).unwrap_or(1);
                 let from_dependencies = self.inherited(batch, index, &mut inherited);
                 self.create_member(batch, index, &handles, depth, from_dependencies);
             }
         }
-        // Each after those it waits for, so that it finds them as they are when the submission is done.
-        let mut order: Vec<Handle> = (first..self.jobs.len()).collect();
-        order.sort_by_key(|handle| (self.jobs[*handle].depth, *handle));
-        self.unsent = order.iter().copied().collect();
-        for handle in order {
+        // In the order given, but each after those it waits for, so that it finds them as they are when the submission is done.
+        self.unsent = (first..self.jobs.len()).collect();
+        let free = |model: &Model, handle: &Handle| {
+            let job = &model.jobs[*handle];
+            !job.after.iter().chain(&job.after_any).any(|other| model.unsent.contains(other))
+        };
+        while let Some(handle) = self.unsent.iter().copied().find(|handle| free(self, handle)) {
             self.send_off(handle);
         }
         let duplicates = batch.fates.iter().map(|fate| *fate != Fate::New);
@@ -348,7 +391,7 @@ impl Model {
         let key = usable_key(member);
         let handle = self.add(ModelJob {
             held: is_held(batch, index),
-            priority: member.priority.unwrap_or(2),
+            priority: priority_or_normal(member.priority),
             inherited_priority,
             // An instant that has come is no delay at all.
             run_at: wished.filter(|instant| *instant > now),
@@ -397,7 +440,7 @@ impl Model {
         if let Some(broken) = self.broken_dependency(job) {
             self.end_through(handle, broken);
         } else if !job.held && self.dependencies_hold(job) {
-            self.let_go(handle, "submit");
+            self.let_newcomer_go(handle);
         }
         self.propagate();
     }
@@ -456,6 +499,13 @@ pub(crate) fn blank_job(queue: &str, profile: Profile, rules: Rules, job_type: &
     }
 }
 
+fn distinct(dependencies: &[Dependency]) -> usize {
+    let repeated = |index: usize| {
+        dependencies[index] != Dependency::Unknown && dependencies[..index].contains(&dependencies[index])
+    };
+    (0..dependencies.len()).filter(|index| !repeated(*index)).count()
+}
+
 fn push_once(links: &mut Vec<Link>, link: Link) {
     if !links.contains(&link) {
         links.push(link);
@@ -508,7 +558,7 @@ fn check_fields(batch: &Batch, index: usize) -> Result<(), Refusal> {
         member.reference.is_some() && batch.members[..index].iter().any(|other| other.reference == member.reference);
     let delayed = member.run_at.is_some() || member.delay.is_some_and(|delay| delay > 0);
     let valid = is_type(&member.job_type)
-        && member.priority.is_none_or(|priority| priority <= LEAST_URGENT)
+        && member.priority.is_none_or(is_priority)
         && !(member.run_at.is_some() && member.delay.is_some())
         && member.delay.is_none_or(|delay| (0..=LONGEST).contains(&delay))
         && (rules.delayed_start || !delayed)
@@ -525,6 +575,15 @@ fn check_fields(batch: &Batch, index: usize) -> Result<(), Refusal> {
     }
     job_rules(rules, batch.profile, &member.settings)?;
     if member.payload_bytes > rules.payload_max { Err("payload_too_large") } else { Ok(()) }
+}
+
+pub(crate) fn is_priority(level: i64) -> bool {
+    (0..=4).contains(&level)
+}
+
+/// A level that was checked.
+pub(crate) fn priority_or_normal(level: Option<i64>) -> u8 {
+    level.and_then(|level| u8::try_from(level).ok()).unwrap_or(NORMAL)
 }
 
 pub(crate) fn is_type(text: &str) -> bool {

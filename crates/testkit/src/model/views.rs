@@ -104,9 +104,11 @@ fn ocypod(handle: Handle, job: &ModelJob) -> View {
         State::Retrying | State::Failed | State::DeadLetter => "failed",
         State::Cancelled => "cancelled",
     };
-    // A job that waits for its next run shows nothing of the last one.
-    let of_run = |value: String| if status == "created" { absent() } else { value };
+    // A job that waits for its next run, or ended while it did, shows nothing of the last one.
     let ended = job.state.is_terminal();
+    let before_the_end = job.history.last().and_then(|end| end.from).filter(|_| ended).unwrap_or(job.state);
+    let waits = matches!(before_the_end, State::Pending | State::Scheduled | State::Delayed);
+    let of_run = |value: String| if waits { absent() } else { value };
     let tags: Vec<&str> = job.tags.keys().map(String::as_str).collect();
     let delays: Vec<String> = match job.rules.backoff {
         BackoffKind::List => job.rules.delays.iter().map(|delay| show_duration(*delay)).collect(),
@@ -119,7 +121,7 @@ fn ocypod(handle: Handle, job: &ModelJob) -> View {
         ("tags", if tags.is_empty() { absent() } else { tags.join(",") }),
         ("created_at", job.created_at.to_string()),
         ("started_at", of_run(time(job.started_at))),
-        ("ended_at", of_run(time(if ended { job.completed_at } else { job.attempt_ended_at }))),
+        ("ended_at", if ended { time(job.completed_at) } else { of_run(time(job.attempt_ended_at)) }),
         ("last_heartbeat", of_run(time(job.last_heartbeat_at))),
         ("input", absent()),
         ("output", of_run(text(job.result.as_ref().or(job.progress.as_ref())))),

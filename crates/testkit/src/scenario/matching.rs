@@ -26,7 +26,7 @@ pub(super) enum Got {
     Null,
     Text(String),
     Number(i64),
-    Priority(u8),
+    Priority(i64),
     Flag(bool),
     Time(Millis),
     Span(Millis),
@@ -48,7 +48,7 @@ pub(super) enum Matcher {
     Set,
     Text(String),
     Number(i64, i64),
-    Priority(u8),
+    Priority(i64),
     Flag(bool),
     Time(Instant, Instant),
     Span(Millis, Millis),
@@ -157,8 +157,9 @@ impl Got {
     }
 }
 
-fn show_priority(priority: u8) -> String {
-    PRIORITIES.get(usize::from(priority)).map_or_else(|| priority.to_string(), |name| (*name).to_owned())
+fn show_priority(priority: i64) -> String {
+    let name = usize::try_from(priority).ok().and_then(|index| PRIORITIES.get(index));
+    name.map_or_else(|| priority.to_string(), |name| (*name).to_owned())
 }
 
 /// The name of a job in this story; one that the story never named shows by its number.
@@ -201,8 +202,8 @@ pub(super) const FIELDS: [(&str, Kind, Getter); 42] = [
     ("state", Kind::Text, |s| Got::Text(s.state.clone())),
     ("queue", Kind::Text, |s| Got::Text(s.queue.clone())),
     ("type", Kind::Text, |s| Got::Text(s.job_type.clone())),
-    ("priority", Kind::Priority, |s| Got::Priority(s.priority)),
-    ("effective_priority", Kind::Priority, |s| Got::Priority(s.effective_priority)),
+    ("priority", Kind::Priority, |s| Got::Priority(s.priority.into())),
+    ("effective_priority", Kind::Priority, |s| Got::Priority(s.effective_priority.into())),
     ("starts", Kind::Number, |s| count(s.starts)),
     ("failures", Kind::Number, |s| count(s.failures)),
     ("retries_scheduled", Kind::Number, |s| count(s.retries_scheduled)),

@@ -1,6 +1,6 @@
 //! The words after a statement's verb: positional ones, `name=value` options and flags, and the description of a new job.
 
-use super::values::{SETTINGS, boolean, duration, name_range, number, offset, priority, tags};
+use super::values::{SETTINGS, boolean, duration, name_range, offset, payload_bytes, priority, tags};
 use crate::subject::{Dependency, NewJob, Settings};
 
 /// The words of one statement, taken away one by one; what is left at the end is an error.
@@ -87,24 +87,26 @@ pub(super) fn new_job(
 ) -> Result<NewJob, String> {
     let mut dependencies = |names: Vec<String>| {
         let mut found = Vec::new();
-        for name in names.iter().flat_map(|name| name_range(name)) {
-            found.push(match (name.as_str(), name.strip_prefix('#')) {
-                ("nobody", _) => Dependency::Unknown,
-                (_, Some(reference)) => Dependency::Ref(reference.to_owned()),
-                _ => Dependency::Job(intern(&name)),
-            });
+        for names in names.iter().map(|name| name_range(name)) {
+            for name in names? {
+                found.push(match (name.as_str(), name.strip_prefix('#')) {
+                    ("nobody", _) => Dependency::Unknown,
+                    (_, Some(reference)) => Dependency::Ref(reference.to_owned()),
+                    _ => Dependency::Job(intern(&name)),
+                });
+            }
         }
-        found
+        Ok::<_, String>(found)
     };
-    let after = dependencies(arguments.list("after"));
-    let after_any = dependencies(arguments.list("after_any"));
+    let after = dependencies(arguments.list("after"))?;
+    let after_any = dependencies(arguments.list("after_any"))?;
     let hold = match (arguments.flag("hold"), arguments.parsed("hold", boolean)?) {
         (true, _) => Some(true),
         (false, given) => given,
     };
     Ok(NewJob {
         job_type: arguments.option("type").unwrap_or_else(|| "work".to_owned()),
-        payload_bytes: arguments.parsed("payload", number)?.unwrap_or(0),
+        payload_bytes: arguments.parsed("payload", payload_bytes)?.unwrap_or(0),
         priority: arguments.parsed("priority", priority)?,
         run_at: arguments.parsed("run_at", offset)?,
         delay: arguments.parsed("delay", duration)?,

@@ -239,20 +239,24 @@ impl Stage<'_> {
         self.subject.view(handle, view).ok_or_else(|| mismatch("a view", "there is none"))
     }
 
-    fn view(&mut self, job: usize, view: &str, fields: &[(String, String)]) -> Verdict {
-        let got = self.read_view(job, view)?;
-        let value = |name: &str| got.get(name).cloned().unwrap_or_else(|| "(no such field)".to_owned());
-        let fits = |(name, want): &(String, String)| match (want.as_str(), got.get(name).map(String::as_str)) {
-            ("set", Some(got)) => got != "null",
-            (want, got) => got == Some(want),
+    fn view(&mut self, job: usize, view: &str, fields: &[(String, Matcher)]) -> Verdict {
+        let view = self.read_view(job, view)?;
+        let context = self.context();
+        let got = |(name, matcher): &(String, Matcher)| view.get(name).map(|text| seen_in_view(text, matcher));
+        let shown = |field: &(String, Matcher)| {
+            let value = got(field).map_or_else(|| "(no such field)".to_owned(), |got| got.show(context));
+            format!("{}={value}", field.0)
         };
-        let wrong: Vec<_> = fields.iter().filter(|field| !fits(field)).collect();
-        let side = |show: &dyn Fn(&(String, String)) -> String| {
-            wrong.iter().map(|f| format!("{}={}", f.0, show(f))).collect::<Vec<_>>().join(" ")
+        let wrong = |field: &&(String, Matcher)| !got(field).is_some_and(|got| field.1.matches(&got, context));
+        let wrong: Vec<_> = fields.iter().filter(wrong).collect();
+        let join = |words: Vec<String>| words.join(" ");
+        let problem = if wrong.is_empty() {
+            Ok(())
+        } else {
+            let wanted = wrong.iter().map(|(name, matcher)| format!("{name}={}", matcher.show(context)));
+            Err((join(wanted.collect()), join(wrong.iter().map(|field| shown(field)).collect())))
         };
-        let problem = if wrong.is_empty() { Ok(()) } else { Err((side(&|f| f.1.clone()), side(&|f| value(&f.0)))) };
-        let shown: Vec<String> = fields.iter().map(|(name, _)| format!("{name}={}", value(name))).collect();
-        verdict(problem, shown.join(" "))
+        verdict(problem, join(fields.iter().map(shown).collect()))
     }
 
     fn act(&mut self, command: &Command, binds: &[usize], expected: &Expected, unchanged: bool) -> Verdict {
@@ -261,9 +265,11 @@ impl Stage<'_> {
         let before = still.then(|| self.picture());
         let answer = self.subject.apply(&command);
         self.bind(&command, &answer, binds);
+        let reason = self.subject.reason();
         let context = self.context();
-        let shown = show_answer(&answer, context);
-        let problem = judge(&command, &answer, expected, binds, context);
+        let shown = with_reason(show_answer(&answer, context), reason.as_deref());
+        let problem = judge(&command, &answer, expected, binds, context)
+            .map_err(|(expected, got)| (expected, with_reason(got, reason.as_deref())));
         verdict(problem, shown.clone())?;
         match before.map(|before| self.changes(&before)) {
             Some(Some(changed)) => Err(mismatch("nothing changes", &changed)),
@@ -361,6 +367,15 @@ impl Stage<'_> {
 
 fn mismatch(expected: &str, got: &str) -> Problem {
     Problem::Mismatch { expected: expected.to_owned(), got: got.to_owned() }
+}
+
+/// A field of a view: an instant where one is expected, else text.
+fn seen_in_view(text: &str, matcher: &Matcher) -> Got {
+    match (text, matcher) {
+        ("null", _) => Got::Null,
+        (_, Matcher::Time(..)) => text.parse().map_or_else(|_| Got::Text(text.to_owned()), Got::Time),
+        _ => Got::Text(text.to_owned()),
+    }
 }
 
 fn picked<T>(list: &[T], pick: Pick) -> &[T] {
@@ -511,6 +526,11 @@ fn show_answer(answer: &Answer, context: Context<'_>) -> String {
             format!("spawned {}", shortened(&names))
         }
     }
+}
+
+/// What the subject has to say to a refusal, for people.
+fn with_reason(shown: String, reason: Option<&str>) -> String {
+    reason.map_or(shown.clone(), |reason| format!("{shown} ({reason})"))
 }
 
 fn shortened(list: &[String]) -> String {

@@ -71,7 +71,7 @@ pub(super) enum Action {
     View {
         job: usize,
         view: String,
-        fields: Vec<(String, String)>,
+        fields: Vec<(String, Matcher)>,
     },
     ViewFields {
         job: usize,

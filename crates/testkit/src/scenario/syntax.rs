@@ -230,7 +230,9 @@ impl Reader {
         let mut fields = Vec::new();
         for word in arrow {
             let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is no field=value"))?;
-            fields.push((name.to_owned(), value.to_owned()));
+            // Instants are told as everywhere else; whatever else a view says is compared as text.
+            let kind = if is_instant(name) { Kind::Time } else { Kind::Text };
+            fields.push((name.to_owned(), Matcher::parse(kind, value, &mut |n| self.name(n))?));
         }
         Ok(Action::View { job, view, fields })
     }
@@ -372,7 +374,7 @@ impl Reader {
             if finally.is_some() {
                 return Err("`finally` is the last line".to_owned());
             }
-            for name in name_range(&name) {
+            for name in name_range(&name)? {
                 binds.push(self.name(&name));
                 expected.push(member.clone());
                 let job = NewJob { reference: Some(name), ..pattern.clone() };
@@ -449,12 +451,17 @@ impl Reader {
             }
             let version = words.next().and_then(|word| word.strip_prefix('v')).and_then(|v| v.parse().ok());
             let version = version.ok_or_else(|| format!("which lease version of `{word}`? Write `{word} v1`"))?;
-            for name in name_range(word) {
+            for name in name_range(word)? {
                 claimed.push(Expectation { job: self.name(&name), version, extra: Vec::new() });
             }
         }
         Ok(Expected::Claimed(claimed))
     }
+}
+
+/// Whether a field of a view is a point in time, by its name in one of the five specifications.
+fn is_instant(name: &str) -> bool {
+    name.ends_with("_at") || name.ends_with("At") || name == "last_heartbeat"
 }
 
 fn token(s: &mut Statement) -> Read<Token> {

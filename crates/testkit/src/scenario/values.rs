@@ -121,11 +121,11 @@ pub(super) fn offset(text: &str) -> Result<Millis, String> {
     }
 }
 
-pub(super) fn priority(text: &str) -> Result<u8, String> {
+pub(super) fn priority(text: &str) -> Result<i64, String> {
     let by_name = PRIORITIES.iter().position(|name| *name == text);
     // Numbers out of range are passed on: refusing them is the subject's duty.
     by_name
-        .and_then(|index| u8::try_from(index).ok())
+        .and_then(|index| i64::try_from(index).ok())
         .or_else(|| text.parse().ok())
         .ok_or_else(|| format!("`{text}` is no priority"))
 }
@@ -153,8 +153,22 @@ pub(super) fn tags(text: &str) -> std::collections::BTreeMap<String, Option<Stri
         .collect()
 }
 
+/// Loops, ranges and repetitions are bounded, so that a typing error is a message and not the end of the memory.
+pub(super) const UNFOLDED_MAX: usize = 100_000;
+/// More than any queue takes, so that "too large" can still be told.
+const PAYLOAD_BYTES_MAX: usize = 32 << 20;
+
+pub(super) fn payload_bytes(text: &str) -> Result<usize, String> {
+    let bytes = number(text)?;
+    if bytes > PAYLOAD_BYTES_MAX {
+        Err(format!("a payload here has at most {PAYLOAD_BYTES_MAX} bytes"))
+    } else {
+        Ok(bytes)
+    }
+}
+
 /// `j1..j4` stands for j1 j2 j3 j4; any other word for itself.
-pub(super) fn name_range(text: &str) -> Vec<String> {
+pub(super) fn name_range(text: &str) -> Result<Vec<String>, String> {
     fn numbered(name: &str) -> Option<(&str, usize)> {
         let at = name.rfind(|c: char| !c.is_ascii_digit())? + 1;
         let (stem, number) = name.split_at(at);
@@ -162,7 +176,10 @@ pub(super) fn name_range(text: &str) -> Vec<String> {
     }
     let ends = text.split_once("..").and_then(|(a, b)| Some((numbered(a)?, numbered(b)?)));
     match ends {
-        Some(((stem, from), (other, to))) if stem == other => (from..=to).map(|n| format!("{stem}{n}")).collect(),
-        _ => vec![text.to_owned()],
+        Some(((stem, from), (other, to))) if stem == other && to.saturating_sub(from) >= UNFOLDED_MAX => {
+            Err(format!("`{text}` stands for more than {UNFOLDED_MAX} names"))
+        }
+        Some(((stem, from), (other, to))) if stem == other => Ok((from..=to).map(|n| format!("{stem}{n}")).collect()),
+        _ => Ok(vec![text.to_owned()]),
     }
 }

@@ -1,5 +1,6 @@
 //! From a page of text to plain lines: comments, continuations, tables and loops are dealt with here.
 
+use super::values::UNFOLDED_MAX;
 use super::{Failure, Problem};
 use std::collections::BTreeSet;
 
@@ -182,6 +183,10 @@ impl Unfolding<'_> {
                     at = end + 1;
                 }
                 _ => {
+                    if self.out.len() >= UNFOLDED_MAX {
+                        let problem = format!("the loops make more than {UNFOLDED_MAX} statements");
+                        return Err(wrong(line, self.file, &problem));
+                    }
                     let text = self.fill(line, variables)?;
                     self.out.push(Line { number: line.number, text });
                     at += 1;
@@ -223,7 +228,11 @@ fn passes(text: &str) -> Result<Vec<Variables>, String> {
     match words.as_slice() {
         ["repeat", times] => {
             let times: usize = times.parse().map_err(|_| format!("`{times}` is no number of times"))?;
-            if times == 0 { Err("repeat at least once".to_owned()) } else { Ok(vec![Vec::new(); times]) }
+            match times {
+                0 => Err("repeat at least once".to_owned()),
+                1..=UNFOLDED_MAX => Ok(vec![Vec::new(); times]),
+                _ => Err(format!("repeat at most {UNFOLDED_MAX} times")),
+            }
         }
         ["for", names, "in", values @ ..] if !values.is_empty() => {
             let names: Vec<&str> = names.split(',').collect();
@@ -258,6 +267,9 @@ pub(super) fn split(text: &str) -> Result<Vec<String>, String> {
                 let inner: String = chars.by_ref().take_while(|&c| c != '}').collect();
                 let (what, times) = inner.rsplit_once('*').ok_or("`{…}` means repetition: `{x*256}`")?;
                 let times: usize = times.parse().map_err(|_| format!("`{times}` is no number"))?;
+                if what.len().saturating_mul(times) > UNFOLDED_MAX {
+                    return Err(format!("`{{{inner}}}` is longer than {UNFOLDED_MAX} bytes"));
+                }
                 word.push_str(&what.repeat(times));
                 begun = true;
             }

@@ -124,7 +124,7 @@ impl Draw<'_> {
             93..95 => Command::Delete { job: self.handle_in(&ENDED) },
             95 => {
                 let job = self.living_handle();
-                Command::DeadLetter { job, reason: self.maybe_text(3, "given up") }
+                Command::DeadLetter { job, reason: self.reason("given up") }
             }
             96 => Command::Pause { queue: self.queue() },
             97 | 98 => Command::Resume { queue: self.queue() },
@@ -171,6 +171,15 @@ impl Draw<'_> {
 
     fn maybe_text(&mut self, times: usize, text: &str) -> Option<String> {
         self.rarely(times).then(|| text.to_owned())
+    }
+
+    /// As long as it may be, or one too long.
+    fn long_text(&mut self, character: &str, most: usize) -> String {
+        character.repeat(most + self.below(2))
+    }
+
+    fn reason(&mut self, words: &str) -> Option<String> {
+        if self.rarely(30) { Some(self.long_text("r", 1_024)) } else { self.maybe_text(3, words) }
     }
 
     /// The later the likelier, so that histories grow forward.
@@ -348,7 +357,7 @@ impl Draw<'_> {
         match self.below(16) {
             0 => job.payload_bytes = 101,
             1 => job.payload_bytes = 100,
-            2 => job.priority = Some(5),
+            2 => job.priority = Some(self.one_of(&[5, -1])),
             3 => job.delay = Some(-1),
             4 => (job.delay, job.run_at) = (Some(1_000), Some(self.now() + 1_000)),
             5 => job.job_type = String::new(),
@@ -380,7 +389,10 @@ impl Draw<'_> {
         let types = if self.rarely(10) { vec![self.one_of(&TYPES).to_owned()] } else { Vec::new() };
         let lease = self.rarely(10).then(|| self.one_of(&[1_000, 2_500, 60_000, 0, -1]));
         let execution_timeout = self.rarely(12).then(|| self.one_of(&[2_000, 700, 3_600_000, 0, -1]));
-        Command::Claim { queues, worker: self.one_of(&WORKERS).to_owned(), limit, types, lease, execution_timeout }
+        let worker = self.one_of(&WORKERS).to_owned();
+        let worker = if self.rarely(60) { self.long_text("w", 256) } else { worker };
+        let types = if self.rarely(60) { vec!["mail".to_owned(); 100 + self.below(2)] } else { types };
+        Command::Claim { queues, worker, limit, types, lease, execution_timeout }
     }
 
     fn settle(&mut self, at_work: &[Handle]) -> Command {
@@ -404,12 +416,14 @@ impl Draw<'_> {
     fn failure(&mut self) -> Outcome {
         let words = ["temporary", "temporary", "temporary", "temporary", "temporary", "permanent", "timeout", "system"];
         let category = if self.rarely(40) { self.one_of(&["cancelled", "bad"]) } else { self.one_of(&words) };
+        let code = self.maybe_text(4, "E42");
+        let message = self.one_of(&["it broke", "still broken"]).to_owned();
         Outcome::Fail {
             category: category.to_owned(),
-            code: self.maybe_text(4, "E42"),
-            message: self.one_of(&["it broke", "still broken"]).to_owned(),
             retry_after: self.rarely(6).then(|| self.one_of(&[2_000, 0, 60_000, 7_200_000, -1])),
             unrecoverable: self.rarely(12),
+            code: if self.rarely(40) { Some(self.long_text("e", 256)) } else { code },
+            message: if self.rarely(60) { self.long_text("m", 8_192) } else { message },
         }
     }
 
@@ -430,7 +444,8 @@ impl Draw<'_> {
 
     fn cancel(&mut self) -> Command {
         let job = self.living_handle();
-        Command::Cancel { job, reason: self.maybe_text(3, "not wanted"), force: self.rarely(4) }
+        let reason = self.reason("not wanted");
+        Command::Cancel { job, reason, force: self.rarely(4) }
     }
 
     fn requeue(&mut self) -> Command {
@@ -444,7 +459,7 @@ impl Draw<'_> {
         let mut edit = Edit::default();
         match self.below(8) {
             0..3 => edit.retry_limit = Some(self.one_of(&[1, 0, 2, 3, 5])),
-            3 => edit.priority = Some(self.one_of(&[0, 1, 2, 3, 4, 5])),
+            3 => edit.priority = Some(self.one_of(&[0, 1, 2, 3, 4, 5, -1])),
             4 => edit.job_type = Some(self.one_of(&["bill", "mail", ""]).to_owned()),
             5 => edit.tags = Some(self.tags()),
             6 => edit.correlation_id = Some("order-8".to_owned()),
@@ -546,7 +561,7 @@ const QUEUE_SETTINGS: [Setting; 36] = [
     ("delayed_start", &["true", "false"]),
     ("manual_requeue", &["in_place", "clone"]),
     ("cancel_running", &["cooperative", "immediate"]),
-    ("max_queued", &["null", "1", "3", "6"]),
+    ("max_queued", &["null", "1", "3", "6", "0"]),
 ];
 
 const WRONG_SETTINGS: [(&str, &str); 18] = [

@@ -1,0 +1,159 @@
+//! Which test proves which paragraph of the API's Rulings.
+//!
+//! A scenario names the paragraph that it fixes in a line `ruling Leases`, a test in a doc comment `Rules Leases.`, one paragraph a line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::{Citations, PARTS, join, test_below};
+
+/// The bold headings of api.md, section Rulings, in their order; with the part that a paragraph, or what is left of it, waits for.
+pub const RULINGS: [(&str, Option<&str>); 21] = [
+    ("What each transition does", None),
+    ("Transitions", None),
+    ("History", None),
+    ("Zero and null", None),
+    ("Final failures", None),
+    ("Cancel", None),
+    ("Leases", None),
+    ("Late and repeated answers", None),
+    ("Queues", None),
+    ("Claims", None),
+    ("Idempotency", None),
+    ("Dependencies", None),
+    ("Requeue", None),
+    ("PATCH", None),
+    ("Lists", Some("server")),
+    ("Bulk", Some("server")),
+    ("Sizes", Some("server")),
+    ("Small print", Some("server")),
+    ("document", None),
+    ("Workflows", Some("workflows")),
+    ("Ocypod routes", Some("server")),
+];
+
+/// Other sections of api.md that a scenario may fix.
+const SECTIONS: [&str; 2] = ["Jobs", "Virtual time"];
+
+/// Proofs by heading.
+pub type Proofs = BTreeMap<String, BTreeSet<String>>;
+
+/// The `## ` headings of docs/rulings.md, which may be cited too.
+#[must_use]
+pub fn own_headings(rulings_page: &str) -> Vec<&str> {
+    rulings_page.lines().filter_map(|line| line.strip_prefix("## ")).map(str::trim).collect()
+}
+
+/// Citations of paragraphs that neither document has.
+#[must_use]
+pub fn faults(proofs: &Proofs, rulings_page: &str) -> Vec<String> {
+    let own = own_headings(rulings_page);
+    let known = |heading: &str| {
+        RULINGS.iter().any(|(known, _)| *known == heading) || SECTIONS.contains(&heading) || own.contains(&heading)
+    };
+    let unknown = proofs.iter().filter(|(heading, _)| !known(heading));
+    let mut faults: Vec<String> =
+        unknown.map(|(heading, by)| format!("there is no ruling '{heading}', cited by {}", join(by))).collect();
+    let parts = RULINGS.iter().filter_map(|(heading, part)| part.map(|part| (heading, part)));
+    faults.extend(
+        parts
+            .filter(|(_, part)| !PARTS.contains(part))
+            .map(|(heading, part)| format!("{heading} waits for '{part}', which is no part")),
+    );
+    faults
+}
+
+/// Paragraphs of the API that nothing proves and no later part owes.
+#[must_use]
+pub fn unproven(proofs: &Proofs) -> Vec<&'static str> {
+    let missing = RULINGS.iter().filter(|(heading, part)| part.is_none() && !proofs.contains_key(*heading));
+    missing.map(|(heading, _)| *heading).collect()
+}
+
+/// The paragraphs and their proofs, as a section of `docs/requirements.md`.
+pub(super) fn render(page: &mut String, proofs: &Proofs) {
+    page.push_str("\n## Rulings of the API\n\n| paragraph | proven by |\n| --- | --- |\n");
+    for (heading, part) in RULINGS {
+        let standing = match (part, proofs.get(heading).map(join)) {
+            (None, Some(proofs)) => proofs,
+            (None, None) => "**not proven**".to_owned(),
+            (Some(part), None) => format!("owed to: {part}"),
+            (Some(part), Some(proofs)) => format!("the rest is owed to: {part}; so far {proofs}"),
+        };
+        let _ = writeln!(page, "| {heading} | {standing} |");
+    }
+}
+
+/// The `ruling …` lines of one scenario.
+pub(super) fn cite_scenario(file: &str, text: &str, citations: &mut Citations) {
+    for heading in text.lines().filter_map(|line| line.trim_end().strip_prefix("ruling ")) {
+        citations.add_ruling(heading.trim(), file);
+    }
+}
+
+/// The doc comments `Rules …` of one Rust file, each above a test.
+pub(super) fn cite_rust(file: &str, module: &str, lines: &[&str], citations: &mut Citations) {
+    for (at, line) in lines.iter().enumerate() {
+        let Some(cited) = line.strip_prefix("///").and_then(|text| text.trim_start().strip_prefix("Rules ")) else {
+            continue;
+        };
+        let heading = cited.split(['.', ':']).next().unwrap_or_default().trim();
+        let comment = lines.iter().skip(at).take_while(|line| line.starts_with("///")).count();
+        match test_below(lines, at, at + comment) {
+            Ok(name) => citations.add_ruling(heading, &format!("{module}::{name}")),
+            Err(why) => citations.faults.push(format!("{file}:{}: {why}", at + 1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{cite_rust, cite_scenario};
+    use super::*;
+
+    const OWN: &str = "# Readings\n\n## Settings\n\n## Limits of our own\n";
+
+    fn cited(scenario: &str, rust: &str) -> Citations {
+        let mut citations = Citations::default();
+        cite_scenario("scenarios/story.txt", scenario, &mut citations);
+        cite_rust("crates/core/src/lease.rs", rust, &mut citations);
+        citations
+    }
+
+    #[test]
+    fn scenarios_and_tests_cite_paragraphs() {
+        let citations = cited(
+            "# ruling Cancel\nruling Leases\n",
+            "/// Proves T-21.\n/// Rules Zero and null.\n#[test]\nfn x() {}\n",
+        );
+        let headings: Vec<&str> = citations.rulings.keys().map(String::as_str).collect();
+        assert_eq!(headings, ["Leases", "Zero and null"]);
+        assert!(citations.rulings["Zero and null"].contains("core::lease::x"));
+        assert_eq!(citations.faults, Vec::<String>::new());
+        assert_eq!(faults(&citations.rulings, OWN), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_no_paragraph_or_no_test_is_reported() {
+        let citations = cited("ruling Leeses\nruling Settings\n", "/// Rules Leases.\nfn helper() {}\n");
+        assert_eq!(citations.faults, ["crates/core/src/lease.rs:1: `helper` is no test"]);
+        assert_eq!(faults(&citations.rulings, OWN), ["there is no ruling 'Leeses', cited by `scenarios/story.txt`"]);
+    }
+
+    #[test]
+    fn a_paragraph_without_a_proof_is_reported_and_shown() {
+        let citations = cited("ruling Leases\nruling Small print\n", "");
+        let missing = unproven(&citations.rulings);
+        assert!(missing.contains(&"Cancel") && !missing.contains(&"Leases") && !missing.contains(&"Workflows"));
+        let mut page = String::new();
+        render(&mut page, &citations.rulings);
+        for row in [
+            "| Leases | `scenarios/story.txt` |",
+            "| Cancel | **not proven** |",
+            "| Workflows | owed to: workflows |",
+            "| Small print | the rest is owed to: server; so far `scenarios/story.txt` |",
+        ] {
+            assert!(page.contains(row), "{row}\n{page}");
+        }
+    }
+}
