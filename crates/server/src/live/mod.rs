@@ -1,0 +1,7 @@
+//! What goes on beside requests.
+
+pub(crate) mod endings;
+pub(crate) mod feed;
+pub(crate) mod lobby;
+pub(crate) mod maintenance;
+pub(crate) mod virtual_time;

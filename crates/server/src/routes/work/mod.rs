@@ -1,0 +1,6 @@
+//! Work: claimed, settled, kept alive, fanned out.
+
+pub(crate) mod claim;
+pub(crate) mod complete;
+mod handed;
+mod settle;
