@@ -1,0 +1,28 @@
+//! The wire of Longshore: what is sent and what comes back, in Rust types.
+//!
+//! Nothing here decides anything, and nothing knows the rules or a store: the server reads requests with these types and writes its answers with
+//! them, clients do the reverse. Requests refuse fields they do not know; answers may gain fields.
+//!
+//! In reading order:
+//! - [`error`]: problem+json and the one table of error codes
+//! - [`time`]: instants (RFC 3339) and durations (`1h15m`, or a number of seconds)
+//! - [`words`]: closed sets of words, [`Priority`](words::Priority) and [`Tags`](tags::Tags) with their two spellings
+//! - [`settings`]: of a queue, and of a job; partial on the way in, whole on the way out
+//! - [`queue`], [`job`], [`work`] (claims, settlements, heartbeats), [`operate`] (what people do to jobs), [`watch`] (stats, workers, info, clock)
+//!
+//! JSON that belongs to users (payload, result, progress, checkpoint) is a [`serde_json::value::RawValue`]: it is passed on byte for byte.
+
+pub mod error;
+pub mod job;
+pub mod operate;
+pub mod queue;
+mod serial;
+pub mod settings;
+pub mod tags;
+pub mod time;
+pub mod watch;
+pub mod words;
+pub mod work;
+
+pub use error::{ErrorCode, MemberError, Problem, RetryAdvice};
+pub use time::{Duration, Time};

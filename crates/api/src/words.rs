@@ -1,0 +1,295 @@
+//! Closed sets of words.
+
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+        pub enum $name { $(#[serde(rename = $word)] $variant),+ }
+
+        impl $name {
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+    };
+}
+
+words!(
+    /// A named bundle of settings.
+    Profile {
+        Standard = "standard",
+        Gopherqueue = "gopherqueue",
+        Taskharbor = "taskharbor",
+        Ocypod = "ocypod",
+        Weave = "weave",
+        Document = "document",
+    }
+);
+words!(
+    /// The nine states of a job.
+    State {
+        Pending = "pending",
+        Scheduled = "scheduled",
+        Delayed = "delayed",
+        Running = "running",
+        Retrying = "retrying",
+        Completed = "completed",
+        Failed = "failed",
+        DeadLetter = "dead_letter",
+        Cancelled = "cancelled",
+    }
+);
+words!(
+    /// What `retry.limit` is a number of.
+    Counts { Starts = "starts", Failures = "failures", Retries = "retries" }
+);
+words!(
+    /// The formula of the wait before a retry.
+    BackoffKind { Constant = "constant", Linear = "linear", Exponential = "exponential", List = "list" }
+);
+words!(
+    /// The shape of the randomness of that wait.
+    JitterKind { None = "none", Symmetric = "symmetric", Full = "full" }
+);
+words!(
+    /// Where a permanent error sends the job.
+    OnPermanent { Failed = "failed", DeadLetter = "dead_letter", Retry = "retry" }
+);
+words!(
+    /// Where a job goes that may not be retried any more.
+    OnExhausted { DeadLetter = "dead_letter", Failed = "failed" }
+);
+words!(
+    /// Whether an execution timeout, or a failure of the system, is retried.
+    OnTrouble { Retry = "retry", Final = "final" }
+);
+words!(
+    /// What the end of a lease means.
+    OnLeaseExpiry {
+        ReclaimCounted = "reclaim_counted",
+        ReclaimFree = "reclaim_free",
+        FailTimeout = "fail_timeout",
+        FailRetryable = "fail_retryable",
+    }
+);
+words!(
+    /// Who takes an orphan back: time, or the next claim.
+    Reclaim { Eager = "eager", Lazy = "lazy" }
+);
+words!(
+    /// Whether a settlement must prove its lease.
+    Fencing { Required = "required", Optional = "optional" }
+);
+words!(
+    /// Among which jobs an idempotency key is unique.
+    IdempotencyScope { Type = "type", Queue = "queue", Global = "global", Off = "off" }
+);
+words!(
+    /// Where a job that comes back stands in line.
+    RequeueOrder { Submission = "submission", Tail = "tail" }
+);
+words!(
+    /// Whether creating a job also submits it.
+    SubmitMode { Auto = "auto", Explicit = "explicit" }
+);
+words!(
+    /// Whether a requeue revives the job itself or makes a copy.
+    ManualRequeue { InPlace = "in_place", Clone = "clone" }
+);
+words!(
+    /// Whether a running job is cancelled at once, or asked to stop.
+    CancelRunning { Cooperative = "cooperative", Immediate = "immediate" }
+);
+words!(
+    /// Every failure belongs to exactly one.
+    Category {
+        Temporary = "temporary",
+        Permanent = "permanent",
+        Timeout = "timeout",
+        Cancelled = "cancelled",
+        System = "system",
+    }
+);
+words!(
+    /// The categories that a worker may report.
+    ReportedCategory { Temporary = "temporary", Permanent = "permanent", Timeout = "timeout", System = "system" }
+);
+words!(
+    /// How a run ended.
+    AttemptOutcome {
+        Completed = "completed",
+        Failed = "failed",
+        TimedOut = "timed_out",
+        LeaseExpired = "lease_expired",
+        Snoozed = "snoozed",
+        Released = "released",
+        Cancelled = "cancelled",
+    }
+);
+words!(
+    /// Why a job moved from state to state.
+    Cause {
+        Create = "create",
+        Submit = "submit",
+        Dependencies = "dependencies",
+        Due = "due",
+        Claim = "claim",
+        Complete = "complete",
+        Fail = "fail",
+        Timeout = "timeout",
+        LeaseExpired = "lease_expired",
+        Snooze = "snooze",
+        Release = "release",
+        RunNow = "run_now",
+        Cancel = "cancel",
+        DeadLetter = "dead_letter",
+        Lifetime = "lifetime",
+        Exhausted = "exhausted",
+        DependencyFailed = "dependency_failed",
+        ResourceExhausted = "resource_exhausted",
+        QueueDeleted = "queue_deleted",
+        Requeue = "requeue",
+        Revive = "revive",
+    }
+);
+words!(
+    /// How a worker ends its lease.
+    OutcomeKind { Complete = "complete", Fail = "fail", Snooze = "snooze", Release = "release" }
+);
+words!(
+    /// What is done to many jobs at once.
+    BulkAction { Requeue = "requeue", Cancel = "cancel", Delete = "delete" }
+);
+words!(
+    /// Whose words a job is shown in.
+    View {
+        Gopherqueue = "gopherqueue",
+        Taskharbor = "taskharbor",
+        Ocypod = "ocypod",
+        Weave = "weave",
+        Document = "document",
+    }
+);
+
+impl State {
+    pub fn terminal(self) -> bool {
+        match self {
+            Self::Completed | Self::Failed | Self::DeadLetter | Self::Cancelled => true,
+            Self::Pending | Self::Scheduled | Self::Delayed | Self::Running | Self::Retrying => false,
+        }
+    }
+}
+
+/// Five levels of urgency. Read as a name or as 0 to 4, written as a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Priority {
+    Critical,
+    High,
+    Normal,
+    Low,
+    Bulk,
+}
+
+impl Priority {
+    pub const ALL: &'static [Self] = &[Self::Critical, Self::High, Self::Normal, Self::Low, Self::Bulk];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::Low => "low",
+            Self::Bulk => "bulk",
+        }
+    }
+
+    pub fn from_level(level: u64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(level).ok()?).copied()
+    }
+
+    /// A name, or the digit of a level, as in a query string.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let named = Self::ALL.iter().copied().find(|priority| priority.word() == word);
+        let level = || (word.len() == 1).then(|| word.parse().ok()).flatten();
+        named.or_else(|| Self::from_level(level()?))
+    }
+}
+
+pub(crate) const PRIORITIES: &str = "critical, high, normal, low or bulk, or a number from 0 to 4";
+
+impl<'de> Deserialize<'de> for Priority {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameOrLevel;
+        fn wrong<E: Error>() -> E {
+            E::custom(format_args!("expected {PRIORITIES}"))
+        }
+        impl Visitor<'_> for NameOrLevel {
+            type Value = Priority;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(PRIORITIES)
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Priority, E> {
+                Priority::ALL.iter().copied().find(|priority| priority.word() == name).ok_or_else(wrong)
+            }
+
+            fn visit_u64<E: Error>(self, level: u64) -> Result<Priority, E> {
+                Priority::from_level(level).ok_or_else(wrong)
+            }
+
+            fn visit_i64<E: Error>(self, _: i64) -> Result<Priority, E> {
+                Err(wrong())
+            }
+        }
+        deserializer.deserialize_any(NameOrLevel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_are_names_or_levels() {
+        let read = |json: &str| serde_json::from_str::<Priority>(json).ok();
+        assert_eq!(
+            (read("\"high\""), read("1"), read("4")),
+            (Some(Priority::High), Some(Priority::High), Some(Priority::Bulk))
+        );
+        for bad in ["5", "-1", "1.0", "\"1\"", "\"High\"", "null", "true"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+        assert_eq!(serde_json::to_string(&Priority::Bulk).unwrap(), "\"bulk\"");
+        assert_eq!((Priority::from_word("3"), Priority::from_word("+3")), (Some(Priority::Low), None));
+    }
+
+    #[test]
+    fn words_are_written_as_they_are_read() {
+        for state in State::ALL {
+            let text = serde_json::to_string(state).unwrap();
+            assert_eq!(text, format!("\"{state}\""));
+            assert_eq!(State::from_word(state.word()), Some(*state));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What every route can reach.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longshore_api::ErrorCode;
+use longshore_core::Timestamp;
+use longshore_core::engine::{AdminAnswer, AdminCommand, BatchRefusal, SubmitRequest, Submitted};
+use longshore_core::profile::Profile;
+use longshore_store::clock::monotonic;
+use longshore_store::{Observed, Store, StoreError, StoreFuture};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::live::endings::Endings;
+use crate::live::lobby::Lobby;
+use crate::live::metrics::Metrics;
+use crate::live::tally::Tally;
+use crate::live::virtual_time::VirtualTime;
+use crate::live::workers::Workers;
+use crate::options::{Limits, Options, StoreAbout, TimeControl};
+use crate::wire::problem::Failure;
+
+/// Shared by all connections.
+#[derive(Clone, Debug)]
+pub struct AppState(Arc<App>);
+
+impl Deref for AppState {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.0
+    }
+}
+
+#[derive(Debug)]
+pub struct App {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) virtual_time: Option<Arc<VirtualTime>>,
+    pub(crate) about: StoreAbout,
+    pub(crate) default_profile: Profile,
+    pub(crate) auto_queues: bool,
+    pub(crate) limits: Limits,
+    pub(crate) lobby: Arc<Lobby>,
+    pub(crate) endings: Arc<Endings>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) tally: Tally,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Told when something may have to be ticked that no deadline speaks of.
+    pub(crate) look: Notify,
+    pub(crate) bodies: Arc<Semaphore>,
+    /// Connections, and what requests leave to run on by itself.
+    pub(crate) tasks: TaskTracker,
+    /// What runs beside them: the feed and the maintenance.
+    pub(crate) companions: TaskTracker,
+    /// Requests have all been answered: what runs beside them may end.
+    pub(crate) drained: CancellationToken,
+    /// No new work is taken; waiting claims are sent home.
+    pub(crate) stopping: CancellationToken,
+    /// The store has failed for good.
+    broken: AtomicBool,
+    pub(crate) gave_up: Notify,
+    started: Duration,
+}
+
+impl AppState {
+    pub(crate) fn new(options: Options) -> Self {
+        let Options { store, about, time, default_profile, auto_queues, limits, .. } = options;
+        let metrics: Arc<Metrics> = Arc::default();
+        let store: Arc<dyn Store> = Arc::new(Observed::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
+        let virtual_time = match time {
+            TimeControl::Real => None,
+            TimeControl::Virtual(clock) => Some(Arc::new(VirtualTime::new(store.clone(), clock))),
+        };
+        let store = virtual_time.as_ref().map_or(store, |time| Arc::clone(time) as Arc<dyn Store>);
+        Self(Arc::new(App {
+            store,
+            virtual_time,
+            about,
+            default_profile,
+            auto_queues,
+            bodies: Arc::new(Semaphore::new(limits.bodies_bytes_max / BODY_UNIT)),
+            limits,
+            lobby: Arc::default(),
+            endings: Arc::default(),
+            workers: Arc::default(),
+            tally: Tally::default(),
+            metrics,
+            look: Notify::new(),
+            tasks: TaskTracker::new(),
+            companions: TaskTracker::new(),
+            drained: CancellationToken::new(),
+            stopping: CancellationToken::new(),
+            broken: AtomicBool::new(false),
+            gave_up: Notify::new(),
+            started: monotonic(),
+        }))
+    }
+
+    /// The store, as routes use it.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+}
+
+/// Room for bodies is counted in these.
+pub(crate) const BODY_UNIT: usize = 1 << 10;
+
+impl App {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        monotonic().saturating_sub(self.started)
+    }
+
+    pub(crate) fn broken(&self) -> bool {
+        self.broken.load(Ordering::SeqCst)
+    }
+
+    /// Waits for the store's answer.
+    pub(crate) async fn ask<T>(&self, question: StoreFuture<'_, T>) -> Result<T, Failure> {
+        self.noted(question.await)
+    }
+
+    pub(crate) async fn admin(&self, command: AdminCommand) -> Result<AdminAnswer, Failure> {
+        Ok(self.ask(self.store.admin(command)).await??)
+    }
+
+    /// The one call with a promise of its own: an acknowledgement within the submission timeout, or the word that there is none.
+    pub(crate) async fn submit(&self, request: SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Failure> {
+        let patience = self.limits.submission_timeout;
+        match tokio::time::timeout(patience, self.ask(self.store.submit(request))).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let detail = format!("no acknowledgement within {} s", patience.as_secs_f64());
+                Err(Failure::new(ErrorCode::SubmissionTimeout, detail))
+            }
+        }
+    }
+
+    pub(crate) fn noted<T>(&self, answer: Result<T, StoreError>) -> Result<T, Failure> {
+        answer.map_err(|error| {
+            self.note(&error);
+            error.into()
+        })
+    }
+
+    /// Looks at a failure of the store: some are the end of it.
+    pub(crate) fn note(&self, error: &StoreError) {
+        if matches!(error, StoreError::Poisoned) && !self.broken.swap(true, Ordering::SeqCst) {
+            tracing::error!(%error, "the store has failed for good; stopping");
+            self.gave_up.notify_one();
+        }
+    }
+}

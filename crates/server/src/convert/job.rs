@@ -1,0 +1,112 @@
+//! The record of a job, and its past.
+
+use std::sync::Arc;
+
+use longshore_api::job as wire;
+use longshore_api::tags::TagMap;
+use longshore_core::attempt::Attempt;
+use longshore_core::failure::Failure;
+use longshore_core::history::Move;
+use longshore_core::id::JobId;
+use longshore_core::job::Job;
+use longshore_core::submit::Payload;
+use longshore_core::tags::Tags;
+
+use super::words::ToWire;
+use super::{raw, settings, shown_length, text, time, times};
+
+pub(crate) fn record(job: &Job) -> wire::Job {
+    let lease = job.state.lease();
+    let id = |id: Option<JobId>| id.map(|id| id.to_string());
+    let counters = job.counters;
+    wire::Job {
+        id: job.id.to_string(),
+        seq: job.seq.0,
+        queue: job.queue.to_string(),
+        job_type: job.job_type.to_string(),
+        state: job.kind().wire(),
+        priority: job.priority.wire(),
+        effective_priority: job.effective_priority().wire(),
+        attempt: counters.starts,
+        counters: wire::Counters {
+            starts: counters.starts,
+            failures: counters.failures,
+            retries_scheduled: counters.retries_scheduled,
+            requeues: counters.requeues,
+            reclaims: counters.reclaims,
+        },
+        policy: settings::of_job(&job.policy),
+        tags: tags(&job.tags),
+        correlation_id: text(job.correlation_id.as_ref()),
+        callback_url: text(job.callback_url.as_ref()),
+        idempotency_key: text(job.idempotency.as_ref().map(|key| &key.key)),
+        external_id: text(job.external_id.as_ref()),
+        created_at: time(job.created_at),
+        updated_at: time(job.updated_at),
+        run_at: times(job.state.run_at()),
+        scheduled_at: times(job.scheduled_at),
+        started_at: times(job.started_at),
+        first_started_at: times(job.first_started_at),
+        last_heartbeat_at: times(job.last_heartbeat_at),
+        attempt_ended_at: times(job.attempt_ended_at),
+        completed_at: times(job.state.completed_at()),
+        lease: lease.map(|lease| wire::LeaseShown {
+            version: job.lease_version.0,
+            expires_at: times(lease.expires_at),
+            worker: lease.worker.as_ref().map(ToString::to_string),
+        }),
+        progress: job.progress.as_ref().map(raw::shown),
+        checkpoint: job.checkpoint.as_ref().map(raw::shown),
+        result: job.result.as_ref().map(raw::shown),
+        error: job.error.as_ref().map(error),
+        after: job.dependencies.after.iter().map(|after| after.id.to_string()).collect(),
+        after_any: job.dependencies.after_any.iter().map(ToString::to_string).collect(),
+        waiting_on: job.dependencies.waiting_on(),
+        workflow: None,
+        parent: id(job.parent),
+        requeued_from: id(job.requeued_from),
+        requeued_as: id(job.requeued_as),
+        cancel_requested: lease.is_some_and(|lease| lease.cancel_requested.is_some()),
+        payload: None,
+        payload_base64: None,
+    }
+}
+
+pub(crate) fn record_with_payload(job: &Job, payload: Option<&Payload>) -> wire::Job {
+    let (json, base64) = payload.map(raw::payload).unwrap_or_default();
+    wire::Job { payload: json, payload_base64: base64, ..record(job) }
+}
+
+pub(crate) fn tags(tags: &Tags) -> TagMap {
+    tags.pairs().map(|(key, value)| (key.to_owned(), value.map(str::to_owned))).collect()
+}
+
+pub(crate) fn error(error: &Arc<Failure>) -> wire::ErrorShown {
+    wire::ErrorShown {
+        category: error.category.wire(),
+        code: text(error.code.as_ref()),
+        message: error.message.to_string(),
+        cause: text(error.cause.as_ref()),
+        at: time(error.at),
+    }
+}
+
+pub(crate) fn attempt(attempt: &Attempt) -> wire::Attempt {
+    let end = attempt.end.as_ref();
+    wire::Attempt {
+        id: attempt.id.to_string(),
+        previous_id: attempt.previous_id.map(|id| id.to_string()),
+        number: attempt.number,
+        worker: attempt.worker.as_ref().map(ToString::to_string),
+        lease_version: attempt.lease_version.0,
+        started_at: time(attempt.started_at),
+        ended_at: end.map(|end| time(end.at)),
+        outcome: end.map(|end| end.outcome.wire()),
+        error: end.and_then(|end| end.error.as_ref()).map(error),
+        next_delay: end.and_then(|end| end.next_delay).map(|delay| shown_length(Some(delay))),
+    }
+}
+
+pub(crate) fn step(step: &Move) -> wire::Move {
+    wire::Move { from: step.from.map(ToWire::wire), to: step.to.wire(), at: time(step.at), cause: step.cause.wire() }
+}

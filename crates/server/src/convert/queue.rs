@@ -1,0 +1,27 @@
+//! Queues as they are shown.
+
+use std::collections::BTreeMap;
+
+use longshore_api::queue as wire;
+use longshore_api::words::State;
+use longshore_core::engine::{StateCounts, count_of};
+use longshore_store::QueueReport;
+
+use super::words::{ToCore, ToWire};
+use super::{settings, times};
+
+pub(crate) fn shown(report: &QueueReport) -> wire::Queue {
+    let QueueReport { queue, counts: states, oldest_scheduled_at } = report;
+    wire::Queue {
+        name: queue.name.to_string(),
+        profile: queue.profile.wire(),
+        settings: settings::of_queue(&queue.policy, &queue.intake),
+        paused: queue.paused,
+        counts: counts(states),
+        oldest_scheduled_at: times(*oldest_scheduled_at),
+    }
+}
+
+pub(crate) fn counts(counts: &StateCounts) -> BTreeMap<State, u64> {
+    State::ALL.iter().map(|state| (*state, count_of(counts, state.core()))).collect()
+}

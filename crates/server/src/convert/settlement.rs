@@ -1,0 +1,67 @@
+//! What workers say about the jobs they hold.
+
+use longshore_api::words::OutcomeKind;
+use longshore_api::work as wire;
+use longshore_core::engine::{Extension, Settlement};
+use longshore_core::extend::Notes;
+use longshore_core::failure::Reported;
+use longshore_core::id::{JobId, LeaseToken};
+use longshore_core::refusal::Refusal;
+use longshore_core::settle::Outcome;
+
+use super::words::ToCore;
+use super::{length, raw, shared};
+use crate::wire::problem::MemberFailure;
+
+/// What is no token is a token that nobody holds: it is told so, and learns nothing more.
+pub(crate) fn token(text: Option<&str>) -> Option<LeaseToken> {
+    text.map(|text| text.parse().unwrap_or_else(|_| LeaseToken::from_bytes([0; 16])))
+}
+
+/// What is no id is the id of no job.
+pub(crate) fn id(text: &str) -> Result<JobId, Refusal> {
+    text.parse().map_err(|_| Refusal::JobNotFound)
+}
+
+pub(crate) fn reported(error: wire::ReportedError) -> Reported {
+    Reported {
+        category: error.category.core(),
+        message: error.message.unwrap_or_default().into(),
+        code: shared(error.code),
+        cause: shared(error.cause),
+        retry_after: error.retry_after.map(length),
+        unrecoverable: error.unrecoverable.unwrap_or(false),
+    }
+}
+
+/// A member of a batch of settlements. Fields that belong to another outcome are refused.
+pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, MemberFailure> {
+    let wire::Settlement { id: job, lease, outcome: kind, result, error, delay } = given;
+    let stray =
+        |field: &str, word: &str| MemberFailure::validation(field, &format!("does not go with the outcome \"{word}\""));
+    let fields = [
+        ("result", result.is_some(), OutcomeKind::Complete),
+        ("error", error.is_some(), OutcomeKind::Fail),
+        ("delay", delay.is_some(), OutcomeKind::Snooze),
+    ];
+    for (field, present, belongs) in fields {
+        if present && kind != belongs {
+            return Err(stray(field, kind.word()));
+        }
+    }
+    let required = |field: &str| MemberFailure::validation(field, "is required");
+    let outcome = match kind {
+        OutcomeKind::Complete => Outcome::Complete { result: result.map(raw::bytes) },
+        OutcomeKind::Fail => Outcome::Fail(reported(error.ok_or_else(|| required("error"))?)),
+        OutcomeKind::Snooze => Outcome::Snooze { delay: length(delay.ok_or_else(|| required("delay"))?) },
+        OutcomeKind::Release => Outcome::Release,
+    };
+    Ok(Settlement { id: id(&job)?, token: token(lease.as_deref()), outcome })
+}
+
+/// A member of a batch of heartbeats.
+pub(crate) fn extension(given: wire::HeartbeatOf) -> Result<Extension, MemberFailure> {
+    let wire::HeartbeatOf { id: job, lease, progress, checkpoint } = given;
+    let notes = Notes { progress: progress.map(raw::bytes), checkpoint: checkpoint.map(raw::bytes) };
+    Ok(Extension { id: id(&job)?, token: token(lease.as_deref()), notes })
+}

@@ -1,0 +1,99 @@
+//! One connection: requests are served on it one after the other, until either side has had enough.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use longshore_api::ErrorCode;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::timed::{Busy, Patience, Timed};
+use crate::app::AppState;
+use crate::options::Limits;
+use crate::wire::problem::Failure;
+
+/// Bytes that are read ahead: a whole head fits, and bodies come in pieces of this size.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, cut: CancellationToken) {
+    // An answer is small and somebody waits for it.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let limits = &app.limits;
+    let patience = Patience { head: limits.head_timeout, write: limits.write_timeout, idle: limits.idle_timeout };
+    let busy = Busy::default();
+    let io = TokioIo::new(Timed::new(stream, busy.clone(), patience));
+    let service = service_fn(|request: Request<Incoming>| {
+        busy.set(true);
+        let (router, busy, app) = (router.clone(), busy.clone(), &app);
+        async move {
+            let response = answer(app, router, request).await;
+            busy.set(false);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.half_close(false).header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX).pipeline_flush(false);
+    let connection = http.serve_connection(io, service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = app.stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = cut.cancelled() => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        // Clients come and go; what they did wrong on the way is of interest only to whoever looks for it.
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+async fn answer(app: &AppState, router: Router, request: Request<Incoming>) -> Response {
+    if let Err(refused) = check_head(&app.limits, &request) {
+        return refused.into_response();
+    }
+    let call = router.oneshot(request.map(Body::new));
+    // A defect in one request must not take the others of this process along.
+    match AssertUnwindSafe(call).catch_unwind().await {
+        Ok(Ok(response)) => response,
+        Ok(Err(never)) => match never {},
+        Err(_) => {
+            tracing::error!("a request ended in a panic");
+            app.metrics.panics.fetch_add(1, Ordering::Relaxed);
+            Failure::new(ErrorCode::Internal, "the server failed at this request").into_response()
+        }
+    }
+}
+
+/// Bounds of a request's head.
+fn check_head(limits: &Limits, request: &Request<Incoming>) -> Result<(), Failure> {
+    let path_bytes = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    if path_bytes > limits.path_bytes_max {
+        return Err(Failure::bad_request(format!("the path may have at most {} bytes", limits.path_bytes_max)));
+    }
+    let headers = request.headers();
+    if headers.len() > limits.headers_max {
+        return Err(Failure::bad_request(format!("there may be at most {} headers", limits.headers_max)));
+    }
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if bytes > limits.headers_bytes_max {
+        return Err(Failure::bad_request(format!("the headers may have at most {} bytes", limits.headers_bytes_max)));
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! Connections: accepted, bounded, timed, drained.
+
+pub(crate) mod accept;
+mod caps;
+mod connection;
+mod timed;

@@ -1,0 +1,161 @@
+//! A stream that does not wait for ever.
+//!
+//! hyper knows one time-out, for the head of a request; idle connections and clients that do not read need their own. Here each phase of a
+//! connection has its patience; while a request is being worked on there is none, the routes have their own.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Whether a request is being worked on; shared with the service that knows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    pub(crate) fn set(&self, busy: bool) {
+        self.0.store(busy, Ordering::Release);
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub head: Duration,
+    pub write: Duration,
+    pub idle: Duration,
+}
+
+/// What is being waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Between requests.
+    Idle,
+    /// Some of a head has come.
+    Head,
+    /// The routes have it.
+    Busy,
+}
+
+#[derive(Debug)]
+pub(crate) struct Timed {
+    stream: TcpStream,
+    busy: Busy,
+    patience: Patience,
+    phase: Phase,
+    /// Of the phase; made anew when the phase changes.
+    read: Option<Pin<Box<Sleep>>>,
+    /// While the other side does not take what is written.
+    write: Option<Pin<Box<Sleep>>>,
+}
+
+impl Timed {
+    pub(crate) fn new(stream: TcpStream, busy: Busy, patience: Patience) -> Self {
+        Self { stream, busy, patience, phase: Phase::Idle, read: None, write: None }
+    }
+
+    /// Begins a phase, with its own patience.
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        let wait = match phase {
+            Phase::Idle => self.patience.idle,
+            Phase::Head => self.patience.head,
+            Phase::Busy => {
+                // Thousands of waiting claims need no timer.
+                self.read = None;
+                return;
+            }
+        };
+        match &mut self.read {
+            Some(timer) => timer.as_mut().reset(Instant::now() + wait),
+            None => self.read = Some(Box::pin(sleep(wait))),
+        }
+    }
+
+    /// Ready when the client has used up its patience.
+    fn poll_write_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let wait = self.patience.write;
+        self.write.get_or_insert_with(|| Box::pin(sleep(wait))).as_mut().poll(context)
+    }
+
+    fn timed_write<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_pending() {
+            ready!(self.poll_write_timeout(context));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        self.write = None;
+        result
+    }
+}
+
+impl AsyncRead for Timed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if self.busy.get() {
+            if self.phase != Phase::Busy {
+                self.enter(Phase::Busy);
+            }
+            return result;
+        }
+        match result {
+            Poll::Ready(Ok(())) if buffer.filled().len() > before => {
+                if self.phase != Phase::Head {
+                    self.enter(Phase::Head);
+                }
+                result
+            }
+            Poll::Ready(_) => result,
+            Poll::Pending => {
+                if self.phase == Phase::Busy || self.read.is_none() {
+                    self.enter(Phase::Idle);
+                }
+                let Some(timer) = &mut self.read else { return Poll::Pending };
+                ready!(timer.as_mut().poll(context));
+                // As if the other side had closed: hyper ends the connection in good order.
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Timed {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.timed_write(context, result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.timed_write(context, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,171 @@
+//! Batches of new jobs: each member is read by itself, and the first that is refused, for whatever reason, speaks for all.
+
+use longshore_api::job::{NewJob as Given, Submitted as Told};
+use longshore_core::engine::{BatchRefusal, Submission, SubmitRequest, Submitted};
+use longshore_core::id::QueueName;
+use longshore_core::limits::BATCH_ITEMS_MAX;
+use longshore_core::refusal::Refusal;
+use longshore_core::submit::NewJob;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::app::AppState;
+use crate::convert::new_job;
+use crate::convert::words::ToWire;
+use crate::wire::json;
+use crate::wire::problem::{Failure, MemberFailure};
+
+/// Whether a member may name its own queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnQueue {
+    Refused,
+    Allowed,
+}
+
+/// Members as far as they could be read; the others are represented by stand-ins that the rules refuse.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub members: Vec<Submission>,
+    unreadable: Vec<(usize, MemberFailure)>,
+    /// Dependencies that are no ids, by member: the rules know them as nobody's.
+    odd: Vec<(usize, String)>,
+}
+
+impl Batch {
+    pub(crate) fn check_size(members: usize) -> Result<(), Failure> {
+        if (1..=BATCH_ITEMS_MAX).contains(&members) {
+            return Ok(());
+        }
+        Err(Failure::validation("jobs", &format!("must be 1-{BATCH_ITEMS_MAX} jobs")))
+    }
+
+    pub(crate) fn add(&mut self, text: &str, queue: &QueueName, own_queue: OwnQueue) -> Result<(), Failure> {
+        let place = self.members.len();
+        match self.read(place, text, queue, own_queue) {
+            Ok(submission) => self.members.push(submission),
+            Err(failure) => {
+                self.unreadable.push((place, failure));
+                self.members.push(Submission { queue: queue.clone(), job: stand_in(text)? });
+            }
+        }
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        place: usize,
+        text: &str,
+        queue: &QueueName,
+        own_queue: OwnQueue,
+    ) -> Result<Submission, MemberFailure> {
+        let mut given: Given = json::object(text)?;
+        let queue = match (given.queue.take(), own_queue) {
+            (None, _) => queue.clone(),
+            (Some(name), OwnQueue::Allowed) => QueueName::new(&name)?,
+            (Some(_), OwnQueue::Refused) => return Err(MemberFailure::validation("queue", "is not a known field")),
+        };
+        let named = given.after.iter().chain(&given.after_any).flatten();
+        let odd = |name: &&String| !name.starts_with('#') && name.parse::<longshore_core::id::JobId>().is_err();
+        self.odd.extend(named.filter(odd).take(1).map(|name| (place, name.clone())));
+        Ok(Submission { queue, job: new_job::read(given)? })
+    }
+
+    /// What is wrong with the only member.
+    pub(crate) fn take_unreadable(&mut self) -> Option<MemberFailure> {
+        self.unreadable.pop().map(|(_, failure)| failure)
+    }
+
+    /// Whether a member could not be read: the batch will be refused, and the rules are asked only for what they say of the others.
+    fn unreadable(&self) -> bool {
+        !self.unreadable.is_empty()
+    }
+
+    /// Everybody's complaints, by place.
+    pub(crate) fn refusal(self, refusal: BatchRefusal) -> Failure {
+        if refusal.errors.is_empty() {
+            return refusal.first.into();
+        }
+        Failure::batch(self.complaints(refusal))
+    }
+
+    fn complaints(self, refusal: BatchRefusal) -> Vec<(usize, MemberFailure)> {
+        let Self { unreadable, odd, .. } = self;
+        let stands_in = |place: usize| unreadable.iter().any(|(other, _)| *other == place);
+        let by_rules = refusal.errors.into_iter().filter(|(place, _)| !stands_in(*place)).map(|(place, refusal)| {
+            let named = odd.iter().find(|(other, _)| *other == place);
+            let refusal = match (refusal, named) {
+                (Refusal::DependencyUnknown(id), Some((_, name))) if id.starts_with(NOBODY) => {
+                    Refusal::DependencyUnknown(name.chars().take(100).collect())
+                }
+                (refusal, _) => refusal,
+            };
+            (place, MemberFailure::from(refusal))
+        });
+        let mut all: Vec<_> = by_rules.collect();
+        all.extend(unreadable.iter().cloned());
+        all.sort_by_key(|(place, _)| *place);
+        all
+    }
+
+    /// The one member of a request that was no batch.
+    pub(crate) fn single_refusal(self, refusal: BatchRefusal) -> Failure {
+        if refusal.errors.is_empty() {
+            return refusal.first.into();
+        }
+        let first = self.complaints(refusal).into_iter().next();
+        first.map_or_else(|| Failure::bad_request("the job was refused"), |(_, failure)| failure.into())
+    }
+
+    /// Hands the batch to the store.
+    pub(crate) async fn submit(
+        self,
+        app: &AppState,
+        request: impl FnOnce(Vec<Submission>) -> SubmitRequest,
+        refused: impl FnOnce(Self, BatchRefusal) -> Failure,
+    ) -> Result<Vec<Submitted>, Failure> {
+        let Self { members, unreadable, odd } = self;
+        let doubtful = Self { members: Vec::new(), unreadable, odd };
+        match app.submit(request(members)).await? {
+            Ok(submitted) if doubtful.unreadable() => {
+                // Impossible: the rules never take a stand-in.
+                tracing::error!(jobs = submitted.len(), "a batch with an unreadable member was taken");
+                Err(Failure::new(longshore_api::ErrorCode::Internal, "a batch with an unreadable member was taken"))
+            }
+            Ok(submitted) => Ok(submitted),
+            Err(refusal) => Err(refused(doubtful, refusal)),
+        }
+    }
+}
+
+/// How the id of nobody begins.
+const NOBODY: &str = "00000000-0000-0000";
+
+/// In the place of a job that cannot be read; its references are read as far as that goes.
+fn stand_in(text: &str) -> Result<NewJob, Failure> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Loose<'a> {
+        #[serde(borrow, rename = "ref")]
+        reference: Option<&'a RawValue>,
+        #[serde(borrow)]
+        after: Option<&'a RawValue>,
+        #[serde(borrow)]
+        after_any: Option<&'a RawValue>,
+    }
+    let loose = Some(text).filter(|text| text.trim_start().starts_with('{'));
+    let loose: Loose<'_> = loose.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let list = |raw: Option<&RawValue>| -> Vec<String> {
+        raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    };
+    let reference: Option<String> = loose.reference.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    Ok(new_job::stand_in(reference.as_deref(), &list(loose.after), &list(loose.after_any))?)
+}
+
+pub(crate) fn told(submitted: &Submitted) -> Told {
+    Told {
+        id: submitted.id.to_string(),
+        seq: submitted.seq.0,
+        state: submitted.state.map(ToWire::wire),
+        duplicate: submitted.duplicate,
+    }
+}

@@ -1,0 +1,95 @@
+//! The server itself: bind, serve, drain.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use longshore_store::StoreError;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::AppState;
+use crate::live::{feed, maintenance};
+use crate::net::accept::accept;
+use crate::options::Options;
+use crate::routes;
+
+/// Bound to its address; nobody is served yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    app: AppState,
+}
+
+#[derive(Debug)]
+pub enum ServerError {
+    Bind {
+        address: SocketAddr,
+        error: std::io::Error,
+    },
+    Store(StoreError),
+    /// An earlier write failed: only a restart helps.
+    StoreGaveUp,
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bind { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            Self::Store(error) => write!(f, "the store failed: {error}"),
+            Self::StoreGaveUp => f.write_str("the store failed for good: start again"),
+        }
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+impl Server {
+    pub async fn bind(options: Options) -> Result<Self, ServerError> {
+        let wanted = options.listen;
+        let bind = |error| ServerError::Bind { address: wanted, error };
+        let listener = TcpListener::bind(wanted).await.map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        Ok(Self { listener, address, app: AppState::new(options) })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown`, then lets requests under way finish. The store is let go before this returns.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let Self { listener, app, .. } = self;
+        if let Some(time) = &app.virtual_time {
+            time.settle_down().await.map_err(ServerError::Store)?;
+        }
+        app.companions.spawn(feed::follow(app.clone(), app.store.wakeups()));
+        if app.virtual_time.is_none() {
+            app.companions.spawn(maintenance::keep_time(app.clone(), app.store.wakeups()));
+        }
+        let cut = CancellationToken::new();
+        let router = routes::router(app.clone());
+        tokio::select! {
+            () = accept(&app, listener, router, &cut) => {}
+            () = shutdown => {}
+            () = app.gave_up.notified() => {}
+        }
+        drain(&app, &cut).await;
+        if app.broken() { Err(ServerError::StoreGaveUp) } else { Ok(()) }
+    }
+}
+
+/// No new work; what is under way gets the grace time.
+async fn drain(app: &AppState, cut: &CancellationToken) {
+    app.stopping.cancel();
+    app.tasks.close();
+    if timeout(app.limits.drain_timeout, app.tasks.wait()).await.is_err() {
+        tracing::warn!("requests did not end in time; cutting them off");
+    }
+    cut.cancel();
+    app.tasks.wait().await;
+    app.drained.cancel();
+    app.companions.close();
+    app.companions.wait().await;
+}

@@ -1,0 +1,297 @@
+//! Reading JSON strictly: what is wrong with a body has exactly one code.
+//!
+//! Not JSON, deeper than 64 levels, or a field of ours given twice is `bad_request`; a field that is unknown, missing, or of the wrong
+//! type is `validation` and named. JSON that belongs to users is skipped over and kept as it stands.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use longshore_api::ErrorCode;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::problem::MemberFailure;
+
+/// Levels of nesting that a body may have.
+pub(crate) const DEPTH_MAX: usize = 64;
+
+/// Fields whose content belongs to users.
+const OPAQUE: [&str; 4] = ["payload", "result", "progress", "checkpoint"];
+
+/// Characters of a name that are repeated in an error.
+const ECHO_MAX: usize = 100;
+
+/// Text of a body, its nesting checked.
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, MemberFailure> {
+    let text = std::str::from_utf8(bytes).map_err(|_| bad("the body is not UTF-8"))?;
+    if depth(bytes) > DEPTH_MAX {
+        return Err(bad(format!("the body nests deeper than {DEPTH_MAX} levels")));
+    }
+    Ok(text)
+}
+
+/// One object of a request.
+pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, MemberFailure> {
+    // serde would take an array of the fields' values for an object.
+    if !text.trim_start_matches([' ', '\n', '\r', '\t']).starts_with('{') {
+        return Err(match serde_json::from_str::<IgnoredAny>(text) {
+            Ok(_) => MemberFailure { code: ErrorCode::Validation, detail: "an object is expected".to_owned() },
+            Err(error) => bad(not_json(&error)),
+        });
+    }
+    serde_json::from_str(text).map_err(|_| diagnose::<T>(text))
+}
+
+/// What exactly is wrong with a text that could not be read. Slow, and only for those who deserve it.
+fn diagnose<'a, T: Deserialize<'a>>(text: &'a str) -> MemberFailure {
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
+        return bad(not_json(&error));
+    }
+    if let Some(name) = repeated_field(text) {
+        return bad(format!("\"{}\" is given twice", echo(&name)));
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Ok(_) => bad("the body cannot be read"),
+        // Half a character in an escape: text that no JSON can mean.
+        Err(error) if !error.inner().is_data() => bad(not_json(error.inner())),
+        Err(error) => {
+            let path = error.path().to_string();
+            let detail = explain(if path == "." { "" } else { &path }, &error.into_inner().to_string());
+            MemberFailure { code: ErrorCode::Validation, detail }
+        }
+    }
+}
+
+fn bad(detail: impl Into<String>) -> MemberFailure {
+    MemberFailure { code: ErrorCode::BadRequest, detail: detail.into() }
+}
+
+fn not_json(error: &serde_json::Error) -> String {
+    format!("the body is not JSON (line {}, column {})", error.line(), error.column())
+}
+
+fn echo(name: &str) -> String {
+    name.chars().take(ECHO_MAX).collect()
+}
+
+/// serde's complaint in our words, without the value that was given: that might be a secret, or long.
+fn explain(path: &str, complaint: &str) -> String {
+    let complaint = complaint.rsplit_once(" at line ").map_or(complaint, |(complaint, _)| complaint);
+    let named = |prefix: &str| {
+        let rest = complaint.strip_prefix(prefix)?;
+        rest.split_once("`, expected ").map(|(name, _)| name).or_else(|| rest.strip_suffix('`'))
+    };
+    let under = |name: &str| {
+        let parent = if path.is_empty() { String::new() } else { format!("{}.", echo(path)) };
+        // The reader may already have taken the name into the path.
+        if path == name || path.ends_with(&format!(".{name}")) { echo(path) } else { format!("{parent}{}", echo(name)) }
+    };
+    if let Some(name) = named("unknown field `") {
+        return format!("\"{}\" is not a known field", under(name));
+    }
+    if let Some(name) =
+        complaint.strip_prefix("unknown field `").and_then(|rest| rest.split_once("`, there are no fields"))
+    {
+        return format!("\"{}\" is not a known field", under(name.0));
+    }
+    if let Some(name) = complaint.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
+        return format!("\"{}\" is required", under(name));
+    }
+    let field = if path.is_empty() { "body".to_owned() } else { echo(path) };
+    match complaint.rsplit_once("expected ") {
+        Some((_, wanted)) => format!("\"{field}\" must be {}", plain(wanted)),
+        None => format!("\"{field}\" cannot be read"),
+    }
+}
+
+/// Names of Rust types are no words for people.
+fn plain(wanted: &str) -> &str {
+    match wanted {
+        "u64" | "u32" | "u16" | "u8" | "usize" => "a whole number from 0 up",
+        "f64" => "a number",
+        "a string" => "text",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        other => other,
+    }
+}
+
+/// How deep a text nests. Brackets inside of strings do not count; whether it is JSON at all is not asked here.
+fn depth(bytes: &[u8]) -> usize {
+    let (mut now, mut most, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in bytes {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => {
+                now += 1;
+                most = most.max(now);
+            }
+            b'}' | b']' => now = now.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
+}
+
+/// The first name that an object of ours has twice.
+fn repeated_field(text: &str) -> Option<String> {
+    let mut found = None;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    // It was read before: this ends early only when something was found.
+    drop(Names(&mut found).deserialize(&mut reader));
+    found
+}
+
+struct Names<'a>(&'a mut Option<String>);
+
+impl<'de> DeserializeSeed<'de> for Names<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Names<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = HashSet::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if OPAQUE.contains(&name.as_str()) {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                map.next_value_seed(Names(&mut *self.0))?;
+            }
+            if seen.contains(&name) {
+                self.0.get_or_insert(name);
+            } else {
+                seen.insert(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element_seed(Names(&mut *self.0))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_api::job::NewJob;
+    use longshore_api::queue::PutQueue;
+    use longshore_api::work::Claim;
+
+    use super::*;
+
+    fn complaint<'a, T: Deserialize<'a>>(json: &'a str) -> String {
+        let failure = match text(json.as_bytes()).and_then(object::<T>) {
+            Ok(_) => return "fine".to_owned(),
+            Err(failure) => failure,
+        };
+        format!("{} {}", failure.code.code(), failure.detail)
+    }
+
+    #[test]
+    fn each_fault_has_its_code_and_names_its_field() {
+        let cases = [
+            (r#"{"type":"a"}"#, "fine"),
+            (r#" {"type":"a","payload":{"a":1,"a":2}} "#, "fine"),
+            ("", "bad_request the body is not JSON (line 1, column 0)"),
+            ("{", "bad_request the body is not JSON (line 1, column 1)"),
+            (r#"{"typ":"a""#, "bad_request the body is not JSON (line 1, column 10)"),
+            (r#"{"type":"a"}x"#, "bad_request the body is not JSON (line 1, column 13)"),
+            ("\u{feff}{}", "bad_request the body is not JSON (line 1, column 1)"),
+            ("[]", "validation an object is expected"),
+            ("3", "validation an object is expected"),
+            (r#"{"typ":"a"}"#, r#"validation "typ" is not a known field"#),
+            ("{}", r#"validation "type" is required"#),
+            (r#"{"type":5}"#, r#"validation "type" must be text"#),
+            (r#"{"type":null}"#, r#"validation "type" must be text"#),
+            (r#"{"type":"a","type":"a"}"#, r#"bad_request "type" is given twice"#),
+            (r#"{"type":"a","retry":{"limit":1,"limit":2}}"#, r#"bad_request "limit" is given twice"#),
+            (r#"{"type":"a","tags":{"x":"1","x":"2"}}"#, r#"bad_request "x" is given twice"#),
+            (r#"{"type":"a","retry":[]}"#, r#"validation "retry" must be an object"#),
+            (r#"{"type":"a","retry":{"backoff":{"knd":1}}}"#, r#"validation "retry.backoff.knd" is not a known field"#),
+            (r#"{"type":"a","retry":{"limit":-1}}"#, r#"validation "retry.limit" must be a whole number from 0 up"#),
+            (r#"{"type":"a","hold":"yes"}"#, r#"validation "hold" must be true or false"#),
+            (
+                r#"{"type":"a","priority":"urgent"}"#,
+                r#"validation "priority" must be critical, high, normal, low or bulk, or a number from 0 to 4"#,
+            ),
+            (
+                r#"{"type":"a","delay":"5 parsecs"}"#,
+                r#"validation "delay" must be a duration such as "1h15m5s" (units w, d, h, m, s, ms) or a number of seconds"#,
+            ),
+            (
+                r#"{"type":"a","retry":{"counts":"starts "}}"#,
+                r#"validation "retry.counts" must be one of `starts`, `failures`, `retries`"#,
+            ),
+            (r#"{"type":"\ud800"}"#, "bad_request"),
+        ];
+        for (json, expected) in cases {
+            let told = complaint::<NewJob>(json);
+            assert!(told.starts_with(expected), "{json}\n told: {told}\n not: {expected}");
+        }
+        assert_eq!(complaint::<Claim>(r#"{"queues":"a"}"#), r#"validation "queues" must be a list"#);
+        assert_eq!(complaint::<PutQueue>(r#"{"settings":[]}"#), r#"validation "settings" must be an object"#);
+        assert_eq!(complaint::<PutQueue>(r#"{"settings":null,"profile":null}"#), "fine");
+    }
+
+    #[test]
+    fn sixty_four_levels_and_no_more() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let job = |levels: usize| format!(r#"{{"type":"a","payload":{}}}"#, nested(levels));
+        assert_eq!(complaint::<NewJob>(&job(63)), "fine");
+        assert_eq!(complaint::<NewJob>(&job(64)), "bad_request the body nests deeper than 64 levels");
+        assert_eq!(complaint::<NewJob>(&job(100_000)), "bad_request the body nests deeper than 64 levels");
+        assert_eq!(depth(br#"{"a":"[[[[\"[["}"#), 1);
+    }
+
+    #[test]
+    fn names_are_repeated_only_so_far() {
+        let long = format!(r#"{{"{}":1}}"#, "x".repeat(100_000));
+        assert!(complaint::<NewJob>(&long).len() < 200);
+    }
+}

@@ -1,0 +1,186 @@
+//! Every "no" of the server as problem+json: refusals of the rules, failures of the store, requests that cannot be read. One table.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use longshore_api::error::PROBLEM_JSON;
+use longshore_api::{ErrorCode, MemberError, Problem, RetryAdvice};
+use longshore_core::engine::BatchRefusal;
+use longshore_core::refusal::{Invalid, Refusal};
+use longshore_store::StoreError;
+
+/// Seconds after which a full queue may have room again: a hint, no promise.
+const RETRY_AFTER: &str = "1";
+
+/// An answer that is an error.
+#[derive(Debug)]
+pub struct Failure(Box<Problem>);
+
+impl Failure {
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        Self(Box::new(Problem::new(code, detail)))
+    }
+
+    pub(crate) fn validation(field: &str, reason: &str) -> Self {
+        Self::new(ErrorCode::Validation, format!("\"{field}\" {reason}"))
+    }
+
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(ErrorCode::BadRequest, detail)
+    }
+
+    pub fn problem(&self) -> &Problem {
+        &self.0
+    }
+
+    pub(crate) fn retry(mut self, retry: RetryAdvice) -> Self {
+        self.0.retry = retry;
+        self
+    }
+
+    /// A batch that was refused: the first member speaks, all are listed.
+    pub(crate) fn batch(errors: Vec<(usize, MemberFailure)>) -> Self {
+        let mut problem = match errors.first() {
+            Some((index, first)) => Problem::new(first.code, format!("job {index} of the batch: {}", first.detail)),
+            None => Problem::new(ErrorCode::Internal, "a batch was refused and nobody said why"),
+        };
+        let member = |(index, failure): (usize, MemberFailure)| MemberError {
+            index,
+            code: failure.code.code().to_owned(),
+            detail: failure.detail,
+        };
+        problem.errors = errors.into_iter().map(member).collect();
+        Self(Box::new(problem))
+    }
+}
+
+/// Why one member of a batch is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MemberFailure {
+    pub code: ErrorCode,
+    pub detail: String,
+}
+
+impl MemberFailure {
+    pub(crate) fn validation(field: &str, reason: &str) -> Self {
+        Self { code: ErrorCode::Validation, detail: format!("\"{field}\" {reason}") }
+    }
+}
+
+impl From<MemberFailure> for Failure {
+    fn from(failure: MemberFailure) -> Self {
+        Self::new(failure.code, failure.detail)
+    }
+}
+
+impl From<Refusal> for MemberFailure {
+    fn from(refusal: Refusal) -> Self {
+        Self { code: code_of(&refusal), detail: refusal.to_string() }
+    }
+}
+
+impl From<Invalid> for MemberFailure {
+    fn from(invalid: Invalid) -> Self {
+        Refusal::from(invalid).into()
+    }
+}
+
+/// The one table from the words of the rules to the codes of the wire.
+pub(crate) fn code_of(refusal: &Refusal) -> ErrorCode {
+    match refusal {
+        Refusal::Invalid(_) => ErrorCode::Validation,
+        Refusal::PayloadTooLarge { .. } => ErrorCode::PayloadTooLarge,
+        Refusal::QueueNotFound => ErrorCode::QueueNotFound,
+        Refusal::JobNotFound => ErrorCode::JobNotFound,
+        Refusal::StaleLease(_) => ErrorCode::StaleLease,
+        Refusal::IllegalTransition { .. } | Refusal::Illegal(_) => ErrorCode::IllegalTransition,
+        Refusal::DuplicateId => ErrorCode::DuplicateId,
+        Refusal::QueueFull { .. } => ErrorCode::QueueFull,
+        Refusal::DependencyUnknown(_) => ErrorCode::DependencyUnknown,
+        Refusal::DependencyCycle(_) => ErrorCode::DependencyCycle,
+        Refusal::DependencyDepth => ErrorCode::DependencyDepth,
+        Refusal::DependencyBreadth { .. } => ErrorCode::DependencyBreadth,
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        MemberFailure::from(refusal).into()
+    }
+}
+
+impl From<Invalid> for Failure {
+    fn from(invalid: Invalid) -> Self {
+        Refusal::from(invalid).into()
+    }
+}
+
+/// A refusal of the batch as a whole; refusals of its members are listed by whoever knows the members.
+impl From<BatchRefusal> for Failure {
+    fn from(refusal: BatchRefusal) -> Self {
+        if refusal.errors.is_empty() {
+            return refusal.first.into();
+        }
+        Self::batch(refusal.errors.into_iter().map(|(place, refusal)| (place, refusal.into())).collect())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let retry = if error.may_have_applied() { RetryAdvice::Unknown } else { RetryAdvice::Safe };
+        Self::new(ErrorCode::StoreUnavailable, error.to_string()).retry(retry)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let problem = self.0;
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        // A problem is texts and numbers: writing it cannot fail.
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_core::refusal::Stale;
+    use longshore_core::state::StateKind;
+
+    /// The rules and the wire name each refusal alike.
+    #[test]
+    fn codes_of_rules_and_wire_are_the_same_words() {
+        let refusals = [
+            Refusal::invalid("x", "y"),
+            Refusal::PayloadTooLarge { field: "payload", bytes: 2, bytes_max: 1 },
+            Refusal::QueueNotFound,
+            Refusal::JobNotFound,
+            Refusal::StaleLease(Stale::Expired),
+            Refusal::IllegalTransition { from: StateKind::Completed, verb: "claimed" },
+            Refusal::Illegal("no"),
+            Refusal::DuplicateId,
+            Refusal::QueueFull { max_queued: 1 },
+            Refusal::DependencyUnknown(String::new()),
+            Refusal::DependencyCycle(String::new()),
+            Refusal::DependencyDepth,
+            Refusal::DependencyBreadth { given: 1_001 },
+        ];
+        for refusal in refusals {
+            assert_eq!(code_of(&refusal).code(), refusal.code());
+        }
+    }
+
+    #[test]
+    fn a_failed_store_says_what_is_known() {
+        let known = |error: StoreError| Failure::from(error).problem().retry;
+        assert_eq!(known(StoreError::not_applied(std::io::Error::other("full"))), RetryAdvice::Safe);
+        assert_eq!(known(StoreError::unknown(std::io::Error::other("lost"))), RetryAdvice::Unknown);
+        assert_eq!(known(StoreError::Poisoned), RetryAdvice::Unknown);
+    }
+}

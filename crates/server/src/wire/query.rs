@@ -1,0 +1,87 @@
+//! Query strings: every parameter known, none twice.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use longshore_api::Duration;
+
+use super::problem::Failure;
+
+/// The parameters of a request, taken out one by one; what is left over at the end is refused.
+#[derive(Debug)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Query {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        Self::read(parts.uri.query().unwrap_or_default())
+    }
+}
+
+impl Query {
+    fn read(text: &str) -> Result<Self, Failure> {
+        let mut known: Vec<(String, String)> = Vec::new();
+        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+            if known.iter().any(|(other, _)| *other == name) {
+                let name: String = name.chars().take(100).collect();
+                return Err(Failure::bad_request(format!("the parameter \"{name}\" is given twice")));
+            }
+            known.push((name.into_owned(), value.into_owned()));
+        }
+        Ok(Self(known))
+    }
+
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        let place = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.swap_remove(place).1)
+    }
+
+    /// A parameter that is read by `read`, or refused for `reason`.
+    pub(crate) fn read_with<T>(
+        &mut self,
+        name: &str,
+        reason: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        read(&value).map(Some).ok_or_else(|| Failure::validation(name, reason))
+    }
+
+    pub(crate) fn duration(&mut self, name: &str, most: Duration) -> Result<Option<Duration>, Failure> {
+        let within = |text: &str| text.parse().ok().filter(|length| *length <= most);
+        self.read_with(name, &format!("must be a duration of at most {most}, such as \"30s\""), within)
+    }
+
+    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Failure> {
+        let read = |text: &str| match text {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        };
+        Ok(self.read_with(name, "must be true or false", read)?.unwrap_or(false))
+    }
+
+    /// Nothing may be left: a typo must never be silently ignored.
+    pub(crate) fn end(self) -> Result<(), Failure> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => {
+                let name: String = name.chars().take(100).collect();
+                Err(Failure::validation(&name, "is not a known parameter"))
+            }
+        }
+    }
+}
+
+/// A call without parameters.
+#[derive(Debug)]
+pub(crate) struct NoQuery;
+
+impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        Query::from_request_parts(parts, state).await?.end()?;
+        Ok(Self)
+    }
+}
