@@ -13,6 +13,7 @@
 
 pub(crate) mod job;
 pub(crate) mod policy;
+pub(crate) mod totals;
 
 /// The version this program writes.
 pub(crate) const FORMAT: u8 = 1;

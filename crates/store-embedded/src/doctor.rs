@@ -39,6 +39,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
         return Ok(diagnosis);
     }
     schema::id_key(&connection)?;
+    schema::totals(&connection)?;
     let names = Names::load(&connection)?;
     let (mut ended, mut found) = (BTreeMap::new(), Derived::default());
     for table in ["live", "ended"] {

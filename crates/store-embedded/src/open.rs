@@ -18,6 +18,7 @@ use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
+use longshore_core::totals::Totals;
 use longshore_store::{
     ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreError, StoreFuture, Wakeups,
 };
@@ -112,7 +113,8 @@ impl EmbeddedStore {
             &home.database,
             &Known { names: &names, live: &live, chunks: &chunks, seal: &seal },
         )?;
-        let shared = Arc::new(Shared::default());
+        let totals = schema::totals(&connection)?;
+        let shared = Arc::new(Shared { totals: RwLock::new(totals), ..Shared::default() });
         let saved_number = engine.next_number();
         let mut writer = Writer {
             engine,
@@ -125,6 +127,7 @@ impl EmbeddedStore {
             effects: Vec::new(),
             stirred: BTreeSet::new(),
             saved_number,
+            totals,
         };
         writer.keep_queues()?;
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
@@ -288,6 +291,11 @@ impl Inspect for EmbeddedStore {
 
     fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
         Box::pin(self.readers.look(move |reader| Ok(reader.ahead(&place))))
+    }
+
+    fn totals(&self) -> StoreFuture<'_, Totals> {
+        let totals = *self.shared.totals.read().unwrap_or_else(PoisonError::into_inner);
+        Box::pin(async move { Ok(totals) })
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

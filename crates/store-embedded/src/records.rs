@@ -231,23 +231,24 @@ impl DiskRecords {
                     .prepare_cached("INSERT INTO live(seq, record) VALUES (?1, ?2)")?
                     .execute(params![number, record])?;
             }
-            (Origin::Ended(_), Origin::Ended(_)) => {
+            (Origin::Ended(before), Origin::Ended(state)) => {
                 let prune_at = job.prune_at().map(Timestamp::as_millis);
-                let mut update =
-                    self.connection.prepare_cached("UPDATE ended SET record = ?2, prune_at = ?3 WHERE seq = ?1")?;
-                update.execute(params![number, record, prune_at])?;
+                let mut update = self
+                    .connection
+                    .prepare_cached("UPDATE ended SET record = ?2, prune_at = ?3, state = ?4 WHERE seq = ?1")?;
+                update.execute(params![number, record, prune_at, state_number(*state)])?;
+                drop(update);
+                if before != state {
+                    let features = self.features(job, *state);
+                    self.sum_up(seq, features)?;
+                }
             }
             (Origin::Nowhere | Origin::Live(_), Origin::Ended(state)) => {
-                let queue = self.names().queue_number(&job.queue);
                 let prune_at = job.prune_at().map(Timestamp::as_millis);
                 let mut insert = self.connection.prepare_cached(
                     "INSERT INTO ended(seq, queue, state, type, prune_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )?;
-                let features = Features {
-                    queue: queue.map_or(-1, i64::from),
-                    state: state_number(*state),
-                    job_type: type_hash(job.job_type.as_str()),
-                };
+                let features = self.features(job, *state);
                 insert.execute(params![number, features.queue, features.state, features.job_type, prune_at, record])?;
                 drop(insert);
                 self.sum_up(seq, features)?;
@@ -269,6 +270,15 @@ impl DiskRecords {
         self.touched.push(seq);
         self.recount(seq, origin, now);
         Ok(())
+    }
+
+    fn features(&self, job: &Job, state: StateKind) -> Features {
+        let queue = self.names().queue_number(&job.queue);
+        Features {
+            queue: queue.map_or(-1, i64::from),
+            state: state_number(state),
+            job_type: type_hash(job.job_type.as_str()),
+        }
     }
 
     /// Adds what is new about an ended job to the sum of its chunk.

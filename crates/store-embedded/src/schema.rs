@@ -3,10 +3,11 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
+use longshore_core::totals::Totals;
 use longshore_store::StoreError;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-use crate::codec::{seal, unseal};
+use crate::codec::{self, seal, unseal};
 use crate::error::sql;
 
 /// Version of the tables. A newer one is refused, never rewritten.
@@ -237,6 +238,17 @@ pub(crate) fn id_key(connection: &Connection) -> Result<[u8; 16], StoreError> {
     let sealed: Vec<u8> = meta(connection, ID_KEY)?;
     let key = unseal(0, &sealed).ok().and_then(|key| key.try_into().ok());
     key.ok_or_else(|| StoreError::corrupt("the store's notes"))
+}
+
+/// Under which the totals of the Ocypod dialect are kept.
+pub(crate) const TOTALS: &str = "totals";
+
+/// A store that was made before there were totals has none.
+pub(crate) fn totals(connection: &Connection) -> Result<Totals, StoreError> {
+    let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1").map_err(sql)?;
+    let kept: Option<Vec<u8>> = select.query_row([TOTALS], |row| row.get(0)).optional().map_err(sql)?;
+    let damaged = |_| StoreError::corrupt("the totals in the store's notes");
+    kept.map_or(Ok(Totals::default()), |kept| codec::totals::decode(&kept).map_err(damaged))
 }
 
 pub(crate) fn meta<T: rusqlite::types::FromSql>(connection: &Connection, key: &str) -> Result<T, StoreError> {

@@ -14,15 +14,17 @@ use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
+use longshore_core::totals::Totals;
 use longshore_store::{ClaimedJob, Clock, QueueReport, StoreError, WakeupsSender};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::checkpoint::Checkpoints;
+use crate::codec;
 use crate::dice::SystemDice;
 use crate::error::{Kind, kind};
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::{NoSpace, Reserve};
-use crate::schema::set_meta;
+use crate::schema::{TOTALS, set_meta};
 
 /// Commands that share one commit, at most.
 const COMMANDS_MAX: usize = 2_048;
@@ -97,6 +99,7 @@ impl Request {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub queues: RwLock<BTreeMap<QueueName, QueueReport>>,
+    pub totals: RwLock<Totals>,
     pub poisoned: AtomicBool,
     pub commits: AtomicU64,
     pub wakeups: WakeupsSender,
@@ -114,6 +117,8 @@ pub(crate) struct Writer {
     /// Queues whose report may have changed in this batch.
     pub stirred: BTreeSet<QueueName>,
     pub saved_number: u64,
+    /// As they are on disk.
+    pub totals: Totals,
 }
 
 impl Writer {
@@ -163,7 +168,13 @@ impl Writer {
         if self.engine.next_number() != self.saved_number {
             set_meta(self.records.connection(), "next_number", self.engine.next_number().cast_signed())?;
         }
+        let mut totals = self.totals;
+        totals.count(&self.effects);
+        if totals != self.totals {
+            set_meta(self.records.connection(), TOTALS, codec::totals::encode(&totals))?;
+        }
         self.records.connection().execute_batch("COMMIT")?;
+        self.totals = totals;
         self.saved_number = self.engine.next_number();
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         self.engine.commit();
@@ -237,6 +248,7 @@ impl Writer {
                 None => drop(queues.remove(&name)),
             }
         }
+        *self.shared.totals.write().unwrap_or_else(PoisonError::into_inner) = self.totals;
         self.shared.wakeups.announce(&mut self.effects);
         self.shared.wakeups.announce_deadline(self.engine.next_timer());
     }
@@ -306,7 +318,8 @@ fn queue_of(command: &AdminCommand) -> Option<QueueName> {
         | AdminCommand::DeadLetter { .. }
         | AdminCommand::RunNow { .. }
         | AdminCommand::Edit { .. }
-        | AdminCommand::Delete { .. } => None,
+        | AdminCommand::Delete { .. }
+        | AdminCommand::ChangeStatus { .. } => None,
     }
 }
 

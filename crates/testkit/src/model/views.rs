@@ -105,7 +105,10 @@ fn ocypod(handle: Handle, job: &ModelJob) -> View {
         State::Cancelled => "cancelled",
     };
     // A job that waits for its next run shows nothing of the last one.
-    let of_run = |value: String| if status == "created" { absent() } else { value };
+    let came_from = job.history.last().and_then(|step| step.from);
+    let ended_in_line =
+        job.state == State::Cancelled && matches!(came_from, Some(State::Pending | State::Scheduled | State::Delayed));
+    let of_run = |value: String| if status == "created" || ended_in_line { absent() } else { value };
     let ended = job.state.is_terminal();
     let tags: Vec<&str> = job.tags.keys().map(String::as_str).collect();
     let delays: Vec<String> = match job.rules.backoff {
@@ -119,7 +122,7 @@ fn ocypod(handle: Handle, job: &ModelJob) -> View {
         ("tags", if tags.is_empty() { absent() } else { tags.join(",") }),
         ("created_at", job.created_at.to_string()),
         ("started_at", of_run(time(job.started_at))),
-        ("ended_at", of_run(time(if ended { job.completed_at } else { job.attempt_ended_at }))),
+        ("ended_at", if ended { time(job.completed_at) } else { of_run(time(job.attempt_ended_at)) }),
         ("last_heartbeat", of_run(time(job.last_heartbeat_at))),
         ("input", absent()),
         ("output", of_run(text(job.result.as_ref().or(job.progress.as_ref())))),
