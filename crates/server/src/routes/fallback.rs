@@ -1,12 +1,16 @@
 //! Paths and methods that nobody answers.
 
-use axum::http::Method;
+use axum::http::{Method, Uri};
 use longshore_api::ErrorCode;
 
+use crate::dialects::ocypod::{self, Drained};
 use crate::wire::answer::Answer;
 use crate::wire::problem::Failure;
 
-pub(crate) async fn not_found() -> Answer {
+pub(crate) async fn not_found(uri: Uri, request: Drained) -> Answer {
+    if ocypod::owns(uri.path()) {
+        return Ok(ocypod::nothing_there(request).await);
+    }
     Err(Failure::new(ErrorCode::NotFound, "there is nothing at this path"))
 }
 

@@ -12,6 +12,10 @@ use axum::routing::{delete, get, post};
 use crate::app::AppState;
 use crate::dialects;
 
+// What dialects share with these routes.
+pub(crate) use work::claim::ask;
+pub(crate) use work::handed::hand_over;
+
 pub(crate) fn router(app: AppState) -> Router {
     Router::new()
         .route("/v1/queues", get(queues::list::list))

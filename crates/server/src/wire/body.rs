@@ -90,7 +90,7 @@ fn too_large(bytes_max: usize) -> Failure {
 }
 
 /// Reads a body whose parts keep coming.
-async fn collect(mut body: Body, announced: usize, bytes_max: usize, patience: Duration) -> Result<Bytes, Failure> {
+pub(crate) async fn collect(mut body: Body, announced: usize, bytes_max: usize, patience: Duration) -> Result<Bytes, Failure> {
     let mut whole = BytesMut::new();
     loop {
         let frame = timeout(patience, body.frame()).await;

@@ -2,5 +2,5 @@
 
 pub(crate) mod claim;
 pub(crate) mod complete;
-mod handed;
+pub(crate) mod handed;
 mod settle;
