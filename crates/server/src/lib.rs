@@ -12,6 +12,7 @@
 //! - `routes/`: one file a verb, in `queues/`, `jobs/`, `work/` and `watch/`
 //! - `live/`: what goes on beside requests: claims that wait (`lobby.rs`), jobs that are waited for (`endings.rs`), the effects of commits (`feed.rs`),
 //!   time (`maintenance.rs`, `virtual_time.rs`), who works (`workers.rs`), how fast (`tally.rs`)
+//! - `openapi.rs`: the description of all of it that the server serves
 //! - [`dialects`]: other servers' own routes
 
 mod app;
@@ -19,6 +20,7 @@ mod convert;
 pub mod dialects;
 mod live;
 mod net;
+mod openapi;
 mod options;
 mod routes;
 mod server;

@@ -10,10 +10,11 @@ use longshore_core::limits::QUEUE_NAME_CHARS_MAX;
 use longshore_core::profile::Profile;
 use longshore_store::QueueReport;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::answer::No;
 use crate::app::AppState;
-use crate::wire::body::collect;
+use crate::wire::body::JsonBody;
 use crate::wire::json::depth;
 
 /// Levels of nesting that a body may have, as many as Ocypod reads.
@@ -27,7 +28,7 @@ pub(super) struct Call {
     query: String,
     /// The name in the path; `None` if it cannot be read.
     param: Option<String>,
-    body: Result<Bytes, No>,
+    body: Result<JsonBody, No>,
 }
 
 impl FromRequest<AppState> for Call {
@@ -37,44 +38,33 @@ impl FromRequest<AppState> for Call {
         let (mut parts, body) = request.into_parts();
         let params = RawPathParams::from_request_parts(&mut parts, app).await.ok();
         let param = params.and_then(|params| params.iter().next().map(|(_, value)| value.to_owned()));
-        let (bytes_max, patience) = (app.limits.body_bytes_max, app.limits.body_timeout);
-        let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let announced: usize = announced.unwrap_or(0);
-        let body = if announced > bytes_max {
-            Err(No::too_large(announced, bytes_max))
-        } else {
-            collect(body, announced, bytes_max, patience).await.map_err(No::from)
-        };
+        let body = JsonBody::whole(app, &parts.headers, body).await.map_err(No::from);
         let query = parts.uri.query().unwrap_or_default().to_owned();
         Ok(Self { app: app.clone(), headers: parts.headers, query, param, body })
     }
 }
 
-/// Nobody answers here, or not to this method.
-pub(crate) async fn nothing_there(_: Drained) -> Response {
-    No::silent(StatusCode::NOT_FOUND).into_response()
+/// Nobody answers to this method, and the dialect does not let on that anybody answers at all.
+pub(super) async fn not_here(_: Call) -> No {
+    No::silent(StatusCode::NOT_FOUND)
 }
 
-pub(super) async fn no_such_method(_: Drained) -> Response {
-    No::silent(StatusCode::METHOD_NOT_ALLOWED).into_response()
+pub(super) async fn no_such_method(_: Call) -> No {
+    No::silent(StatusCode::METHOD_NOT_ALLOWED)
+}
+
+/// Nobody answers at this path.
+pub(crate) async fn nothing_there(app: AppState, request: Request) -> Response {
+    match Call::from_request(request, &app).await {
+        Ok(call) => not_here(call).await.into_response(),
+        Err(no) => no.into_response(),
+    }
 }
 
 /// Whether a path that no route knows is one that clients of the dialect may have meant.
 pub(crate) fn owns(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next();
     matches!(first, Some("queue" | "job" | "tag" | "info" | "health"))
-}
-
-/// A request that was read and put away.
-#[derive(Debug)]
-pub(crate) struct Drained;
-
-impl FromRequest<AppState> for Drained {
-    type Rejection = Response;
-
-    async fn from_request(request: Request, app: &AppState) -> Result<Self, Response> {
-        Call::from_request(request, app).await.map(|_| Self).map_err(IntoResponse::into_response)
-    }
 }
 
 impl Call {
@@ -120,14 +110,14 @@ impl Call {
         if !is_json(&headers) {
             return Err(No::unreadable(StatusCode::BAD_REQUEST, "Content type error"));
         }
-        let bytes = body?;
-        if bytes.len() > bytes_max {
-            return Err(No::too_large(bytes.len(), bytes_max));
+        let body = body?;
+        if body.bytes().len() > bytes_max {
+            return Err(No::too_large(body.bytes().len(), bytes_max));
         }
-        if depth(&bytes) > DEPTH_MAX {
+        if depth(body.bytes()) > DEPTH_MAX {
             return Err(unreadable("recursion limit exceeded"));
         }
-        Ok(Json(bytes))
+        Ok(Json(body))
     }
 
     /// The body of a call about a value that may have `payload_max` bytes.
@@ -156,18 +146,17 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 #[derive(Debug)]
-pub(super) struct Json(Bytes);
+pub(super) struct Json(JsonBody);
 
 impl Json {
     /// An object. Fields that nobody knows are ignored.
     pub(super) fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<T, No> {
         // serde would take an array of the fields' values for an object.
-        let first = self.0.iter().find(|byte| !byte.is_ascii_whitespace());
-        if first.is_some_and(|first| *first != b'{') && serde_json::from_slice::<serde::de::IgnoredAny>(&self.0).is_ok()
-        {
+        let first = self.0.bytes().iter().find(|byte| !byte.is_ascii_whitespace());
+        if first.is_some_and(|first| *first != b'{') && serde_json::from_slice::<IgnoredAny>(self.0.bytes()).is_ok() {
             return Err(unreadable("invalid type, expected an object"));
         }
-        let mut reader = serde_json::Deserializer::from_slice(&self.0);
+        let mut reader = serde_json::Deserializer::from_slice(self.0.bytes());
         let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             let path = error.path().to_string();
             let complaint = error.into_inner();
@@ -179,7 +168,7 @@ impl Json {
 
     /// Any value, as it stands.
     pub(super) fn value(&self) -> Result<Bytes, No> {
-        let raw: &serde_json::value::RawValue = serde_json::from_slice(&self.0).map_err(unreadable)?;
+        let raw: &serde_json::value::RawValue = serde_json::from_slice(self.0.bytes()).map_err(unreadable)?;
         Ok(Bytes::copy_from_slice(raw.get().as_bytes()))
     }
 }

@@ -178,9 +178,10 @@ mod tests {
         ] {
             assert_eq!(millis(text), Some(expected), "{text:?}");
         }
-        for bad in
-            ["", " ", "0", "10", "1s 5", "s", "1.5s", "-1s", "+1s", "1S", "1H", "1wk", "1s,2s", "1 s s", "1\u{0}s", "１s"]
-        {
+        for bad in [
+            "", " ", "0", "10", "1s 5", "s", "1.5s", "-1s", "+1s", "1S", "1H", "1wk", "1s,2s", "1 s s", "1\u{0}s",
+            "１s",
+        ] {
             assert_eq!(millis(bad), None, "{bad:?} must be refused");
         }
         assert_eq!(millis("99999999999999999999s"), None);

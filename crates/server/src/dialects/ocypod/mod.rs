@@ -25,11 +25,11 @@ use axum::routing::{MethodRouter, any};
 
 use crate::app::AppState;
 
-pub(crate) use call::{Drained, nothing_there, owns};
+pub(crate) use call::{nothing_there, owns};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/health", any(nothing_there).get(health::health).head(nothing_there))
+        .route("/health", any(call::not_here).get(health::health).head(call::not_here))
         .route("/info", any(info::info))
         .route("/info/version", any(info::version))
         .route("/queue", any(queues::list::list))
@@ -41,7 +41,7 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/job/{id}/status", any(jobs::status::status))
         .route("/job/{id}/output", known().get(jobs::output::get).put(jobs::output::put))
         .route("/job/{id}/heartbeat", known().put(jobs::heartbeat::heartbeat))
-        .route("/tag/{tag}", any(nothing_there).get(tag::tag).head(nothing_there))
+        .route("/tag/{tag}", any(call::not_here).get(tag::tag).head(call::not_here))
 }
 
 /// A path that takes some methods; the others, HEAD among them, hear so without a word.

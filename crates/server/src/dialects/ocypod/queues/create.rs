@@ -46,7 +46,8 @@ pub(crate) async fn create(call: Call) -> Answer {
     request.only_into = Some(Profile::Ocypod);
     match app.submit(request).await? {
         Ok(submitted) => {
-            let id = submitted.first().map(|job| job.seq).ok_or_else(|| No::silent(StatusCode::INTERNAL_SERVER_ERROR))?;
+            let id =
+                submitted.first().map(|job| job.seq).ok_or_else(|| No::silent(StatusCode::INTERNAL_SERVER_ERROR))?;
             at(json(StatusCode::CREATED, &id.0)?, &format!("/job/{id}"))
         }
         Err(refusal) => Err(match refusal.first {

@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 use super::super::answer::{Answer, No, done};
 use super::super::call::Call;
 use super::super::object::input;
-use crate::routes::{ask, hand_over};
+use crate::routes::work::claim::ask;
+use crate::routes::work::handed::hand_over;
 
 #[derive(Serialize)]
 struct Taken {
