@@ -63,7 +63,7 @@ pub(crate) fn heed(job: &mut Job, moment: &mut Moment<'_>) {
     end_cancelled(job, reason.as_deref().unwrap_or_default(), moment);
 }
 
-fn end_cancelled(job: &mut Job, reason: &str, moment: &mut Moment<'_>) {
+pub(crate) fn end_cancelled(job: &mut Job, reason: &str, moment: &mut Moment<'_>) {
     let message = if reason.is_empty() { "cancelled" } else { reason };
     let failure = Failure::found(Category::Cancelled, "cancelled", message, moment.now);
     job.end_by_decree(Ending::Cancelled, failure, Cause::Cancel, moment);

@@ -9,7 +9,7 @@
 //! - the record: [`state`] (nine states, each with its data), [`lease`], [`job`], [`attempt`], [`history`], [`failure`], [`dependency`]
 //! - the verbs: [`submit`], [`promote`] (submit what was held, due, run now), [`claim`], [`settle`] (complete, fail, snooze, release), [`retry`]
 //!   (what follows a failure), [`extend`], [`expire`] (lease expiry, execution timeout), [`cancel`] (also dead letter and lifetime), [`requeue`], [`edit`]
-//! - the words of the five specifications: [`view`]
+//! - the words of the five specifications: [`view`]; the moves and sums of the Ocypod dialect: [`status`], [`totals`]
 //! - the whole-queue machine over the verbs: [`engine`]
 
 pub mod attempt;
@@ -38,9 +38,11 @@ pub mod requeue;
 pub mod retry;
 pub mod settle;
 pub mod state;
+pub mod status;
 pub mod submit;
 pub mod tags;
 pub mod time;
+pub mod totals;
 pub mod view;
 
 pub use job::{Job, Moment};

@@ -171,20 +171,21 @@ fn set_length(field: &mut Option<Duration>, given: Option<Duration>) {
 }
 
 /// A retry limit that means something in its unit: 0 starts would be a job that never runs.
-pub fn check_retry_limit(limit: u32, counts: Counts) -> Result<(), Invalid> {
+pub fn check_retry_limit(limit: u32, counts: Counts, profile: Profile) -> Result<(), Invalid> {
     let least = match counts {
         Counts::Starts | Counts::Failures => 1,
         Counts::Retries => 0,
     };
-    if (least..=RETRY_LIMIT_MAX).contains(&limit) {
+    let most = if profile.retries_for_ever() { u32::MAX } else { RETRY_LIMIT_MAX };
+    if (least..=most).contains(&limit) {
         return Ok(());
     }
-    Err(Invalid::new("retry.limit", format!("must be {least}-{RETRY_LIMIT_MAX} where it counts {counts}")))
+    Err(Invalid::new("retry.limit", format!("must be {least}-{most} where it counts {counts}")))
 }
 
 fn check_policy(policy: &Policy) -> Result<(), Invalid> {
     let Retry { limit, counts, backoff, jitter, .. } = &policy.retry;
-    check_retry_limit(*limit, *counts)?;
+    check_retry_limit(*limit, *counts, policy.profile)?;
     if !(BACKOFF_MULTIPLIER_MIN..=BACKOFF_MULTIPLIER_MAX).contains(&backoff.multiplier) {
         let range = format!("must be {BACKOFF_MULTIPLIER_MIN}-{BACKOFF_MULTIPLIER_MAX}");
         return Err(Invalid::new("retry.backoff.multiplier", range));

@@ -55,6 +55,14 @@ impl Profile {
         }
     }
 
+    /// Ocypod knows no bound on retries; the largest number stands for "for ever".
+    pub fn retries_for_ever(self) -> bool {
+        match self {
+            Self::Ocypod => true,
+            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Weave | Self::Document => false,
+        }
+    }
+
     pub fn tags_fixed(self) -> bool {
         match self {
             Self::Ocypod => true,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::state::StateKind;
+use crate::status::Status;
 
 /// A field that cannot be accepted, and what would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,11 @@ pub enum Refusal {
         from: StateKind,
         verb: &'static str,
     },
+    /// A move that the Ocypod dialect does not know.
+    StatusChange {
+        from: Status,
+        to: Status,
+    },
     /// A move that the state allows and something else forbids.
     Illegal(&'static str),
     DuplicateId,
@@ -81,7 +87,7 @@ impl Refusal {
             Self::QueueNotFound => "queue_not_found",
             Self::JobNotFound => "job_not_found",
             Self::StaleLease(_) => "stale_lease",
-            Self::IllegalTransition { .. } | Self::Illegal(_) => "illegal_transition",
+            Self::IllegalTransition { .. } | Self::StatusChange { .. } | Self::Illegal(_) => "illegal_transition",
             Self::DuplicateId => "duplicate_id",
             Self::QueueFull { .. } => "queue_full",
             Self::DependencyUnknown(_) => "dependency_unknown",
@@ -112,6 +118,7 @@ impl fmt::Display for Refusal {
             Self::StaleLease(Stale::Expired) => f.write_str("the lease has expired"),
             Self::StaleLease(Stale::NotRunning) => f.write_str("the job is not running under this lease any more"),
             Self::IllegalTransition { from, verb } => write!(f, "a {from} job cannot be {verb}"),
+            Self::StatusChange { from, to } => write!(f, "Cannot change status from {from} to {to}"),
             Self::Illegal(why) => f.write_str(why),
             Self::DuplicateId => f.write_str("\"external_id\" is already used in this queue"),
             Self::QueueFull { max_queued } => write!(f, "the queue already holds {max_queued} waiting jobs"),

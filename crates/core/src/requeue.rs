@@ -78,6 +78,14 @@ pub fn in_place(
     Ok(())
 }
 
+/// Puts a waiting retry into line by hand: the retry that was planned did not happen, and is not counted.
+pub fn instead_of_retry(job: &mut Job, moment: &mut Moment<'_>) {
+    job.counters.retries_scheduled = job.counters.retries_scheduled.saturating_sub(1);
+    job.error = None;
+    job.settled = None;
+    job.enter_line(Cause::Requeue, moment);
+}
+
 /// Makes a new job of the same work. Only after [`check`].
 pub fn clone(job: &mut Job, id: JobId, seq: Seq, requeue: &Requeue, moment: &mut Moment<'_>) -> Job {
     let mut copy = blank(id, seq, job.queue.clone(), job.job_type.clone(), job.policy.clone(), moment);

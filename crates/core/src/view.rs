@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::backoff::BackoffKind;
-use crate::failure::Category;
 use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq};
 use crate::job::Job;
 use crate::priority::Priority;
 use crate::state::{State, StateKind};
+use crate::status::Status;
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
 
@@ -130,15 +130,7 @@ pub struct Ocypod {
 }
 
 pub fn ocypod(job: &Job, input: Option<Bytes>) -> Ocypod {
-    let timed_out = job.error.as_ref().is_some_and(|error| error.category == Category::Timeout);
-    let status = match job.kind() {
-        StateKind::Pending | StateKind::Scheduled | StateKind::Delayed => "created",
-        StateKind::Running => "running",
-        StateKind::Retrying | StateKind::Failed | StateKind::DeadLetter if timed_out => "timed_out",
-        StateKind::Retrying | StateKind::Failed | StateKind::DeadLetter => "failed",
-        StateKind::Completed => "completed",
-        StateKind::Cancelled => "cancelled",
-    };
+    let status = Status::of(job);
     let backoff = &job.policy.retry.backoff;
     let delays = Some(backoff.delays.clone()).filter(|delays| backoff.kind == BackoffKind::List && !delays.is_empty());
     // A job that went back to its queue starts clean; what was lies with its attempts.
@@ -146,7 +138,8 @@ pub fn ocypod(job: &Job, input: Option<Bytes>) -> Ocypod {
     Ocypod {
         id: job.seq,
         queue: job.queue.clone(),
-        status,
+        // The specification's own word for a job in line.
+        status: if status == Status::Queued { "created" } else { status.word() },
         tags: tag_list(&job.tags),
         created_at: job.created_at,
         started_at: job.started_at.filter(|_| started),

@@ -15,6 +15,7 @@
 mod fixture;
 pub(crate) mod job;
 pub(crate) mod policy;
+pub(crate) mod totals;
 
 /// The version this program writes.
 pub(crate) const FORMAT: u8 = 1;

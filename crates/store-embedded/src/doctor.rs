@@ -42,6 +42,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
         // Pages that lead nowhere would only give a flood of consequences.
         return Ok(diagnosis);
     }
+    schema::totals(&connection)?;
     let names = Names::load(&connection)?;
     let mut found = Derived::new(IdSeal::new(schema::id_key(&connection)?));
     for table in ["live", "ended"] {

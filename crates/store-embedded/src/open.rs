@@ -19,6 +19,7 @@ use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
+use longshore_core::totals::Totals;
 use longshore_store::{
     ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreError, StoreFuture, Wakeups,
 };
@@ -117,7 +118,8 @@ impl EmbeddedStore {
             &home.database,
             &Known { names: &names, live: &live, chunks: &chunks, seal: &seal },
         )?;
-        let commits = schema::commits(&connection)?;
+        let (commits, totals) = (schema::commits(&connection)?, schema::totals(&connection)?);
+        *shared.totals.write().unwrap_or_else(PoisonError::into_inner) = totals;
         let mut writer = Writer {
             engine,
             records: DiskRecords::new(connection, names, live, chunks, seal)?,
@@ -129,6 +131,7 @@ impl EmbeddedStore {
             effects: Vec::new(),
             stirred: BTreeSet::new(),
             commits,
+            totals,
         };
         writer.keep_queues()?;
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
@@ -330,6 +333,11 @@ impl Inspect for EmbeddedStore {
 
     fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
         Box::pin(self.readers.look(move |reader| Ok(reader.ahead(&place))))
+    }
+
+    fn totals(&self) -> StoreFuture<'_, Totals> {
+        let totals = *self.shared.totals.read().unwrap_or_else(PoisonError::into_inner);
+        Box::pin(async move { Ok(totals) })
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

@@ -264,8 +264,9 @@ impl DiskRecords {
                 (_, Origin::Nowhere) => {}
             }
             let features = match (&before, &after) {
-                (Origin::Nowhere | Origin::Live(_), Origin::Ended(_)) => Some(Features::of(job, &names)),
-                _ => None,
+                (Origin::Ended(before), Origin::Ended(after)) if before == after => None,
+                (_, Origin::Ended(_)) => Some(Features::of(job, &names)),
+                (_, Origin::Live(_) | Origin::Nowhere) => None,
             };
             written.push(Written { seq, before, after, features, prune_at: job.prune_at() });
         }
@@ -433,16 +434,6 @@ struct Written {
     /// Of a job that has just ended.
     features: Option<Features>,
     prune_at: Option<Timestamp>,
-}
-
-impl Features {
-    fn of(job: &Job, names: &Names) -> Self {
-        Self {
-            queue: names.queue_number(&job.queue).map_or(-1, i64::from),
-            state: state_number(job.kind()),
-            job_type: type_hash(job.job_type.as_str()),
-        }
-    }
 }
 
 /// Which types share a place in the index; the record tells them apart.

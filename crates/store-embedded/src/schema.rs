@@ -3,11 +3,12 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
+use longshore_core::totals::Totals;
 use longshore_store::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-use crate::codec::{checksum, seal, unseal};
+use crate::codec::{self, checksum, seal, unseal};
 use crate::error::{damaged, sql};
 use crate::log;
 
@@ -217,6 +218,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         set_note(&transaction, TIME, time.word().into()).map_err(sql)?;
         set_meta(&transaction, "epoch", 1_i64).map_err(sql)?;
         set_meta(&transaction, "next_number", 1_i64).map_err(sql)?;
+        set_totals(&transaction, &Totals::default()).map_err(sql)?;
         set_commits(&transaction, 0).map_err(sql)?;
         return transaction.commit().map_err(sql);
     }
@@ -258,6 +260,17 @@ pub(crate) fn commits(connection: &Connection) -> Result<i64, StoreError> {
 
 pub(crate) fn set_commits(connection: &Connection, commits: i64) -> rusqlite::Result<()> {
     set_meta(connection, COMMITS, commits)
+}
+
+/// Under which the totals of the Ocypod dialect are kept.
+const TOTALS: &str = "totals";
+
+pub(crate) fn totals(connection: &Connection) -> Result<Totals, StoreError> {
+    codec::totals::decode(&note(connection, TOTALS)?).map_err(|_| damaged(DAMAGED_NOTES))
+}
+
+pub(crate) fn set_totals(connection: &Connection, totals: &Totals) -> rusqlite::Result<()> {
+    set_note(connection, TOTALS, codec::totals::encode(totals))
 }
 
 /// A number among the store's notes.

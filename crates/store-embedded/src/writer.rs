@@ -14,6 +14,7 @@ use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
+use longshore_core::totals::Totals;
 use longshore_store::{ClaimedJob, Clock, QueueReport, StoreError, WakeupsSender};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -22,7 +23,7 @@ use crate::dice::SystemDice;
 use crate::error::{Kind, kind};
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::{NoSpace, Reserve};
-use crate::schema::{set_commits, set_meta};
+use crate::schema::{set_commits, set_meta, set_totals};
 
 /// Commands that share one commit, at most.
 const COMMANDS_MAX: usize = 2_048;
@@ -97,6 +98,7 @@ impl Request {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub queues: RwLock<BTreeMap<QueueName, QueueReport>>,
+    pub totals: RwLock<Totals>,
     /// Once true, always true.
     pub poisoned: watch::Sender<bool>,
     pub commits: AtomicU64,
@@ -137,6 +139,8 @@ pub(crate) struct Writer {
     pub stirred: BTreeSet<QueueName>,
     /// Commits since the store was made.
     pub commits: i64,
+    /// As they are on disk.
+    pub totals: Totals,
 }
 
 impl Writer {
@@ -201,12 +205,18 @@ impl Writer {
             // The numbers of jobs that are there speak for themselves; one that goes must not be given again.
             set_meta(self.records.connection(), "next_number", self.engine.next_number().cast_signed())?;
         }
+        let mut totals = self.totals;
+        totals.count(&self.effects);
+        if totals != self.totals {
+            set_totals(self.records.connection(), &totals)?;
+        }
         // A batch that has changed nothing writes nothing, and waits for no disk.
         if self.records.connection().total_changes() != changes {
             self.commits += 1;
             set_commits(self.records.connection(), self.commits)?;
         }
         self.records.connection().execute_batch("COMMIT")?;
+        self.totals = totals;
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         self.engine.commit();
         self.records.committed();
@@ -279,6 +289,7 @@ impl Writer {
                 None => drop(queues.remove(&name)),
             }
         }
+        *self.shared.totals.write().unwrap_or_else(PoisonError::into_inner) = self.totals;
         self.shared.wakeups.announce(&mut self.effects);
         self.shared.wakeups.announce_deadline(self.engine.next_timer());
     }
@@ -344,7 +355,8 @@ fn queue_of(command: &AdminCommand) -> Option<QueueName> {
         | AdminCommand::DeadLetter { .. }
         | AdminCommand::RunNow { .. }
         | AdminCommand::Edit { .. }
-        | AdminCommand::Delete { .. } => None,
+        | AdminCommand::Delete { .. }
+        | AdminCommand::ChangeStatus { .. } => None,
     }
 }
 

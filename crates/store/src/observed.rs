@@ -15,6 +15,7 @@ use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
+use longshore_core::totals::Totals;
 
 use crate::error::StoreError;
 use crate::query::{InLine, JobQuery, Page};
@@ -36,6 +37,7 @@ pub enum Verb {
     Ahead,
     Queue,
     Queues,
+    Totals,
 }
 
 impl Verb {
@@ -52,6 +54,7 @@ impl Verb {
         Self::Ahead,
         Self::Queue,
         Self::Queues,
+        Self::Totals,
     ];
 
     /// A label for metrics and traces.
@@ -69,6 +72,7 @@ impl Verb {
             Self::Ahead => "ahead",
             Self::Queue => "queue",
             Self::Queues => "queues",
+            Self::Totals => "totals",
         }
     }
 
@@ -76,7 +80,7 @@ impl Verb {
     pub fn writes(self) -> bool {
         match self {
             Self::Submit | Self::Claim | Self::Settle | Self::Extend | Self::Admin | Self::Tick => true,
-            Self::Get | Self::Payloads | Self::List | Self::Ahead | Self::Queue | Self::Queues => false,
+            Self::Get | Self::Payloads | Self::List | Self::Ahead | Self::Queue | Self::Queues | Self::Totals => false,
         }
     }
 }
@@ -222,6 +226,10 @@ impl Inspect for Observed {
 
     fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
         self.watch(Verb::Ahead, 1, self.store.ahead(place), |_| (1, 0))
+    }
+
+    fn totals(&self) -> StoreFuture<'_, Totals> {
+        self.watch(Verb::Totals, 0, self.store.totals(), |_| (1, 0))
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

@@ -16,6 +16,7 @@ use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
+use longshore_core::totals::Totals;
 
 use crate::error::StoreError;
 use crate::query::{InLine, JobQuery, Page};
@@ -64,6 +65,9 @@ pub trait Inspect: Debug + Send + Sync + 'static {
     fn ahead(&self, place: InLine) -> StoreFuture<'_, u64>;
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>>;
+
+    /// What has become of the jobs of the Ocypod dialect since the store was made.
+    fn totals(&self) -> StoreFuture<'_, Totals>;
 
     /// All queues by name.
     fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>>;

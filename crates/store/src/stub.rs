@@ -19,6 +19,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
+use longshore_core::totals::Totals;
 
 use crate::error::StoreError;
 use crate::query::{InLine, JobQuery, Page};
@@ -111,6 +112,10 @@ impl Inspect for Stub {
 
     fn ahead(&self, _: InLine) -> StoreFuture<'_, u64> {
         Box::pin(std::future::ready(Ok(0)))
+    }
+
+    fn totals(&self) -> StoreFuture<'_, Totals> {
+        ready(Totals::default())
     }
 
     fn queue(&self, _: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

@@ -16,6 +16,7 @@ use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
+use longshore_core::totals::Totals;
 
 use crate::error::StoreError;
 use crate::query::{InLine, JobQuery, Page};
@@ -243,6 +244,10 @@ impl Inspect for Unreliable {
 
     fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
         self.look(|store| store.ahead(place))
+    }
+
+    fn totals(&self) -> StoreFuture<'_, Totals> {
+        self.look(|store| store.totals())
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

@@ -21,6 +21,7 @@
 mod admin;
 mod claim;
 mod concurrency;
+mod dialect;
 mod durability;
 mod extend;
 mod harness;
@@ -160,6 +161,12 @@ macro_rules! with_conformance_cases {
                 edited
                 deleted
             }
+            dialect {
+                a_failed_job_is_cancelled
+                output_is_kept
+                only_into_a_queue_of_the_profile
+                totals_count_what_happened
+            }
             refusals {
                 every_code_can_be_reached_and_changes_nothing
             }
@@ -218,6 +225,7 @@ macro_rules! with_conformance_cases {
                 numbers_are_never_given_twice
                 an_empty_store
                 many_restarts
+                totals_of_the_dialect
             }
             restarts recovery {
                 places_in_line

@@ -27,6 +27,7 @@ use longshore_core::refusal::{Invalid, Refusal};
 use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::settle;
 use longshore_core::state::StateKind;
+use longshore_core::status::{Status, StatusChange};
 use longshore_core::submit::{self, DependencyRef, Payload, Start};
 use longshore_core::tags::Tags;
 use longshore_core::{Duration, Timestamp};
@@ -181,6 +182,13 @@ impl Names {
                 Admin::Edit { id: self.id(*job), edit }
             }
             Command::Delete { job } => Admin::Delete { id: self.id(*job) },
+            Command::ChangeStatus { job, status, output } => Admin::ChangeStatus {
+                id: self.id(*job),
+                change: StatusChange {
+                    status: status.as_deref().map(status_named).transpose()?,
+                    output: output.clone().map(Bytes::from),
+                },
+            },
             Command::Submit { .. }
             | Command::Children { .. }
             | Command::Claim { .. }
@@ -353,6 +361,10 @@ pub(crate) fn queue_snapshot(queue: &Queue, counts: &StateCounts) -> QueueSnapsh
         paused: queue.paused,
         counts: StateKind::ALL.iter().map(count).collect(),
     }
+}
+
+fn status_named(word: &str) -> Result<Status, Refusal> {
+    Status::from_word(word).ok_or_else(|| Refusal::invalid("status", "is not a status"))
 }
 
 fn profile_named(name: &str) -> Result<Profile, Refusal> {

@@ -19,6 +19,7 @@ use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
+use longshore_core::totals::Totals;
 use longshore_store::{
     ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, Wakeups, WakeupsSender,
 };
@@ -44,6 +45,7 @@ struct Held {
     engine: Engine,
     records: MemoryRecords,
     dice: SeededDice,
+    totals: Totals,
 }
 
 impl Disk {
@@ -52,6 +54,7 @@ impl Disk {
             engine: Engine::new(options),
             records: MemoryRecords::default(),
             dice: SeededDice::new(0x10f5_0fe1),
+            totals: Totals::default(),
         };
         Self(Arc::new(Mutex::new(held)))
     }
@@ -81,7 +84,8 @@ impl MemoryStore {
         let mut held = self.disk.lock();
         let now = self.clock.now();
         let answer = work(&mut held, now, &mut effects);
-        let Held { engine, records, dice } = &mut *held;
+        let Held { engine, records, dice, totals } = &mut *held;
+        totals.count(&effects);
         let Ok(Ticked { next, .. }) = engine.tick(records, now, 0, dice, &mut effects);
         // Under the lock, so that deadlines are announced in the order of commits.
         self.wakeups.announce_deadline(next);
@@ -175,7 +179,7 @@ impl Store for MemoryStore {
 
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
         later!(self.turn(|held, now, effects| {
-            let Held { engine, records, dice } = held;
+            let Held { engine, records, dice, .. } = held;
             let Ok(ticked) = engine.tick(records, now, budget.get(), dice, effects);
             ticked
         }))
@@ -224,6 +228,10 @@ impl Inspect for MemoryStore {
         let held = self.disk.lock();
         let before = held.records.jobs().filter(|job| place.behind(job)).count();
         ready(u64::try_from(before).unwrap())
+    }
+
+    fn totals(&self) -> StoreFuture<'_, Totals> {
+        ready(self.disk.lock().totals)
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

@@ -7,6 +7,7 @@
 //! Two things it cannot know, and says so. Texts that the server makes up itself (the message of an execution timeout, say)
 //! are [`ANY_TEXT`]. A delay with jitter is a window until [`Model::adopt_run_at`] tells it the value that was drawn.
 
+mod dialect;
 mod job;
 mod links;
 mod operate;
@@ -122,6 +123,12 @@ impl Model {
     }
 
     /// The jobs that a worker may still answer for.
+    pub(crate) fn handles_of(&self, profile: Profile) -> Vec<Handle> {
+        (0..self.jobs.len())
+            .filter(|handle| !self.jobs[*handle].removed && self.jobs[*handle].profile == profile)
+            .collect()
+    }
+
     pub(crate) fn handles_at_work(&self) -> Vec<Handle> {
         (0..self.jobs.len()).filter(|handle| self.jobs[*handle].is_held_by_worker(self.now)).collect()
     }
@@ -219,6 +226,7 @@ impl Model {
             Command::RunNow { job } => self.run_now(*job),
             Command::Edit { job, edit } => self.edit(*job, edit),
             Command::Delete { job } => self.delete(*job),
+            Command::ChangeStatus { job, status, output } => self.change_status(*job, status.as_ref(), output.as_ref()),
             Command::Children { job, token, jobs, finally } => self.children(*job, token, jobs, finally.as_ref()),
         }
     }

@@ -104,6 +104,12 @@ pub enum Command {
     Delete {
         job: Handle,
     },
+    /// In the words of the Ocypod dialect: queued, running, failed, completed, cancelled, timed_out.
+    ChangeStatus {
+        job: Handle,
+        status: Option<String>,
+        output: Option<String>,
+    },
     /// Fan-out by a running job; `finally` runs after all of `jobs` have completed.
     Children {
         job: Handle,

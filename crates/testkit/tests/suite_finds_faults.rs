@@ -14,6 +14,7 @@ use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
+use longshore_core::totals::Totals;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
     ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, VirtualClock, Wakeups,
@@ -208,6 +209,10 @@ impl Inspect for Flawed {
             }
             Ok(page)
         })
+    }
+
+    fn totals(&self) -> StoreFuture<'_, Totals> {
+        self.store.totals()
     }
 
     fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {

@@ -11,6 +11,7 @@ use crate::refusal::Refusal;
 use crate::requeue::Requeue;
 use crate::settle::Outcome;
 use crate::state::StateKind;
+use crate::status::StatusChange;
 use crate::time::Timestamp;
 
 use super::claim::{ClaimRequest, Claimed};
@@ -89,6 +90,11 @@ pub enum AdminCommand {
     },
     Delete {
         id: JobId,
+    },
+    /// A client of the Ocypod dialect changes what its job is.
+    ChangeStatus {
+        id: JobId,
+        change: StatusChange,
     },
 }
 
@@ -239,6 +245,7 @@ impl<R: Records> Turn<'_, R> {
             AdminCommand::RunNow { id } => state(*id, self.run_now(*id)?),
             AdminCommand::Edit { id, edit } => state(*id, self.edit(*id, edit)?),
             AdminCommand::Delete { id } => done(self.delete(*id)?),
+            AdminCommand::ChangeStatus { id, change } => state(*id, self.change_status(*id, change)?),
         })
     }
 }

@@ -10,8 +10,9 @@ use crate::job::{Job, Moment};
 use crate::policy::ManualRequeue;
 use crate::promote;
 use crate::refusal::Refusal;
-use crate::requeue::{self, Requeue};
+use crate::requeue::{self, Requeue, Reset};
 use crate::state::StateKind;
+use crate::status::{self, StatusChange, Step};
 
 use super::records::{KeyEntry, KeyPath, PayloadSource, Records};
 use super::{Effect, Stop, Turn};
@@ -103,6 +104,38 @@ impl<R: Records> Turn<'_, R> {
         let kind = copy.kind();
         self.add(Box::new(copy), PayloadSource::CopyOf(seq))?;
         Ok((clone_id, kind))
+    }
+
+    /// A requeue is in place, whatever the policy says: the dialect knows a job by one number.
+    pub(crate) fn change_status(&mut self, id: JobId, change: &StatusChange) -> Result<StateKind, Stop<R::Error>> {
+        let (seq, now) = (self.find(id)?, self.now);
+        let seen = self.look(seq, |job| (status::check(job, change, now), job.kind(), job.queue.clone()))?;
+        let (step, kind, name) = seen.ok_or(Refusal::JobNotFound)?;
+        match step? {
+            Step::Requeue if kind == StateKind::Retrying => {
+                self.engine.queue(&name).ok_or(Refusal::QueueNotFound)?;
+                self.change(seq, |job, moment| {
+                    requeue::instead_of_retry(job, moment);
+                    Ok(job.kind())
+                })
+            }
+            Step::Requeue => {
+                let how = Requeue { counters: Reset::Keep, run_at: None };
+                let queue = self.engine.queue(&name).cloned();
+                let seen = self.look(seq, |job| {
+                    requeue::check(job, &how, queue.as_ref().map(|queue| &queue.intake))?;
+                    Ok::<_, Refusal>(job.dependencies.all())
+                })?;
+                let standings = self.standings(&seen.ok_or(Refusal::JobNotFound)??)?;
+                self.change(seq, |job, moment| {
+                    requeue::in_place(job, &how, |id| standing(&standings, id), moment)?;
+                    Ok(job.kind())
+                })
+            }
+            step @ (Step::Note | Step::Complete | Step::Fail | Step::TimeOut | Step::Cancel) => {
+                self.change_at_home(seq, |job, home, moment| status::change(job, change, step, home, moment))
+            }
+        }
     }
 
     /// How these jobs stand; one that is gone is left out.

@@ -12,6 +12,7 @@ use crate::lease;
 use crate::limits::BATCH_ITEMS_MAX;
 use crate::policy::SubmitMode;
 use crate::priority::Priority;
+use crate::profile::Profile;
 use crate::refusal::Refusal;
 use crate::state::{Ending, StateKind};
 use crate::submit::{self, Birth, DependencyRef, NewJob, Places};
@@ -38,11 +39,13 @@ pub struct SubmitRequest {
     pub parent: Option<(JobId, Option<LeaseToken>)>,
     /// Runs once, after all of the batch have completed.
     pub finally: Option<Box<Submission>>,
+    /// Only into queues that exist and have this profile.
+    pub only_into: Option<Profile>,
 }
 
 impl SubmitRequest {
     pub fn new(batch: Vec<Submission>) -> Self {
-        Self { batch, parent: None, finally: None }
+        Self { batch, parent: None, finally: None, only_into: None }
     }
 
     /// Children of a running job, and the job that runs once after all of them have completed.
@@ -52,7 +55,7 @@ impl SubmitRequest {
         batch: Vec<Submission>,
         finally: Option<Submission>,
     ) -> Self {
-        Self { batch, parent: Some((parent, token)), finally: finally.map(Box::new) }
+        Self { batch, parent: Some((parent, token)), finally: finally.map(Box::new), only_into: None }
     }
 }
 
@@ -92,7 +95,7 @@ impl<R: Records> Turn<'_, R> {
     }
 
     fn submit(&mut self, request: &SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
-        let SubmitRequest { batch, parent, finally } = request;
+        let SubmitRequest { batch, parent, finally, only_into } = request;
         if let Some((parent, token)) = parent {
             let (seq, now) = (self.find(*parent)?, self.now);
             let held = self.look(seq, |job| lease::check(job, *token, now).map(|_| ()))?;
@@ -100,6 +103,11 @@ impl<R: Records> Turn<'_, R> {
         }
         if !(1..=BATCH_ITEMS_MAX).contains(&batch.len()) {
             return Err(Refusal::invalid("jobs", format!("must be 1-{BATCH_ITEMS_MAX} jobs")).into());
+        }
+        let there =
+            |name: &QueueName, wanted: &Profile| self.engine.queue(name).is_some_and(|queue| queue.profile == *wanted);
+        if only_into.as_ref().is_some_and(|wanted| !batch.iter().all(|submission| there(&submission.queue, wanted))) {
+            return Err(Refusal::QueueNotFound.into());
         }
         let parent = parent.map(|(parent, _)| parent);
         match finally {

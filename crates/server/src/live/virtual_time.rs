@@ -15,6 +15,7 @@ use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
+use longshore_core::totals::Totals;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
     ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreError, StoreFuture,
@@ -122,6 +123,10 @@ impl Inspect for VirtualTime {
 
     fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
         self.store.ahead(place)
+    }
+
+    fn totals(&self) -> StoreFuture<'_, Totals> {
+        self.store.totals()
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

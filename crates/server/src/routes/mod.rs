@@ -5,7 +5,7 @@ mod fallback;
 mod jobs;
 mod queues;
 pub(crate) mod watch;
-mod work;
+pub(crate) mod work;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};

@@ -36,26 +36,21 @@ impl FromRequest<AppState> for JsonBody {
 
     async fn from_request(request: Request, app: &AppState) -> Result<Self, Failure> {
         let (parts, body) = request.into_parts();
-        let most = app.limits.body_bytes_max;
-        let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let chunked = parts.headers.contains_key(header::TRANSFER_ENCODING);
-        let announced: usize = announced.unwrap_or(0);
         let json = is_json(&parts.headers);
         // Nothing of a body that cannot be taken is read.
-        if announced > 0 && !json {
+        if announced(&parts.headers) > 0 && !json {
             return Err(not_json());
         }
-        if announced > most {
-            return Err(too_large(most));
-        }
-        let room = if chunked { most } else { announced };
-        let room = if room > SMALL && json { Some(set_aside(app, room).await?) } else { None };
-        let bytes = collect(body, announced, most, app.limits.body_timeout).await?;
-        if !bytes.is_empty() && !json {
+        let body = Self::whole(app, &parts.headers, body).await?;
+        if !body.bytes.is_empty() && !json {
             return Err(not_json());
         }
-        Ok(Self { bytes, _room: room })
+        Ok(body)
     }
+}
+
+fn announced(headers: &HeaderMap) -> usize {
+    headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0)
 }
 
 /// Waits until there is room for a large body: many at once must not fill the memory.
@@ -67,6 +62,22 @@ async fn set_aside(app: &AppState, bytes: usize) -> Result<OwnedSemaphorePermit,
 }
 
 impl JsonBody {
+    /// All of a body, whatever its type.
+    pub(crate) async fn whole(app: &AppState, headers: &HeaderMap, body: Body) -> Result<Self, Failure> {
+        let (announced, most) = (announced(headers), app.limits.body_bytes_max);
+        if announced > most {
+            return Err(too_large(most));
+        }
+        let room = if headers.contains_key(header::TRANSFER_ENCODING) { most } else { announced };
+        let room = if room > SMALL { Some(set_aside(app, room).await?) } else { None };
+        let bytes = collect(body, announced, most, app.limits.body_timeout).await?;
+        Ok(Self { bytes, _room: room })
+    }
+
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
     /// The text of a body that must be there.
     pub(crate) fn text(&self) -> Result<&str, Failure> {
         Ok(json::text(&self.bytes)?)

@@ -119,7 +119,7 @@ fn plain(wanted: &str) -> &str {
 }
 
 /// How deep a text nests. Brackets inside of strings do not count; whether it is JSON at all is not asked here.
-fn depth(bytes: &[u8]) -> usize {
+pub(crate) fn depth(bytes: &[u8]) -> usize {
     let (mut now, mut most, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in bytes {
         if in_string {

@@ -92,7 +92,9 @@ pub(crate) fn code_of(refusal: &Refusal) -> ErrorCode {
         Refusal::QueueNotFound => ErrorCode::QueueNotFound,
         Refusal::JobNotFound => ErrorCode::JobNotFound,
         Refusal::StaleLease(_) => ErrorCode::StaleLease,
-        Refusal::IllegalTransition { .. } | Refusal::Illegal(_) => ErrorCode::IllegalTransition,
+        Refusal::IllegalTransition { .. } | Refusal::StatusChange { .. } | Refusal::Illegal(_) => {
+            ErrorCode::IllegalTransition
+        }
         Refusal::DuplicateId => ErrorCode::DuplicateId,
         Refusal::QueueFull { .. } => ErrorCode::QueueFull,
         Refusal::DependencyUnknown(_) => ErrorCode::DependencyUnknown,
@@ -152,6 +154,7 @@ mod tests {
     use super::*;
     use longshore_core::refusal::Stale;
     use longshore_core::state::StateKind;
+    use longshore_core::status::Status;
 
     /// The rules and the wire name each refusal alike.
     #[test]
@@ -163,6 +166,7 @@ mod tests {
             Refusal::JobNotFound,
             Refusal::StaleLease(Stale::Expired),
             Refusal::IllegalTransition { from: StateKind::Completed, verb: "claimed" },
+            Refusal::StatusChange { from: Status::Completed, to: Status::Queued },
             Refusal::Illegal("no"),
             Refusal::DuplicateId,
             Refusal::QueueFull { max_queued: 1 },

@@ -5,6 +5,7 @@ use longshore_core::job::Job;
 use longshore_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, params};
 
+use super::state_number;
 use crate::ended::Features;
 
 pub(super) struct Pen<'a> {
@@ -25,7 +26,7 @@ impl<'a> Pen<'a> {
             insert_ended: connection.prepare_cached(
                 "INSERT INTO ended(seq, queue, state, type, prune_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?,
-            update_ended: connection.prepare_cached("UPDATE ended SET record = ?2, prune_at = ?3 WHERE seq = ?1")?,
+            update_ended: connection.prepare_cached("UPDATE ended SET record = ?2, prune_at = ?3, state = ?4 WHERE seq = ?1")?,
             delete_ended: connection.prepare_cached("DELETE FROM ended WHERE seq = ?1")?,
         })
     }
@@ -55,7 +56,8 @@ impl<'a> Pen<'a> {
     }
 
     pub(super) fn update_ended(&mut self, seq: Seq, job: &Job, record: &[u8]) -> rusqlite::Result<()> {
-        self.update_ended.execute(params![seq.0.cast_signed(), record, prune_at(job)]).map(drop)
+        let state = state_number(job.kind());
+        self.update_ended.execute(params![seq.0.cast_signed(), record, prune_at(job), state]).map(drop)
     }
 
     pub(super) fn delete_ended(&mut self, seq: Seq) -> rusqlite::Result<()> {

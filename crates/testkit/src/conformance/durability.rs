@@ -190,3 +190,13 @@ pub(super) fn many_restarts(h: &mut Harness) {
         assert_eq!(h.count("q", StateKind::Scheduled), alive.len() as u64);
     }
 }
+
+pub(super) fn totals_of_the_dialect(h: &mut Harness) {
+    let expected = super::dialect::busy(h);
+    h.reopen();
+    assert_eq!(answered(h.store().totals()), expected);
+    h.put_queue("o", Profile::Ocypod);
+    h.submit("o", super::dialect::job());
+    h.reopen();
+    assert_eq!(answered(h.store().totals()).created, expected.created + 1);
+}

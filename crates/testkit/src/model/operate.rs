@@ -6,8 +6,8 @@ use super::submit::{are_tags, blank_job, is_name, is_priority, is_type, priority
 use super::{ANY_TEXT, Model, Queue, server_error};
 use crate::subject::{Answer, Edit, Handle, Millis, Settings};
 
-const ILLEGAL: Refusal = "illegal_transition";
-const NO_QUEUE: Refusal = "queue_not_found";
+pub(super) const ILLEGAL: Refusal = "illegal_transition";
+pub(super) const NO_QUEUE: Refusal = "queue_not_found";
 pub(crate) const DEFAULT_QUEUE: &str = "default";
 
 impl Model {
@@ -171,6 +171,24 @@ impl Model {
         if job.rules.requeue_clones {
             return Ok(self.clone_job(handle, run_at));
         }
+        self.requeue_in_place(handle, reset, run_at)
+    }
+
+    /// `run_at`: still ahead, if given.
+    pub(crate) fn requeue_in_place(
+        &mut self,
+        handle: Handle,
+        reset: bool,
+        run_at: Option<Millis>,
+    ) -> Result<Answer, Refusal> {
+        let job = self.find(handle)?;
+        let requeueable = matches!(job.state, State::Failed | State::DeadLetter | State::Cancelled);
+        if !requeueable || job.requeued_as.is_some() {
+            return Err(ILLEGAL);
+        }
+        if !self.queues.contains_key(&job.queue) {
+            return Err(NO_QUEUE);
+        }
         if self.broken_dependency(job).is_some() {
             return Err(ILLEGAL);
         }
@@ -229,7 +247,7 @@ impl Model {
             return Err(VALIDATION);
         }
         if let Some(limit) = edit.retry_limit {
-            check_limit(&job.rules, limit)?;
+            check_limit(job.profile, &job.rules, limit)?;
             if limit_is_locked(job.profile, &job.rules, limit) {
                 return Err(VALIDATION);
             }

@@ -339,13 +339,14 @@ fn override_all(rules: &mut Rules, profile: Profile, overrides: &Settings) -> Re
             set(rules, path, value).ok_or(VALIDATION)?;
         }
     }
-    check_limit(rules, rules.limit)
+    check_limit(profile, rules, rules.limit)
 }
 
 /// Whether a limit makes sense for what the rules count.
-pub(crate) fn check_limit(rules: &Rules, limit: u32) -> Result<(), Refusal> {
+pub(crate) fn check_limit(profile: Profile, rules: &Rules, limit: u32) -> Result<(), Refusal> {
     let least = if rules.counts == Counts::Retries { 0 } else { 1 };
-    if (least..=HIGHEST_LIMIT).contains(&limit) { Ok(()) } else { Err(VALIDATION) }
+    let most = if profile == Profile::Ocypod { u32::MAX } else { HIGHEST_LIMIT };
+    if (least..=most).contains(&limit) { Ok(()) } else { Err(VALIDATION) }
 }
 
 /// Whether `profile` allows the limit of a job with these rules to become `limit`.

@@ -171,7 +171,7 @@ impl Model {
         Ok(self.state_of(handle))
     }
 
-    fn complete(&mut self, handle: Handle, result: Option<String>) {
+    pub(crate) fn complete(&mut self, handle: Handle, result: Option<String>) {
         let now = self.now;
         let job = self.job_mut(handle);
         job.close_attempt(now, "completed", None);
@@ -306,7 +306,7 @@ impl Model {
     }
 
     /// Results, progress and checkpoints are bounded like payloads, by the queue's present setting.
-    fn check_size(&self, handle: Handle, bytes: Option<&String>) -> Result<(), Refusal> {
+    pub(crate) fn check_size(&self, handle: Handle, bytes: Option<&String>) -> Result<(), Refusal> {
         let most = self.queues.get(&self.jobs[handle].queue).map_or(usize::MAX, |queue| queue.rules.payload_max);
         if bytes.is_some_and(|bytes| bytes.len() > most) { Err("payload_too_large") } else { Ok(()) }
     }

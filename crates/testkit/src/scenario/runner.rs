@@ -359,6 +359,7 @@ impl Stage<'_> {
             | Command::DeadLetter { job, .. }
             | Command::RunNow { job }
             | Command::Edit { job, .. }
+            | Command::ChangeStatus { job, .. }
             | Command::Delete { job } => *job = self.handle(*job)?,
         }
         Ok(command)

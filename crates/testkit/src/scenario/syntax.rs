@@ -313,7 +313,7 @@ impl Reader {
     }
 
     fn operator_command(&mut self, verb: &str, s: &mut Statement) -> Read<Command> {
-        if !matches!(verb, "submit-held" | "cancel" | "dead-letter" | "run-now" | "edit" | "delete") {
+        if !matches!(verb, "submit-held" | "cancel" | "dead-letter" | "run-now" | "edit" | "delete" | "status") {
             return Err(format!("there is no statement `{verb}`"));
         }
         let job = self.job(s)?;
@@ -324,6 +324,14 @@ impl Reader {
             "dead-letter" => Command::DeadLetter { job, reason: a.option("reason") },
             "run-now" => Command::RunNow { job },
             "delete" => Command::Delete { job },
+            "status" => {
+                let word = a.next("status")?;
+                Command::ChangeStatus {
+                    job,
+                    status: Some(word).filter(|word| word != "same"),
+                    output: a.option("output"),
+                }
+            }
             _ => Command::Edit {
                 job,
                 edit: Edit {

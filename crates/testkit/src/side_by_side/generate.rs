@@ -121,7 +121,8 @@ impl Draw<'_> {
                 Command::SubmitHeld { job: self.handle_among(&on_hold) }
             }
             91..93 => self.put_queue(),
-            93..95 => Command::Delete { job: self.handle_in(&ENDED) },
+            93 => Command::Delete { job: self.handle_in(&ENDED) },
+            94 => self.change_status(),
             95 => {
                 let job = self.living_handle();
                 Command::DeadLetter { job, reason: self.reason("given up") }
@@ -452,6 +453,14 @@ impl Draw<'_> {
         let job = self.handle_in(&[State::Failed, State::DeadLetter, State::Cancelled]);
         let run_at = self.rarely(6).then(|| self.now() + self.one_of(&[1_000, 0, -5, 20_000]));
         Command::Requeue { job, reset: !self.rarely(3), run_at }
+    }
+
+    fn change_status(&mut self) -> Command {
+        let fitting = self.model.handles_of(Profile::Ocypod);
+        let job = self.handle_among(&fitting);
+        let words = ["queued", "failed", "cancelled", "completed", "timed_out", "running"];
+        let status = (!self.rarely(5)).then(|| self.one_of(&words).to_owned());
+        Command::ChangeStatus { job, status, output: self.maybe_text(3, "half") }
     }
 
     fn edit(&mut self) -> Command {

@@ -78,10 +78,10 @@ fn read(given: Claim) -> Result<ClaimRequest, Failure> {
     })
 }
 
-type Given = (Vec<ClaimedJob>, Untold);
+pub(crate) type Given = (Vec<ClaimedJob>, Untold);
 
 /// Asks the store once. The question goes on by itself: should whoever asks be gone before the answer, the jobs go back.
-async fn ask(app: &AppState, request: ClaimRequest) -> Result<Given, Failure> {
+pub(crate) async fn ask(app: &AppState, request: ClaimRequest) -> Result<Given, Failure> {
     let (tell, told) = oneshot::channel();
     let asking = app.clone();
     app.tasks.spawn(async move {

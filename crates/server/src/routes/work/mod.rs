@@ -4,7 +4,7 @@ pub(crate) mod children;
 pub(crate) mod claim;
 pub(crate) mod complete;
 pub(crate) mod fail;
-mod handed;
+pub(crate) mod handed;
 pub(crate) mod heartbeat;
 pub(crate) mod heartbeats;
 pub(crate) mod release;

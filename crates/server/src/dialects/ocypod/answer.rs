@@ -1,0 +1,143 @@
+//! Answers of the dialect. A refusal is prose, never JSON.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use longshore_core::id::{QueueName, Seq};
+use longshore_core::refusal::{Invalid, Refusal};
+use serde::Serialize;
+
+use crate::wire::answer::JSON;
+use crate::wire::problem::Failure;
+
+pub(super) type Answer = Result<Response, No>;
+
+/// Why not.
+#[derive(Debug)]
+pub(super) struct No {
+    status: StatusCode,
+    kind: Option<&'static str>,
+    text: String,
+}
+
+/// What the dialect itself has to say.
+const OWN: &str = "text/html; charset=utf-8";
+/// What could not be read.
+const UNREADABLE: &str = "text/plain; charset=utf-8";
+
+impl No {
+    /// `text` holds nothing that a client could choose freely: browsers take it for HTML.
+    pub(super) fn own(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, kind: Some(OWN), text: text.into() }
+    }
+
+    pub(super) fn unreadable(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, kind: Some(UNREADABLE), text: text.into() }
+    }
+
+    pub(super) fn unknown_field(name: &str) -> Self {
+        let name: String = name.chars().take(100).collect();
+        Self { status: StatusCode::BAD_REQUEST, kind: None, text: format!("Unrecognised field: {name}") }
+    }
+
+    /// Without a word.
+    pub(super) fn silent(status: StatusCode) -> Self {
+        Self { status, kind: None, text: String::new() }
+    }
+
+    pub(super) fn bad(text: impl Into<String>) -> Self {
+        Self::own(StatusCode::BAD_REQUEST, text)
+    }
+
+    pub(super) fn conflict(text: impl Into<String>) -> Self {
+        Self::own(StatusCode::CONFLICT, text)
+    }
+
+    pub(super) fn no_queue(name: &QueueName) -> Self {
+        Self::own(StatusCode::NOT_FOUND, format!("Queue '{name}' does not exist"))
+    }
+
+    pub(super) fn no_job(id: Seq) -> Self {
+        Self::own(StatusCode::NOT_FOUND, format!("Job with ID {id} does not exist"))
+    }
+
+    pub(super) fn too_large(bytes: usize, bytes_max: usize) -> Self {
+        let text = format!("JSON payload ({bytes} bytes) is larger than allowed (limit: {bytes_max} bytes).");
+        Self::unreadable(StatusCode::PAYLOAD_TOO_LARGE, text)
+    }
+}
+
+impl From<Failure> for No {
+    fn from(failure: Failure) -> Self {
+        let problem = failure.problem();
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        // Whatever the reason that the store does not answer: the dialect has one status for it.
+        let status = if status.is_server_error() { StatusCode::SERVICE_UNAVAILABLE } else { status };
+        Self::unreadable(status, problem.detail.clone())
+    }
+}
+
+impl From<Refusal> for No {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::PayloadTooLarge { bytes, bytes_max, .. } => {
+                Self::too_large(bytes, usize::try_from(bytes_max).unwrap_or(usize::MAX))
+            }
+            Refusal::StatusChange { .. } => Self::conflict(refusal.to_string()),
+            Refusal::Invalid(_)
+            | Refusal::QueueNotFound
+            | Refusal::JobNotFound
+            | Refusal::StaleLease(_)
+            | Refusal::IllegalTransition { .. }
+            | Refusal::Illegal(_)
+            | Refusal::DuplicateId
+            | Refusal::QueueFull { .. }
+            | Refusal::DependencyUnknown(_)
+            | Refusal::DependencyCycle(_)
+            | Refusal::DependencyDepth
+            | Refusal::DependencyBreadth { .. } => Failure::from(refusal).into(),
+        }
+    }
+}
+
+impl From<Invalid> for No {
+    fn from(invalid: Invalid) -> Self {
+        Refusal::from(invalid).into()
+    }
+}
+
+impl IntoResponse for No {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.text));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        if let Some(kind) = self.kind {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        }
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        response
+    }
+}
+
+pub(super) fn ok(body: &impl Serialize) -> Answer {
+    json(StatusCode::OK, body)
+}
+
+pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Answer {
+    let bytes = serde_json::to_vec(body);
+    let bytes = bytes.map_err(|_| No::silent(StatusCode::INTERNAL_SERVER_ERROR))?;
+    Ok((status, [(header::CONTENT_TYPE, JSON)], bytes).into_response())
+}
+
+/// Without a body.
+pub(super) fn done() -> Answer {
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Where something is to be found.
+pub(super) fn at(mut response: Response, path: &str) -> Answer {
+    if let Ok(path) = HeaderValue::from_str(path) {
+        response.headers_mut().insert(header::LOCATION, path);
+    }
+    Ok(response)
+}

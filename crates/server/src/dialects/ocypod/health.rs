@@ -1,0 +1,21 @@
+//! `GET /health`
+
+use axum::http::StatusCode;
+use serde::Serialize;
+
+use super::answer::{Answer, No, ok};
+use super::call::Call;
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+}
+
+/// A store that does not answer is no 200.
+pub(super) async fn health(call: Call) -> Answer {
+    call.app.ask(call.app.store.queues()).await?;
+    if call.app.broken() {
+        return Err(No::own(StatusCode::SERVICE_UNAVAILABLE, "the store has failed for good"));
+    }
+    ok(&Health { status: "healthy" })
+}

@@ -1,0 +1,18 @@
+//! `GET /job/{id}`
+
+use super::super::answer::{Answer, ok};
+use super::super::call::Call;
+use super::super::object::{Field, Object};
+use super::find;
+
+pub(crate) async fn get(call: Call) -> Answer {
+    let (app, id) = (&call.app, call.job()?);
+    let fields = Field::asked(call.query())?;
+    let job = find(app, id).await?;
+    let payload = if fields.contains(&Field::Input) {
+        app.ask(app.store.payloads(vec![job.seq])).await?.into_iter().next().flatten()
+    } else {
+        None
+    };
+    ok(&Object { job: &job, payload: payload.as_ref(), fields: &fields })
+}

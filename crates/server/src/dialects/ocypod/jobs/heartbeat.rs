@@ -1,0 +1,31 @@
+//! `PUT /job/{id}/heartbeat`
+
+use longshore_core::engine::Extension;
+use longshore_core::extend::Notes;
+use longshore_core::policy::Fencing;
+use longshore_core::refusal::Refusal;
+
+use super::super::answer::{Answer, No, done};
+use super::super::call::Call;
+use super::find;
+
+/// Whatever the body says.
+pub(crate) async fn heartbeat(call: Call) -> Answer {
+    let (app, id) = (&call.app, call.job()?);
+    let job = find(app, id).await?;
+    // The dialect has no tokens: whoever speaks, speaks for the present lease.
+    let token = match job.policy.fencing {
+        Fencing::Optional => None,
+        Fencing::Required => job.state.lease().map(|lease| lease.token),
+    };
+    let extension = Extension { id: job.id, token, notes: Notes::default() };
+    let verdicts = app.ask(app.store.extend(vec![extension])).await?;
+    match verdicts.into_iter().next() {
+        Some(Ok(_)) => done(),
+        Some(Err(Refusal::JobNotFound)) => Err(No::no_job(id)),
+        Some(Err(Refusal::StaleLease(_))) | None => {
+            Err(No::conflict(format!("Cannot heartbeat job {id}, job is not running")))
+        }
+        Some(Err(refusal)) => Err(refusal.into()),
+    }
+}

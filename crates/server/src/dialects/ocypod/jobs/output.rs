@@ -1,0 +1,23 @@
+//! `GET /job/{id}/output`, `PUT /job/{id}/output`
+
+use longshore_core::status::StatusChange;
+use longshore_core::view;
+
+use super::super::answer::{Answer, ok};
+use super::super::call::Call;
+use super::find;
+use super::patch::{apply, output_max};
+use crate::convert::raw;
+
+pub(crate) async fn get(call: Call) -> Answer {
+    let job = find(&call.app, call.job()?).await?;
+    ok(&view::ocypod(&job, None).output.as_ref().map(raw::shown))
+}
+
+/// Any JSON; `null` is one.
+pub(crate) async fn put(call: Call) -> Answer {
+    let (app, id) = (call.app.clone(), call.job()?);
+    let bytes_max = output_max(&app, id).await?;
+    let output = call.json_around(bytes_max)?.value()?;
+    apply(&app, id, StatusChange { status: None, output: Some(output) }).await
+}

@@ -1,0 +1,94 @@
+//! `PATCH /job/{id}`
+
+use std::fmt;
+
+use bytes::Bytes;
+use longshore_core::engine::AdminCommand;
+use longshore_core::id::Seq;
+use longshore_core::job::Job;
+use longshore_core::refusal::Refusal;
+use longshore_core::status::{Status, StatusChange};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+use serde_json::value::RawValue;
+
+use super::super::answer::{Answer, No, done};
+use super::super::call::{Call, payload_max};
+use super::{find, look};
+use crate::app::AppState;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Given<'a> {
+    status: Option<Word>,
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+}
+
+struct Word(Status);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+
+        impl Visitor<'_> for Words {
+            type Value = Word;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("one of")?;
+                Status::ALL.iter().try_for_each(|status| write!(f, " `{status}`"))
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<Word, E> {
+                // The older documentation's word for a job in line.
+                let known = if word == "created" { Some(Status::Queued) } else { Status::from_word(word) };
+                known.map(Word).ok_or_else(|| {
+                    E::custom(format_args!("unknown variant, expected {}", &self as &dyn serde::de::Expected))
+                })
+            }
+        }
+
+        deserializer.deserialize_str(Words)
+    }
+}
+
+/// Changes the status, the output, or both at once. Nothing to change is fine, whatever the id.
+pub(crate) async fn patch(call: Call) -> Answer {
+    let (app, id) = (call.app.clone(), call.job()?);
+    let bytes_max = output_max(&app, id).await?;
+    let body = call.json_around(bytes_max)?;
+    let Given { status, output } = body.object()?;
+    let change = StatusChange {
+        status: status.map(|Word(status)| status),
+        output: output.map(|output| Bytes::copy_from_slice(output.get().as_bytes())),
+    };
+    if change == StatusChange::default() {
+        return done();
+    }
+    apply(&app, id, change).await
+}
+
+pub(super) async fn apply(app: &AppState, id: Seq, change: StatusChange) -> Answer {
+    let job = find(app, id).await?;
+    match app.ask(app.store.admin(AdminCommand::ChangeStatus { id: job.id, change })).await? {
+        Ok(_) => done(),
+        Err(refusal) => Err(refused(&job, refusal)),
+    }
+}
+
+fn refused(job: &Job, refusal: Refusal) -> No {
+    match refusal {
+        Refusal::JobNotFound => No::no_job(job.seq),
+        Refusal::QueueNotFound => No::no_queue(&job.queue),
+        // Nothing else is forbidden that the table of moves allows, but for jobs that others depend on.
+        Refusal::Illegal(why) => No::conflict(why),
+        refusal => refusal.into(),
+    }
+}
+
+/// What the output of a job may weigh: as much as its queue takes as input.
+pub(super) async fn output_max(app: &AppState, id: Seq) -> Result<u32, No> {
+    let Some(job) = look(app, id).await? else { return Ok(payload_max()) };
+    let queue = app.ask(app.store.queue(job.queue.clone())).await?;
+    Ok(queue.map_or(payload_max(), |report| report.queue.intake.payload_max))
+}

@@ -1,0 +1,67 @@
+//! `POST /queue/{name}/job`
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+use longshore_core::engine::{Submission, SubmitRequest};
+use longshore_core::id::JobType;
+use longshore_core::profile::Profile;
+use longshore_core::refusal::Refusal;
+use longshore_core::status::OCYPOD_TYPE;
+use longshore_core::submit::{NewJob, Payload};
+use longshore_core::tags::Tags;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::super::answer::{Answer, No, at, json};
+use super::super::call::{Call, payload_max};
+use super::super::length::Length;
+use super::super::settings::Given as Settings;
+
+/// All of it may be left out, or be `null`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Given<'a> {
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    tags: Option<Vec<String>>,
+    timeout: Option<Length>,
+    heartbeat_timeout: Option<Length>,
+    expires_after: Option<Length>,
+    retries: Option<u64>,
+    retry_delays: Option<Vec<Length>>,
+}
+
+pub(crate) async fn create(call: Call) -> Answer {
+    let (app, queue) = (call.app.clone(), call.queue());
+    // What a body may weigh is the queue's business; whether there is one is told only after the body was read.
+    let known = call.known_queue().await;
+    let bytes_max = known.as_ref().map_or(payload_max(), |report| report.queue.intake.payload_max);
+    let body = call.json_around(bytes_max)?;
+    let given: Given<'_> = body.object()?;
+    let queue = queue?;
+    known?;
+    let mut request = SubmitRequest::new(vec![Submission { queue: queue.clone(), job: read(given)? }]);
+    request.only_into = Some(Profile::Ocypod);
+    match app.submit(request).await? {
+        Ok(submitted) => {
+            let id =
+                submitted.first().map(|job| job.seq).ok_or_else(|| No::silent(StatusCode::INTERNAL_SERVER_ERROR))?;
+            at(json(StatusCode::CREATED, &id.0)?, &format!("/job/{id}"))
+        }
+        Err(refusal) => Err(match refusal.first {
+            Refusal::QueueNotFound => No::no_queue(&queue),
+            refusal => refusal.into(),
+        }),
+    }
+}
+
+fn read(given: Given<'_>) -> Result<NewJob, No> {
+    let Given { input, tags, timeout, heartbeat_timeout, expires_after, retries, retry_delays } = given;
+    let input = input.map_or(Bytes::from_static(b"null"), |input| Bytes::copy_from_slice(input.get().as_bytes()));
+    let mut job = NewJob::new(JobType::new(OCYPOD_TYPE)?, Payload::Json(input));
+    job.tags = tags.map_or(Tags::None, |tags| Tags::List(tags.into_iter().map(Arc::from).collect()));
+    job.policy = Settings { timeout, heartbeat_timeout, expires_after, retries, retry_delays }.of_job()?;
+    Ok(job)
+}

@@ -1,0 +1,24 @@
+//! `DELETE /queue/{name}`
+
+use axum::http::StatusCode;
+use longshore_core::engine::{AdminCommand, DeleteQueue, Farewell};
+use longshore_core::profile::Profile;
+use longshore_core::refusal::Refusal;
+
+use super::super::answer::{Answer, No, done};
+use super::super::call::Call;
+
+/// Its waiting jobs go with it; running ones may finish, ended ones stay.
+pub(crate) async fn delete(call: Call) -> Answer {
+    let (app, queue) = (&call.app, call.queue()?);
+    let known = app.ask(app.store.queue(queue.clone())).await?;
+    if known.is_none_or(|report| report.queue.profile != Profile::Ocypod) {
+        return Err(No::silent(StatusCode::NOT_FOUND));
+    }
+    let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
+    match app.ask(app.store.admin(AdminCommand::DeleteQueue { queue, how })).await? {
+        Ok(_) => done(),
+        Err(Refusal::QueueNotFound) => Err(No::silent(StatusCode::NOT_FOUND)),
+        Err(refusal) => Err(refusal.into()),
+    }
+}

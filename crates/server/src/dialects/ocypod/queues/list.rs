@@ -1,0 +1,13 @@
+//! `/queue`
+
+use super::super::answer::{Answer, ok};
+use super::super::call::Call;
+use super::super::info::is_ours;
+
+/// Names, sorted.
+pub(crate) async fn list(call: Call) -> Answer {
+    let reports = call.app.ask(call.app.store.queues()).await?;
+    let names: Vec<&str> =
+        reports.iter().filter(|report| is_ours(report)).map(|report| report.queue.name.as_str()).collect();
+    ok(&names)
+}

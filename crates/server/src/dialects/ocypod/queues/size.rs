@@ -1,0 +1,14 @@
+//! `/queue/{name}/size`
+
+use longshore_core::engine::count_of;
+use longshore_core::state::StateKind;
+
+use super::super::answer::{Answer, ok};
+use super::super::call::Call;
+
+/// Jobs that wait.
+pub(crate) async fn size(call: Call) -> Answer {
+    let counts = call.known_queue().await?.counts;
+    let waiting = [StateKind::Pending, StateKind::Scheduled, StateKind::Delayed];
+    ok(&waiting.into_iter().map(|state| count_of(&counts, state)).sum::<u64>())
+}
