@@ -116,7 +116,8 @@ impl Client {
 
     pub(crate) async fn get_bytes(&self, path: &str) -> Result<(Bytes, bool), Error> {
         let answer = self.send(Method::GET, path, None, Duration::ZERO).await?;
-        let json = answer.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+        let json =
+            answer.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
         Ok((answer.body, json))
     }
 
@@ -145,11 +146,7 @@ impl Client {
         read(&self.send(Method::PUT, path, Some(write(body)?), Duration::ZERO).await?)
     }
 
-    pub(crate) async fn send_patch<B: Serialize, T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &B,
-    ) -> Result<T, Error> {
+    pub(crate) async fn send_patch<B: Serialize, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, Error> {
         read(&self.send(Method::PATCH, path, Some(write(body)?), Duration::ZERO).await?)
     }
 

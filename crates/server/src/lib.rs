@@ -13,9 +13,11 @@
 //! - `live/`: what goes on beside requests: claims that wait (`lobby.rs`), jobs that are waited for (`endings.rs`), the effects of commits (`feed.rs`),
 //!   time (`maintenance.rs`, `virtual_time.rs`), who works (`workers.rs`), how fast (`tally.rs`)
 //! - [`dialects`]: other servers' own routes
+//! - [`declare`] (`declare.rs`): queues that a configuration names, put before anybody is served
 
 mod app;
 mod convert;
+mod declare;
 pub mod dialects;
 mod live;
 mod net;
@@ -25,6 +27,7 @@ mod server;
 mod wire;
 
 pub use app::AppState;
+pub use declare::declare;
 pub use options::{Limits, Options, StoreAbout, TimeControl};
 pub use server::{Server, ServerError};
 pub use wire::problem::Failure;
