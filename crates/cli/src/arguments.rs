@@ -58,6 +58,12 @@ pub(crate) enum Command {
     /// Jobs that ended and want a person's look
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLetters),
+    /// Work on jobs: run a program for each one
+    Work(Box<work::Work>),
+    /// Watch a server live
+    Top(top::Top),
+    /// Put load on a server and measure it
+    Bench(Box<bench::Bench>),
     /// Copy a data directory, also while its server runs
     Backup(backup::Backup),
     /// Make a data directory from a backup
@@ -76,6 +82,9 @@ impl Command {
             Self::Jobs(jobs) => jobs.run(context),
             Self::Queues(queues) => queues.run(context),
             Self::DeadLetters(dead_letters) => dead_letters.run(context),
+            Self::Work(work) => work.run(context),
+            Self::Top(top) => top.run(context),
+            Self::Bench(bench) => bench.run(context),
             Self::Backup(backup) => backup.run(context),
             Self::Restore(restore) => restore.run(context),
             Self::Doctor(doctor) => doctor.run(context),

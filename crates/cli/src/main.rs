@@ -8,6 +8,7 @@
 //! - `commands/bench/`, `commands/top/`: load for a server, and a look at it
 //! - `commands/backup.rs`, `restore.rs`, `doctor.rs`: directories of data
 //! - `commands/completions.rs`: for shells
+//! - `signals.rs`: SIGTERM and SIGINT
 //! - `terminal/`: what people see: safe text, tables, JSON, failures with hints and exit codes
 //!
 //! Data goes to standard output, everything else to standard error. Exit codes: 0 done, 1 refused, 2 failed.
@@ -15,6 +16,7 @@
 mod arguments;
 mod commands;
 mod context;
+mod signals;
 mod terminal;
 
 use std::process::ExitCode;

@@ -26,7 +26,7 @@ pub(super) fn run(context: &Context) -> Result<(), Failure> {
     context.screen.table(table)
 }
 
-pub(crate) fn state_header(state: State) -> &'static str {
+fn state_header(state: State) -> &'static str {
     match state {
         State::Pending => "PENDING",
         State::Scheduled => "SCHEDULED",

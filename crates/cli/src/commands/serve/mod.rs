@@ -14,12 +14,11 @@ use clap::Args;
 use longshore_server::{Options, Server, ServerError, StoreAbout, TimeControl, declare};
 use longshore_store::{Clock, Store, StoreError, SystemClock, VirtualClock};
 use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind, in_use};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use self::options::{Plan, StorePlace};
 use crate::context::Context;
+use crate::signals::Signals;
 use crate::terminal::failure::Failure;
 
 /// Run the server.
@@ -61,7 +60,7 @@ impl Serve {
 }
 
 async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
-    let told_to_stop = signals()?;
+    let signals = Signals::listen()?;
     let wall: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let (clock, time, kind) = if plan.virtual_clock {
         let clock = Arc::new(VirtualClock::new(wall.now()));
@@ -84,34 +83,15 @@ async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
     options.limits.drain_timeout = plan.drain_timeout.as_std();
     let server = Server::bind(options).await.map_err(ended)?;
     announce::announce(context, &plan, server.address(), &about);
-    let (mut first, mut second) = (told_to_stop.clone(), told_to_stop);
+    let (mut first, mut second) = (signals.clone(), signals);
     let shutdown = async move {
-        // The sender lives as long as the process.
-        drop(first.wait_for(|signals| *signals >= 1).await);
+        first.told(1).await;
         tracing::info!("stopping: no new work, requests under way are finished");
     };
     tokio::select! {
         served = server.serve(shutdown) => served.map_err(ended),
-        _ = second.wait_for(|signals| *signals >= 2) => {
-            Err(Failure::failed("told twice to stop: requests under way were cut off"))
-        }
+        () = second.told(2) => Err(Failure::failed("told twice to stop: requests under way were cut off")),
     }
-}
-
-/// Counts signals to stop.
-fn signals() -> Result<watch::Receiver<u8>, Failure> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (sender, receiver) = watch::channel(0_u8);
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            sender.send_modify(|signals| *signals = signals.saturating_add(1));
-        }
-    });
-    Ok(receiver)
 }
 
 fn place_of(store: &StorePlace) -> Result<(Place, StoreAbout), Failure> {
