@@ -10,14 +10,17 @@ use longshore_core::Timestamp;
 use longshore_core::engine::{AdminAnswer, AdminCommand, BatchRefusal, SubmitRequest, Submitted};
 use longshore_core::profile::Profile;
 use longshore_store::clock::monotonic;
-use longshore_store::{Store, StoreError, StoreFuture};
+use longshore_store::{Observed, Store, StoreError, StoreFuture};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::live::endings::Endings;
 use crate::live::lobby::Lobby;
+use crate::live::metrics::Metrics;
+use crate::live::tally::Tally;
 use crate::live::virtual_time::VirtualTime;
+use crate::live::workers::Workers;
 use crate::options::{Limits, Options, StoreAbout, TimeControl};
 use crate::wire::problem::Failure;
 
@@ -34,7 +37,6 @@ impl Deref for AppState {
 }
 
 #[derive(Debug)]
-#[expect(unreachable_pub, reason = "seen through `AppState`, by routes of this crate only")]
 pub struct App {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) virtual_time: Option<Arc<VirtualTime>>,
@@ -44,9 +46,12 @@ pub struct App {
     pub(crate) limits: Limits,
     pub(crate) lobby: Arc<Lobby>,
     pub(crate) endings: Arc<Endings>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) tally: Tally,
+    pub(crate) metrics: Arc<Metrics>,
     /// Told when something may have to be ticked that no deadline speaks of.
     pub(crate) look: Notify,
-    pub(crate) bodies: Semaphore,
+    pub(crate) bodies: Arc<Semaphore>,
     /// Connections, and what requests leave to run on by itself.
     pub(crate) tasks: TaskTracker,
     /// What runs beside them: the feed and the maintenance.
@@ -64,6 +69,8 @@ pub struct App {
 impl AppState {
     pub(crate) fn new(options: Options) -> Self {
         let Options { store, about, time, default_profile, auto_queues, limits, .. } = options;
+        let metrics: Arc<Metrics> = Arc::default();
+        let store: Arc<dyn Store> = Arc::new(Observed::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
             TimeControl::Real => None,
             TimeControl::Virtual(clock) => Some(Arc::new(VirtualTime::new(store.clone(), clock))),
@@ -75,10 +82,13 @@ impl AppState {
             about,
             default_profile,
             auto_queues,
-            bodies: Semaphore::new(limits.bodies_bytes_max / BODY_UNIT),
+            bodies: Arc::new(Semaphore::new(limits.bodies_bytes_max / BODY_UNIT)),
             limits,
             lobby: Arc::default(),
             endings: Arc::default(),
+            workers: Arc::default(),
+            tally: Tally::default(),
+            metrics,
             look: Notify::new(),
             tasks: TaskTracker::new(),
             companions: TaskTracker::new(),

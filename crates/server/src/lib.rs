@@ -12,6 +12,7 @@
 //! - `routes/`: one file a verb, in `queues/`, `jobs/`, `work/` and `watch/`
 //! - `live/`: what goes on beside requests: claims that wait (`lobby.rs`), jobs that are waited for (`endings.rs`), the effects of commits (`feed.rs`),
 //!   time (`maintenance.rs`, `virtual_time.rs`), who works (`workers.rs`), how fast (`tally.rs`)
+//! - `openapi.rs`: the description of all of it that the server serves
 //! - [`dialects`]: other servers' own routes
 //! - [`declare`] (`declare.rs`): queues that a configuration names, put before anybody is served
 
@@ -21,6 +22,7 @@ mod declare;
 pub mod dialects;
 mod live;
 mod net;
+mod openapi;
 mod options;
 mod routes;
 mod server;

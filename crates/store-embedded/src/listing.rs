@@ -7,7 +7,7 @@ use longshore_core::id::{JobType, QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
-use longshore_store::JobFilter;
+use longshore_store::{InLine, JobFilter};
 use roaring::RoaringTreemap;
 
 /// What listings look at.
@@ -110,6 +110,22 @@ impl LiveIndex {
         };
         let (few, many) = if queue.len() <= state.len() { (queue, state) } else { (state, queue) };
         few.iter().filter(|number| many.contains(*number)).take(limit).map(Seq).collect()
+    }
+
+    /// How many jobs stand before this place: sums over the sets, no walk over jobs.
+    pub(crate) fn ahead(&self, place: &InLine) -> u64 {
+        let (Some(queue), Some(scheduled)) =
+            (self.queues.0.get(&place.queue), self.states.0.get(&StateKind::Scheduled))
+        else {
+            return 0;
+        };
+        let Some(below) = place.seq.0.checked_sub(1) else { return 0 };
+        let line = queue & scheduled;
+        let Some(priority) = place.priority else { return line.rank(below) };
+        let of = |level: &Priority| self.priorities.0.get(level);
+        let more_urgent = Priority::ALL.iter().filter(|level| **level < priority).filter_map(of);
+        let more_urgent: u64 = more_urgent.map(|set| line.intersection_len(set)).sum();
+        more_urgent + of(&priority).map_or(0, |equal| (&line & equal).rank(below))
     }
 
     /// Matches of queue, state, type and priority before `before`.

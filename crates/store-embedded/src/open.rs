@@ -19,7 +19,7 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_store::{
-    ClaimedJob, Clock, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreError, StoreFuture, Wakeups,
+    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreError, StoreFuture, Wakeups,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -284,6 +284,10 @@ impl Inspect for EmbeddedStore {
 
     fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
         Box::pin(self.readers.look(move |reader| reader.list(&query)))
+    }
+
+    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+        Box::pin(self.readers.look(move |reader| Ok(reader.ahead(&place))))
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

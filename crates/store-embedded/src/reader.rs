@@ -9,7 +9,7 @@ use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
-use longshore_store::{JobFilter, JobQuery, JobRef, Page, StoreError};
+use longshore_store::{InLine, JobFilter, JobQuery, JobRef, Page, StoreError};
 use rusqlite::{Connection, ToSql, params};
 use tokio::sync::oneshot;
 
@@ -194,6 +194,10 @@ impl Reader {
             parts.push(self.ended_candidates(filter, before, limit)?);
         }
         Ok(Candidates::merge(parts))
+    }
+
+    pub(crate) fn ahead(&self, place: &InLine) -> u64 {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).ahead(place)
     }
 
     fn live_candidates(&self, filter: &JobFilter, before: Option<Seq>, limit: usize) -> Found {

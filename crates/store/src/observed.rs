@@ -17,7 +17,7 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::query::{JobQuery, Page};
+use crate::query::{InLine, JobQuery, Page};
 use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::Wakeups;
 
@@ -33,6 +33,7 @@ pub enum Verb {
     Get,
     Payloads,
     List,
+    Ahead,
     Queue,
     Queues,
 }
@@ -48,6 +49,7 @@ impl Verb {
         Self::Get,
         Self::Payloads,
         Self::List,
+        Self::Ahead,
         Self::Queue,
         Self::Queues,
     ];
@@ -64,6 +66,7 @@ impl Verb {
             Self::Get => "get",
             Self::Payloads => "payloads",
             Self::List => "list",
+            Self::Ahead => "ahead",
             Self::Queue => "queue",
             Self::Queues => "queues",
         }
@@ -73,7 +76,7 @@ impl Verb {
     pub fn writes(self) -> bool {
         match self {
             Self::Submit | Self::Claim | Self::Settle | Self::Extend | Self::Admin | Self::Tick => true,
-            Self::Get | Self::Payloads | Self::List | Self::Queue | Self::Queues => false,
+            Self::Get | Self::Payloads | Self::List | Self::Ahead | Self::Queue | Self::Queues => false,
         }
     }
 }
@@ -217,6 +220,10 @@ impl Inspect for Observed {
         self.watch(Verb::List, 0, self.store.list(query), |page| (page.jobs.len(), 0))
     }
 
+    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+        self.watch(Verb::Ahead, 1, self.store.ahead(place), |_| (1, 0))
+    }
+
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
         self.watch(Verb::Queue, 1, self.store.queue(name), |_| (1, 0))
     }
@@ -306,6 +313,9 @@ mod tests {
         let query = JobQuery { filter: crate::JobFilter::default(), limit: 10, before: None };
         assert!(finish(store.list(query)).unwrap().next.is_none());
         assert_eq!(last(&notes), (Verb::List, 0, 0, "answered", 3));
+        let place = InLine { queue: QueueName::new("q").unwrap(), seq: Seq(1), priority: None };
+        assert_eq!(finish(store.ahead(place)).unwrap(), 0);
+        assert_eq!(last(&notes), (Verb::Ahead, 1, 0, "answered", 3));
         assert!(finish(store.queue(QueueName::new("q").unwrap())).unwrap().is_none());
         assert_eq!(last(&notes), (Verb::Queue, 1, 0, "answered", 3));
         assert!(finish(store.queues()).unwrap().is_empty());

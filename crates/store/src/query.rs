@@ -57,6 +57,26 @@ pub struct JobQuery {
     pub before: Option<Seq>,
 }
 
+/// A place in line: who stands before it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InLine {
+    pub queue: QueueName,
+    pub seq: Seq,
+    /// Of the job itself; `None` where the queue does not look at priorities.
+    pub priority: Option<Priority>,
+}
+
+impl InLine {
+    /// Whether a job stands before this place, as far as its own priority and its number tell.
+    pub fn behind(&self, job: &Job) -> bool {
+        let first = match self.priority {
+            None => job.seq < self.seq,
+            Some(priority) => (job.priority, job.seq) < (priority, self.seq),
+        };
+        first && job.queue == self.queue && job.kind() == StateKind::Scheduled
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Page {
     pub jobs: Vec<Arc<Job>>,

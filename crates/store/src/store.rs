@@ -18,7 +18,7 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::query::{JobQuery, Page};
+use crate::query::{InLine, JobQuery, Page};
 use crate::wakeups::Wakeups;
 
 /// `Err` is a failure of the store; what the rules refuse is in the `Ok`.
@@ -58,6 +58,10 @@ pub trait Inspect: Debug + Send + Sync + 'static {
 
     /// Newest first. A page may be short, or empty, while there is more: the work for one page is bounded.
     fn list(&self, query: JobQuery) -> StoreFuture<'_, Page>;
+
+    /// How many jobs stand in line before this place. Exact where a line is in order of submission and nobody has inherited a priority;
+    /// elsewhere an estimate by the jobs' own priorities and numbers. Never a scan.
+    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64>;
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>>;
 

@@ -21,7 +21,7 @@ use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::query::{JobQuery, Page};
+use crate::query::{InLine, JobQuery, Page};
 use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::{Wakeups, WakeupsSender};
 
@@ -107,6 +107,10 @@ impl Inspect for Stub {
 
     fn list(&self, _: JobQuery) -> StoreFuture<'_, Page> {
         ready(Page { jobs: Vec::new(), next: None })
+    }
+
+    fn ahead(&self, _: InLine) -> StoreFuture<'_, u64> {
+        Box::pin(std::future::ready(Ok(0)))
     }
 
     fn queue(&self, _: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

@@ -18,7 +18,7 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::query::{JobQuery, Page};
+use crate::query::{InLine, JobQuery, Page};
 use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::Wakeups;
 
@@ -239,6 +239,10 @@ impl Inspect for Unreliable {
 
     fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
         self.look(|store| store.list(query))
+    }
+
+    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+        self.look(|store| store.ahead(place))
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

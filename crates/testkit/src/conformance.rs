@@ -171,6 +171,7 @@ macro_rules! with_conformance_cases {
                 queues_by_name
                 a_report_counts_by_state
                 first_in_line_since
+                how_many_stand_before
                 the_time_of_the_store
             }
             listing {

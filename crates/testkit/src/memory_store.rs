@@ -20,7 +20,7 @@ use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_store::{
-    ClaimedJob, Clock, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, Wakeups, WakeupsSender,
+    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, Wakeups, WakeupsSender,
 };
 
 use crate::engine_subject::rebuild;
@@ -219,6 +219,12 @@ impl Inspect for MemoryStore {
         }
         let next = rest.peek().and(seen);
         ready(Page { jobs, next })
+    }
+
+    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+        let held = self.disk.lock();
+        let before = held.records.jobs().filter(|job| place.behind(job)).count();
+        ready(u64::try_from(before).unwrap())
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

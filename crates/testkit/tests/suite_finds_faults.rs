@@ -16,7 +16,7 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
-    ClaimedJob, Clock, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, VirtualClock, Wakeups,
+    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, VirtualClock, Wakeups,
 };
 use longshore_testkit::conformance::{self, World};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
@@ -46,11 +46,12 @@ enum Flaw {
     PausesForgotten,
     EverythingForgotten,
     LeasesRunOut,
+    EverybodyStandsBehindHimself,
 }
 
 use Flaw::*;
 
-const FLAWS: [Flaw; 22] = [
+const FLAWS: [Flaw; 23] = [
     RefusedBatchesLeaveTheirFirstJob,
     ClaimsOneMore,
     ClaimsIgnoreTypes,
@@ -73,6 +74,7 @@ const FLAWS: [Flaw; 22] = [
     PausesForgotten,
     EverythingForgotten,
     LeasesRunOut,
+    EverybodyStandsBehindHimself,
 ];
 
 #[derive(Debug)]
@@ -206,6 +208,10 @@ impl Inspect for Flawed {
             }
             Ok(page)
         })
+    }
+
+    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+        Box::pin(async move { Ok(self.store.ahead(place).await? + u64::from(self.has(EverybodyStandsBehindHimself))) })
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

@@ -38,11 +38,6 @@ impl Endings {
     pub(crate) fn any_may_have_ended(&self) {
         self.watched().values().for_each(|watched| watched.bell.notify_waiters());
     }
-
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.watched().len()
-    }
 }
 
 #[derive(Debug)]
@@ -68,5 +63,25 @@ impl Drop for Watch {
                 watched.remove(&self.id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn everybody_who_watches_hears_the_end_and_nothing_is_left() {
+        let endings = Arc::new(Endings::default());
+        let id = JobId::from_bytes([1; 16]);
+        let (one, two) = (endings.watch(id), endings.watch(id));
+        let (bell, other) = (one.bell(), two.bell());
+        let (rung, heard) = (bell.notified(), other.notified());
+        endings.ended(JobId::from_bytes([2; 16]));
+        endings.ended(id);
+        rung.await;
+        heard.await;
+        drop((one, two));
+        assert!(endings.watched().is_empty());
     }
 }

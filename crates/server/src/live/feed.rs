@@ -1,4 +1,4 @@
-//! Follows the effects of commits: calls waiting claims, rings for jobs that ended.
+//! Follows the effects of commits: calls waiting claims, rings for jobs that ended, counts.
 
 use std::collections::BTreeMap;
 
@@ -29,10 +29,13 @@ pub(crate) async fn follow(app: AppState, mut wakeups: Wakeups) {
 
 fn hear(app: &AppState, effects: &[Effect]) {
     let mut came: BTreeMap<(&QueueName, &JobType), usize> = BTreeMap::new();
-    let mut ends = false;
+    let (mut ends, mut left) = (false, Vec::new());
     for effect in effects {
         match effect {
             Effect::Moved { id, queue, job_type, step, .. } => {
+                if step.from == Some(StateKind::Running) && step.to != StateKind::Running {
+                    left.push(*id);
+                }
                 if step.to == StateKind::Scheduled {
                     *came.entry((queue, job_type)).or_default() += 1;
                 }
@@ -47,6 +50,11 @@ fn hear(app: &AppState, effects: &[Effect]) {
     for ((queue, job_type), jobs) in came {
         app.lobby.work_came(queue, job_type, jobs);
     }
+    app.workers.done(left.into_iter());
+    app.tally.count(effects.iter().filter_map(|effect| match effect {
+        Effect::Moved { queue, step, .. } => Some((queue, step)),
+        Effect::Claimable(_) => None,
+    }));
     if ends {
         // Dependents may still have to hear of it, and retention has a new date: neither is among the announced deadlines.
         app.look.notify_one();

@@ -4,4 +4,7 @@ pub(crate) mod endings;
 pub(crate) mod feed;
 pub(crate) mod lobby;
 pub(crate) mod maintenance;
+pub(crate) mod metrics;
+pub(crate) mod tally;
 pub(crate) mod virtual_time;
+pub(crate) mod workers;

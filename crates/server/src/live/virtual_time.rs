@@ -17,8 +17,8 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
-    ClaimedJob, Clock, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreError, StoreFuture, VirtualClock,
-    Wakeups,
+    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreError, StoreFuture,
+    VirtualClock, Wakeups,
 };
 use tokio::sync::RwLock;
 
@@ -118,6 +118,10 @@ impl Inspect for VirtualTime {
 
     fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
         self.store.list(query)
+    }
+
+    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+        self.store.ahead(place)
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

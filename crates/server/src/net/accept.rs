@@ -1,5 +1,7 @@
 //! The accept loop.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -25,9 +27,12 @@ pub(crate) async fn accept(app: &AppState, listener: TcpListener, router: Router
         match accepted {
             Ok((stream, admission)) => {
                 let serve = connection::serve(app.clone(), router.clone(), stream, cut.clone());
+                let metrics = Arc::clone(&app.metrics);
+                metrics.connections.fetch_add(1, Ordering::Relaxed);
                 app.tasks.spawn(async move {
                     serve.await;
                     drop(admission);
+                    metrics.connections.fetch_sub(1, Ordering::Relaxed);
                 });
             }
             Err(error) => {

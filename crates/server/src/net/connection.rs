@@ -2,10 +2,11 @@
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use hyper::body::Incoming;
@@ -74,9 +75,8 @@ async fn answer(app: &AppState, router: Router, request: Request<Incoming>) -> R
         Ok(Err(never)) => match never {},
         Err(_) => {
             tracing::error!("a request ended in a panic");
-            let mut response = Failure::new(ErrorCode::Internal, "the server failed at this request").into_response();
-            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-            response
+            app.metrics.panics.fetch_add(1, Ordering::Relaxed);
+            Failure::new(ErrorCode::Internal, "the server failed at this request").into_response()
         }
     }
 }

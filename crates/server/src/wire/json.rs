@@ -53,6 +53,8 @@ fn diagnose<'a, T: Deserialize<'a>>(text: &'a str) -> MemberFailure {
     let mut reader = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Ok(_) => bad("the body cannot be read"),
+        // Half a character in an escape: text that no JSON can mean.
+        Err(error) if !error.inner().is_data() => bad(not_json(error.inner())),
         Err(error) => {
             let path = error.path().to_string();
             let detail = explain(if path == "." { "" } else { &path }, &error.into_inner().to_string());

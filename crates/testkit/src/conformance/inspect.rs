@@ -5,10 +5,11 @@ use longshore_core::Duration;
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::{JobId, Seq};
 use longshore_core::limits::BATCH_ITEMS_MAX;
+use longshore_core::priority::Priority;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
-use longshore_store::JobRef;
+use longshore_store::{InLine, JobRef};
 
 use super::harness::*;
 
@@ -130,6 +131,34 @@ pub(super) fn first_in_line_since(h: &mut Harness) {
     assert_eq!(since(h), Some(second));
     h.claim_one("q");
     assert_eq!(since(h), None);
+}
+
+/// The place that a job has is the number of claims it has to wait for.
+pub(super) fn how_many_stand_before(h: &mut Harness) {
+    for (name, profile) in [("urgent", Profile::Standard), ("plain", Profile::Taskharbor)] {
+        h.put_queue(name, profile);
+        h.submit_all("elsewhere", vec![work(); 3]);
+        let levels = [Priority::Low, Priority::Critical, Priority::Normal, Priority::Normal, Priority::Low];
+        let jobs = levels.map(|priority| h.submit(name, work_with(|job| job.priority = priority)));
+        let held = h.submit(name, work_with(|job| job.hold = Some(true)));
+        let priority_order = h.report(name).queue.intake.priority_order;
+        let ahead = |seq: Seq, priority: Priority| {
+            let priority = priority_order.then_some(priority);
+            answered(h.store().ahead(InLine { queue: queue(name), seq, priority }))
+        };
+        for taken in 0..levels.len() {
+            let waiting = jobs.iter().zip(levels).filter(|(job, _)| h.state(job.id) == StateKind::Scheduled);
+            let mut places: Vec<_> = waiting.map(|(job, level)| (ahead(job.seq, level), job.id)).collect();
+            places.sort_unstable();
+            let numbers: Vec<u64> = places.iter().map(|(place, _)| *place).collect();
+            let expected: Vec<u64> = (0..).take(levels.len() - taken).collect();
+            assert_eq!(numbers, expected, "{name} after {taken} claims");
+            assert_eq!(h.claim_one(name).id, places[0].1);
+        }
+        assert_eq!(ahead(held.seq, Priority::Bulk), 0, "nobody waits any more");
+    }
+    let nowhere = InLine { queue: queue("nowhere"), seq: Seq(u64::MAX), priority: None };
+    assert_eq!(answered(h.store().ahead(nowhere)), 0);
 }
 
 pub(super) fn the_time_of_the_store(h: &mut Harness) {

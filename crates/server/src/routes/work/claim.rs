@@ -32,10 +32,14 @@ pub(crate) async fn claim(State(app): State<AppState>, _: NoQuery, body: JsonBod
     let given: Claim = body.required()?;
     let wait = given.wait.unwrap_or_default();
     let request = read(given)?;
+    let worker = request.terms.worker.clone();
+    let claiming = app.workers.asks(worker.as_ref(), &request.queues, app.now());
     let (jobs, untold) = match wait {
         WireDuration(0) => ask(&app, request).await?,
         wait => ask_and_wait(&app, request, wait.as_std()).await?,
     };
+    drop(claiming);
+    app.workers.given(worker.as_ref(), jobs.iter().map(|job| job.claimed.id), app.now());
     let answer = Claimed { jobs: jobs.iter().map(claimed).collect() };
     let bytes = serde_json::to_vec(&answer);
     let bytes = bytes.map_err(|_| Failure::new(ErrorCode::Internal, "an answer could not be written"))?;

@@ -1,0 +1,46 @@
+//! `GET /v1/jobs`
+
+use axum::extract::State;
+use longshore_api::job::Jobs;
+use longshore_api::words::{Priority, State as Word};
+use longshore_core::id::{JobType, QueueName, Seq};
+use longshore_core::limits::BATCH_ITEMS_MAX;
+use longshore_store::{JobFilter, JobQuery};
+
+use crate::app::AppState;
+use crate::convert::job::record;
+use crate::convert::words::ToCore;
+use crate::wire::answer::{Answer, ok};
+use crate::wire::problem::Failure;
+use crate::wire::query::Query;
+
+/// Rows of a page, unless said otherwise.
+const LIMIT_DEFAULT: usize = 100;
+
+pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> Answer {
+    let filter = JobFilter {
+        queue: query.take("queue").map(|name| QueueName::new(&name)).transpose()?,
+        state: query.read_with("state", "is not one of the nine states", Word::from_word)?.map(ToCore::core),
+        job_type: query.take("type").map(|name| JobType::new(&name)).transpose()?,
+        tag: query.take("tag").map(Into::into),
+        priority: priority(&mut query)?.map(ToCore::core),
+        error_code: None,
+    };
+    let workflow = query.take("workflow");
+    let limit = format!("must be 1-{BATCH_ITEMS_MAX}");
+    let within = |text: &str| text.parse().ok().filter(|limit| (1..=BATCH_ITEMS_MAX).contains(limit));
+    let limit = query.read_with("limit", &limit, within)?.unwrap_or(LIMIT_DEFAULT);
+    let number = |text: &str| text.parse().ok().filter(|_| text.bytes().all(|c| c.is_ascii_digit())).map(Seq);
+    let before = query.read_with("cursor", "must be what \"next\" of an earlier page said", number)?;
+    query.end()?;
+    if workflow.is_some() {
+        // No job belongs to a workflow yet.
+        return ok(&Jobs { jobs: Vec::new(), next: None });
+    }
+    let page = app.ask(app.store.list(JobQuery { filter, limit, before })).await?;
+    ok(&Jobs { jobs: page.jobs.iter().map(|job| record(job)).collect(), next: page.next.map(|seq| seq.to_string()) })
+}
+
+fn priority(query: &mut Query) -> Result<Option<Priority>, Failure> {
+    query.read_with("priority", "must be critical, high, normal, low or bulk, or 0-4", Priority::from_word)
+}

@@ -1,0 +1,112 @@
+//! `GET /v1/jobs/{id}/why`
+
+use axum::extract::State;
+use longshore_api::watch::{Reason, Why};
+use longshore_core::Timestamp;
+use longshore_core::job::Job;
+use longshore_core::policy::Reclaim;
+use longshore_core::state::State as JobState;
+use longshore_store::{InLine, QueueReport};
+
+use super::get::find;
+use crate::app::AppState;
+use crate::convert::words::ToWire;
+use crate::convert::{time, times};
+use crate::wire::answer::{Answer, ok};
+use crate::wire::path::JobPath;
+use crate::wire::problem::Failure;
+use crate::wire::query::NoQuery;
+
+/// Why a job is not running, with the facts.
+pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery) -> Answer {
+    let job = find(&app, id).await?;
+    let queue = app.ask(app.store.queue(job.queue.clone())).await?;
+    let ahead = ahead(&app, &job, queue.as_ref()).await?;
+    let paused = queue.as_ref().is_some_and(|report| report.queue.paused);
+    let waits = !job.state.terminal() && job.state.lease().is_none();
+    let mut reasons = Vec::new();
+    if paused && waits {
+        reasons.push(Reason::QueuePaused { queue: job.queue.to_string() });
+    }
+    reasons.extend(own_reasons(&job));
+    reasons.extend(lifetime(&job));
+    if let Some(ahead) = ahead.filter(|ahead| *ahead > 0) {
+        reasons.push(Reason::Behind { ahead });
+    }
+    if ahead.is_some() && !app.workers.asked_lately(&job.queue) {
+        let last_seen_at = times(app.workers.last_asked(&job.queue));
+        reasons.push(Reason::NoWorker { queue: job.queue.to_string(), last_seen_at });
+    }
+    let runnable = !paused && queue.is_some() && claimable(&job, app.now());
+    ok(&Why { state: job.kind().wire(), runnable, reasons, ahead })
+}
+
+/// Reasons that lie in the job itself.
+fn own_reasons(job: &Job) -> Vec<Reason> {
+    match &job.state {
+        JobState::Pending { held, run_at } => {
+            let mut reasons = Vec::new();
+            if *held {
+                reasons.push(Reason::Held);
+            }
+            if !job.dependencies.met() {
+                reasons.push(waiting_on(job));
+            }
+            reasons.extend(run_at.map(|at| Reason::DelayedUntil { at: time(at) }));
+            reasons
+        }
+        JobState::Delayed { until } => vec![Reason::DelayedUntil { at: time(*until) }],
+        JobState::Retrying { until } => {
+            vec![Reason::BackoffUntil { at: time(*until), failures: job.counters.failures }]
+        }
+        JobState::Running(lease) => vec![Reason::Running {
+            worker: lease.worker.as_ref().map(ToString::to_string),
+            started_at: times(job.started_at),
+            expires_at: times(lease.expires_at),
+        }],
+        JobState::Scheduled { .. }
+        | JobState::Completed { .. }
+        | JobState::Failed { .. }
+        | JobState::DeadLetter { .. }
+        | JobState::Cancelled { .. } => Vec::new(),
+    }
+}
+
+fn waiting_on(job: &Job) -> Reason {
+    let dependencies = &job.dependencies;
+    let after = dependencies.after.iter().filter(|after| !after.met).map(|after| after.id.to_string()).collect();
+    let any = dependencies.after_any.iter().filter(|_| !dependencies.any_met).map(ToString::to_string).collect();
+    Reason::WaitingOn { count: dependencies.waiting_on(), after, after_any: any }
+}
+
+/// Its lifetime ended it, or will before its time comes.
+fn lifetime(job: &Job) -> Option<Reason> {
+    let end = job.lifetime_ends_at?;
+    let ended_it = matches!(job.state, JobState::DeadLetter { .. })
+        && job.error.as_ref().is_some_and(|error| error.code.as_deref() == Some("lifetime"));
+    let too_late = job.state.run_at().is_some_and(|run_at| run_at >= end);
+    (ended_it || too_late).then(|| Reason::Lifetime { at: time(end) })
+}
+
+/// `None`: it does not stand in line.
+async fn ahead(app: &AppState, job: &Job, queue: Option<&QueueReport>) -> Result<Option<u64>, Failure> {
+    let (JobState::Scheduled { .. }, Some(report)) = (&job.state, queue) else { return Ok(None) };
+    let priority = report.queue.intake.priority_order.then(|| job.effective_priority());
+    let place = InLine { queue: job.queue.clone(), seq: job.seq, priority };
+    Ok(Some(app.ask(app.store.ahead(place)).await?))
+}
+
+/// In line, or left behind by a lost worker where the next claim takes over.
+fn claimable(job: &Job, now: Timestamp) -> bool {
+    match &job.state {
+        JobState::Scheduled { .. } => true,
+        JobState::Running(lease) => lease.expired(now) && job.policy.reclaim == Reclaim::Lazy,
+        JobState::Pending { .. }
+        | JobState::Delayed { .. }
+        | JobState::Retrying { .. }
+        | JobState::Completed { .. }
+        | JobState::Failed { .. }
+        | JobState::DeadLetter { .. }
+        | JobState::Cancelled { .. } => false,
+    }
+}

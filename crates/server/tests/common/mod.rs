@@ -1,0 +1,109 @@
+//! A server in this process on a port of its own, and a small client that speaks to it over real sockets.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+pub mod client;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_core::Timestamp;
+use longshore_core::profile::Profile;
+use longshore_server::{Limits, Options, Server, ServerError, StoreAbout, TimeControl};
+use longshore_store::{Clock, Store, SystemClock, VirtualClock};
+use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub use client::Client;
+
+/// Where virtual time begins in tests.
+pub const EPOCH: &str = "2026-11-15T00:00:00.000Z";
+const EPOCH_MILLIS: i64 = 1_794_700_800_000;
+
+pub struct Setup {
+    place: Place,
+    virtual_time: bool,
+    pub limits: Limits,
+    pub default_profile: Profile,
+    pub auto_queues: bool,
+}
+
+impl Setup {
+    /// In memory, in virtual time: most tests need nothing else.
+    pub fn memory() -> Self {
+        Self {
+            place: Place::Memory,
+            virtual_time: true,
+            limits: Limits::default(),
+            default_profile: Profile::Standard,
+            auto_queues: true,
+        }
+    }
+
+    pub fn directory(path: &Path) -> Self {
+        Self { place: Place::Directory(path.to_owned()), ..Self::memory() }
+    }
+
+    pub fn real_time(self) -> Self {
+        Self { virtual_time: false, ..self }
+    }
+
+    pub async fn start(self) -> TestServer {
+        let virtual_clock = Arc::new(VirtualClock::new(Timestamp::from_millis(EPOCH_MILLIS)));
+        let (clock, time, kind): (Arc<dyn Clock>, _, _) = if self.virtual_time {
+            (virtual_clock.clone(), TimeControl::Virtual(virtual_clock), TimeKind::Virtual)
+        } else {
+            (Arc::new(SystemClock::new()), TimeControl::Real, TimeKind::Real)
+        };
+        let mut store = StoreOptions::new(self.place.clone(), clock, kind);
+        store.engine.default_profile = self.default_profile;
+        store.engine.auto_queues = self.auto_queues;
+        store.reserve_bytes = 0;
+        let store = EmbeddedStore::open(store).unwrap();
+        self.serve(Arc::new(store), time).await
+    }
+
+    /// On a store of the test's own.
+    pub async fn serve(self, store: Arc<dyn Store>, time: TimeControl) -> TestServer {
+        let about = StoreAbout { kind: "test".to_owned(), durability: "none".to_owned() };
+        let mut options = Options::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), store, about);
+        options.time = time;
+        options.default_profile = self.default_profile;
+        options.auto_queues = self.auto_queues;
+        options.limits = self.limits;
+        let server = Server::bind(options).await.unwrap();
+        let address = server.address();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = tokio::spawn(server.serve(async move { drop(stopped.await) }));
+        TestServer { address, stop: Some(stop), serving }
+    }
+}
+
+pub struct TestServer {
+    pub address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<Result<(), ServerError>>,
+}
+
+impl TestServer {
+    pub async fn client(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    /// Tells it to stop; it goes on with what is under way.
+    pub fn tell_to_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits until it has stopped.
+    pub async fn stopped(self) -> Result<(), ServerError> {
+        self.serving.await.unwrap()
+    }
+
+    pub async fn stop(mut self) {
+        self.tell_to_stop();
+        self.stopped().await.unwrap();
+    }
+}

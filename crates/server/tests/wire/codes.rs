@@ -1,0 +1,308 @@
+//! Every error code of the contract that this server can say, each with its status and its advice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_core::Timestamp;
+use longshore_core::engine::Options;
+use longshore_server::TimeControl;
+use longshore_store::{Clock, Fault, Faults, SystemClock, Unreliable, VirtualClock};
+use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
+use longshore_testkit::memory_store::{Disk, MemoryStore};
+
+use crate::common::Setup;
+use crate::common::client::lease;
+
+#[tokio::test]
+async fn the_table() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    c.put("/v1/queues/w", r#"{"profile":"weave","settings":{"max_queued":1}}"#).await.ok(201);
+    let first = c.submit("w", r#"{"type":"t","external_id":"x"}"#).await;
+    let jobs = "/v1/queues/q/jobs";
+    let cycle = r##"[{"type":"t","ref":"a","after":["#a"]}]"##;
+    let chain: Vec<String> = (0..101)
+        .map(|n| {
+            if n == 0 {
+                r#"{"type":"t","ref":"r0"}"#.to_owned()
+            } else {
+                format!(r##"{{"type":"t","ref":"r{n}","after":["#r{}"]}}"##, n - 1)
+            }
+        })
+        .collect();
+    let chain = format!("[{}]", chain.join(","));
+    let wide: Vec<String> = (0..1_001).map(|n| format!("\"#r{n}\"")).collect();
+    let members: Vec<String> = (0..999).map(|n| format!(r#"{{"type":"t","ref":"r{n}"}}"#)).collect();
+    let broad = format!(r#"[{},{{"type":"t","after":[{}]}}]"#, members.join(","), wide.join(","));
+    let cases: Vec<(&str, &str, &str, u16, &str)> = vec![
+        ("POST", jobs, "{", 400, "bad_request"),
+        ("POST", jobs, "{}", 400, "validation"),
+        ("POST", jobs, cycle, 400, "dependency_cycle"),
+        ("POST", jobs, r#"{"type":"t","after":["x"]}"#, 400, "dependency_unknown"),
+        ("POST", jobs, &chain, 400, "dependency_depth"),
+        ("GET", "/v1/queues/nobody", "", 404, "queue_not_found"),
+        ("GET", "/v1/jobs/nobody", "", 404, "job_not_found"),
+        ("GET", "/v1/nothing", "", 404, "not_found"),
+        ("GET", "/v1/jobs/", "", 404, "not_found"),
+        ("POST", "/v1/workflows", "{}", 404, "not_found"),
+        ("PUT", "/v1/claims", "{}", 405, "method_not_allowed"),
+        ("POST", "/v1/queues/w/jobs", r#"{"type":"t","external_id":"x","hold":true}"#, 409, "duplicate_id"),
+        ("POST", "/v1/queues/w/jobs", r#"{"type":"t"}"#, 429, "queue_full"),
+        ("DELETE", "/v1/queues/w", "", 409, "illegal_transition"),
+    ];
+    for (method, path, body, status, code) in cases {
+        let problem = c.call(method, path, (!body.is_empty()).then_some(body)).await.problem(status, code);
+        let advice = if status == 429 { "safe" } else { "never" };
+        assert_eq!(problem["retry"], advice, "{code}");
+    }
+    let reply = c.post(jobs, &broad).await;
+    // The unknown references are found before they are counted, unless there are too many of them.
+    assert_eq!(reply.status, 400);
+    let (_, token) = lease(&c.claim("w").await);
+    c.post(&format!("/v1/jobs/{first}/complete"), r#"{"lease":"x"}"#).await.problem(409, "stale_lease");
+    let large = format!(r#"{{"lease":"{token}","result":"{}"}}"#, "x".repeat(1 << 20));
+    c.post(&format!("/v1/jobs/{first}/complete"), &large).await.problem(413, "payload_too_large");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn too_many_dependencies() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let batch = |jobs: usize| format!("[{}]", vec![r#"{"type":"t"}"#; jobs].join(","));
+    let mut ids = Vec::new();
+    for jobs in [1_000, 1] {
+        let told = c.post("/v1/queues/q/jobs", &batch(jobs)).await.ok(201);
+        ids.extend(told["jobs"].as_array().unwrap().iter().map(|job| job["id"].to_string()));
+    }
+    let dependent = |ids: &[String]| format!(r#"{{"type":"t","after":[{}]}}"#, ids.join(","));
+    c.post("/v1/queues/q/jobs", &dependent(&ids)).await.problem(400, "dependency_breadth");
+    c.post("/v1/queues/q/jobs", &dependent(&ids[1..])).await.ok(201);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_wrong_method_is_told_the_right_ones() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let reply = c.call("POST", "/v1/jobs/x", None).await;
+    reply.problem(405, "method_not_allowed");
+    let mut allowed: Vec<&str> = reply.header("allow").unwrap().split(',').map(str::trim).collect();
+    allowed.sort_unstable();
+    assert_eq!(allowed, ["DELETE", "GET", "HEAD", "PATCH"]);
+    let reply = c.call("OPTIONS", "/v1/claims", None).await;
+    reply.problem(405, "method_not_allowed");
+    assert_eq!(reply.header("allow"), Some("POST"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bodies_need_their_type() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let job = br#"{"type":"t"}"#;
+    let refused = [
+        "",
+        "Content-Type: text/plain\r\n",
+        "Content-Type: application/jsonx\r\n",
+        "Content-Type: application/problem+json\r\n",
+        "Content-Type: application/x-www-form-urlencoded\r\n",
+        "Content-Type: application/json\r\nContent-Type: text/plain\r\n",
+    ];
+    for headers in refused {
+        c.send_bytes("POST", "/v1/queues/q/jobs", headers, job).await;
+        c.reply().await.unwrap().problem(415, "unsupported_media_type");
+        c = server.client().await;
+    }
+    let accepted = [
+        "Content-Type: application/json\r\n",
+        "content-type: Application/JSON; charset=utf-8\r\n",
+        "Content-Type: application/json ;x\r\n",
+    ];
+    for headers in accepted {
+        c.send_bytes("POST", "/v1/queues/q/jobs", headers, job).await;
+        c.reply().await.unwrap().ok(201);
+    }
+    // Without a body there is nothing to say the type of; with one, also where none is needed.
+    c.send_bytes("POST", "/v1/queues/q/pause", "", b"").await;
+    c.reply().await.unwrap().ok(200);
+    c.send_bytes("POST", "/v1/queues/q/resume", "", b"{}").await;
+    c.reply().await.unwrap().problem(415, "unsupported_media_type");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_queue_says_when_to_come_back() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    c.put("/v1/queues/q", r#"{"settings":{"max_queued":0}}"#).await.ok(201);
+    let reply = c.post("/v1/queues/q/jobs", r#"{"type":"t"}"#).await;
+    reply.problem(429, "queue_full");
+    assert!(reply.header("retry-after").unwrap().parse::<u32>().unwrap() >= 1);
+    server.stop().await;
+}
+
+fn unreliable(faults: Faults) -> (Arc<Unreliable>, TimeControl) {
+    let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(0)));
+    let inner: Arc<dyn Clock> = clock.clone();
+    let store = MemoryStore::open(Disk::new(Options::default()), inner);
+    (Arc::new(Unreliable::new(Arc::new(store), faults)), TimeControl::Virtual(clock))
+}
+
+/// What is known about a write that failed is told.
+#[tokio::test]
+async fn a_failing_store_is_told_apart() {
+    let (store, time) = unreliable(Faults::none());
+    let server = Setup::memory().serve(store.clone(), time).await;
+    let mut c = server.client().await;
+    let job = r#"{"type":"t","idempotency_key":"k"}"#;
+    for (fault, advice) in
+        [(Fault::NotApplied, "safe"), (Fault::AnswerLost, "unknown"), (Fault::RequestLost, "unknown")]
+    {
+        store.set(Faults::scripted([fault]));
+        let reply = c.post("/v1/queues/q/jobs", job).await;
+        assert_eq!(reply.problem(503, "store_unavailable")["retry"], advice, "{fault:?}");
+        assert!(reply.header("retry-after").is_some());
+    }
+    store.set(Faults::none());
+    c.post("/v1/queues/q/jobs", job).await.ok(200);
+    store.set(Faults::scripted([Fault::NotApplied]).and_looks());
+    c.get("/v1/jobs").await.problem(503, "store_unavailable");
+    c.get("/readyz").await.ok(200);
+    server.stop().await;
+}
+
+/// P14: a store that has failed for good takes the server down with it, after telling everybody.
+#[tokio::test]
+async fn a_poisoned_store_ends_the_server() {
+    let (store, time) = unreliable(Faults::none());
+    let server = Setup::memory().serve(store.clone(), time).await;
+    let mut c = server.client().await;
+    c.submit("q", r#"{"type":"t"}"#).await;
+    store.set(Faults::poison_after(0, false));
+    c.post("/v1/queues/q/jobs", r#"{"type":"t"}"#).await.problem(503, "store_unavailable");
+    let ended = tokio::time::timeout(Duration::from_secs(5), server.stopped()).await.expect("within 5 s");
+    assert!(ended.is_err(), "not as if all were well");
+}
+
+/// Proves G-4.3.
+#[tokio::test]
+async fn no_acknowledgement_in_time_is_told_as_such() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let store = EmbeddedStore::open(StoreOptions::new(Place::Memory, clock, TimeKind::Real)).unwrap();
+    let slow = Arc::new(slow::Slow::new(Arc::new(store)));
+    let mut setup = Setup::memory();
+    setup.limits.submission_timeout = Duration::from_millis(50);
+    let server = setup.serve(slow.clone(), TimeControl::Real).await;
+    let mut c = server.client().await;
+    slow.hold();
+    let problem = c.post("/v1/queues/q/jobs", r#"{"type":"t"}"#).await.problem(504, "submission_timeout");
+    assert_eq!(problem["retry"], "unknown");
+    slow.let_go();
+    c.submit("q", r#"{"type":"t"}"#).await;
+    server.stop().await;
+}
+
+/// A store whose submissions can be held up.
+mod slow {
+    use std::num::NonZeroUsize;
+    use std::sync::Arc;
+
+    use longshore_core::Timestamp;
+    use longshore_core::engine::{
+        AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
+    };
+    use longshore_core::extend::Extended;
+    use longshore_core::id::{QueueName, Seq};
+    use longshore_core::job::Job;
+    use longshore_core::refusal::Refusal;
+    use longshore_core::state::StateKind;
+    use longshore_core::submit::Payload;
+    use longshore_store::{
+        ClaimedJob, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, Wakeups,
+    };
+    use tokio::sync::watch;
+
+    #[derive(Debug)]
+    pub(super) struct Slow {
+        store: Arc<dyn Store>,
+        held: watch::Sender<bool>,
+    }
+
+    impl Slow {
+        pub(super) fn new(store: Arc<dyn Store>) -> Self {
+            Self { store, held: watch::Sender::new(false) }
+        }
+
+        pub(super) fn hold(&self) {
+            self.held.send_replace(true);
+        }
+
+        pub(super) fn let_go(&self) {
+            self.held.send_replace(false);
+        }
+    }
+
+    impl Store for Slow {
+        fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
+            Box::pin(async move {
+                self.held.subscribe().wait_for(|held| !held).await.unwrap();
+                self.store.submit(request).await
+            })
+        }
+
+        fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
+            self.store.claim(request)
+        }
+
+        fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
+            self.store.settle(settlements)
+        }
+
+        fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+            self.store.extend(extensions)
+        }
+
+        fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+            self.store.admin(command)
+        }
+
+        fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
+            self.store.tick(budget)
+        }
+
+        fn wakeups(&self) -> Wakeups {
+            self.store.wakeups()
+        }
+    }
+
+    impl Inspect for Slow {
+        fn now(&self) -> Timestamp {
+            self.store.now()
+        }
+
+        fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
+            self.store.get(jobs)
+        }
+
+        fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
+            self.store.payloads(jobs)
+        }
+
+        fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
+            self.store.list(query)
+        }
+
+        fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+            self.store.ahead(place)
+        }
+
+        fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+            self.store.queue(name)
+        }
+
+        fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+            self.store.queues()
+        }
+    }
+}

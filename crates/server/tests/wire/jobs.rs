@@ -1,0 +1,295 @@
+//! Looking at one job: record, views, attempts, history, why, wait.
+
+use serde_json::{Value, json};
+
+use crate::common::Setup;
+use crate::common::client::lease;
+
+#[tokio::test]
+async fn attempts_and_history_tell_the_past() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    c.put("/v1/queues/q", r#"{"settings":{"retry":{"jitter":{"kind":"none"}}}}"#).await.ok(201);
+    let id = c.submit("q", r#"{"type":"t"}"#).await;
+    let (_, token) = lease(&c.claim("q").await);
+    let failure = format!(
+        r#"{{"lease":"{token}","error":{{"category":"temporary","message":"no","code":"E1","cause":"deep"}}}}"#
+    );
+    assert_eq!(c.post(&format!("/v1/jobs/{id}/fail"), &failure).await.ok(200), json!({"id": id, "state": "retrying"}));
+    c.advance("1s").await;
+    let (_, token) = lease(&c.claim("q").await);
+    c.post(&format!("/v1/jobs/{id}/complete"), &format!(r#"{{"lease":"{token}","result":{{"n": 1.50}}}}"#))
+        .await
+        .ok(200);
+    let attempts = c.get(&format!("/v1/jobs/{id}/attempts")).await.ok(200);
+    let attempts = attempts["attempts"].as_array().unwrap();
+    assert_eq!(attempts.len(), 2);
+    assert_eq!((&attempts[0]["number"], &attempts[1]["number"]), (&1.into(), &2.into()));
+    assert_eq!(attempts[1]["previous_id"], attempts[0]["id"]);
+    assert_eq!((&attempts[0]["outcome"], &attempts[1]["outcome"]), (&"failed".into(), &"completed".into()));
+    assert_eq!((&attempts[0]["worker"], &attempts[0]["next_delay"]), (&"w1".into(), &"1s".into()));
+    let error = json!({"category": "temporary", "code": "E1", "message": "no", "cause": "deep", "at": "2026-11-15T00:00:00.000Z"});
+    assert_eq!(attempts[0]["error"], error);
+    let history = c.get(&format!("/v1/jobs/{id}/history")).await.ok(200);
+    let steps: Vec<String> = history["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| {
+            format!(
+                "{} {} {}",
+                step["from"].as_str().unwrap_or("-"),
+                step["to"].as_str().unwrap(),
+                step["cause"].as_str().unwrap()
+            )
+        })
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            "- pending create",
+            "pending scheduled submit",
+            "scheduled running claim",
+            "running retrying fail",
+            "retrying scheduled due",
+            "scheduled running claim",
+            "running completed complete",
+        ]
+    );
+    let job = c.job(&id).await;
+    assert_eq!(
+        job["counters"],
+        json!({"starts": 2, "failures": 1, "retries_scheduled": 1, "requeues": 1, "reclaims": 0})
+    );
+    assert!(c.get(&format!("/v1/jobs/{id}")).await.text().contains(r#""result":{"n": 1.50}"#));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn each_view_has_its_fields_and_words() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    c.put("/v1/queues/q", r#"{"settings":{"external_ids":true}}"#).await.ok(201);
+    let id = c.submit("q", r#"{"type":"t","payload":{"k":1},"external_id":"x","tags":["a"]}"#).await;
+    let views: [(&str, &str, &str, &[&str]); 5] = [
+        (
+            "gopherqueue",
+            "state",
+            "SCHEDULED",
+            &[
+                "id",
+                "type",
+                "state",
+                "priority",
+                "attempt",
+                "created_at",
+                "updated_at",
+                "scheduled_at",
+                "started_at",
+                "completed_at",
+                "tags",
+                "correlation_id",
+                "callback_url",
+            ],
+        ),
+        (
+            "taskharbor",
+            "state",
+            "runnable",
+            &[
+                "id",
+                "type",
+                "queue",
+                "state",
+                "run_at",
+                "attempts",
+                "max_attempts",
+                "timeout",
+                "idempotency_key",
+                "lease_expires_at",
+                "last_error",
+                "failed_at",
+                "created_at",
+            ],
+        ),
+        (
+            "ocypod",
+            "status",
+            "created",
+            &[
+                "id",
+                "queue",
+                "status",
+                "tags",
+                "created_at",
+                "started_at",
+                "ended_at",
+                "last_heartbeat",
+                "input",
+                "output",
+                "timeout",
+                "heartbeat_timeout",
+                "expires_after",
+                "retries",
+                "retries_attempted",
+                "retry_delays",
+                "ended",
+            ],
+        ),
+        (
+            "weave",
+            "state",
+            "Ready",
+            &[
+                "id",
+                "queue",
+                "state",
+                "retries",
+                "max_retries",
+                "retry_at",
+                "lease_version",
+                "lease_expires_at",
+                "last_error",
+                "created_at",
+            ],
+        ),
+        (
+            "document",
+            "state",
+            "QUEUED",
+            &[
+                "jobId",
+                "state",
+                "createdAt",
+                "startedAt",
+                "completedAt",
+                "retryCount",
+                "maxRetries",
+                "lastError",
+                "errorType",
+            ],
+        ),
+    ];
+    for (view, word, state, fields) in views {
+        let shown = c.get(&format!("/v1/jobs/{id}?view={view}")).await.ok(200);
+        let mut names: Vec<&str> = shown.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut wanted = fields.to_vec();
+        names.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(names, wanted, "{view}");
+        assert_eq!(shown[word], state, "{view}");
+    }
+    let ocypod = c.get(&format!("/v1/jobs/{id}?view=ocypod")).await.ok(200);
+    assert_eq!(
+        (&ocypod["id"], &ocypod["input"], &ocypod["output"], &ocypod["tags"]),
+        (&1.into(), &json!({"k": 1}), &Value::Null, &json!(["a"]))
+    );
+    assert_eq!(c.get(&format!("/v1/jobs/{id}?view=weave")).await.ok(200)["id"], "x");
+    for bad in [
+        "view=nobody",
+        "view=",
+        "include=everything",
+        "view=weave&include=payload",
+        "vew=weave",
+        "include=payload&include=payload",
+    ] {
+        let reply = c.get(&format!("/v1/jobs/{id}?{bad}")).await;
+        assert_eq!(reply.status, 400, "{bad}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn why_says_what_is_in_the_way() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let why = |id: &str| format!("/v1/jobs/{id}/why");
+    let first = c.submit("q", r#"{"type":"t"}"#).await;
+    let nobody = c.get(&why(&first)).await.ok(200);
+    assert_eq!(
+        (&nobody["state"], &nobody["runnable"], &nobody["ahead"]),
+        (&"scheduled".into(), &true.into(), &0.into())
+    );
+    assert_eq!(nobody["reasons"], json!([{"code": "no_worker", "queue": "q", "last_seen_at": null}]));
+    let (_, token) = lease(&c.claim("q").await);
+    let running = c.get(&why(&first)).await.ok(200);
+    assert_eq!((&running["runnable"], &running["ahead"]), (&false.into(), &Value::Null));
+    assert_eq!((&running["reasons"][0]["code"], &running["reasons"][0]["worker"]), (&"running".into(), &"w1".into()));
+    let second = c.submit("q", r#"{"type":"t"}"#).await;
+    let third = c.submit("q", r#"{"type":"t","priority":"low"}"#).await;
+    let urgent = c.submit("q", r#"{"type":"t","priority":"critical"}"#).await;
+    assert_eq!(c.get(&why(&urgent)).await.ok(200)["reasons"], json!([]));
+    assert_eq!(c.get(&why(&second)).await.ok(200)["ahead"], 1);
+    let behind = c.get(&why(&third)).await.ok(200);
+    assert_eq!((&behind["ahead"], &behind["reasons"]), (&2.into(), &json!([{"code": "behind", "ahead": 2}])));
+    c.post("/v1/queues/q/pause", "").await.ok(200);
+    let paused = c.get(&why(&second)).await.ok(200);
+    assert_eq!(
+        (&paused["runnable"], &paused["reasons"][0]),
+        (&false.into(), &json!({"code": "queue_paused", "queue": "q"}))
+    );
+    let waiting =
+        c.submit("q2", &format!(r#"{{"type":"t","hold":true,"after":["{second}"],"after_any":["{third}"]}}"#)).await;
+    let reasons = c.get(&why(&waiting)).await.ok(200)["reasons"].clone();
+    assert_eq!(
+        reasons,
+        json!([{"code": "held"}, {"code": "waiting_on", "count": 2, "after": [second], "after_any": [third]}])
+    );
+    let later = c.submit("q2", r#"{"type":"t","delay":"1h","lifetime":"30m"}"#).await;
+    let reasons = c.get(&why(&later)).await.ok(200)["reasons"].clone();
+    assert_eq!(reasons[0], json!({"code": "delayed_until", "at": "2026-11-15T01:00:00.000Z"}));
+    assert_eq!(reasons[1], json!({"code": "lifetime", "at": "2026-11-15T00:30:00.000Z"}));
+    c.post(&format!("/v1/jobs/{first}/fail"), &format!(r#"{{"lease":"{token}","error":{{"category":"temporary"}}}}"#))
+        .await
+        .ok(200);
+    let backoff = c.get(&why(&first)).await.ok(200);
+    assert_eq!(
+        (&backoff["reasons"][1]["code"], &backoff["reasons"][1]["failures"]),
+        (&"backoff_until".into(), &1.into())
+    );
+    c.post(&format!("/v1/jobs/{first}/cancel"), "").await.ok(200);
+    let ended = c.get(&why(&first)).await.ok(200);
+    assert_eq!(
+        (&ended["reasons"], &ended["runnable"], &ended["state"]),
+        (&json!([]), &false.into(), &"cancelled".into())
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn waiting_for_the_end() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let id = c.submit("q", r#"{"type":"t"}"#).await;
+    let soon = c.get(&format!("/v1/jobs/{id}/wait?timeout=20ms")).await.ok(202);
+    assert_eq!(soon["state"], "scheduled");
+    let mut waiter = c.another().await;
+    waiter.send("GET", &format!("/v1/jobs/{id}/wait?timeout=60s"), "").await;
+    let (_, token) = lease(&c.claim("q").await);
+    c.post(&format!("/v1/jobs/{id}/complete"), &format!(r#"{{"lease":"{token}"}}"#)).await.ok(200);
+    assert_eq!(waiter.reply().await.unwrap().ok(200)["state"], "completed");
+    assert_eq!(c.get(&format!("/v1/jobs/{id}/wait")).await.ok(200)["state"], "completed");
+    c.get(&format!("/v1/jobs/{id}/wait?timeout=61s")).await.problem(400, "validation");
+    c.get(&format!("/v1/jobs/{id}/wait?timeout=soon")).await.problem(400, "validation");
+    c.get("/v1/jobs/nobody/wait").await.problem(404, "job_not_found");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_id_is_nobody() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let nobody =
+        ["x", "0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10", "1", "%00", "..%2f", "0B7FBD3C-6A0E-4C1E-9D5B-2F1F0F6F7A10"];
+    for id in nobody {
+        for path in ["", "/payload", "/attempts", "/history", "/why", "/wait"] {
+            c.get(&format!("/v1/jobs/{id}{path}")).await.problem(404, "job_not_found");
+        }
+        for verb in ["submit", "cancel", "requeue", "dead-letter", "run-now", "complete", "release", "heartbeat"] {
+            c.post(&format!("/v1/jobs/{id}/{verb}"), "{}").await.problem(404, "job_not_found");
+        }
+        c.delete(&format!("/v1/jobs/{id}")).await.problem(404, "job_not_found");
+        c.patch(&format!("/v1/jobs/{id}"), "{}").await.problem(404, "job_not_found");
+    }
+    server.stop().await;
+}

@@ -1,0 +1,149 @@
+//! Lists and bulk.
+
+use serde_json::{Value, json};
+
+use crate::common::{Client, Setup};
+
+fn ids(page: &Value) -> Vec<String> {
+    page["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Follows the cursor to the end.
+async fn all(c: &mut Client, filter: &str, limit: usize) -> Vec<String> {
+    let (mut found, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = c.get(&format!("/v1/jobs?{filter}&limit={limit}{cursor}")).await.ok(200);
+        assert!(page["jobs"].as_array().unwrap().len() <= limit);
+        found.extend(ids(&page));
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return found,
+        }
+    }
+}
+
+#[tokio::test]
+async fn newest_first_by_every_filter() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let mut made = Vec::new();
+    for number in 0..30 {
+        let (queue, kind) = (["a", "b"][number % 2], ["x", "y", "z"][number % 3]);
+        let priority = ["high", "bulk"][number / 15];
+        let tags = [r#"{"tenant":"acme"}"#, r#"["alice"]"#, "{}"][number % 3];
+        let delay = if number % 5 == 0 { r#","delay":"1h""# } else { "" };
+        let job = format!(r#"{{"type":"{kind}","priority":"{priority}","tags":{tags}{delay}}}"#);
+        made.push((c.submit(queue, &job).await, number));
+    }
+    made.reverse();
+    let expected = |fits: &dyn Fn(usize) -> bool| -> Vec<String> {
+        made.iter().filter(|(_, number)| fits(*number)).map(|(id, _)| id.clone()).collect()
+    };
+    let filters: [(&str, &dyn Fn(usize) -> bool); 12] = [
+        ("", &|_| true),
+        ("queue=a", &|n| n % 2 == 0),
+        ("type=y", &|n| n % 3 == 1),
+        ("state=delayed", &|n| n % 5 == 0),
+        ("state=completed", &|_| false),
+        ("priority=high", &|n| n < 15),
+        ("priority=4", &|n| n >= 15),
+        ("tag=tenant:acme", &|n| n % 3 == 0),
+        ("tag=tenant", &|n| n % 3 == 0),
+        ("tag=alice", &|n| n % 3 == 1),
+        ("queue=b&type=z&state=scheduled&priority=bulk", &|n| n % 2 == 1 && n % 3 == 2 && n % 5 != 0 && n >= 15),
+        ("queue=nobody", &|_| false),
+    ];
+    for (filter, fits) in filters {
+        for limit in [1, 7, 1_000] {
+            assert_eq!(all(&mut c, filter, limit).await, expected(fits), "{filter} by {limit}");
+        }
+    }
+    let rows = c.get("/v1/jobs?limit=1").await.ok(200);
+    assert_eq!(rows["jobs"][0], c.job(&made[0].0).await, "rows are the record");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_hundred_unless_asked_otherwise() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let batch = format!("[{}]", vec![r#"{"type":"t"}"#; 150].join(","));
+    c.post("/v1/queues/q/jobs", &batch).await.ok(201);
+    assert_eq!(ids(&c.get("/v1/jobs").await.ok(200)).len(), 100);
+    for bad in [
+        "limit=0",
+        "limit=1001",
+        "limit=-1",
+        "limit=x",
+        "limit=",
+        "state=gone",
+        "priority=5",
+        "cursor=x",
+        "cursor=-1",
+        "cursor=%2B1",
+        "quue=a",
+        "queue=a%20b",
+        "error_code=x",
+        "limit=1&limit=2",
+    ] {
+        let reply = c.get(&format!("/v1/jobs?{bad}")).await;
+        assert_eq!(reply.status, 400, "{bad}: {}", reply.text());
+    }
+    assert_eq!(ids(&c.get("/v1/jobs?workflow=w").await.ok(200)).len(), 0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bulk_changes_what_the_filter_finds() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    for number in 0..5 {
+        let id = c.submit("q", &format!(r#"{{"type":"t{}"}}"#, number % 2)).await;
+        c.post(&format!("/v1/jobs/{id}/dead-letter"), "{}").await.ok(200);
+    }
+    let live = c.submit("q", r#"{"type":"t0"}"#).await;
+    let bulk = |action: &str, filter: &str, rest: &str| format!(r#"{{"action":"{action}","filter":{filter}{rest}}}"#);
+    let dead = r#"{"queue":"q","state":"dead_letter"}"#;
+    let dry = c.post("/v1/jobs/bulk", &bulk("requeue", dead, r#","dry_run":true"#)).await.ok(200);
+    assert_eq!(dry, json!({"matched": 5, "changed": 0, "more": false}));
+    let some = c.post("/v1/jobs/bulk", &bulk("requeue", dead, r#","limit":2"#)).await.ok(200);
+    assert_eq!(some, json!({"matched": 2, "changed": 2, "more": true}));
+    let typed =
+        c.post("/v1/jobs/bulk", &bulk("requeue", r#"{"type":"t0","error_code":"dead_letter"}"#, "")).await.ok(200);
+    assert_eq!(typed, json!({"matched": 2, "changed": 2, "more": false}));
+    // Each job has its own verdict: one of these is still dead and cannot be cancelled.
+    let all = c.post("/v1/jobs/bulk", &bulk("cancel", r#"{"queue":"q"}"#, "")).await.ok(200);
+    assert_eq!(all, json!({"matched": 6, "changed": 5, "more": false}));
+    assert_eq!(c.state(&live).await, "cancelled");
+    let gone = c.post("/v1/jobs/bulk", &bulk("delete", r#"{"state":"cancelled"}"#, "")).await.ok(200);
+    assert_eq!(gone, json!({"matched": 5, "changed": 5, "more": false}));
+    assert_eq!(ids(&c.get("/v1/jobs").await.ok(200)).len(), 1);
+    for bad in [
+        bulk("requeue", "{}", ""),
+        bulk("explode", dead, ""),
+        bulk("requeue", r#"{"queu":"q"}"#, ""),
+        bulk("requeue", r#"{"priority":"high"}"#, ""),
+        bulk("requeue", dead, r#","limit":0"#),
+        bulk("requeue", dead, r#","limit":1001"#),
+        bulk("requeue", "[]", ""),
+        r#"{"action":"requeue"}"#.to_owned(),
+    ] {
+        c.post("/v1/jobs/bulk", &bad).await.problem(400, "validation");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_bulk_requeue_skips_what_was_already_cloned() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    c.put("/v1/queues/q", r#"{"profile":"gopherqueue"}"#).await.ok(201);
+    for _ in 0..3 {
+        let id = c.submit("q", r#"{"type":"t"}"#).await;
+        c.post(&format!("/v1/jobs/{id}/cancel"), "").await.ok(200);
+    }
+    let bulk = r#"{"action":"requeue","filter":{"state":"cancelled"}}"#;
+    assert_eq!(c.post("/v1/jobs/bulk", bulk).await.ok(200), json!({"matched": 3, "changed": 3, "more": false}));
+    assert_eq!(c.post("/v1/jobs/bulk", bulk).await.ok(200), json!({"matched": 0, "changed": 0, "more": false}));
+    server.stop().await;
+}

@@ -1,0 +1,110 @@
+//! Queues.
+
+use crate::common::Setup;
+
+#[tokio::test]
+async fn a_queue_is_put_shown_changed_and_deleted() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let made = c.put("/v1/queues/mail", r#"{"profile":"gopherqueue","settings":{"lease":"1m30s"}}"#).await.ok(201);
+    assert_eq!((&made["name"], &made["profile"]), (&"mail".into(), &"gopherqueue".into()));
+    assert_eq!(made["settings"]["lease"], "1m30s");
+    assert_eq!(made["settings"]["lifetime"], "7d");
+    assert_eq!(made["settings"]["retry"]["limit"], 3);
+    assert_eq!(made["counts"].as_object().unwrap().len(), 9);
+    assert!(made["oldest_scheduled_at"].is_null());
+    // Settings, when present, replace all earlier overrides; absent keeps them.
+    let kept = c.put("/v1/queues/mail", "{}").await.ok(200);
+    assert_eq!(kept["settings"]["lease"], "1m30s");
+    let replaced = c.put("/v1/queues/mail", r#"{"settings":{"retry":{"backoff":{"base":5}}}}"#).await.ok(200);
+    assert_eq!(replaced["settings"]["lease"], "5m");
+    assert_eq!(replaced["settings"]["retry"]["backoff"]["base"], "5s");
+    assert_eq!(replaced["settings"]["retry"]["backoff"]["kind"], "exponential");
+    // Another profile drops what is not repeated.
+    let other = c.put("/v1/queues/mail", r#"{"profile":"weave"}"#).await.ok(200);
+    assert_eq!(other["settings"]["retry"]["backoff"]["base"], "500ms");
+    let all = c.get("/v1/queues").await.ok(200);
+    let names: Vec<_> = all["queues"].as_array().unwrap().iter().map(|queue| queue["name"].clone()).collect();
+    assert_eq!(names, ["default", "mail"]);
+    assert_eq!(c.get("/v1/queues/mail").await.ok(200), other);
+    assert_eq!(c.delete("/v1/queues/mail").await.status, 204);
+    c.get("/v1/queues/mail").await.problem(404, "queue_not_found");
+    c.delete("/v1/queues/mail").await.problem(404, "queue_not_found");
+    c.delete("/v1/queues/default").await.problem(409, "illegal_transition");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_body_is_an_empty_object() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    c.call("PUT", "/v1/queues/a", None).await.ok(201);
+    c.call("POST", "/v1/queues/a/pause", None).await.ok(200);
+    c.post("/v1/queues/a/resume", "{}").await.ok(200);
+    c.post("/v1/queues/a/pause", r#"{"force":true}"#).await.problem(400, "validation");
+    server.stop().await;
+}
+
+/// What a queue shows can be sent back, whatever its profile; locked settings included.
+#[tokio::test]
+async fn what_is_shown_can_be_sent_back() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    for profile in ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"] {
+        let path = format!("/v1/queues/q-{profile}");
+        let made = c.put(&path, &format!(r#"{{"profile":"{profile}"}}"#)).await.ok(201);
+        let again = c.put(&path, &format!(r#"{{"settings":{}}}"#, made["settings"])).await.ok(200);
+        assert_eq!(made, again);
+    }
+    c.put("/v1/queues/q-document", r#"{"settings":{"retry":{"limit":9}}}"#).await.problem(400, "validation");
+    c.put("/v1/queues/q-document", r#"{"settings":{"fencing":"optional"}}"#).await.problem(400, "validation");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn pausing_stops_claims_and_nothing_else() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    c.put("/v1/queues/q", "{}").await.ok(201);
+    assert_eq!(c.post("/v1/queues/q/pause", "").await.ok(200)["paused"], true);
+    let id = c.submit("q", r#"{"type":"t"}"#).await;
+    let none = c.post("/v1/claims", r#"{"queues":["q"]}"#).await.ok(200);
+    assert_eq!(none["jobs"].as_array().unwrap().len(), 0);
+    assert_eq!(c.post("/v1/queues/q/resume", "").await.ok(200)["paused"], false);
+    assert_eq!(c.claim("q").await["id"], id.as_str());
+    c.post("/v1/queues/nobody/pause", "").await.problem(404, "queue_not_found");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_queue_with_living_jobs_is_deleted_by_force_only() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let id = c.submit("q", r#"{"type":"t"}"#).await;
+    c.delete("/v1/queues/q").await.problem(409, "illegal_transition");
+    c.delete("/v1/queues/q?force=false").await.problem(409, "illegal_transition");
+    c.delete("/v1/queues/q?force=yes").await.problem(400, "validation");
+    c.delete("/v1/queues/q?forced=true").await.problem(400, "validation");
+    assert_eq!(c.delete("/v1/queues/q?force=true").await.status, 204);
+    let job = c.job(&id).await;
+    assert_eq!((&job["state"], &job["error"]["code"]), (&"cancelled".into(), &"queue_deleted".into()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn without_auto_queues_nothing_is_made_up() {
+    let mut setup = Setup::memory();
+    setup.auto_queues = false;
+    let server = setup.start().await;
+    let mut c = server.client().await;
+    c.post("/v1/queues/new/jobs", r#"{"type":"t"}"#).await.problem(404, "queue_not_found");
+    c.post("/v1/claims", r#"{"queues":["default","new"]}"#).await.problem(404, "queue_not_found");
+    c.post("/v1/claims", r#"{"queues":["new"],"wait":"10s"}"#).await.problem(404, "queue_not_found");
+    c.submit("default", r#"{"type":"t"}"#).await;
+    server.stop().await;
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    assert_eq!(c.post("/v1/claims", r#"{"queues":["new"]}"#).await.ok(200)["jobs"].as_array().unwrap().len(), 0);
+    c.get("/v1/queues/new").await.problem(404, "queue_not_found");
+    server.stop().await;
+}
