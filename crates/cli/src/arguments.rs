@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{backup, completions, dead_letters, doctor, jobs, queues, restore, serve, submit};
+use crate::commands::{
+    backup, bench, completions, dead_letters, doctor, jobs, queues, restore, serve, submit, top, work,
+};
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 

@@ -25,8 +25,8 @@ impl Signals {
     }
 
     /// Until it was told `times` times.
-    pub(crate) async fn told(&mut self, times: u8) {
-        if self.0.wait_for(|signals| *signals >= times).await.is_err() {
+    pub(crate) async fn told(&self, times: u8) {
+        if self.0.clone().wait_for(|signals| *signals >= times).await.is_err() {
             // The runtime ends: nobody will tell us any more.
             std::future::pending::<()>().await;
         }

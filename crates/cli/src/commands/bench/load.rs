@@ -66,7 +66,7 @@ fn micros(length: Duration) -> u64 {
 }
 
 pub(super) async fn run(context: &Context, bench: Bench, client: Client) -> Result<Measured, Failure> {
-    let mut signals = Signals::listen()?;
+    let signals = Signals::listen()?;
     client.info().await?;
     let own = bench.queue.is_none();
     let queue = bench.queue.clone().unwrap_or_else(|| format!("bench-{}", std::process::id()));
@@ -90,7 +90,7 @@ pub(super) async fn run(context: &Context, bench: Bench, client: Client) -> Resu
     for _ in 0..tasks.list {
         others.spawn(Arc::clone(&load).list());
     }
-    let tally = load.clone().until_done(&mut signals, submitters, others).await?;
+    let tally = load.clone().until_done(&signals, submitters, others).await?;
     load.bar.finish_and_clear();
     if own && !keep {
         client.delete_queue(&queue, true).await?;
@@ -138,7 +138,7 @@ impl Load {
     /// Until the time is up, the jobs are all there, or somebody interrupts; then until they are worked off.
     async fn until_done(
         self: Arc<Self>,
-        signals: &mut Signals,
+        signals: &Signals,
         mut submitters: JoinSet<Tally>,
         mut others: JoinSet<Tally>,
     ) -> Result<Tally, Failure> {

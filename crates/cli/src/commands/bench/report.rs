@@ -88,7 +88,7 @@ impl Tally {
         for (operation, theirs) in other.timings {
             if let Some(ours) = self.timing(operation) {
                 // The same bounds everywhere: nothing can be out of range.
-                drop(ours.latency.add(&theirs.latency));
+                let _: Result<(), _> = ours.latency.add(&theirs.latency);
                 ours.jobs += theirs.jobs;
                 ours.errors += theirs.errors;
             }

@@ -83,14 +83,14 @@ async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
     options.limits.drain_timeout = plan.drain_timeout.as_std();
     let server = Server::bind(options).await.map_err(ended)?;
     announce::announce(context, &plan, server.address(), &about);
-    let (mut first, mut second) = (signals.clone(), signals);
+    let first = signals.clone();
     let shutdown = async move {
         first.told(1).await;
         tracing::info!("stopping: no new work, requests under way are finished");
     };
     tokio::select! {
         served = server.serve(shutdown) => served.map_err(ended),
-        () = second.told(2) => Err(Failure::failed("told twice to stop: requests under way were cut off")),
+        () = signals.told(2) => Err(Failure::failed("told twice to stop: requests under way were cut off")),
     }
 }
 

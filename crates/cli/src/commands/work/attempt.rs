@@ -17,7 +17,7 @@ use super::Work;
 use super::program::{Ended, Program};
 use super::pulse::{Beat, Pulse};
 use super::report::{Report, Reporter, Told};
-use super::worker::Phase;
+use super::worker::{Phase, abandoning};
 use crate::terminal::screen::Screen;
 
 pub(super) struct Attempt {
@@ -132,7 +132,6 @@ impl Attempt {
 
     /// Until the program has ended, by itself or because it was told to.
     async fn supervise(&self, mut program: Program, mut pulse: Pulse, terms: &Terms) -> (Ended, Option<Cut>) {
-        let mut phase = self.phase.clone();
         let far = Duration::from_secs(86_400 * 365);
         let mut deadline = Instant::now() + terms.execution_timeout.unwrap_or(far);
         let mut kill_at = Instant::now() + far;
@@ -152,7 +151,7 @@ impl Attempt {
                     }
                 },
                 () = sleep_until(deadline) => Some(Cut::TimedOut),
-                _ = phase.wait_for(|phase| *phase == Phase::Abandoning), if cut.is_none() => Some(Cut::Abandoned),
+                () = abandoning(&self.phase), if cut.is_none() => Some(Cut::Abandoned),
                 () = sleep_until(kill_at) => {
                     program.kill();
                     kill_at = Instant::now() + far;

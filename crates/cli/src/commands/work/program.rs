@@ -145,7 +145,7 @@ impl Program {
     fn send(&self, signal: Signal) {
         if let Some(group) = self.group {
             // Nobody left to hear it is what was wanted.
-            drop(kill_process_group(group, signal));
+            let _: Result<(), _> = kill_process_group(group, signal);
         }
     }
 }

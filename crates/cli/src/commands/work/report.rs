@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::worker::Phase;
+use super::worker::{Phase, abandoning};
 use crate::terminal::screen::Screen;
 
 pub(super) enum Report {
@@ -58,7 +58,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Reporter {
     /// A report may be repeated with the same token.
-    pub(super) async fn tell(mut self, mut report: Report) -> Told {
+    pub(super) async fn tell(self, mut report: Report) -> Told {
         let give_up = monotonic() + PATIENCE;
         let detail = match &report {
             Report::Nothing => Some("the lease was lost; the program was killed".to_owned()),
@@ -90,7 +90,7 @@ impl Reporter {
             }
             tokio::select! {
                 () = sleep(backoff) => {}
-                _ = self.phase.wait_for(|phase| *phase == Phase::Abandoning) => {
+                () = abandoning(&self.phase) => {
                     // One more try, then the lease has to run out by itself.
                     sleep(backoff).await;
                     let state = self.once(&report).await.and_then(|answer| answer.ok().map(|done| done.state));

@@ -24,6 +24,13 @@ pub(super) enum Phase {
     Abandoning,
 }
 
+/// Until programs are to end.
+pub(super) async fn abandoning(phase: &watch::Receiver<Phase>) {
+    if phase.clone().wait_for(|phase| *phase == Phase::Abandoning).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 pub(super) struct Worker {
     work: Arc<Work>,
     name: String,
@@ -44,18 +51,18 @@ impl Worker {
     }
 
     pub(super) async fn run(mut self) -> Result<(), Failure> {
-        let mut signals = Signals::listen()?;
+        let signals = Signals::listen()?;
         // A wrong address is told at once; a server that goes away later is waited for.
         self.client.info().await?;
         let queues = self.work.queues.join(", ");
         self.screen.note(&format!("worker \"{}\" serves {queues} at {}", self.name, self.client.url()));
-        let claimed = self.claim_and_run(&mut signals).await;
-        self.drain(&mut signals).await?;
+        let claimed = self.claim_and_run(&signals).await;
+        self.drain(&signals).await?;
         claimed
     }
 
     /// Until told to stop, or there is nothing left to do.
-    async fn claim_and_run(&mut self, signals: &mut Signals) -> Result<(), Failure> {
+    async fn claim_and_run(&mut self, signals: &Signals) -> Result<(), Failure> {
         let mut backoff = BACKOFF_FIRST;
         let slots = usize::from(self.work.concurrency);
         while signals.times() == 0 {
@@ -104,7 +111,7 @@ impl Worker {
     }
 
     /// One claim, reporting what ends meanwhile; `None` when told to stop. A claim that is dropped gives its jobs back.
-    async fn claim(&mut self, limit: u64, signals: &mut Signals) -> Result<Option<Result<Claimed, Error>>, Failure> {
+    async fn claim(&mut self, limit: u64, signals: &Signals) -> Result<Option<Result<Claimed, Error>>, Failure> {
         let types = self.work.types.clone();
         // To see whether there is nothing left one must not wait for it; while something runs, something may still come of it.
         let wait = if self.work.until_empty { Duration(500) } else { self.work.wait };
@@ -146,7 +153,7 @@ impl Worker {
     }
 
     /// Lets programs finish, or ends them when there is no more time.
-    async fn drain(&mut self, signals: &mut Signals) -> Result<(), Failure> {
+    async fn drain(&mut self, signals: &Signals) -> Result<(), Failure> {
         let mut told = false;
         let patience = sleep(self.work.drain_timeout.as_std());
         tokio::pin!(patience);
