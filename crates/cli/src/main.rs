@@ -1,36 +1,36 @@
 //! The command line of Longshore.
 //!
-//! - `serve.rs`: `longshore serve`, the server on a store
+//! One file a command, named as it is typed:
+//! - `arguments.rs`: what can be typed, and which file does it
+//! - `commands/serve/`: the server on a store; its flags, environment and file
+//! - `commands/submit.rs`, `commands/jobs/`, `commands/queues/`, `commands/dead_letters/`: jobs and queues of a server
+//! - `commands/work/`: a worker that runs a program for each job
+//! - `commands/bench/`, `commands/top/`: load for a server, and a look at it
+//! - `commands/backup.rs`, `restore.rs`, `doctor.rs`: directories of data
+//! - `commands/completions.rs`: for shells
+//! - `signals.rs`: SIGTERM and SIGINT
+//! - `terminal/`: what people see: safe text, tables, JSON, failures with hints and exit codes
+//!
+//! Data goes to standard output, everything else to standard error. Exit codes: 0 done, 1 refused, 2 failed.
 
-mod serve;
+mod arguments;
+mod commands;
+mod context;
+mod signals;
+mod terminal;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
-#[derive(Debug, Parser)]
-#[command(name = "longshore", version, about = "A durable job queue")]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Runs the server
-    Serve(serve::Serve),
-}
+use crate::arguments::Arguments;
+use crate::context::Context;
 
 fn main() -> ExitCode {
-    let Arguments { command } = Arguments::parse();
-    let done = match command {
-        Command::Serve(serve) => serve.run(),
-    };
-    match done {
+    let Arguments { command, server, json } = Arguments::parse();
+    let context = Context::new(server, json);
+    match command.run(&context) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("longshore: {error}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure.tell(json),
     }
 }

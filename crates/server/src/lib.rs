@@ -14,9 +14,11 @@
 //!   time (`maintenance.rs`, `virtual_time.rs`), who works (`workers.rs`), how fast (`tally.rs`)
 //! - `openapi.rs`: the description of all of it that the server serves
 //! - [`dialects`]: other servers' own routes
+//! - [`declare`] (`declare.rs`): queues that a configuration names, put before anybody is served
 
 mod app;
 mod convert;
+mod declare;
 pub mod dialects;
 mod live;
 mod net;
@@ -27,6 +29,7 @@ mod server;
 mod wire;
 
 pub use app::AppState;
+pub use declare::declare;
 pub use options::{Limits, Options, StoreAbout, TimeControl};
 pub use server::{Server, ServerError};
 pub use wire::problem::Failure;

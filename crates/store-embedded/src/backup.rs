@@ -32,6 +32,36 @@ pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreE
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(StoreError::not_applied)
 }
 
+/// How a directory was found when it was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// Nobody had it open, and nobody could open it meanwhile.
+    Closed,
+    /// Another process works in it, and went on: the copy is what had been committed when it was begun.
+    InUse,
+}
+
+/// Copies the store of a directory, whether or not a server has it open. SQLite lets others read beside the writer, and a commit is seen
+/// by them only once it is synced.
+pub fn backup_directory(directory: &Path, target: &Path) -> Result<Copied, StoreError> {
+    let (copied, home) = match schema::Home::existing(directory) {
+        Ok(home) => (Copied::Closed, home),
+        Err(error) if in_use(&error) => (Copied::InUse, schema::Home::of_another_process(directory)),
+        Err(error) => return Err(error),
+    };
+    schema::check(&home.database.open(Role::Reader).map_err(sql)?)?;
+    backup(&home.database, target)?;
+    Ok(copied)
+}
+
+/// Whether a directory could not be opened because another process works in it.
+pub fn in_use(error: &StoreError) -> bool {
+    match error {
+        StoreError::NotApplied(cause) => cause.downcast_ref::<schema::Locked>().is_some(),
+        _ => false,
+    }
+}
+
 /// Makes a store from a backup. Leases of before are void, and lease versions go on above all that were ever given.
 pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
     let home = schema::Home::directory(directory)?;

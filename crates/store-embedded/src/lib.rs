@@ -30,7 +30,7 @@ mod schema;
 mod sealed_id;
 mod writer;
 
-pub use backup::restore;
+pub use backup::{Copied, backup_directory, in_use, restore};
 pub use doctor::{Diagnosis, examine};
 pub use open::{EmbeddedStore, Options, Place};
 pub use schema::TimeKind;

@@ -95,6 +95,11 @@ impl Home {
         Self::locked(directory)
     }
 
+    /// The directory of a store that another process has the lock of: for looking only.
+    pub(crate) fn of_another_process(directory: &Path) -> Self {
+        Self { database: Location::File(directory.join(DATABASE)), _lock: None }
+    }
+
     /// Makes the directory if need be, and takes its lock.
     pub(crate) fn directory(directory: &Path) -> Result<Self, StoreError> {
         make_directory(directory).map_err(StoreError::not_applied)?;

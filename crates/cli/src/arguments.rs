@@ -1,0 +1,107 @@
+//! What can be typed, and which file does it.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{
+    backup, bench, completions, dead_letters, doctor, jobs, queues, restore, serve, submit, top, work,
+};
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+
+/// Where the server listens unless told otherwise, and where everybody else looks for it.
+pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
+
+/// A durable job queue: the server, and everything one does with it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "longshore",
+    version,
+    propagate_version = true,
+    after_help = "\
+Examples:
+  longshore serve                                      start a server, data in ./longshore-data
+  longshore submit -t email.send -p '{\"to\":\"ann\"}'     hand in a job
+  longshore work --exec ./send.sh                      run a program for each job
+  longshore jobs list --state dead_letter              look at what went wrong
+  longshore top                                        watch it live
+
+Exit codes: 0 done, 1 refused, 2 failed."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Address of the server
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "LONGSHORE_SERVER",
+        default_value = "http://127.0.0.1:7070",
+        help_heading = "Everywhere"
+    )]
+    pub(crate) server: String,
+    /// JSON on standard output, errors as JSON on standard error
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server
+    Serve(Box<serve::Serve>),
+    /// Hand in jobs: one by flags, or many from a file
+    Submit(Box<submit::Submit>),
+    /// Look at jobs, and operate on them
+    #[command(subcommand)]
+    Jobs(jobs::Jobs),
+    /// Look at queues, create and change them
+    #[command(subcommand)]
+    Queues(queues::Queues),
+    /// Jobs that ended and want a person's look
+    #[command(subcommand)]
+    DeadLetters(dead_letters::DeadLetters),
+    /// Work on jobs: run a program for each one
+    Work(Box<work::Work>),
+    /// Watch a server live
+    Top(top::Top),
+    /// Put load on a server and measure it
+    Bench(Box<bench::Bench>),
+    /// Copy a data directory, also while its server runs
+    Backup(backup::Backup),
+    /// Make a data directory from a backup
+    Restore(restore::Restore),
+    /// Check every byte of a data directory
+    Doctor(doctor::Doctor),
+    /// Print completions for a shell
+    Completions(completions::Completions),
+}
+
+impl Command {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        match self {
+            Self::Serve(serve) => serve.run(context),
+            Self::Submit(submit) => submit.run(context),
+            Self::Jobs(jobs) => jobs.run(context),
+            Self::Queues(queues) => queues.run(context),
+            Self::DeadLetters(dead_letters) => dead_letters.run(context),
+            Self::Work(work) => work.run(context),
+            Self::Top(top) => top.run(context),
+            Self::Bench(bench) => bench.run(context),
+            Self::Backup(backup) => backup.run(context),
+            Self::Restore(restore) => restore.run(context),
+            Self::Doctor(doctor) => doctor.run(context),
+            Self::Completions(completions) => completions.run(context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_sound() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,203 @@
+//! Latencies, and how they are shown.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+use crate::terminal::table::{Table, Value};
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Operation {
+    Submit,
+    Claim,
+    Complete,
+    Get,
+    List,
+    /// From the call that submits a job to the answer that brings it to a worker.
+    EndToEnd,
+}
+
+impl Operation {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::Claim => "claim",
+            Self::Complete => "complete",
+            Self::Get => "get",
+            Self::List => "list",
+            Self::EndToEnd => "end to end",
+        }
+    }
+}
+
+/// One operation, in microseconds.
+#[derive(Clone, Debug)]
+pub(super) struct Timing {
+    latency: Histogram<u64>,
+    jobs: u64,
+    errors: u64,
+}
+
+/// An hour: longer than any call has patience for.
+const LATENCY_MAX: u64 = 3_600_000_000;
+
+impl Timing {
+    fn new() -> Option<Self> {
+        let latency = Histogram::new_with_bounds(1, LATENCY_MAX, 3).ok()?;
+        Some(Self { latency, jobs: 0, errors: 0 })
+    }
+}
+
+/// What one task saw, or all of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    timings: BTreeMap<Operation, Timing>,
+    pub(super) first_error: Option<String>,
+}
+
+impl Tally {
+    fn timing(&mut self, operation: Operation) -> Option<&mut Timing> {
+        if !self.timings.contains_key(&operation) {
+            self.timings.insert(operation, Timing::new()?);
+        }
+        self.timings.get_mut(&operation)
+    }
+
+    pub(super) fn took(&mut self, operation: Operation, latency: Duration, jobs: u64) {
+        if let Some(timing) = self.timing(operation) {
+            let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+            timing.latency.saturating_record(micros.clamp(1, LATENCY_MAX));
+            timing.jobs += jobs;
+        }
+    }
+
+    pub(super) fn went_wrong(&mut self, operation: Operation, error: &str) {
+        if let Some(timing) = self.timing(operation) {
+            timing.errors += 1;
+        }
+        self.first_error.get_or_insert_with(|| format!("{}: {error}", operation.word()));
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        for (operation, theirs) in other.timings {
+            if let Some(ours) = self.timing(operation) {
+                // The same bounds everywhere: nothing can be out of range.
+                let _: Result<(), _> = ours.latency.add(&theirs.latency);
+                ours.jobs += theirs.jobs;
+                ours.errors += theirs.errors;
+            }
+        }
+        self.first_error = self.first_error.take().or(other.first_error);
+    }
+}
+
+/// The outcome of a run.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) tally: Tally,
+    pub(super) seconds: f64,
+    pub(super) submitted: u64,
+    pub(super) completed: u64,
+    /// Whether all that was submitted was to be worked off.
+    pub(super) worked: bool,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    seconds: f64,
+    submitted: u64,
+    completed: u64,
+    errors: u64,
+    operations: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    operation: Operation,
+    calls: u64,
+    jobs: u64,
+    errors: u64,
+    jobs_per_second: f64,
+    p50_ms: f64,
+    p90_ms: f64,
+    p99_ms: f64,
+    p99_9_ms: f64,
+    max_ms: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people: far below 2^52")]
+fn float(number: u64) -> f64 {
+    number as f64
+}
+
+impl Measured {
+    fn rows(&self) -> Vec<Row> {
+        let row = |(operation, timing): (&Operation, &Timing)| {
+            let at = |quantile: f64| float(timing.latency.value_at_quantile(quantile)) / 1_000.0;
+            Row {
+                operation: *operation,
+                calls: timing.latency.len(),
+                jobs: timing.jobs,
+                errors: timing.errors,
+                jobs_per_second: float(timing.jobs) / self.seconds.max(1e-9),
+                p50_ms: at(0.5),
+                p90_ms: at(0.9),
+                p99_ms: at(0.99),
+                p99_9_ms: at(0.999),
+                max_ms: float(timing.latency.max()) / 1_000.0,
+            }
+        };
+        self.tally.timings.iter().map(row).collect()
+    }
+
+    pub(super) fn show(&self, context: &Context) -> Result<(), Failure> {
+        let rows = self.rows();
+        let errors: u64 = rows.iter().map(|row| row.errors).sum();
+        if context.screen.json {
+            let Self { seconds, submitted, completed, .. } = *self;
+            context.screen.json(&Shown { seconds, submitted, completed, errors, operations: rows })?;
+        } else {
+            self.draw(context, &rows)?;
+        }
+        if errors > 0 {
+            let first = self.tally.first_error.as_deref().unwrap_or_default();
+            return Err(Failure::failed(format!("{errors} calls went wrong, the first: {first}")));
+        }
+        if self.worked && self.completed < self.submitted {
+            let left = self.submitted - self.completed;
+            return Err(Failure::failed(format!("{left} of {} jobs were not worked off in time", self.submitted))
+                .hint("more work in --mix, more --concurrency, or a longer --drain-timeout"));
+        }
+        Ok(())
+    }
+
+    fn draw(&self, context: &Context, rows: &[Row]) -> Result<(), Failure> {
+        let mut table =
+            Table::new(&["OPERATION", "CALLS", "JOBS", "JOBS/S", "P50", "P90", "P99", "P99.9", "MAX", "ERRORS"]);
+        for row in rows {
+            let time = |millis: f64| Value::Number(format!("{millis:.2} ms"));
+            let errors = if row.errors > 0 { Value::Alarm(row.errors.to_string()) } else { Value::number(0) };
+            table.row(vec![
+                row.operation.word().into(),
+                Value::number(row.calls),
+                Value::number(row.jobs),
+                Value::Number(format!("{:.0}", row.jobs_per_second)),
+                time(row.p50_ms),
+                time(row.p90_ms),
+                time(row.p99_ms),
+                time(row.p99_9_ms),
+                time(row.max_ms),
+                errors,
+            ]);
+        }
+        context.screen.table(table)?;
+        let Self { seconds, submitted, completed, .. } = self;
+        context.screen.line(&format!("{submitted} jobs submitted and {completed} completed in {seconds:.2} s"))
+    }
+}

@@ -1,0 +1,72 @@
+//! `longshore doctor`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use longshore_store::StoreError;
+use longshore_store_embedded::{Diagnosis, examine, in_use};
+
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+
+/// Check every byte of a data directory or of a backup.
+///
+/// Exit code 0: the store is whole. 1: something is wrong with it. 2: it could not be looked at.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// The data directory, of a server that does not run
+    #[arg(value_name = "DIR")]
+    data: PathBuf,
+}
+
+#[derive(serde::Serialize)]
+struct Found<'a> {
+    whole: bool,
+    live_jobs: u64,
+    ended_jobs: u64,
+    payload_bytes: u64,
+    problems: &'a [String],
+}
+
+impl Doctor {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let shown = self.data.display();
+        let diagnosis = examine(&self.data).map_err(|error| {
+            let told = format!("cannot examine {shown}: {error}");
+            if let StoreError::Corrupt { .. } = error {
+                return Failure::refused(told).hint("restore the last backup into a new directory");
+            }
+            let failure = Failure::failed(told);
+            if in_use(&error) {
+                return failure.hint(format!(
+                    "stop its server first; or look at a copy: `longshore backup {shown} COPY`, `longshore doctor COPY`"
+                ));
+            }
+            failure
+        })?;
+        let Diagnosis { live_jobs, ended_jobs, payload_bytes, problems } = &diagnosis;
+        if context.screen.json {
+            context.screen.json(&Found {
+                whole: problems.is_empty(),
+                live_jobs: *live_jobs,
+                ended_jobs: *ended_jobs,
+                payload_bytes: *payload_bytes,
+                problems,
+            })?;
+        } else {
+            let word = if problems.is_empty() { "is whole" } else { "is damaged" };
+            context.screen.line(&format!("{shown} {word}"))?;
+            context.screen.line(&format!(
+                "  {live_jobs} jobs that have not ended, {ended_jobs} that have, {payload_bytes} bytes of payload"
+            ))?;
+            for problem in problems {
+                context.screen.line(&format!("  {problem}"))?;
+            }
+        }
+        match problems.len() {
+            0 => Ok(()),
+            count => Err(Failure::refused(format!("{count} problems were found"))
+                .hint("keep the directory as it is, and restore the last backup into a new one")),
+        }
+    }
+}

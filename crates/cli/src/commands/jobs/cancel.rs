@@ -1,0 +1,59 @@
+//! `longshore jobs cancel`
+
+use clap::Args;
+use longshore_api::operate::Cancel as Body;
+use longshore_api::words::BulkAction;
+
+use crate::commands::many::{Extent, Matching, Verdict, change_each, change_matching};
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+
+/// End jobs that have not ended: some by id, or all that match.
+///
+/// A running job is asked to stop and its worker is told at its next heartbeat, unless the queue cancels at once or --force is given.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longshore jobs cancel 0b6f…
+  longshore jobs cancel --queue reports --state delayed --dry-run")]
+pub(crate) struct Cancel {
+    /// Ids of jobs
+    #[arg(value_name = "ID", required_unless_present_any = ["queue", "state", "job_type", "tag", "error_code"])]
+    ids: Vec<String>,
+    /// Kept with the job
+    #[arg(long, requires = "ids")]
+    reason: Option<String>,
+    /// At once, also a job that runs
+    #[arg(long, requires = "ids")]
+    force: bool,
+    #[command(flatten)]
+    matching: Matching,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+impl Cancel {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.client()?;
+        context.call(async {
+            if self.ids.is_empty() {
+                return change_matching(context, &client, BulkAction::Cancel, &self.matching, &self.extent).await;
+            }
+            only_ids(&self.matching)?;
+            let body = Body { reason: self.reason.clone(), force: self.force.then_some(true) };
+            let cancel = async |id: String| {
+                let done = client.cancel(&id, &body).await?;
+                Ok(Verdict::cancelled(&id, done.state, done.cancel_requested))
+            };
+            change_each(context, &client, &self.ids, ("cancelled", self.extent.dry_run), cancel).await
+        })
+    }
+}
+
+/// Ids and a filter together would leave open which of them counts.
+pub(super) fn only_ids(matching: &Matching) -> Result<(), Failure> {
+    if matching.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::refused("ids and a filter together are not clear").hint("give the one or the other"))
+}

@@ -1,0 +1,121 @@
+//! `longshore jobs get`
+
+use clap::Args;
+use longshore_api::job::Job;
+use longshore_api::tags::TagMap;
+use serde_json::value::RawValue;
+
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+use crate::terminal::table::{Table, Value};
+
+/// Show one job.
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// The job's id
+    id: String,
+    /// With its payload
+    #[arg(long)]
+    payload: bool,
+}
+
+impl Get {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.client()?;
+        let job = context.call(async {
+            Ok(if self.payload { client.job_with_payload(&self.id).await? } else { client.job(&self.id).await? })
+        })?;
+        show(context, &job)
+    }
+}
+
+pub(super) fn show(context: &Context, job: &Job) -> Result<(), Failure> {
+    if context.screen.json {
+        return context.screen.json(job);
+    }
+    let mut table = Table::facts();
+    table.fact("id", &job.id);
+    table.fact("number", job.seq);
+    table.fact("queue", &job.queue);
+    table.fact("type", &job.job_type);
+    table.row(vec!["state".into(), Value::State(job.state)]);
+    if job.cancel_requested {
+        table.fact("cancel", Value::Alarm("requested; its worker hears of it at its next heartbeat".to_owned()));
+    }
+    table.fact("priority", job.priority.word());
+    if job.priority != job.effective_priority {
+        table.fact("effective priority", job.effective_priority.word());
+    }
+    let counters = &job.counters;
+    table.fact(
+        "counters",
+        format!(
+            "{} starts, {} failures, {} retries scheduled, {} requeues, {} reclaims",
+            counters.starts, counters.failures, counters.retries_scheduled, counters.requeues, counters.reclaims
+        ),
+    );
+    if !job.tags.is_empty() {
+        table.fact("tags", tags(&job.tags));
+    }
+    table.maybe("correlation id", job.correlation_id.as_ref());
+    table.maybe("callback", job.callback_url.as_ref());
+    table.maybe("idempotency key", job.idempotency_key.as_ref());
+    table.maybe("external id", job.external_id.as_ref());
+    times(job, &mut table);
+    relations(job, &mut table);
+    outcome(job, &mut table);
+    context.screen.table(table)
+}
+
+fn tags(tags: &TagMap) -> String {
+    let word = |(key, value): (&String, &Option<String>)| match value {
+        Some(value) => format!("{key}={value}"),
+        None => key.clone(),
+    };
+    tags.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+fn times(job: &Job, table: &mut Table) {
+    table.fact("created", job.created_at);
+    table.maybe("runs at", job.run_at);
+    table.maybe("scheduled", job.scheduled_at);
+    table.maybe("started", job.started_at);
+    table.maybe("last heartbeat", job.last_heartbeat_at);
+    table.maybe("attempt ended", job.attempt_ended_at);
+    table.maybe("ended", job.completed_at);
+    if let Some(lease) = &job.lease {
+        let worker = lease.worker.as_deref().unwrap_or("somebody");
+        let until = lease.expires_at.map_or("without end".to_owned(), |at| format!("until {at}"));
+        table.fact("lease", format!("version {}, held by {worker} {until}", lease.version));
+    }
+}
+
+fn relations(job: &Job, table: &mut Table) {
+    if !job.after.is_empty() {
+        table.fact("after", job.after.join(" "));
+    }
+    if !job.after_any.is_empty() {
+        table.fact("after any", job.after_any.join(" "));
+    }
+    if job.waiting_on > 0 {
+        table.fact("waits for", format!("{} jobs", job.waiting_on));
+    }
+    table.maybe("workflow", job.workflow.as_ref());
+    table.maybe("parent", job.parent.as_ref());
+    table.maybe("requeued from", job.requeued_from.as_ref());
+    table.maybe("requeued as", job.requeued_as.as_ref());
+}
+
+fn outcome(job: &Job, table: &mut Table) {
+    let json = |value: &Option<Box<RawValue>>| value.as_deref().map(|value| value.get().to_owned());
+    table.maybe("progress", json(&job.progress));
+    table.maybe("checkpoint", json(&job.checkpoint));
+    table.maybe("result", json(&job.result));
+    if let Some(error) = &job.error {
+        let code = error.code.as_deref().map_or(String::new(), |code| format!(" ({code})"));
+        table.fact("error", Value::Alarm(format!("{}{code}: {}", error.category, error.message)));
+        table.maybe("cause", error.cause.as_ref());
+    }
+    table.maybe("payload", json(&job.payload));
+    table.maybe("payload, base64", job.payload_base64.as_ref());
+}

@@ -1,0 +1,121 @@
+//! `longshore jobs list`
+
+use clap::Args;
+use longshore_api::job::{Job, Jobs};
+use longshore_api::words::{Priority, State};
+use longshore_client::{Client, JobFilter};
+
+use crate::commands::words;
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+use crate::terminal::table::{Table, Value};
+
+/// What the server answers in one page.
+const PAGE_MAX: u64 = 1_000;
+
+/// List jobs, newest first.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longshore jobs list --queue reports --state running
+  longshore jobs list --tag tenant:acme --limit 20
+  longshore jobs list --json --all | jq -r '.jobs[].id'")]
+pub(crate) struct List {
+    /// Jobs of this queue
+    #[arg(short, long)]
+    queue: Option<String>,
+    /// Jobs in this state
+    #[arg(short, long, value_parser = words::state)]
+    state: Option<State>,
+    /// Jobs of this type
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    job_type: Option<String>,
+    /// Jobs with this tag: KEY, or KEY:VALUE
+    #[arg(long)]
+    tag: Option<String>,
+    /// Jobs of this priority
+    #[arg(long, value_parser = words::priority)]
+    priority: Option<Priority>,
+    /// Jobs of this workflow
+    #[arg(long, value_name = "ID")]
+    workflow: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    /// All of them
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    /// Go on where an earlier list ended ("next")
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+impl List {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let limit = if self.all { u64::MAX } else { self.limit };
+        let filter = JobFilter {
+            queue: self.queue,
+            state: self.state,
+            job_type: self.job_type,
+            tag: self.tag,
+            priority: self.priority,
+            workflow: self.workflow,
+            limit: None,
+            cursor: self.cursor,
+        };
+        let client = context.client()?;
+        let jobs = context.call(jobs_matching(&client, filter, limit))?;
+        show(context, &jobs)
+    }
+}
+
+/// Page after page, until there are enough.
+pub(crate) async fn jobs_matching(client: &Client, mut filter: JobFilter, limit: u64) -> Result<Jobs, Failure> {
+    let mut found = Vec::new();
+    loop {
+        let left = limit.saturating_sub(found.len() as u64);
+        if left == 0 {
+            return Ok(Jobs { jobs: found, next: filter.cursor });
+        }
+        filter.limit = Some(left.min(PAGE_MAX));
+        let Jobs { jobs, next } = client.jobs(&filter).await?;
+        found.extend(jobs);
+        if next.is_none() {
+            return Ok(Jobs { jobs: found, next: None });
+        }
+        filter.cursor = next;
+    }
+}
+
+pub(crate) fn show(context: &Context, jobs: &Jobs) -> Result<(), Failure> {
+    if context.screen.json {
+        return context.screen.json(jobs);
+    }
+    if jobs.jobs.is_empty() {
+        context.screen.note("no such jobs");
+        return Ok(());
+    }
+    let mut table = Table::new(&["ID", "QUEUE", "TYPE", "STATE", "PRIORITY", "ATTEMPT", "CREATED", "ERROR"]);
+    for job in &jobs.jobs {
+        table.row(row(job));
+    }
+    context.screen.table(table)?;
+    if let Some(next) = &jobs.next {
+        context.screen.note(&format!("there are more: --cursor {next}, --limit N or --all"));
+    }
+    Ok(())
+}
+
+fn row(job: &Job) -> Vec<Value> {
+    let error = job.error.as_ref().map(|error| error.code.clone().unwrap_or_else(|| error.category.to_string()));
+    vec![
+        job.id.as_str().into(),
+        job.queue.as_str().into(),
+        job.job_type.as_str().into(),
+        Value::State(job.state),
+        job.effective_priority.word().into(),
+        Value::number(job.attempt),
+        job.created_at.into(),
+        error.map_or(Value::Text(String::new()), Value::Alarm),
+    ]
+}

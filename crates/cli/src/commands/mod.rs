@@ -1,0 +1,17 @@
+//! One file a command.
+
+pub(crate) mod backup;
+pub(crate) mod bench;
+pub(crate) mod completions;
+pub(crate) mod dead_letters;
+pub(crate) mod doctor;
+pub(crate) mod jobs;
+pub(crate) mod queues;
+pub(crate) mod restore;
+pub(crate) mod serve;
+pub(crate) mod submit;
+pub(crate) mod top;
+pub(crate) mod work;
+
+mod many;
+mod words;

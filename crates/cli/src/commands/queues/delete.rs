@@ -1,0 +1,59 @@
+//! `longshore queues delete`
+
+use clap::Args;
+use longshore_api::ErrorCode;
+
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+
+/// Delete a queue. Jobs in it that have not ended are in the way, unless --force cancels them.
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    /// The queue's name
+    name: String,
+    /// Cancel jobs that have not ended
+    #[arg(long)]
+    force: bool,
+    /// Only say what would be deleted
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(serde::Serialize)]
+struct Deleted<'a> {
+    queue: &'a str,
+    /// Jobs that have not ended.
+    unfinished: u64,
+    deleted: bool,
+}
+
+impl Delete {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.client()?;
+        let name = &self.name;
+        let unfinished = context.call(async {
+            let queue = client.queue(name).await?;
+            if !self.dry_run {
+                client.delete_queue(name, self.force).await?;
+            }
+            let unfinished = queue.counts.iter().filter(|(state, _)| !state.terminal()).map(|(_, count)| count);
+            Ok(unfinished.sum::<u64>())
+        });
+        let unfinished = unfinished.map_err(|failure| {
+            let in_the_way = failure.problem.as_ref().is_some_and(|p| p.code == ErrorCode::IllegalTransition.code());
+            if in_the_way && !self.force && name != "default" {
+                return failure.hint("--force cancels the jobs in it first");
+            }
+            failure
+        })?;
+        if context.screen.json {
+            return context.screen.json(&Deleted { queue: name, unfinished, deleted: !self.dry_run });
+        }
+        if self.dry_run {
+            let how = if unfinished > 0 && !self.force { ", which needs --force" } else { "" };
+            let jobs = format!("with {unfinished} jobs that have not ended{how}");
+            return context.screen.line(&format!("queue \"{name}\" would be deleted {jobs}; nothing was changed"));
+        }
+        context.screen.line(&format!("queue \"{name}\" deleted"))
+    }
+}

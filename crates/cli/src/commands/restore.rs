@@ -1,0 +1,53 @@
+//! `longshore restore`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use longshore_store::StoreError;
+use longshore_store_embedded::{in_use, restore};
+
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+
+/// Make a data directory from a backup.
+///
+/// Leases of before are void: what ran when the backup was made is claimed anew when its lease would have ended.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longshore restore /backups/monday /var/lib/longshore
+  longshore serve --data /var/lib/longshore")]
+pub(crate) struct Restore {
+    /// The backup
+    #[arg(value_name = "DIR")]
+    backup: PathBuf,
+    /// The data directory to make, new or without a store
+    #[arg(value_name = "TO")]
+    to: PathBuf,
+}
+
+#[derive(serde::Serialize)]
+struct Done {
+    backup: PathBuf,
+    data: PathBuf,
+}
+
+impl Restore {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let (backup, to) = (self.backup.display(), self.to.display());
+        restore(&self.backup, &self.to).map_err(|error| {
+            let failure = Failure::failed(format!("cannot restore {backup} to {to}: {error}"));
+            match &error {
+                error if in_use(error) => failure.hint("stop the server that runs on it, or name another directory"),
+                StoreError::NotApplied(cause) if cause.to_string().contains("exists already") => {
+                    failure.hint("a store is never overwritten: name a new directory, or move the old one away")
+                }
+                _ => failure,
+            }
+        })?;
+        if context.screen.json {
+            return context.screen.json(&Done { backup: self.backup, data: self.to });
+        }
+        context.screen.line(&format!("{to} is a store now: `longshore serve --data {to}`"))
+    }
+}

@@ -1,0 +1,141 @@
+//! `longshore serve`: the server on a store.
+//!
+//! - `options.rs`: flags over environment over file, and what comes of them
+//! - `file.rs`: the file, with the queues that it declares
+//! - `announce.rs`: what is said when it has started
+
+mod announce;
+mod file;
+mod options;
+
+use std::sync::Arc;
+
+use clap::Args;
+use longshore_server::{Options, Server, ServerError, StoreAbout, TimeControl, declare};
+use longshore_store::{Clock, Store, StoreError, SystemClock, VirtualClock};
+use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind, in_use};
+use tracing_subscriber::EnvFilter;
+
+use self::options::{Plan, StorePlace};
+use crate::context::Context;
+use crate::signals::Signals;
+use crate::terminal::failure::Failure;
+
+/// Run the server.
+///
+/// What is not given as a flag is taken from the environment, then from the file, then from the defaults.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longshore serve                              data in ./longshore-data, on 127.0.0.1:7070
+  longshore serve --data /var/lib/longshore --listen 127.0.0.1:8080
+  longshore serve --config longshore.toml
+  longshore serve --store memory: --virtual-clock
+
+A file:
+  listen = \"127.0.0.1:7070\"
+  data = \"/var/lib/longshore\"
+  default_profile = \"standard\"
+  auto_queues = false
+
+  [queues.reports]
+  profile = \"gopherqueue\"
+  settings = { lease = \"1m\", retry = { limit = 5 } }
+
+SIGTERM and SIGINT drain: no new work is taken, requests under way are finished. A second one ends it at once.")]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    flags: options::Flags,
+}
+
+impl Serve {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let plan = Plan::make(self.flags, |name| std::env::var(name).ok())?;
+        let filter = EnvFilter::try_new(&plan.log)
+            .map_err(|error| Failure::refused(format!("log: {error}")).hint("as in \"info\" or \"warn\""))?;
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(serve(context, plan))
+    }
+}
+
+async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let wall: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let (clock, time, kind) = if plan.virtual_clock {
+        let clock = Arc::new(VirtualClock::new(wall.now()));
+        (Arc::clone(&clock) as Arc<dyn Clock>, TimeControl::Virtual(clock), TimeKind::Virtual)
+    } else {
+        (wall, TimeControl::Real, TimeKind::Real)
+    };
+    let (place, about) = place_of(&plan.store)?;
+    let mut store = StoreOptions::new(place, clock, kind);
+    store.engine.default_profile = plan.default_profile;
+    store.engine.auto_queues = plan.auto_queues;
+    let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(store).map_err(|error| cannot_open(&plan, &error))?);
+    for (name, queue) in &plan.queues {
+        declare_queue(store.as_ref(), name, queue).await?;
+    }
+    let mut options = Options::new(plan.listen, store, about.clone());
+    options.time = time;
+    options.default_profile = plan.default_profile;
+    options.auto_queues = plan.auto_queues;
+    options.limits.drain_timeout = plan.drain_timeout.as_std();
+    let server = Server::bind(options).await.map_err(ended)?;
+    announce::announce(context, &plan, server.address(), &about);
+    let first = signals.clone();
+    let shutdown = async move {
+        first.told(1).await;
+        tracing::info!("stopping: no new work, requests under way are finished");
+    };
+    tokio::select! {
+        served = server.serve(shutdown) => served.map_err(ended),
+        () = signals.told(2) => Err(Failure::failed("told twice to stop: requests under way were cut off")),
+    }
+}
+
+fn place_of(store: &StorePlace) -> Result<(Place, StoreAbout), Failure> {
+    let about = |kind: &str, durability: &str| StoreAbout { kind: kind.to_owned(), durability: durability.to_owned() };
+    match store {
+        StorePlace::Memory => Ok((Place::Memory, about("memory", "none: jobs are gone when the server stops"))),
+        StorePlace::Directory(directory) => {
+            let promise = "an answer means that the change is on disk, synced";
+            Ok((Place::Directory(directory.clone()), about("embedded", promise)))
+        }
+        StorePlace::Postgres => Err(Failure::refused("this build has no store on PostgreSQL yet")
+            .hint("keep jobs in a directory with --data DIR, or nowhere with --store memory:")),
+    }
+}
+
+fn cannot_open(plan: &Plan, error: &StoreError) -> Failure {
+    let failure = Failure::failed(format!("cannot open {}: {error}", plan.store));
+    match error {
+        error if in_use(error) => failure.hint("one server for each directory: stop the other one, or give --data DIR"),
+        StoreError::Corrupt { .. } => {
+            failure.hint("`longshore doctor DIR` says more; a backup may have to be restored")
+        }
+        StoreError::Format { found, .. } if found.contains("virtual time") => {
+            failure.hint("start it with --virtual-clock, or give another --data DIR")
+        }
+        StoreError::Format { found, .. } if found.contains("real time") => {
+            failure.hint("start it without --virtual-clock, or give another --data DIR")
+        }
+        _ => failure,
+    }
+}
+
+async fn declare_queue(store: &dyn Store, name: &str, queue: &longshore_api::queue::PutQueue) -> Result<(), Failure> {
+    let declared = declare(store, name, queue.clone()).await.map_err(|error| Failure::failed(error.to_string()))?;
+    declared.map_err(|refused| Failure::refused(format!("queues.{name}: {}", refused.problem().detail)))
+}
+
+fn ended(error: ServerError) -> Failure {
+    let failure = Failure::failed(error.to_string());
+    match error {
+        ServerError::Bind { error, .. } if error.kind() == std::io::ErrorKind::AddrInUse => failure.hint(
+            "another server may be running there; --listen ADDRESS:PORT takes another place, port 0 any free one",
+        ),
+        ServerError::Bind { .. } | ServerError::Store(_) => failure,
+        ServerError::StoreGaveUp => failure.hint("look at the disk and at the log, then start it again"),
+    }
+}

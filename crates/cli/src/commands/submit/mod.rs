@@ -1,0 +1,297 @@
+//! `longshore submit`: one job by flags, or many from lines of JSON.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use longshore_api::job::NewJob;
+use longshore_api::settings::{Retention, Retry};
+use longshore_api::tags::{TagMap, Tags};
+use longshore_api::words::Priority;
+use longshore_api::{Duration, Time};
+use serde::de::DeserializeOwned;
+
+use super::words;
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+
+mod many;
+
+/// Hand in jobs: one by flags, or many from a file with one JSON object a line.
+///
+/// The answer means that the job is stored. The id goes to standard output.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longshore submit -t email.send -p '{\"to\":\"ann\"}'
+  longshore submit -q reports -t report.build --payload-file order.json --delay 10m
+  date | longshore submit -t log.line --payload-file - --binary
+  longshore submit -q reports --ndjson jobs.ndjson
+  generate | longshore submit -t email.send --ndjson -
+
+A line for --ndjson is a job as the API takes it:
+  {\"type\":\"email.send\",\"payload\":{\"to\":\"ann\"},\"priority\":\"high\"}
+Flags fill in what a line leaves out. Lines go in batches, each stored as a whole or not at all;
+\"#ref\" names a job of the same batch.")]
+pub(crate) struct Submit {
+    /// The queue
+    #[arg(short, long, default_value = "default")]
+    queue: String,
+    /// What sort of work it is, such as email.send
+    #[arg(short = 't', long = "type", value_name = "TYPE", required_unless_present = "ndjson")]
+    job_type: Option<String>,
+    #[command(flatten)]
+    payload: PayloadArgs,
+    #[command(flatten)]
+    fields: Fields,
+    /// Many jobs: a file with one JSON object a line, - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["payload", "payload_file"])]
+    ndjson: Option<PathBuf>,
+    /// Jobs in one batch
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    batch: u64,
+    /// Read and check everything, submit nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+struct PayloadArgs {
+    /// The payload as JSON, - for standard input
+    #[arg(short, long, value_name = "JSON")]
+    payload: Option<String>,
+    /// The payload from a file, - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "payload")]
+    payload_file: Option<PathBuf>,
+    /// The payload is bytes, not JSON
+    #[arg(long, conflicts_with = "ndjson")]
+    binary: bool,
+}
+
+/// The fields of a job besides type and payload.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Fields of the job")]
+struct Fields {
+    /// critical, high, normal, low or bulk
+    #[arg(long, value_parser = words::priority)]
+    priority: Option<Priority>,
+    /// Not before this instant, as 2026-11-15T18:00:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "delay")]
+    run_at: Option<Time>,
+    /// Not before this long from now, as 10m or 1h30m
+    #[arg(long, value_name = "DURATION")]
+    delay: Option<Duration>,
+    /// A second submission with the same key answers the first job
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Your own id, where the queue's profile allows it
+    #[arg(long, value_name = "ID")]
+    external_id: Option<String>,
+    /// A label: KEY or KEY=VALUE; may be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// Ties jobs to something of yours
+    #[arg(long, value_name = "ID")]
+    correlation_id: Option<String>,
+    /// Told when the job has ended
+    #[arg(long, value_name = "URL")]
+    callback_url: Option<String>,
+    /// Only after this job has completed; may be repeated
+    #[arg(long, value_name = "ID")]
+    after: Vec<String>,
+    /// Only after one of these has ended, in whatever way; may be repeated
+    #[arg(long, value_name = "ID")]
+    after_any: Vec<String>,
+    /// A name for "#ref" inside of a batch
+    #[arg(long = "ref", value_name = "NAME")]
+    reference: Option<String>,
+    /// Stay pending until submitted by hand; --hold=false where the profile holds by itself
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    hold: Option<bool>,
+    /// Where retrying stops
+    #[arg(long, value_name = "N", conflicts_with = "retry")]
+    retry_limit: Option<u32>,
+    /// Retry settings as JSON, as '{"limit":5,"backoff":{"base":"10s"}}'
+    #[arg(long, value_name = "JSON")]
+    retry: Option<String>,
+    /// The longest that one attempt may take
+    #[arg(long, value_name = "DURATION")]
+    execution_timeout: Option<Duration>,
+    /// How long a worker has it without a heartbeat
+    #[arg(long, value_name = "DURATION")]
+    lease: Option<Duration>,
+    /// The longest from now to its end
+    #[arg(long, value_name = "DURATION")]
+    lifetime: Option<Duration>,
+    /// How long it is kept when it has ended, as '{"completed":"1d"}'
+    #[arg(long, value_name = "JSON")]
+    retention: Option<String>,
+    /// Expired leases before it ends: a number, or "unlimited"
+    #[arg(long, value_name = "N", value_parser = max_reclaims)]
+    max_reclaims: Option<Reclaims>,
+}
+
+/// `None`: unlimited.
+#[derive(Clone, Copy, Debug)]
+struct Reclaims(Option<u32>);
+
+fn max_reclaims(text: &str) -> Result<Reclaims, String> {
+    match text {
+        "unlimited" => Ok(Reclaims(None)),
+        number => number.parse().map(|number| Reclaims(Some(number))).map_err(|_| "a number, or \"unlimited\"".into()),
+    }
+}
+
+impl Submit {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let defaults = self.fields.job(self.job_type.unwrap_or_default())?;
+        let client = context.client()?;
+        if let Some(file) = &self.ndjson {
+            let source = open(file)?;
+            let batch = usize::try_from(self.batch).unwrap_or(1_000);
+            let many = many::Many { client, queue: self.queue, defaults, batch, dry_run: self.dry_run };
+            return context.call(many.run(context, source));
+        }
+        let job = self.payload.read()?.into_job(defaults);
+        if self.dry_run {
+            context.screen.note(&format!("this can be sent to queue \"{}\"; nothing was submitted", self.queue));
+            return context.screen.json(&job);
+        }
+        let submitted = context.call(async { Ok(client.submit(&self.queue, &job).await?) })?;
+        if context.screen.json {
+            return context.screen.json(&submitted);
+        }
+        let state = submitted.state.map_or("no longer kept", |state| state.word());
+        let told = if submitted.duplicate { "was submitted before under this key" } else { "submitted" };
+        context.screen.note(&format!("{told}: queue \"{}\", number {}, {state}", self.queue, submitted.seq));
+        context.screen.line(&submitted.id)
+    }
+}
+
+/// What a payload was given as.
+enum Payload {
+    None,
+    Json(Box<serde_json::value::RawValue>),
+    Binary(Vec<u8>),
+}
+
+impl Payload {
+    fn into_job(self, defaults: NewJob) -> NewJob {
+        match self {
+            Self::None => defaults,
+            Self::Json(payload) => NewJob { payload: Some(payload), ..defaults },
+            Self::Binary(bytes) => NewJob { payload_base64: Some(STANDARD.encode(bytes)), ..defaults },
+        }
+    }
+}
+
+impl PayloadArgs {
+    fn read(&self) -> Result<Payload, Failure> {
+        let bytes = match (&self.payload, &self.payload_file) {
+            (Some(text), _) if text != "-" => text.clone().into_bytes(),
+            (Some(_), _) => read_all(Path::new("-"))?,
+            (None, Some(file)) => read_all(file)?,
+            (None, None) => return Ok(Payload::None),
+        };
+        if self.binary {
+            return Ok(Payload::Binary(bytes));
+        }
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Failure::refused("the payload is not UTF-8").hint("send bytes with --binary"))?;
+        words::json(&text, "the payload").map(Payload::Json)
+    }
+}
+
+fn read_all(file: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = open(file)?.reader.read_to_end(&mut bytes);
+    read.map_err(|error| Failure::failed(format!("cannot read {}: {error}", file.display())))?;
+    Ok(bytes)
+}
+
+/// A file, or standard input.
+pub(super) struct Source {
+    reader: Box<dyn BufRead>,
+    /// Known of a file.
+    length: Option<u64>,
+}
+
+fn open(file: &Path) -> Result<Source, Failure> {
+    if file == Path::new("-") {
+        return Ok(Source { reader: Box::new(BufReader::new(std::io::stdin())), length: None });
+    }
+    let told = |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", file.display()));
+    let opened = std::fs::File::open(file).map_err(told)?;
+    let about = opened.metadata().map_err(told)?;
+    if about.is_dir() {
+        return Err(Failure::failed(format!("cannot read {}: it is a directory", file.display())));
+    }
+    let length = about.is_file().then_some(about.len());
+    Ok(Source { reader: Box::new(BufReader::with_capacity(1 << 16, opened)), length })
+}
+
+impl Fields {
+    fn job(self, job_type: String) -> Result<NewJob, Failure> {
+        let retry = match self.retry_limit {
+            Some(limit) => Some(Retry { limit: Some(limit), ..Retry::default() }),
+            None => self.retry.as_deref().map(|text| object::<Retry>(text, "--retry")).transpose()?,
+        };
+        let retention = self.retention.as_deref().map(|text| object::<Retention>(text, "--retention")).transpose()?;
+        let listed = |ids: Vec<String>| (!ids.is_empty()).then_some(ids);
+        Ok(NewJob {
+            job_type,
+            queue: None,
+            payload: None,
+            payload_base64: None,
+            priority: self.priority,
+            run_at: self.run_at,
+            delay: self.delay,
+            idempotency_key: self.idempotency_key,
+            external_id: self.external_id,
+            tags: tags(&self.tags)?,
+            correlation_id: self.correlation_id,
+            callback_url: self.callback_url,
+            after: listed(self.after),
+            after_any: listed(self.after_any),
+            reference: self.reference,
+            hold: self.hold,
+            retry,
+            execution_timeout: self.execution_timeout,
+            lease: self.lease,
+            lifetime: self.lifetime,
+            retention,
+            max_reclaims: self.max_reclaims.map(|Reclaims(most)| most),
+        })
+    }
+}
+
+fn object<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, Failure> {
+    serde_json::from_str(text).map_err(|error| {
+        let complaint = error.to_string();
+        let failure = Failure::refused(format!("{what}: {complaint}"));
+        match words::guess(&complaint) {
+            Some(guess) => failure.hint(guess),
+            None => failure,
+        }
+    })
+}
+
+/// A list where no tag has a value, else a map.
+fn tags(given: &[String]) -> Result<Option<Tags>, Failure> {
+    if given.is_empty() {
+        return Ok(None);
+    }
+    if given.iter().all(|tag| !tag.contains('=')) {
+        return Ok(Some(Tags::List(given.to_vec())));
+    }
+    let mut map = TagMap::new();
+    for tag in given {
+        let (key, value) = tag.split_once('=').map_or((tag.as_str(), None), |(key, value)| (key, Some(value)));
+        if map.insert(key.to_owned(), value.map(str::to_owned)).is_some() {
+            return Err(Failure::refused(format!("the tag \"{key}\" is given twice")));
+        }
+    }
+    Ok(Some(Tags::Map(map)))
+}

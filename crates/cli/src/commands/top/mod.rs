@@ -1,0 +1,45 @@
+//! `longshore top`: a server, seen live.
+//!
+//! - `snapshot.rs`: what is asked of the server
+//! - `plain.rs`: one look, as tables or JSON
+//! - `live.rs`: the terminal's view, and its keys
+
+mod live;
+mod plain;
+mod snapshot;
+
+use clap::Args;
+use longshore_api::Duration;
+
+use self::snapshot::Snapshot;
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+
+/// Watch a server live: queues, counts, rates, workers. q ends it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longshore top
+  longshore top --interval 5s
+  longshore top --once
+  longshore top --once --json")]
+pub(crate) struct Top {
+    /// Between two looks
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    interval: Duration,
+    /// One look as plain tables; also where standard output is no terminal
+    #[arg(long)]
+    once: bool,
+}
+
+impl Top {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.client()?;
+        // Told before the screen is cleared: a wrong address is no view.
+        let first = context.call(async { Ok(Snapshot::take(&client).await?) })?;
+        if self.once || context.screen.json || !context.screen.terminal {
+            return plain::show(context, &first);
+        }
+        live::run(context, client, first, self.interval.as_std().max(std::time::Duration::from_millis(100)))
+    }
+}

@@ -1,0 +1,216 @@
+//! One job, from its claim to its end.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_api::words::{ReportedCategory, State};
+use longshore_api::work::{ClaimedJob, ReportedError};
+use longshore_client::Client;
+use longshore_store::clock::monotonic;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Work;
+use super::program::{Ended, Program};
+use super::pulse::{Beat, Pulse};
+use super::report::{Report, Reporter, Told};
+use super::worker::{Phase, abandoning};
+use crate::terminal::screen::Screen;
+
+pub(super) struct Attempt {
+    pub(super) work: Arc<Work>,
+    pub(super) client: Client,
+    pub(super) screen: Screen,
+    /// When the claim was sent: the lease is no older than that.
+    pub(super) asked_at: Duration,
+    pub(super) phase: watch::Receiver<Phase>,
+}
+
+/// What became of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Outcome {
+    id: String,
+    queue: String,
+    #[serde(rename = "type")]
+    job_type: String,
+    attempt: u32,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    /// As the server has it now.
+    state: Option<State>,
+    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, job_type, attempt, outcome, seconds, .. } = self;
+        write!(f, "{id}  {outcome:<10}  {job_type}, attempt {attempt}, {seconds:.2} s")?;
+        if let Some(state) = self.state {
+            write!(f, ", now {state}")?;
+        }
+        match &self.detail {
+            Some(detail) => write!(f, ": {detail}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a program was told to end before it did by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    Cancelled,
+    TimedOut,
+    LeaseLost,
+    Abandoned,
+}
+
+/// What the server keeps to itself in a claim and tells when asked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Terms {
+    lease: Option<Duration>,
+    execution_timeout: Option<Duration>,
+}
+
+impl Attempt {
+    pub(super) async fn run(self, job: ClaimedJob) -> Outcome {
+        let started = monotonic();
+        let terms = self.terms(&job).await;
+        let reporter = Reporter {
+            client: self.client.clone(),
+            screen: self.screen,
+            id: job.id.clone(),
+            token: job.lease.token.clone(),
+            phase: self.phase.clone(),
+        };
+        let (report, exit_code) = match Program::start(&self.work, &job, self.client.url(), self.screen) {
+            Ok(program) => {
+                let pulse = Pulse::new(&self.client, &job, terms.lease, self.asked_at);
+                let (ended, cut) = self.supervise(program, pulse, &terms).await;
+                (self.judge(&ended, cut), ended.code)
+            }
+            Err(error) => {
+                let message = format!("the program cannot be started: {error}");
+                (Report::Fail(reported(ReportedCategory::System, "cannot_start", message)), None)
+            }
+        };
+        let word = report.word();
+        let Told { state, detail } = reporter.tell(report).await;
+        Outcome {
+            id: job.id,
+            queue: job.queue,
+            job_type: job.job_type,
+            attempt: job.attempt,
+            outcome: word,
+            exit_code,
+            state,
+            seconds: (monotonic() - started).as_secs_f64(),
+            detail,
+        }
+    }
+
+    /// How long its lease is. The server tells when it ends by a clock of its own; how long that is, is known without comparing clocks.
+    async fn terms(&self, job: &ClaimedJob) -> Terms {
+        let positive = |length: longshore_api::Duration| (length.0 > 0).then(|| length.as_std());
+        let (own_lease, own_timeout) = (self.work.lease, self.work.execution_timeout.and_then(positive));
+        let known = timeout(Duration::from_secs(2), self.client.job(&job.id)).await;
+        let Ok(Ok(record)) = known else {
+            return Terms { lease: own_lease.and_then(positive), execution_timeout: own_timeout };
+        };
+        let of_job = record.policy.execution_timeout.and_then(positive);
+        let shorter = match (of_job, own_timeout) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Terms { lease: own_lease.or(record.policy.lease).and_then(positive), execution_timeout: shorter }
+    }
+
+    /// Until the program has ended, by itself or because it was told to.
+    async fn supervise(&self, mut program: Program, mut pulse: Pulse, terms: &Terms) -> (Ended, Option<Cut>) {
+        let far = Duration::from_secs(86_400 * 365);
+        let mut deadline = Instant::now() + terms.execution_timeout.unwrap_or(far);
+        let mut kill_at = Instant::now() + far;
+        let mut cut: Option<Cut> = None;
+        let grace = self.work.grace.as_std();
+        loop {
+            let softly = tokio::select! {
+                biased;
+                ended = program.ended() => return (ended, cut),
+                beat = pulse.next() => match beat {
+                    Beat::CancelRequested => Some(Cut::Cancelled),
+                    Beat::Lost => {
+                        // Somebody else may be at it already.
+                        program.kill();
+                        cut = Some(Cut::LeaseLost);
+                        None
+                    }
+                },
+                () = sleep_until(deadline) => Some(Cut::TimedOut),
+                () = abandoning(&self.phase), if cut.is_none() => Some(Cut::Abandoned),
+                () = sleep_until(kill_at) => {
+                    program.kill();
+                    kill_at = Instant::now() + far;
+                    None
+                }
+            };
+            if softly == Some(Cut::TimedOut) {
+                deadline = Instant::now() + far;
+            }
+            if let Some(reason) = softly
+                && cut.is_none()
+            {
+                cut = Some(reason);
+                program.ask_to_end();
+                kill_at = Instant::now() + grace;
+            }
+        }
+    }
+
+    fn judge(&self, ended: &Ended, cut: Option<Cut>) -> Report {
+        match (cut, ended.code) {
+            (Some(Cut::LeaseLost), _) => Report::Nothing,
+            // It got there before it was stopped.
+            (None | Some(Cut::Cancelled | Cut::Abandoned), Some(0)) => Report::Complete(result(&ended.stdout)),
+            (Some(Cut::TimedOut), _) => {
+                Report::Fail(reported(ReportedCategory::Timeout, "execution_timeout", ended.message()))
+            }
+            (Some(Cut::Cancelled), _) => {
+                let message = "the program was ended because the job was cancelled".to_owned();
+                Report::Cancelled(reported(ReportedCategory::Temporary, "cancelled", message))
+            }
+            (Some(Cut::Abandoned), _) => Report::Release,
+            (None, Some(code)) if code == i32::from(self.work.permanent_exit_code) => {
+                Report::Fail(reported(ReportedCategory::Permanent, &format!("exit_{code}"), ended.message()))
+            }
+            (None, Some(code)) => {
+                Report::Fail(reported(ReportedCategory::Temporary, &format!("exit_{code}"), ended.message()))
+            }
+            (None, None) => {
+                let code = ended.signal.map_or("ended".to_owned(), |signal| format!("signal_{signal}"));
+                Report::Fail(reported(ReportedCategory::Temporary, &code, ended.message()))
+            }
+        }
+    }
+}
+
+fn reported(category: ReportedCategory, code: &str, message: String) -> ReportedError {
+    ReportedError {
+        category,
+        message: Some(message),
+        code: Some(code.to_owned()),
+        cause: None,
+        retry_after: None,
+        unrecoverable: None,
+    }
+}
+
+/// Output that is JSON is the result, as it stands.
+fn result(stdout: &[u8]) -> Option<Box<RawValue>> {
+    let text = std::str::from_utf8(stdout).ok()?.trim();
+    if text.is_empty() { None } else { serde_json::from_str(text).ok() }
+}

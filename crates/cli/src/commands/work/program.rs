@@ -1,0 +1,232 @@
+//! The program that works on a job.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use longshore_api::work::ClaimedJob;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Work;
+use crate::terminal::screen::Screen;
+
+/// Output beyond this is read and dropped: no result is as long.
+const STDOUT_MAX: usize = 16 << 20;
+/// The last of standard error is the error's message.
+const STDERR_KEPT: usize = 4 << 10;
+/// A longer line of standard error is passed on in parts.
+const LINE_MAX: usize = 8 << 10;
+/// One variable may not be longer than this on Linux (128 KiB with its name).
+const VARIABLE_MAX: usize = 100 << 10;
+/// For output that is still under way when the program has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+pub(super) struct Program {
+    child: Child,
+    group: Option<Pid>,
+    stdout: Output,
+    stderr: Output,
+    /// Once it has ended; reading what it left behind may be interrupted and taken up again.
+    status: Option<ExitStatus>,
+}
+
+/// Bytes that are still being read, or all of them.
+enum Output {
+    Reading(JoinHandle<Vec<u8>>),
+    Read(Vec<u8>),
+}
+
+impl Output {
+    /// May be dropped and called again.
+    async fn end(&mut self) {
+        if let Self::Reading(reading) = self {
+            let bytes = reading.await.unwrap_or_default();
+            *self = Self::Read(bytes);
+        }
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        match self {
+            Self::Reading(_) => Vec::new(),
+            Self::Read(bytes) => std::mem::take(bytes),
+        }
+    }
+}
+
+/// How it ended.
+pub(super) struct Ended {
+    pub(super) code: Option<i32>,
+    pub(super) signal: Option<i32>,
+    pub(super) stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Ended {
+    /// What the program said last, else how it ended.
+    pub(super) fn message(&self) -> String {
+        let said = String::from_utf8_lossy(&self.stderr);
+        let said = said.trim();
+        match (said.is_empty(), self.code, self.signal) {
+            (false, _, _) => said.to_owned(),
+            (true, Some(code), _) => format!("the program ended with exit code {code}"),
+            (true, None, Some(signal)) => format!("the program was ended by signal {signal}"),
+            (true, None, None) => "the program ended".to_owned(),
+        }
+    }
+}
+
+impl Program {
+    pub(super) fn start(work: &Work, job: &ClaimedJob, server: &str, screen: Screen) -> std::io::Result<Self> {
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(&work.exec);
+        // A group of its own: signals reach whatever it starts, and a terminal's interrupt reaches only us.
+        command.process_group(0).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        for (name, value) in environment(job, server) {
+            match value.filter(|value| value.len() <= VARIABLE_MAX && !value.contains('\0')) {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let payload = payload(job);
+        let mut child = command.spawn()?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(stdin) = child.stdin.take() {
+            tokio::spawn(feed(stdin, payload));
+        }
+        let (out, errors) = (child.stdout.take(), child.stderr.take());
+        let stdout = Output::Reading(tokio::spawn(collect(out)));
+        let label = job.id.chars().take(8).collect();
+        let stderr = Output::Reading(tokio::spawn(pass_on(errors, label, screen)));
+        Ok(Self { child, group, stdout, stderr, status: None })
+    }
+
+    /// May be dropped and called again.
+    pub(super) async fn ended(&mut self) -> Ended {
+        let status = match self.status {
+            Some(status) => Some(status),
+            None => {
+                self.status = self.child.wait().await.ok();
+                self.status
+            }
+        };
+        // Something it left running may hold its output open.
+        let all = async {
+            self.stdout.end().await;
+            self.stderr.end().await;
+        };
+        if timeout(LAST_WORDS, all).await.is_err() {
+            self.kill();
+            self.stdout.end().await;
+            self.stderr.end().await;
+        }
+        Ended {
+            code: status.and_then(|status| status.code()),
+            signal: status.and_then(|status| status.signal()),
+            stdout: self.stdout.take(),
+            stderr: self.stderr.take(),
+        }
+    }
+
+    pub(super) fn ask_to_end(&self) {
+        self.send(Signal::TERM);
+    }
+
+    pub(super) fn kill(&self) {
+        self.send(Signal::KILL);
+    }
+
+    fn send(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // Nobody left to hear it is what was wanted.
+            let _: Result<(), _> = kill_process_group(group, signal);
+        }
+    }
+}
+
+fn payload(job: &ClaimedJob) -> Vec<u8> {
+    match (&job.payload, &job.payload_base64) {
+        (Some(json), _) => json.get().as_bytes().to_vec(),
+        (None, Some(text)) => STANDARD.decode(text).unwrap_or_default(),
+        (None, None) => Vec::new(),
+    }
+}
+
+/// A program need not read its payload.
+async fn feed(mut stdin: ChildStdin, payload: Vec<u8>) {
+    drop(stdin.write_all(&payload).await);
+}
+
+async fn collect(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let Some(mut source) = source else { return kept };
+    let mut piece = vec![0_u8; 16 << 10];
+    let mut too_long = false;
+    while let Ok(read @ 1..) = source.read(&mut piece).await {
+        too_long |= kept.len() + read > STDOUT_MAX;
+        if !too_long {
+            kept.extend_from_slice(piece.get(..read).unwrap_or_default());
+        }
+    }
+    if too_long { Vec::new() } else { kept }
+}
+
+/// Shows standard error line by line, and keeps the last of it.
+async fn pass_on(source: Option<impl AsyncRead + Unpin>, label: String, screen: Screen) -> Vec<u8> {
+    let mut kept: Vec<u8> = Vec::new();
+    let Some(mut source) = source else { return kept };
+    let mut line: Vec<u8> = Vec::new();
+    let mut piece = vec![0_u8; 4 << 10];
+    let show = |line: &[u8]| screen.note(&format!("[{label}] {}", String::from_utf8_lossy(line).trim_end()));
+    while let Ok(read @ 1..) = source.read(&mut piece).await {
+        let said = piece.get(..read).unwrap_or_default();
+        kept.extend_from_slice(said);
+        kept.drain(..kept.len().saturating_sub(STDERR_KEPT));
+        for part in said.split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(part);
+            if part.ends_with(b"\n") || line.len() > LINE_MAX {
+                show(&line);
+                line.clear();
+            }
+        }
+    }
+    if !line.is_empty() {
+        show(&line);
+    }
+    kept
+}
+
+/// The job's facts. What there is none of is taken out, lest an outer job's shine through.
+fn environment(job: &ClaimedJob, server: &str) -> Vec<(&'static str, Option<String>)> {
+    let kind = match (&job.payload, &job.payload_base64) {
+        (Some(_), _) => "json",
+        (None, Some(_)) => "binary",
+        (None, None) => "none",
+    };
+    vec![
+        ("LONGSHORE_JOB_ID", Some(job.id.clone())),
+        ("LONGSHORE_JOB_SEQ", Some(job.seq.to_string())),
+        ("LONGSHORE_JOB_QUEUE", Some(job.queue.clone())),
+        ("LONGSHORE_JOB_TYPE", Some(job.job_type.clone())),
+        ("LONGSHORE_JOB_PRIORITY", Some(job.priority.word().to_owned())),
+        ("LONGSHORE_JOB_ATTEMPT", Some(job.attempt.to_string())),
+        ("LONGSHORE_JOB_ATTEMPT_ID", job.attempt_id.clone()),
+        ("LONGSHORE_JOB_PREVIOUS_ATTEMPT_ID", job.previous_attempt_id.clone()),
+        ("LONGSHORE_JOB_TAGS", serde_json::to_string(&job.tags).ok()),
+        ("LONGSHORE_JOB_CHECKPOINT", job.checkpoint.as_ref().map(|checkpoint| checkpoint.get().to_owned())),
+        ("LONGSHORE_JOB_CORRELATION_ID", job.correlation_id.clone()),
+        ("LONGSHORE_JOB_IDEMPOTENCY_KEY", job.idempotency_key.clone()),
+        ("LONGSHORE_JOB_WORKFLOW", job.workflow.clone()),
+        ("LONGSHORE_JOB_CREATED_AT", Some(job.created_at.to_string())),
+        ("LONGSHORE_JOB_DEADLINE_AT", job.deadline_at.map(|at| at.to_string())),
+        ("LONGSHORE_JOB_PAYLOAD_KIND", Some(kind.to_owned())),
+        ("LONGSHORE_LEASE_TOKEN", Some(job.lease.token.clone())),
+        ("LONGSHORE_SERVER", Some(server.to_owned())),
+    ]
+}

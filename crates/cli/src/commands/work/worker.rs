@@ -1,0 +1,192 @@
+//! Claims, slots, draining.
+
+use std::sync::Arc;
+
+use longshore_api::Duration;
+use longshore_api::work::{Claim, Claimed};
+use longshore_client::{Client, Error};
+use longshore_store::clock::monotonic;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::Work;
+use super::attempt::{Attempt, Outcome};
+use crate::signals::Signals;
+use crate::terminal::failure::{Ending, Failure};
+use crate::terminal::screen::Screen;
+
+/// What running programs are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    Working,
+    /// End now, and give the jobs back.
+    Abandoning,
+}
+
+/// Until programs are to end.
+pub(super) async fn abandoning(phase: &watch::Receiver<Phase>) {
+    if phase.clone().wait_for(|phase| *phase == Phase::Abandoning).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+pub(super) struct Worker {
+    work: Arc<Work>,
+    name: String,
+    client: Client,
+    screen: Screen,
+    running: JoinSet<Outcome>,
+    taken: u64,
+    phase: watch::Sender<Phase>,
+}
+
+const BACKOFF_FIRST: std::time::Duration = std::time::Duration::from_millis(250);
+const BACKOFF_MOST: std::time::Duration = std::time::Duration::from_secs(10);
+
+impl Worker {
+    pub(super) fn new(work: Work, name: String, client: Client, screen: Screen) -> Self {
+        let phase = watch::Sender::new(Phase::Working);
+        Self { work: Arc::new(work), name, client, screen, running: JoinSet::new(), taken: 0, phase }
+    }
+
+    pub(super) async fn run(mut self) -> Result<(), Failure> {
+        let signals = Signals::listen()?;
+        // A wrong address is told at once; a server that goes away later is waited for.
+        self.client.info().await?;
+        let queues = self.work.queues.join(", ");
+        self.screen.note(&format!("worker \"{}\" serves {queues} at {}", self.name, self.client.url()));
+        let claimed = self.claim_and_run(&signals).await;
+        self.drain(&signals).await?;
+        claimed
+    }
+
+    /// Until told to stop, or there is nothing left to do.
+    async fn claim_and_run(&mut self, signals: &Signals) -> Result<(), Failure> {
+        let mut backoff = BACKOFF_FIRST;
+        let slots = usize::from(self.work.concurrency);
+        while signals.times() == 0 {
+            if self.running.len() >= slots {
+                tokio::select! {
+                    Some(outcome) = self.running.join_next() => self.tell(outcome)?,
+                    () = signals.told(1) => {}
+                }
+                continue;
+            }
+            let left = self.work.max_jobs.map_or(u64::MAX, |most| most.saturating_sub(self.taken));
+            if left == 0 {
+                return Ok(());
+            }
+            let free = (slots - self.running.len()) as u64;
+            let asked_at = monotonic();
+            let Some(answer) = self.claim(free.min(left), signals).await? else { return Ok(()) };
+            match answer {
+                Ok(claimed) => {
+                    if backoff > BACKOFF_FIRST {
+                        self.screen.note("the server answers again");
+                    }
+                    backoff = BACKOFF_FIRST;
+                    if claimed.jobs.is_empty() && self.work.until_empty && self.running.is_empty() {
+                        return Ok(());
+                    }
+                    self.start(claimed, asked_at);
+                }
+                Err(error) => {
+                    let failure = Failure::from(error);
+                    if failure.ending == Ending::Refused {
+                        return Err(failure.while_at("claim"));
+                    }
+                    if backoff == BACKOFF_FIRST {
+                        self.screen.note(&format!("claim: {}; trying again", failure.message));
+                    }
+                    tokio::select! {
+                        () = sleep(backoff) => {}
+                        () = signals.told(1) => {}
+                    }
+                    backoff = (backoff * 2).min(BACKOFF_MOST);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One claim, reporting what ends meanwhile; `None` when told to stop. A claim that is dropped gives its jobs back.
+    async fn claim(&mut self, limit: u64, signals: &Signals) -> Result<Option<Result<Claimed, Error>>, Failure> {
+        let types = self.work.types.clone();
+        // To see whether there is nothing left one must not wait for it; while something runs, something may still come of it.
+        let wait = if self.work.until_empty { Duration(500) } else { self.work.wait };
+        let wait = if self.work.until_empty && self.running.is_empty() { Duration(0) } else { wait };
+        let claim = Claim {
+            queues: self.work.queues.clone(),
+            worker: Some(self.name.clone()),
+            limit: Some(limit),
+            wait: (wait.0 > 0).then_some(wait),
+            types: (!types.is_empty()).then_some(types),
+            lease: self.work.lease,
+            execution_timeout: self.work.execution_timeout,
+        };
+        let client = self.client.clone();
+        let answer = client.claim(&claim);
+        tokio::pin!(answer);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return Ok(Some(answer)),
+                () = signals.told(1) => return Ok(None),
+                Some(outcome) = self.running.join_next() => self.tell(outcome)?,
+            }
+        }
+    }
+
+    fn start(&mut self, claimed: Claimed, asked_at: std::time::Duration) {
+        for job in claimed.jobs {
+            self.taken += 1;
+            let attempt = Attempt {
+                work: Arc::clone(&self.work),
+                client: self.client.clone(),
+                screen: self.screen,
+                asked_at,
+                phase: self.phase.subscribe(),
+            };
+            self.running.spawn(attempt.run(job));
+        }
+    }
+
+    /// Lets programs finish, or ends them when there is no more time.
+    async fn drain(&mut self, signals: &Signals) -> Result<(), Failure> {
+        let mut told = false;
+        let patience = sleep(self.work.drain_timeout.as_std());
+        tokio::pin!(patience);
+        loop {
+            let working = *self.phase.borrow() == Phase::Working;
+            tokio::select! {
+                biased;
+                finished = self.running.join_next() => match finished {
+                    Some(outcome) => self.tell(outcome)?,
+                    None => return Ok(()),
+                },
+                () = signals.told(1), if !told => {
+                    told = true;
+                    patience.as_mut().reset(Instant::now() + self.work.drain_timeout.as_std());
+                    let count = self.running.len();
+                    self.screen.note(&format!("draining: {count} jobs are finished first; once more gives them back"));
+                }
+                () = signals.told(2), if working => self.abandon(),
+                () = &mut patience, if working && told => self.abandon(),
+            }
+        }
+    }
+
+    fn abandon(&self) {
+        self.screen.note("ending programs; their jobs are given back");
+        self.phase.send_replace(Phase::Abandoning);
+    }
+
+    fn tell(&self, outcome: Result<Outcome, tokio::task::JoinError>) -> Result<(), Failure> {
+        let outcome = outcome.map_err(|error| Failure::failed(format!("a job was dropped: {error}")))?;
+        if self.screen.json {
+            return self.screen.json_line(&outcome);
+        }
+        self.screen.line(&outcome.to_string())
+    }
+}

@@ -1,0 +1,81 @@
+//! Control characters of others never reach the terminal: they can move the cursor, rename the window, or answer for the user.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Controls, and what turns the direction of text around or breaks lines unseen.
+fn dangerous(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{061c}')
+        || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Text for one line.
+pub(crate) fn safe(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| false)
+}
+
+/// Text that may have lines and tabs.
+pub(crate) fn safe_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |character| matches!(character, '\n' | '\t'))
+}
+
+fn escaped(text: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let bad = |character: char| dangerous(character) && !allowed(character);
+    if !text.contains(bad) {
+        return Cow::Borrowed(text);
+    }
+    let mut written = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if bad(character) {
+            written.extend(character.escape_default());
+        } else {
+            written.push(character);
+        }
+    }
+    Cow::Owned(written)
+}
+
+/// JSON that means the same: what is dangerous stands in strings only, and there it can be written in digits.
+pub(crate) fn safe_json(text: &str) -> Cow<'_, str> {
+    let bad = |character: char| dangerous(character) && !matches!(character, '\n' | '\t');
+    if !text.contains(bad) {
+        return Cow::Borrowed(text);
+    }
+    let mut written = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        match character {
+            // Between values, or it would not be JSON.
+            '\r' => written.push(' '),
+            character if bad(character) => drop(write!(written, "\\u{:04x}", u32::from(character))),
+            character => written.push(character),
+        }
+    }
+    Cow::Owned(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controls_are_shown_not_obeyed() {
+        assert_eq!(safe("a\u{1b}[31mb"), "a\\u{1b}[31mb");
+        assert_eq!(safe("a\nb\tc\r"), "a\\nb\\tc\\r");
+        assert_eq!(safe_lines("a\nb\tc\r\u{7f}"), "a\nb\tc\\r\\u{7f}");
+        assert_eq!(safe("\u{9b}2J\u{202e}"), "\\u{9b}2J\\u{202e}");
+        assert!(matches!(safe("plain, Grüße, 漢字, 🙂"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn json_stays_the_same_value() {
+        let text = "{\"a\":\"\u{9b}\u{7f}\u{202e} é\",\r\n\t\"b\":1.10}";
+        let shown = safe_json(text);
+        assert!(
+            !shown.contains(|character: char| dangerous(character) && !matches!(character, '\n' | '\t')),
+            "{shown}"
+        );
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(text), value(&shown));
+    }
+}

@@ -1,0 +1,104 @@
+//! `longshore backup`, `restore`, `doctor`
+
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+
+use crate::support::{Done, Running, Server, alone};
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn doctor(data: &Path) -> Done {
+    alone(&["--json", "doctor", text(data)])
+}
+
+#[test]
+fn a_running_server_is_copied_and_the_copy_is_a_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, copy, restored) =
+        (directory.path().join("data"), directory.path().join("copy"), directory.path().join("restored"));
+    let server = Server::on(&data);
+    let id = server.submit(&["-t", "a", "-p", "[1]"]);
+    let done = alone(&["--json", "backup", text(&data), text(&copy)]).expect(0).json();
+    assert_eq!(done["server_was_running"], true);
+    assert!(done["bytes"].as_u64().unwrap() > 0);
+    let later = server.submit(&["-t", "b"]);
+    // The doctor wants a store that nobody works in.
+    let busy = alone(&["doctor", text(&data)]).expect(2);
+    assert!(busy.stderr.contains("in use") && busy.stderr.contains("longshore backup"), "{busy:?}");
+    let told = doctor(&copy).expect(0).json();
+    assert_eq!((&told["whole"], &told["live_jobs"], &told["payload_bytes"]), (&true.into(), &1.into(), &3.into()));
+    alone(&["restore", text(&copy), text(&restored)]).expect(0);
+    let second = Server::on(&restored);
+    assert_eq!(second.run(&["jobs", "payload", &id]).expect(0).stdout, "[1]");
+    second.run(&["jobs", "get", &later]).expect(1);
+    drop(second);
+    assert!(server.stop().success());
+    let done = alone(&["--json", "backup", text(&data)]).expect(0).json();
+    assert_eq!(done["server_was_running"], false);
+    let beside = Path::new(done["backup"].as_str().unwrap());
+    assert!(beside.starts_with(directory.path()), "{beside:?}");
+    assert_eq!(doctor(beside).expect(0).json()["live_jobs"], 2);
+}
+
+#[test]
+fn copies_under_load_are_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = Server::on(&data);
+    let load = Running::start(server.command(&["bench", "--duration", "1h", "--concurrency", "4"]));
+    for number in 0..3 {
+        crate::support::eventually("some load", || {
+            let list = server.json(&["queues", "list"]);
+            let queues = list["queues"].as_array().unwrap();
+            queues.iter().any(|queue| queue["counts"]["completed"].as_u64().unwrap() > 100 * (number + 1))
+        });
+        let copy = directory.path().join(format!("copy-{number}"));
+        alone(&["backup", text(&data), text(&copy)]).expect(0);
+        assert_eq!(doctor(&copy).expect(0).json()["whole"], true);
+    }
+    load.signal(rustix::process::Signal::INT);
+    load.wait();
+}
+
+#[test]
+fn nothing_is_ever_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, copy) = (directory.path().join("data"), directory.path().join("copy"));
+    assert!(Server::on(&data).stop().success());
+    alone(&["backup", text(&data), text(&copy)]).expect(0);
+    let again = alone(&["backup", text(&data), text(&copy)]).expect(2);
+    assert!(again.stderr.contains("exists already") && again.stderr.contains("hint: "), "{again:?}");
+    let again = alone(&["restore", text(&copy), text(&data)]).expect(2);
+    assert!(again.stderr.contains("exists already"), "{again:?}");
+    let nothing = directory.path().join("nothing");
+    for command in [&["backup", text(&nothing)][..], &["doctor", text(&nothing)]] {
+        let done = alone(command).expect(2);
+        assert!(done.stderr.contains("no store"), "{done:?}");
+        assert!(!nothing.exists(), "looking makes no directories");
+    }
+}
+
+#[test]
+fn damage_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = Server::on(&data);
+    server.run_with(&["submit", "--ndjson", "-"], "{\"type\":\"t\",\"payload\":\"abcdefgh\"}\n".repeat(500).as_bytes());
+    assert!(server.stop().success());
+    // Into one place of the database, out of the log's reach.
+    let copy = directory.path().join("copy");
+    alone(&["backup", text(&data), text(&copy)]).expect(0);
+    let file = copy.join("longshore.db");
+    let bytes = std::fs::read(&file).unwrap();
+    let at = bytes.windows(8).position(|window| window == b"abcdefgh").unwrap();
+    let mut open = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    open.seek(SeekFrom::Start(at as u64)).unwrap();
+    open.write_all(b"ABCDEFGH").unwrap();
+    let found = doctor(&copy).expect(1);
+    assert_eq!(found.json()["whole"], false);
+    assert!(found.json()["problems"][0].as_str().unwrap().contains("payload"), "{found:?}");
+    let told = alone(&["doctor", text(&copy)]).expect(1);
+    assert!(told.stdout.contains("is damaged") && told.stderr.contains("restore"), "{told:?}");
+}

@@ -1,0 +1,142 @@
+//! `longshore jobs`
+
+use crate::support::Server;
+
+#[test]
+fn lists_are_filtered_and_paged() {
+    let server = Server::in_memory();
+    let a = server.submit(&["-q", "one", "-t", "x", "--tag", "tenant=acme"]);
+    let b = server.submit(&["-q", "one", "-t", "y"]);
+    let c = server.submit(&["-q", "two", "-t", "x", "--delay", "1h", "--priority", "bulk"]);
+    let ids = |arguments: &[&str]| -> Vec<String> {
+        let list = server.json(&[&["jobs", "list"], arguments].concat());
+        list["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&[]), [c.clone(), b.clone(), a.clone()]);
+    assert_eq!(ids(&["--queue", "one"]), [b.clone(), a.clone()]);
+    assert_eq!(ids(&["--type", "x"]), [c.clone(), a.clone()]);
+    assert_eq!(ids(&["--tag", "tenant:acme"]), [a.clone()]);
+    assert_eq!(ids(&["--state", "delayed"]), [c.clone()]);
+    assert_eq!(ids(&["--priority", "bulk"]), [c.clone()]);
+    let page = server.json(&["jobs", "list", "--limit", "2"]);
+    let next = page["next"].as_str().unwrap();
+    assert_eq!(ids(&["--cursor", next]), [a]);
+    assert_eq!(ids(&["--all"]).len(), 3);
+    server.run(&["jobs", "list", "--state", "asleep"]).expect(2);
+    let table = server.run(&["jobs", "list"]).expect(0);
+    assert_eq!(table.stdout.lines().count(), 4, "a header and three rows");
+    assert!(table.stdout.starts_with("ID ") && table.stdout.contains("delayed"), "{}", table.stdout);
+}
+
+#[test]
+fn more_than_a_page_is_fetched() {
+    let server = Server::in_memory();
+    let lines = "{\"type\":\"t\"}\n".repeat(1_200);
+    server.run_with(&["submit", "--ndjson", "-"], lines.as_bytes()).expect(0);
+    assert_eq!(server.json(&["jobs", "list", "--all"])["jobs"].as_array().unwrap().len(), 1_200);
+    let page = server.json(&["jobs", "list", "--limit", "1100"]);
+    assert_eq!(page["jobs"].as_array().unwrap().len(), 1_100);
+    assert!(page["next"].is_string());
+}
+
+#[test]
+fn one_job_from_all_sides() {
+    let server = Server::in_memory();
+    let id = server.submit(&["-t", "report", "-p", "{}", "--retry-limit", "1"]);
+    let why = server.json(&["jobs", "why", &id]);
+    assert_eq!((&why["state"], &why["runnable"]), (&"scheduled".into(), &true.into()));
+    let told = server.run(&["jobs", "why", &id]).expect(0);
+    assert!(told.stdout.contains("no worker"), "{}", told.stdout);
+    server.work_off("echo broken >&2; exit 3", &[]).expect(0);
+    let job = server.job(&id);
+    assert_eq!(job["state"], "dead_letter");
+    let shown = server.run(&["jobs", "get", &id]).expect(0);
+    assert!(shown.stdout.contains("temporary (exit_3): broken"), "{}", shown.stdout);
+    let history = server.json(&["jobs", "history", &id]);
+    let moves: Vec<&str> =
+        history["history"].as_array().unwrap().iter().map(|step| step["to"].as_str().unwrap()).collect();
+    assert_eq!(moves, ["pending", "scheduled", "running", "dead_letter"]);
+    assert_eq!(server.run(&["jobs", "history", &id]).expect(0).stdout.lines().count(), 5);
+    let attempts = server.json(&["jobs", "attempts", &id]);
+    assert_eq!(attempts["attempts"][0]["error"]["code"], "exit_3");
+    assert!(server.run(&["jobs", "attempts", &id]).expect(0).stdout.contains("broken"));
+}
+
+#[test]
+fn waiting_tells_how_it_ended() {
+    let server = Server::in_memory();
+    let good = server.submit(&["-t", "good"]);
+    let waiting = crate::support::Running::start(server.command(&["--json", "jobs", "wait", &good]));
+    server.work_off("echo '{\"n\":1}'", &[]).expect(0);
+    let told: serde_json::Value = serde_json::from_str(&waiting.says("completed")).unwrap();
+    assert_eq!(told["result"]["n"], 1);
+    assert_eq!(waiting.wait().code(), Some(0));
+    let bad = server.submit(&["-t", "bad"]);
+    server.work_off("exit 100", &[]).expect(0);
+    let done = server.run(&["jobs", "wait", &bad]).expect(1);
+    assert!(done.stderr.contains("ended as"), "{}", done.stderr);
+    let late = server.submit(&["-t", "late", "--delay", "1h"]);
+    let done = server.run(&["jobs", "wait", &late, "--timeout", "50ms"]).expect(2);
+    assert!(done.stderr.contains("has not ended within 50ms") && done.stderr.contains("jobs why"), "{}", done.stderr);
+}
+
+#[test]
+fn cancel_requeue_delete_by_id() {
+    let server = Server::in_memory();
+    let id = server.submit(&["-t", "a"]);
+    let dry = server.run(&["jobs", "cancel", &id, "--dry-run"]).expect(0);
+    assert!(dry.stdout.contains("would be cancelled"), "{}", dry.stdout);
+    assert_eq!(server.state(&id), "scheduled");
+    server.run(&["jobs", "delete", &id]).expect(1);
+    assert_eq!(server.json(&["jobs", "cancel", &id, "--reason", "not needed"])["state"], "cancelled");
+    let again = server.run(&["jobs", "cancel", &id]).expect(1);
+    assert!(again.stderr.contains("illegal_transition") && again.stderr.contains("hint: "), "{}", again.stderr);
+    assert_eq!(server.json(&["jobs", "requeue", &id])["state"], "scheduled");
+    server.run(&["jobs", "cancel", &id]).expect(0);
+    server.run(&["jobs", "delete", &id]).expect(0);
+    let gone = server.run(&["jobs", "get", &id]).expect(1);
+    assert!(gone.stderr.contains("job_not_found"), "{}", gone.stderr);
+}
+
+#[test]
+fn one_refusal_does_not_keep_others_from_it() {
+    let server = Server::in_memory();
+    let (a, b) = (server.submit(&["-t", "a"]), server.submit(&["-t", "a"]));
+    server.run(&["jobs", "cancel", &a]).expect(0);
+    let done = server.run(&["--json", "jobs", "cancel", &a, &b]).expect(1);
+    let verdicts = done.json_lines();
+    assert_eq!((&verdicts[0]["code"], &verdicts[1]["state"]), (&"illegal_transition".into(), &"cancelled".into()));
+    assert!(done.stderr.contains("1 of 2"), "{}", done.stderr);
+}
+
+#[test]
+fn a_clone_has_an_id_of_its_own() {
+    let server = Server::in_memory();
+    server.run(&["queues", "set", "gopher", "--profile", "gopherqueue"]).expect(0);
+    let id = server.submit(&["-q", "gopher", "-t", "a"]);
+    server.run(&["jobs", "cancel", &id]).expect(0);
+    let verdict = server.json(&["jobs", "requeue", &id]);
+    let clone = verdict["requeued_as"].as_str().unwrap();
+    assert_ne!(clone, id);
+    assert_eq!(server.state(clone), "scheduled");
+}
+
+#[test]
+fn many_at_once_by_filter() {
+    let server = Server::in_memory();
+    let lines = "{\"type\":\"t\"}\n".repeat(1_500);
+    server.run_with(&["submit", "-q", "bulk", "--ndjson", "-"], lines.as_bytes()).expect(0);
+    let other = server.submit(&["-q", "other", "-t", "t"]);
+    let dry = server.json(&["jobs", "cancel", "--queue", "bulk", "--dry-run"]);
+    assert_eq!((&dry["matched"], &dry["changed"], &dry["more"]), (&1_000.into(), &0.into(), &true.into()));
+    let limited = server.json(&["jobs", "cancel", "--queue", "bulk", "--limit", "10"]);
+    assert_eq!((&limited["changed"], &limited["more"]), (&10.into(), &true.into()));
+    let rest = server.json(&["jobs", "cancel", "--queue", "bulk", "--state", "scheduled"]);
+    assert_eq!((&rest["changed"], &rest["more"]), (&1_490.into(), &false.into()));
+    assert_eq!(server.state(&other), "scheduled");
+    let told = server.run(&["jobs", "requeue", "--queue", "bulk", "--state", "cancelled"]).expect(0);
+    assert!(told.stdout.contains("1500 jobs requeued"), "{}", told.stdout);
+    // All jobs of all queues is nothing that slips out by leaving something away.
+    server.run(&["jobs", "cancel"]).expect(2);
+    server.run(&["jobs", "cancel", &other, "--queue", "bulk"]).expect(1);
+}

@@ -1,0 +1,13 @@
+//! The built binary as people and scripts use it: exit codes, standard output, standard error, against a server that is a process of its own.
+
+mod bench;
+mod data;
+mod dead_letters;
+mod jobs;
+mod output;
+mod queues;
+mod serve;
+mod submit;
+mod support;
+mod top;
+mod work;

@@ -1,0 +1,166 @@
+//! What every command has in common: exit codes, hints, safe text, pipes, terminals.
+
+use std::process::Stdio;
+
+use crate::support::{Server, alone, longshore, on_a_terminal, run};
+
+/// An address where nobody listens.
+fn nobody() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[test]
+fn no_server_is_a_failure_with_a_hint() {
+    let nobody = nobody();
+    for command in [
+        &["submit", "-t", "a"][..],
+        &["jobs", "list"],
+        &["jobs", "get", "x"],
+        &["jobs", "wait", "x"],
+        &["queues", "list"],
+        &["dead-letters", "list"],
+        &["work", "--exec", "true"],
+        &["bench"],
+        &["top", "--once"],
+    ] {
+        let done = alone(&[&["--server", &nobody], command].concat()).expect(2);
+        assert!(done.stderr.contains("cannot reach") && done.stderr.contains("longshore serve"), "{command:?} {done:?}");
+        assert_eq!(done.stdout, "");
+    }
+    let done = alone(&["--json", "--server", &nobody, "jobs", "list"]).expect(2);
+    let told: serde_json::Value = serde_json::from_str(&done.stderr).unwrap();
+    assert_eq!(told["exit_code"], 2);
+    assert!(told["hint"].as_str().unwrap().contains("longshore serve"));
+}
+
+#[test]
+fn a_flag_wins_over_the_environment() {
+    let server = Server::in_memory();
+    let nobody = nobody();
+    let mut command = longshore();
+    command.env("LONGSHORE_SERVER", &nobody).args(["--server", &server.url, "queues", "list"]);
+    run(command, b"").expect(0);
+    let done = alone(&["--server", "127.0.0.1:7070", "queues", "list"]).expect(2);
+    assert!(done.stderr.contains("http://"), "{done:?}");
+    let done = alone(&["--server", "https://127.0.0.1", "queues", "list"]).expect(2);
+    assert!(done.stderr.contains("plain http"), "{done:?}");
+}
+
+#[test]
+fn a_refusal_in_json_is_the_problem_of_the_wire() {
+    let server = Server::in_memory();
+    let done = server.run(&["--json", "jobs", "get", "00000000-0000-4000-8000-000000000000"]).expect(1);
+    assert_eq!(done.stdout, "");
+    let told: serde_json::Value = serde_json::from_str(&done.stderr).unwrap();
+    assert_eq!((&told["exit_code"], &told["problem"]["code"]), (&1.into(), &"job_not_found".into()));
+    assert_eq!(told["problem"]["status"], 404);
+}
+
+/// Everything of ours that a terminal would obey.
+fn controls(text: &str) -> Vec<char> {
+    text.chars().filter(|c| (c.is_control() && *c != '\n') || ('\u{202a}'..='\u{202e}').contains(c)).collect()
+}
+
+#[test]
+fn control_characters_of_jobs_never_reach_the_terminal() {
+    let server = Server::in_memory();
+    let nasty = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\r\n\u{7f}\u{202e}";
+    let payload = serde_json::to_string(nasty).unwrap();
+    let id = server.submit(&[
+        "-t", "a", "-p", &payload, "--correlation-id", nasty, "--idempotency-key", nasty, "--retry-limit", "1",
+    ]);
+    let program = "printf '\\033[31mred\\233\\007' >&2; printf '\"\\\\u001b \\177 \\302\\233\"'; exit 1";
+    let worked = server.work_off(program, &["--worker", nasty]).expect(0);
+    assert_eq!(controls(&worked.stdout), [], "{worked:?}");
+    assert_eq!(controls(&worked.stderr), [], "{worked:?}");
+    for command in [
+        &["jobs", "get", &id, "--payload"][..],
+        &["jobs", "list"],
+        &["jobs", "attempts", &id],
+        &["jobs", "why", &id],
+        &["dead-letters", "list"],
+        &["top", "--once"],
+    ] {
+        let done = server.run(command).expect(0);
+        assert_eq!(controls(&done.stdout), [], "{command:?} {done:?}");
+        let done = server.run(&[&["--json"], command].concat()).expect(0);
+        assert_eq!(controls(&done.stdout), [], "{command:?} {done:?}");
+        assert!(done.stdout.contains("\\u"), "{command:?}: escaped, not dropped");
+    }
+    // The JSON means the same.
+    assert_eq!(server.job(&id)["correlation_id"], nasty);
+    // Also where a person looks at the payload itself, and in a refusal that repeats what was typed.
+    let shown = on_a_terminal(&server.command(&["jobs", "payload", &id]), 80).expect(0);
+    assert!(!shown.stdout.contains('\u{9b}') && !shown.stdout.contains('\u{202e}'), "{shown:?}");
+    let done = server.run(&["jobs", "get", nasty]).expect(1);
+    assert_eq!(controls(&done.stderr), [], "{done:?}");
+}
+
+#[test]
+fn colours_only_on_a_terminal_and_only_if_wanted() {
+    let server = Server::in_memory();
+    let id = server.submit(&["-t", "a"]);
+    assert!(!server.run(&["jobs", "list"]).expect(0).stdout.contains('\u{1b}'));
+    let shown = on_a_terminal(&server.command(&["jobs", "list"]), 200).expect(0);
+    assert!(shown.stdout.contains("\u{1b}[1m") && shown.stdout.contains(&id), "{shown:?}");
+    let mut plain = server.command(&["jobs", "list"]);
+    plain.env("NO_COLOR", "1");
+    let shown = on_a_terminal(&plain, 200).expect(0);
+    assert!(!shown.stdout.contains('\u{1b}') && shown.stdout.contains(&id), "{shown:?}");
+    // JSON on a terminal is spread out.
+    let shown = on_a_terminal(&server.command(&["--json", "jobs", "get", &id]), 200).expect(0);
+    assert!(shown.stdout.lines().count() > 20 && !shown.stdout.contains('\u{1b}'), "{shown:?}");
+}
+
+#[test]
+fn a_bar_is_shown_on_a_terminal() {
+    let server = Server::in_memory();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("jobs.ndjson");
+    std::fs::write(&file, "{\"type\":\"t\"}\n".repeat(2_500)).unwrap();
+    let command = server.command(&["submit", "--ndjson", file.to_str().unwrap()]);
+    let shown = on_a_terminal(&command, 100).expect(0);
+    assert!(shown.stdout.contains('%') && shown.stdout.contains("2500 jobs submitted"), "{shown:?}");
+    assert!(shown.stdout.lines().count() < 50, "a person is not shown thousands of ids");
+}
+
+#[test]
+fn whoever_reads_may_stop_reading() {
+    let server = Server::in_memory();
+    let lines = "{\"type\":\"t\"}\n".repeat(2_000);
+    server.run_with(&["submit", "--ndjson", "-"], lines.as_bytes()).expect(0);
+    for command in [&["jobs", "list", "--all"][..], &["--json", "jobs", "list", "--all"], &["completions", "bash"]] {
+        let mut child = server.command(command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let done = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{command:?}");
+        assert_eq!(done.status.code(), Some(0), "{command:?}");
+    }
+}
+
+#[test]
+fn help_is_there_for_everything() {
+    for command in [
+        &[][..], &["serve"], &["submit"], &["jobs"], &["jobs", "list"], &["jobs", "get"], &["jobs", "why"],
+        &["jobs", "cancel"], &["jobs", "requeue"], &["jobs", "wait"], &["jobs", "history"], &["jobs", "attempts"],
+        &["jobs", "payload"], &["jobs", "delete"], &["queues"], &["queues", "set"], &["queues", "pause"],
+        &["dead-letters"], &["dead-letters", "purge"], &["work"], &["bench"], &["top"], &["backup"], &["restore"],
+        &["doctor"], &["completions"],
+    ] {
+        let done = alone(&[command, &["--help"]].concat()).expect(0);
+        assert!(done.stdout.contains("Usage: longshore"), "{command:?} {done:?}");
+    }
+    alone(&["--version"]).expect(0);
+    let done = alone(&["job", "list"]).expect(2);
+    assert!(done.stderr.contains("jobs"), "{done:?}");
+}
+
+#[test]
+fn completions_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let done = alone(&["completions", shell]).expect(0);
+        assert!(done.stdout.contains("dead-letters"), "{shell}");
+    }
+    alone(&["completions", "tcsh"]).expect(2);
+}

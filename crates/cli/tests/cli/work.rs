@@ -1,0 +1,301 @@
+//! `longshore work --exec`
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::support::{Running, Server, eventually};
+
+/// A place where programs and tests meet: a program says that it runs, and waits until it is let go.
+struct Gate {
+    directory: tempfile::TempDir,
+}
+
+impl Gate {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let made = Command::new("mkfifo").arg(directory.path().join("gate")).status().unwrap();
+        assert!(made.success());
+        Self { directory }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Notes its process id, says "started" and waits at the gate.
+    fn program(&self, then: &str) -> String {
+        let (pid, gate) = (self.file("pid"), self.file("gate"));
+        format!("echo $$ > '{}'; echo started >&2; read line < '{}'; {then}", pid.display(), gate.display())
+    }
+
+    /// Lets one program go.
+    fn open(&self) {
+        std::fs::write(self.file("gate"), "go\n").unwrap();
+    }
+
+    fn pid(&self) -> String {
+        std::fs::read_to_string(self.file("pid")).unwrap().trim().to_owned()
+    }
+
+    fn gone(&self) -> bool {
+        // A process that has ended and was not yet asked after is gone, too.
+        match std::fs::read_to_string(Path::new("/proc").join(self.pid()).join("stat")) {
+            Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
+            Err(_) => true,
+        }
+    }
+}
+
+fn worker(server: &Server, program: &str, arguments: &[&str]) -> Running {
+    Running::start(server.command(&[&["work", "--exec", program], arguments].concat()))
+}
+
+#[test]
+fn the_payload_comes_in_and_the_result_goes_out() {
+    let server = Server::in_memory();
+    let id = server.submit(&["-t", "double", "-p", r#"{"n": 1.50}"#]);
+    let done = server.work_off("read text; echo \"{\\\"given\\\": $text}\"", &[]).expect(0);
+    assert!(done.stdout.contains(&id) && done.stdout.contains("completed"), "{done:?}");
+    let job = server.json(&["jobs", "get", &id]);
+    assert_eq!(job["state"], "completed");
+    assert_eq!(job["result"], serde_json::json!({"given": {"n": 1.5}}));
+    // What is not JSON is no result, and no failure.
+    let id = server.submit(&["-t", "talk", "-p", "null"]);
+    server.work_off("echo hello world", &[]).expect(0);
+    let job = server.job(&id);
+    assert_eq!((&job["state"], &job["result"]), (&"completed".into(), &serde_json::Value::Null));
+    // Bytes come as bytes.
+    let id = server.run_with(&["submit", "-t", "b", "--binary", "--payload-file", "-"], b"a\x00b\xff").expect(0).line();
+    server.work_off("od -An -tx1 | tr -d ' \\n' | sed 's/.*/\"&\"/'", &[]).expect(0);
+    assert_eq!(server.job(&id)["result"], "610062ff");
+    // A program need not look at its payload, however long it is.
+    let long = format!("\"{}\"", "x".repeat(500_000));
+    let id = server.run_with(&["submit", "-t", "long", "-p", "-"], long.as_bytes()).expect(0).line();
+    server.work_off("exec true", &[]).expect(0);
+    assert_eq!(server.state(&id), "completed");
+}
+
+#[test]
+fn the_jobs_facts_are_in_the_environment() {
+    let server = Server::in_memory();
+    let id = server.submit(&["-q", "facts", "-t", "t.1", "-p", "{}", "--priority", "high", "--tag", "a=b", "--correlation-id", "c 1"]);
+    let program = concat!(
+        "printf '[\"%s\",\"%s\",\"%s\",\"%s\",\"%s\",\"%s\",\"%s\",%s]' \"$LONGSHORE_JOB_ID\" \"$LONGSHORE_JOB_QUEUE\" ",
+        "\"$LONGSHORE_JOB_TYPE\" \"$LONGSHORE_JOB_ATTEMPT\" \"$LONGSHORE_JOB_PRIORITY\" \"$LONGSHORE_JOB_CORRELATION_ID\" ",
+        "\"$LONGSHORE_JOB_PAYLOAD_KIND\" \"$LONGSHORE_JOB_TAGS\"; test -n \"$LONGSHORE_LEASE_TOKEN\" -a -z \"$LONGSHORE_JOB_WORKFLOW\""
+    );
+    let mut command = server.command(&["work", "--until-empty", "-q", "facts", "--exec", program]);
+    command.env("LONGSHORE_JOB_WORKFLOW", "of somebody else");
+    crate::support::run(command, b"").expect(0);
+    let expected = serde_json::json!([id, "facts", "t.1", "1", "high", "c 1", "json", {"a": "b"}]);
+    assert_eq!(server.job(&id)["result"], expected);
+}
+
+#[test]
+fn the_exit_code_decides() {
+    let server = Server::in_memory();
+    let temporary = server.submit(&["-t", "temporary"]);
+    let done = server.run(&["--json", "work", "--until-empty", "--exec", "echo lost the thread >&2; exit 7"]).expect(0);
+    let told = &done.json_lines()[0];
+    assert_eq!((&told["outcome"], &told["exit_code"], &told["state"]), (&"failed".into(), &7.into(), &"retrying".into()));
+    let error = server.job(&temporary)["error"].clone();
+    assert_eq!((&error["category"], &error["code"]), (&"temporary".into(), &"exit_7".into()));
+    assert_eq!(error["message"], "lost the thread");
+    server.run(&["jobs", "cancel", &temporary]).expect(0);
+    let permanent = server.submit(&["-t", "permanent"]);
+    server.work_off("exit 100", &[]).expect(0);
+    let job = server.job(&permanent);
+    assert_eq!((&job["error"]["category"], &job["error"]["code"]), (&"permanent".into(), &"exit_100".into()));
+    assert_ne!(job["state"], "retrying");
+    let chosen = server.submit(&["-t", "chosen"]);
+    server.work_off("exit 65", &["--permanent-exit-code", "65"]).expect(0);
+    assert_eq!(server.job(&chosen)["error"]["category"], "permanent");
+    let killed = server.submit(&["-t", "killed"]);
+    server.work_off("kill -KILL $$", &[]).expect(0);
+    assert_eq!(server.job(&killed)["error"]["code"], "signal_9");
+    server.run(&["jobs", "cancel", &killed]).expect(0);
+    let missing = server.submit(&["-t", "missing"]);
+    server.work_off("/does/not/exist", &[]).expect(0);
+    assert_eq!(server.job(&missing)["error"]["code"], "exit_127");
+}
+
+#[test]
+fn heartbeats_keep_the_job_while_the_program_runs() {
+    let server = Server::in_memory();
+    let gate = Gate::new();
+    let id = server.submit(&["-t", "slow", "--lease", "1s"]);
+    let worker = worker(&server, &gate.program("echo '\"late\"'"), &["--max-jobs", "1"]);
+    worker.notes("started");
+    let time = |text: &serde_json::Value| text.as_str().unwrap().parse::<longshore_api::Time>().unwrap().0;
+    // Alive for longer than three leases: without heartbeats it would have been taken back.
+    eventually("three leases", || {
+        let job = server.job(&id);
+        assert_eq!(job["state"], "running", "{job}");
+        time(&job["lease"]["expires_at"]) - time(&job["started_at"]) > 3_000
+    });
+    gate.open();
+    assert_eq!(worker.wait().code(), Some(0));
+    let job = server.job(&id);
+    assert_eq!((&job["state"], &job["result"], &job["attempt"]), (&"completed".into(), &"late".into(), &1.into()));
+    assert_eq!(job["counters"]["reclaims"], 0);
+}
+
+#[test]
+fn a_program_that_takes_too_long_is_ended() {
+    let server = Server::in_memory();
+    let gate = Gate::new();
+    let id = server.submit(&["-t", "endless", "--execution-timeout", "300ms", "--retry-limit", "1"]);
+    let worker = worker(&server, &gate.program("true"), &["--max-jobs", "1"]);
+    worker.notes("started");
+    assert_eq!(worker.wait().code(), Some(0));
+    assert!(gate.gone());
+    let job = server.job(&id);
+    assert_eq!((&job["error"]["category"], &job["state"]), (&"timeout".into(), &"dead_letter".into()), "{job}");
+}
+
+#[test]
+fn a_cancel_reaches_the_program() {
+    let server = Server::in_memory();
+    let gate = Gate::new();
+    let id = server.submit(&["-t", "cancel", "--lease", "1s"]);
+    let trapped = gate.file("trapped");
+    let program = format!("trap 'touch {}; exit 1' TERM; {}", trapped.display(), gate.program("true"));
+    let worker = worker(&server, &program, &["--max-jobs", "1"]);
+    worker.notes("started");
+    let told = server.run(&["jobs", "cancel", &id]).expect(0);
+    assert!(told.stdout.contains("asked to stop"), "{told:?}");
+    worker.says("cancelled");
+    assert_eq!(worker.wait().code(), Some(0));
+    assert!(trapped.exists(), "it could put its things away");
+    assert!(gate.gone());
+    assert_eq!(server.state(&id), "cancelled");
+}
+
+#[test]
+fn a_program_that_does_not_hear_is_killed_after_the_grace_time() {
+    let server = Server::in_memory();
+    let gate = Gate::new();
+    let id = server.submit(&["-t", "deaf", "--lease", "1s"]);
+    let program = format!("trap '' TERM; {}", gate.program("true"));
+    let worker = worker(&server, &program, &["--max-jobs", "1", "--grace", "100ms"]);
+    worker.notes("started");
+    server.run(&["jobs", "cancel", &id]).expect(0);
+    worker.says("cancelled");
+    assert!(gate.gone());
+    assert_eq!(server.state(&id), "cancelled");
+}
+
+#[test]
+fn a_lost_lease_kills_the_program() {
+    let server = Server::in_memory();
+    let gate = Gate::new();
+    let id = server.submit(&["-t", "lost", "--lease", "1s"]);
+    // What it started is ended with it, and nothing it could do would stop that.
+    let program = format!("trap '' TERM; {}", gate.program("true"));
+    let worker = worker(&server, &program, &["--max-jobs", "1"]);
+    worker.notes("started");
+    server.run(&["jobs", "cancel", &id, "--force"]).expect(0);
+    worker.says("lost");
+    assert!(gate.gone());
+    assert_eq!(worker.wait().code(), Some(0));
+    assert_eq!(server.state(&id), "cancelled");
+}
+
+#[test]
+fn a_server_that_is_gone_costs_the_lease_and_the_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::on(directory.path());
+    let gate = Gate::new();
+    let id = server.submit(&["-t", "alone", "--lease", "1s"]);
+    let worker = worker(&server, &gate.program("true"), &["--max-jobs", "1"]);
+    worker.notes("started");
+    server.signal(Signal::KILL);
+    worker.says("lost");
+    assert!(gate.gone(), "nobody can know that the job is still ours");
+    assert_eq!(worker.wait().code(), Some(0));
+    drop(server);
+    let server = Server::on(directory.path());
+    server.work_off("true", &[]).expect(0);
+    eventually("the second attempt", || {
+        server.work_off("true", &[]).expect(0);
+        server.state(&id) == "completed"
+    });
+}
+
+#[test]
+fn sigterm_lets_programs_finish() {
+    let server = Server::in_memory();
+    let gate = Gate::new();
+    let id = server.submit(&["-t", "first"]);
+    let worker = worker(&server, &gate.program("true"), &[]);
+    worker.notes("started");
+    worker.signal(Signal::TERM);
+    worker.notes("draining");
+    let second = server.submit(&["-t", "second"]);
+    gate.open();
+    assert_eq!(worker.wait().code(), Some(0));
+    assert_eq!(server.state(&id), "completed");
+    assert_eq!(server.state(&second), "scheduled");
+}
+
+#[test]
+fn told_twice_jobs_are_given_back() {
+    let server = Server::in_memory();
+    let gate = Gate::new();
+    let id = server.submit(&["-t", "a"]);
+    let worker = worker(&server, &gate.program("true"), &[]);
+    worker.notes("started");
+    worker.signal(Signal::TERM);
+    worker.notes("draining");
+    worker.signal(Signal::INT);
+    worker.says("released");
+    assert_eq!(worker.wait().code(), Some(0));
+    assert!(gate.gone());
+    let job = server.job(&id);
+    assert_eq!((&job["state"], &job["counters"]["starts"]), (&"scheduled".into(), &0.into()));
+}
+
+#[test]
+fn an_idle_worker_ends_at_once() {
+    let server = Server::in_memory();
+    let worker = worker(&server, "true", &[]);
+    worker.notes("serves default");
+    // It waits at the server now.
+    eventually("a waiting claim", || {
+        let top = server.json(&["top", "--once"]);
+        top["workers"][0]["waiting"] == 1
+    });
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.wait().code(), Some(0));
+}
+
+#[test]
+fn several_at_once_and_types() {
+    let server = Server::in_memory();
+    let gate = Gate::new();
+    for _ in 0..3 {
+        server.submit(&["-t", "a"]);
+    }
+    let other = server.submit(&["-t", "b"]);
+    let worker = worker(&server, &gate.program("true"), &["--concurrency", "3", "--type", "a"]);
+    // All three run before any is let go.
+    for _ in 0..3 {
+        worker.notes("started");
+    }
+    for _ in 0..3 {
+        gate.open();
+        worker.says("completed");
+    }
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.wait().code(), Some(0));
+    assert_eq!(server.state(&other), "scheduled");
+}
+
+#[test]
+fn what_the_server_refuses_ends_the_worker() {
+    let server = Server::start(&["--store", "memory:", "--no-auto-queues"]);
+    let done = server.run(&["work", "-q", "nowhere", "--exec", "true"]).expect(1);
+    assert!(done.stderr.contains("queue_not_found"), "{done:?}");
+}

@@ -1,0 +1,118 @@
+//! Jobs: handed in, looked at, and what people do to them.
+
+use bytes::Bytes;
+use longshore_api::Duration;
+use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
+use longshore_api::operate::{Bulk, BulkDone, Cancel, DeadLetter, Patch, Requeue};
+use longshore_api::watch::Why;
+use longshore_api::work::JobState;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::query::{JobFilter, segment};
+
+/// A job that was waited for.
+#[derive(Clone, Debug)]
+pub struct Waited {
+    pub job: Job,
+    /// False: it has not ended yet.
+    pub ended: bool,
+}
+
+/// The payload as it was handed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PayloadBytes {
+    pub bytes: Bytes,
+    /// Otherwise it is binary.
+    pub json: bool,
+}
+
+fn job_path(id: &str, verb: &str) -> String {
+    format!("/v1/jobs/{}{verb}", segment(id))
+}
+
+impl Client {
+    /// Answered means durable.
+    pub async fn submit(&self, queue: &str, job: &NewJob) -> Result<Submitted, Error> {
+        self.post(&format!("/v1/queues/{}/jobs", segment(queue)), job).await
+    }
+
+    /// Up to 1,000 jobs, all or nothing; answers come in the same order.
+    pub async fn submit_batch(&self, queue: &str, jobs: &[NewJob]) -> Result<SubmittedBatch, Error> {
+        self.post(&format!("/v1/queues/{}/jobs", segment(queue)), jobs).await
+    }
+
+    pub async fn job(&self, id: &str) -> Result<Job, Error> {
+        self.get(&job_path(id, "")).await
+    }
+
+    pub async fn job_with_payload(&self, id: &str) -> Result<Job, Error> {
+        self.get(&job_path(id, "?include=payload")).await
+    }
+
+    /// One page, newest first.
+    pub async fn jobs(&self, filter: &JobFilter) -> Result<Jobs, Error> {
+        self.get(&filter.path()).await
+    }
+
+    pub async fn payload(&self, id: &str) -> Result<PayloadBytes, Error> {
+        let (bytes, json) = self.get_bytes(&job_path(id, "/payload")).await?;
+        Ok(PayloadBytes { bytes, json })
+    }
+
+    /// Why it does not run.
+    pub async fn why(&self, id: &str) -> Result<Why, Error> {
+        self.get(&job_path(id, "/why")).await
+    }
+
+    pub async fn attempts(&self, id: &str) -> Result<Attempts, Error> {
+        self.get(&job_path(id, "/attempts")).await
+    }
+
+    pub async fn history(&self, id: &str) -> Result<History, Error> {
+        self.get(&job_path(id, "/history")).await
+    }
+
+    /// Answers when the job has ended, or as it is after `timeout` (at most 60 s).
+    pub async fn wait(&self, id: &str, timeout: Duration) -> Result<Waited, Error> {
+        let path = job_path(id, &format!("/wait?timeout={timeout}"));
+        let job: Job = self.get_within(&path, timeout.as_std()).await?;
+        let ended = job.state.terminal();
+        Ok(Waited { job, ended })
+    }
+
+    pub async fn patch(&self, id: &str, patch: &Patch) -> Result<Job, Error> {
+        self.send_patch(&job_path(id, ""), patch).await
+    }
+
+    /// Lets a held job go.
+    pub async fn release_held(&self, id: &str) -> Result<JobState, Error> {
+        self.post_nothing(&job_path(id, "/submit")).await
+    }
+
+    pub async fn cancel(&self, id: &str, cancel: &Cancel) -> Result<JobState, Error> {
+        self.post(&job_path(id, "/cancel"), cancel).await
+    }
+
+    /// Answers the id that will run: the same, or a clone's.
+    pub async fn requeue(&self, id: &str, requeue: &Requeue) -> Result<JobState, Error> {
+        self.post(&job_path(id, "/requeue"), requeue).await
+    }
+
+    pub async fn dead_letter(&self, id: &str, dead_letter: &DeadLetter) -> Result<JobState, Error> {
+        self.post(&job_path(id, "/dead-letter"), dead_letter).await
+    }
+
+    pub async fn run_now(&self, id: &str) -> Result<JobState, Error> {
+        self.post_nothing(&job_path(id, "/run-now")).await
+    }
+
+    /// Only of a job that has ended.
+    pub async fn delete_job(&self, id: &str) -> Result<(), Error> {
+        self.delete(&job_path(id, "")).await
+    }
+
+    pub async fn bulk(&self, bulk: &Bulk) -> Result<BulkDone, Error> {
+        self.post("/v1/jobs/bulk", bulk).await
+    }
+}

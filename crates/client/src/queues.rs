@@ -1,0 +1,38 @@
+//! Queues.
+
+use longshore_api::queue::{PutQueue, Queue, Queues};
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::query::segment;
+
+impl Client {
+    /// Every queue, with its counts.
+    pub async fn queues(&self) -> Result<Queues, Error> {
+        self.get("/v1/queues").await
+    }
+
+    pub async fn queue(&self, queue: &str) -> Result<Queue, Error> {
+        self.get(&format!("/v1/queues/{}", segment(queue))).await
+    }
+
+    /// Creates the queue or changes it.
+    pub async fn put_queue(&self, queue: &str, put: &PutQueue) -> Result<Queue, Error> {
+        self.put(&format!("/v1/queues/{}", segment(queue)), put).await
+    }
+
+    /// No claim is answered from it until it is resumed; submissions go on.
+    pub async fn pause_queue(&self, queue: &str) -> Result<Queue, Error> {
+        self.post_nothing(&format!("/v1/queues/{}/pause", segment(queue))).await
+    }
+
+    pub async fn resume_queue(&self, queue: &str) -> Result<Queue, Error> {
+        self.post_nothing(&format!("/v1/queues/{}/resume", segment(queue))).await
+    }
+
+    /// `force` cancels the jobs that have not ended; without it they are in the way.
+    pub async fn delete_queue(&self, queue: &str, force: bool) -> Result<(), Error> {
+        let force = if force { "?force=true" } else { "" };
+        self.delete(&format!("/v1/queues/{}{force}", segment(queue))).await
+    }
+}

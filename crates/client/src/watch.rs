@@ -1,0 +1,30 @@
+//! Looking on.
+
+use longshore_api::Duration;
+use longshore_api::watch::{Advance, Clock, Info, Stats, Workers};
+
+use crate::client::Client;
+use crate::error::Error;
+
+impl Client {
+    pub async fn info(&self) -> Result<Info, Error> {
+        self.get("/v1/info").await
+    }
+
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        self.get("/v1/stats").await
+    }
+
+    pub async fn workers(&self) -> Result<Workers, Error> {
+        self.get("/v1/workers").await
+    }
+
+    /// Of a server in virtual time.
+    pub async fn clock(&self) -> Result<Clock, Error> {
+        self.get("/v1/clock").await
+    }
+
+    pub async fn advance(&self, by: Duration) -> Result<Clock, Error> {
+        self.post("/v1/clock/advance", &Advance { by }).await
+    }
+}
