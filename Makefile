@@ -11,9 +11,9 @@ KILL_CYCLES ?= 2000
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
 
-run: ## builds all and plays the tour scenario on the engine (until the server exists)
-	@echo "The server is not built yet; this is the engine in virtual time, playing scenarios/tour.txt."
-	cargo run --quiet -p longshore-testkit --bin scenario -- --on engine --trace scenarios/tour.txt
+run: ## builds all and starts the server on 127.0.0.1:7070, jobs in ./longshore-data
+	cargo build --quiet --workspace
+	target/debug/longshore serve
 
 test: tools fmt lint deny unit docs ## everything, installing what it needs
 	@echo "all of it passed"

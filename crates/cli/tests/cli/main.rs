@@ -10,4 +10,5 @@ mod serve;
 mod submit;
 mod support;
 mod top;
+mod tour;
 mod work;

@@ -26,7 +26,8 @@ impl<'a> Pen<'a> {
             insert_ended: connection.prepare_cached(
                 "INSERT INTO ended(seq, queue, state, type, prune_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?,
-            update_ended: connection.prepare_cached("UPDATE ended SET record = ?2, prune_at = ?3, state = ?4 WHERE seq = ?1")?,
+            update_ended: connection
+                .prepare_cached("UPDATE ended SET record = ?2, prune_at = ?3, state = ?4 WHERE seq = ?1")?,
             delete_ended: connection.prepare_cached("DELETE FROM ended WHERE seq = ?1")?,
         })
     }

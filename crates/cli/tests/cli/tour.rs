@@ -1,0 +1,55 @@
+//! What the README and the guides tell people to type, typed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{Server, run};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// All blocks marked `shell` of one page, in order: one session.
+fn session(page: &Path) -> String {
+    let text = std::fs::read_to_string(page).unwrap();
+    let (mut session, mut fence) = (String::new(), None);
+    for line in text.lines() {
+        match (line.strip_prefix("```"), fence) {
+            (Some(mark), None) => fence = Some(mark),
+            (Some(_), Some(_)) => fence = None,
+            (None, Some("shell")) => session = session + line + "\n",
+            (None, _) => {}
+        }
+    }
+    session
+}
+
+#[test]
+fn every_session_that_the_pages_show_works() {
+    let root = root();
+    let guides = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = guides.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+    let mut played = 0;
+    for page in pages.chain([root.join("README.md")]) {
+        let session = session(&page);
+        if session.is_empty() {
+            continue;
+        }
+        let server = Server::in_memory();
+        let address = server.url.trim_start_matches("http://").to_owned();
+        let scratch = tempfile::tempdir().unwrap();
+        let programs = Path::new(env!("CARGO_BIN_EXE_longshore")).parent().unwrap();
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+        // The pages put the program on the path themselves; here it lies elsewhere.
+        let script =
+            session.replace("127.0.0.1:7070", &address).replace("$PWD/target/debug", &programs.display().to_string());
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", &script]).current_dir(scratch.path());
+        shell.env("PATH", path).env("LONGSHORE_SERVER", &server.url);
+        let done = run(shell, b"");
+        assert_eq!(done.code, Some(0), "{}:\n{}\n{}", page.display(), done.stdout, done.stderr);
+        assert!(!done.stdout.contains("problem+json") && !done.stdout.contains("\"status\":4"), "{}", done.stdout);
+        played += 1;
+    }
+    assert!(played > 0);
+}
