@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::app::AppState;
 
 /// Jobs that one tick may touch.
-const TICK_JOBS_MAX: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
+const TICK_JOBS_MAX: NonZeroUsize = NonZeroUsize::new(128).unwrap();
 /// The longest sleep: clocks drift.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// After a tick that failed.
