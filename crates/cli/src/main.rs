@@ -1,8 +1,10 @@
 //! The command line of Longshore.
 //!
 //! - `serve.rs`: `longshore serve`, the server on a store
+//! - `virtual_time.rs`: where the clock of `--virtual-clock` stands, also after a restart
 
 mod serve;
+mod virtual_time;
 
 use std::process::ExitCode;
 

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use clap::Args;
 use longshore_core::profile::Profile;
 use longshore_server::{Options, Server, StoreAbout, TimeControl};
-use longshore_store::{Clock, SystemClock, VirtualClock};
+use longshore_store::{Clock, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+
+use crate::virtual_time;
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -45,19 +47,23 @@ impl Serve {
     }
 
     async fn serve(self) -> Result<(), Box<dyn Error>> {
-        let wall: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let (clock, time, kind) = if self.virtual_clock {
-            let clock = Arc::new(VirtualClock::new(wall.now()));
-            (Arc::clone(&clock) as Arc<dyn Clock>, TimeControl::Virtual(clock), TimeKind::Virtual)
-        } else {
-            (wall, TimeControl::Real, TimeKind::Real)
-        };
         let (place, about) = match self.store.strip_prefix("memory:") {
             Some(_) => (Place::Memory, about("memory", "none: jobs are gone when the server stops")),
             None => {
                 let promise = "an answer means that the change is on disk, synced";
                 (Place::Directory(PathBuf::from(&self.store)), about("embedded", promise))
             }
+        };
+        let wall = SystemClock::new();
+        let (clock, time, kind): (Arc<dyn Clock>, _, _) = if self.virtual_clock {
+            let directory = match &place {
+                Place::Memory => None,
+                Place::Directory(directory) => Some(directory.as_path()),
+            };
+            let (clock, kept) = virtual_time::start(directory, wall.now())?;
+            (clock.clone(), TimeControl::Virtual { clock, kept }, TimeKind::Virtual)
+        } else {
+            (Arc::new(wall), TimeControl::Real, TimeKind::Real)
         };
         let mut store = StoreOptions::new(place, clock, kind);
         store.engine.default_profile = self.default_profile;

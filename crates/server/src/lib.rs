@@ -27,6 +27,6 @@ mod server;
 mod wire;
 
 pub use app::AppState;
-pub use options::{Limits, Options, StoreAbout, TimeControl};
+pub use options::{KeptTime, Limits, Options, StoreAbout, TimeControl};
 pub use server::{Server, ServerError};
 pub use wire::problem::Failure;
