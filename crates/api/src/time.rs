@@ -13,9 +13,8 @@ pub struct Time(pub i64);
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Outside of the calendar's range its nearest end is shown.
-        let range = jiff::Timestamp::MIN.as_millisecond()..=jiff::Timestamp::MAX.as_millisecond();
-        let millis = self.0.clamp(*range.start(), *range.end());
-        write!(f, "{:.3}", jiff::Timestamp::from_millisecond(millis).unwrap_or_default())
+        let end = if self.0 > 0 { jiff::Timestamp::MAX } else { jiff::Timestamp::MIN };
+        write!(f, "{:.3}", jiff::Timestamp::from_millisecond(self.0).unwrap_or(end))
     }
 }
 
@@ -231,7 +230,7 @@ mod tests {
         assert_eq!("2026-11-15T20:08:27.123+02:00".parse(), Ok(time));
         assert_eq!("2026-11-15T18:08:27.1239999Z".parse(), Ok(time));
         assert_eq!(Time(0).to_string(), "1970-01-01T00:00:00.000Z");
-        assert_eq!(Time(i64::MAX).to_string().len(), 24);
+        assert_eq!(Time(i64::MAX).to_string(), "9999-12-30T22:00:00.999Z");
         for bad in ["", "2026-11-15", "2026-11-15T18:08", "2026-13-15T18:08:27Z", "1794766107", "20261115T180827Z"] {
             assert!(bad.parse::<Time>().is_err(), "{bad:?}");
         }

@@ -73,7 +73,7 @@ impl AppState {
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
             TimeControl::Real => None,
-            TimeControl::Virtual(clock) => Some(Arc::new(VirtualTime::new(store.clone(), clock))),
+            TimeControl::Virtual { clock, kept } => Some(Arc::new(VirtualTime::new(store.clone(), clock, kept))),
         };
         let store = virtual_time.as_ref().map_or(store, |time| Arc::clone(time) as Arc<dyn Store>);
         Self(Arc::new(App {
@@ -155,6 +155,10 @@ impl App {
         if matches!(error, StoreError::Poisoned) && !self.broken.swap(true, Ordering::SeqCst) {
             tracing::error!(%error, "the store has failed for good; stopping");
             self.gave_up.notify_one();
+        }
+        if matches!(error, StoreError::Unknown(_)) {
+            // Whoever was in the failed commit hears this; whether the store lives on, the next tick tells.
+            self.look.notify_one();
         }
     }
 }

@@ -30,6 +30,6 @@ mod wire;
 
 pub use app::AppState;
 pub use declare::declare;
-pub use options::{Limits, Options, StoreAbout, TimeControl};
+pub use options::{KeptTime, Limits, Options, StoreAbout, TimeControl};
 pub use server::{Server, ServerError};
 pub use wire::problem::Failure;

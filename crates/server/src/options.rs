@@ -1,9 +1,11 @@
 //! What a server is started with.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_core::Timestamp;
 use longshore_core::profile::Profile;
 use longshore_store::{Store, VirtualClock};
 
@@ -48,7 +50,17 @@ pub enum TimeControl {
     /// Time passes by itself.
     Real,
     /// The clock of the store; it stands still until somebody advances it over the wire.
-    Virtual(Arc<VirtualClock>),
+    Virtual { clock: Arc<VirtualClock>, kept: Option<KeptTime> },
+}
+
+/// Notes down how far virtual time has come, so that it does not fall back with a restart. Called before the clock moves.
+#[derive(Clone)]
+pub struct KeptTime(pub Arc<dyn Fn(Timestamp) -> std::io::Result<()> + Send + Sync>);
+
+impl fmt::Debug for KeptTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeptTime")
+    }
 }
 
 /// Bounds of what one server takes on.

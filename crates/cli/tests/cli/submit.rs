@@ -6,10 +6,39 @@ use crate::support::Server;
 fn one_job_by_flags() {
     let server = Server::in_memory();
     let done = server.run(&[
-        "submit", "-q", "mail", "-t", "email.send", "-p", r#"{"to":"ann","n":1.10}"#, "--priority", "high", "--tag",
-        "tenant=acme", "--tag", "urgent", "--correlation-id", "c-1", "--idempotency-key", "k-1", "--delay", "1h",
-        "--retry-limit", "7", "--execution-timeout", "10s", "--lease", "20s", "--lifetime", "2d", "--retention",
-        r#"{"completed":"1h"}"#, "--max-reclaims", "unlimited", "--callback-url", "https://example.org/hook",
+        "submit",
+        "-q",
+        "mail",
+        "-t",
+        "email.send",
+        "-p",
+        r#"{"to":"ann","n":1.10}"#,
+        "--priority",
+        "high",
+        "--tag",
+        "tenant=acme",
+        "--tag",
+        "urgent",
+        "--correlation-id",
+        "c-1",
+        "--idempotency-key",
+        "k-1",
+        "--delay",
+        "1h",
+        "--retry-limit",
+        "7",
+        "--execution-timeout",
+        "10s",
+        "--lease",
+        "20s",
+        "--lifetime",
+        "2d",
+        "--retention",
+        r#"{"completed":"1h"}"#,
+        "--max-reclaims",
+        "unlimited",
+        "--callback-url",
+        "https://example.org/hook",
     ]);
     let id = done.expect(0).line();
     let job = server.json(&["jobs", "get", &id, "--payload"]);
@@ -81,7 +110,8 @@ fn a_dry_run_submits_nothing() {
     let server = Server::in_memory();
     let done = server.run(&["submit", "-t", "a", "-p", "1", "--dry-run"]).expect(0);
     assert_eq!(done.json(), serde_json::json!({"type": "a", "payload": 1}));
-    let done = server.run_with(&["submit", "--ndjson", "-", "--dry-run"], b"{\"type\":\"a\"}\n{\"typ\":\"a\"}\n").expect(1);
+    let done =
+        server.run_with(&["submit", "--ndjson", "-", "--dry-run"], b"{\"type\":\"a\"}\n{\"typ\":\"a\"}\n").expect(1);
     assert!(done.stderr.contains("line 2"), "{}", done.stderr);
     assert_eq!(server.json(&["jobs", "list"])["jobs"], serde_json::json!([]));
 }

@@ -175,8 +175,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
@@ -256,8 +256,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
@@ -278,8 +278,7 @@ pub(crate) fn on_a_terminal(command: &Command, columns: u16) -> Done {
 
 pub(crate) fn on_a_terminal_typing(command: &Command, columns: u16, typed: &[u8]) -> Done {
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy().replace('\'', r"'\''"));
-    let words: Vec<String> =
-        std::iter::once(command.get_program()).chain(command.get_args()).map(quoted).collect();
+    let words: Vec<String> = std::iter::once(command.get_program()).chain(command.get_args()).map(quoted).collect();
     let mut script = Command::new("script");
     for (name, value) in command.get_envs() {
         match value {

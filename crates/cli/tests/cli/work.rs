@@ -80,7 +80,20 @@ fn the_payload_comes_in_and_the_result_goes_out() {
 #[test]
 fn the_jobs_facts_are_in_the_environment() {
     let server = Server::in_memory();
-    let id = server.submit(&["-q", "facts", "-t", "t.1", "-p", "{}", "--priority", "high", "--tag", "a=b", "--correlation-id", "c 1"]);
+    let id = server.submit(&[
+        "-q",
+        "facts",
+        "-t",
+        "t.1",
+        "-p",
+        "{}",
+        "--priority",
+        "high",
+        "--tag",
+        "a=b",
+        "--correlation-id",
+        "c 1",
+    ]);
     let program = concat!(
         "printf '[\"%s\",\"%s\",\"%s\",\"%s\",\"%s\",\"%s\",\"%s\",%s]' \"$LONGSHORE_JOB_ID\" \"$LONGSHORE_JOB_QUEUE\" ",
         "\"$LONGSHORE_JOB_TYPE\" \"$LONGSHORE_JOB_ATTEMPT\" \"$LONGSHORE_JOB_PRIORITY\" \"$LONGSHORE_JOB_CORRELATION_ID\" ",
@@ -99,7 +112,10 @@ fn the_exit_code_decides() {
     let temporary = server.submit(&["-t", "temporary"]);
     let done = server.run(&["--json", "work", "--until-empty", "--exec", "echo lost the thread >&2; exit 7"]).expect(0);
     let told = &done.json_lines()[0];
-    assert_eq!((&told["outcome"], &told["exit_code"], &told["state"]), (&"failed".into(), &7.into(), &"retrying".into()));
+    assert_eq!(
+        (&told["outcome"], &told["exit_code"], &told["state"]),
+        (&"failed".into(), &7.into(), &"retrying".into())
+    );
     let error = server.job(&temporary)["error"].clone();
     assert_eq!((&error["category"], &error["code"]), (&"temporary".into(), &"exit_7".into()));
     assert_eq!(error["message"], "lost the thread");
@@ -274,19 +290,21 @@ fn an_idle_worker_ends_at_once() {
 #[test]
 fn several_at_once_and_types() {
     let server = Server::in_memory();
-    let gate = Gate::new();
-    for _ in 0..3 {
-        server.submit(&["-t", "a"]);
-    }
+    let directory = tempfile::tempdir().unwrap();
+    let ids: Vec<String> = (0..3).map(|_| server.submit(&["-t", "a"])).collect();
     let other = server.submit(&["-t", "b"]);
-    let worker = worker(&server, &gate.program("true"), &["--concurrency", "3", "--type", "a"]);
+    let program = format!(
+        "cd '{}'; mkfifo $LONGSHORE_JOB_ID; echo started >&2; read line < $LONGSHORE_JOB_ID",
+        directory.path().display()
+    );
+    let worker = worker(&server, &program, &["--concurrency", "3", "--type", "a"]);
     // All three run before any is let go.
     for _ in 0..3 {
         worker.notes("started");
     }
-    for _ in 0..3 {
-        gate.open();
-        worker.says("completed");
+    for id in &ids {
+        std::fs::write(directory.path().join(id), "go\n").unwrap();
+        assert!(worker.says("completed").contains(id));
     }
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait().code(), Some(0));

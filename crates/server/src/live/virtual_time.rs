@@ -22,25 +22,31 @@ use longshore_store::{
 };
 use tokio::sync::RwLock;
 
+use crate::options::KeptTime;
+
 const TICK_JOBS_MAX: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
 #[derive(Debug)]
 pub(crate) struct VirtualTime {
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
+    kept: Option<KeptTime>,
     /// Commands share it, an advance has it alone.
     gate: RwLock<()>,
 }
 
 impl VirtualTime {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>) -> Self {
-        Self { store, clock, gate: RwLock::new(()) }
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>, kept: Option<KeptTime>) -> Self {
+        Self { store, clock, kept, gate: RwLock::new(()) }
     }
 
     /// Moves the clock from one deadline to the next and does there what is due, until `by` has passed.
     pub(crate) async fn advance(&self, by: Duration) -> Result<Timestamp, StoreError> {
         let _alone = self.gate.write().await;
         let target = self.clock.now() + by;
+        if let Some(KeptTime(keep)) = &self.kept {
+            keep(target).map_err(StoreError::not_applied)?;
+        }
         let mut next = self.settle_down().await?;
         while let Some(due) = next.filter(|due| *due <= target) {
             self.clock.advance_to(due);

@@ -8,8 +8,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use futures_util::FutureExt;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -18,10 +19,13 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::timed::{Busy, Patience, Timed};
+use super::timed::{Patience, Requests, Timed};
 use crate::app::AppState;
 use crate::options::Limits;
+use crate::wire::body::{SMALL, collect};
 use crate::wire::problem::Failure;
+
+const SMALL_BODY: u64 = SMALL as u64;
 
 /// Bytes that are read ahead: a whole head fits, and bodies come in pieces of this size.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -33,14 +37,14 @@ pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, cut:
     }
     let limits = &app.limits;
     let patience = Patience { head: limits.head_timeout, write: limits.write_timeout, idle: limits.idle_timeout };
-    let busy = Busy::default();
-    let io = TokioIo::new(Timed::new(stream, busy.clone(), patience));
+    let requests = Requests::default();
+    let io = TokioIo::new(Timed::new(stream, requests.clone(), patience));
     let service = service_fn(|request: Request<Incoming>| {
-        busy.set(true);
-        let (router, busy, app) = (router.clone(), busy.clone(), &app);
+        requests.begin();
+        let (router, requests, app) = (router.clone(), requests.clone(), &app);
         async move {
             let response = answer(app, router, request).await;
-            busy.set(false);
+            requests.end();
             Ok::<_, Infallible>(response)
         }
     });
@@ -68,7 +72,16 @@ async fn answer(app: &AppState, router: Router, request: Request<Incoming>) -> R
     if let Err(refused) = check_head(&app.limits, &request) {
         return refused.into_response();
     }
-    let call = router.oneshot(request.map(Body::new));
+    let (parts, body) = request.into_parts();
+    // A small body is read whatever becomes of the request: with bytes left unread the connection could not be used again.
+    let body = match body.size_hint().exact() {
+        Some(length) if length <= SMALL_BODY => match collect_small(app, body).await {
+            Ok(bytes) => Body::from(bytes),
+            Err(refused) => return refused.into_response(),
+        },
+        Some(_) | None => Body::new(body),
+    };
+    let call = router.oneshot(Request::from_parts(parts, body));
     // A defect in one request must not take the others of this process along.
     match AssertUnwindSafe(call).catch_unwind().await {
         Ok(Ok(response)) => response,
@@ -79,6 +92,14 @@ async fn answer(app: &AppState, router: Router, request: Request<Incoming>) -> R
             Failure::new(ErrorCode::Internal, "the server failed at this request").into_response()
         }
     }
+}
+
+async fn collect_small(app: &AppState, body: Incoming) -> Result<Bytes, Failure> {
+    let length = body.size_hint().exact().and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+    if length == 0 {
+        return Ok(Bytes::new());
+    }
+    collect(Body::new(body), length, length, app.limits.body_timeout).await
 }
 
 /// Bounds of a request's head.

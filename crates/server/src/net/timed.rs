@@ -6,7 +6,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,17 +14,25 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Whether a request is being worked on; shared with the service that knows.
+/// How many requests of a connection began and ended; shared with the service that knows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Busy(Arc<AtomicBool>);
+pub(crate) struct Requests(Arc<(AtomicU64, AtomicU64)>);
 
-impl Busy {
-    pub(crate) fn set(&self, busy: bool) {
-        self.0.store(busy, Ordering::Release);
+impl Requests {
+    pub(crate) fn begin(&self) {
+        self.0.0.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn get(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+    pub(crate) fn end(&self) {
+        self.0.1.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn ended(&self) -> u64 {
+        self.0.1.load(Ordering::Acquire)
+    }
+
+    fn busy(&self) -> bool {
+        self.0.0.load(Ordering::Acquire) != self.ended()
     }
 }
 
@@ -49,7 +57,9 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Timed {
     stream: TcpStream,
-    busy: Busy,
+    requests: Requests,
+    /// Requests that had ended when somebody last looked.
+    ended: u64,
     patience: Patience,
     phase: Phase,
     /// Of the phase; made anew when the phase changes.
@@ -59,8 +69,8 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
-    pub(crate) fn new(stream: TcpStream, busy: Busy, patience: Patience) -> Self {
-        Self { stream, busy, patience, phase: Phase::Idle, read: None, write: None }
+    pub(crate) fn new(stream: TcpStream, requests: Requests, patience: Patience) -> Self {
+        Self { stream, requests, ended: 0, patience, phase: Phase::Idle, read: None, write: None }
     }
 
     /// Begins a phase, with its own patience.
@@ -105,27 +115,26 @@ impl AsyncRead for Timed {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if self.busy.get() {
+        if self.requests.busy() {
             if self.phase != Phase::Busy {
                 self.enter(Phase::Busy);
             }
             return result;
         }
+        let ended = self.requests.ended();
+        if self.phase == Phase::Busy || self.ended != ended || self.read.is_none() {
+            self.ended = ended;
+            self.enter(Phase::Idle);
+        }
         match result {
-            Poll::Ready(Ok(())) if buffer.filled().len() > before => {
-                if self.phase != Phase::Head {
-                    self.enter(Phase::Head);
-                }
+            Poll::Ready(Ok(())) if buffer.filled().len() > before && self.phase == Phase::Idle => {
+                self.enter(Phase::Head);
                 result
             }
             Poll::Ready(_) => result,
             Poll::Pending => {
-                if self.phase == Phase::Busy || self.read.is_none() {
-                    self.enter(Phase::Idle);
-                }
                 let Some(timer) = &mut self.read else { return Poll::Pending };
                 ready!(timer.as_mut().poll(context));
-                // As if the other side had closed: hyper ends the connection in good order.
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
         }

@@ -27,7 +27,7 @@ pub(crate) struct JsonBody {
 }
 
 /// Bodies up to this size need no room set aside.
-const SMALL: usize = 64 << 10;
+pub(crate) const SMALL: usize = 64 << 10;
 /// A client that sends slower than this many bytes a second, over the whole body, has had its time.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
@@ -112,7 +112,12 @@ fn too_large(bytes_max: usize) -> Failure {
 }
 
 /// Reads a body whose parts keep coming, and not too slowly.
-async fn collect(mut body: Body, announced: usize, bytes_max: usize, patience: Duration) -> Result<Bytes, Failure> {
+pub(crate) async fn collect(
+    mut body: Body,
+    announced: usize,
+    bytes_max: usize,
+    patience: Duration,
+) -> Result<Bytes, Failure> {
     let mut whole = BytesMut::new();
     let started = Instant::now();
     loop {

@@ -6,42 +6,42 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-pub struct Client {
-    pub stream: TcpStream,
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
     address: SocketAddr,
     unread: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Reply {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Reply {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
     /// The body of an answer with this status.
     #[track_caller]
-    pub fn ok(&self, status: u16) -> Value {
+    pub(crate) fn ok(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         if self.body.is_empty() { Value::Null } else { self.json() }
     }
 
     /// The body of an error with this code; everything about it is as it should be.
     #[track_caller]
-    pub fn problem(&self, status: u16, code: &str) -> Value {
+    pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
         let problem = self.json();
@@ -55,55 +55,67 @@ impl Reply {
 }
 
 impl Client {
-    pub async fn connect(address: SocketAddr) -> Self {
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
         Self { stream: TcpStream::connect(address).await.unwrap(), address, unread: Vec::new() }
     }
 
-    pub async fn get(&mut self, path: &str) -> Reply {
+    pub(crate) async fn get(&mut self, path: &str) -> Reply {
         self.call("GET", path, None).await
     }
 
-    pub async fn post(&mut self, path: &str, body: &str) -> Reply {
+    pub(crate) async fn post(&mut self, path: &str, body: &str) -> Reply {
         self.call("POST", path, Some(body)).await
     }
 
-    pub async fn put(&mut self, path: &str, body: &str) -> Reply {
+    pub(crate) async fn put(&mut self, path: &str, body: &str) -> Reply {
         self.call("PUT", path, Some(body)).await
     }
 
-    pub async fn patch(&mut self, path: &str, body: &str) -> Reply {
+    pub(crate) async fn patch(&mut self, path: &str, body: &str) -> Reply {
         self.call("PATCH", path, Some(body)).await
     }
 
-    pub async fn delete(&mut self, path: &str) -> Reply {
+    pub(crate) async fn delete(&mut self, path: &str) -> Reply {
         self.call("DELETE", path, None).await
     }
 
-    pub async fn call(&mut self, method: &str, path: &str, body: Option<&str>) -> Reply {
+    pub(crate) async fn call(&mut self, method: &str, path: &str, body: Option<&str>) -> Reply {
         let headers = if body.is_some() { "Content-Type: application/json\r\n" } else { "" };
         self.send_bytes(method, path, headers, body.unwrap_or_default().as_bytes()).await;
-        self.reply().await.expect("the server closed the connection")
+        let reply = if method == "HEAD" { self.head().await } else { self.reply().await };
+        reply.expect("the server closed the connection")
     }
 
     /// Sends a request and does not wait.
-    pub async fn send(&mut self, method: &str, path: &str, body: &str) {
+    pub(crate) async fn send(&mut self, method: &str, path: &str, body: &str) {
         self.send_bytes(method, path, "Content-Type: application/json\r\n", body.as_bytes()).await;
     }
 
-    pub async fn send_bytes(&mut self, method: &str, path: &str, headers: &str, body: &[u8]) {
+    pub(crate) async fn send_bytes(&mut self, method: &str, path: &str, headers: &str, body: &[u8]) {
         let length = body.len();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n{headers}Content-Length: {length}\r\n\r\n");
         self.raw(head.as_bytes()).await;
         self.raw(body).await;
     }
 
-    pub async fn raw(&mut self, bytes: &[u8]) {
+    pub(crate) async fn raw(&mut self, bytes: &[u8]) {
         // A server that has already refused may have closed its side.
         drop(self.stream.write_all(bytes).await);
     }
 
     /// The next answer; `None` when the connection is closed.
-    pub async fn reply(&mut self) -> Option<Reply> {
+    pub(crate) async fn reply(&mut self) -> Option<Reply> {
+        let mut reply = self.head().await?;
+        let length: usize = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
+        while self.unread.len() < length {
+            assert!(self.read_more().await, "the connection was closed in the middle of an answer");
+        }
+        reply.body = self.unread.drain(..length).collect();
+        Some(reply)
+    }
+
+    /// The head of an answer.
+    async fn head(&mut self) -> Option<Reply> {
         let head_end = loop {
             if let Some(end) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
                 break end;
@@ -116,16 +128,9 @@ impl Client {
         let head = String::from_utf8(head).unwrap();
         let mut lines = head.trim_end().split("\r\n");
         let status: u16 = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let header =
-            |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap();
-        let headers: Vec<_> = lines.map(header).collect();
-        let length = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let length: usize = length.map_or(0, |(_, length)| length.parse().unwrap());
-        while self.unread.len() < length {
-            assert!(self.read_more().await, "the connection was closed in the middle of an answer");
-        }
-        let body = self.unread.drain(..length).collect();
-        Some(Reply { status, headers, body })
+        let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let headers: Vec<_> = lines.map(|line| header(line).unwrap()).collect();
+        Some(Reply { status, headers, body: Vec::new() })
     }
 
     async fn read_more(&mut self) -> bool {
@@ -139,18 +144,18 @@ impl Client {
         }
     }
 
-    pub async fn another(&self) -> Self {
+    pub(crate) async fn another(&self) -> Self {
         Self::connect(self.address).await
     }
 
     /// A job of type `t`; answers its id.
-    pub async fn submit(&mut self, queue: &str, job: &str) -> String {
+    pub(crate) async fn submit(&mut self, queue: &str, job: &str) -> String {
         let reply = self.post(&format!("/v1/queues/{queue}/jobs"), job).await;
         reply.ok(201)["id"].as_str().unwrap().to_owned()
     }
 
     /// The next job of a queue, as its worker sees it.
-    pub async fn claim(&mut self, queue: &str) -> Value {
+    pub(crate) async fn claim(&mut self, queue: &str) -> Value {
         let reply = self.post("/v1/claims", &format!(r#"{{"queues":["{queue}"],"worker":"w1"}}"#)).await;
         let mut answer = reply.ok(200);
         let jobs = answer["jobs"].as_array_mut().unwrap();
@@ -158,20 +163,20 @@ impl Client {
         jobs.remove(0)
     }
 
-    pub async fn job(&mut self, id: &str) -> Value {
+    pub(crate) async fn job(&mut self, id: &str) -> Value {
         self.get(&format!("/v1/jobs/{id}")).await.ok(200)
     }
 
-    pub async fn state(&mut self, id: &str) -> String {
+    pub(crate) async fn state(&mut self, id: &str) -> String {
         self.job(id).await["state"].as_str().unwrap().to_owned()
     }
 
-    pub async fn advance(&mut self, by: &str) -> Value {
+    pub(crate) async fn advance(&mut self, by: &str) -> Value {
         self.post("/v1/clock/advance", &format!(r#"{{"by":"{by}"}}"#)).await.ok(200)
     }
 }
 
 /// Id and token of a claimed job.
-pub fn lease(job: &Value) -> (String, String) {
+pub(crate) fn lease(job: &Value) -> (String, String) {
     (job["id"].as_str().unwrap().to_owned(), job["lease"]["token"].as_str().unwrap().to_owned())
 }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-pub mod client;
+pub(crate) mod client;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -16,23 +16,23 @@ use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, Ti
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub use client::Client;
+pub(crate) use client::Client;
 
 /// Where virtual time begins in tests.
-pub const EPOCH: &str = "2026-11-15T00:00:00.000Z";
+pub(crate) const EPOCH: &str = "2026-11-15T00:00:00.000Z";
 const EPOCH_MILLIS: i64 = 1_794_700_800_000;
 
-pub struct Setup {
+pub(crate) struct Setup {
     place: Place,
     virtual_time: bool,
-    pub limits: Limits,
-    pub default_profile: Profile,
-    pub auto_queues: bool,
+    pub(crate) limits: Limits,
+    pub(crate) default_profile: Profile,
+    pub(crate) auto_queues: bool,
 }
 
 impl Setup {
     /// In memory, in virtual time: most tests need nothing else.
-    pub fn memory() -> Self {
+    pub(crate) fn memory() -> Self {
         Self {
             place: Place::Memory,
             virtual_time: true,
@@ -42,18 +42,18 @@ impl Setup {
         }
     }
 
-    pub fn directory(path: &Path) -> Self {
+    pub(crate) fn directory(path: &Path) -> Self {
         Self { place: Place::Directory(path.to_owned()), ..Self::memory() }
     }
 
-    pub fn real_time(self) -> Self {
+    pub(crate) fn real_time(self) -> Self {
         Self { virtual_time: false, ..self }
     }
 
-    pub async fn start(self) -> TestServer {
+    pub(crate) async fn start(self) -> TestServer {
         let virtual_clock = Arc::new(VirtualClock::new(Timestamp::from_millis(EPOCH_MILLIS)));
         let (clock, time, kind): (Arc<dyn Clock>, _, _) = if self.virtual_time {
-            (virtual_clock.clone(), TimeControl::Virtual(virtual_clock), TimeKind::Virtual)
+            (virtual_clock.clone(), TimeControl::Virtual { clock: virtual_clock, kept: None }, TimeKind::Virtual)
         } else {
             (Arc::new(SystemClock::new()), TimeControl::Real, TimeKind::Real)
         };
@@ -66,7 +66,7 @@ impl Setup {
     }
 
     /// On a store of the test's own.
-    pub async fn serve(self, store: Arc<dyn Store>, time: TimeControl) -> TestServer {
+    pub(crate) async fn serve(self, store: Arc<dyn Store>, time: TimeControl) -> TestServer {
         let about = StoreAbout { kind: "test".to_owned(), durability: "none".to_owned() };
         let mut options = Options::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), store, about);
         options.time = time;
@@ -81,28 +81,28 @@ impl Setup {
     }
 }
 
-pub struct TestServer {
-    pub address: SocketAddr,
+pub(crate) struct TestServer {
+    pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<Result<(), ServerError>>,
 }
 
 impl TestServer {
-    pub async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         Client::connect(self.address).await
     }
 
     /// Tells it to stop; it goes on with what is under way.
-    pub fn tell_to_stop(&mut self) {
+    pub(crate) fn tell_to_stop(&mut self) {
         drop(self.stop.take());
     }
 
     /// Waits until it has stopped.
-    pub async fn stopped(self) -> Result<(), ServerError> {
+    pub(crate) async fn stopped(self) -> Result<(), ServerError> {
         self.serving.await.unwrap()
     }
 
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         self.tell_to_stop();
         self.stopped().await.unwrap();
     }

@@ -146,7 +146,7 @@ fn unreliable(faults: Faults) -> (Arc<Unreliable>, TimeControl) {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(0)));
     let inner: Arc<dyn Clock> = clock.clone();
     let store = MemoryStore::open(Disk::new(Options::default()), inner);
-    (Arc::new(Unreliable::new(Arc::new(store), faults)), TimeControl::Virtual(clock))
+    (Arc::new(Unreliable::new(Arc::new(store), faults)), TimeControl::Virtual { clock, kept: None })
 }
 
 /// What is known about a write that failed is told.

@@ -28,6 +28,8 @@ async fn everything_is_there_after_a_restart() {
     let mut c = server.client().await;
     assert_eq!(c.job(&running).await, before);
     assert_eq!(c.get("/v1/queues/q").await.ok(200), queue);
+    let workers = c.get("/v1/workers").await.ok(200);
+    assert_eq!((&workers["workers"][0]["name"], &workers["workers"][0]["running"]), (&"w1".into(), &1.into()));
     assert_eq!(c.get(&format!("/v1/jobs/{waiting}/payload")).await.text(), r#"{"n":1.0}"#);
     let again = c.post("/v1/queues/q/jobs", r#"{"type":"t","idempotency_key":"k"}"#).await.ok(200);
     assert_eq!(again["id"], waiting.as_str());
@@ -102,7 +104,7 @@ async fn stopped_under_load() {
         assert!(*state != "completed" || now == "completed", "{id} was completed and is {now}");
     }
     let completed: HashSet<_> = acknowledged.iter().filter(|(_, state)| **state == "completed").collect();
-    assert!(acknowledged.len() >= 1_500 && !completed.is_empty());
+    assert!(acknowledged.len() >= 300 && !completed.is_empty());
     server.stop().await;
 }
 

@@ -76,7 +76,9 @@ impl Bench {
                 .hint("give submit a share in --mix; work alone needs a --queue that has jobs"));
         }
         if self.mix.submit == 0 && self.jobs.is_some() {
-            return Err(Failure::refused("--jobs counts submitted jobs, and nothing is submitted").hint("use --duration"));
+            return Err(
+                Failure::refused("--jobs counts submitted jobs, and nothing is submitted").hint("use --duration")
+            );
         }
         let client = context.client()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

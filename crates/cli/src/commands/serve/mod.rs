@@ -3,16 +3,18 @@
 //! - `options.rs`: flags over environment over file, and what comes of them
 //! - `file.rs`: the file, with the queues that it declares
 //! - `announce.rs`: what is said when it has started
+//! - `virtual_time.rs`: where the clock of `--virtual-clock` stands, also after a restart
 
 mod announce;
 mod file;
 mod options;
+pub(crate) mod virtual_time;
 
 use std::sync::Arc;
 
 use clap::Args;
 use longshore_server::{Options, Server, ServerError, StoreAbout, TimeControl, declare};
-use longshore_store::{Clock, Store, StoreError, SystemClock, VirtualClock};
+use longshore_store::{Clock, Store, StoreError, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind, in_use};
 use tracing_subscriber::EnvFilter;
 
@@ -61,14 +63,18 @@ impl Serve {
 
 async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
     let signals = Signals::listen()?;
-    let wall: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let (clock, time, kind) = if plan.virtual_clock {
-        let clock = Arc::new(VirtualClock::new(wall.now()));
-        (Arc::clone(&clock) as Arc<dyn Clock>, TimeControl::Virtual(clock), TimeKind::Virtual)
-    } else {
-        (wall, TimeControl::Real, TimeKind::Real)
-    };
     let (place, about) = place_of(&plan.store)?;
+    let wall = SystemClock::new();
+    let (clock, time, kind): (Arc<dyn Clock>, _, _) = if plan.virtual_clock {
+        let directory = match &place {
+            Place::Memory => None,
+            Place::Directory(directory) => Some(directory.as_path()),
+        };
+        let (clock, kept) = virtual_time::start(directory, wall.now())?;
+        (clock.clone(), TimeControl::Virtual { clock, kept }, TimeKind::Virtual)
+    } else {
+        (Arc::new(wall), TimeControl::Real, TimeKind::Real)
+    };
     let mut store = StoreOptions::new(place, clock, kind);
     store.engine.default_profile = plan.default_profile;
     store.engine.auto_queues = plan.auto_queues;

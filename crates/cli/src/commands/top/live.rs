@@ -89,13 +89,9 @@ fn view(
 fn draw(frame: &mut Frame<'_>, seen: &Seen, offset: usize, context: &Context) {
     let workers = u16::try_from(seen.snapshot.workers.len()).unwrap_or(u16::MAX);
     let below = workers.saturating_add(2).min(frame.area().height / 2);
-    let [head, queues, people, foot] = Layout::vertical([
-        Constraint::Length(2),
-        Constraint::Min(3),
-        Constraint::Length(below),
-        Constraint::Length(1),
-    ])
-    .areas(frame.area());
+    let [head, queues, people, foot] =
+        Layout::vertical([Constraint::Length(2), Constraint::Min(3), Constraint::Length(below), Constraint::Length(1)])
+            .areas(frame.area());
     let paint = Paint { colour: context.screen.colour };
     let title = format!("{} at {}", seen.snapshot.summary(), context.server);
     frame.render_widget(Paragraph::new(Line::styled(safe(&title).into_owned(), paint.bold())), head);

@@ -1,0 +1,66 @@
+//! Where virtual time stands. In a directory it goes on where it was: time never falls back behind the jobs.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_core::Timestamp;
+use longshore_server::KeptTime;
+use longshore_store::VirtualClock;
+
+const NAME: &str = "virtual-clock";
+
+/// A clock that begins at `wall`, or where it stood in this directory.
+pub(crate) fn start(directory: Option<&Path>, wall: Timestamp) -> io::Result<(Arc<VirtualClock>, Option<KeptTime>)> {
+    let Some(directory) = directory else { return Ok((Arc::new(VirtualClock::new(wall)), None)) };
+    let file = directory.join(NAME);
+    let start = match fs::read_to_string(&file) {
+        Ok(text) => {
+            let millis =
+                text.trim().parse().map_err(|_| io::Error::other(format!("{} holds no time", file.display())))?;
+            Timestamp::from_millis(millis)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => wall,
+        Err(error) => return Err(error),
+    };
+    let kept = KeptTime(Arc::new(move |now| keep(&file, now)));
+    Ok((Arc::new(VirtualClock::new(start)), Some(kept)))
+}
+
+/// A copy of a store goes on where its time stood, too. In real time there is nothing to copy.
+pub(crate) fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::copy(from.join(NAME), to.join(NAME)) {
+        Ok(_) => File::open(to.join(NAME))?.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The whole file or none: a crash leaves the one before.
+fn keep(file: &Path, now: Timestamp) -> io::Result<()> {
+    let fresh = PathBuf::from(format!("{}.new", file.display()));
+    let mut written = File::create(&fresh)?;
+    writeln!(written, "{}", now.as_millis())?;
+    written.sync_all()?;
+    fs::rename(&fresh, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_store::Clock;
+
+    #[test]
+    fn time_goes_on_where_it_stood() {
+        let directory = tempfile::tempdir().unwrap();
+        let wall = Timestamp::from_millis(5);
+        let (clock, kept) = start(Some(directory.path()), wall).unwrap();
+        assert_eq!(clock.now(), wall);
+        (kept.unwrap().0)(Timestamp::from_millis(77)).unwrap();
+        let (clock, _) = start(Some(directory.path()), Timestamp::from_millis(6)).unwrap();
+        assert_eq!(clock.now().as_millis(), 77);
+        fs::write(directory.path().join(NAME), "nonsense").unwrap();
+        assert!(start(Some(directory.path()), wall).is_err());
+    }
+}
