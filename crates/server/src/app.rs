@@ -156,5 +156,9 @@ impl App {
             tracing::error!(%error, "the store has failed for good; stopping");
             self.gave_up.notify_one();
         }
+        if matches!(error, StoreError::Unknown(_)) {
+            // Whoever was in the failed commit hears this; whether the store lives on, the next tick tells.
+            self.look.notify_one();
+        }
     }
 }

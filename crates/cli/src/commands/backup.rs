@@ -7,6 +7,7 @@ use longshore_api::Time;
 use longshore_store::{Clock, StoreError, SystemClock};
 use longshore_store_embedded::{Copied, backup_directory};
 
+use super::serve::virtual_time;
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 
@@ -41,6 +42,8 @@ impl Backup {
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let to = self.to.unwrap_or_else(|| beside(&self.data));
         let copied = backup_directory(&self.data, &to).map_err(|error| told(&error, &self.data))?;
+        // After the store: time may have come further than the copy's jobs, never less far.
+        virtual_time::copy(&self.data, &to)?;
         let bytes = directory_bytes(&to);
         let running = copied == Copied::InUse;
         if context.screen.json {

@@ -6,6 +6,7 @@ use clap::Args;
 use longshore_store::StoreError;
 use longshore_store_embedded::{in_use, restore};
 
+use super::serve::virtual_time;
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 
@@ -45,6 +46,7 @@ impl Restore {
                 _ => failure,
             }
         })?;
+        virtual_time::copy(&self.backup, &self.to)?;
         if context.screen.json {
             return context.screen.json(&Done { backup: self.backup, data: self.to });
         }

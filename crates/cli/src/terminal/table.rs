@@ -77,7 +77,14 @@ impl Table {
         }
         let bold = |cell: Cell| if screen.colour { cell.add_attribute(Attribute::Bold) } else { cell };
         if !self.header.is_empty() {
-            table.set_header(self.header.iter().map(|name| bold(Cell::new(name))));
+            let numbers = |column: usize| {
+                let first = self.rows.first().and_then(|row| row.get(column));
+                matches!(first, Some(Value::Number(_)))
+            };
+            table.set_header(self.header.iter().enumerate().map(|(column, name)| {
+                let side = if numbers(column) { CellAlignment::Right } else { CellAlignment::Left };
+                bold(Cell::new(name)).set_alignment(side)
+            }));
         }
         for row in &self.rows {
             table.add_row(row.iter().map(|value| cell(value, screen.colour)));

@@ -83,7 +83,7 @@ fn control_characters_of_jobs_never_reach_the_terminal() {
         "1",
     ]);
     let program = "printf '\\033[31mred\\233\\007' >&2; printf '\"\\\\u001b \\177 \\302\\233\"'; exit 1";
-    let worked = server.work_off(program, &["--worker", nasty]).expect(0);
+    let worked = server.work_off(program, &[]).expect(0);
     assert_eq!(controls(&worked.stdout), [], "{worked:?}");
     assert_eq!(controls(&worked.stderr), [], "{worked:?}");
     for command in [

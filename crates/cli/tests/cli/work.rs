@@ -290,19 +290,21 @@ fn an_idle_worker_ends_at_once() {
 #[test]
 fn several_at_once_and_types() {
     let server = Server::in_memory();
-    let gate = Gate::new();
-    for _ in 0..3 {
-        server.submit(&["-t", "a"]);
-    }
+    let directory = tempfile::tempdir().unwrap();
+    let ids: Vec<String> = (0..3).map(|_| server.submit(&["-t", "a"])).collect();
     let other = server.submit(&["-t", "b"]);
-    let worker = worker(&server, &gate.program("true"), &["--concurrency", "3", "--type", "a"]);
+    let program = format!(
+        "cd '{}'; mkfifo $LONGSHORE_JOB_ID; echo started >&2; read line < $LONGSHORE_JOB_ID",
+        directory.path().display()
+    );
+    let worker = worker(&server, &program, &["--concurrency", "3", "--type", "a"]);
     // All three run before any is let go.
     for _ in 0..3 {
         worker.notes("started");
     }
-    for _ in 0..3 {
-        gate.open();
-        worker.says("completed");
+    for id in &ids {
+        std::fs::write(directory.path().join(id), "go\n").unwrap();
+        assert!(worker.says("completed").contains(id));
     }
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait().code(), Some(0));

@@ -8,7 +8,7 @@
 mod announce;
 mod file;
 mod options;
-mod virtual_time;
+pub(crate) mod virtual_time;
 
 use std::sync::Arc;
 

@@ -78,7 +78,11 @@ impl fmt::Display for StorePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory"),
-            Self::Directory(directory) => write!(f, "{}", directory.display()),
+            Self::Directory(directory) => {
+                // Wherever it was started: this is the place to back up.
+                let whole = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
+                write!(f, "{}", whole.display())
+            }
             Self::Postgres => f.write_str("PostgreSQL"),
         }
     }
