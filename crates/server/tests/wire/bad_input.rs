@@ -180,7 +180,7 @@ async fn refused(c: &mut Client, method: &str, path: &str, body: &str, code: Opt
     let told = reply.json()["code"].as_str().unwrap().to_owned();
     assert!(["bad_request", "validation"].contains(&told.as_str()), "{method} {path} {body}: {told}");
     if let Some(code) = code {
-        assert_eq!(told, code, "{method} {path} {body}");
+        assert_eq!(told, code, "{method} {path} {body} {}", reply.text());
     }
     assert!(!reply.text().contains("nonsense\"") || told == "validation", "values are not repeated: {}", reply.text());
 }
