@@ -1,23 +1,29 @@
 //! Measures the embedded store in this process.
 //!
 //! `longshore-bench life DIR BATCH SECONDS`: submit, claim and complete in turn, BATCH commands to a commit.
+//! `longshore-bench sustained DIR BATCH SECONDS`: the same by one client, so that each answer is one commit, while ended jobs are pruned after a second.
 //! `longshore-bench single DIR NUMBER`: one submission after the other, beside bare `fdatasync` calls of the same disk.
 //! `longshore-bench backlog DIR JOBS [BATCH]`: fill, then claim and complete at the end of a long line; then reopen.
 
 use std::fs::File;
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use longshore_core::claim::Terms;
-use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
+use longshore_core::engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_core::id::{JobType, QueueName};
+use longshore_core::patch::SettingsPatch;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_store::{ClaimedJob, Store, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,11 +31,14 @@ fn main() {
     let number = |text: &str| text.replace('_', "").parse::<usize>().expect("a number");
     match words.as_slice() {
         ["life", dir, batch, seconds] => life(Path::new(dir), number(batch), number(seconds)),
+        ["sustained", dir, batch, seconds] => sustained(Path::new(dir), number(batch), number(seconds)),
         ["single", dir, times] => single(Path::new(dir), number(times)),
         ["backlog", dir, jobs] => backlog(Path::new(dir), number(jobs), 512),
         ["backlog", dir, jobs, batch] => backlog(Path::new(dir), number(jobs), number(batch)),
         _ => {
-            eprintln!("usage: longshore-bench life DIR BATCH SECONDS | single DIR TIMES | backlog DIR JOBS [BATCH]");
+            eprintln!(
+                "usage: longshore-bench life|sustained DIR BATCH SECONDS | single DIR TIMES | backlog DIR JOBS [BATCH]"
+            );
             std::process::exit(2);
         }
     }
@@ -94,59 +103,110 @@ impl Latencies {
     }
 }
 
-/// One third of each kind to every round; the rounds of one moment share a commit.
+/// Clients that keep the writer busy: while one takes its answers, the next commit is under way.
+const CLIENTS: usize = 2;
+
+/// Each client submits, claims and completes a third of `size` at once, round after round; the three mostly share a commit.
 fn life(dir: &Path, size: usize, seconds: usize) {
     let store = open(dir);
     let third = (size / 3).max(1);
-    for _ in 0..4 {
+    for _ in 0..4 * CLIENTS {
         block_on(store.submit(batch(third))).expect("stored").expect("accepted");
     }
-    let mut held = block_on(store.claim(claim(third))).expect("stored").expect("accepted");
     let (commits_before, start) = (store.commits(), Instant::now());
-    let (mut transitions, mut latencies) = (0, Latencies::default());
-    while start.elapsed() < Duration::from_secs(seconds as u64) {
-        let round = Instant::now();
-        let completions = completions(std::mem::take(&mut held));
-        let (submitted, claimed, settled) = block_on(async {
-            tokio::join!(store.submit(batch(third)), store.claim(claim(third)), store.settle(completions))
-        });
-        latencies.0.push(round.elapsed());
-        held = claimed.expect("stored").expect("accepted");
-        transitions += submitted.expect("stored").expect("accepted").len() + held.len();
-        transitions += settled.expect("stored").iter().filter(|verdict| verdict.is_ok()).count();
-    }
+    let until = start + Duration::from_secs(seconds as u64);
+    let clients: Vec<(usize, Latencies)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| rounds(&store, third, until))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a client that ends well")).collect()
+    });
     let elapsed = start.elapsed().as_secs_f64();
     let commits = store.commits() - commits_before;
+    let busy = writer_seconds();
+    let transitions: usize = clients.iter().map(|(transitions, _)| transitions).sum();
+    let mut latencies = Latencies(clients.into_iter().flat_map(|(_, latencies)| latencies.0).collect());
     println!(
-        "life longshore batch={size} transitions_s={:.0} commits_s={:.0} commands_per_commit={:.0} round: {}",
+        "life longshore batch={size} transitions_s={:.0} commits_s={:.0} commands_per_commit={:.0} writer_cpu_us={:.2} answer: {}",
         transitions as f64 / elapsed,
         commits as f64 / elapsed,
         transitions as f64 / commits as f64,
+        busy * 1e6 / transitions as f64,
         latencies.show()
     );
 }
 
+/// One answer is one commit, with checkpoints and retention running beside.
+fn sustained(dir: &Path, size: usize, seconds: usize) {
+    let store = open(dir);
+    let mut overrides = SettingsPatch::default();
+    overrides.job.retention.completed = Some(longshore_core::Duration::from_millis(1_000));
+    let put = AdminCommand::PutQueue { queue: queue(), profile: None, overrides: Some(Box::new(overrides)) };
+    block_on(store.admin(put)).expect("stored").expect("accepted");
+    let third = (size / 3).max(1);
+    for _ in 0..4 {
+        block_on(store.submit(batch(third))).expect("stored").expect("accepted");
+    }
+    let until = Instant::now() + Duration::from_secs(seconds as u64);
+    let budget = NonZeroUsize::new(256).expect("above 0");
+    let ((transitions, mut latencies), pruned) = std::thread::scope(|scope| {
+        let janitor = scope.spawn(|| {
+            let mut done = 0;
+            while Instant::now() < until {
+                let ticked = block_on(store.tick(budget)).expect("stored");
+                done += ticked.done;
+                if ticked.done < budget.get() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+            done
+        });
+        (rounds(&store, third, until), janitor.join().expect("a janitor that ends well"))
+    });
+    println!(
+        "sustained batch={size} transitions_s={:.0} pruned_s={:.0} commit: {}",
+        transitions as f64 / seconds as f64,
+        pruned as f64 / seconds as f64,
+        latencies.show()
+    );
+}
+
+fn rounds(store: &EmbeddedStore, third: usize, until: Instant) -> (usize, Latencies) {
+    let (mut transitions, mut latencies) = (0, Latencies::default());
+    let mut held = block_on(store.claim(claim(third))).expect("stored").expect("accepted");
+    let mut next = batch(third);
+    while Instant::now() < until {
+        let completions = completions(std::mem::take(&mut held));
+        let again = next.clone();
+        let round = Instant::now();
+        let (submitted, claimed, settled) =
+            block_on(async { tokio::join!(store.submit(next), store.claim(claim(third)), store.settle(completions)) });
+        latencies.0.push(round.elapsed());
+        held = claimed.expect("stored").expect("accepted");
+        transitions += submitted.expect("stored").expect("accepted").len() + held.len();
+        transitions += settled.expect("stored").iter().filter(|verdict| verdict.is_ok()).count();
+        next = again;
+    }
+    (transitions, latencies)
+}
+
+/// The two take turns, so that both meet the same disk.
 fn single(dir: &Path, times: usize) {
+    use std::os::unix::fs::FileExt;
     std::fs::create_dir_all(dir).expect("a directory");
-    let mut bare = Latencies::default();
     let mut file = File::create(dir.join("bare")).expect("a file");
     file.write_all(&vec![0; 64 << 20]).expect("space");
     file.sync_all().expect("a sync");
-    use std::os::unix::fs::FileExt;
+    let store = open(&dir.join("store"));
+    let (mut bare, mut ours) = (Latencies::default(), Latencies::default());
     for n in 0..times {
         let start = Instant::now();
         file.write_all_at(&[1; 4096], (n as u64 % 16_000) * 4096).expect("a write");
         file.sync_data().expect("a sync");
         bare.0.push(start.elapsed());
-    }
-    println!("bare 4 KiB write and fdatasync: {}", bare.show());
-    let store = open(&dir.join("store"));
-    let mut ours = Latencies::default();
-    for _ in 0..times {
         let start = Instant::now();
         block_on(store.submit(batch(1))).expect("stored").expect("accepted");
         ours.0.push(start.elapsed());
     }
+    println!("bare 4 KiB write and fdatasync: {}", bare.show());
     println!("one durable submission:         {}", ours.show());
 }
 
@@ -167,10 +227,27 @@ fn backlog(dir: &Path, jobs: usize, size: usize) {
     );
     drain(&store, size, 5);
     drop(store);
+    if jobs > 1_000_000 {
+        println!("bare scan of the live records in {:.2} s", scan(dir).as_secs_f64());
+    }
     let start = Instant::now();
     let store = open(dir);
     println!("reopened in {:.2} s, {}", start.elapsed().as_secs_f64(), memory());
     drain(&store, size, 5);
+}
+
+/// Reads every live record and does nothing with it.
+fn scan(dir: &Path) -> Duration {
+    let connection = rusqlite::Connection::open(dir.join("longshore.db")).expect("a database");
+    let start = Instant::now();
+    let mut select = connection.prepare("SELECT seq, record FROM live ORDER BY seq").expect("a statement");
+    let mut rows = select.query([]).expect("rows");
+    let mut bytes = 0;
+    while let Some(row) = rows.next().expect("a row") {
+        bytes += row.get_ref(1).expect("a column").as_blob().expect("a record").len();
+    }
+    assert!(bytes > 0);
+    start.elapsed()
 }
 
 /// Claims and completes for some seconds.
@@ -187,6 +264,18 @@ fn drain(store: &EmbeddedStore, size: usize, seconds: u64) {
     }
     let rate = done as f64 / start.elapsed().as_secs_f64();
     println!("claimed and completed {done}: {rate:.0} jobs/s");
+}
+
+/// Processor time of the writer's thread so far, in steps of ten milliseconds.
+fn writer_seconds() -> f64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let writer = stats.filter_map(|stat| {
+        stat.split_once(") ").filter(|(name, _)| name.ends_with("(longshore-write")).map(|(_, rest)| rest.to_owned())
+    });
+    let ticks =
+        |rest: String| -> f64 { rest.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum() };
+    writer.map(ticks).sum::<f64>() / 100.0
 }
 
 fn memory() -> String {

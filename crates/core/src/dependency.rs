@@ -52,6 +52,8 @@ pub enum Owes {
     End,
     /// That it lives again: whoever ended through it comes back, and whoever waits for any end has had one.
     Return,
+    /// That it lived again and has ended since; nobody missed the first half.
+    ReturnAndEnd,
 }
 
 impl Default for Dependencies {
@@ -130,7 +132,7 @@ pub fn weigh(dependencies: &mut Dependencies, standing: impl Fn(JobId) -> Standi
 }
 
 /// One end is enough, also for a job that may come back only later.
-fn note_any(job: &mut Job, dependency: JobId) {
+pub(crate) fn note_any(job: &mut Job, dependency: JobId) {
     if job.dependencies.after_any.contains(&dependency) {
         job.dependencies.any_met = true;
     }

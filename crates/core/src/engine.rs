@@ -11,13 +11,14 @@ mod index;
 mod journal;
 mod memory;
 mod operate;
+mod owed;
 mod queue;
 mod records;
 mod submit;
 mod tick;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use claim::{ClaimRequest, Claimed};
@@ -33,7 +34,7 @@ use crate::dependency::Owes;
 use crate::dice::Dice;
 use crate::history::Move;
 use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq};
-use crate::job::{Job, Moment};
+use crate::job::{Job, Moment, Outline};
 use crate::limits::CASCADE_JOBS_MAX;
 use crate::patch::SettingsPatch;
 use crate::profile::Profile;
@@ -44,26 +45,17 @@ use crate::time::Timestamp;
 
 use index::{Entry, Index};
 use journal::Journal;
+use owed::{News, Owed};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Engine {
     queues: BTreeMap<QueueName, Arc<Queue>>,
     index: Index,
-    /// Jobs that owe their dependents news, first come first served.
-    owed: VecDeque<News>,
+    owed: Owed,
     leaving: BTreeSet<QueueName>,
     next_number: u64,
     options: Options,
     journal: Journal,
-}
-
-/// News that a job owes its dependents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct News {
-    since: Timestamp,
-    of: Seq,
-    /// Dependents up to this one have heard it. Not kept across a restart: hearing twice changes nothing.
-    told: Seq,
 }
 
 /// How an engine treats what is not there yet.
@@ -136,7 +128,7 @@ impl Engine {
         let mut engine = Self {
             queues: BTreeMap::new(),
             index: Index::default(),
-            owed: VecDeque::new(),
+            owed: Owed::default(),
             leaving: BTreeSet::new(),
             next_number: 1,
             journal: Journal::default(),
@@ -147,7 +139,7 @@ impl Engine {
     }
 
     /// The same engine again, from what the records say. `jobs` need only hold the live ones ([`Job::live`]); jobs that ended are
-    /// told by their numbers in `ended`. `next_number` is past every sequence number and place in line ever given.
+    /// told by their numbers in `ended`. `next_number` is past the sequence number of every job that is not among `jobs`.
     pub fn rebuild<'a>(
         options: Options,
         queues: impl IntoIterator<Item = Queue>,
@@ -162,22 +154,24 @@ impl Engine {
             }
             engine.queues.insert(queue.name.clone(), Arc::new(queue));
         }
-        jobs.into_iter().for_each(|job| engine.admit(job));
+        engine.next_number = next_number.max(1);
+        jobs.into_iter().for_each(|job| engine.admit(&job.outline()));
         for (queue, state, jobs) in ended {
             engine.index.add_ended(&queue, state, jobs);
         }
-        engine.next_number = next_number.max(1);
         engine
     }
 
     /// Takes in one live record, in the course of a rebuild.
-    pub fn admit(&mut self, job: &Job) {
-        self.index.replace(None, Some(&Entry::of(job)));
+    pub fn admit(&mut self, job: &Outline<'_>) {
+        let entry = Entry::outlined(job);
+        let last = entry.position().unwrap_or(0).max(job.seq.0);
+        self.next_number = self.next_number.max(last.saturating_add(1));
+        self.index.replace(None, Some(&entry));
         if job.owes != Owes::Nothing {
-            let news = News { since: job.updated_at, of: job.seq, told: Seq(0) };
             // Who ended first decides first, also after a restart.
-            let place = self.owed.partition_point(|other| (other.since, other.of) <= (news.since, news.of));
-            self.owed.insert(place, news);
+            let place = self.owed.next_place(job.updated_at);
+            self.owed.set(place, Some(News { of: job.seq, told: Seq(0) }));
         }
     }
 
@@ -213,9 +207,9 @@ impl Engine {
         self.index.next_timer().map(|(at, ..)| at)
     }
 
-    /// The job that has waited longest in this line.
-    pub fn longest_in_line(&self, queue: &QueueName) -> Option<Seq> {
-        self.index.first_in_line(queue, &[], false)
+    /// Since when the scheduled job that has waited longest has been in line.
+    pub fn oldest_scheduled_at(&self, queue: &QueueName) -> Option<Timestamp> {
+        self.index.oldest_scheduled_at(queue)
     }
 
     /// Past every number that was ever given to a job or a place in line.
@@ -269,7 +263,7 @@ impl<'a, R: Records> Turn<'a, R> {
         let taken = self.records.take(seq).map_err(Stop::Broken)?;
         let mut job = taken.ok_or(Stop::Refused(Refusal::JobNotFound))?;
         let before = Entry::of(&job);
-        let (was_terminal, owed_before) = (job.state.terminal(), job.owes);
+        let was_terminal = job.state.terminal();
         // The counter is lent out while the engine is being read.
         let mut next_number = self.engine.next_number;
         let mut moment = Moment {
@@ -292,16 +286,13 @@ impl<'a, R: Records> Turn<'a, R> {
                 self.engine.file(Some(before), Some(Entry::of(&job)));
                 self.report(&job);
                 if now_terminal != was_terminal && job.owes != Owes::Nothing {
-                    if owed_before != Owes::Nothing {
-                        // What it owed before is out of date: everybody hears the latest, from the first on.
-                        self.engine.owed.retain(|news| news.of != seq);
-                    }
-                    self.engine.owed.push_back(News { since: self.now, of: seq, told: Seq(0) });
+                    self.engine.owe(seq, self.now);
                 }
                 let dependencies = if was_terminal == now_terminal { Vec::new() } else { job.dependencies.all() };
                 self.touched += 1 + dependencies.len();
                 self.records.put(job).map_err(Stop::Broken)?;
-                self.count_dependents(dependencies, if now_terminal { Life::Ended } else { Life::Began })?;
+                let life = if now_terminal { Life::Ended } else { Life::Began };
+                self.count_dependents(dependencies.into_iter().map(|id| (id, 1)), life)?;
                 Ok(answer)
             }
         }
@@ -326,14 +317,18 @@ impl<'a, R: Records> Turn<'a, R> {
         }));
     }
 
-    /// Tells dependencies that a dependent of theirs began or ended to live, so that their records stay while they are needed.
-    pub(crate) fn count_dependents(&mut self, dependencies: Vec<JobId>, life: Life) -> Result<(), Stop<R::Error>> {
-        for id in dependencies {
+    /// Tells dependencies how many dependents of theirs began or ended to live, so that their records stay while they are needed.
+    pub(crate) fn count_dependents(
+        &mut self,
+        dependencies: impl IntoIterator<Item = (JobId, u32)>,
+        life: Life,
+    ) -> Result<(), Stop<R::Error>> {
+        for (id, number) in dependencies {
             let Some(seq) = self.records.seq_of(id).map_err(Stop::Broken)? else { continue };
             let Some(mut job) = self.records.take(seq).map_err(Stop::Broken)? else { continue };
             job.live_dependents = match life {
-                Life::Began => job.live_dependents.saturating_add(1),
-                Life::Ended => job.live_dependents.saturating_sub(1),
+                Life::Began => job.live_dependents.saturating_add(number),
+                Life::Ended => job.live_dependents.saturating_sub(number),
             };
             if job.live_dependents == 0 && job.owes == Owes::End {
                 // Nobody is left who would want to know.

@@ -65,6 +65,21 @@ pub struct Job {
     pub history: History,
 }
 
+/// What the order of jobs depends on: all that a rebuild has to know of a live record.
+#[derive(Clone, Copy, Debug)]
+pub struct Outline<'a> {
+    pub seq: Seq,
+    pub queue: &'a QueueName,
+    pub job_type: &'a JobType,
+    pub effective_priority: Priority,
+    pub state: &'a State,
+    pub policy: &'a Policy,
+    pub scheduled_at: Option<Timestamp>,
+    pub lifetime_ends_at: Option<Timestamp>,
+    pub owes: Owes,
+    pub updated_at: Timestamp,
+}
+
 /// Independent of each other, and all always kept: each specification counts something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -107,6 +122,21 @@ impl Moment<'_> {
 impl Job {
     pub fn effective_priority(&self) -> Priority {
         self.priority.more_urgent(self.inherited_priority)
+    }
+
+    pub fn outline(&self) -> Outline<'_> {
+        Outline {
+            seq: self.seq,
+            queue: &self.queue,
+            job_type: &self.job_type,
+            effective_priority: self.effective_priority(),
+            state: &self.state,
+            policy: &self.policy,
+            scheduled_at: self.scheduled_at,
+            lifetime_ends_at: self.lifetime_ends_at,
+            owes: self.owes,
+            updated_at: self.updated_at,
+        }
     }
 
     pub fn kind(&self) -> StateKind {
@@ -153,8 +183,7 @@ impl Job {
     /// To its end, from wherever it is. Counters are the caller's business.
     pub(crate) fn end(&mut self, ending: Ending, cause: Cause, moment: &mut Moment<'_>) {
         self.owes = match (self.owes, self.live_dependents) {
-            // Some that ended through it may still have to come back: they hear of this end instead.
-            (Owes::Return, _) => Owes::End,
+            (Owes::Return | Owes::ReturnAndEnd, _) => Owes::ReturnAndEnd,
             (Owes::Nothing | Owes::End, 0) => Owes::Nothing,
             (Owes::Nothing | Owes::End, _) => Owes::End,
         };
@@ -172,6 +201,10 @@ impl Job {
     pub(crate) fn open_attempt(&mut self, attempt: Attempt) {
         if self.attempts.len() >= ATTEMPTS_MAX {
             self.attempts.remove(0);
+        }
+        if self.attempts.is_empty() {
+            // Most jobs need one.
+            self.attempts.reserve_exact(1);
         }
         self.attempts.push(attempt);
     }

@@ -68,7 +68,7 @@ fn start_new_epoch(connection: &Connection) -> Result<(), StoreError> {
         let mut job = codec::job::decode(seq, bytes, &names).map_err(|_| broken())?;
         if let State::Running(lease) = &mut job.state {
             lease.token = LeaseToken::random(&mut dice);
-            let record = codec::job::encode(&job, &names).ok_or_else(broken)?;
+            let record = codec::job::encode(&job, &names, Vec::new()).ok_or_else(broken)?;
             let mut update = transaction.prepare_cached("UPDATE live SET record = ?2 WHERE seq = ?1").map_err(sql)?;
             update.execute(params![number, record]).map_err(sql)?;
         }

@@ -2,7 +2,7 @@
 
 use longshore_core::dice::Dice;
 
-const HELPING: usize = 512;
+const HELPING: usize = 4_096;
 
 /// Unguessable: lease tokens are made from it.
 #[derive(Clone)]

@@ -1,10 +1,10 @@
 //! Which live jobs match what: compressed sets of sequence numbers, one for each queue, state, type and priority.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
+use foldhash::HashMap;
 use longshore_core::id::{JobType, QueueName, Seq};
-use longshore_core::job::Job;
+use longshore_core::job::{Job, Outline};
 use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
 use longshore_store::JobFilter;
@@ -23,6 +23,16 @@ pub(crate) struct LiveEntry {
 impl LiveEntry {
     pub(crate) fn has_type(&self, job_type: &JobType) -> bool {
         self.job_type == *job_type
+    }
+
+    pub(crate) fn outlined(job: &Outline<'_>, priority: Priority) -> Self {
+        Self {
+            seq: job.seq,
+            queue: job.queue.clone(),
+            state: job.state.kind(),
+            job_type: job.job_type.clone(),
+            priority,
+        }
     }
 
     pub(crate) fn of(job: &Job) -> Self {
@@ -52,7 +62,7 @@ struct Sets<T>(HashMap<T, RoaringTreemap>);
 
 impl<T> Default for Sets<T> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(HashMap::default())
     }
 }
 

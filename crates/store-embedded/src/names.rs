@@ -1,8 +1,8 @@
 //! Numbers for what many records mention: queues, the more frequent types, and the policies of queues.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::policy::Policy;
 use rusqlite::{Connection, params};
@@ -15,6 +15,9 @@ use longshore_store::StoreError;
 /// Types beyond this many are written out in their records: somebody makes them up.
 const TYPES_MAX: usize = 65_536;
 
+/// Queues with equal policies that are known by their address.
+const ALIASES_MAX: usize = 4_096;
+
 /// Grows only; a number once given means the same for ever.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -22,6 +25,8 @@ pub(crate) struct Names {
     types: Table<JobType>,
     policies: Vec<Arc<Policy>>,
     policy_by_address: HashMap<usize, u32>,
+    /// Equal policies elsewhere in memory; kept, so that no other can come to lie there.
+    aliases: HashMap<usize, (Arc<Policy>, u32)>,
     policy_by_bytes: HashMap<Vec<u8>, u32>,
     /// Not yet on disk.
     fresh: Vec<Fresh>,
@@ -35,7 +40,7 @@ struct Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { names: Vec::new(), numbers: HashMap::new() }
+        Self { names: Vec::new(), numbers: HashMap::default() }
     }
 }
 
@@ -92,7 +97,9 @@ impl Names {
     }
 
     pub(crate) fn policy_number(&self, policy: &Arc<Policy>) -> Option<u32> {
-        self.policy_by_address.get(&address(policy)).copied()
+        let address = address(policy);
+        let alias = || self.aliases.get(&address).map(|(_, number)| *number);
+        self.policy_by_address.get(&address).copied().or_else(alias)
     }
 
     pub(crate) fn knows(&self, queue: &QueueName, job_type: &JobType) -> bool {
@@ -124,7 +131,11 @@ impl Names {
             return;
         }
         let Ok(bytes) = encode(policy) else { return };
-        if self.policy_by_bytes.contains_key(&bytes) {
+        if let Some(number) = self.policy_by_bytes.get(&bytes) {
+            if self.aliases.len() >= ALIASES_MAX {
+                self.aliases.clear();
+            }
+            self.aliases.insert(address(policy), (Arc::clone(policy), *number));
             return;
         }
         let Ok(number) = u32::try_from(self.policies.len()) else { return };
@@ -206,6 +217,7 @@ impl Names {
                     self.policies.pop();
                     self.policy_by_address.retain(|_, known| *known != number);
                     self.policy_by_bytes.retain(|_, known| *known != number);
+                    self.aliases.retain(|_, (_, known)| *known != number);
                 }
             }
         }

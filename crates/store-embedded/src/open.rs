@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
 
@@ -26,6 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::checkpoint::Checkpoints;
 use crate::codec;
+use crate::codec::job::Head;
 use crate::dice::SystemDice;
 use crate::ended::Chunks;
 use crate::error::{damaged, sql};
@@ -115,7 +117,7 @@ impl EmbeddedStore {
             &home.database,
             &Known { names: &names, live: &live, chunks: &chunks, seal: &seal },
         )?;
-        let (saved_number, commits) = (engine.next_number(), schema::commits(&connection)?);
+        let mark = schema::mark(&connection)?;
         let mut writer = Writer {
             engine,
             records: DiskRecords::new(connection, names, live, chunks, seal)?,
@@ -126,8 +128,7 @@ impl EmbeddedStore {
             dice: SystemDice::default(),
             effects: Vec::new(),
             stirred: BTreeSet::new(),
-            saved_number,
-            commits,
+            mark,
         };
         writer.keep_queues()?;
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
@@ -235,19 +236,49 @@ fn recover(
         let state = StateKind::ALL.get(usize::from(state)).ok_or_else(|| damaged("the counts of ended jobs"))?;
         ended.push((queue, *state, jobs.max(0).unsigned_abs()));
     }
-    let next_number: i64 = schema::meta(connection, "next_number")?;
+    // Numbers of jobs that are still there need not be noted anywhere else.
+    let noted: i64 = schema::meta(connection, "next_number")?;
+    let last_ended: Option<i64> =
+        connection.query_row("SELECT max(seq) FROM ended", [], |row| row.get(0)).map_err(sql)?;
+    let next_number = noted.max(last_ended.unwrap_or(0).saturating_add(1));
     let mut engine = Engine::rebuild(options, queues, [], ended, next_number.cast_unsigned());
+    // One thread reads and checks the records while another puts them in order.
+    let (sender, helpings) = sync_channel::<Vec<Head>>(4);
+    std::thread::scope(|scope| {
+        let file = || {
+            for head in helpings.into_iter().flatten() {
+                let outline = head.outline();
+                engine.admit(&outline);
+                live.replace(None, Some(&LiveEntry::outlined(&outline, head.priority)));
+            }
+        };
+        let name = "longshore-recover".to_owned();
+        Builder::new().name(name).spawn_scoped(scope, file).map_err(StoreError::not_applied)?;
+        let read = read_heads(connection, names, &sender);
+        drop(sender);
+        read
+    })?;
+    Ok(engine)
+}
+
+/// Reads the heads of all live records, in order.
+fn read_heads(connection: &Connection, names: &Names, sender: &SyncSender<Vec<Head>>) -> Result<(), StoreError> {
+    const HELPING: usize = 1_024;
     let mut select = connection.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
     let mut rows = select.query([]).map_err(sql)?;
+    let mut heads = Vec::with_capacity(HELPING);
     while let Some(row) = rows.next().map_err(sql)? {
         let seq = Seq(row.get::<_, i64>(0).map_err(sql)?.cast_unsigned());
         let broken = || damaged(&format!("the record of job {seq}"));
         let bytes = row.get_ref(1).map_err(sql)?.as_blob().map_err(|_| broken())?;
-        let job = codec::job::decode(seq, bytes, names).map_err(|_| broken())?;
-        engine.admit(&job);
-        live.replace(None, Some(&LiveEntry::of(&job)));
+        heads.push(codec::job::decode_head(seq, bytes, names).map_err(|_| broken())?);
+        if heads.len() == HELPING {
+            // The other end only goes away when this one does.
+            drop(sender.send(std::mem::replace(&mut heads, Vec::with_capacity(HELPING))));
+        }
     }
-    Ok(engine)
+    drop(sender.send(heads));
+    Ok(())
 }
 
 impl Store for EmbeddedStore {

@@ -1,6 +1,7 @@
 //! Records on disk, for the engine: changed in memory during a batch, written once at its end.
 
 pub(crate) mod keys;
+mod pen;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -21,6 +22,7 @@ use crate::codec;
 use crate::ended::{Chunks, Features, First, Prunes, chunk_of, earlier, save_features};
 use crate::listing::{LiveEntry, LiveIndex};
 use crate::names::Names;
+use crate::records::pen::Pen;
 use crate::sealed_id::IdSeal;
 
 /// Why the records cannot go on.
@@ -81,6 +83,8 @@ pub(crate) struct DiskRecords {
     taken: Option<(Seq, Origin, Tags)>,
     /// Queues that have lost a record in this batch: their counts changed although no job moved.
     pub(crate) bereft: Vec<QueueName>,
+    /// This batch removes a record.
+    pub(crate) erased: bool,
     payloads: PayloadCache,
     new_payloads: Vec<(Seq, Payload)>,
     /// Changes of the listings, to be taken back with the batch.
@@ -152,6 +156,7 @@ impl DiskRecords {
             removed: SeqMap::default(),
             taken: None,
             bereft: Vec::new(),
+            erased: false,
             payloads: PayloadCache::default(),
             new_payloads: Vec::new(),
             listed: Vec::new(),
@@ -200,14 +205,14 @@ impl DiskRecords {
         if self.names().anything_fresh() {
             self.names().save(&self.connection)?;
         }
-        for (seq, payload) in &self.new_payloads {
-            write_payload(&self.connection, *seq, payload)?;
+        if !self.new_payloads.is_empty() {
+            self.write_payloads()?;
         }
-        self.new_payloads.clear();
-        let mut changed: Vec<(Seq, Origin)> = self.changed.drain().collect();
-        changed.sort_unstable_by_key(|(seq, _)| *seq);
-        for (seq, origin) in changed {
-            self.write(seq, origin)?;
+        if !self.changed.is_empty() {
+            let mut changed: Vec<(Seq, Origin)> = self.changed.drain().collect();
+            changed.sort_unstable_by_key(|(seq, _)| *seq);
+            let written = self.write_records(changed)?;
+            self.account(written)?;
         }
         for (seq, origin) in std::mem::take(&mut self.removed) {
             self.erase(seq, &origin)?;
@@ -215,59 +220,72 @@ impl DiskRecords {
         self.flush_counts()
     }
 
-    fn write(&mut self, seq: Seq, origin: Origin) -> Result<(), Trouble> {
-        let Some(job) = self.jobs.get(&seq) else { return Ok(()) };
-        let record = codec::job::encode(job, &self.names()).ok_or(Trouble::NotStorable)?;
-        let now = Origin::of(job);
-        let number = seq.0.cast_signed();
-        match (&origin, &now) {
-            (Origin::Live(_), Origin::Live(_)) => {
-                self.connection
-                    .prepare_cached("UPDATE live SET record = ?2 WHERE seq = ?1")?
-                    .execute(params![number, record])?;
+    fn write_payloads(&mut self) -> Result<(), Trouble> {
+        let mut insert = self
+            .connection
+            .prepare_cached("INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?;
+        for (seq, payload) in self.new_payloads.drain(..) {
+            let kind = match &payload {
+                Payload::Json(_) => 0,
+                Payload::Binary(_) => 1,
+            };
+            let bytes = payload.bytes();
+            let checksum = codec::checksum(payload_place(seq, kind), bytes);
+            insert.execute(params![seq.0.cast_signed(), kind, checksum, bytes.as_ref()])?;
+        }
+        Ok(())
+    }
+
+    /// Brings the tables in step with the records in memory; says where each lay before, and lies now.
+    fn write_records(&mut self, changed: Vec<(Seq, Origin)>) -> Result<Vec<Written>, Trouble> {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let mut pen = Pen::new(&self.connection)?;
+        let mut record = Vec::new();
+        let mut written = Vec::with_capacity(changed.len());
+        for (seq, before) in changed {
+            let Some(job) = self.jobs.get(&seq) else { continue };
+            record = codec::job::encode(job, &names, record).ok_or(Trouble::NotStorable)?;
+            let after = Origin::of(job);
+            match (&before, &after) {
+                (Origin::Live(_), Origin::Live(_)) => pen.update_live(seq, &record)?,
+                (Origin::Nowhere, Origin::Live(_)) => pen.insert_live(seq, &record)?,
+                (Origin::Ended(_), Origin::Live(_)) => {
+                    pen.delete_ended(seq)?;
+                    pen.insert_live(seq, &record)?;
+                }
+                (Origin::Ended(_), Origin::Ended(_)) => pen.update_ended(seq, job, &record)?,
+                (Origin::Live(_), Origin::Ended(_)) => {
+                    pen.delete_live(seq)?;
+                    pen.insert_ended(seq, job, &Features::of(job, &names), &record)?;
+                }
+                (Origin::Nowhere, Origin::Ended(_)) => {
+                    pen.insert_ended(seq, job, &Features::of(job, &names), &record)?;
+                }
+                (_, Origin::Nowhere) => {}
             }
-            (Origin::Nowhere | Origin::Ended(_), Origin::Live(_)) => {
-                self.connection
-                    .prepare_cached("INSERT INTO live(seq, record) VALUES (?1, ?2)")?
-                    .execute(params![number, record])?;
-            }
-            (Origin::Ended(_), Origin::Ended(_)) => {
-                let prune_at = job.prune_at().map(Timestamp::as_millis);
-                let mut update =
-                    self.connection.prepare_cached("UPDATE ended SET record = ?2, prune_at = ?3 WHERE seq = ?1")?;
-                update.execute(params![number, record, prune_at])?;
-            }
-            (Origin::Nowhere | Origin::Live(_), Origin::Ended(state)) => {
-                let queue = self.names().queue_number(&job.queue);
-                let prune_at = job.prune_at().map(Timestamp::as_millis);
-                let mut insert = self.connection.prepare_cached(
-                    "INSERT INTO ended(seq, queue, state, type, prune_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                )?;
-                let features = Features {
-                    queue: queue.map_or(-1, i64::from),
-                    state: state_number(*state),
-                    job_type: type_hash(job.job_type.as_str()),
-                };
-                insert.execute(params![number, features.queue, features.state, features.job_type, prune_at, record])?;
-                drop(insert);
+            let features = match (&before, &after) {
+                (Origin::Nowhere | Origin::Live(_), Origin::Ended(_)) => Some(Features::of(job, &names)),
+                _ => None,
+            };
+            written.push(Written { seq, before, after, features, prune_at: job.prune_at() });
+        }
+        Ok(written)
+    }
+
+    /// Keeps counts, sums and listings in step with what was written.
+    fn account(&mut self, written: Vec<Written>) -> Result<(), Trouble> {
+        let live = Arc::clone(&self.live);
+        let mut live = live.write().unwrap_or_else(PoisonError::into_inner);
+        for Written { seq, before, after, features, prune_at } in written {
+            if let Some(features) = features {
                 self.sum_up(seq, features)?;
             }
-            (_, Origin::Nowhere) => {}
-        }
-        match (&origin, &now) {
-            (Origin::Live(_), Origin::Ended(_)) => {
-                self.connection.prepare_cached("DELETE FROM live WHERE seq = ?1")?.execute([number])?;
+            if let Some(at) = prune_at {
+                self.prunes.note(&self.connection, seq, at)?;
             }
-            (Origin::Ended(_), Origin::Live(_)) => {
-                self.connection.prepare_cached("DELETE FROM ended WHERE seq = ?1")?.execute([number])?;
-            }
-            _ => {}
+            self.touched.push(seq);
+            self.recount(seq, before, after, &mut live);
         }
-        if let Some(at) = self.jobs.get(&seq).and_then(|job| job.prune_at()) {
-            self.prunes.note(&self.connection, seq, at)?;
-        }
-        self.touched.push(seq);
-        self.recount(seq, origin, now);
         Ok(())
     }
 
@@ -283,14 +301,12 @@ impl DiskRecords {
         Ok(())
     }
 
-    /// Keeps counts and listings in step with what was written.
-    fn recount(&mut self, seq: Seq, before: Origin, after: Origin) {
-        let queue = self.jobs.get(&seq).map(|job| job.queue.clone());
-        if let Some(queue) = queue {
-            for (origin, sign) in [(&before, -1), (&after, 1)] {
-                if let Origin::Ended(state) = origin {
-                    *self.ended_counts.entry((queue.clone(), *state)).or_default() += sign;
-                }
+    fn recount(&mut self, seq: Seq, before: Origin, after: Origin, live: &mut LiveIndex) {
+        for (origin, sign) in [(&before, -1), (&after, 1)] {
+            if let Origin::Ended(state) = origin
+                && let Some(job) = self.jobs.get(&seq)
+            {
+                *self.ended_counts.entry((job.queue.clone(), *state)).or_default() += sign;
             }
         }
         let entry = |origin: Origin| match origin {
@@ -299,7 +315,6 @@ impl DiskRecords {
         };
         let change = (entry(before), entry(after));
         if change.0 != change.1 {
-            let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
             live.replace(change.0.as_ref(), change.1.as_ref());
             self.listed.push(change);
         }
@@ -332,6 +347,7 @@ impl DiskRecords {
 
     /// The batch is on disk.
     pub(crate) fn committed(&mut self) {
+        self.erased = false;
         self.listed.clear();
         self.summed.clear();
         if self.names().anything_fresh() {
@@ -365,6 +381,7 @@ impl DiskRecords {
         self.removed.clear();
         self.taken = None;
         self.bereft.clear();
+        self.erased = false;
         self.payloads = PayloadCache::default();
         self.new_payloads.clear();
         self.ended_counts.clear();
@@ -408,6 +425,16 @@ pub(crate) fn state_number(state: StateKind) -> i64 {
     state as i64
 }
 
+/// What became of one record in a flush.
+struct Written {
+    seq: Seq,
+    before: Origin,
+    after: Origin,
+    /// Of a job that has just ended.
+    features: Option<Features>,
+    prune_at: Option<Timestamp>,
+}
+
 /// Which types share a place in the index; the record tells them apart.
 pub(crate) fn type_hash(job_type: &str) -> i64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -420,18 +447,6 @@ pub(crate) fn type_hash(job_type: &str) -> i64 {
 /// What the checksum of a payload covers beside its bytes: whose it is, and of which kind.
 fn payload_place(seq: Seq, kind: u8) -> u64 {
     seq.0 | u64::from(kind) << 63
-}
-
-fn write_payload(connection: &Connection, seq: Seq, payload: &Payload) -> rusqlite::Result<()> {
-    let kind = match payload {
-        Payload::Json(_) => 0,
-        Payload::Binary(_) => 1,
-    };
-    let bytes = payload.bytes();
-    let checksum = codec::checksum(payload_place(seq, kind), bytes);
-    let mut insert =
-        connection.prepare_cached("INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?;
-    insert.execute(params![seq.0.cast_signed(), kind, checksum, bytes.as_ref()]).map(|_| ())
 }
 
 pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<Payload>, Trouble> {
@@ -461,6 +476,9 @@ impl Records for DiskRecords {
 
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, Trouble> {
         let seq = self.seal.unseal(id);
+        if let Some(job) = self.jobs.get(&seq) {
+            return Ok((job.id == id).then_some(seq));
+        }
         // SQLite's numbers are signed; ours never get that far.
         if i64::try_from(seq.0).is_err() {
             return Ok(None);
@@ -556,6 +574,7 @@ impl Records for DiskRecords {
             _ => Origin::of(&job),
         };
         self.bereft.push(job.queue.clone());
+        self.erased = true;
         if let Some(external_id) = &job.external_id {
             let mut delete =
                 self.connection.prepare_cached("DELETE FROM external_id WHERE queue = ?1 AND external_id = ?2")?;
@@ -621,7 +640,10 @@ impl Records for DiskRecords {
     }
 
     fn next_prune(&mut self, now: Timestamp) -> Result<Option<(Timestamp, Prune)>, Trouble> {
-        self.flush()?;
+        // What has ended in this batch must be among the notes; what was removed is passed over.
+        if !self.changed.is_empty() {
+            self.flush()?;
+        }
         let key = keys::next_purge(&self.connection)?;
         loop {
             match self.prunes.first() {

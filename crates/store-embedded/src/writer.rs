@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Effect, Engine, Extension, Outside, Records,
-    Settlement, SubmitRequest, Submitted, Ticked,
+    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Effect, Engine, Extension, Outside, Settlement,
+    SubmitRequest, Submitted, Ticked,
 };
 use longshore_core::extend::Extended;
 use longshore_core::id::QueueName;
@@ -20,9 +20,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::checkpoint::Checkpoints;
 use crate::dice::SystemDice;
 use crate::error::{Kind, kind};
+use crate::log;
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::{NoSpace, Reserve};
-use crate::schema::{set_commits, set_meta};
+use crate::schema::{set_mark, set_meta};
 
 /// Commands that share one commit, at most.
 const COMMANDS_MAX: usize = 2_048;
@@ -135,9 +136,8 @@ pub(crate) struct Writer {
     pub effects: Vec<Effect>,
     /// Queues whose report may have changed in this batch.
     pub stirred: BTreeSet<QueueName>,
-    pub saved_number: u64,
-    /// Commits since the store was made.
-    pub commits: i64,
+    /// The last mark that a commit has carried; see [`Checkpoints`].
+    pub mark: i64,
 }
 
 impl Writer {
@@ -158,10 +158,12 @@ impl Writer {
             let checkpointed = self.checkpoints.take_turn(self.records.connection());
             self.answer_for(checkpointed);
         }
-        // After a failure the files stay as they are: what the disk has is for the next start to find out.
-        let clean = !self.shared.poisoned();
-        let finished = self.checkpoints.finish(clean.then(|| self.records.connection()));
-        self.answer_for(finished);
+        self.checkpoints.stop();
+        // The next start is quicker with an empty log. After a failure the files stay as they are: what the disk has is for that start to find out.
+        if !self.shared.poisoned() {
+            let emptied = log::copy_all(self.records.connection(), self.mark);
+            self.answer_for(emptied);
+        }
     }
 
     /// A checkpoint that finds no room leaves the log as it is; any other failure is one of the disk.
@@ -198,16 +200,18 @@ impl Writer {
             answers.push(self.apply(request, now)?);
         }
         self.records.flush()?;
-        if self.engine.next_number() != self.saved_number {
+        if self.records.erased {
+            // The numbers of jobs that are there speak for themselves; one that goes must not be given again.
             set_meta(self.records.connection(), "next_number", self.engine.next_number().cast_signed())?;
         }
         // A batch that has changed nothing writes nothing, and waits for no disk.
-        if self.records.connection().total_changes() != changes {
-            self.commits += 1;
-            set_commits(self.records.connection(), self.commits)?;
+        let marked = self.checkpoints.wants_mark() && self.records.connection().total_changes() != changes;
+        if marked {
+            self.mark += 1;
+            set_mark(self.records.connection(), self.mark)?;
         }
         self.records.connection().execute_batch("COMMIT")?;
-        self.saved_number = self.engine.next_number();
+        self.checkpoints.committed(marked);
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         self.engine.commit();
         self.records.committed();
@@ -284,14 +288,10 @@ impl Writer {
         self.shared.wakeups.announce_deadline(self.engine.next_timer());
     }
 
-    pub(crate) fn report(&mut self, name: &QueueName) -> Option<QueueReport> {
+    pub(crate) fn report(&self, name: &QueueName) -> Option<QueueReport> {
         let queue = Arc::clone(self.engine.queue(name)?);
-        let first = self.engine.longest_in_line(name).and_then(|seq| self.records.take(seq).ok().flatten());
-        let oldest_scheduled_at = first.as_ref().and_then(|job| job.scheduled_at);
-        if let Some(job) = first {
-            self.records.put_unchanged(job);
-        }
-        Some(QueueReport { queue, counts: self.engine.counts(name), oldest_scheduled_at })
+        let (counts, oldest_scheduled_at) = (self.engine.counts(name), self.engine.oldest_scheduled_at(name));
+        Some(QueueReport { queue, counts, oldest_scheduled_at })
     }
 
     /// After a batch that did not become durable.

@@ -110,11 +110,10 @@ impl Held {
     }
 
     fn report(&self, queue: &Arc<Queue>) -> QueueReport {
-        let first = self.engine.longest_in_line(&queue.name).and_then(|seq| self.records.job(seq));
         QueueReport {
             queue: Arc::clone(queue),
             counts: self.engine.counts(&queue.name),
-            oldest_scheduled_at: first.and_then(|job| job.scheduled_at),
+            oldest_scheduled_at: self.engine.oldest_scheduled_at(&queue.name),
         }
     }
 }

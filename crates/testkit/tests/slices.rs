@@ -289,3 +289,20 @@ fn a_rollback_leaves_the_engine_as_it_was() {
     world.settle(&claimed, complete());
     assert_eq!(world.state(first), Some(StateKind::Completed), "and it goes on from there");
 }
+
+#[test]
+fn a_queue_that_takes_its_waiting_jobs_along_leaves_none_behind_however_it_is_cut() {
+    for cascade_jobs_max in [1_000, 2, 1] {
+        let mut world = World::with(Options { cascade_jobs_max, ..Options::default() });
+        let mut settings = SettingsPatch::default();
+        settings.job.retention.cancelled = Some(Duration::ZERO);
+        world.put_queue("q", Profile::Ocypod, settings);
+        let first = world.submit("q", job(b"")).id;
+        let second = world.submit("q", after(&[first])).id;
+        world.submit("q", after(&[second]));
+        let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
+        world.admin(AdminCommand::DeleteQueue { queue: queue("q"), how });
+        world.pass(Duration::ZERO);
+        assert_eq!(world.records.jobs().count(), 0, "at most {cascade_jobs_max} at a time");
+    }
+}

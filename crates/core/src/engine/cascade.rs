@@ -7,6 +7,8 @@ use crate::retry::Home;
 use crate::state::{Ending, StateKind};
 
 use super::operate::standing;
+use super::owed::{News, Place};
+use super::queue::Farewell;
 use super::records::Records;
 use super::{Stop, Turn, if_there};
 
@@ -15,6 +17,7 @@ use super::{Stop, Turn, if_there};
 enum Message {
     Ended(Ending),
     Returned,
+    ReturnedAndEnded(Ending),
 }
 
 impl<R: Records> Turn<'_, R> {
@@ -22,14 +25,15 @@ impl<R: Records> Turn<'_, R> {
     pub(crate) fn tell_dependents(&mut self, records_max: usize) -> Result<usize, R::Error> {
         let start = self.touched;
         while self.touched - start < records_max {
-            let Some(news) = self.engine.owed.front().copied() else { break };
+            let Some((place, news)) = self.engine.owed.first() else { break };
             let seen = self.look(news.of, |job| (job.id, Ending::of(job.kind()), job.owes));
             let (id, message) = match if_there(seen)?.flatten() {
                 Some((id, Some(ending), Owes::End)) => (id, Message::Ended(ending)),
                 Some((id, None, Owes::Return)) => (id, Message::Returned),
-                // Newer news stands further back, or there is nothing to tell any more.
-                Some((_, _, Owes::Nothing | Owes::End | Owes::Return)) | None => {
-                    self.engine.owed.pop_front();
+                Some((id, Some(ending), Owes::ReturnAndEnd)) => (id, Message::ReturnedAndEnded(ending)),
+                // There is nothing to tell any more.
+                Some((_, _, Owes::Nothing | Owes::End | Owes::Return | Owes::ReturnAndEnd)) | None => {
+                    self.engine.set_owed(place, None);
                     continue;
                 }
             };
@@ -46,39 +50,53 @@ impl<R: Records> Turn<'_, R> {
                 if_there(self.tell(*dependent, id, message))?;
                 told = *dependent;
             }
-            self.finish_news(news.of, told, complete)?;
+            self.finish_news(place, News { told, ..news }, complete)?;
         }
         Ok(self.touched - start)
     }
 
-    /// Notes how far the oldest news has come; telling only appends others, so it still stands first.
-    fn finish_news(&mut self, of: Seq, told: Seq, complete: bool) -> Result<(), R::Error> {
+    /// Notes how far the oldest news has come; telling only adds others behind it.
+    fn finish_news(&mut self, place: Place, news: News, complete: bool) -> Result<(), R::Error> {
         if !complete {
-            if let Some(front) = self.engine.owed.front_mut() {
-                front.told = told;
-            }
+            self.engine.set_owed(place, Some(news));
             return Ok(());
         }
-        self.engine.owed.pop_front();
-        if_there(self.change(of, |job, _| {
+        self.engine.set_owed(place, None);
+        if_there(self.change(news.of, |job, _| {
             job.owes = Owes::Nothing;
             Ok(())
         }))?;
         Ok(())
     }
 
+    /// How the queue of a job takes its leave, if it is about to.
+    fn farewell(&mut self, seq: Seq) -> Result<Option<Farewell>, Stop<R::Error>> {
+        if self.engine.leaving.is_empty() {
+            return Ok(None);
+        }
+        let queue = self.look(seq, |job| job.queue.clone())?;
+        Ok(queue.and_then(|queue| self.engine.queues.get(&queue)?.leaving))
+    }
+
     fn tell(&mut self, seq: Seq, id: JobId, message: Message) -> Result<(), Stop<R::Error>> {
         match message {
-            // Whoever ended through an earlier end of this job can go on after all.
-            Message::Ended(Ending::Completed) | Message::Returned => self.revive(seq, id)?,
-            Message::Ended(Ending::Failed | Ending::DeadLetter | Ending::Cancelled) => {}
+            Message::Returned | Message::ReturnedAndEnded(Ending::Completed) => self.revive(seq, id)?,
+            // Whoever ended through this job would come back only to end again.
+            Message::ReturnedAndEnded(Ending::Failed | Ending::DeadLetter | Ending::Cancelled) => {}
+            Message::Ended(_) => {}
         }
+        let farewell = self.farewell(seq)?;
         self.change_at_home(seq, |job, home, moment| {
             match (home, message) {
                 // Its queue is leaving and would end it a little later: the slices must not show.
-                (Home::Deleted, _) if job.kind() == StateKind::Pending => cancel::end_with_queue(job, moment),
-                (Home::Deleted, _) => {}
-                (Home::Exists(_), Message::Ended(ending)) => dependency::hear_of_end(job, id, ending, moment),
+                (Home::Deleted, _) if job.kind() == StateKind::Pending => match farewell {
+                    Some(Farewell::LetRunningFinish) => cancel::vanish_with_queue(job, moment),
+                    Some(Farewell::Cancel) | None => cancel::end_with_queue(job, moment),
+                },
+                (Home::Deleted, _) => dependency::note_any(job, id),
+                (Home::Exists(_), Message::Ended(ending) | Message::ReturnedAndEnded(ending)) => {
+                    dependency::hear_of_end(job, id, ending, moment);
+                }
                 (Home::Exists(_), Message::Returned) => dependency::hear_of_return(job, id, moment),
             }
             Ok(())
@@ -96,6 +114,7 @@ impl<R: Records> Turn<'_, R> {
         if self.engine.queue(&queue).is_none() {
             return Ok(());
         }
+        self.touched += dependencies.len();
         let standings = self.standings(&dependencies)?;
         self.change(seq, |job, moment| {
             match dependency::revive(job, dependency, |id| standing(&standings, id), moment) {

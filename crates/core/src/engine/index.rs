@@ -1,9 +1,11 @@
 //! The order of jobs: who is in line, whose time comes when, how many are where. All of it follows from the records.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldhash::HashMap;
 
 use crate::id::{JobType, QueueName, Seq};
-use crate::job::Job;
+use crate::job::{Job, Outline};
 use crate::lease::LeaseEnd;
 use crate::policy::{OnLeaseExpiry, Reclaim};
 use crate::priority::Priority;
@@ -31,6 +33,8 @@ pub(crate) struct Entry {
     state: StateKind,
     held: bool,
     place: Place,
+    /// Of a scheduled job.
+    scheduled_at: Option<Timestamp>,
     timer: Option<(Timestamp, TimerKind)>,
     lifetime: Option<Timestamp>,
 }
@@ -48,21 +52,37 @@ impl Entry {
         &self.queue
     }
 
+    /// Its place in line, now or after the end of its lease.
+    pub(crate) fn position(&self) -> Option<u64> {
+        match self.place {
+            Place::None => None,
+            Place::InLine(position) | Place::Lazy(position) => Some(position),
+        }
+    }
+
     pub(crate) fn of(job: &Job) -> Self {
+        Self::outlined(&job.outline())
+    }
+
+    pub(crate) fn outlined(job: &Outline<'_>) -> Self {
         let mut entry = Self {
             seq: job.seq,
             queue: job.queue.clone(),
             job_type: job.job_type.clone(),
-            priority: job.effective_priority(),
-            state: job.kind(),
+            priority: job.effective_priority,
+            state: job.state.kind(),
             held: false,
             place: Place::None,
+            scheduled_at: None,
             timer: None,
             lifetime: job.lifetime_ends_at.filter(|_| !job.state.terminal()),
         };
-        match &job.state {
+        match job.state {
             State::Pending { held, .. } => entry.held = *held,
-            State::Scheduled { position } => entry.place = Place::InLine(*position),
+            State::Scheduled { position } => {
+                entry.place = Place::InLine(*position);
+                entry.scheduled_at = job.scheduled_at;
+            }
             State::Delayed { until } | State::Retrying { until } => {
                 entry.timer = Some((*until, TimerKind::Promotion));
             }
@@ -101,6 +121,8 @@ struct Line {
     levels: [Level; Priority::COUNT],
     counts: StateCounts,
     held: u64,
+    /// How many came into the line at which instant and are still there.
+    arrivals: BTreeMap<Timestamp, u64>,
 }
 
 /// Jobs of one urgency: a line for each type, and the heads of those lines in order, so that a claim may ask for any
@@ -141,6 +163,9 @@ impl Index {
         let line = self.line(&entry.queue);
         *line.count(entry.state) += 1;
         line.held += u64::from(entry.held);
+        if let Some(at) = entry.scheduled_at {
+            *line.arrivals.entry(at).or_default() += 1;
+        }
         if let Place::InLine(position) = entry.place {
             line.level(entry.priority).insert(&entry.job_type, position, entry.seq);
         }
@@ -153,13 +178,16 @@ impl Index {
         let count = line.count(entry.state);
         *count = count.saturating_sub(1);
         line.held = line.held.saturating_sub(u64::from(entry.held));
+        if let Some(at) = entry.scheduled_at {
+            line.leave(at);
+        }
         match entry.place {
             Place::InLine(position) | Place::Lazy(position) => {
                 line.level(entry.priority).remove(&entry.job_type, position, entry.seq);
             }
             Place::None => {}
         }
-        if *line == Line::default() {
+        if line.counts == [0; StateKind::COUNT] {
             self.lines.remove(&entry.queue);
         }
         if let Some((at, kind)) = entry.timer {
@@ -183,6 +211,10 @@ impl Index {
         let mut firsts = levels.iter().filter_map(|level| level.first(types));
         let first = if priority_order { firsts.next() } else { firsts.min() };
         first.map(|(_, seq)| seq)
+    }
+
+    pub(crate) fn oldest_scheduled_at(&self, queue: &QueueName) -> Option<Timestamp> {
+        self.lines.get(queue)?.arrivals.first_key_value().map(|(at, _)| *at)
     }
 
     /// Says whether it was still there.
@@ -229,6 +261,15 @@ pub fn count_of(counts: &StateCounts, state: StateKind) -> u64 {
 }
 
 impl Line {
+    fn leave(&mut self, came: Timestamp) {
+        if let Some(number) = self.arrivals.get_mut(&came) {
+            *number = number.saturating_sub(1);
+            if *number == 0 {
+                self.arrivals.remove(&came);
+            }
+        }
+    }
+
     #[expect(clippy::indexing_slicing, reason = "as many levels as priorities")]
     fn level(&mut self, priority: Priority) -> &mut Level {
         &mut self.levels[priority as usize]

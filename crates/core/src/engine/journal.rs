@@ -1,13 +1,15 @@
 //! Taking back what the records could not keep: if a commit fails, the engine returns to where it was.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::id::QueueName;
+use crate::id::{QueueName, Seq};
+use crate::time::Timestamp;
 
+use super::Engine;
 use super::index::{Entry, Timer};
+use super::owed::{News, Place};
 use super::queue::Queue;
-use super::{Engine, News};
 
 /// What was done since [`Engine::begin`], newest last. Empty outside of a transaction.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,7 +21,6 @@ pub(crate) struct Journal {
 /// The small parts, kept whole.
 #[derive(Clone, Debug, PartialEq)]
 struct Before {
-    owed: VecDeque<News>,
     leaving: BTreeSet<QueueName>,
     next_number: u64,
 }
@@ -29,13 +30,14 @@ enum Undo {
     Filed { before: Option<Entry>, after: Option<Entry> },
     TimerDropped(Timer),
     Offered(Entry),
+    Owed { place: Place, before: Option<News> },
     QueueSet { name: QueueName, before: Option<Arc<Queue>> },
 }
 
 impl Engine {
     /// From here on every change can be taken back, until [`Engine::commit`] or [`Engine::rollback`].
     pub fn begin(&mut self) {
-        let before = Before { owed: self.owed.clone(), leaving: self.leaving.clone(), next_number: self.next_number };
+        let before = Before { leaving: self.leaving.clone(), next_number: self.next_number };
         self.journal.undo.clear();
         self.journal.open = Some(before);
     }
@@ -47,17 +49,18 @@ impl Engine {
 
     /// The engine as it was at [`Engine::begin`]. The caller sees to it that the records are, too.
     pub fn rollback(&mut self) {
-        let Some(Before { owed, leaving, next_number }) = self.journal.open.take() else { return };
+        let Some(Before { leaving, next_number }) = self.journal.open.take() else { return };
         for undo in std::mem::take(&mut self.journal.undo).into_iter().rev() {
             match undo {
                 Undo::Filed { before, after } => self.index.replace(after.as_ref(), before.as_ref()),
                 Undo::TimerDropped(timer) => self.index.restore_timer(timer),
                 Undo::Offered(entry) => self.index.withdraw(&entry),
+                Undo::Owed { place, before } => drop(self.owed.set(place, before)),
                 Undo::QueueSet { name, before: Some(queue) } => drop(self.queues.insert(name, queue)),
                 Undo::QueueSet { name, before: None } => drop(self.queues.remove(&name)),
             }
         }
-        (self.owed, self.leaving, self.next_number) = (owed, leaving, next_number);
+        (self.leaving, self.next_number) = (leaving, next_number);
     }
 
     fn note(&mut self, undo: Undo) {
@@ -80,6 +83,20 @@ impl Engine {
     pub(crate) fn offer(&mut self, entry: Entry) {
         self.index.offer(&entry);
         self.note(Undo::Offered(entry));
+    }
+
+    pub(crate) fn set_owed(&mut self, place: Place, news: Option<News>) {
+        let before = self.owed.set(place, news);
+        self.note(Undo::Owed { place, before });
+    }
+
+    /// A job has news for all who depend on it; what it owed before is out of date.
+    pub(crate) fn owe(&mut self, of: Seq, now: Timestamp) {
+        if let Some(place) = self.owed.place_of(of) {
+            self.set_owed(place, None);
+        }
+        let place = self.owed.next_place(now);
+        self.set_owed(place, Some(News { of, told: Seq(0) }));
     }
 
     pub(crate) fn set_queue(&mut self, name: QueueName, queue: Option<Arc<Queue>>) {

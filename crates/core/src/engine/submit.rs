@@ -363,6 +363,8 @@ impl<R: Records> Turn<'_, R> {
         let mut standings: HashMap<JobId, Standing> =
             planning.elders.iter().map(|(id, elder)| (*id, elder.standing)).collect();
         let mut states: HashMap<JobId, StateKind> = HashMap::new();
+        // How many newcomers wait for each job: those hear of them all at once.
+        let mut waiting = BTreeMap::new();
         for place in order {
             let (Some(Some((id, seq))), Some(submission)) = (names.get(*place), batch.get(*place)) else { continue };
             let Some(Some(Member::New(plan))) = planning.members.get(*place) else { continue };
@@ -388,11 +390,12 @@ impl<R: Records> Turn<'_, R> {
                 broken,
                 parent,
             };
-            let kind = self.bear(submission, birth, &queue, plan.key.clone())?;
+            let kind = self.bear(submission, birth, &queue, plan.key.clone(), &mut waiting)?;
             states.insert(*id, kind);
             let newborn = Ending::of(kind).map_or(Standing::Alive, |ending| Standing::Ended(ending, self.now));
             standings.insert(*id, newborn);
         }
+        self.count_dependents(waiting, Life::Began)?;
         Ok(planning.answers(&names, &states))
     }
 
@@ -408,6 +411,7 @@ impl<R: Records> Turn<'_, R> {
         birth: Birth,
         queue: &Queue,
         key: Option<KeyPath>,
+        waiting: &mut BTreeMap<JobId, u32>,
     ) -> Result<StateKind, Stop<R::Error>> {
         let mut moment = Moment {
             now: self.now,
@@ -430,7 +434,9 @@ impl<R: Records> Turn<'_, R> {
             }
         }
         if !kind.terminal() {
-            self.count_dependents(dependencies, Life::Began)?;
+            for dependency in dependencies {
+                *waiting.entry(dependency).or_default() += 1;
+            }
         }
         Ok(kind)
     }

@@ -9,7 +9,7 @@ use longshore_core::dependency::{After, Dependencies, EndedThrough, Owes};
 use longshore_core::failure::{Category, Failure};
 use longshore_core::history::{Cause, History, Move};
 use longshore_core::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkerName};
-use longshore_core::job::{Counters, IdempotencyKey, Job};
+use longshore_core::job::{Counters, IdempotencyKey, Job, Outline};
 use longshore_core::lease::Lease;
 use longshore_core::policy::{IdempotencyScope, Policy};
 use longshore_core::priority::Priority;
@@ -21,7 +21,7 @@ use longshore_core::time::{Duration, Timestamp};
 use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
 use crate::names::Names;
 
-const OWES: [Owes; 3] = [Owes::Nothing, Owes::End, Owes::Return];
+const OWES: [Owes; 4] = [Owes::Nothing, Owes::End, Owes::Return, Owes::ReturnAndEnd];
 
 /// Instants count from the creation of the record: small numbers, mostly.
 struct Base(Timestamp);
@@ -44,9 +44,26 @@ impl Base {
     }
 }
 
-/// `None`: a policy with a function in it has no bytes.
-pub(crate) fn encode(job: &Job, names: &Names) -> Option<Vec<u8>> {
-    let mut writer = Writer { bytes: Vec::with_capacity(192) };
+/// Room that a waiting record keeps for what its next claim will add.
+const CLAIM_BYTES: usize = 96;
+/// Sizes of live records are multiples of this.
+const STEP_BYTES: usize = 128;
+const CHECKSUM_BYTES: usize = 4;
+
+/// A live record is filled up with zeroes, so that its next version mostly has the same size: SQLite then overwrites it where it lies,
+/// and has no pages to balance.
+fn fill_up(job: &Job, bytes: &mut Vec<u8>) {
+    if job.live() {
+        let room = if job.kind() == StateKind::Running { 0 } else { CLAIM_BYTES };
+        let size = (bytes.len() + CHECKSUM_BYTES + room).next_multiple_of(STEP_BYTES);
+        bytes.resize(size - CHECKSUM_BYTES, 0);
+    }
+}
+
+/// `None`: a policy with a function in it has no bytes. `buffer` lends its memory.
+pub(crate) fn encode(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
+    buffer.clear();
+    let mut writer = Writer { bytes: buffer };
     let base = Base(job.created_at);
     writer.byte(FORMAT);
     writer.fixed(job.id.as_bytes());
@@ -105,6 +122,7 @@ pub(crate) fn encode(job: &Job, names: &Names) -> Option<Vec<u8>> {
         base.put(&mut writer, step.at);
         writer.byte(place(Cause::ALL, &step.cause));
     }
+    fill_up(job, &mut writer.bytes);
     Some(seal(job.seq.0, writer.bytes))
 }
 
@@ -113,45 +131,118 @@ fn place<T: PartialEq>(all: &[T], value: &T) -> u8 {
     all.iter().position(|candidate| candidate == value).and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX)
 }
 
+/// The first part of a record: all that the order of jobs depends on.
+pub(crate) struct Head {
+    seq: Seq,
+    id: JobId,
+    queue: QueueName,
+    job_type: JobType,
+    policy: Arc<Policy>,
+    created_at: Timestamp,
+    state: State,
+    pub priority: Priority,
+    inherited_priority: Priority,
+    counters: Counters,
+    live_dependents: u32,
+    lease_version: LeaseVersion,
+    owes: Owes,
+    updated_at: Timestamp,
+    scheduled_at: Option<Timestamp>,
+    started_at: Option<Timestamp>,
+    first_started_at: Option<Timestamp>,
+    last_heartbeat_at: Option<Timestamp>,
+    attempt_ended_at: Option<Timestamp>,
+    lifetime_ends_at: Option<Timestamp>,
+}
+
+impl Head {
+    pub(crate) fn outline(&self) -> Outline<'_> {
+        Outline {
+            seq: self.seq,
+            queue: &self.queue,
+            job_type: &self.job_type,
+            effective_priority: self.priority.more_urgent(self.inherited_priority),
+            state: &self.state,
+            policy: &self.policy,
+            scheduled_at: self.scheduled_at,
+            lifetime_ends_at: self.lifetime_ends_at,
+            owes: self.owes,
+            updated_at: self.updated_at,
+        }
+    }
+
+    fn read(seq: Seq, reader: &mut Reader<'_>, names: &Names) -> Result<Self, Damaged> {
+        if reader.byte()? != FORMAT {
+            return Err(Damaged);
+        }
+        let id = JobId::from_bytes(reader.fixed()?);
+        let queue = get_queue(reader, names)?;
+        let job_type = get_type(reader, names)?;
+        let policy = get_policy(reader, names)?;
+        let created_at = Timestamp::from_millis(reader.signed()?);
+        let base = Base(created_at);
+        Ok(Self {
+            seq,
+            id,
+            queue,
+            job_type,
+            policy,
+            created_at,
+            state: get_state(reader, &base)?,
+            priority: get_priority(reader)?,
+            inherited_priority: get_priority(reader)?,
+            counters: Counters {
+                starts: reader.small()?,
+                failures: reader.small()?,
+                retries_scheduled: reader.small()?,
+                requeues: reader.small()?,
+                reclaims: reader.small()?,
+            },
+            live_dependents: reader.small()?,
+            lease_version: LeaseVersion(reader.number()?),
+            owes: reader.one_of(&OWES)?,
+            updated_at: base.get(reader)?,
+            scheduled_at: base.get_option(reader)?,
+            started_at: base.get_option(reader)?,
+            first_started_at: base.get_option(reader)?,
+            last_heartbeat_at: base.get_option(reader)?,
+            attempt_ended_at: base.get_option(reader)?,
+            lifetime_ends_at: base.get_option(reader)?,
+        })
+    }
+}
+
+/// Looks no further than it must; the checksum vouches for the rest.
+pub(crate) fn decode_head(seq: Seq, sealed: &[u8], names: &Names) -> Result<Head, Damaged> {
+    Head::read(seq, &mut Reader::new(unseal(seq.0, sealed)?), names)
+}
+
 pub(crate) fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Damaged> {
     let mut reader = Reader::new(unseal(seq.0, sealed)?);
     let reader = &mut reader;
-    if reader.byte()? != FORMAT {
-        return Err(Damaged);
-    }
-    let id = JobId::from_bytes(reader.fixed()?);
-    let queue = get_queue(reader, names)?;
-    let job_type = get_type(reader, names)?;
-    let policy = get_policy(reader, names)?;
-    let created_at = Timestamp::from_millis(reader.signed()?);
-    let base = Base(created_at);
+    let head = Head::read(seq, reader, names)?;
+    let base = Base(head.created_at);
     let job = Job {
-        id,
+        id: head.id,
         seq,
-        queue,
-        job_type,
-        policy,
-        created_at,
-        state: get_state(reader, &base)?,
-        priority: get_priority(reader)?,
-        inherited_priority: get_priority(reader)?,
-        counters: Counters {
-            starts: reader.small()?,
-            failures: reader.small()?,
-            retries_scheduled: reader.small()?,
-            requeues: reader.small()?,
-            reclaims: reader.small()?,
-        },
-        live_dependents: reader.small()?,
-        lease_version: LeaseVersion(reader.number()?),
-        owes: reader.one_of(&OWES)?,
-        updated_at: base.get(reader)?,
-        scheduled_at: base.get_option(reader)?,
-        started_at: base.get_option(reader)?,
-        first_started_at: base.get_option(reader)?,
-        last_heartbeat_at: base.get_option(reader)?,
-        attempt_ended_at: base.get_option(reader)?,
-        lifetime_ends_at: base.get_option(reader)?,
+        queue: head.queue,
+        job_type: head.job_type,
+        policy: head.policy,
+        created_at: head.created_at,
+        state: head.state,
+        priority: head.priority,
+        inherited_priority: head.inherited_priority,
+        counters: head.counters,
+        live_dependents: head.live_dependents,
+        lease_version: head.lease_version,
+        owes: head.owes,
+        updated_at: head.updated_at,
+        scheduled_at: head.scheduled_at,
+        started_at: head.started_at,
+        first_started_at: head.first_started_at,
+        last_heartbeat_at: head.last_heartbeat_at,
+        attempt_ended_at: head.attempt_ended_at,
+        lifetime_ends_at: head.lifetime_ends_at,
         tags: get_tags(reader)?,
         correlation_id: get_text(reader)?,
         callback_url: get_text(reader)?,
@@ -178,7 +269,7 @@ pub(crate) fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Dama
     };
     let attempts = reader.list(|reader| get_attempt(reader, job.error.as_ref(), &base))?;
     let moves = reader.list(|reader| get_move(reader, &base))?;
-    reader.end()?;
+    reader.end_or_filling()?;
     Ok(Job { attempts, history: History::from_moves(moves), ..job })
 }
 

@@ -6,6 +6,7 @@ use longshore_core::failure::ReportedCategory;
 use longshore_core::id::{JobId, Seq};
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::profile::Profile;
+use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_store::JobRef;
@@ -128,8 +129,14 @@ pub(super) fn first_in_line_since(h: &mut Harness) {
     assert_eq!(since(h), Some(first));
     h.claim_one("q");
     assert_eq!(since(h), Some(second));
-    h.claim_one("q");
+    let last = h.claim_one("q");
     assert_eq!(since(h), None);
+    // Who comes back stands in front again, but has not waited longer than those it passes.
+    let third = h.now();
+    h.submit("q", work());
+    h.pass(Duration::from_secs(5));
+    h.settle(&last, Outcome::Release).unwrap();
+    assert_eq!(since(h), Some(third));
 }
 
 pub(super) fn the_time_of_the_store(h: &mut Harness) {

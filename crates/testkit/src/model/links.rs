@@ -80,10 +80,6 @@ impl Model {
                 if self.jobs[dependent].removed || self.unsent.contains(&dependent) {
                     continue;
                 }
-                // Whoever is still ended through a job that has completed after all comes back.
-                if self.jobs[ended].state == State::Completed && self.jobs[dependent].ended_through == Some(ended) {
-                    self.come_back(dependent, ended);
-                }
                 if self.jobs[dependent].after_any.contains(&ended) && !self.jobs[dependent].any_met {
                     self.job_mut(dependent).any_met = true;
                 }
@@ -168,12 +164,6 @@ impl Model {
         }
         self.revive(dependent);
         true
-    }
-
-    fn come_back(&mut self, dependent: Handle, source: Handle) {
-        if self.can_come_back(dependent, source) {
-            self.revive_dependents(dependent);
-        }
     }
 
     fn revive(&mut self, handle: Handle) {

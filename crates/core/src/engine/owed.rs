@@ -1,0 +1,69 @@
+//! News that jobs owe those who depend on them, first come first served.
+
+use std::collections::BTreeMap;
+
+use foldhash::HashMap;
+
+use crate::id::Seq;
+use crate::time::Timestamp;
+
+/// News that a job owes its dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct News {
+    pub of: Seq,
+    /// Dependents up to this one have heard it. Not kept across a restart: hearing twice changes nothing.
+    pub told: Seq,
+}
+
+/// A place in line: by time, then by arrival.
+pub(crate) type Place = (Timestamp, u64);
+
+/// At most one piece of news of each job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owed {
+    line: BTreeMap<Place, News>,
+    places: HashMap<Seq, Place>,
+    arrivals: u64,
+}
+
+impl PartialEq for Owed {
+    /// The order counts, not the numbers that made it.
+    fn eq(&self, other: &Self) -> bool {
+        self.line.values().eq(other.line.values())
+    }
+}
+
+impl Owed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+
+    pub(crate) fn first(&self) -> Option<(Place, News)> {
+        self.line.first_key_value().map(|(place, news)| (*place, *news))
+    }
+
+    pub(crate) fn place_of(&self, of: Seq) -> Option<Place> {
+        self.places.get(&of).copied()
+    }
+
+    /// A place behind all that came before it.
+    pub(crate) fn next_place(&mut self, since: Timestamp) -> Place {
+        self.arrivals += 1;
+        (since, self.arrivals)
+    }
+
+    /// Puts news into a place, or empties it; answers what was there.
+    pub(crate) fn set(&mut self, place: Place, news: Option<News>) -> Option<News> {
+        let before = match news {
+            Some(news) => {
+                self.places.insert(news.of, place);
+                self.line.insert(place, news)
+            }
+            None => self.line.remove(&place),
+        };
+        if let Some(gone) = before.filter(|gone| news.is_none_or(|news| news.of != gone.of)) {
+            self.places.remove(&gone.of);
+        }
+        before
+    }
+}
