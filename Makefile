@@ -5,8 +5,10 @@ export CARGO_INCREMENTAL ?= 0
 HISTORIES ?= 100000
 FIRST_SEED ?= 0
 KILL_CYCLES ?= 2000
+CALL_POINTS ?= 40
+FLIPS ?= 20000
 
-.PHONY: help run test check tools fmt lint deny unit docs update-docs campaign campaign-rules campaign-kills fixture
+.PHONY: help run test check tools fmt lint deny unit docs update-docs campaign campaign-rules campaign-kills campaign-calls campaign-damage fixture
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -45,13 +47,19 @@ docs:
 update-docs: ## writes docs/requirements.md anew from the tests
 	UPDATE_DOCS=1 cargo test --quiet -p longshore-testkit --test traceability
 
-campaign: campaign-rules campaign-kills ## the long proofs, hours if you let them
+campaign: campaign-rules campaign-kills campaign-calls campaign-damage ## the long proofs, hours if you let them
 
 campaign-rules: ## engine against model on HISTORIES (100,000) random histories from FIRST_SEED (0)
 	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test engine_agrees -- --exact campaign --nocapture
 
 campaign-kills: ## kills the embedded store KILL_CYCLES (2,000) times under load and looks for losses
 	KILL_CYCLES=$(KILL_CYCLES) cargo test --release -p longshore-store-embedded --test crash -- --nocapture
+
+campaign-calls: ## kills the embedded store at CALL_POINTS (40) places of each system call on each of its files
+	CALL_POINTS=$(CALL_POINTS) cargo test --release -p longshore-store-embedded --test system_calls -- --nocapture
+
+campaign-damage: ## cuts the log at every byte of its last 64 KiB and flips FLIPS (20,000) bits in each file
+	TORN_FRAMES=16 FLIPS=$(FLIPS) cargo test --release -p longshore-store-embedded --test torn --test damage -- --nocapture --test-threads=1
 
 fixture: ## writes crates/store-embedded/fixtures for the present format; only before a release has written it
 	cargo test --quiet -p longshore-store-embedded --test formats -- --ignored --exact write_the_fixture

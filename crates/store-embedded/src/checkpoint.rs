@@ -29,8 +29,20 @@ const LOOK_EVERY: usize = 16;
 pub(crate) struct Checkpoints {
     worker: Option<Worker>,
     commits: usize,
+    stage: Stage,
     /// Closed last: closing any handle of a file gives up the locks that SQLite has on it.
     _database: Option<Arc<File>>,
+}
+
+/// Every commit whose pages are copied carries a mark, or one after it does: a log that has later lost them can be told by it ([`crate::log`]). At other times a mark would
+/// be a page written for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Resting,
+    /// The log is worth copying; once a marked commit is in it, it is copied.
+    Due,
+    Marked,
+    Copying,
 }
 
 #[derive(Debug)]
@@ -43,7 +55,7 @@ struct Worker {
 
 impl Checkpoints {
     pub(crate) fn none() -> Self {
-        Self { worker: None, commits: 0, _database: None }
+        Self { worker: None, commits: 0, stage: Stage::Resting, _database: None }
     }
 
     pub(crate) fn start(database: &Path, shared: &Arc<Shared>) -> Result<Self, StoreError> {
@@ -74,34 +86,59 @@ impl Checkpoints {
         };
         let thread =
             Builder::new().name("longshore-checkpoint".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        Ok(Self { worker: Some(Worker { wake, ready, thread }), commits: 0, _database: Some(file) })
+        Ok(Self { worker: Some(Worker { wake, ready, thread }), commits: 0, stage: Stage::Resting, _database: Some(file) })
+    }
+
+    /// Whether the commit that is being made should carry a mark.
+    pub(crate) fn wants_mark(&self) -> bool {
+        match self.stage {
+            Stage::Resting => false,
+            Stage::Due | Stage::Marked | Stage::Copying => true,
+        }
+    }
+
+    pub(crate) fn committed(&mut self, marked: bool) {
+        if marked && self.stage == Stage::Due {
+            self.stage = Stage::Marked;
+        }
     }
 
     /// Called by the writer between two commits.
     pub(crate) fn take_turn(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let Some(worker) = &self.worker else { return Ok(()) };
-        if worker.ready.swap(false, Ordering::SeqCst) {
-            return checkpoint(connection, "PASSIVE").map(|_| ());
-        }
-        self.commits += 1;
-        if self.commits < LOOK_EVERY {
-            return Ok(());
-        }
-        self.commits = 0;
-        let (log, _) = checkpoint(connection, "NOOP")?;
-        if log >= LOG_PAGES_WORTH {
-            // Already awake is as good.
-            let _ = worker.wake.try_send(());
+        match self.stage {
+            Stage::Resting => {
+                self.commits += 1;
+                if self.commits >= LOOK_EVERY {
+                    self.commits = 0;
+                    let (log, _) = checkpoint(connection, "NOOP")?;
+                    if log >= LOG_PAGES_WORTH {
+                        self.stage = Stage::Due;
+                    }
+                }
+            }
+            Stage::Due => {}
+            Stage::Marked => {
+                // Nobody else wakes it, and it rests.
+                let _ = worker.wake.try_send(());
+                self.stage = Stage::Copying;
+            }
+            Stage::Copying => {
+                if worker.ready.swap(false, Ordering::SeqCst) {
+                    self.stage = Stage::Resting;
+                    checkpoint(connection, "PASSIVE")?;
+                }
+            }
         }
         Ok(())
     }
 
-    /// Leaves an empty log behind, so that the next start is quick; without a connection the log stays as it is.
-    pub(crate) fn finish(&mut self, connection: Option<&Connection>) -> rusqlite::Result<()> {
-        let Some(Worker { wake, thread, .. }) = self.worker.take() else { return Ok(()) };
-        drop(wake);
-        drop(thread.join());
-        connection.map_or(Ok(()), |connection| checkpoint(connection, "TRUNCATE").map(|_| ()))
+    /// Ends the copying beside the writer.
+    pub(crate) fn stop(&mut self) {
+        if let Some(Worker { wake, thread, .. }) = self.worker.take() {
+            drop(wake);
+            drop(thread.join());
+        }
     }
 }
 

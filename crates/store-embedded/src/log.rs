@@ -168,12 +168,21 @@ fn read_up_to(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
 /// After a sync that failed, memory may show pages which the disk does not have and will never be given: the kernel takes them for written. Here
 /// they are written again, elsewhere, and synced.
 pub(crate) fn settle(connection: &Connection) -> Result<(), StoreError> {
-    match checkpoint(connection, "TRUNCATE") {
-        Ok(_) => Ok(()),
+    match copy_all(connection, schema::mark(connection)?) {
+        Ok(()) => Ok(()),
         // The log keeps what does not fit now.
         Err(error) if kind(&error) == Kind::Full => Ok(()),
         Err(error) => Err(sql(error)),
     }
+}
+
+/// Empties the log into the database. What is copied is marked first, above the last mark.
+pub(crate) fn copy_all(connection: &Connection, mark: i64) -> rusqlite::Result<()> {
+    let (log, _) = checkpoint(connection, "NOOP")?;
+    if log > 0 {
+        schema::set_mark(connection, mark + 1)?;
+    }
+    checkpoint(connection, "TRUNCATE").map(drop)
 }
 
 /// Refuses a log that ends before what was copied from it into the database, or that belongs to another one. What both show together would be a
@@ -186,12 +195,8 @@ pub(crate) fn compare(location: &Location, connection: &Connection) -> Result<()
     if copied.id_key != seen.id_key {
         return Err(StoreError::corrupt(format!("the log {} is of another store", path_of(path).display())));
     }
-    if copied.commits > seen.commits {
-        let missing = copied.commits - seen.commits;
-        return Err(StoreError::corrupt(format!(
-            "the log {}: its last {missing} commits are gone",
-            path_of(path).display()
-        )));
+    if copied.mark > seen.mark {
+        return Err(StoreError::corrupt(format!("the log {} has lost its end", path_of(path).display())));
     }
     Ok(())
 }
@@ -199,12 +204,12 @@ pub(crate) fn compare(location: &Location, connection: &Connection) -> Result<()
 /// Which store, and how far it had come.
 struct Mark {
     id_key: [u8; 16],
-    commits: i64,
+    mark: i64,
 }
 
 impl Mark {
     fn read(connection: &Connection) -> Result<Self, StoreError> {
-        Ok(Self { id_key: schema::id_key(connection)?, commits: schema::commits(connection)? })
+        Ok(Self { id_key: schema::id_key(connection)?, mark: schema::mark(connection)? })
     }
 }
 

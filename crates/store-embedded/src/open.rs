@@ -118,7 +118,7 @@ impl EmbeddedStore {
             &home.database,
             &Known { names: &names, live: &live, chunks: &chunks, seal: &seal },
         )?;
-        let (commits, totals) = (schema::commits(&connection)?, schema::totals(&connection)?);
+        let (mark, totals) = (schema::mark(&connection)?, schema::totals(&connection)?);
         *shared.totals.write().unwrap_or_else(PoisonError::into_inner) = totals;
         let mut writer = Writer {
             engine,
@@ -130,7 +130,7 @@ impl EmbeddedStore {
             dice: SystemDice::default(),
             effects: Vec::new(),
             stirred: BTreeSet::new(),
-            commits,
+            mark,
             totals,
         };
         writer.keep_queues()?;

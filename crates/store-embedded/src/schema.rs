@@ -117,8 +117,19 @@ impl Home {
             return Err(StoreError::Format { found, supported: SUPPORTED });
         }
         log::check(&database)?;
+        // SQLite gives its other files the rights of this one.
+        drop(private(&database).map_err(StoreError::not_applied)?);
         Ok(Self { database: Location::File(database), _lock: Some(lock) })
     }
+}
+
+/// Opens a file for writing, made for its owner alone if it is not there.
+fn private(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 fn make_directory(directory: &Path) -> std::io::Result<()> {
@@ -137,11 +148,7 @@ fn make_directory(directory: &Path) -> std::io::Result<()> {
 }
 
 pub(crate) fn lock(directory: &Path) -> Result<File, StoreError> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(directory.join(LOCK)).map_err(StoreError::not_applied)?;
+    let file = private(&directory.join(LOCK)).map_err(StoreError::not_applied)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::not_applied(Locked(directory.to_owned()))),
@@ -224,7 +231,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         set_meta(&transaction, "epoch", 1_i64).map_err(sql)?;
         set_meta(&transaction, "next_number", 1_i64).map_err(sql)?;
         set_totals(&transaction, &Totals::default()).map_err(sql)?;
-        set_commits(&transaction, 0).map_err(sql)?;
+        set_mark(&transaction, 0).map_err(sql)?;
         return transaction.commit().map_err(sql);
     }
     check(connection)?;
@@ -251,20 +258,20 @@ pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
 
 const ID_KEY: &str = "id_key";
 const TIME: &str = "time";
-const COMMITS: &str = "commits";
+const MARK: &str = "mark";
 
 /// The secret that leads from ids to records. Damage to it would make every id unknown.
 pub(crate) fn id_key(connection: &Connection) -> Result<[u8; 16], StoreError> {
     note(connection, ID_KEY)?.try_into().map_err(|_| damaged(DAMAGED_NOTES))
 }
 
-/// How many commits the writer has made. Every commit notes its number, so that a log which has lost its end can be told by it.
-pub(crate) fn commits(connection: &Connection) -> Result<i64, StoreError> {
-    meta(connection, COMMITS)
+/// A number that only grows. Commits that will be copied out of the log carry a new one, so that a log which has lost them can be told by it: see [`crate::log`].
+pub(crate) fn mark(connection: &Connection) -> Result<i64, StoreError> {
+    meta(connection, MARK)
 }
 
-pub(crate) fn set_commits(connection: &Connection, commits: i64) -> rusqlite::Result<()> {
-    set_meta(connection, COMMITS, commits)
+pub(crate) fn set_mark(connection: &Connection, mark: i64) -> rusqlite::Result<()> {
+    set_meta(connection, MARK, mark)
 }
 
 /// Under which the totals of the Ocypod dialect are kept.

@@ -21,9 +21,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::checkpoint::Checkpoints;
 use crate::dice::SystemDice;
 use crate::error::{Kind, kind};
+use crate::log;
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::{NoSpace, Reserve};
-use crate::schema::{set_commits, set_meta, set_totals};
+use crate::schema::{set_mark, set_meta, set_totals};
 
 /// Commands that share one commit, at most.
 const COMMANDS_MAX: usize = 2_048;
@@ -137,8 +138,8 @@ pub(crate) struct Writer {
     pub effects: Vec<Effect>,
     /// Queues whose report may have changed in this batch.
     pub stirred: BTreeSet<QueueName>,
-    /// Commits since the store was made.
-    pub commits: i64,
+    /// The last mark that a commit has carried; see [`Checkpoints`].
+    pub mark: i64,
     /// As they are on disk.
     pub totals: Totals,
 }
@@ -161,10 +162,12 @@ impl Writer {
             let checkpointed = self.checkpoints.take_turn(self.records.connection());
             self.answer_for(checkpointed);
         }
-        // After a failure the files stay as they are: what the disk has is for the next start to find out.
-        let clean = !self.shared.poisoned();
-        let finished = self.checkpoints.finish(clean.then(|| self.records.connection()));
-        self.answer_for(finished);
+        self.checkpoints.stop();
+        // The next start is quicker with an empty log. After a failure the files stay as they are: what the disk has is for that start to find out.
+        if !self.shared.poisoned() {
+            let emptied = log::copy_all(self.records.connection(), self.mark);
+            self.answer_for(emptied);
+        }
     }
 
     /// A checkpoint that finds no room leaves the log as it is; any other failure is one of the disk.
@@ -211,12 +214,14 @@ impl Writer {
             set_totals(self.records.connection(), &totals)?;
         }
         // A batch that has changed nothing writes nothing, and waits for no disk.
-        if self.records.connection().total_changes() != changes {
-            self.commits += 1;
-            set_commits(self.records.connection(), self.commits)?;
+        let marked = self.checkpoints.wants_mark() && self.records.connection().total_changes() != changes;
+        if marked {
+            self.mark += 1;
+            set_mark(self.records.connection(), self.mark)?;
         }
         self.records.connection().execute_batch("COMMIT")?;
         self.totals = totals;
+        self.checkpoints.committed(marked);
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         self.engine.commit();
         self.records.committed();

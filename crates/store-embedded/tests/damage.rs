@@ -418,6 +418,23 @@ fn records_and_payloads_in_each_others_place_are_found() {
     }
 }
 
+/// Payloads are nobody else's business (S33).
+#[cfg(unix)]
+#[test]
+fn nobody_else_may_read_the_files() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = fast_directory();
+    let store = open(&home.path().join("store")).expect("the store opens");
+    fill_one(&store);
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(&home.path().join("store")), 0o700);
+    let names: Vec<PathBuf> = files_of(&home.path().join("store")).into_iter().map(|(name, _)| name).collect();
+    assert!(names.len() >= 4, "{names:?}");
+    for name in names {
+        assert_eq!(mode(&home.path().join("store").join(&name)), 0o600, "{}", name.display());
+    }
+}
+
 #[test]
 fn a_directory_is_opened_once() {
     let home = fast_directory();
