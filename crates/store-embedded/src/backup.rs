@@ -56,10 +56,7 @@ pub fn backup_directory(directory: &Path, target: &Path) -> Result<Copied, Store
 
 /// Whether a directory could not be opened because another process works in it.
 pub fn in_use(error: &StoreError) -> bool {
-    match error {
-        StoreError::NotApplied(cause) => cause.downcast_ref::<schema::Locked>().is_some(),
-        _ => false,
-    }
+    matches!(error, StoreError::NotApplied(cause) if cause.downcast_ref::<schema::Locked>().is_some())
 }
 
 /// Makes a store from a backup. Leases of before are void, and lease versions go on above all that were ever given.

@@ -72,13 +72,11 @@ fn directory_bytes(directory: &Path) -> u64 {
 
 fn told(error: &StoreError, data: &Path) -> Failure {
     let failure = Failure::failed(format!("cannot copy {}: {error}", data.display()));
-    match error {
-        StoreError::Format { .. } => {
-            failure.hint("DIR is the data directory of a server, as given to `longshore serve --data DIR`")
-        }
-        StoreError::NotApplied(cause) if cause.to_string().contains("exists already") => {
-            failure.hint("a backup goes into a directory of its own: name another one")
-        }
-        _ => failure,
+    if let StoreError::Format { .. } = error {
+        return failure.hint("DIR is the data directory of a server, as given to `longshore serve --data DIR`");
     }
+    if error.to_string().contains("exists already") {
+        return failure.hint("a backup goes into a directory of its own: name another one");
+    }
+    failure
 }

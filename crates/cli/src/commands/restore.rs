@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use longshore_store::StoreError;
 use longshore_store_embedded::{in_use, restore};
 
 use super::serve::virtual_time;
@@ -38,13 +37,13 @@ impl Restore {
         let (backup, to) = (self.backup.display(), self.to.display());
         restore(&self.backup, &self.to).map_err(|error| {
             let failure = Failure::failed(format!("cannot restore {backup} to {to}: {error}"));
-            match &error {
-                error if in_use(error) => failure.hint("stop the server that runs on it, or name another directory"),
-                StoreError::NotApplied(cause) if cause.to_string().contains("exists already") => {
-                    failure.hint("a store is never overwritten: name a new directory, or move the old one away")
-                }
-                _ => failure,
+            if in_use(&error) {
+                return failure.hint("stop the server that runs on it, or name another directory");
             }
+            if error.to_string().contains("exists already") {
+                return failure.hint("a store is never overwritten: name a new directory, or move the old one away");
+            }
+            failure
         })?;
         virtual_time::copy(&self.backup, &self.to)?;
         if context.screen.json {

@@ -49,7 +49,7 @@ impl Screen {
         Screen { terminal: false, ..*self }.json(value)
     }
 
-    pub(crate) fn table(&self, table: Table) -> Result<(), Failure> {
+    pub(crate) fn table(&self, table: &Table) -> Result<(), Failure> {
         let text = table.drawn(self);
         // Cells are safe already, and styles are ours.
         Ok(writeln!(io::stdout().lock(), "{text}")?)

@@ -12,12 +12,13 @@ fn lists_are_filtered_and_paged() {
         let list = server.json(&[&["jobs", "list"], arguments].concat());
         list["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(ids(&[]), [c.clone(), b.clone(), a.clone()]);
-    assert_eq!(ids(&["--queue", "one"]), [b.clone(), a.clone()]);
-    assert_eq!(ids(&["--type", "x"]), [c.clone(), a.clone()]);
-    assert_eq!(ids(&["--tag", "tenant:acme"]), [a.clone()]);
-    assert_eq!(ids(&["--state", "delayed"]), [c.clone()]);
-    assert_eq!(ids(&["--priority", "bulk"]), [c.clone()]);
+    let (a, b, c) = (a.as_str(), b.as_str(), c.as_str());
+    assert_eq!(ids(&[]), [c, b, a]);
+    assert_eq!(ids(&["--queue", "one"]), [b, a]);
+    assert_eq!(ids(&["--type", "x"]), [c, a]);
+    assert_eq!(ids(&["--tag", "tenant:acme"]), [a]);
+    assert_eq!(ids(&["--state", "delayed"]), [c]);
+    assert_eq!(ids(&["--priority", "bulk"]), [c]);
     let page = server.json(&["jobs", "list", "--limit", "2"]);
     let next = page["next"].as_str().unwrap();
     assert_eq!(ids(&["--cursor", next]), [a]);

@@ -1,5 +1,7 @@
 //! The built binary as people and scripts use it: exit codes, standard output, standard error, against a server that is a process of its own.
 
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test says no by panicking")]
+
 mod bench;
 mod data;
 mod dead_letters;

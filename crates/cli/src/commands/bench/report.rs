@@ -1,6 +1,7 @@
 //! Latencies, and how they are shown.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -63,10 +64,10 @@ pub(super) struct Tally {
 
 impl Tally {
     fn timing(&mut self, operation: Operation) -> Option<&mut Timing> {
-        if !self.timings.contains_key(&operation) {
-            self.timings.insert(operation, Timing::new()?);
+        match self.timings.entry(operation) {
+            Entry::Occupied(found) => Some(found.into_mut()),
+            Entry::Vacant(place) => Some(place.insert(Timing::new()?)),
         }
-        self.timings.get_mut(&operation)
     }
 
     pub(super) fn took(&mut self, operation: Operation, latency: Duration, jobs: u64) {
@@ -196,7 +197,7 @@ impl Measured {
                 errors,
             ]);
         }
-        context.screen.table(table)?;
+        context.screen.table(&table)?;
         let Self { seconds, submitted, completed, .. } = self;
         context.screen.line(&format!("{submitted} jobs submitted and {completed} completed in {seconds:.2} s"))
     }

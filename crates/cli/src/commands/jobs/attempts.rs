@@ -40,6 +40,6 @@ impl Attempts {
                 error.map_or(Value::Text(String::new()), Value::Alarm),
             ]);
         }
-        context.screen.table(table)
+        context.screen.table(&table)
     }
 }

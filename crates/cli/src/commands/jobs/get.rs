@@ -64,7 +64,7 @@ pub(super) fn show(context: &Context, job: &Job) -> Result<(), Failure> {
     times(job, &mut table);
     relations(job, &mut table);
     outcome(job, &mut table);
-    context.screen.table(table)
+    context.screen.table(&table)
 }
 
 fn tags(tags: &TagMap) -> String {

@@ -29,6 +29,6 @@ impl History {
                 step.cause.into(),
             ]);
         }
-        context.screen.table(table)
+        context.screen.table(&table)
     }
 }

@@ -99,7 +99,7 @@ pub(crate) fn show(context: &Context, jobs: &Jobs) -> Result<(), Failure> {
     for job in &jobs.jobs {
         table.row(row(job));
     }
-    context.screen.table(table)?;
+    context.screen.table(&table)?;
     if let Some(next) = &jobs.next {
         context.screen.note(&format!("there are more: --cursor {next}, --limit N or --all"));
     }

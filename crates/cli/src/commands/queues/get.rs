@@ -42,7 +42,7 @@ pub(super) fn show(context: &Context, queue: &Queue) -> Result<(), Failure> {
     table.maybe("oldest in line", queue.oldest_scheduled_at);
     let settings = serde_json::to_value(&queue.settings);
     flatten("", &settings.map_err(|error| Failure::failed(error.to_string()))?, &mut table);
-    context.screen.table(table)
+    context.screen.table(&table)
 }
 
 /// One line for each setting, named as `--set` takes it.

@@ -23,7 +23,7 @@ pub(super) fn run(context: &Context) -> Result<(), Failure> {
         row.push(Value::maybe(queue.oldest_scheduled_at));
         table.row(row);
     }
-    context.screen.table(table)
+    context.screen.table(&table)
 }
 
 fn state_header(state: State) -> &'static str {

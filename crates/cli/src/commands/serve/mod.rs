@@ -115,19 +115,21 @@ fn place_of(store: &StorePlace) -> Result<(Place, StoreAbout), Failure> {
 
 fn cannot_open(plan: &Plan, error: &StoreError) -> Failure {
     let failure = Failure::failed(format!("cannot open {}: {error}", plan.store));
-    match error {
-        error if in_use(error) => failure.hint("one server for each directory: stop the other one, or give --data DIR"),
-        StoreError::Corrupt { .. } => {
-            failure.hint("`longshore doctor DIR` says more; a backup may have to be restored")
-        }
-        StoreError::Format { found, .. } if found.contains("virtual time") => {
-            failure.hint("start it with --virtual-clock, or give another --data DIR")
-        }
-        StoreError::Format { found, .. } if found.contains("real time") => {
-            failure.hint("start it without --virtual-clock, or give another --data DIR")
-        }
-        _ => failure,
+    if in_use(error) {
+        return failure.hint("one server for each directory: stop the other one, or give --data DIR");
     }
+    if let StoreError::Format { found, .. } = error {
+        if found.contains("virtual time") {
+            return failure.hint("start it with --virtual-clock, or give another --data DIR");
+        }
+        if found.contains("real time") {
+            return failure.hint("start it without --virtual-clock, or give another --data DIR");
+        }
+    }
+    if let StoreError::Corrupt { .. } = error {
+        return failure.hint("`longshore doctor DIR` says more; a backup may have to be restored");
+    }
+    failure
 }
 
 async fn declare_queue(store: &dyn Store, name: &str, queue: &longshore_api::queue::PutQueue) -> Result<(), Failure> {

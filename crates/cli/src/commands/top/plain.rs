@@ -24,7 +24,7 @@ pub(super) fn show(context: &Context, snapshot: &Snapshot) -> Result<(), Failure
         row.extend(rates.into_iter().map(|per_second| Value::Number(rate(per_second))));
         table.row(row);
     }
-    context.screen.table(table)?;
+    context.screen.table(&table)?;
     context.screen.line("")?;
     if snapshot.workers.is_empty() {
         return context.screen.line("no worker has asked for jobs");
@@ -39,5 +39,5 @@ pub(super) fn show(context: &Context, snapshot: &Snapshot) -> Result<(), Failure
             worker.queues.join(", ").into(),
         ]);
     }
-    context.screen.table(table)
+    context.screen.table(&table)
 }
