@@ -1,7 +1,6 @@
 //! What is refused, and that nothing comes of it.
 
 use longshore_server::Limits;
-use longshore_store_embedded::Place;
 
 use crate::world::World;
 
@@ -170,7 +169,7 @@ async fn bodies_that_are_too_large() {
     c.get(&format!("/job/{id}/status")).await.is(200, r#""running""#);
     world.stop().await;
     // More than the server reads at all.
-    let world = World::with(Place::Memory, Limits { body_bytes_max: 1_024, ..Limits::default() }).await;
+    let world = World::with(Limits { body_bytes_max: 1_024, ..Limits::default() }).await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
     assert_eq!(world.client().await.post("/queue/q/job", &value(1_025)).await.status, 413);

@@ -15,7 +15,7 @@ async fn seventeen_fields_in_their_order() {
     made.is(201, &id.to_string());
     assert_eq!(made.header("location"), Some(format!("/job/{id}").as_str()));
     let expected = format!(
-        r#"{{"id":{id},"queue":"jq","status":"queued","tags":null,"created_at":"2026-11-15T12:00:00.000Z","started_at":null,"ended_at":null,"last_heartbeat":null,"input":null,"output":null,"timeout":"5m","heartbeat_timeout":"1m 30s","expires_after":"5m","retries":2,"retries_attempted":0,"retry_delays":["10s","1m"],"ended":false}}"#
+        r#"{{"id":{id},"queue":"jq","status":"queued","tags":null,"created_at":"2026-11-15T00:00:00.000Z","started_at":null,"ended_at":null,"last_heartbeat":null,"input":null,"output":null,"timeout":"5m","heartbeat_timeout":"1m 30s","expires_after":"5m","retries":2,"retries_attempted":0,"retry_delays":["10s","1m"],"ended":false}}"#
     );
     c.get(&format!("/job/{id}")).await.is(200, &expected);
     // A job's own settings; null is as good as nothing, and an empty list of delays is none.

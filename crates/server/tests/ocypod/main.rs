@@ -1,5 +1,8 @@
 //! The Ocypod dialect over real sockets: what its clients say, and what they hear.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod alongside;
 mod bad_input;
 mod info;

@@ -93,7 +93,7 @@ async fn the_word_of_the_older_documentation() {
 fn times(job: &Value) -> [String; 4] {
     ["created_at", "started_at", "ended_at", "last_heartbeat"].map(|name| {
         let time = job[name].as_str().unwrap_or_default();
-        time.trim_start_matches("2026-11-15T12:00:").trim_end_matches(".000Z").to_owned()
+        time.trim_start_matches("2026-11-15T00:00:").trim_end_matches(".000Z").to_owned()
     })
 }
 

@@ -1,7 +1,6 @@
 //! What the clock does: timeouts, retries, expiry.
 
 use longshore_core::Duration;
-use longshore_store_embedded::Place;
 use serde_json::json;
 
 use crate::world::World;
@@ -19,7 +18,7 @@ async fn a_run_that_takes_too_long() {
     world.advance(Duration::from_millis(1)).await;
     let job = c.job(id).await;
     assert_eq!((&job["status"], &job["ended"]), (&json!("timed_out"), &json!(true)));
-    assert_eq!(job["ended_at"], "2026-11-15T12:00:01.500Z");
+    assert_eq!(job["ended_at"], "2026-11-15T00:00:01.500Z");
     c.patch(&format!("/job/{id}"), r#"{"status":"completed"}"#)
         .await
         .says(409, "Cannot change status from timed_out to completed");
@@ -164,8 +163,7 @@ async fn time_passes_by_itself() {
 #[tokio::test]
 async fn a_restart() {
     let home = tempfile::tempdir().unwrap();
-    let place = || Place::Directory(home.path().to_owned());
-    let world = World::at(place()).await;
+    let world = World::on_disk(home.path()).await;
     let mut c = world.client().await;
     c.make("q", r#"{"timeout":"1m","retries":3,"retry_delays":["1h"]}"#).await;
     let running = c.started("q", r#"{"input":{"b": 1.0},"tags":["x",""]}"#).await;
@@ -188,7 +186,7 @@ async fn a_restart() {
     }
     drop(c);
     world.stop().await;
-    let world = World::at(place()).await;
+    let world = World::on_disk(home.path()).await;
     let mut c = world.client().await;
     for (path, body) in before {
         c.get(&path).await.is(200, &body);

@@ -1,101 +1,53 @@
 //! A server of its own for each test, in virtual time, and a client that sends exactly what it is told.
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::path::Path;
 
-use longshore_core::{Duration, Timestamp};
-use longshore_server::{Limits, Options, Server, ServerError, StoreAbout, TimeControl};
-use longshore_store::{Clock, Store, SystemClock, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
+use longshore_core::Duration;
+use longshore_server::Limits;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
-/// 2026-11-15T12:00:00Z
-const NOON: i64 = 1_794_744_000_000;
+use crate::common::{Setup, TestServer};
 
-pub(crate) struct World {
-    pub(crate) address: SocketAddr,
-    clock: Arc<VirtualClock>,
-    store: Arc<dyn Store>,
-    stop: oneshot::Sender<()>,
-    serving: JoinHandle<Result<(), ServerError>>,
-}
+pub(crate) struct World(TestServer);
 
 impl World {
     pub(crate) async fn new() -> Self {
-        Self::at(Place::Memory).await
+        Self(Setup::memory().start().await)
     }
 
-    pub(crate) async fn at(place: Place) -> Self {
-        Self::with(place, Limits::default()).await
+    pub(crate) async fn on_disk(path: &Path) -> Self {
+        Self(Setup::directory(path).start().await)
     }
 
-    pub(crate) async fn with(place: Place, limits: Limits) -> Self {
-        let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(NOON)));
-        let time = TimeControl::Virtual(Arc::clone(&clock));
-        Self::start(place, limits, Arc::clone(&clock), clock, time, TimeKind::Virtual).await
+    pub(crate) async fn with(limits: Limits) -> Self {
+        let mut setup = Setup::memory();
+        setup.limits = limits;
+        Self(setup.start().await)
     }
 
     /// Time passes by itself.
     pub(crate) async fn in_real_time() -> Self {
-        let unused = Arc::new(VirtualClock::new(Timestamp::from_millis(NOON)));
-        let system = Arc::new(SystemClock::new());
-        Self::start(Place::Memory, Limits::default(), unused, system, TimeControl::Real, TimeKind::Real).await
-    }
-
-    async fn start(
-        place: Place,
-        limits: Limits,
-        clock: Arc<VirtualClock>,
-        of_store: Arc<dyn Clock>,
-        time: TimeControl,
-        kind: TimeKind,
-    ) -> Self {
-        let mut options = StoreOptions::new(place, of_store, kind);
-        options.reserve_bytes = 0;
-        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(options).unwrap());
-        let about = StoreAbout { kind: "test".to_owned(), durability: "none".to_owned() };
-        let mut options = Options::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Arc::clone(&store), about);
-        options.time = time;
-        options.limits = limits;
-        let server = Server::bind(options).await.unwrap();
-        let address = server.address();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(server.serve(async move { drop(stopped.await) }));
-        Self { address, clock, store, stop, serving }
+        Self(Setup::memory().real_time().start().await)
     }
 
     pub(crate) async fn client(&self) -> Client {
-        Client { stream: TcpStream::connect(self.address).await.unwrap(), unread: Vec::new() }
+        Client { stream: TcpStream::connect(self.0.address).await.unwrap(), unread: Vec::new() }
     }
 
-    /// Moves the clock from one deadline to the next.
     pub(crate) async fn advance(&self, by: Duration) {
-        let target = self.clock.now() + by;
-        loop {
-            let ticked = self.store.tick(NonZeroUsize::new(1_000).unwrap()).await.unwrap();
-            match ticked.next {
-                Some(next) if next <= target => self.clock.advance_to(next),
-                Some(_) | None => break,
-            }
-        }
-        self.clock.advance_to(target);
+        let body = format!(r#"{{"by":"{}ms"}}"#, by.as_millis());
+        assert_eq!(self.client().await.post("/v1/clock/advance", &body).await.status, 200);
     }
 
     pub(crate) async fn advance_secs(&self, secs: u64) {
         self.advance(Duration::from_secs(secs)).await;
     }
 
-    /// Stops and lets the store go.
     pub(crate) async fn stop(self) {
-        drop(self.stop);
-        self.serving.await.unwrap().unwrap();
-        drop(self.store);
+        self.0.stop().await;
     }
 }
 
@@ -195,8 +147,8 @@ impl Client {
             write!(head, "content-length: {}\r\n", body.len()).unwrap();
         }
         head.push_str("\r\n");
-        self.stream.write_all(head.as_bytes()).await.unwrap();
-        self.stream.write_all(body).await.unwrap();
+        let whole: Vec<u8> = head.bytes().chain(body.iter().copied()).collect();
+        self.stream.write_all(&whole).await.unwrap();
         self.reply(method).await
     }
 

@@ -218,6 +218,7 @@ mod slow {
     use longshore_core::refusal::Refusal;
     use longshore_core::state::StateKind;
     use longshore_core::submit::Payload;
+    use longshore_core::totals::Totals;
     use longshore_store::{
         ClaimedJob, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, Wakeups,
     };
@@ -291,6 +292,10 @@ mod slow {
 
         fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
             self.store.list(query)
+        }
+
+        fn totals(&self) -> StoreFuture<'_, Totals> {
+            self.store.totals()
         }
 
         fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {

@@ -74,8 +74,12 @@ impl Call {
 
     /// The text in the path.
     pub(super) fn param(&self) -> Result<&str, No> {
-        let unreadable = || No::unreadable(StatusCode::NOT_FOUND, "the path is not UTF-8");
-        self.param.as_deref().ok_or_else(unreadable)
+        match self.param.as_deref() {
+            // `/queue//size`: a path that nobody answers.
+            Some("") => Err(No::silent(StatusCode::NOT_FOUND)),
+            Some(text) => Ok(text),
+            None => Err(No::unreadable(StatusCode::NOT_FOUND, "the path is not UTF-8")),
+        }
     }
 
     /// The job's number in the path.
