@@ -13,6 +13,7 @@ use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
+use longshore_core::totals::Totals;
 use longshore_store::{ClaimedJob, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, Wakeups};
 use tokio::sync::watch;
 
@@ -100,6 +101,10 @@ impl Inspect for Slow {
 
     fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
         self.store.list(query)
+    }
+
+    fn totals(&self) -> StoreFuture<'_, Totals> {
+        self.store.totals()
     }
 
     fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {

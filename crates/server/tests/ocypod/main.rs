@@ -1,5 +1,13 @@
 //! The Ocypod dialect over real sockets: what its clients say, and what they hear.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says no by panicking"
+)]
+
 #[path = "../common/mod.rs"]
 mod common;
 

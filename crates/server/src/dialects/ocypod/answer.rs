@@ -61,6 +61,17 @@ impl No {
         Self::own(StatusCode::NOT_FOUND, format!("Job with ID {id} does not exist"))
     }
 
+    /// What the rules say about a job of this queue.
+    pub(super) fn refused(refusal: Refusal, queue: &QueueName, job: Option<Seq>) -> Self {
+        if refusal == Refusal::QueueNotFound {
+            return Self::no_queue(queue);
+        }
+        match job {
+            Some(id) if refusal == Refusal::JobNotFound => Self::no_job(id),
+            Some(_) | None => refusal.into(),
+        }
+    }
+
     pub(super) fn too_large(bytes: usize, bytes_max: usize) -> Self {
         let text = format!("JSON payload ({bytes} bytes) is larger than allowed (limit: {bytes_max} bytes).");
         Self::unreadable(StatusCode::PAYLOAD_TOO_LARGE, text)
@@ -83,13 +94,12 @@ impl From<Refusal> for No {
             Refusal::PayloadTooLarge { bytes, bytes_max, .. } => {
                 Self::too_large(bytes, usize::try_from(bytes_max).unwrap_or(usize::MAX))
             }
-            Refusal::StatusChange { .. } => Self::conflict(refusal.to_string()),
+            Refusal::StatusChange { .. } | Refusal::Illegal(_) => Self::conflict(refusal.to_string()),
             Refusal::Invalid(_)
             | Refusal::QueueNotFound
             | Refusal::JobNotFound
             | Refusal::StaleLease(_)
             | Refusal::IllegalTransition { .. }
-            | Refusal::Illegal(_)
             | Refusal::DuplicateId
             | Refusal::QueueFull { .. }
             | Refusal::DependencyUnknown(_)

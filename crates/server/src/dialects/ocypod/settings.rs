@@ -47,7 +47,7 @@ pub fn queue_settings(keys: &QueueKeys<'_>) -> Result<SettingsPatch, String> {
             .map_err(|complaint| format!("retry_delays: {complaint}"))?,
     };
     given.check()?;
-    Ok(given.overrides(SettingsPatch::default()))
+    Ok(given.overrides(&SettingsPatch::default()))
 }
 
 /// The body of a PUT: an absent field returns to the default, `null` is an error.
@@ -76,7 +76,7 @@ impl Given {
     }
 
     /// What was overridden in words that Ocypod does not have stays.
-    fn overrides(self, before: SettingsPatch) -> SettingsPatch {
+    fn overrides(self, before: &SettingsPatch) -> SettingsPatch {
         let retry = RetryPatch {
             limit: self.retries.map(limit),
             counts: None,
@@ -87,22 +87,23 @@ impl Given {
             delays: self.retry_delays.map(lengths),
             jitter_kind: None,
             jitter_factor: None,
-            ..before.job.retry
+            ..before.job.retry.clone()
         };
         let job = PolicyPatch {
             retry,
             execution_timeout: self.timeout.map(|length| length.0),
             lease: self.heartbeat_timeout.map(|length| length.0),
             retention: retention(self.expires_after),
-            ..before.job
+            ..before.job.clone()
         };
-        SettingsPatch { job, ..before }
+        SettingsPatch { job, ..before.clone() }
     }
 
     /// `before`: the queue, if there is one.
     pub(super) fn read(self, before: Option<&Queue>) -> Result<SettingsPatch, No> {
         self.check().map_err(No::bad)?;
-        Ok(self.overrides(before.map(|queue| queue.overrides.clone()).unwrap_or_default()))
+        let none = SettingsPatch::default();
+        Ok(self.overrides(before.map_or(&none, |queue| &queue.overrides)))
     }
 
     /// The same of a job, instead of its queue's.
@@ -241,7 +242,7 @@ mod tests {
             payload_max: Some(1_000),
             ..SettingsPatch::default()
         };
-        let after = Given::default().overrides(before);
+        let after = Given::default().overrides(&before);
         assert_eq!((after.payload_max, after.job.max_reclaims), (Some(1_000), Some(Some(3))));
         assert_eq!((after.job.lease, after.job.retry), (None, RetryPatch::default()));
     }

@@ -5,8 +5,6 @@ use std::fmt;
 use bytes::Bytes;
 use longshore_core::engine::AdminCommand;
 use longshore_core::id::Seq;
-use longshore_core::job::Job;
-use longshore_core::refusal::Refusal;
 use longshore_core::status::{Status, StatusChange};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
@@ -72,17 +70,7 @@ pub(super) async fn apply(app: &AppState, id: Seq, change: StatusChange) -> Answ
     let job = find(app, id).await?;
     match app.ask(app.store.admin(AdminCommand::ChangeStatus { id: job.id, change })).await? {
         Ok(_) => done(),
-        Err(refusal) => Err(refused(&job, refusal)),
-    }
-}
-
-fn refused(job: &Job, refusal: Refusal) -> No {
-    match refusal {
-        Refusal::JobNotFound => No::no_job(job.seq),
-        Refusal::QueueNotFound => No::no_queue(&job.queue),
-        // Nothing else is forbidden that the table of moves allows, but for jobs that others depend on.
-        Refusal::Illegal(why) => No::conflict(why),
-        refusal => refusal.into(),
+        Err(refusal) => Err(No::refused(refusal, &job.queue, Some(id))),
     }
 }
 

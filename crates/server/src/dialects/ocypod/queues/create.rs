@@ -7,7 +7,6 @@ use bytes::Bytes;
 use longshore_core::engine::{Submission, SubmitRequest};
 use longshore_core::id::JobType;
 use longshore_core::profile::Profile;
-use longshore_core::refusal::Refusal;
 use longshore_core::status::OCYPOD_TYPE;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::tags::Tags;
@@ -50,10 +49,7 @@ pub(crate) async fn create(call: Call) -> Answer {
                 submitted.first().map(|job| job.seq).ok_or_else(|| No::silent(StatusCode::INTERNAL_SERVER_ERROR))?;
             at(json(StatusCode::CREATED, &id.0)?, &format!("/job/{id}"))
         }
-        Err(refusal) => Err(match refusal.first {
-            Refusal::QueueNotFound => No::no_queue(&queue),
-            refusal => refusal.into(),
-        }),
+        Err(refusal) => Err(No::refused(refusal.first, &queue, None)),
     }
 }
 
