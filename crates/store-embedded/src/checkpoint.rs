@@ -86,7 +86,12 @@ impl Checkpoints {
         };
         let thread =
             Builder::new().name("longshore-checkpoint".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        Ok(Self { worker: Some(Worker { wake, ready, thread }), commits: 0, stage: Stage::Resting, _database: Some(file) })
+        Ok(Self {
+            worker: Some(Worker { wake, ready, thread }),
+            commits: 0,
+            stage: Stage::Resting,
+            _database: Some(file),
+        })
     }
 
     /// Whether the commit that is being made should carry a mark.

@@ -27,7 +27,8 @@ const PAYLOAD_BYTES: usize = 8_000;
 fn open(home: &Path, clock: &Arc<VirtualClock>) -> EmbeddedStore {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
     let place = Place::Directory(home.to_owned());
-    EmbeddedStore::open(Options { reserve_bytes: 0, ..Options::new(place, clock, TimeKind::Virtual) }).expect("it opens")
+    EmbeddedStore::open(Options { reserve_bytes: 0, ..Options::new(place, clock, TimeKind::Virtual) })
+        .expect("it opens")
 }
 
 fn submit(store: &EmbeddedStore, jobs: usize, bytes: usize) -> Vec<Submitted> {
