@@ -8,9 +8,16 @@ use serde::{Deserialize, Deserializer, Serialize};
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
         pub enum $name { $(#[serde(rename = $word)] $variant),+ }
+
+        // serde's own way takes more than text, and complains about the rest as if it were no JSON.
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(OneOf { words: &[$($word),+], read: Self::from_word })
+            }
+        }
 
         impl $name {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
@@ -30,6 +37,24 @@ macro_rules! words {
             }
         }
     };
+}
+
+/// Reads a word of a closed set.
+struct OneOf<T: 'static> {
+    words: &'static [&'static str],
+    read: fn(&str) -> Option<T>,
+}
+
+impl<T> Visitor<'_> for OneOf<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "one of {}", self.words.join(", "))
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<T, E> {
+        (self.read)(word).ok_or_else(|| E::custom(format_args!("expected one of {}", self.words.join(", "))))
+    }
 }
 
 words!(
@@ -290,6 +315,10 @@ mod tests {
             let text = serde_json::to_string(state).unwrap();
             assert_eq!(text, format!("\"{state}\""));
             assert_eq!(State::from_word(state.word()), Some(*state));
+            assert_eq!(serde_json::from_str::<State>(&text).unwrap(), *state);
+        }
+        for bad in ["true", "7", "{\"running\":null}", "[]", "null", "\"Running\""] {
+            assert!(serde_json::from_str::<State>(bad).unwrap_err().is_data(), "{bad}");
         }
     }
 }

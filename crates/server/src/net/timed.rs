@@ -91,6 +91,21 @@ impl Timed {
         }
     }
 
+    /// Begins to count idle time once a request has ended. hyper need not read again after an answer, so this is looked at when it writes.
+    fn note_end(&mut self, context: &mut Context<'_>) {
+        let ended = self.requests.ended();
+        if self.requests.busy() || self.ended == ended {
+            return;
+        }
+        self.ended = ended;
+        self.enter(Phase::Idle);
+        if let Some(timer) = &mut self.read
+            && timer.as_mut().poll(context).is_ready()
+        {
+            context.waker().wake_by_ref();
+        }
+    }
+
     /// Ready when the client has used up its patience.
     fn poll_write_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let wait = self.patience.write;
@@ -121,9 +136,8 @@ impl AsyncRead for Timed {
             }
             return result;
         }
-        let ended = self.requests.ended();
-        if self.phase == Phase::Busy || self.ended != ended || self.read.is_none() {
-            self.ended = ended;
+        self.note_end(context);
+        if self.read.is_none() {
             self.enter(Phase::Idle);
         }
         match result {
@@ -143,6 +157,7 @@ impl AsyncRead for Timed {
 
 impl AsyncWrite for Timed {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.note_end(context);
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.timed_write(context, result)
     }
@@ -152,6 +167,7 @@ impl AsyncWrite for Timed {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.note_end(context);
         let result = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.timed_write(context, result)
     }
@@ -161,6 +177,7 @@ impl AsyncWrite for Timed {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.note_end(context);
         Pin::new(&mut self.stream).poll_flush(context)
     }
 

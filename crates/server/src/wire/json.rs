@@ -266,7 +266,7 @@ mod tests {
             ),
             (
                 r#"{"type":"a","retry":{"counts":"starts "}}"#,
-                r#"validation "retry.counts" must be one of `starts`, `failures`, `retries`"#,
+                r#"validation "retry.counts" must be one of starts, failures, retries"#,
             ),
             (r#"{"type":"\ud800"}"#, "bad_request"),
         ];

@@ -14,7 +14,7 @@ const KINDS: [(&str, &str); 8] = [
     ("whole", "7"),
     ("number", "1.5"),
     ("negative", "-1"),
-    ("text", "\"\u{1}nonsense\""),
+    ("text", "\"\\u0001nonsense\""),
     ("list", "[[]]"),
     ("object", "{\"nonsense\":1}"),
 ];
@@ -256,6 +256,7 @@ async fn wrong_types_unknown_fields_and_broken_json() {
 
 /// Values that are of the right type and out of range.
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 async fn out_of_range() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;

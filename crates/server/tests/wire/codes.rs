@@ -12,6 +12,7 @@ use longshore_testkit::memory_store::{Disk, MemoryStore};
 
 use crate::common::Setup;
 use crate::common::client::lease;
+use crate::common::slow::Slow;
 
 #[tokio::test]
 async fn the_table() {
@@ -190,7 +191,7 @@ async fn a_poisoned_store_ends_the_server() {
 async fn no_acknowledgement_in_time_is_told_as_such() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let store = EmbeddedStore::open(StoreOptions::new(Place::Memory, clock, TimeKind::Real)).unwrap();
-    let slow = Arc::new(slow::Slow::new(Arc::new(store)));
+    let slow = Arc::new(Slow::new(Arc::new(store)));
     let mut setup = Setup::memory();
     setup.limits.submission_timeout = Duration::from_millis(50);
     let server = setup.serve(slow.clone(), TimeControl::Real).await;
@@ -201,108 +202,4 @@ async fn no_acknowledgement_in_time_is_told_as_such() {
     slow.let_go();
     c.submit("q", r#"{"type":"t"}"#).await;
     server.stop().await;
-}
-
-/// A store whose submissions can be held up.
-mod slow {
-    use std::num::NonZeroUsize;
-    use std::sync::Arc;
-
-    use longshore_core::Timestamp;
-    use longshore_core::engine::{
-        AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
-    };
-    use longshore_core::extend::Extended;
-    use longshore_core::id::{QueueName, Seq};
-    use longshore_core::job::Job;
-    use longshore_core::refusal::Refusal;
-    use longshore_core::state::StateKind;
-    use longshore_core::submit::Payload;
-    use longshore_store::{
-        ClaimedJob, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, Wakeups,
-    };
-    use tokio::sync::watch;
-
-    #[derive(Debug)]
-    pub(super) struct Slow {
-        store: Arc<dyn Store>,
-        held: watch::Sender<bool>,
-    }
-
-    impl Slow {
-        pub(super) fn new(store: Arc<dyn Store>) -> Self {
-            Self { store, held: watch::Sender::new(false) }
-        }
-
-        pub(super) fn hold(&self) {
-            self.held.send_replace(true);
-        }
-
-        pub(super) fn let_go(&self) {
-            self.held.send_replace(false);
-        }
-    }
-
-    impl Store for Slow {
-        fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
-            Box::pin(async move {
-                self.held.subscribe().wait_for(|held| !held).await.unwrap();
-                self.store.submit(request).await
-            })
-        }
-
-        fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
-            self.store.claim(request)
-        }
-
-        fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
-            self.store.settle(settlements)
-        }
-
-        fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
-            self.store.extend(extensions)
-        }
-
-        fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
-            self.store.admin(command)
-        }
-
-        fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
-            self.store.tick(budget)
-        }
-
-        fn wakeups(&self) -> Wakeups {
-            self.store.wakeups()
-        }
-    }
-
-    impl Inspect for Slow {
-        fn now(&self) -> Timestamp {
-            self.store.now()
-        }
-
-        fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
-            self.store.get(jobs)
-        }
-
-        fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
-            self.store.payloads(jobs)
-        }
-
-        fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
-            self.store.list(query)
-        }
-
-        fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
-            self.store.ahead(place)
-        }
-
-        fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
-            self.store.queue(name)
-        }
-
-        fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
-            self.store.queues()
-        }
-    }
 }

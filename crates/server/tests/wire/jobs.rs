@@ -66,6 +66,7 @@ async fn attempts_and_history_tell_the_past() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 async fn each_view_has_its_fields_and_words() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;

@@ -1,5 +1,13 @@
 //! The contract of the wire, over real sockets: every endpoint, every code, and what must survive.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "these are tests, helpers included"
+)]
+
 #[path = "../common/mod.rs"]
 mod common;
 

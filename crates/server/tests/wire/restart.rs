@@ -45,8 +45,8 @@ async fn everything_is_there_after_a_restart() {
 async fn the_kinds_of_time_are_not_mixed() {
     let directory = tempfile::tempdir().unwrap();
     Setup::directory(directory.path()).start().await.stop().await;
-    let open = std::panic::AssertUnwindSafe(Setup::directory(directory.path()).real_time().start());
-    assert!(tokio::spawn(async move { open.0.await }).await.is_err());
+    let opening = tokio::spawn(Setup::directory(directory.path()).real_time().start());
+    assert!(opening.await.is_err());
 }
 
 /// F48: told to stop under load, the server answers what is under way and nothing that was acknowledged is lost.
@@ -63,9 +63,9 @@ async fn stopped_under_load() {
             let (client, known, stopping) = (server.client().await, Arc::clone(&known), Arc::clone(&stopping));
             clients.push(tokio::spawn(async move {
                 if number % 2 == 0 {
-                    submitter(client, &known, &stopping).await
+                    submitter(client, &known, &stopping).await;
                 } else {
-                    worker(client, &known, &stopping).await
+                    worker(client, &known, &stopping).await;
                 }
             }));
         }

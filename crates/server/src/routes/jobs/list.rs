@@ -1,11 +1,13 @@
 //! `GET /v1/jobs`
 
 use axum::extract::State;
+use bytes::Bytes;
 use longshore_api::job::Jobs;
 use longshore_api::words::{Priority, State as Word};
 use longshore_core::id::{JobType, QueueName, Seq};
+use longshore_core::job::Job;
 use longshore_core::limits::BATCH_ITEMS_MAX;
-use longshore_store::{JobFilter, JobQuery};
+use longshore_store::{JobFilter, JobQuery, Page};
 
 use crate::app::AppState;
 use crate::convert::job::record;
@@ -37,8 +39,35 @@ pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> Answe
         // No job belongs to a workflow yet.
         return ok(&Jobs { jobs: Vec::new(), next: None });
     }
-    let page = app.ask(app.store.list(JobQuery { filter, limit, before })).await?;
+    let page = rows(&app, filter, limit, before).await?;
     ok(&Jobs { jobs: page.jobs.iter().map(|job| record(job)).collect(), next: page.next.map(|seq| seq.to_string()) })
+}
+
+/// Rows that are asked for at once, and bytes of results and notes after which a page ends early: what jobs carry may be large.
+const SLICE: usize = 100;
+const PAGE_BYTES_MAX: usize = 16 << 20;
+
+async fn rows(app: &AppState, filter: JobFilter, limit: usize, before: Option<Seq>) -> Result<Page, Failure> {
+    let mut page = Page { jobs: Vec::new(), next: before };
+    let mut bytes = 0;
+    while page.jobs.len() < limit && bytes < PAGE_BYTES_MAX {
+        let slice = SLICE.min(limit - page.jobs.len());
+        let query = JobQuery { filter: filter.clone(), limit: slice, before: page.next };
+        let found = app.ask(app.store.list(query)).await?;
+        bytes += found.jobs.iter().map(|job| carried(job)).sum::<usize>();
+        // A short page has cost as much as a page may.
+        let short = found.jobs.len() < slice;
+        page.jobs.extend(found.jobs);
+        page.next = found.next;
+        if short || page.next.is_none() {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+fn carried(job: &Job) -> usize {
+    [&job.progress, &job.checkpoint, &job.result].into_iter().flatten().map(Bytes::len).sum()
 }
 
 fn priority(query: &mut Query) -> Result<Option<Priority>, Failure> {

@@ -1,0 +1,116 @@
+//! A store whose submissions and claims can be held up.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use longshore_core::Timestamp;
+use longshore_core::engine::{
+    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
+};
+use longshore_core::extend::Extended;
+use longshore_core::id::{QueueName, Seq};
+use longshore_core::job::Job;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_store::{ClaimedJob, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, Wakeups};
+use tokio::sync::watch;
+
+#[derive(Debug)]
+pub(crate) struct Slow {
+    store: Arc<dyn Store>,
+    held: watch::Sender<bool>,
+    /// Calls that came to the gate.
+    came: watch::Sender<usize>,
+}
+
+impl Slow {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, held: watch::Sender::new(false), came: watch::Sender::new(0) }
+    }
+
+    pub(crate) fn hold(&self) {
+        self.came.send_replace(0);
+        self.held.send_replace(true);
+    }
+
+    /// Waits until so many submissions and claims have come since the gate was closed.
+    pub(crate) async fn reached(&self, calls: usize) {
+        self.came.subscribe().wait_for(|came| *came >= calls).await.unwrap();
+    }
+
+    async fn gate(&self) {
+        self.came.send_modify(|came| *came += 1);
+        self.held.subscribe().wait_for(|held| !held).await.unwrap();
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.held.send_replace(false);
+    }
+}
+
+impl Store for Slow {
+    fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
+        Box::pin(async move {
+            self.gate().await;
+            self.store.submit(request).await
+        })
+    }
+
+    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
+        Box::pin(async move {
+            self.gate().await;
+            self.store.claim(request).await
+        })
+    }
+
+    fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
+        self.store.settle(settlements)
+    }
+
+    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+        self.store.extend(extensions)
+    }
+
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+        self.store.admin(command)
+    }
+
+    fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
+        self.store.tick(budget)
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.store.wakeups()
+    }
+}
+
+impl Inspect for Slow {
+    fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
+    fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
+        self.store.get(jobs)
+    }
+
+    fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
+        self.store.payloads(jobs)
+    }
+
+    fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
+        self.store.list(query)
+    }
+
+    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+        self.store.ahead(place)
+    }
+
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+        self.store.queue(name)
+    }
+
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+        self.store.queues()
+    }
+}
