@@ -16,7 +16,6 @@ pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
 #[command(
     name = "longshore",
     version,
-    propagate_version = true,
     after_help = "\
 Examples:
   longshore serve                                      start a server, data in ./longshore-data
@@ -36,6 +35,7 @@ pub(crate) struct Arguments {
         global = true,
         value_name = "URL",
         env = "LONGSHORE_SERVER",
+        hide_env_values = true,
         default_value = "http://127.0.0.1:7070",
         help_heading = "Everywhere"
     )]
@@ -47,9 +47,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the server
     Serve(Box<serve::Serve>),
-    /// Hand in jobs: one by flags, or many from a file
     Submit(Box<submit::Submit>),
     /// Look at jobs, and operate on them
     #[command(subcommand)]
@@ -60,19 +58,12 @@ pub(crate) enum Command {
     /// Jobs that ended and want a person's look
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLetters),
-    /// Work on jobs: run a program for each one
     Work(Box<work::Work>),
-    /// Watch a server live
     Top(top::Top),
-    /// Put load on a server and measure it
     Bench(Box<bench::Bench>),
-    /// Copy a data directory, also while its server runs
     Backup(backup::Backup),
-    /// Make a data directory from a backup
     Restore(restore::Restore),
-    /// Check every byte of a data directory
     Doctor(doctor::Doctor),
-    /// Print completions for a shell
     Completions(completions::Completions),
 }
 

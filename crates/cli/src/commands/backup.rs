@@ -12,10 +12,10 @@ use crate::context::Context;
 use crate::terminal::failure::Failure;
 
 /// Copy a data directory, also while its server runs.
-///
-/// The copy is whole: everything that was answered before it began. Work goes on meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+The copy is whole: everything that was answered before it began. Work goes on meanwhile.
+
 Examples:
   longshore backup longshore-data
   longshore backup /var/lib/longshore /backups/monday

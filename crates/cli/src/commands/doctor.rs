@@ -10,9 +10,9 @@ use crate::context::Context;
 use crate::terminal::failure::Failure;
 
 /// Check every byte of a data directory or of a backup.
-///
-/// Exit code 0: the store is whole. 1: something is wrong with it. 2: it could not be looked at.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Exit code 0: the store is whole. 1: something is wrong with it. 2: it could not be looked at.")]
 pub(crate) struct Doctor {
     /// The data directory, of a server that does not run
     #[arg(value_name = "DIR")]

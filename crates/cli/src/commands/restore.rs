@@ -10,10 +10,11 @@ use crate::context::Context;
 use crate::terminal::failure::Failure;
 
 /// Make a data directory from a backup.
-///
-/// Leases of before are void: what ran when the backup was made is claimed anew when its lease would have ended.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Leases of before are void: what ran when the backup was made is claimed anew when its lease
+would have ended.
+
 Examples:
   longshore restore /backups/monday /var/lib/longshore
   longshore serve --data /var/lib/longshore")]

@@ -141,3 +141,16 @@ fn many_at_once_by_filter() {
     server.run(&["jobs", "cancel"]).expect(2);
     server.run(&["jobs", "cancel", &other, "--queue", "bulk"]).expect(1);
 }
+
+#[test]
+fn held_and_delayed_jobs_are_let_go() {
+    let server = Server::in_memory();
+    let held = server.submit(&["-t", "a", "--hold"]);
+    let later = server.submit(&["-t", "a", "--delay", "1h"]);
+    assert_eq!(server.state(&held), "pending");
+    assert!(server.run(&["jobs", "why", &held]).expect(0).stdout.contains("held"));
+    assert_eq!(server.json(&["jobs", "submit", &held])["state"], "scheduled");
+    assert!(server.run(&["jobs", "why", &later]).expect(0).stdout.contains("for later"));
+    assert_eq!(server.json(&["jobs", "run-now", &later])["state"], "scheduled");
+    server.run(&["jobs", "run-now", &later]).expect(1);
+}

@@ -1,7 +1,7 @@
 //! `longshore work --exec`
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -309,6 +309,18 @@ fn several_at_once_and_types() {
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait().code(), Some(0));
     assert_eq!(server.state(&other), "scheduled");
+}
+
+#[test]
+fn nobody_has_to_read_what_it_says() {
+    let server = Server::in_memory();
+    let lines = "{\"type\":\"t\"}\n".repeat(20);
+    server.run_with(&["submit", "--ndjson", "-"], lines.as_bytes()).expect(0);
+    let mut command = server.command(&["work", "--until-empty", "--concurrency", "4", "--exec", "true"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(server.json(&["queues", "get", "default"])["counts"]["completed"], 20);
 }
 
 #[test]

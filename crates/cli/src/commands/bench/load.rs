@@ -101,6 +101,7 @@ pub(super) async fn run(context: &Context, bench: Bench, client: Client) -> Resu
     };
     Ok(Measured {
         tally,
+        started: load.started,
         seconds: passed.as_secs_f64(),
         submitted: load.submitted.load(Ordering::SeqCst),
         completed: load.completed.load(Ordering::SeqCst),

@@ -18,19 +18,21 @@ use crate::context::Context;
 use crate::terminal::failure::Failure;
 
 /// Put load on a server and measure it.
-///
-/// Submits jobs to a queue of its own, works them off, and says how long each operation took. With --rate calls are made at fixed
-/// times whether or not the server keeps up, and waiting for a late call counts: nothing is left out of the figures.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
+Submits jobs to a queue of its own, works them off, and says how long each operation took. With
+--rate calls are made at fixed times whether or not the server keeps up, and waiting for a late
+call counts: nothing is left out of the figures.
+
 Examples:
   longshore bench
   longshore bench --duration 1m --rate 1000 --concurrency 32
   longshore bench --jobs 100000 --batch 100 --mix submit=1
   longshore bench --mix submit=4,work=4,get=1,list=1
 
-The mix gives shares of the tasks: submit (hand in jobs), work (claim and complete them), get (look at one),
-list (a page of ten). With --rate, get and list are made as often as their share says, relative to submit.")]
+The mix gives shares of the tasks: submit (hand in jobs), work (claim and complete them), get
+(look at one), list (a page of ten). With --rate, get and list are made as often as their share
+says, relative to submit.")]
 pub(crate) struct Bench {
     /// Shares of operations
     #[arg(long, value_name = "MIX", default_value = "submit=1,work=1")]

@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use longshore_store::clock::monotonic;
 use serde::Serialize;
 
 use crate::context::Context;
@@ -43,6 +44,8 @@ pub(super) struct Timing {
     latency: Histogram<u64>,
     jobs: u64,
     errors: u64,
+    /// The instant of the last one.
+    last: Duration,
 }
 
 /// An hour: longer than any call has patience for.
@@ -51,7 +54,7 @@ const LATENCY_MAX: u64 = 3_600_000_000;
 impl Timing {
     fn new() -> Option<Self> {
         let latency = Histogram::new_with_bounds(1, LATENCY_MAX, 3).ok()?;
-        Some(Self { latency, jobs: 0, errors: 0 })
+        Some(Self { latency, jobs: 0, errors: 0, last: Duration::ZERO })
     }
 }
 
@@ -75,6 +78,7 @@ impl Tally {
             let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
             timing.latency.saturating_record(micros.clamp(1, LATENCY_MAX));
             timing.jobs += jobs;
+            timing.last = monotonic();
         }
     }
 
@@ -91,6 +95,7 @@ impl Tally {
                 // The same bounds everywhere: nothing can be out of range.
                 let _: Result<(), _> = ours.latency.add(&theirs.latency);
                 ours.jobs += theirs.jobs;
+                ours.last = ours.last.max(theirs.last);
                 ours.errors += theirs.errors;
             }
         }
@@ -102,6 +107,7 @@ impl Tally {
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) tally: Tally,
+    pub(super) started: Duration,
     pub(super) seconds: f64,
     pub(super) submitted: u64,
     pub(super) completed: u64,
@@ -140,13 +146,15 @@ fn float(number: u64) -> f64 {
 impl Measured {
     fn rows(&self) -> Vec<Row> {
         let row = |(operation, timing): (&Operation, &Timing)| {
+            // Submitting may be over long before the last job is worked off.
+            let seconds = timing.last.saturating_sub(self.started).as_secs_f64();
             let at = |quantile: f64| float(timing.latency.value_at_quantile(quantile)) / 1_000.0;
             Row {
                 operation: *operation,
                 calls: timing.latency.len(),
                 jobs: timing.jobs,
                 errors: timing.errors,
-                jobs_per_second: float(timing.jobs) / self.seconds.max(1e-9),
+                jobs_per_second: float(timing.jobs) / seconds.max(1e-9),
                 p50_ms: at(0.5),
                 p90_ms: at(0.9),
                 p99_ms: at(0.99),

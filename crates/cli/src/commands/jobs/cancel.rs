@@ -9,10 +9,11 @@ use crate::context::Context;
 use crate::terminal::failure::Failure;
 
 /// End jobs that have not ended: some by id, or all that match.
-///
-/// A running job is asked to stop and its worker is told at its next heartbeat, unless the queue cancels at once or --force is given.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+A running job is asked to stop and its worker is told at its next heartbeat, unless the queue
+cancels at once or --force is given.
+
 Examples:
   longshore jobs cancel 0b6f…
   longshore jobs cancel --queue reports --state delayed --dry-run")]

@@ -8,6 +8,8 @@ mod history;
 mod list;
 mod payload;
 mod requeue;
+mod run_now;
+mod submit;
 mod wait;
 mod why;
 
@@ -20,26 +22,18 @@ use crate::terminal::failure::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Jobs {
-    /// List jobs, newest first
     List(list::List),
-    /// Show one job
     Get(get::Get),
-    /// Say why a job is not running
     Why(why::Why),
-    /// Wait until a job has ended
     Wait(wait::Wait),
-    /// Show every move of a job from state to state
     History(history::History),
-    /// Show every attempt at a job
     Attempts(attempts::Attempts),
-    /// Print a job's payload, as it was handed in
     Payload(payload::Payload),
-    /// End jobs that have not ended
     Cancel(cancel::Cancel),
-    /// Bring back jobs that failed, were cancelled or are dead letters
     Requeue(requeue::Requeue),
-    /// Delete jobs that have ended
     Delete(delete::Delete),
+    Submit(submit::Submit),
+    RunNow(run_now::RunNow),
 }
 
 impl Jobs {
@@ -55,6 +49,8 @@ impl Jobs {
             Self::Cancel(cancel) => cancel.run(context),
             Self::Requeue(requeue) => requeue.run(context),
             Self::Delete(delete) => delete.run(context),
+            Self::Submit(submit) => submit.run(context),
+            Self::RunNow(run_now) => run_now.run(context),
         }
     }
 }

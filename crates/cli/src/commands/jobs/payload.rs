@@ -8,9 +8,9 @@ use crate::context::Context;
 use crate::terminal::failure::Failure;
 
 /// Print a job's payload, byte for byte as it was handed in.
-///
-/// On a terminal, control characters in it are shown and not obeyed.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+On a terminal, control characters in it are shown and not obeyed.")]
 pub(crate) struct Payload {
     /// The job's id
     id: String,

@@ -11,10 +11,10 @@ use crate::context::Context;
 use crate::terminal::failure::Failure;
 
 /// Bring back jobs that failed, were cancelled or are dead letters: some by id, or all that match.
-///
-/// By the queue's profile the job itself comes back, or a clone of it with an id of its own.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+By the queue's profile the job itself comes back, or a clone of it with an id of its own.
+
 Examples:
   longshore jobs requeue 0b6f…
   longshore jobs requeue --queue reports --state failed --error-code timeout --dry-run")]

@@ -12,9 +12,9 @@ use crate::context::Context;
 use crate::terminal::failure::Failure;
 
 /// Wait until a job has ended.
-///
-/// Exit code 0: it completed. 1: it ended otherwise. 2: it has not ended in time.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Exit code 0: it completed. 1: it ended otherwise. 2: it has not ended in time.")]
 pub(crate) struct Wait {
     /// The job's id
     id: String,
@@ -47,11 +47,14 @@ impl Wait {
 
 async fn ended(client: &Client, id: &str, timeout: Option<Duration>) -> Result<Job, Failure> {
     let started = monotonic();
+    let left = || {
+        let passed = u64::try_from(monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);
+        timeout.map_or(ONE_CALL, |timeout| Duration(timeout.0.saturating_sub(passed)))
+    };
     loop {
-        let passed = u64::try_from((monotonic() - started).as_millis()).unwrap_or(u64::MAX);
-        let left = timeout.map_or(ONE_CALL, |timeout| Duration(timeout.0.saturating_sub(passed)));
-        let waited = client.wait(id, left.min(ONE_CALL)).await?;
-        if waited.ended || left <= ONE_CALL && timeout.is_some() {
+        let waited = client.wait(id, left().min(ONE_CALL)).await?;
+        // A server that is about to stop answers early.
+        if waited.ended || left().0 == 0 {
             return Ok(waited.job);
         }
     }

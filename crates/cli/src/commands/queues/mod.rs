@@ -15,15 +15,12 @@ use crate::terminal::failure::Failure;
 pub(crate) enum Queues {
     /// List queues with what is in them
     List,
-    /// Show one queue with its settings
     Get(get::Get),
-    /// Create a queue, or change its profile and settings
     Set(set::Set),
     /// Let nobody claim from a queue; submissions go on
     Pause(pause::Name),
     /// Let claims go on
     Resume(pause::Name),
-    /// Delete a queue
     Delete(delete::Delete),
 }
 

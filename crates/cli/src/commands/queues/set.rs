@@ -12,11 +12,11 @@ use crate::context::Context;
 use crate::terminal::failure::Failure;
 
 /// Create a queue, or change its profile and settings.
-///
-/// Settings replace all that were set on this queue before; those of the profile hold for the rest. Without any, earlier ones stay.
-/// Jobs that exist keep what they were created with.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Settings replace all that were set on this queue before; those of the profile hold for the rest.
+Without any, earlier ones stay. Jobs that exist keep what they were created with.
+
 Examples:
   longshore queues set reports
   longshore queues set reports --profile gopherqueue

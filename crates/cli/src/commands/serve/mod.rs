@@ -24,10 +24,11 @@ use crate::signals::Signals;
 use crate::terminal::failure::Failure;
 
 /// Run the server.
-///
-/// What is not given as a flag is taken from the environment, then from the file, then from the defaults.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+What is not given as a flag is taken from the environment, then from the file, then from the
+defaults.
+
 Examples:
   longshore serve                              data in ./longshore-data, on 127.0.0.1:7070
   longshore serve --data /var/lib/longshore --listen 127.0.0.1:8080
@@ -44,7 +45,8 @@ A file:
   profile = \"gopherqueue\"
   settings = { lease = \"1m\", retry = { limit = 5 } }
 
-SIGTERM and SIGINT drain: no new work is taken, requests under way are finished. A second one ends it at once.")]
+SIGTERM and SIGINT drain: no new work is taken, requests under way are finished. A second one
+ends it at once.")]
 pub(crate) struct Serve {
     #[command(flatten)]
     flags: options::Flags,

@@ -20,10 +20,10 @@ use crate::terminal::failure::Failure;
 mod many;
 
 /// Hand in jobs: one by flags, or many from a file with one JSON object a line.
-///
-/// The answer means that the job is stored. The id goes to standard output.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+The answer means that the job is stored. The id goes to standard output.
+
 Examples:
   longshore submit -t email.send -p '{\"to\":\"ann\"}'
   longshore submit -q reports -t report.build --payload-file order.json --delay 10m
@@ -47,13 +47,19 @@ pub(crate) struct Submit {
     #[command(flatten)]
     fields: Fields,
     /// Many jobs: a file with one JSON object a line, - for standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["payload", "payload_file"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["payload", "payload_file"], help_heading = "Many jobs")]
     ndjson: Option<PathBuf>,
     /// Jobs in one batch
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1_000,
+        value_parser = clap::value_parser!(u64).range(1..=1_000),
+        help_heading = "Many jobs"
+    )]
     batch: u64,
     /// Read and check everything, submit nothing
-    #[arg(long)]
+    #[arg(long, help_heading = "Many jobs")]
     dry_run: bool,
 }
 

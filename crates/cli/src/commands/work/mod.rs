@@ -19,12 +19,13 @@ use crate::context::Context;
 use crate::terminal::failure::Failure;
 
 /// Work on jobs: run a program for each one.
-///
-/// The program gets the payload on standard input and the job's facts in its environment. Its exit code decides:
-/// 0 completes the job (standard output is the result, if it is JSON), 100 is a permanent failure, any other
-/// a temporary one that is retried as the queue says. The last of standard error is the job's error message.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
+The program gets the payload on standard input and the job's facts in its environment. Its exit
+code decides: 0 completes the job (standard output is the result, if it is JSON), 100 is a
+permanent failure, any other a temporary one that is retried as the queue says. The last of
+standard error is the job's error message.
+
 Examples:
   longshore work --exec ./send-mail.sh
   longshore work -q reports -q default --concurrency 4 --exec 'python3 report.py'
@@ -36,9 +37,10 @@ In the program's environment:
   LONGSHORE_JOB_CREATED_AT  _DEADLINE_AT  _PAYLOAD_KIND (json, binary or none)
   LONGSHORE_LEASE_TOKEN, LONGSHORE_SERVER for calls of its own, as a heartbeat with progress
 
-Heartbeats are sent while the program runs. It is ended (SIGTERM, after --grace SIGKILL) when somebody cancels
-the job or its time is up, and killed when the lease is lost. SIGTERM to the worker drains: no new jobs, those that
-run are finished; a second SIGTERM, or the end of --drain-timeout, ends them and gives the jobs back.")]
+Heartbeats are sent while the program runs. It is ended (SIGTERM, after --grace SIGKILL) when
+somebody cancels the job or its time is up, and killed when the lease is lost. SIGTERM to the
+worker drains: no new jobs, those that run are finished; a second SIGTERM, or the end of
+--drain-timeout, ends them and gives the jobs back.")]
 pub(crate) struct Work {
     /// The program, run by sh -c
     #[arg(long, value_name = "CMD")]

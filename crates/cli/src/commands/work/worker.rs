@@ -7,7 +7,7 @@ use longshore_api::work::{Claim, Claimed};
 use longshore_client::{Client, Error};
 use longshore_store::clock::monotonic;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep};
 
 use super::Work;
@@ -57,7 +57,7 @@ impl Worker {
         let queues = self.work.queues.join(", ");
         self.screen.note(&format!("worker \"{}\" serves {queues} at {}", self.name, self.client.url()));
         let claimed = self.claim_and_run(&signals).await;
-        self.drain(&signals).await?;
+        self.drain(&signals).await;
         claimed
     }
 
@@ -68,7 +68,7 @@ impl Worker {
         while signals.times() == 0 {
             if self.running.len() >= slots {
                 tokio::select! {
-                    Some(outcome) = self.running.join_next() => self.tell(outcome)?,
+                    Some(outcome) = self.running.join_next() => self.tell(outcome),
                     () = signals.told(1) => {}
                 }
                 continue;
@@ -79,7 +79,7 @@ impl Worker {
             }
             let free = (slots - self.running.len()) as u64;
             let asked_at = monotonic();
-            let Some(answer) = self.claim(free.min(left), signals).await? else { return Ok(()) };
+            let Some(answer) = self.claim(free.min(left), signals).await else { return Ok(()) };
             match answer {
                 Ok(claimed) => {
                     if backoff > BACKOFF_FIRST {
@@ -111,7 +111,7 @@ impl Worker {
     }
 
     /// One claim, reporting what ends meanwhile; `None` when told to stop. A claim that is dropped gives its jobs back.
-    async fn claim(&mut self, limit: u64, signals: &Signals) -> Result<Option<Result<Claimed, Error>>, Failure> {
+    async fn claim(&mut self, limit: u64, signals: &Signals) -> Option<Result<Claimed, Error>> {
         let types = self.work.types.clone();
         // To see whether there is nothing left one must not wait for it; while something runs, something may still come of it.
         let wait = if self.work.until_empty { Duration(500) } else { self.work.wait };
@@ -131,9 +131,9 @@ impl Worker {
         loop {
             tokio::select! {
                 biased;
-                answer = &mut answer => return Ok(Some(answer)),
-                () = signals.told(1) => return Ok(None),
-                Some(outcome) = self.running.join_next() => self.tell(outcome)?,
+                answer = &mut answer => return Some(answer),
+                () = signals.told(1) => return None,
+                Some(outcome) = self.running.join_next() => self.tell(outcome),
             }
         }
     }
@@ -153,7 +153,7 @@ impl Worker {
     }
 
     /// Lets programs finish, or ends them when there is no more time.
-    async fn drain(&mut self, signals: &Signals) -> Result<(), Failure> {
+    async fn drain(&mut self, signals: &Signals) {
         let mut told = false;
         let patience = sleep(self.work.drain_timeout.as_std());
         tokio::pin!(patience);
@@ -162,8 +162,8 @@ impl Worker {
             tokio::select! {
                 biased;
                 finished = self.running.join_next() => match finished {
-                    Some(outcome) => self.tell(outcome)?,
-                    None => return Ok(()),
+                    Some(outcome) => self.tell(outcome),
+                    None => return,
                 },
                 () = signals.told(1), if !told => {
                     told = true;
@@ -182,11 +182,16 @@ impl Worker {
         self.phase.send_replace(Phase::Abandoning);
     }
 
-    fn tell(&self, outcome: Result<Outcome, tokio::task::JoinError>) -> Result<(), Failure> {
-        let outcome = outcome.map_err(|error| Failure::failed(format!("a job was dropped: {error}")))?;
-        if self.screen.json {
-            return self.screen.json_line(&outcome);
-        }
-        self.screen.line(&outcome.to_string())
+    /// A worker whose output nobody reads works all the same.
+    fn tell(&self, outcome: Result<Outcome, JoinError>) {
+        let told = match outcome {
+            Ok(outcome) if self.screen.json => self.screen.json_line(&outcome),
+            Ok(outcome) => self.screen.line(&outcome.to_string()),
+            Err(error) => {
+                self.screen.note(&format!("a job was dropped, its lease will end: {error}"));
+                Ok(())
+            }
+        };
+        drop(told);
     }
 }
