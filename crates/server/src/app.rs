@@ -152,10 +152,6 @@ impl App {
 
     /// Looks at a failure of the store: some are the end of it.
     pub(crate) fn note(&self, error: &StoreError) {
-        if matches!(error, StoreError::Unknown(_)) {
-            // Whether that was the end of it is seen by the next one who tries.
-            self.look.notify_one();
-        }
         if matches!(error, StoreError::Poisoned) && !self.broken.swap(true, Ordering::SeqCst) {
             tracing::error!(%error, "the store has failed for good; stopping");
             self.gave_up.notify_one();

@@ -61,7 +61,7 @@ pub fn in_use(error: &StoreError) -> bool {
 
 /// Makes a store from a backup. Leases of before are void, and lease versions go on above all that were ever given.
 pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
-    let home = schema::Home::directory(directory)?;
+    let home = schema::Home::to_fill(directory)?;
     let Location::File(database) = &home.database else { return Err(damaged("the place of the store")) };
     if database.exists() {
         return Err(StoreError::not_applied(Exists(database.clone())));

@@ -29,20 +29,8 @@ const LOOK_EVERY: usize = 16;
 pub(crate) struct Checkpoints {
     worker: Option<Worker>,
     commits: usize,
-    stage: Stage,
     /// Closed last: closing any handle of a file gives up the locks that SQLite has on it.
     _database: Option<Arc<File>>,
-}
-
-/// Every commit whose pages are copied carries a mark, or one after it does: a log that has later lost them can be told by it ([`crate::log`]). At other times a mark would
-/// be a page written for nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Resting,
-    /// The log is worth copying; once a marked commit is in it, it is copied.
-    Due,
-    Marked,
-    Copying,
 }
 
 #[derive(Debug)]
@@ -55,7 +43,7 @@ struct Worker {
 
 impl Checkpoints {
     pub(crate) fn none() -> Self {
-        Self { worker: None, commits: 0, stage: Stage::Resting, _database: None }
+        Self { worker: None, commits: 0, _database: None }
     }
 
     pub(crate) fn start(database: &Path, shared: &Arc<Shared>) -> Result<Self, StoreError> {
@@ -86,54 +74,24 @@ impl Checkpoints {
         };
         let thread =
             Builder::new().name("longshore-checkpoint".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        Ok(Self {
-            worker: Some(Worker { wake, ready, thread }),
-            commits: 0,
-            stage: Stage::Resting,
-            _database: Some(file),
-        })
-    }
-
-    /// Whether the commit that is being made should carry a mark.
-    pub(crate) fn wants_mark(&self) -> bool {
-        match self.stage {
-            Stage::Resting => false,
-            Stage::Due | Stage::Marked | Stage::Copying => true,
-        }
-    }
-
-    pub(crate) fn committed(&mut self, marked: bool) {
-        if marked && self.stage == Stage::Due {
-            self.stage = Stage::Marked;
-        }
+        Ok(Self { worker: Some(Worker { wake, ready, thread }), commits: 0, _database: Some(file) })
     }
 
     /// Called by the writer between two commits.
     pub(crate) fn take_turn(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let Some(worker) = &self.worker else { return Ok(()) };
-        match self.stage {
-            Stage::Resting => {
-                self.commits += 1;
-                if self.commits >= LOOK_EVERY {
-                    self.commits = 0;
-                    let (log, _) = checkpoint(connection, "NOOP")?;
-                    if log >= LOG_PAGES_WORTH {
-                        self.stage = Stage::Due;
-                    }
-                }
-            }
-            Stage::Due => {}
-            Stage::Marked => {
-                // Nobody else wakes it, and it rests.
-                let _ = worker.wake.try_send(());
-                self.stage = Stage::Copying;
-            }
-            Stage::Copying => {
-                if worker.ready.swap(false, Ordering::SeqCst) {
-                    self.stage = Stage::Resting;
-                    checkpoint(connection, "PASSIVE")?;
-                }
-            }
+        if worker.ready.swap(false, Ordering::SeqCst) {
+            return checkpoint(connection, "PASSIVE").map(drop);
+        }
+        self.commits += 1;
+        if self.commits < LOOK_EVERY {
+            return Ok(());
+        }
+        self.commits = 0;
+        let (log, _) = checkpoint(connection, "NOOP")?;
+        if log >= LOG_PAGES_WORTH {
+            // Already awake is as good.
+            let _ = worker.wake.try_send(());
         }
         Ok(())
     }

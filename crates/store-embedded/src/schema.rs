@@ -102,6 +102,16 @@ impl Home {
 
     /// Makes the directory if need be, and takes its lock.
     pub(crate) fn directory(directory: &Path) -> Result<Self, StoreError> {
+        let home = Self::to_fill(directory)?;
+        if let Location::File(database) = &home.database {
+            // SQLite gives its other files the rights of this one.
+            drop(private(database).map_err(StoreError::not_applied)?);
+        }
+        Ok(home)
+    }
+
+    /// The same, without any file of a store.
+    pub(crate) fn to_fill(directory: &Path) -> Result<Self, StoreError> {
         make_directory(directory).map_err(StoreError::not_applied)?;
         Self::locked(directory)
     }
@@ -117,8 +127,6 @@ impl Home {
             return Err(StoreError::Format { found, supported: SUPPORTED });
         }
         log::check(&database)?;
-        // SQLite gives its other files the rights of this one.
-        drop(private(&database).map_err(StoreError::not_applied)?);
         Ok(Self { database: Location::File(database), _lock: Some(lock) })
     }
 }
@@ -265,7 +273,7 @@ pub(crate) fn id_key(connection: &Connection) -> Result<[u8; 16], StoreError> {
     note(connection, ID_KEY)?.try_into().map_err(|_| damaged(DAMAGED_NOTES))
 }
 
-/// A number that only grows. Commits that will be copied out of the log carry a new one, so that a log which has lost them can be told by it: see [`crate::log`].
+/// A number that grows with every commit, so that a log which has lost some can be told by it: see [`crate::log`]. The totals lie on the same page, so it costs none of its own.
 pub(crate) fn mark(connection: &Connection) -> Result<i64, StoreError> {
     meta(connection, MARK)
 }

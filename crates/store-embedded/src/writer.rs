@@ -138,7 +138,7 @@ pub(crate) struct Writer {
     pub effects: Vec<Effect>,
     /// Queues whose report may have changed in this batch.
     pub stirred: BTreeSet<QueueName>,
-    /// The last mark that a commit has carried; see [`Checkpoints`].
+    /// The last mark that a commit has carried.
     pub mark: i64,
     /// As they are on disk.
     pub totals: Totals,
@@ -214,14 +214,12 @@ impl Writer {
             set_totals(self.records.connection(), &totals)?;
         }
         // A batch that has changed nothing writes nothing, and waits for no disk.
-        let marked = self.checkpoints.wants_mark() && self.records.connection().total_changes() != changes;
-        if marked {
+        if self.records.connection().total_changes() != changes {
             self.mark += 1;
             set_mark(self.records.connection(), self.mark)?;
         }
         self.records.connection().execute_batch("COMMIT")?;
         self.totals = totals;
-        self.checkpoints.committed(marked);
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         self.engine.commit();
         self.records.committed();

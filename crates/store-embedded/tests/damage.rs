@@ -345,8 +345,9 @@ fn a_flipped_bit_of_any_value_is_harmless_or_found() {
             }
         }
     }
-    // A sum that promises more than there is costs a look in vain.
-    let careless: Vec<&String> = tally.harmless.iter().filter(|what| !what.starts_with("ended_chunk.")).collect();
+    // A sum that promises more than there is, or an instant that is too early, costs a look in vain.
+    let in_vain = |what: &&String| what.starts_with("ended_chunk.") || what.starts_with("prune_chunk.prune_at");
+    let careless: Vec<&String> = tally.harmless.iter().filter(|what| !in_vain(what)).collect();
     assert!(careless.is_empty(), "nobody notices {careless:?}");
     tally.finish("flipped values");
 }

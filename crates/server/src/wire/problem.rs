@@ -185,6 +185,6 @@ mod tests {
         let known = |error: StoreError| Failure::from(error).problem().retry;
         assert_eq!(known(StoreError::not_applied(std::io::Error::other("full"))), RetryAdvice::Safe);
         assert_eq!(known(StoreError::unknown(std::io::Error::other("lost"))), RetryAdvice::Unknown);
-        assert_eq!(known(StoreError::Poisoned), RetryAdvice::Unknown);
+        assert_eq!(known(StoreError::Poisoned), RetryAdvice::Safe);
     }
 }

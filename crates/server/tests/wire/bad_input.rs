@@ -153,13 +153,14 @@ fn broken(body: &str) -> Vec<(String, &'static str)> {
     let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
     let first =
         body.find('"').map_or("x", |_| body.trim_start_matches('{').split(':').next().unwrap().trim_matches('"'));
+    let unknown = if body.len() > 2 { "{\"unknown\":1," } else { "{\"unknown\":1" };
     let mut all: Vec<(String, &'static str)> = vec![
         (body[..body.len() - 1].to_owned(), "bad_request"),
         (format!("{body}x"), "bad_request"),
         (format!("{body}{body}"), "bad_request"),
         (format!("\u{feff}{body}"), "bad_request"),
         (body.replacen('{', &format!("{{\"deep\":{deep},"), 1), "bad_request"),
-        (body.replacen('{', "{\"unknown\":1,", 1), "validation"),
+        (body.replacen('{', unknown, 1), "validation"),
         (body.replacen('{', "{'a':1,", 1), "bad_request"),
         (body.replacen('{', "{\"nan\":NaN,", 1), "bad_request"),
         (body.replacen('{', "{\"x\":1,\"x\":1,", 1), "bad_request"),

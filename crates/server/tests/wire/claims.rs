@@ -196,9 +196,9 @@ async fn a_job_that_nobody_takes_goes_back() {
     }
     slow.let_go();
     loop {
-        let job = c.job(&id).await;
-        // Its lease version is spent, and only that.
         let history = c.get(&format!("/v1/jobs/{id}/history")).await.ok(200);
+        // Its lease version is spent, and only that.
+        let job = c.job(&id).await;
         if history["history"].as_array().unwrap().last().unwrap()["cause"] == "release" {
             assert_eq!((&job["counters"]["starts"], &job["state"]), (&0.into(), &"scheduled".into()));
             break;

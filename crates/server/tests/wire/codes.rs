@@ -136,7 +136,8 @@ async fn bodies_need_their_type() {
 async fn a_full_queue_says_when_to_come_back() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
-    c.put("/v1/queues/q", r#"{"settings":{"max_queued":0}}"#).await.ok(201);
+    c.put("/v1/queues/q", r#"{"settings":{"max_queued":1}}"#).await.ok(201);
+    c.submit("q", r#"{"type":"t"}"#).await;
     let reply = c.post("/v1/queues/q/jobs", r#"{"type":"t"}"#).await;
     reply.problem(429, "queue_full");
     assert!(reply.header("retry-after").unwrap().parse::<u32>().unwrap() >= 1);
@@ -181,7 +182,11 @@ async fn a_poisoned_store_ends_the_server() {
     let mut c = server.client().await;
     c.submit("q", r#"{"type":"t"}"#).await;
     store.set(Faults::poison_after(0, false));
-    c.post("/v1/queues/q/jobs", r#"{"type":"t"}"#).await.problem(503, "store_unavailable");
+    // The first is told that it is not known, the second that nothing was begun.
+    for advice in ["unknown", "safe"] {
+        let reply = c.post("/v1/queues/q/jobs", r#"{"type":"t"}"#).await;
+        assert_eq!(reply.problem(503, "store_unavailable")["retry"], advice);
+    }
     let ended = tokio::time::timeout(Duration::from_secs(5), server.stopped()).await.expect("within 5 s");
     assert!(ended.is_err(), "not as if all were well");
 }
