@@ -165,7 +165,10 @@ impl EmbeddedStore {
 
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        // What the writer has never taken in was not begun.
+        // What the writer has never taken in was not begun; one that is dying takes nothing in any more.
+        if self.poisoned() {
+            return Err(StoreError::Poisoned);
+        }
         let Some(requests) = &self.requests else { return Err(StoreError::Poisoned) };
         requests.send(request(reply)).await.map_err(|_| StoreError::Poisoned)?;
         // A writer that dies without a word may have written.
