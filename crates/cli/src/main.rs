@@ -26,6 +26,10 @@ use clap::Parser;
 use crate::arguments::Arguments;
 use crate::context::Context;
 
+/// Jobs come and go by the thousand.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let Arguments { command, server, json } = Arguments::parse();
     let context = Context::new(server, json);
