@@ -26,6 +26,7 @@ check: fmt lint deny ## in seconds: format, lints, dependencies, the rules' own 
 tools:
 	@command -v cargo-nextest >/dev/null || cargo install cargo-nextest --locked
 	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked
+	@command -v curl >/dev/null || (apt-get update -qq && apt-get install -y -qq curl) >/dev/null || echo "curl is missing: install it, the tour of the README needs it"
 	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -y -qq strace) >/dev/null || echo "strace is missing: install it, the tests of failing disks need it"
 
 fmt:
