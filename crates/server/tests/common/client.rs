@@ -56,7 +56,9 @@ impl Reply {
 
 impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
-        Self { stream: TcpStream::connect(address).await.unwrap(), address, unread: Vec::new() }
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, address, unread: Vec::new() }
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Reply {
@@ -94,8 +96,7 @@ impl Client {
     pub(crate) async fn send_bytes(&mut self, method: &str, path: &str, headers: &str, body: &[u8]) {
         let length = body.len();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n{headers}Content-Length: {length}\r\n\r\n");
-        self.raw(head.as_bytes()).await;
-        self.raw(body).await;
+        self.raw(&[head.as_bytes(), body].concat()).await;
     }
 
     pub(crate) async fn raw(&mut self, bytes: &[u8]) {
