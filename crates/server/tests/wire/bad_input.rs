@@ -348,7 +348,7 @@ async fn out_of_range() {
     server.stop().await;
 }
 
-/// S11: JSON that is made to hurt is refused quickly, or is none of our business.
+/// S11: JSON that is made to hurt is refused quickly, or is none of our business. Proves G-9.3.
 #[tokio::test]
 async fn hostile_json() {
     let server = Setup::memory().start().await;
@@ -375,8 +375,10 @@ async fn hostile_json() {
         )
         .await;
     }
-    c.send_bytes("POST", "/v1/queues/q/jobs", "Content-Type: application/json\r\n", b"{\"type\":\"\xff\xfe\"}").await;
-    c.reply().await.unwrap().problem(400, "bad_request");
+    for bad in [b"{\"type\":\"\xff\xfe\"}".as_slice(), b"{\"type\":\"t\",\"payload\":\"\xc3\x28\"}"] {
+        c.send_bytes("POST", "/v1/queues/q/jobs", "Content-Type: application/json\r\n", bad).await;
+        c.reply().await.unwrap().problem(400, "bad_request");
+    }
     // Huge numbers of ours are out of range; those of users keep their digits.
     refused(&mut c, "POST", "/v1/queues/q/jobs", &format!(r#"{{"type":"t","delay":1{}}}"#, "0".repeat(400)), None)
         .await;

@@ -22,6 +22,7 @@ async fn all(c: &mut Client, filter: &str, limit: usize) -> Vec<String> {
     }
 }
 
+/// Proves O-55.
 #[tokio::test]
 async fn newest_first_by_every_filter() {
     let server = Setup::memory().start().await;

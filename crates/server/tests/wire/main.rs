@@ -18,6 +18,7 @@ mod codes;
 mod connections;
 mod jobs;
 mod lists;
+mod logs;
 mod operate;
 mod queues;
 mod restart;

@@ -66,7 +66,7 @@ async fn list_tags_come_back_as_a_map() {
     server.stop().await;
 }
 
-/// Proves G-10.5.
+/// Proves G-9.1, G-9.4, G-9.5.
 #[tokio::test]
 async fn payloads_pass_byte_for_byte() {
     let server = Setup::memory().start().await;
@@ -114,6 +114,7 @@ async fn binary_payloads_too() {
     server.stop().await;
 }
 
+/// Proves G-9.2.
 #[tokio::test]
 async fn the_limit_of_a_payload_is_exact() {
     let server = Setup::memory().start().await;
@@ -147,6 +148,7 @@ async fn a_batch_is_answered_in_order_and_refers_to_itself() {
     server.stop().await;
 }
 
+/// Proves G-1.10.
 #[tokio::test]
 async fn a_known_key_answers_the_job_there_is() {
     let server = Setup::memory().start().await;
