@@ -53,6 +53,7 @@ pub(crate) fn record(job: &Job) -> wire::Job {
         lease: lease.map(|lease| wire::LeaseShown {
             version: job.lease_version.0,
             expires_at: times(lease.expires_at),
+            deadline_at: times(lease.deadline_at),
             worker: lease.worker.as_ref().map(ToString::to_string),
         }),
         progress: job.progress.as_ref().map(raw::shown),
