@@ -1,6 +1,17 @@
 //! The scenario files, told over HTTP: the same texts that hold on the model, the engine and every store hold on the server, spoken to
 //! in the words of the contract, in virtual time.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_wrap,
+    reason = "these are tests, helpers included"
+)]
+
 #[path = "../common/mod.rs"]
 mod common;
 mod http_subject;
