@@ -8,7 +8,9 @@ use std::time::Duration;
 use longshore_api::ErrorCode;
 use longshore_core::Timestamp;
 use longshore_core::engine::{AdminAnswer, AdminCommand, BatchRefusal, SubmitRequest, Submitted};
+use longshore_core::id::{JobType, QueueName};
 use longshore_core::profile::Profile;
+use longshore_core::submit::{NewJob, Start};
 use longshore_store::clock::monotonic;
 use longshore_store::{Observed, Store, StoreError, StoreFuture};
 use tokio::sync::{Notify, Semaphore};
@@ -134,13 +136,31 @@ impl App {
     /// The one call with a promise of its own: an acknowledgement within the submission timeout, or the word that there is none.
     pub(crate) async fn submit(&self, request: SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Failure> {
         let patience = self.limits.submission_timeout;
-        match tokio::time::timeout(patience, self.ask(self.store.submit(request))).await {
+        let expected = self.expected(&request);
+        // The submission is on its way when the waiting claims are called: theirs follow it into the same commit.
+        let call = async { expected.iter().for_each(|(queue, job_type)| self.lobby.work_came(queue, job_type, 1)) };
+        let submission = self.ask(self.store.submit(request));
+        let both = async { tokio::join!(biased; submission, call).0 };
+        match tokio::time::timeout(patience, both).await {
             Ok(answer) => answer,
             Err(_) => {
                 let detail = format!("no acknowledgement within {} s", patience.as_secs_f64());
                 Err(Failure::new(ErrorCode::SubmissionTimeout, detail))
             }
         }
+    }
+
+    /// The jobs of a request that go into line at once, if anybody waits for work.
+    fn expected(&self, request: &SubmitRequest) -> Vec<(QueueName, JobType)> {
+        if self.lobby.taken() == 0 {
+            return Vec::new();
+        }
+        let at_once = |new: &NewJob| {
+            let now = matches!(new.start, Start::Now) && new.hold != Some(true);
+            now && new.after.is_empty() && new.after_any.is_empty()
+        };
+        let jobs = request.batch.iter().filter(|submission| at_once(&submission.job));
+        jobs.map(|submission| (submission.queue.clone(), submission.job.job_type.clone())).collect()
     }
 
     pub(crate) fn noted<T>(&self, answer: Result<T, StoreError>) -> Result<T, Failure> {

@@ -148,17 +148,8 @@ impl Writer {
     /// Works until every sender is gone.
     pub(crate) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let _obituary = Obituary(Arc::clone(&self.shared));
-        let mut batch = Vec::new();
         while let Some(first) = requests.blocking_recv() {
-            let mut commands = first.commands();
-            batch.push(first);
-            while commands < COMMANDS_MAX
-                && let Ok(next) = requests.try_recv()
-            {
-                commands += next.commands();
-                batch.push(next);
-            }
-            self.serve(std::mem::take(&mut batch));
+            self.serve(vec![first], &mut || requests.try_recv().ok());
             let checkpointed = self.checkpoints.take_turn(self.records.connection());
             self.answer_for(checkpointed);
         }
@@ -177,12 +168,13 @@ impl Writer {
         }
     }
 
-    fn serve(&mut self, batch: Vec<Request>) {
+    /// `more` are those who came while the first were looked at: they share the commit.
+    fn serve(&mut self, mut batch: Vec<Request>, more: &mut dyn FnMut() -> Option<Request>) {
         if self.shared.poisoned() {
             batch.into_iter().for_each(|request| request.fail(StoreError::Poisoned));
             return;
         }
-        match self.commit(&batch) {
+        match self.commit(&mut batch, more) {
             Ok(answers) => {
                 // Whoever hears the answer may look at once.
                 self.publish();
@@ -193,15 +185,27 @@ impl Writer {
     }
 
     /// Applies a batch and makes it durable. On `Err` nothing of it is left, or the store is poisoned.
-    fn commit(&mut self, batch: &[Request]) -> Result<Vec<Answered>, Trouble> {
+    fn commit(
+        &mut self,
+        batch: &mut Vec<Request>,
+        more: &mut dyn FnMut() -> Option<Request>,
+    ) -> Result<Vec<Answered>, Trouble> {
         let now = self.clock.now();
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let changes = connection.total_changes();
         self.engine.begin();
-        let mut answers = Vec::with_capacity(batch.len());
-        for request in batch {
-            answers.push(self.apply(request, now)?);
+        let (mut answers, mut commands) = (Vec::with_capacity(batch.len()), 0);
+        loop {
+            for request in batch.iter().skip(answers.len()) {
+                commands += request.commands();
+                answers.push(self.apply(request, now)?);
+            }
+            if commands >= COMMANDS_MAX {
+                break;
+            }
+            let Some(next) = more() else { break };
+            batch.push(next);
         }
         self.records.flush()?;
         if self.records.erased {
@@ -324,7 +328,7 @@ impl Writer {
             Trouble::Sql(_) => {
                 // Room for everything that is not new work; the rest hears that there is none.
                 if self.reserve.release() {
-                    return self.serve(batch);
+                    return self.serve(batch, &mut || None);
                 }
                 StoreError::not_applied(NoSpace)
             }
@@ -334,7 +338,7 @@ impl Writer {
             return;
         }
         // One of them is the culprit: the others need not suffer.
-        batch.into_iter().for_each(|request| self.serve(vec![request]));
+        batch.into_iter().for_each(|request| self.serve(vec![request], &mut || None));
     }
 
     fn roll_back(&mut self) -> bool {

@@ -137,9 +137,9 @@ impl HttpSubject {
     }
 
     fn new_job(&mut self, new: &NewJob) -> Value {
-        let after = new.after.iter().map(|dependency| self.dependency(dependency)).collect();
-        let after_any = new.after_any.iter().map(|dependency| self.dependency(dependency)).collect();
-        requests::new_job(new, self.made_up(new.payload_bytes), after, after_any)
+        let after: Vec<String> = new.after.iter().map(|dependency| self.dependency(dependency)).collect();
+        let after_any: Vec<String> = new.after_any.iter().map(|dependency| self.dependency(dependency)).collect();
+        requests::new_job(new, self.made_up(new.payload_bytes), &after, &after_any)
     }
 
     /// JSON of this length that no other job has, as far as there is room for it.
@@ -228,12 +228,8 @@ impl HttpSubject {
     fn change_status(&mut self, job: Handle, status: Option<&str>, output: Option<&str>) -> Result<Answer, Refused> {
         let seq = self.seqs.iter().find(|(_, known)| **known == job).map_or(u64::from(u32::MAX), |(seq, _)| *seq);
         let mut body = json!({});
-        if let Some(status) = status {
-            body["status"] = json!(status);
-        }
-        if let Some(output) = output {
-            body["output"] = requests::any_json(output);
-        }
+        put(&mut body, "status", status.map(Value::from));
+        put(&mut body, "output", output.map(requests::any_json));
         self.call("PATCH", &format!("/job/{seq}"), Some(&body))?;
         // The dialect does not tell the state; where the record has gone with the change, the word of the request is the end it had.
         let path = format!("/v1/jobs/{}", self.id(job));
@@ -247,59 +243,23 @@ impl HttpSubject {
     }
 
     fn obey(&mut self, command: &Command) -> Result<Answer, Refused> {
-        let done = |_| Answer::Done;
         match command {
-            Command::PutQueue { queue, profile, settings } => {
-                let mut body = json!({});
-                if let Some(profile) = profile {
-                    body["profile"] = json!(profile);
-                }
-                if let Some(settings) = settings {
-                    body["settings"] = Value::Object(requests::settings(settings));
-                }
-                self.call("PUT", &format!("/v1/queues/{}", requests::segment(queue)), Some(&body)).map(done)
-            }
-            Command::Pause { queue } => {
-                self.call("POST", &format!("/v1/queues/{}/pause", requests::segment(queue)), None).map(done)
-            }
-            Command::Resume { queue } => {
-                self.call("POST", &format!("/v1/queues/{}/resume", requests::segment(queue)), None).map(done)
-            }
-            Command::DeleteQueue { queue, force } => {
-                let force = if *force { "?force=true" } else { "" };
-                self.call("DELETE", &format!("/v1/queues/{}{force}", requests::segment(queue)), None).map(done)
+            Command::PutQueue { .. } | Command::Pause { .. } | Command::Resume { .. } | Command::DeleteQueue { .. } => {
+                self.arrange(command)
             }
             Command::Submit { queue, jobs } => self.submit(queue, jobs),
             Command::Claim { queues, worker, limit, types, lease, execution_timeout } => {
                 let mut body = json!({ "queues": queues, "worker": worker, "limit": limit, "types": types });
-                if let Some(lease) = lease {
-                    body["lease"] = requests::duration(*lease);
-                }
-                if let Some(timeout) = execution_timeout {
-                    body["execution_timeout"] = requests::duration(*timeout);
-                }
+                put(&mut body, "lease", lease.map(requests::duration));
+                put(&mut body, "execution_timeout", execution_timeout.map(requests::duration));
                 self.claim(&body)
             }
-            Command::Settle { job, token, outcome } => {
-                let (verb, mut body) = requests::settlement(outcome);
-                if let Some(token) = self.token(*job, token) {
-                    body["lease"] = json!(token);
-                }
-                let path = format!("/v1/jobs/{}/{verb}", self.id(*job));
-                let answer = self.post(&path, &body)?;
-                Ok(Answer::State { job: *job, state: answer["state"].as_str().unwrap().to_owned() })
-            }
+            Command::Settle { job, token, outcome } => self.settle(*job, token, outcome),
             Command::Heartbeat { job, token, progress, checkpoint } => {
                 let mut body = json!({});
-                if let Some(token) = self.token(*job, token) {
-                    body["lease"] = json!(token);
-                }
-                if let Some(progress) = progress {
-                    body["progress"] = requests::any_json(progress);
-                }
-                if let Some(checkpoint) = checkpoint {
-                    body["checkpoint"] = requests::any_json(checkpoint);
-                }
+                put(&mut body, "lease", self.token(*job, token).map(Value::from));
+                put(&mut body, "progress", progress.as_deref().map(requests::any_json));
+                put(&mut body, "checkpoint", checkpoint.as_deref().map(requests::any_json));
                 let path = format!("/v1/jobs/{}/heartbeat", self.id(*job));
                 let answer = self.post(&path, &body)?;
                 Ok(Answer::Extended {
@@ -324,7 +284,7 @@ impl HttpSubject {
             }
             Command::Delete { job } => {
                 let path = format!("/v1/jobs/{}", self.id(*job));
-                self.call("DELETE", &path, None).map(done)
+                self.call("DELETE", &path, None).map(|_| Answer::Done)
             }
             Command::ChangeStatus { job, status, output } => {
                 self.change_status(*job, status.as_deref(), output.as_deref())
@@ -332,15 +292,46 @@ impl HttpSubject {
             Command::Children { job, token, jobs, finally } => {
                 let bodies: Vec<Value> = jobs.iter().map(|new| self.new_job(new)).collect();
                 let mut body = json!({ "jobs": bodies });
-                if let Some(finally) = finally {
-                    body["finally"] = self.new_job(finally);
-                }
-                if let Some(token) = self.token(*job, token) {
-                    body["lease"] = json!(token);
-                }
+                let finally = finally.as_ref().map(|finally| self.new_job(finally));
+                put(&mut body, "finally", finally);
+                put(&mut body, "lease", self.token(*job, token).map(Value::from));
                 self.fan_out(*job, &body)
             }
         }
+    }
+
+    /// What is done to queues.
+    fn arrange(&mut self, command: &Command) -> Result<Answer, Refused> {
+        let path = |queue: &String, rest: &str| format!("/v1/queues/{}{rest}", requests::segment(queue));
+        let reply = match command {
+            Command::PutQueue { queue, profile, settings } => {
+                let mut body = json!({});
+                put(&mut body, "profile", profile.as_deref().map(Value::from));
+                put(&mut body, "settings", settings.as_ref().map(|all| Value::Object(requests::settings(all))));
+                self.call("PUT", &path(queue, ""), Some(&body))
+            }
+            Command::Pause { queue } => self.call("POST", &path(queue, "/pause"), None),
+            Command::Resume { queue } => self.call("POST", &path(queue, "/resume"), None),
+            Command::DeleteQueue { queue, force: true } => self.call("DELETE", &path(queue, "?force=true"), None),
+            Command::DeleteQueue { queue, force: false } => self.call("DELETE", &path(queue, ""), None),
+            other => panic!("{other:?} is not done to a queue"),
+        };
+        reply.map(|_| Answer::Done)
+    }
+
+    fn settle(&mut self, job: Handle, token: &Token, outcome: &Outcome) -> Result<Answer, Refused> {
+        let (verb, mut body) = requests::settlement(outcome);
+        put(&mut body, "lease", self.token(job, token).map(Value::from));
+        let path = format!("/v1/jobs/{}/{verb}", self.id(job));
+        let answer = self.post(&path, &body)?;
+        Ok(Answer::State { job, state: answer["state"].as_str().unwrap().to_owned() })
+    }
+}
+
+/// A field that may be left out.
+fn put(body: &mut Value, field: &str, value: Option<Value>) {
+    if let Some(value) = value {
+        body[field] = value;
     }
 }
 

@@ -69,7 +69,7 @@ fn setting(name: &str, value: &str) -> Value {
 }
 
 /// One member of a batch, given its payload and the names of its dependencies.
-pub(crate) fn new_job(new: &NewJob, payload: Option<Value>, after: Vec<String>, after_any: Vec<String>) -> Value {
+pub(crate) fn new_job(new: &NewJob, payload: Option<Value>, after: &[String], after_any: &[String]) -> Value {
     let mut job = settings(&new.settings);
     let mut put = |name: &str, value: Option<Value>| job.extend(value.map(|value| (name.to_owned(), value)));
     put("type", Some(json!(new.job_type)));
