@@ -1,8 +1,12 @@
 //! What every route can reach.
 
+use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use longshore_api::ErrorCode;
@@ -24,6 +28,7 @@ use crate::live::tally::Tally;
 use crate::live::virtual_time::VirtualTime;
 use crate::live::workers::Workers;
 use crate::options::{Limits, Options, StoreAbout, TimeControl};
+use crate::routes::work::claim::ask_for_another;
 use crate::wire::problem::Failure;
 
 /// Shared by all connections.
@@ -106,6 +111,33 @@ impl AppState {
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
+
+    /// The one call with a promise of its own: an acknowledgement within the submission timeout, or the word that there is none.
+    pub(crate) async fn submit(&self, request: SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Failure> {
+        let patience = self.limits.submission_timeout;
+        let expected = self.expected(&request);
+        let both = async {
+            let mut submission = pin!(self.ask(self.store.submit(request)));
+            // On its way, before anybody asks for what it brings.
+            let begun = poll_fn(|context| Poll::Ready(submission.as_mut().poll(context))).await;
+            for (queue, job_type) in &expected {
+                if let Some(errand) = self.lobby.work_is_coming(queue, job_type) {
+                    ask_for_another(self, errand).await;
+                }
+            }
+            match begun {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => submission.await,
+            }
+        };
+        match tokio::time::timeout(patience, both).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let detail = format!("no acknowledgement within {} s", patience.as_secs_f64());
+                Err(Failure::new(ErrorCode::SubmissionTimeout, detail))
+            }
+        }
+    }
 }
 
 /// Room for bodies is counted in these.
@@ -133,27 +165,10 @@ impl App {
         Ok(self.ask(self.store.admin(command)).await??)
     }
 
-    /// The one call with a promise of its own: an acknowledgement within the submission timeout, or the word that there is none.
-    pub(crate) async fn submit(&self, request: SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Failure> {
-        let patience = self.limits.submission_timeout;
-        let expected = self.expected(&request);
-        // The submission is on its way when the waiting claims are called: theirs follow it into the same commit.
-        let call = async { expected.iter().for_each(|(queue, job_type)| self.lobby.work_came(queue, job_type, 1)) };
-        let submission = self.ask(self.store.submit(request));
-        let both = async { tokio::join!(biased; submission, call).0 };
-        match tokio::time::timeout(patience, both).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let detail = format!("no acknowledgement within {} s", patience.as_secs_f64());
-                Err(Failure::new(ErrorCode::SubmissionTimeout, detail))
-            }
-        }
-    }
-
     /// The jobs of a request that go into line at once, if anybody waits for work.
-    fn expected(&self, request: &SubmitRequest) -> Vec<(QueueName, JobType)> {
+    fn expected(&self, request: &SubmitRequest) -> BTreeSet<(QueueName, JobType)> {
         if self.lobby.taken() == 0 {
-            return Vec::new();
+            return BTreeSet::new();
         }
         let at_once = |new: &NewJob| {
             let now = matches!(new.start, Start::Now) && new.hold != Some(true);
