@@ -189,9 +189,14 @@ impl Model {
         if !self.queues.contains_key(&job.queue) {
             return Err(NO_QUEUE);
         }
-        if self.broken_dependency(job).is_some() {
+        let (after, after_any) = (self.stand_ins(&job.after), self.stand_ins(&job.after_any));
+        let would_wait = ModelJob { after: after.clone(), after_any: after_any.clone(), ..job.clone() };
+        if self.broken_dependency(&would_wait).is_some() {
             return Err(ILLEGAL);
         }
+        let job = self.job_mut(handle);
+        (job.after, job.after_any) = (after, after_any);
+        let job = self.find(handle)?;
         let may_go = self.dependencies_hold(job);
         let now = self.now;
         self.note_any(handle);
