@@ -80,15 +80,13 @@ impl Dependencies {
         ids.filter(|id| seen.insert(*id)).collect()
     }
 
-    /// Puts others into the places of some, once each.
+    /// Puts others into the places of some of `after`, once each. One of `after_any` that has ended stays: its wish is met.
     pub(crate) fn rewire(&mut self, successors: &HashMap<JobId, JobId>) {
-        let heir = |id: JobId| successors.get(&id).copied().unwrap_or(id);
         let mut seen = HashSet::with_capacity(self.after.len());
-        self.after.iter_mut().for_each(|after| after.id = heir(after.id));
+        for after in &mut self.after {
+            after.id = successors.get(&after.id).copied().unwrap_or(after.id);
+        }
         self.after.retain(|after| seen.insert(after.id));
-        seen.clear();
-        self.after_any.iter_mut().for_each(|id| *id = heir(*id));
-        self.after_any.retain(|id| seen.insert(*id));
     }
 
     fn complete(&mut self, dependency: JobId) {

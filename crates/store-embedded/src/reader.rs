@@ -195,7 +195,7 @@ impl Reader {
         }
         if let Some(workflow) = filter.workflow {
             let number = self.seal.number_of(workflow);
-            let members = workflows::members_before(&self.connection, number, before, limit).map_err(sql)?;
+            let members = workflows::members_before(&self.connection, number, before, limit).map_err(unreadable)?;
             return Ok(Candidates::of(members, limit));
         }
         let terminal = filter.state.map(StateKind::terminal);
@@ -229,7 +229,7 @@ impl Reader {
     fn members_page(&self, query: &MemberQuery) -> Result<Page, StoreError> {
         let MemberQuery { workflow, limit, after } = *query;
         let (number, examined_max) = (self.seal.number_of(workflow), EXAMINED_MAX.max(limit));
-        let candidates = workflows::members(&self.connection, number, after, examined_max).map_err(sql)?;
+        let candidates = workflows::members(&self.connection, number, after, examined_max).map_err(unreadable)?;
         let ours = |job: &Job| workflow_of(job) == Some(workflow) && job.requeued_as.is_none();
         let mut jobs = Vec::new();
         for seq in &candidates {

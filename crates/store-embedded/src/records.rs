@@ -715,7 +715,7 @@ impl Records for DiskRecords {
 
     fn members(&mut self, id: WorkflowId, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
         self.workflows.flush(&self.connection)?;
-        Ok(workflows::members(&self.connection, self.seal.number_of(id), after, limit)?)
+        workflows::members(&self.connection, self.seal.number_of(id), after, limit)
     }
 
     fn name_member(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Trouble> {

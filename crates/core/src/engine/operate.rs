@@ -161,7 +161,7 @@ impl<R: Records> Turn<'_, R> {
         let seen = self.look(seq, |job| job.dependencies.clone())?;
         let mut dependencies = seen.ok_or(Refusal::JobNotFound)?;
         let (mut successors, mut links) = (HashMap::new(), Vec::new());
-        for id in dependencies.all() {
+        for id in dependencies.after.iter().map(|after| after.id) {
             self.touched += 1;
             let Some(original) = self.records.seq_of(id).map_err(Stop::Broken)? else { continue };
             let (mut heir, mut number) = (id, original);
@@ -172,7 +172,8 @@ impl<R: Records> Turn<'_, R> {
             }
             if heir != id {
                 successors.insert(id, heir);
-                links.push((original, number));
+                let still_waits = dependencies.after_any.contains(&id);
+                links.push((Some(original).filter(|_| !still_waits), number));
             }
         }
         dependencies.rewire(&successors);
@@ -181,9 +182,11 @@ impl<R: Records> Turn<'_, R> {
     }
 
     /// Has a job hear from the clones, not from their originals.
-    pub(crate) fn link_anew(&mut self, links: &[(Seq, Seq)], dependent: Seq) -> Result<(), Stop<R::Error>> {
+    pub(crate) fn link_anew(&mut self, links: &[(Option<Seq>, Seq)], dependent: Seq) -> Result<(), Stop<R::Error>> {
         for (original, clone) in links {
-            self.records.unlink(*original, dependent).map_err(Stop::Broken)?;
+            if let Some(original) = original {
+                self.records.unlink(*original, dependent).map_err(Stop::Broken)?;
+            }
             self.records.link(*clone, dependent).map_err(Stop::Broken)?;
         }
         Ok(())
@@ -218,7 +221,7 @@ pub(crate) struct Rewired {
     pub dependencies: Dependencies,
     pub standings: HashMap<JobId, Standing>,
     /// Originals, and the clones that have to tell the job how they end.
-    pub links: Vec<(Seq, Seq)>,
+    pub links: Vec<(Option<Seq>, Seq)>,
 }
 
 pub(crate) fn standing(standings: &HashMap<JobId, Standing>, id: JobId) -> Standing {

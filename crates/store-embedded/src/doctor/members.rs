@@ -66,7 +66,7 @@ impl Members {
             problems.push("some jobs are members of a workflow that is not there".to_owned());
         }
         for (number, seqs) in &self.seqs {
-            let listed = workflows::members(connection, *number, Seq(0), usize::MAX).map_err(crate::error::sql)?;
+            let listed = workflows::members(connection, *number, Seq(0), usize::MAX).unwrap_or_default();
             if !listed.into_iter().collect::<BTreeSet<_>>().is_superset(seqs) {
                 problems.push(format!("some members of workflow {number} are not on file"));
             }

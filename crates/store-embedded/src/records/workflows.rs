@@ -116,10 +116,11 @@ fn append(
     mut tail: Option<(u64, u64)>,
     members: impl Iterator<Item = u64>,
 ) -> rusqlite::Result<Option<(u64, u64)>> {
-    let mut upsert =
-        connection.prepare_cached("INSERT OR REPLACE INTO member(workflow, first, last) VALUES (?1, ?2, ?3)")?;
+    let mut upsert = connection
+        .prepare_cached("INSERT OR REPLACE INTO member(workflow, first, last, checksum) VALUES (?1, ?2, ?3, ?4)")?;
     let mut save = |(first, last): (u64, u64)| {
-        upsert.execute(params![number.0.cast_signed(), first.cast_signed(), last.cast_signed()]).map(drop)
+        let sum = span_checksum(number, first, last);
+        upsert.execute(params![number.0.cast_signed(), first.cast_signed(), last.cast_signed(), sum]).map(drop)
     };
     for member in members {
         match tail {
@@ -136,14 +137,27 @@ fn append(
     Ok(tail)
 }
 
-fn tail(connection: &Connection, number: Seq) -> rusqlite::Result<Option<(u64, u64)>> {
-    let mut select =
-        connection.prepare_cached("SELECT first, last FROM member WHERE workflow = ?1 ORDER BY first DESC LIMIT 1")?;
-    select.query_row([number.0.cast_signed()], span).optional()
+fn tail(connection: &Connection, number: Seq) -> Result<Option<(u64, u64)>, Trouble> {
+    let mut select = connection
+        .prepare_cached("SELECT first, last, checksum FROM member WHERE workflow = ?1 ORDER BY first DESC LIMIT 1")?;
+    let mut rows = select.query([number.0.cast_signed()])?;
+    rows.next()?.map(|row| span(number, row)).transpose()
 }
 
-fn span(row: &Row<'_>) -> rusqlite::Result<(u64, u64)> {
-    Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
+fn span(number: Seq, row: &Row<'_>) -> Result<(u64, u64), Trouble> {
+    let damaged = |_| Trouble::DamagedWorkflow(number);
+    let first = row.get::<_, i64>(0).map_err(damaged)?.cast_unsigned();
+    let last = row.get::<_, i64>(1).map_err(damaged)?.cast_unsigned();
+    let sum: u32 = row.get(2).map_err(damaged)?;
+    if span_checksum(number, first, last) == sum { Ok((first, last)) } else { Err(Trouble::DamagedWorkflow(number)) }
+}
+
+/// A member that is not listed would be lost, as far as its workflow goes.
+fn span_checksum(number: Seq, first: u64, last: u64) -> u32 {
+    let mut writer = codec::Writer::default();
+    writer.number(first);
+    writer.number(last);
+    codec::checksum(number.0, &writer.bytes)
 }
 
 /// Places in `WorkflowState::ALL`.
@@ -203,17 +217,17 @@ pub(crate) fn with_errands(connection: &Connection) -> Result<Vec<WorkflowId>, S
 }
 
 /// Numbers of members behind `after`, oldest first.
-pub(crate) fn members(connection: &Connection, number: Seq, after: Seq, limit: usize) -> rusqlite::Result<Vec<Seq>> {
+pub(crate) fn members(connection: &Connection, number: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
     // The row that `after` lies in, if it lies in one, comes first.
     let mut select = connection.prepare_cached(
-        "SELECT first, last FROM member WHERE workflow = ?1 AND first >= coalesce(\
+        "SELECT first, last, checksum FROM member WHERE workflow = ?1 AND first >= coalesce(\
          (SELECT max(first) FROM member WHERE workflow = ?1 AND first <= ?2), 0) ORDER BY first",
     )?;
     let after_number = i64::try_from(after.0).unwrap_or(i64::MAX);
     let mut rows = select.query(params![signed(number), after_number])?;
     let mut members = Vec::new();
     while let Some(row) = rows.next()? {
-        let (first, last) = span(row)?;
+        let (first, last) = span(number, row)?;
         let room = limit - members.len();
         members.extend((first.max(after.0.saturating_add(1))..=last).take(room).map(Seq));
         if members.len() >= limit {
@@ -229,14 +243,15 @@ pub(crate) fn members_before(
     number: Seq,
     before: Option<Seq>,
     limit: usize,
-) -> rusqlite::Result<Vec<Seq>> {
+) -> Result<Vec<Seq>, Trouble> {
     let before = before.map_or(i64::MAX.unsigned_abs(), |before| before.0.min(i64::MAX.unsigned_abs()));
-    let mut select = connection
-        .prepare_cached("SELECT first, last FROM member WHERE workflow = ?1 AND first < ?2 ORDER BY first DESC")?;
+    let mut select = connection.prepare_cached(
+        "SELECT first, last, checksum FROM member WHERE workflow = ?1 AND first < ?2 ORDER BY first DESC",
+    )?;
     let mut rows = select.query(params![signed(number), before.cast_signed()])?;
     let mut members = Vec::new();
     while let Some(row) = rows.next()? {
-        let (first, last) = span(row)?;
+        let (first, last) = span(number, row)?;
         let room = limit - members.len();
         members.extend((first..=last.min(before.saturating_sub(1))).rev().take(room).map(Seq));
         if members.len() >= limit {

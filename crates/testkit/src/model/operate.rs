@@ -189,13 +189,12 @@ impl Model {
         if !self.queues.contains_key(&job.queue) {
             return Err(NO_QUEUE);
         }
-        let (after, after_any) = (self.stand_ins(&job.after), self.stand_ins(&job.after_any));
-        let would_wait = ModelJob { after: after.clone(), after_any: after_any.clone(), ..job.clone() };
+        let after = self.stand_ins(&job.after);
+        let would_wait = ModelJob { after: after.clone(), ..job.clone() };
         if self.broken_dependency(&would_wait).is_some() {
             return Err(ILLEGAL);
         }
-        let job = self.job_mut(handle);
-        (job.after, job.after_any) = (after, after_any);
+        self.job_mut(handle).after = after;
         let job = self.find(handle)?;
         let may_go = self.dependencies_hold(job);
         let now = self.now;
