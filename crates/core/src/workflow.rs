@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Proves the ruling "Workflows".
+    /// Rules Workflows.
     #[test]
     fn the_state_follows_from_the_counts() {
         use StateKind::{Cancelled, Completed, DeadLetter, Failed};

@@ -10,7 +10,6 @@ use super::dags::play_with_restarts;
 use super::harness::{Harness, complete, fail, work};
 use super::workflows::{cancel, closed, named, open};
 
-/// Proves T-36.
 pub(super) fn a_workflow_goes_on_where_it_was(h: &mut Harness) {
     let (id, _) = h.join("q", open(), vec![named("a", &[]), named("b", &["a"])]);
     h.reopen();
@@ -28,7 +27,6 @@ pub(super) fn a_workflow_goes_on_where_it_was(h: &mut Harness) {
     assert_eq!(h.workflow(id).state(), WorkflowState::Completed);
 }
 
-/// Proves T-36.
 pub(super) fn what_was_being_done_to_all_is_finished(h: &mut Harness) {
     let (id, _) = h.join("q", open(), vec![work(); 1_000]);
     h.join("q", Joining::Open(id), vec![work(); 900]);
@@ -43,7 +41,6 @@ pub(super) fn what_was_being_done_to_all_is_finished(h: &mut Harness) {
     assert_eq!(h.workflow(id).tally.of(StateKind::Scheduled), 1_900);
 }
 
-/// Proves T-35, T-36.
 pub(super) fn the_finalizer_of_a_chord_runs_once(h: &mut Harness) {
     let parts = ["a", "b", "c"];
     let jobs = parts.iter().map(|name| named(name, &[])).chain([named("last", &parts)]).collect();
@@ -64,7 +61,6 @@ pub(super) fn the_finalizer_of_a_chord_runs_once(h: &mut Harness) {
     assert_eq!(h.workflow(id).state(), WorkflowState::Completed);
 }
 
-/// Proves T-36.
 pub(super) fn storms_with_restarts(h: &mut Harness) {
     (0..6).for_each(|seed| play_with_restarts(h, seed));
 }

@@ -200,14 +200,12 @@ fn play(h: &mut Harness, seed: u64, nodes: usize, restarts: bool) {
     assert!(storm.h.workflow(workflow).state().terminal());
 }
 
-/// Proves T-32, G-6.1, G-6.2.
 pub(super) fn small_ones_in_a_storm(h: &mut Harness) {
     for seed in 0..12 {
         play(h, seed, 4 + usize::try_from(seed).unwrap(), false);
     }
 }
 
-/// Proves T-32.
 pub(super) fn two_hundred_nodes_in_a_storm(h: &mut Harness) {
     play(h, 100, 200, false);
 }

@@ -117,7 +117,6 @@ impl Harness {
     }
 }
 
-/// Proves T-32, T-33.
 pub(super) fn a_chain_runs_in_order_and_completes(h: &mut Harness) {
     let (id, jobs) = h.join("q", closed(), vec![named("c", &["b"]), named("b", &["a"]), named("a", &[])]);
     assert_eq!(h.workflow(id).state(), WorkflowState::Running);
@@ -135,7 +134,6 @@ pub(super) fn a_chain_runs_in_order_and_completes(h: &mut Harness) {
     assert_eq!(jobs.iter().map(|job| &*job.membership.as_ref().unwrap().reference).collect::<String>(), "cba");
 }
 
-/// Proves G-6.3, G-6.6, G-6.7, G-6.8, G-6.9.
 pub(super) fn all_of_it_or_nothing(h: &mut Harness) {
     let chain = |links: usize| -> Vec<NewJob> {
         let link = |place: usize| work_with(|job| job.after.extend(place.checked_sub(1).map(DependencyRef::Place)));
@@ -166,7 +164,6 @@ pub(super) fn all_of_it_or_nothing(h: &mut Harness) {
     assert_eq!(h.all_workflows(None).len(), 2);
 }
 
-/// Proves T-34, T-35, G-6.4, G-6.5.
 pub(super) fn a_thousand_wide_fan_in_runs_its_finalizer_once(h: &mut Harness) {
     let last = work_with(|job| {
         job.reference = Some("last".into());
@@ -223,7 +220,6 @@ pub(super) fn an_open_one_grows_until_it_is_closed(h: &mut Harness) {
     assert_eq!(h.all_workflows(None), [empty, id], "newest first");
 }
 
-/// Proves G-6.12, G-6.13, G-6.14.
 pub(super) fn a_failure_stops_what_waits_and_a_retry_brings_it_back(h: &mut Harness) {
     for profile in [Profile::Standard, Profile::Gopherqueue] {
         let name = profile.word();
