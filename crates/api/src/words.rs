@@ -58,6 +58,15 @@ impl<T> Visitor<'_> for OneOf<T> {
 }
 
 words!(
+    /// What a workflow is, as a whole.
+    WorkflowState {
+        Running = "running",
+        Completed = "completed",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+);
+words!(
     /// A named bundle of settings.
     Profile {
         Standard = "standard",

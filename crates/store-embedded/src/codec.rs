@@ -16,6 +16,7 @@ mod fixture;
 pub(crate) mod job;
 pub(crate) mod policy;
 pub(crate) mod totals;
+pub(crate) mod workflow;
 
 /// The version this program writes.
 pub(crate) const FORMAT: u8 = 1;

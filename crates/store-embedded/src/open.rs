@@ -13,15 +13,17 @@ use longshore_core::engine::{
     SubmitRequest, Submitted, Ticked,
 };
 use longshore_core::extend::Extended;
-use longshore_core::id::{LeaseVersion, QueueName, Seq};
+use longshore_core::id::{LeaseVersion, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
 use longshore_store::{
-    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreError, StoreFuture, Wakeups,
+    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreError,
+    StoreFuture, Wakeups, WorkflowPage, WorkflowQuery,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -36,7 +38,7 @@ use crate::listing::{LiveEntry, LiveIndex};
 use crate::log;
 use crate::names::Names;
 use crate::reader::{Known, Readers};
-use crate::records::{DiskRecords, Trouble};
+use crate::records::{DiskRecords, Trouble, workflows};
 use crate::reserve::Reserve;
 use crate::schema::{self, Home, Location, Role, TimeKind};
 use crate::sealed_id::IdSeal;
@@ -203,6 +205,7 @@ impl Writer {
         keep(self).map_err(|trouble| match trouble {
             Trouble::Sql(error) => sql(error),
             Trouble::Damaged(seq) => StoreError::corrupt(format!("the record of job {seq}")),
+            Trouble::DamagedWorkflow(number) => StoreError::corrupt(format!("the record of workflow {number}")),
             Trouble::NotStorable => StoreError::corrupt("the settings of a queue"),
         })?;
         self.records.committed();
@@ -246,8 +249,12 @@ fn recover(
     let noted: i64 = schema::meta(connection, "next_number")?;
     let last_ended: Option<i64> =
         connection.query_row("SELECT max(seq) FROM ended", [], |row| row.get(0)).map_err(sql)?;
-    let next_number = noted.max(last_ended.unwrap_or(0).saturating_add(1));
+    let last_workflow: Option<i64> =
+        connection.query_row("SELECT max(number) FROM workflow", [], |row| row.get(0)).map_err(sql)?;
+    let last = last_ended.max(last_workflow).unwrap_or(0);
+    let next_number = noted.max(last.saturating_add(1));
     let mut engine = Engine::rebuild(options, queues, [], ended, next_number.cast_unsigned());
+    workflows::with_errands(connection)?.into_iter().for_each(|workflow| engine.resume(workflow));
     // One thread reads and checks the records while another puts them in order.
     let (sender, helpings) = sync_channel::<Vec<Head>>(4);
     std::thread::scope(|scope| {
@@ -341,6 +348,18 @@ impl Inspect for EmbeddedStore {
     fn totals(&self) -> StoreFuture<'_, Totals> {
         let totals = *self.shared.totals.read().unwrap_or_else(PoisonError::into_inner);
         Box::pin(async move { Ok(totals) })
+    }
+
+    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
+        Box::pin(self.readers.look(move |reader| reader.workflow(id)))
+    }
+
+    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
+        Box::pin(self.readers.look(move |reader| reader.workflows(&query)))
+    }
+
+    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
+        Box::pin(self.readers.look(move |reader| reader.members(&query)))
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

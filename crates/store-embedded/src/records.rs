@@ -2,6 +2,7 @@
 
 pub(crate) mod keys;
 mod pen;
+pub(crate) mod workflows;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,12 +10,13 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use longshore_core::dice::Dice;
 use longshore_core::engine::{KeyEntry, KeyPath, PayloadSource, Prune, Queue, Records};
-use longshore_core::id::{JobId, QueueName, Seq};
+use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::tags::Tags;
 use longshore_core::time::Timestamp;
+use longshore_core::workflow::{TallyChange, Workflow};
 use longshore_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -23,6 +25,7 @@ use crate::ended::{Chunks, Features, First, Prunes, chunk_of, earlier, save_feat
 use crate::listing::{LiveEntry, LiveIndex};
 use crate::names::Names;
 use crate::records::pen::Pen;
+use crate::records::workflows::Workflows;
 use crate::sealed_id::IdSeal;
 
 /// Why the records cannot go on.
@@ -31,6 +34,7 @@ pub(crate) enum Trouble {
     Sql(rusqlite::Error),
     /// A record is not what was written.
     Damaged(Seq),
+    DamagedWorkflow(Seq),
     /// A policy with a function in it cannot be kept.
     NotStorable,
 }
@@ -95,6 +99,7 @@ pub(crate) struct DiskRecords {
     prunes: Prunes,
     ended_counts: HashMap<(QueueName, StateKind), i64>,
     cached: VecDeque<Seq>,
+    workflows: Workflows,
     /// Written in this batch.
     touched: Vec<Seq>,
 }
@@ -162,6 +167,7 @@ impl DiskRecords {
             listed: Vec::new(),
             ended_counts: HashMap::new(),
             cached: VecDeque::new(),
+            workflows: Workflows::default(),
             touched: Vec::new(),
         })
     }
@@ -217,6 +223,7 @@ impl DiskRecords {
         for (seq, origin) in std::mem::take(&mut self.removed) {
             self.erase(seq, &origin)?;
         }
+        self.workflows.flush(&self.connection)?;
         self.flush_counts()
     }
 
@@ -351,6 +358,7 @@ impl DiskRecords {
         self.erased = false;
         self.listed.clear();
         self.summed.clear();
+        self.workflows.committed();
         if self.names().anything_fresh() {
             self.names.write().unwrap_or_else(PoisonError::into_inner).committed();
         }
@@ -378,6 +386,7 @@ impl DiskRecords {
     pub(crate) fn rolled_back(&mut self) {
         self.jobs.clear();
         self.cached.clear();
+        self.workflows = Workflows::default();
         self.changed.clear();
         self.removed.clear();
         self.taken = None;
@@ -561,6 +570,9 @@ impl Records for DiskRecords {
                 .prepare_cached("INSERT INTO external_id(queue, external_id, seq) VALUES (?1, ?2, ?3)")?;
             insert.execute(params![job.queue.as_str(), external_id.as_ref(), seq.0.cast_signed()])?;
         }
+        if let Some(membership) = &job.membership {
+            self.workflows.admit(self.seal.number_of(membership.workflow), seq);
+        }
         self.tag(&job)?;
         self.changed.insert(seq, Origin::Nowhere);
         self.jobs.insert(seq, job);
@@ -580,6 +592,10 @@ impl Records for DiskRecords {
             let mut delete =
                 self.connection.prepare_cached("DELETE FROM external_id WHERE queue = ?1 AND external_id = ?2")?;
             delete.execute(params![job.queue.as_str(), external_id.as_ref()])?;
+        }
+        if let Some(membership) = &job.membership {
+            let workflow = self.seal.number_of(membership.workflow);
+            workflows::unname(&self.connection, workflow, &membership.reference, seq)?;
         }
         self.untag(seq, &job.tags)?;
         for dependency in job.dependencies.all() {
@@ -615,6 +631,12 @@ impl Records for DiskRecords {
         let mut insert =
             self.connection.prepare_cached("INSERT OR IGNORE INTO edge(dependency, dependent) VALUES (?1, ?2)")?;
         insert.execute(params![dependency.0.cast_signed(), dependent.0.cast_signed()])?;
+        Ok(())
+    }
+
+    fn unlink(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Trouble> {
+        let mut delete = self.connection.prepare_cached("DELETE FROM edge WHERE dependency = ?1 AND dependent = ?2")?;
+        delete.execute(params![dependency.0.cast_signed(), dependent.0.cast_signed()])?;
         Ok(())
     }
 
@@ -670,6 +692,38 @@ impl Records for DiskRecords {
     fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Trouble> {
         self.flush()?;
         Ok(self.live.read().unwrap_or_else(PoisonError::into_inner).in_queue(queue, state, limit))
+    }
+
+    fn workflow(&mut self, id: WorkflowId) -> Result<Option<Workflow>, Trouble> {
+        let number = self.seal.number_of(id);
+        let found = self.workflows.get(&self.connection, number)?;
+        Ok(found.filter(|workflow| workflow.id == id).cloned())
+    }
+
+    fn put_workflow(&mut self, workflow: &Workflow) -> Result<(), Trouble> {
+        self.workflows.put(&self.connection, workflow)
+    }
+
+    fn tally(&mut self, id: WorkflowId, change: &TallyChange) -> Result<(), Trouble> {
+        self.workflows.tally(&self.connection, self.seal.number_of(id), change)
+    }
+
+    fn remove_workflow(&mut self, id: WorkflowId) -> Result<(), Trouble> {
+        self.erased = true;
+        self.workflows.remove(&self.connection, self.seal.number_of(id))
+    }
+
+    fn members(&mut self, id: WorkflowId, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
+        self.workflows.flush(&self.connection)?;
+        workflows::members(&self.connection, self.seal.number_of(id), after, limit)
+    }
+
+    fn name_member(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Trouble> {
+        Ok(workflows::name(&self.connection, self.seal.number_of(id), reference, member)?)
+    }
+
+    fn member(&mut self, id: WorkflowId, reference: &str) -> Result<Option<Seq>, Trouble> {
+        Ok(workflows::named(&self.connection, self.seal.number_of(id), reference)?)
     }
 
     fn put_queue(&mut self, queue: &Queue) -> Result<(), Trouble> {

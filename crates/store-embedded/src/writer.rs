@@ -313,7 +313,7 @@ impl Writer {
         self.stirred.clear();
         let what = match &trouble {
             Trouble::Sql(error) => kind(error),
-            Trouble::Damaged(_) | Trouble::NotStorable => Kind::Damage,
+            Trouble::Damaged(_) | Trouble::DamagedWorkflow(_) | Trouble::NotStorable => Kind::Damage,
         };
         if what == Kind::Broken || !self.roll_back() {
             self.shared.poison();
@@ -323,6 +323,7 @@ impl Writer {
         }
         let error = match trouble {
             Trouble::Damaged(seq) => StoreError::corrupt(format!("the record of job {seq}")),
+            Trouble::DamagedWorkflow(number) => StoreError::corrupt(format!("the record of workflow {number}")),
             Trouble::NotStorable => StoreError::not_applied(Failed("a custom backoff cannot be stored".to_owned())),
             Trouble::Sql(error) if what == Kind::Damage => StoreError::corrupt(error.to_string()),
             Trouble::Sql(_) => {
@@ -363,6 +364,10 @@ fn queue_of(command: &AdminCommand) -> Option<QueueName> {
         | AdminCommand::RunNow { .. }
         | AdminCommand::Edit { .. }
         | AdminCommand::Delete { .. }
+        | AdminCommand::OpenWorkflow { .. }
+        | AdminCommand::CloseWorkflow { .. }
+        | AdminCommand::CancelWorkflow { .. }
+        | AdminCommand::RetryWorkflow { .. }
         | AdminCommand::ChangeStatus { .. } => None,
     }
 }

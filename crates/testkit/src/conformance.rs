@@ -21,6 +21,8 @@
 mod admin;
 mod claim;
 mod concurrency;
+mod dag_recovery;
+mod dags;
 mod dialect;
 mod durability;
 mod extend;
@@ -35,6 +37,7 @@ mod settle;
 mod submit;
 mod tick;
 mod wakeups;
+mod workflows;
 mod world;
 
 pub use harness::Harness;
@@ -166,6 +169,30 @@ macro_rules! with_conformance_cases {
                 output_is_kept
                 only_into_a_queue_of_the_profile
                 totals_count_what_happened
+            }
+            workflows {
+                a_chain_runs_in_order_and_completes
+                all_of_it_or_nothing
+                a_thousand_wide_fan_in_runs_its_finalizer_once
+                an_open_one_grows_until_it_is_closed
+                a_failure_stops_what_waits_and_a_retry_brings_it_back
+                a_retry_leaves_what_others_have_stopped
+                cancelled_as_a_whole
+                a_large_one_is_cancelled_and_retried_in_slices
+                records_go_and_the_sums_stay
+                submitted_twice_it_is_one
+                children_join_their_parents_workflow
+                a_clone_is_waited_for_in_its_originals_place
+            }
+            dags {
+                small_ones_in_a_storm
+                two_hundred_nodes_in_a_storm
+            }
+            restarts dag_recovery {
+                a_workflow_goes_on_where_it_was
+                what_was_being_done_to_all_is_finished
+                the_finalizer_of_a_chord_runs_once
+                storms_with_restarts
             }
             refusals {
                 every_code_can_be_reached_and_changes_nothing

@@ -63,7 +63,7 @@ pub(crate) fn record(job: &Job) -> wire::Job {
         after: job.dependencies.after.iter().map(|after| after.id.to_string()).collect(),
         after_any: job.dependencies.after_any.iter().map(ToString::to_string).collect(),
         waiting_on: job.dependencies.waiting_on(),
-        workflow: None,
+        workflow: job.membership.as_ref().map(|membership| membership.workflow.to_string()),
         parent: id(job.parent),
         requeued_from: id(job.requeued_from),
         requeued_as: id(job.requeued_as),

@@ -6,7 +6,7 @@ use std::path::Path;
 use longshore_core::id::{QueueName, Seq};
 use rusqlite::{Connection, OpenFlags};
 
-use super::{FORMAT, job, policy, unseal};
+use super::{FORMAT, job, policy, unseal, workflow};
 use crate::names::Names;
 use crate::schema::{Location, Role, TimeKind, prepare};
 
@@ -44,6 +44,17 @@ fn jobs_are_written_as_they_were() {
         }
     }
     assert!(seen > 30, "only {seen} jobs");
+}
+
+#[test]
+fn workflows_are_written_as_they_were() {
+    let connection = fixture();
+    let workflows = rows::<i64>(&connection, "SELECT number, record FROM workflow");
+    assert!(workflows.len() > 2, "only {} workflows", workflows.len());
+    for (number, record) in workflows {
+        let decoded = workflow::decode(Seq(number.cast_unsigned()), &record).expect("it is read");
+        assert!(workflow::encode(&decoded) == record, "workflow {number}: {HINT}");
+    }
 }
 
 #[test]

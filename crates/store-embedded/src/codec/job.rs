@@ -8,7 +8,7 @@ use longshore_core::attempt::{Attempt, AttemptEnd, AttemptOutcome};
 use longshore_core::dependency::{After, Dependencies, EndedThrough, Owes};
 use longshore_core::failure::{Category, Failure};
 use longshore_core::history::{Cause, History, Move};
-use longshore_core::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkerName};
+use longshore_core::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkerName, WorkflowId};
 use longshore_core::job::{Counters, IdempotencyKey, Job, Outline};
 use longshore_core::lease::Lease;
 use longshore_core::policy::{IdempotencyScope, Policy};
@@ -17,6 +17,7 @@ use longshore_core::settle::OutcomeKind;
 use longshore_core::state::{State, StateKind};
 use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
+use longshore_core::workflow::Membership;
 
 use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
 use crate::names::Names;
@@ -107,6 +108,10 @@ pub(crate) fn encode(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Ve
     for id in [job.parent, job.requeued_from, job.requeued_as] {
         writer.option(id, |writer, id| writer.fixed(id.as_bytes()));
     }
+    writer.option(job.membership.as_ref(), |writer, membership| {
+        writer.fixed(membership.workflow.as_bytes());
+        writer.text(membership.reference.as_bytes());
+    });
     writer.option(job.settled, |writer, (token, outcome)| {
         writer.fixed(token.as_bytes());
         writer.byte(place(OutcomeKind::ALL, &outcome));
@@ -262,6 +267,10 @@ pub(crate) fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Dama
         parent: get_id(reader)?,
         requeued_from: get_id(reader)?,
         requeued_as: get_id(reader)?,
+        membership: reader.option(|reader| {
+            let workflow = WorkflowId::from_bytes(reader.fixed()?);
+            Ok(Membership { workflow, reference: Arc::from(reader.text()?) })
+        })?,
         settled: reader
             .option(|reader| Ok((LeaseToken::from_bytes(reader.fixed()?), reader.one_of(OutcomeKind::ALL)?)))?,
         attempts: Vec::new(),

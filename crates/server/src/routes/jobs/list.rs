@@ -27,18 +27,18 @@ pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> Answe
         tag: query.take("tag").map(Into::into),
         priority: priority(&mut query)?.map(ToCore::core),
         error_code: None,
+        workflow: None,
     };
-    let workflow = query.take("workflow");
-    let limit = format!("must be 1-{BATCH_ITEMS_MAX}");
-    let within = |text: &str| text.parse().ok().filter(|limit| (1..=BATCH_ITEMS_MAX).contains(limit));
-    let limit = query.read_with("limit", &limit, within)?.unwrap_or(LIMIT_DEFAULT);
-    let number = |text: &str| text.parse().ok().filter(|_| text.bytes().all(|c| c.is_ascii_digit())).map(Seq);
-    let before = query.read_with("cursor", "must be what \"next\" of an earlier page said", number)?;
+    let workflow = query.take("workflow").map(|id| id.parse());
+    let limit = query.up_to("limit", 1, BATCH_ITEMS_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let before = query.cursor()?;
     query.end()?;
-    if workflow.is_some() {
-        // No job belongs to a workflow yet.
-        return ok(&Jobs { jobs: Vec::new(), next: None });
-    }
+    let workflow = match workflow.transpose() {
+        Ok(workflow) => workflow,
+        // What is no id is the id of no workflow.
+        Err(_) => return ok(&Jobs { jobs: Vec::new(), next: None }),
+    };
+    let filter = JobFilter { workflow, ..filter };
     let page = rows(&app, filter, limit, before).await?;
     ok(&Jobs { jobs: page.jobs.iter().map(|job| record(job)).collect(), next: page.next.map(|seq| seq.to_string()) })
 }
