@@ -1,6 +1,7 @@
 //! Workflows on disk: their records with the sums, which numbers are their members, and which of those have names.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use longshore_core::id::{Seq, WorkflowId};
 use longshore_core::workflow::{TallyChange, Workflow, WorkflowState};
@@ -34,12 +35,14 @@ struct Cached {
 
 impl Workflows {
     fn load(&mut self, connection: &Connection, number: Seq) -> Result<Option<&mut Cached>, Trouble> {
-        if !self.cached.contains_key(&number) {
-            let Some(workflow) = read(connection, number)? else { return Ok(None) };
-            let tail = tail(connection, number)?;
-            self.cached.insert(number, Cached { workflow, changed: false, tail });
+        match self.cached.entry(number) {
+            Entry::Occupied(known) => Ok(Some(known.into_mut())),
+            Entry::Vacant(place) => {
+                let Some(workflow) = read(connection, number)? else { return Ok(None) };
+                let tail = tail(connection, number)?;
+                Ok(Some(place.insert(Cached { workflow, changed: false, tail })))
+            }
         }
-        Ok(self.cached.get_mut(&number))
     }
 
     pub(super) fn get(&mut self, connection: &Connection, number: Seq) -> Result<Option<&Workflow>, Trouble> {

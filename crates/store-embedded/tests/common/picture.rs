@@ -252,10 +252,12 @@ fn job(text: &mut String, job: &Job) {
     line(text, "member", or_none(membership.as_ref(), member));
     line(text, "settled", or_none(*settled, |(token, outcome)| format!("{outcome} {}", bytes(token.as_bytes()))));
     attempts.iter().for_each(|one| line(text, "attempt", attempt(one)));
-    for Move { from, to, at: when, cause } in history.moves() {
-        let from = or_none(from.as_ref(), ToString::to_string);
-        line(text, "move", format!("{from} > {to}, {cause}, {}", at(*when)));
-    }
+    history.moves().iter().for_each(|step| line(text, "move", move_words(step)));
+}
+
+fn move_words(Move { from, to, at: when, cause }: &Move) -> String {
+    let from = or_none(from.as_ref(), ToString::to_string);
+    format!("{from} > {to}, {cause}, {}", at(*when))
 }
 
 fn state_words(state: &State) -> String {

@@ -184,12 +184,12 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "JOB         STATE      TYPE  ALSO AFTER",
-                "✔ a         completed",
-                "├─ ▶ b      running",
-                "├─ ✘ c      failed",
-                "│  └─ · d   pending",
-                "└─ ○ e      scheduled",
+                "JOB        STATE      TYPE  ALSO AFTER",
+                "✔ a        completed",
+                "├─ ▶ b     running",
+                "├─ ✘ c     failed",
+                "│  └─ · d  pending",
+                "└─ ○ e     scheduled",
             ],
             "\n{drawn}"
         );
