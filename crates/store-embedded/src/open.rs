@@ -36,6 +36,7 @@ use crate::listing::{LiveEntry, LiveIndex};
 use crate::log;
 use crate::names::Names;
 use crate::reader::{Known, Readers};
+use crate::records::ahead::Ahead;
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::Reserve;
 use crate::schema::{self, Home, Location, Role, TimeKind};
@@ -118,11 +119,15 @@ impl EmbeddedStore {
             &home.database,
             &Known { names: &names, live: &live, chunks: &chunks, seal: &seal },
         )?;
+        let ahead = match &home.database {
+            Location::Memory(_) => Ahead::default(),
+            Location::File(_) => Ahead::start(&home.database, &names)?,
+        };
         let (mark, totals) = (schema::mark(&connection)?, schema::totals(&connection)?);
         *shared.totals.write().unwrap_or_else(PoisonError::into_inner) = totals;
         let mut writer = Writer {
             engine,
-            records: DiskRecords::new(connection, names, live, chunks, seal)?,
+            records: DiskRecords::new(connection, names, live, chunks, seal, ahead)?,
             clock: Arc::clone(&options.clock),
             shared: Arc::clone(&shared),
             checkpoints,

@@ -1,5 +1,7 @@
 //! The order of jobs: who is in line, whose time comes when, how many are where. All of it follows from the records.
 
+mod in_line;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::HashMap;
