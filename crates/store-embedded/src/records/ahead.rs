@@ -2,8 +2,8 @@
 //!
 //! Why no stale record is ever used. A record is asked for after a commit, when it is neither in the writer's cache nor here, so the table has it as it is. It is
 //! read at that commit or a later one. The writer changes no record that it has not taken first ([`Ahead::take`]), and from then on the answer to that question
-//! is not wanted any more: what is accepted was not even looked at between question and answer, so whichever commit was read, it says the same. And what has
-//! been accepted leaves with the first `take`, too: a record is here, or in the writer's cache, never in both. One question is open at a time, so no
+//! is not wanted any more (`asked`): what is accepted was not even looked at between question and answer, so whichever commit was read, it says the same. And what has
+//! been accepted leaves with the first `take`, too: a record is here, or in the writer's cache, never in both. Questions have numbers, and one is open at a time, so no
 //! answer can be taken for another. Payloads are written once, and no number is given twice.
 
 mod read;
@@ -40,12 +40,24 @@ pub(crate) struct Ahead {
     lines: Vec<Line>,
     /// A claim has met a record that was not in memory.
     missed: bool,
+    /// While a question is open: how many may be claimed before one is met that it asks for.
+    lead: usize,
 }
 
 #[derive(Debug, Default)]
 struct Warm {
+    /// The question that asked for it, while the writer has not touched the record since.
+    asked: Option<u64>,
     job: Option<Box<Job>>,
     payload: Option<Payload>,
+}
+
+impl Warm {
+    /// Says how many bytes more there are.
+    fn hold(&mut self, payload: Payload) -> usize {
+        let bytes = payload.bytes().len();
+        if self.payload.replace(payload).is_none() { bytes } else { 0 }
+    }
 }
 
 /// One kind of claim: who asks for the same has the same jobs before him.
@@ -65,8 +77,9 @@ struct Beside {
     questions: Option<Sender<Question>>,
     answers: Option<Receiver<Answer>>,
     thread: Option<JoinHandle<()>>,
-    /// The records of the open question that the writer has not touched since.
-    awaited: Option<SeqMap<()>>,
+    /// The last question, and whether it is still open.
+    question: u64,
+    waiting: bool,
 }
 
 #[derive(Debug)]
@@ -94,16 +107,25 @@ impl Ahead {
             }
         };
         let thread = Builder::new().name("longshore-ahead".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        let beside = Beside { questions: Some(questions), answers: Some(answers), thread: Some(thread), awaited: None };
+        let beside = Beside {
+            questions: Some(questions),
+            answers: Some(answers),
+            thread: Some(thread),
+            question: 0,
+            waiting: false,
+        };
         Ok(Self { beside: Some(beside), ..Self::default() })
     }
 
     /// The writer is about to use this record, and perhaps to change it.
     pub(super) fn take(&mut self, seq: Seq) -> Option<Box<Job>> {
-        if let Some(awaited) = self.beside.as_mut().and_then(|beside| beside.awaited.as_mut()) {
-            awaited.remove(&seq);
+        let warm = self.warm.get_mut(&seq)?;
+        warm.asked = None;
+        let job = warm.job.take();
+        if warm.payload.is_none() {
+            self.warm.remove(&seq);
         }
-        self.warm.get_mut(&seq)?.job.take()
+        job
     }
 
     pub(super) fn take_payload(&mut self, seq: Seq) -> Option<Payload> {
@@ -118,11 +140,12 @@ impl Ahead {
     }
 
     fn waiting(&self) -> bool {
-        self.beside.as_ref().is_some_and(|beside| beside.awaited.is_some())
+        self.beside.as_ref().is_some_and(|beside| beside.waiting)
     }
 
     /// Notes who was served, and thus who is next.
     fn follow(&mut self, request: &ClaimRequest, claimed: &[Claimed]) {
+        self.lead = self.lead.saturating_sub(claimed.len());
         for served in claimed.chunk_by(|a, b| a.queue == b.queue) {
             let Some(queue) = served.first().map(|claimed| &claimed.queue) else { continue };
             let line = self.lines.iter_mut().find(|line| line.queue == *queue && line.types == request.types);
@@ -138,33 +161,35 @@ impl Ahead {
         }
     }
 
-    fn accept(&mut self, found: Found) {
+    /// Takes in what was read meanwhile, unless the writer has touched the record since that was asked for.
+    fn receive(&mut self) {
+        while let Some(beside) = self.beside.as_mut().filter(|beside| beside.waiting)
+            && let Some(Ok(Answer { found, last })) = beside.answers.as_ref().map(Receiver::try_recv)
+        {
+            beside.waiting = !last;
+            let asked = Some(beside.question);
+            for job in found.jobs {
+                if let Some(warm) = self.warm.get_mut(&job.seq).filter(|warm| warm.asked == asked) {
+                    warm.job = Some(job);
+                }
+            }
+            for (seq, payload) in found.payloads {
+                if let Some(warm) = self.warm.get_mut(&seq).filter(|warm| warm.asked == asked) {
+                    self.payload_bytes += warm.hold(payload);
+                }
+            }
+        }
+    }
+
+    /// Keeps what the writer has just read itself.
+    fn keep(&mut self, found: Found) {
         for job in found.jobs {
             let seq = job.seq;
             self.warm.entry(seq).or_default().job = Some(job);
         }
         for (seq, payload) in found.payloads {
-            let bytes = payload.bytes().len();
-            if self.warm.entry(seq).or_default().payload.replace(payload).is_none() {
-                self.payload_bytes += bytes;
-            }
+            self.payload_bytes += self.warm.entry(seq).or_default().hold(payload);
         }
-    }
-
-    /// Takes in what was read meanwhile, unless the writer has touched it.
-    fn receive(&mut self) {
-        let Some(Beside { answers: Some(answers), awaited: Some(awaited), .. }) = &mut self.beside else { return };
-        let mut all = Found::default();
-        let mut last = false;
-        while !last && let Ok(answer) = answers.try_recv() {
-            last = answer.last;
-            all.jobs.extend(answer.found.jobs.into_iter().filter(|job| awaited.contains_key(&job.seq)));
-            all.payloads.extend(answer.found.payloads.into_iter().filter(|(seq, _)| awaited.contains_key(seq)));
-        }
-        if last && let Some(beside) = &mut self.beside {
-            beside.awaited = None;
-        }
-        self.accept(all);
     }
 
     /// Which lines it is time to look at, and how far. The more a line is claimed from, the further: to the double of what is claimed between two looks.
@@ -195,10 +220,13 @@ impl Ahead {
     fn ask(&mut self, wanted: Vec<Wanted>) {
         let payload_bytes_max = PAYLOAD_BYTES_MAX.saturating_sub(self.payload_bytes);
         let Some(beside) = &mut self.beside else { return };
-        let awaited = wanted.iter().map(|wanted| (wanted.seq, ())).collect();
+        beside.question += 1;
+        for wanted in &wanted {
+            self.warm.entry(wanted.seq).or_default().asked = Some(beside.question);
+        }
         let sent = beside.questions.as_ref().map(|questions| questions.send(Question { wanted, payload_bytes_max }));
         match sent {
-            Some(Ok(())) => beside.awaited = Some(awaited),
+            Some(Ok(())) => beside.waiting = true,
             // It has died: the writer reads for itself.
             Some(Err(_)) | None => self.beside = None,
         }
@@ -227,12 +255,15 @@ impl DiskRecords {
         if self.ahead.beside.is_none() || self.ahead.waiting() {
             return;
         }
-        let mut wanted = Vec::new();
+        let (mut wanted, mut lead) = (Vec::new(), usize::MAX);
         for (place, window) in self.ahead.due() {
             let Some(line) = self.ahead.lines.get(place) else { continue };
             let next = engine.in_line(&line.queue, &line.types, window);
-            wanted.extend(next.into_iter().filter_map(|seq| self.cold(seq)));
+            let cold = next.iter().map(|seq| self.cold(*seq));
+            lead = lead.min(cold.clone().take_while(Option::is_none).count());
+            wanted.extend(cold.flatten());
         }
+        self.ahead.lead = lead;
         if wanted.is_empty() {
             return;
         }
@@ -246,7 +277,8 @@ impl DiskRecords {
     pub(crate) fn prepare(&mut self, engine: &Engine, request: &ClaimRequest) -> Result<(), Trouble> {
         const FEW: usize = 4;
         // Where nothing is known to be missing it is not worth looking.
-        if request.limit < FEW || !(self.ahead.missed || self.ahead.waiting()) {
+        let complete = !self.ahead.waiting() || request.limit <= self.ahead.lead;
+        if request.limit < FEW || (complete && !self.ahead.missed) {
             return Ok(());
         }
         let mut room = request.limit.min(WINDOW);
@@ -265,11 +297,7 @@ impl DiskRecords {
         self.ahead.missed = true;
         let mut payload_bytes_max = PAYLOAD_BYTES_MAX.saturating_sub(self.ahead.payload_bytes);
         let found = read(&self.connection, &self.names, wanted, &mut payload_bytes_max)?;
-        for job in &found.jobs {
-            // What is under way from beside is not wanted any more.
-            drop(self.ahead.take(job.seq));
-        }
-        self.ahead.accept(found);
+        self.ahead.keep(found);
         Ok(())
     }
 

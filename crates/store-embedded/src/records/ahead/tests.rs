@@ -46,7 +46,8 @@ impl Bench {
         schema::prepare(&connection, TimeKind::Virtual).unwrap();
         let (questions, asked) = channel();
         let (sender, answers) = channel();
-        let beside = Beside { questions: Some(questions), answers: Some(answers), thread: None, awaited: None };
+        let beside =
+            Beside { questions: Some(questions), answers: Some(answers), thread: None, question: 0, waiting: false };
         let ahead = Ahead { beside: Some(beside), ..Ahead::default() };
         let names = Arc::new(RwLock::new(Names::load(&connection).unwrap()));
         let chunks = Arc::new(RwLock::new(Chunks::load(&connection).unwrap()));
