@@ -377,14 +377,18 @@ fn drain(store: &EmbeddedStore, size: usize, seconds: u64) -> Rates {
         let start = Instant::now();
         block_on(store.settle(completions)).expect("stored");
         completing += start.elapsed();
-        while missing >= 8 * size {
-            for _ in 0..8 {
-                block_on(store.submit(batch(size))).expect("stored").expect("accepted");
-            }
-            missing -= 8 * size;
+        if missing >= 8 * size {
+            put_back(store, std::mem::take(&mut missing), size);
         }
     }
+    put_back(store, missing, size);
     Rates { claimed: done as f64 / claiming.as_secs_f64(), completed: done as f64 / completing.as_secs_f64() }
+}
+
+fn put_back(store: &EmbeddedStore, jobs: usize, size: usize) {
+    for first in (0..jobs).step_by(size) {
+        block_on(store.submit(batch(size.min(jobs - first)))).expect("stored").expect("accepted");
+    }
 }
 
 /// Processor time of the writer's thread so far, in steps of ten milliseconds.

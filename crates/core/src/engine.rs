@@ -160,7 +160,8 @@ impl Engine {
             engine.queues.insert(queue.name.clone(), Arc::new(queue));
         }
         engine.next_number = next_number.max(1);
-        jobs.into_iter().for_each(|job| engine.admit(&job.outline()));
+        let jobs: Vec<Outline<'a>> = jobs.into_iter().map(Job::outline).collect();
+        engine.admit_all(&jobs);
         for (queue, state, jobs) in ended {
             engine.index.add_ended(&queue, state, jobs);
         }
@@ -168,7 +169,7 @@ impl Engine {
     }
 
     /// Takes in one live record, in the course of a rebuild.
-    pub fn admit(&mut self, job: &Outline<'_>) {
+    fn admit(&mut self, job: &Outline<'_>) {
         let entry = Entry::outlined(job);
         let last = entry.position().unwrap_or(0).max(job.seq.0);
         self.next_number = self.next_number.max(last.saturating_add(1));

@@ -64,8 +64,8 @@ impl<T: Clone + Eq + std::hash::Hash> Table<T> {
         Some(number)
     }
 
-    fn get(&self, number: u32) -> Option<T> {
-        self.names.get(usize::try_from(number).ok()?).cloned()
+    fn get(&self, number: u32) -> Option<&T> {
+        self.names.get(usize::try_from(number).ok()?)
     }
 
     fn forget_last(&mut self) {
@@ -76,16 +76,16 @@ impl<T: Clone + Eq + std::hash::Hash> Table<T> {
 }
 
 impl Names {
-    pub(crate) fn queue(&self, number: u32) -> Option<QueueName> {
+    pub(crate) fn queue(&self, number: u32) -> Option<&QueueName> {
         self.queues.get(number)
     }
 
-    pub(crate) fn job_type(&self, number: u32) -> Option<JobType> {
+    pub(crate) fn job_type(&self, number: u32) -> Option<&JobType> {
         self.types.get(number)
     }
 
-    pub(crate) fn policy(&self, number: u32) -> Option<Arc<Policy>> {
-        self.policies.get(usize::try_from(number).ok()?).cloned()
+    pub(crate) fn policy(&self, number: u32) -> Option<&Arc<Policy>> {
+        self.policies.get(usize::try_from(number).ok()?)
     }
 
     pub(crate) fn queue_number(&self, queue: &QueueName) -> Option<u32> {
@@ -153,7 +153,7 @@ impl Names {
     /// One and the same allocation for equal policies, where a queue has that policy.
     pub(crate) fn canonical(&self, policy: &Arc<Policy>) -> Option<Arc<Policy>> {
         let number = self.policy_by_bytes.get(&encode(policy).ok()?)?;
-        self.policy(*number)
+        self.policy(*number).cloned()
     }
 
     pub(crate) fn load(connection: &Connection) -> Result<Self, StoreError> {
@@ -189,7 +189,7 @@ impl Names {
             let (kind, number, value) = match *fresh {
                 Fresh::Queue(number) => (0, number, self.queue(number).map(|name| name.as_str().as_bytes().to_vec())),
                 Fresh::Type(number) => (1, number, self.job_type(number).map(|name| name.as_str().as_bytes().to_vec())),
-                Fresh::Policy(number) => (2, number, self.policy(number).and_then(|policy| encode(&policy).ok())),
+                Fresh::Policy(number) => (2, number, self.policy(number).and_then(|policy| encode(policy).ok())),
             };
             let mut insert =
                 connection.prepare_cached("INSERT OR REPLACE INTO name(kind, number, value) VALUES (?1, ?2, ?3)")?;

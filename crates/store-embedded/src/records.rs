@@ -1,5 +1,6 @@
 //! Records on disk, for the engine: changed in memory during a batch, written once at its end.
 
+pub(crate) mod ahead;
 pub(crate) mod keys;
 mod pen;
 pub(crate) mod workflows;
@@ -18,12 +19,13 @@ use longshore_core::tags::Tags;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{TallyChange, Workflow};
 use longshore_store::StoreError;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::codec;
 use crate::ended::{Chunks, Features, First, Prunes, chunk_of, earlier, save_features};
 use crate::listing::{LiveEntry, LiveIndex};
 use crate::names::Names;
+use crate::records::ahead::Ahead;
 use crate::records::pen::Pen;
 use crate::records::workflows::Workflows;
 use crate::sealed_id::IdSeal;
@@ -90,6 +92,7 @@ pub(crate) struct DiskRecords {
     /// This batch removes a record.
     pub(crate) erased: bool,
     payloads: PayloadCache,
+    pub(crate) ahead: Ahead,
     new_payloads: Vec<(Seq, Payload)>,
     /// Changes of the listings, to be taken back with the batch.
     listed: Vec<(Option<LiveEntry>, Option<LiveEntry>)>,
@@ -100,6 +103,8 @@ pub(crate) struct DiskRecords {
     ended_counts: HashMap<(QueueName, StateKind), i64>,
     cached: VecDeque<Seq>,
     workflows: Workflows,
+    /// Records that were looked up one by one.
+    pub(crate) reads: u64,
     /// Written in this batch.
     touched: Vec<Seq>,
 }
@@ -147,6 +152,7 @@ impl DiskRecords {
         live: Arc<RwLock<LiveIndex>>,
         chunks: Arc<RwLock<Chunks>>,
         seal: IdSeal,
+        ahead: Ahead,
     ) -> Result<Self, StoreError> {
         Ok(Self {
             prunes: Prunes::load(&connection)?,
@@ -163,11 +169,13 @@ impl DiskRecords {
             bereft: Vec::new(),
             erased: false,
             payloads: PayloadCache::default(),
+            ahead,
             new_payloads: Vec::new(),
             listed: Vec::new(),
             ended_counts: HashMap::new(),
             cached: VecDeque::new(),
             workflows: Workflows::default(),
+            reads: 0,
             touched: Vec::new(),
         })
     }
@@ -186,6 +194,15 @@ impl DiskRecords {
         }
     }
 
+    /// A record that is not among those in memory.
+    fn fetch(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Trouble> {
+        if let Some(job) = self.ahead.take(seq) {
+            return Ok(Some(job));
+        }
+        self.reads += 1;
+        Ok(self.read(seq)?.map(Box::new))
+    }
+
     fn read(&self, seq: Seq) -> Result<Option<Job>, Trouble> {
         let number = seq.0.cast_signed();
         for table in ["SELECT record FROM live WHERE seq = ?1", "SELECT record FROM ended WHERE seq = ?1"] {
@@ -199,9 +216,12 @@ impl DiskRecords {
         Ok(None)
     }
 
-    pub(crate) fn payload(&self, seq: Seq) -> Result<Option<Payload>, Trouble> {
-        match self.payloads.payloads.get(&seq) {
-            Some(payload) => Ok(Some(payload.clone())),
+    pub(crate) fn payload(&mut self, seq: Seq) -> Result<Option<Payload>, Trouble> {
+        if let Some(payload) = self.payloads.payloads.get(&seq) {
+            return Ok(Some(payload.clone()));
+        }
+        match self.ahead.take_payload(seq) {
+            Some(payload) => Ok(Some(payload)),
             None => read_payload(&self.connection, seq),
         }
     }
@@ -463,6 +483,11 @@ pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<P
     let mut select = connection.prepare_cached("SELECT kind, checksum, bytes FROM payload WHERE seq = ?1")?;
     let mut rows = select.query([seq.0.cast_signed()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
+    payload_in(row, seq).map(Some)
+}
+
+/// From a row of kind, checksum and bytes.
+fn payload_in(row: &Row<'_>, seq: Seq) -> Result<Payload, Trouble> {
     let kind: u8 = row.get(0).map_err(|_| Trouble::Damaged(seq))?;
     let bytes = row.get_ref(2)?.as_blob().map_err(|_| Trouble::Damaged(seq))?;
     let checksum: u32 = row.get(1).map_err(|_| Trouble::Damaged(seq))?;
@@ -471,8 +496,8 @@ pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<P
     }
     let bytes = bytes::Bytes::copy_from_slice(bytes);
     match kind {
-        0 => Ok(Some(Payload::Json(bytes))),
-        1 => Ok(Some(Payload::Binary(bytes))),
+        0 => Ok(Payload::Json(bytes)),
+        1 => Ok(Payload::Binary(bytes)),
         _ => Err(Trouble::Damaged(seq)),
     }
 }
@@ -505,7 +530,7 @@ impl Records for DiskRecords {
         }
         let job = match self.jobs.remove(&seq) {
             Some(job) => Some(job),
-            None => self.read(seq)?.map(Box::new),
+            None => self.fetch(seq)?,
         };
         self.taken = match (&job, self.changed.get(&seq)) {
             (Some(job), Some(origin)) => Some((seq, origin.clone(), job.tags.clone())),

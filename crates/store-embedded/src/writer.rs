@@ -149,10 +149,13 @@ impl Writer {
     pub(crate) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let _obituary = Obituary(Arc::clone(&self.shared));
         while let Some(first) = requests.blocking_recv() {
+            self.records.receive_ahead();
             self.serve(vec![first], &mut || requests.try_recv().ok());
+            self.records.look_ahead(&self.engine);
             let checkpointed = self.checkpoints.take_turn(self.records.connection());
             self.answer_for(checkpointed);
         }
+        self.records.ahead.stop();
         self.checkpoints.stop();
         // The next start is quicker with an empty log. After a failure the files stay as they are: what the disk has is for that start to find out.
         if !self.shared.poisoned() {
@@ -243,10 +246,17 @@ impl Writer {
                 self.stirred.extend(request.batch.iter().map(|submission| submission.queue.clone()));
                 Answered::Submit(engine.submit(request, outside!())?)
             }
-            Request::Claim(request, _) => match engine.claim(request, outside!())? {
-                Ok(claimed) => Answered::Claim(Ok(self.with_payloads(claimed)?)),
-                Err(refusal) => Answered::Claim(Err(refusal)),
-            },
+            Request::Claim(request, _) => {
+                records.prepare(engine, request)?;
+                let reads = records.reads;
+                match engine.claim(request, outside!())? {
+                    Ok(claimed) => {
+                        records.follow(request, &claimed, reads);
+                        Answered::Claim(Ok(self.with_payloads(claimed)?))
+                    }
+                    Err(refusal) => Answered::Claim(Err(refusal)),
+                }
+            }
             Request::Settle(settlements, _) => {
                 let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, outside!()));
                 Answered::Settle(verdicts.collect::<Result<_, _>>()?)
@@ -266,7 +276,7 @@ impl Writer {
         })
     }
 
-    fn with_payloads(&self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, Trouble> {
+    fn with_payloads(&mut self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, Trouble> {
         let with_payload = |claimed: Claimed| {
             let payload = self.records.payload(claimed.seq)?.ok_or(Trouble::Damaged(claimed.seq))?;
             Ok(ClaimedJob { claimed, payload })

@@ -1,5 +1,6 @@
 //! A job as bytes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -136,15 +137,16 @@ fn place<T: PartialEq>(all: &[T], value: &T) -> u8 {
     all.iter().position(|candidate| candidate == value).and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX)
 }
 
-/// The first part of a record: all that the order of jobs depends on.
-pub(crate) struct Head {
-    seq: Seq,
+/// The first part of a record: all that the order of jobs depends on. Names are lent, not counted: where one thread reads and another
+/// files, both would count on the same few words of memory.
+pub(crate) struct Head<'a> {
+    pub seq: Seq,
     id: JobId,
-    queue: QueueName,
-    job_type: JobType,
-    policy: Arc<Policy>,
+    pub queue: Cow<'a, QueueName>,
+    pub job_type: Cow<'a, JobType>,
+    policy: Cow<'a, Arc<Policy>>,
     created_at: Timestamp,
-    state: State,
+    pub state: State,
     pub priority: Priority,
     inherited_priority: Priority,
     counters: Counters,
@@ -160,7 +162,7 @@ pub(crate) struct Head {
     lifetime_ends_at: Option<Timestamp>,
 }
 
-impl Head {
+impl<'a> Head<'a> {
     pub(crate) fn outline(&self) -> Outline<'_> {
         Outline {
             seq: self.seq,
@@ -176,7 +178,7 @@ impl Head {
         }
     }
 
-    fn read(seq: Seq, reader: &mut Reader<'_>, names: &Names) -> Result<Self, Damaged> {
+    fn read(seq: Seq, reader: &mut Reader<'_>, names: &'a Names) -> Result<Self, Damaged> {
         if reader.byte()? != FORMAT {
             return Err(Damaged);
         }
@@ -218,7 +220,7 @@ impl Head {
 }
 
 /// Looks no further than it must; the checksum vouches for the rest.
-pub(crate) fn decode_head(seq: Seq, sealed: &[u8], names: &Names) -> Result<Head, Damaged> {
+pub(crate) fn decode_head<'a>(seq: Seq, sealed: &[u8], names: &'a Names) -> Result<Head<'a>, Damaged> {
     Head::read(seq, &mut Reader::new(unseal(seq.0, sealed)?), names)
 }
 
@@ -230,9 +232,9 @@ pub(crate) fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Dama
     let job = Job {
         id: head.id,
         seq,
-        queue: head.queue,
-        job_type: head.job_type,
-        policy: head.policy,
+        queue: head.queue.into_owned(),
+        job_type: head.job_type.into_owned(),
+        policy: head.policy.into_owned(),
         created_at: head.created_at,
         state: head.state,
         priority: head.priority,
@@ -256,7 +258,7 @@ pub(crate) fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Dama
             Ok(IdempotencyKey {
                 key: Arc::from(reader.text()?),
                 scope: reader.one_of(IdempotencyScope::ALL)?,
-                job_type: get_type(reader, names)?,
+                job_type: get_type(reader, names)?.into_owned(),
             })
         })?,
         progress: get_bytes(reader)?,
@@ -304,10 +306,10 @@ fn put_queue(writer: &mut Writer, queue: &QueueName, names: &Names) {
     put_number_or(writer, names.queue_number(queue), |writer| writer.text(queue.as_str().as_bytes()));
 }
 
-fn get_queue(reader: &mut Reader<'_>, names: &Names) -> Result<QueueName, Damaged> {
+fn get_queue<'a>(reader: &mut Reader<'_>, names: &'a Names) -> Result<Cow<'a, QueueName>, Damaged> {
     match get_number(reader)? {
-        Some(number) => names.queue(number).ok_or(Damaged),
-        None => QueueName::new(reader.text()?).map_err(|_| Damaged),
+        Some(number) => names.queue(number).map(Cow::Borrowed).ok_or(Damaged),
+        None => QueueName::new(reader.text()?).map(Cow::Owned).map_err(|_| Damaged),
     }
 }
 
@@ -315,10 +317,10 @@ fn put_type(writer: &mut Writer, job_type: &JobType, names: &Names) {
     put_number_or(writer, names.type_number(job_type), |writer| writer.text(job_type.as_str().as_bytes()));
 }
 
-fn get_type(reader: &mut Reader<'_>, names: &Names) -> Result<JobType, Damaged> {
+fn get_type<'a>(reader: &mut Reader<'_>, names: &'a Names) -> Result<Cow<'a, JobType>, Damaged> {
     match get_number(reader)? {
-        Some(number) => names.job_type(number).ok_or(Damaged),
-        None => JobType::new(reader.text()?).map_err(|_| Damaged),
+        Some(number) => names.job_type(number).map(Cow::Borrowed).ok_or(Damaged),
+        None => JobType::new(reader.text()?).map(Cow::Owned).map_err(|_| Damaged),
     }
 }
 
@@ -334,10 +336,10 @@ fn put_policy(writer: &mut Writer, policy: &Arc<Policy>, names: &Names) -> Optio
     Some(())
 }
 
-fn get_policy(reader: &mut Reader<'_>, names: &Names) -> Result<Arc<Policy>, Damaged> {
+fn get_policy<'a>(reader: &mut Reader<'_>, names: &'a Names) -> Result<Cow<'a, Arc<Policy>>, Damaged> {
     match get_number(reader)? {
-        Some(number) => names.policy(number).ok_or(Damaged),
-        None => super::policy::decode(reader.bytes()?).map(Arc::new),
+        Some(number) => names.policy(number).map(Cow::Borrowed).ok_or(Damaged),
+        None => super::policy::decode(reader.bytes()?).map(|policy| Cow::Owned(Arc::new(policy))),
     }
 }
 
