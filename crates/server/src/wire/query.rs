@@ -49,7 +49,9 @@ impl Query {
     }
 
     pub(crate) fn duration(&mut self, name: &str, most: Duration) -> Result<Option<Duration>, Failure> {
-        let within = |text: &str| text.parse().ok().filter(|length| *length <= most);
+        // Seconds may be a plain number, as in a body.
+        let seconds = |text: &str| number::<u32>(text).map(|seconds| Duration::from_secs(seconds.into()));
+        let within = |text: &str| text.parse().ok().or_else(|| seconds(text)).filter(|length| *length <= most);
         self.read_with(name, &format!("must be a duration of at most {most}, such as \"30s\""), within)
     }
 

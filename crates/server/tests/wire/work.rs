@@ -108,6 +108,7 @@ async fn a_lost_answer_can_be_asked_for_again() {
     server.stop().await;
 }
 
+/// Rules Small print.
 #[tokio::test]
 async fn heartbeats_leave_notes_byte_for_byte() {
     let server = Setup::memory().start().await;
@@ -243,6 +244,7 @@ async fn where_fencing_is_optional_no_token_is_needed() {
     server.stop().await;
 }
 
+/// Rules Small print.
 #[tokio::test]
 async fn a_running_job_fans_out() {
     let server = Setup::memory().start().await;

@@ -23,13 +23,13 @@ pub const RULINGS: [(&str, Option<&str>); 21] = [
     ("Dependencies", None),
     ("Requeue", None),
     ("PATCH", None),
-    ("Lists", Some("server")),
-    ("Bulk", Some("server")),
-    ("Sizes", Some("server")),
-    ("Small print", Some("server")),
+    ("Lists", None),
+    ("Bulk", None),
+    ("Sizes", None),
+    ("Small print", None),
     ("document", None),
     ("Workflows", None),
-    ("Ocypod routes", Some("server")),
+    ("Ocypod routes", None),
 ];
 
 /// Other sections of api.md that a scenario may fix.

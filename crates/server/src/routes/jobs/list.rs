@@ -44,20 +44,26 @@ pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> Answe
 }
 
 /// Rows that are asked for at once, and bytes of results and notes after which a page ends early: what jobs carry may be large.
-const SLICE: usize = 100;
+const SLICE: usize = 25;
 const PAGE_BYTES_MAX: usize = 16 << 20;
 
 async fn rows(app: &AppState, filter: JobFilter, limit: usize, before: Option<Seq>) -> Result<Page, Failure> {
     let mut page = Page { jobs: Vec::new(), next: before };
     let mut bytes = 0;
-    while page.jobs.len() < limit && bytes < PAGE_BYTES_MAX {
+    while page.jobs.len() < limit {
         let slice = SLICE.min(limit - page.jobs.len());
         let query = JobQuery { filter: filter.clone(), limit: slice, before: page.next };
         let found = app.ask(app.store.list(query)).await?;
-        bytes += found.jobs.iter().map(|job| carried(job)).sum::<usize>();
         // A short page has cost as much as a page may.
         let short = found.jobs.len() < slice;
-        page.jobs.extend(found.jobs);
+        for job in found.jobs {
+            bytes += carried(&job);
+            if bytes > PAGE_BYTES_MAX && !page.jobs.is_empty() {
+                return Ok(page);
+            }
+            page.next = Some(job.seq);
+            page.jobs.push(job);
+        }
         page.next = found.next;
         if short || page.next.is_none() {
             break;
