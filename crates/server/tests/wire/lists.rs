@@ -169,6 +169,6 @@ async fn a_page_is_bounded_in_bytes() {
     assert_eq!(rows, 16);
     let next = first["next"].as_str().unwrap();
     let second = c.get(&format!("/v1/jobs?queue=q&limit=1000&cursor={next}")).await.ok(200);
-    assert_eq!((second["jobs"].as_array().unwrap().len(), &second["next"]), (4, &serde_json::Value::Null));
+    assert_eq!((second["jobs"].as_array().unwrap().len(), &second["next"]), (4, &Value::Null));
     server.stop().await;
 }
