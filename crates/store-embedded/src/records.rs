@@ -43,10 +43,11 @@ impl From<rusqlite::Error> for Trouble {
     }
 }
 
-/// Live records that stay in memory although nobody changes them now.
-const CACHED_JOBS_MAX: usize = 100_000;
+/// Live records that stay in memory although nobody changes them now. Who waits long in line is read again before his turn (`ahead`): more would only
+/// drive out of the processor's caches what is being worked on.
+const CACHED_JOBS_MAX: usize = 32_768;
 /// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
-const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;
+const CACHED_PAYLOAD_BYTES_MAX: usize = 32 << 20;
 
 /// Keyed by our own numbers, which nobody outside can choose: no need for a hash that withstands an attack.
 type SeqMap<T> = HashMap<Seq, T, BuildHasherDefault<SeqHasher>>;
@@ -382,15 +383,19 @@ impl DiskRecords {
                 self.payloads.payloads.remove(seq);
             }
         }
-        while self.jobs.len() > CACHED_JOBS_MAX
-            && let Some(oldest) = self.cached.pop_front()
+    }
+
+    /// Lets go of what has been longest in memory; after the answers, for which nobody need wait.
+    pub(crate) fn make_room(&mut self) {
+        while let Some(oldest) = self.cached.front()
+            && (self.jobs.len() > CACHED_JOBS_MAX || !self.jobs.contains_key(oldest))
         {
-            self.jobs.remove(&oldest);
+            self.jobs.remove(oldest);
+            self.cached.pop_front();
         }
-        // A job that was touched often stands here often; do not let that grow without bound.
+        // Behind one that stays long those may stand that have gone, and a job that was touched often stands there often.
         if self.cached.len() > 4 * CACHED_JOBS_MAX {
-            self.cached.clear();
-            self.jobs.clear();
+            self.cached = self.jobs.keys().copied().collect();
         }
     }
 

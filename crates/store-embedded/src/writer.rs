@@ -160,6 +160,7 @@ impl Writer {
             }
             self.records.receive_ahead();
             self.serve(std::mem::take(&mut batch));
+            self.records.make_room();
             self.records.look_ahead(&self.engine);
             let checkpointed = self.checkpoints.take_turn(self.records.connection());
             self.answer_for(checkpointed);
