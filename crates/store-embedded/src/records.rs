@@ -43,11 +43,10 @@ impl From<rusqlite::Error> for Trouble {
     }
 }
 
-/// Live records that stay in memory although nobody changes them now. Who waits long in line is read again before his turn (`ahead`): more would only
-/// drive out of the processor's caches what is being worked on.
-const CACHED_JOBS_MAX: usize = 32_768;
+/// Live records that stay in memory although nobody changes them now.
+const CACHED_JOBS_MAX: usize = 100_000;
 /// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
-const CACHED_PAYLOAD_BYTES_MAX: usize = 32 << 20;
+const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
 /// Keyed by our own numbers, which nobody outside can choose: no need for a hash that withstands an attack.
 type SeqMap<T> = HashMap<Seq, T, BuildHasherDefault<SeqHasher>>;

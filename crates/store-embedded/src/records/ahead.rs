@@ -27,7 +27,7 @@ use crate::names::Names;
 use crate::schema::{Location, Role};
 
 /// Jobs that are held here, of all lines together.
-const WINDOW: usize = 4_096;
+const WINDOW: usize = 16_384;
 const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 /// Lines that are followed; with more of them the next one starts afresh.
 const LINES_MAX: usize = 64;
