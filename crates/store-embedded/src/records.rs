@@ -390,15 +390,19 @@ impl DiskRecords {
                 self.payloads.payloads.remove(seq);
             }
         }
-        while self.jobs.len() > CACHED_JOBS_MAX
-            && let Some(oldest) = self.cached.pop_front()
+    }
+
+    /// Lets go of what has been longest in memory; after the answers, for which nobody need wait.
+    pub(crate) fn make_room(&mut self) {
+        while let Some(oldest) = self.cached.front()
+            && (self.jobs.len() > CACHED_JOBS_MAX || !self.jobs.contains_key(oldest))
         {
-            self.jobs.remove(&oldest);
+            self.jobs.remove(oldest);
+            self.cached.pop_front();
         }
-        // A job that was touched often stands here often; do not let that grow without bound.
+        // Behind one that stays long those may stand that have gone, and a job that was touched often stands there often.
         if self.cached.len() > 4 * CACHED_JOBS_MAX {
-            self.cached.clear();
-            self.jobs.clear();
+            self.cached = self.jobs.keys().copied().collect();
         }
     }
 

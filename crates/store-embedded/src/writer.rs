@@ -151,6 +151,7 @@ impl Writer {
         while let Some(first) = requests.blocking_recv() {
             self.records.receive_ahead();
             self.serve(vec![first], &mut || requests.try_recv().ok());
+            self.records.make_room();
             self.records.look_ahead(&self.engine);
             let checkpointed = self.checkpoints.take_turn(self.records.connection());
             self.answer_for(checkpointed);

@@ -28,7 +28,7 @@ use crate::schema::{Location, Role};
 
 /// Jobs that are held here, of all lines together.
 const WINDOW: usize = 16_384;
-const PAYLOAD_BYTES_MAX: usize = 32 << 20;
+const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 /// Lines that are followed; with more of them the next one starts afresh.
 const LINES_MAX: usize = 64;
 

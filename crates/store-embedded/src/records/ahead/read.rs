@@ -29,6 +29,7 @@ pub(super) struct Wanted {
 /// What was found, as it was written. What was not, or is damaged, is left out.
 #[derive(Debug, Default)]
 pub(super) struct Found {
+    #[expect(clippy::vec_box, reason = "the boxes move on, into the writer's cache")]
     pub jobs: Vec<Box<Job>>,
     pub payloads: Vec<(Seq, Payload)>,
 }

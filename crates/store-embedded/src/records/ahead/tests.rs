@@ -83,6 +83,7 @@ impl Bench {
         self.records.connection().execute_batch("COMMIT").unwrap();
         self.engine.commit();
         self.records.committed();
+        self.records.make_room();
         self.records.look_ahead(&self.engine);
         done
     }
