@@ -257,8 +257,7 @@ fn the_look_at_the_line_says_what_claims_will_get() {
     let types = ["a", "b", "c"].map(|name| JobType::new(name).unwrap());
     for priority_order in [true, false] {
         let mut world = World::new();
-        let mut overrides = SettingsPatch::default();
-        overrides.priority_order = Some(priority_order);
+        let overrides = SettingsPatch { priority_order: Some(priority_order), ..SettingsPatch::default() };
         world.put_queue("q", Profile::Standard, overrides);
         for n in 0..60_usize {
             let mut job = job(b"");

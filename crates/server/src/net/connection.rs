@@ -24,7 +24,7 @@ use super::unread::Unread;
 use crate::app::AppState;
 use crate::dialects;
 use crate::options::Limits;
-use crate::wire::body::{SMALL, collect};
+use crate::wire::body::{Room, SMALL, collect};
 use crate::wire::problem::Failure;
 
 const SMALL_BODY: u64 = SMALL as u64;
@@ -109,7 +109,7 @@ async fn collect_small(app: &AppState, body: Incoming) -> Result<Bytes, Failure>
     if length == 0 {
         return Ok(Bytes::new());
     }
-    collect(Body::new(body), length, length, app.limits.body_timeout).await
+    collect(Body::new(body), length, length, &mut Room::new(app)).await
 }
 
 /// A page of another site can make a browser send a request without a body, or with one of a harmless type, and the browser says whose page it
