@@ -244,9 +244,16 @@ impl HttpSubject {
 
     fn obey(&mut self, command: &Command) -> Result<Answer, Refused> {
         match command {
-            Command::PutQueue { .. } | Command::Pause { .. } | Command::Resume { .. } | Command::DeleteQueue { .. } => {
-                self.arrange(command)
+            Command::PutQueue { queue, profile, settings } => {
+                let mut body = json!({});
+                put(&mut body, "profile", profile.as_deref().map(Value::from));
+                put(&mut body, "settings", settings.as_ref().map(|all| Value::Object(requests::settings(all))));
+                self.arrange("PUT", queue, "", Some(&body))
             }
+            Command::Pause { queue } => self.arrange("POST", queue, "/pause", None),
+            Command::Resume { queue } => self.arrange("POST", queue, "/resume", None),
+            Command::DeleteQueue { queue, force: true } => self.arrange("DELETE", queue, "?force=true", None),
+            Command::DeleteQueue { queue, force: false } => self.arrange("DELETE", queue, "", None),
             Command::Submit { queue, jobs } => self.submit(queue, jobs),
             Command::Claim { queues, worker, limit, types, lease, execution_timeout } => {
                 let mut body = json!({ "queues": queues, "worker": worker, "limit": limit, "types": types });
@@ -301,22 +308,9 @@ impl HttpSubject {
     }
 
     /// What is done to queues.
-    fn arrange(&mut self, command: &Command) -> Result<Answer, Refused> {
-        let path = |queue: &String, rest: &str| format!("/v1/queues/{}{rest}", requests::segment(queue));
-        let reply = match command {
-            Command::PutQueue { queue, profile, settings } => {
-                let mut body = json!({});
-                put(&mut body, "profile", profile.as_deref().map(Value::from));
-                put(&mut body, "settings", settings.as_ref().map(|all| Value::Object(requests::settings(all))));
-                self.call("PUT", &path(queue, ""), Some(&body))
-            }
-            Command::Pause { queue } => self.call("POST", &path(queue, "/pause"), None),
-            Command::Resume { queue } => self.call("POST", &path(queue, "/resume"), None),
-            Command::DeleteQueue { queue, force: true } => self.call("DELETE", &path(queue, "?force=true"), None),
-            Command::DeleteQueue { queue, force: false } => self.call("DELETE", &path(queue, ""), None),
-            other => panic!("{other:?} is not done to a queue"),
-        };
-        reply.map(|_| Answer::Done)
+    fn arrange(&mut self, method: &str, queue: &str, rest: &str, body: Option<&Value>) -> Result<Answer, Refused> {
+        let path = format!("/v1/queues/{}{rest}", requests::segment(queue));
+        self.call(method, &path, body).map(|_| Answer::Done)
     }
 
     fn settle(&mut self, job: Handle, token: &Token, outcome: &Outcome) -> Result<Answer, Refused> {

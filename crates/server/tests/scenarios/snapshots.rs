@@ -98,7 +98,7 @@ fn tags(tags: &Value) -> BTreeMap<String, Option<String>> {
     match tags {
         Value::Array(names) => names.iter().map(|name| (text(name).unwrap(), None)).collect(),
         Value::Object(pairs) => pairs.iter().map(|(key, value)| (key.clone(), text(value))).collect(),
-        other => panic!("tags are shown as {other}"),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => panic!("tags are shown as {tags}"),
     }
 }
 
