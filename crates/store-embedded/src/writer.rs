@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use longshore_core::engine::{
     AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Effect, Engine, Extension, Outside, Settlement,
@@ -104,6 +104,9 @@ pub(crate) struct Shared {
     pub poisoned: watch::Sender<bool>,
     pub commits: AtomicU64,
     pub wakeups: WakeupsSender,
+    /// Held by whoever copies from the log, and by whoever reads ahead. For a reader of an earlier moment SQLite copies only those pages that no
+    /// later commit has touched, and leaves out the one with the mark: the database would not tell how far it has come.
+    pub copying: Mutex<()>,
 }
 
 impl Shared {
@@ -153,7 +156,7 @@ impl Writer {
             self.serve(vec![first], &mut || requests.try_recv().ok());
             self.records.make_room();
             self.records.look_ahead(&self.engine);
-            let checkpointed = self.checkpoints.take_turn(self.records.connection());
+            let checkpointed = self.checkpoints.take_turn(self.records.connection(), &self.shared.copying);
             self.answer_for(checkpointed);
         }
         self.records.ahead.stop();

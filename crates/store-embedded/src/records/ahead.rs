@@ -25,6 +25,7 @@ use super::{DiskRecords, SeqMap, Trouble};
 use crate::error::sql;
 use crate::names::Names;
 use crate::schema::{Location, Role};
+use crate::writer::Shared;
 
 /// Jobs that are held here, of all lines together.
 const WINDOW: usize = 16_384;
@@ -95,13 +96,18 @@ struct Answer {
 }
 
 impl Ahead {
-    pub(crate) fn start(location: &Location, names: &Arc<RwLock<Names>>) -> Result<Self, StoreError> {
+    pub(crate) fn start(
+        location: &Location,
+        names: &Arc<RwLock<Names>>,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, StoreError> {
         let (questions, asked) = channel();
         let (sender, answers) = channel();
         let (connection, names) = (location.open(Role::Reader).map_err(sql)?, Arc::clone(names));
+        let shared = Arc::clone(shared);
         let work = move || {
             for question in asked {
-                if answer(&connection, &names, &question, &sender).is_err() {
+                if answer(&connection, &names, &question, &sender, &shared.copying).is_err() {
                     return;
                 }
             }

@@ -1,7 +1,7 @@
 //! Records and payloads, many at a time.
 
 use std::sync::mpsc::{SendError, Sender};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
@@ -40,13 +40,16 @@ pub(super) fn answer(
     names: &RwLock<Names>,
     question: &Question,
     answers: &Sender<Answer>,
+    copying: &Mutex<()>,
 ) -> Result<(), SendError<Answer>> {
     let mut room = question.payload_bytes_max;
     let helpings = question.wanted.chunks(HELPING);
     let mut left = helpings.len();
     for helping in helpings {
         left -= 1;
+        let still = copying.lock().unwrap_or_else(PoisonError::into_inner);
         let found = read(connection, names, helping.to_vec(), &mut room).unwrap_or_default();
+        drop(still);
         answers.send(Answer { found, last: left == 0 })?;
     }
     Ok(())

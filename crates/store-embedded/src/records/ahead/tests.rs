@@ -140,7 +140,7 @@ impl Bench {
     fn read_beside(&mut self) {
         let (sender, answers) = channel();
         for question in self.asked.try_iter() {
-            answer(&self.beside, &self.records.names, &question, &sender).unwrap();
+            answer(&self.beside, &self.records.names, &question, &sender, &std::sync::Mutex::new(())).unwrap();
         }
         self.late.extend(answers.try_iter());
     }
