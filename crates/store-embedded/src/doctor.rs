@@ -18,7 +18,8 @@ use crate::ended::{Features, chunk_of};
 use crate::error::sql;
 use crate::log;
 use crate::names::Names;
-use crate::records::{keys, read_payload, state_number};
+use crate::records::payloads::read_payload;
+use crate::records::{keys, state_number};
 use crate::schema::{self, Home, Role};
 use crate::sealed_id::IdSeal;
 

@@ -22,7 +22,8 @@ use crate::ended::{Chunks, Wanted, numbers_of};
 use crate::error::sql;
 use crate::listing::{Found, LiveIndex};
 use crate::names::Names;
-use crate::records::{Trouble, read_payload, state_number, type_hash, workflows};
+use crate::records::payloads::read_payload;
+use crate::records::{Trouble, state_number, type_hash, workflows};
 use crate::schema::{Location, Role};
 use crate::sealed_id::IdSeal;
 

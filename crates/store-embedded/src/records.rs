@@ -1,7 +1,9 @@
 //! Records on disk, for the engine: changed in memory during a batch, written once at its end.
 
 pub(crate) mod ahead;
+mod flush;
 pub(crate) mod keys;
+pub(crate) mod payloads;
 mod pen;
 pub(crate) mod workflows;
 
@@ -19,14 +21,14 @@ use longshore_core::tags::Tags;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{TallyChange, Workflow};
 use longshore_store::StoreError;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::codec;
-use crate::ended::{Chunks, Features, First, Prunes, chunk_of, earlier, save_features};
+use crate::ended::{Chunks, Features, First, Prunes, earlier};
 use crate::listing::{LiveEntry, LiveIndex};
 use crate::names::Names;
 use crate::records::ahead::Ahead;
-use crate::records::pen::Pen;
+use crate::records::payloads::PayloadCache;
 use crate::records::workflows::Workflows;
 use crate::sealed_id::IdSeal;
 
@@ -49,9 +51,6 @@ impl From<rusqlite::Error> for Trouble {
 
 /// Live records that stay in memory although nobody changes them now.
 const CACHED_JOBS_MAX: usize = 100_000;
-/// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
-const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;
-
 /// Keyed by our own numbers, which nobody outside can choose: no need for a hash that withstands an attack.
 type SeqMap<T> = HashMap<Seq, T, BuildHasherDefault<SeqHasher>>;
 
@@ -120,28 +119,6 @@ enum Origin {
 impl Origin {
     fn of(job: &Job) -> Self {
         if job.live() { Self::Live(LiveEntry::of(job)) } else { Self::Ended(job.kind()) }
-    }
-}
-
-#[derive(Debug, Default)]
-struct PayloadCache {
-    payloads: SeqMap<Payload>,
-    order: VecDeque<(Seq, usize)>,
-    bytes: usize,
-}
-
-impl PayloadCache {
-    fn insert(&mut self, seq: Seq, payload: Payload) {
-        let bytes = payload.bytes().len() + 64;
-        self.bytes += bytes;
-        self.payloads.insert(seq, payload);
-        self.order.push_back((seq, bytes));
-        while self.bytes > CACHED_PAYLOAD_BYTES_MAX
-            && let Some((oldest, bytes)) = self.order.pop_front()
-        {
-            self.bytes -= bytes;
-            self.payloads.remove(&oldest);
-        }
     }
 }
 
@@ -214,163 +191,6 @@ impl DiskRecords {
             }
         }
         Ok(None)
-    }
-
-    pub(crate) fn payload(&mut self, seq: Seq) -> Result<Option<Payload>, Trouble> {
-        if let Some(payload) = self.payloads.payloads.get(&seq) {
-            return Ok(Some(payload.clone()));
-        }
-        match self.ahead.take_payload(seq) {
-            Some(payload) => Ok(Some(payload)),
-            None => read_payload(&self.connection, seq),
-        }
-    }
-
-    /// Writes what the batch has changed so far, inside its transaction.
-    pub(crate) fn flush(&mut self) -> Result<(), Trouble> {
-        if self.names().anything_fresh() {
-            self.names().save(&self.connection)?;
-        }
-        if !self.new_payloads.is_empty() {
-            self.write_payloads()?;
-        }
-        if !self.changed.is_empty() {
-            let mut changed: Vec<(Seq, Origin)> = self.changed.drain().collect();
-            changed.sort_unstable_by_key(|(seq, _)| *seq);
-            let written = self.write_records(changed)?;
-            self.account(written)?;
-        }
-        for (seq, origin) in std::mem::take(&mut self.removed) {
-            self.erase(seq, &origin)?;
-        }
-        self.workflows.flush(&self.connection)?;
-        self.flush_counts()
-    }
-
-    fn write_payloads(&mut self) -> Result<(), Trouble> {
-        let mut insert = self
-            .connection
-            .prepare_cached("INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?;
-        for (seq, payload) in self.new_payloads.drain(..) {
-            let kind = match &payload {
-                Payload::Json(_) => 0,
-                Payload::Binary(_) => 1,
-            };
-            let bytes = payload.bytes();
-            let checksum = codec::checksum(payload_place(seq, kind), bytes);
-            insert.execute(params![seq.0.cast_signed(), kind, checksum, bytes.as_ref()])?;
-        }
-        Ok(())
-    }
-
-    /// Brings the tables in step with the records in memory; says where each lay before, and lies now.
-    fn write_records(&mut self, changed: Vec<(Seq, Origin)>) -> Result<Vec<Written>, Trouble> {
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let mut pen = Pen::new(&self.connection)?;
-        let mut record = Vec::new();
-        let mut written = Vec::with_capacity(changed.len());
-        for (seq, before) in changed {
-            let Some(job) = self.jobs.get(&seq) else { continue };
-            record = codec::job::encode(job, &names, record).ok_or(Trouble::NotStorable)?;
-            let after = Origin::of(job);
-            match (&before, &after) {
-                (Origin::Live(_), Origin::Live(_)) => pen.update_live(seq, &record)?,
-                (Origin::Nowhere, Origin::Live(_)) => pen.insert_live(seq, &record)?,
-                (Origin::Ended(_), Origin::Live(_)) => {
-                    pen.delete_ended(seq)?;
-                    pen.insert_live(seq, &record)?;
-                }
-                (Origin::Ended(_), Origin::Ended(_)) => pen.update_ended(seq, job, &record)?,
-                (Origin::Live(_), Origin::Ended(_)) => {
-                    pen.delete_live(seq)?;
-                    pen.insert_ended(seq, job, &Features::of(job, &names), &record)?;
-                }
-                (Origin::Nowhere, Origin::Ended(_)) => {
-                    pen.insert_ended(seq, job, &Features::of(job, &names), &record)?;
-                }
-                (_, Origin::Nowhere) => {}
-            }
-            let features = match (&before, &after) {
-                (Origin::Ended(before), Origin::Ended(after)) if before == after => None,
-                (_, Origin::Ended(_)) => Some(Features::of(job, &names)),
-                (_, Origin::Live(_) | Origin::Nowhere) => None,
-            };
-            written.push(Written { seq, before, after, features, prune_at: job.prune_at() });
-        }
-        Ok(written)
-    }
-
-    /// Keeps counts, sums and listings in step with what was written.
-    fn account(&mut self, written: Vec<Written>) -> Result<(), Trouble> {
-        let live = Arc::clone(&self.live);
-        let mut live = live.write().unwrap_or_else(PoisonError::into_inner);
-        for Written { seq, before, after, features, prune_at } in written {
-            if let Some(features) = features {
-                self.sum_up(seq, features)?;
-            }
-            if let Some(at) = prune_at {
-                self.prunes.note(&self.connection, seq, at)?;
-            }
-            self.touched.push(seq);
-            self.recount(seq, before, after, &mut live);
-        }
-        Ok(())
-    }
-
-    /// Adds what is new about an ended job to the sum of its chunk.
-    fn sum_up(&mut self, seq: Seq, features: Features) -> Result<(), Trouble> {
-        let chunk = chunk_of(seq);
-        if self.chunks.read().unwrap_or_else(PoisonError::into_inner).knows(chunk, &features) {
-            return Ok(());
-        }
-        save_features(&self.connection, chunk, &features)?;
-        self.chunks.write().unwrap_or_else(PoisonError::into_inner).add(chunk, features);
-        self.summed.push((chunk, features));
-        Ok(())
-    }
-
-    fn recount(&mut self, seq: Seq, before: Origin, after: Origin, live: &mut LiveIndex) {
-        for (origin, sign) in [(&before, -1), (&after, 1)] {
-            if let Origin::Ended(state) = origin
-                && let Some(job) = self.jobs.get(&seq)
-            {
-                *self.ended_counts.entry((job.queue.clone(), *state)).or_default() += sign;
-            }
-        }
-        let entry = |origin: Origin| match origin {
-            Origin::Live(entry) => Some(entry),
-            Origin::Nowhere | Origin::Ended(_) => None,
-        };
-        let change = (entry(before), entry(after));
-        if change.0 != change.1 {
-            live.replace(change.0.as_ref(), change.1.as_ref());
-            self.listed.push(change);
-        }
-    }
-
-    fn erase(&mut self, seq: Seq, origin: &Origin) -> Result<(), Trouble> {
-        let number = seq.0.cast_signed();
-        match origin {
-            Origin::Nowhere | Origin::Live(_) => {
-                self.connection.prepare_cached("DELETE FROM live WHERE seq = ?1")?.execute([number])?;
-            }
-            Origin::Ended(_) => {
-                self.connection.prepare_cached("DELETE FROM ended WHERE seq = ?1")?.execute([number])?;
-            }
-        }
-        self.connection.prepare_cached("DELETE FROM payload WHERE seq = ?1")?.execute([number])?;
-        Ok(())
-    }
-
-    fn flush_counts(&mut self) -> Result<(), Trouble> {
-        for ((queue, state), change) in self.ended_counts.drain().filter(|(_, change)| *change != 0) {
-            let mut upsert = self.connection.prepare_cached(
-                "INSERT INTO ended_count(queue, state, jobs) VALUES (?1, ?2, ?3) \
-                 ON CONFLICT(queue, state) DO UPDATE SET jobs = jobs + excluded.jobs",
-            )?;
-            upsert.execute(params![queue.as_str(), state_number(state), change])?;
-        }
-        Ok(())
     }
 
     /// The batch is on disk.
@@ -459,16 +279,6 @@ pub(crate) fn state_number(state: StateKind) -> i64 {
     state as i64
 }
 
-/// What became of one record in a flush.
-struct Written {
-    seq: Seq,
-    before: Origin,
-    after: Origin,
-    /// Of a job that has just ended.
-    features: Option<Features>,
-    prune_at: Option<Timestamp>,
-}
-
 /// Which types share a place in the index; the record tells them apart.
 pub(crate) fn type_hash(job_type: &str) -> i64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -476,34 +286,6 @@ pub(crate) fn type_hash(job_type: &str) -> i64 {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     hash.cast_signed()
-}
-
-/// What the checksum of a payload covers beside its bytes: whose it is, and of which kind.
-fn payload_place(seq: Seq, kind: u8) -> u64 {
-    seq.0 | u64::from(kind) << 63
-}
-
-pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<Payload>, Trouble> {
-    let mut select = connection.prepare_cached("SELECT kind, checksum, bytes FROM payload WHERE seq = ?1")?;
-    let mut rows = select.query([seq.0.cast_signed()])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    payload_in(row, seq).map(Some)
-}
-
-/// From a row of kind, checksum and bytes.
-fn payload_in(row: &Row<'_>, seq: Seq) -> Result<Payload, Trouble> {
-    let kind: u8 = row.get(0).map_err(|_| Trouble::Damaged(seq))?;
-    let bytes = row.get_ref(2)?.as_blob().map_err(|_| Trouble::Damaged(seq))?;
-    let checksum: u32 = row.get(1).map_err(|_| Trouble::Damaged(seq))?;
-    if codec::checksum(payload_place(seq, kind), bytes) != checksum {
-        return Err(Trouble::Damaged(seq));
-    }
-    let bytes = bytes::Bytes::copy_from_slice(bytes);
-    match kind {
-        0 => Ok(Payload::Json(bytes)),
-        1 => Ok(Payload::Binary(bytes)),
-        _ => Err(Trouble::Damaged(seq)),
-    }
 }
 
 impl Records for DiskRecords {

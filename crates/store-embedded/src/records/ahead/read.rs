@@ -11,7 +11,7 @@ use rusqlite::{Connection, Rows};
 use super::{Answer, Question};
 use crate::codec;
 use crate::names::Names;
-use crate::records::payload_in;
+use crate::records::payloads::payload_in;
 
 /// Jobs that are read, and handed over, together.
 const HELPING: usize = 512;

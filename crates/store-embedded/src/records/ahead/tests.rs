@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use super::*;
 use crate::ended::Chunks;
 use crate::listing::LiveIndex;
-use crate::records::read_payload;
+use crate::records::payloads::read_payload;
 use crate::schema::{self, TimeKind};
 use crate::sealed_id::IdSeal;
 
