@@ -12,6 +12,7 @@ use crate::codec;
 use crate::dice::SystemDice;
 use crate::error::{damaged, sql};
 use crate::names::Names;
+use crate::noted;
 use crate::schema::{self, DATABASE, Location, Role};
 
 /// Writes the store, as it is at this moment, into a new directory. Work goes on meanwhile.
@@ -66,6 +67,7 @@ pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
     if database.exists() {
         return Err(StoreError::not_applied(Exists(database.clone())));
     }
+    noted::forget(&home.database).map_err(StoreError::not_applied)?;
     let unfinished = directory.join(format!("{DATABASE}.unfinished"));
     fs::copy(backup.join(DATABASE), &unfinished).map_err(StoreError::not_applied)?;
     {
