@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub use claim::{ClaimRequest, Claimed};
 pub use command::{AdminAnswer, AdminCommand, Answer, Command, Extension, Outside, Settlement};
-pub use index::{StateCounts, count_of};
+pub use index::{Ordering, StateCounts, TimerKind, count_of};
 pub use memory::MemoryRecords;
 pub use queue::{DeleteQueue, Farewell, Queue};
 pub use records::{KeyEntry, KeyPath, PayloadSource, Prune, Records};
@@ -49,7 +49,8 @@ use owed::{News, Owed};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Engine {
-    queues: BTreeMap<QueueName, Arc<Queue>>,
+    /// Shared, so that an engine over few jobs is cheap to make.
+    queues: Arc<BTreeMap<QueueName, Arc<Queue>>>,
     index: Index,
     owed: Owed,
     leaving: BTreeSet<QueueName>,
@@ -126,7 +127,7 @@ impl Engine {
     /// An engine without jobs, with the queue `default`.
     pub fn new(options: Options) -> Self {
         let mut engine = Self {
-            queues: BTreeMap::new(),
+            queues: Arc::default(),
             index: Index::default(),
             owed: Owed::default(),
             leaving: BTreeSet::new(),
@@ -152,7 +153,7 @@ impl Engine {
             if queue.leaving.is_some() {
                 engine.leaving.insert(queue.name.clone());
             }
-            engine.queues.insert(queue.name.clone(), Arc::new(queue));
+            Arc::make_mut(&mut engine.queues).insert(queue.name.clone(), Arc::new(queue));
         }
         engine.next_number = next_number.max(1);
         jobs.into_iter().for_each(|job| engine.admit(&job.outline()));
@@ -160,6 +161,50 @@ impl Engine {
             engine.index.add_ended(&queue, state, jobs);
         }
         engine
+    }
+
+    /// An engine over some of the jobs of a store that holds them all elsewhere: it knows the queues, and the jobs that it is then
+    /// given with [`Engine::admit`] and [`Engine::offer_again`]. `next_number` is the first of the numbers that it may give.
+    pub fn over(options: Options, queues: Arc<BTreeMap<QueueName, Arc<Queue>>>, next_number: u64) -> Self {
+        Self {
+            leaving: queues.values().filter(|queue| queue.leaving.is_some()).map(|queue| queue.name.clone()).collect(),
+            queues,
+            index: Index::default(),
+            owed: Owed::default(),
+            next_number,
+            journal: Journal::default(),
+            options: Options { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
+        }
+    }
+
+    /// A running job that was admitted, whose lease has expired, and which the next claim may take over: it stands in line, as after the
+    /// tick that found it, and its timer has nothing more to say.
+    pub fn offer_again(&mut self, job: &Outline<'_>) {
+        let entry = Entry::outlined(job);
+        if let Some(timer) = entry.timer() {
+            self.index.drop_timer(timer);
+        }
+        self.index.offer(&entry);
+    }
+
+    /// Where a job stands that this engine was given: for stores that keep the order themselves.
+    pub fn ordering(&self, job: &Job) -> Ordering {
+        self.index.ordering(&Entry::of(job))
+    }
+
+    /// Jobs of a queue beyond those that the engine was given: per state, and how many of the pending ones are held.
+    pub fn add_counts(&mut self, queue: &QueueName, counts: &StateCounts, held: u64) {
+        self.index.add_counts(queue, counts, held);
+    }
+
+    /// All queues, those on their way out included.
+    pub fn all_queues(&self) -> &Arc<BTreeMap<QueueName, Arc<Queue>>> {
+        &self.queues
+    }
+
+    /// The next number to be given; for a store that gives numbers in portions.
+    pub fn go_on_from(&mut self, next_number: u64) {
+        self.next_number = next_number;
     }
 
     /// Takes in one live record, in the course of a rebuild.
@@ -180,7 +225,7 @@ impl Engine {
         let queue = name.and_then(|name| Queue::new(name, self.options.default_profile, SettingsPatch::default()));
         // Both are constants that the tests know to be good.
         if let Ok(queue) = queue {
-            self.queues.insert(queue.name.clone(), Arc::new(queue));
+            Arc::make_mut(&mut self.queues).insert(queue.name.clone(), Arc::new(queue));
         }
     }
 

@@ -11,14 +11,14 @@ use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use rusqlite::Connection;
 
-use crate::codec;
 use crate::ended::{Features, chunk_of};
 use crate::error::sql;
 use crate::log;
-use crate::names::Names;
 use crate::records::{keys, read_payload, state_number};
 use crate::schema::{self, Home, Role};
 use crate::sealed_id::IdSeal;
+use longshore_records::Names;
+use longshore_records::codec;
 
 /// What a look at a whole store found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
         return Ok(diagnosis);
     }
     schema::totals(&connection)?;
-    let names = Names::load(&connection)?;
+    let names = crate::names::load(&connection)?;
     let mut found = Derived::new(IdSeal::new(schema::id_key(&connection)?));
     for table in ["live", "ended"] {
         check_records(&connection, table, &names, &mut diagnosis, &mut found)?;
@@ -145,7 +145,7 @@ impl Derived {
             self.external_ids.insert((job.queue.to_string(), external_id.to_string(), number));
         }
         if let Some(path) = job.idempotency.as_ref().and_then(|key| KeyPath::of(key, &job.queue)) {
-            self.keys.insert(job.seq, keys::encode(&path));
+            self.keys.insert(job.seq, codec::key::encode(&path));
         }
         let dependencies = job.dependencies.all();
         self.edges.extend(dependencies.iter().map(|id| (self.seal.unseal(*id).0.cast_signed(), number)));

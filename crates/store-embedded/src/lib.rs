@@ -8,17 +8,17 @@
 //! - `writer.rs`: the writer's loop, group commit, what happens when a commit fails
 //! - `records.rs`: the engine's records during a batch, and their way to the tables; `records/keys.rs`: idempotency keys
 //! - `reader.rs`: threads that only look; `listing.rs`: which live jobs match what; `ended.rs`: where to look among the ended ones
-//! - `codec.rs`, `codec/*`: the format of records; `names.rs`: numbers for what many records mention; `sealed_id.rs`: ids that lead to their record
+//! - the format of records is that of `longshore-records`; `names.rs`: its numbers for names, kept in a table; `sealed_id.rs`: ids that lead to their record
 //! - `schema.rs`: tables, versions, the lock; `log.rs`: whether the log can be believed; `checkpoint.rs`: the log moved into the database beside the writer; `reserve.rs`: space for a full disk
 //! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte
 
 mod backup;
 mod checkpoint;
-mod codec;
-mod dice;
 mod doctor;
 mod ended;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod listing;
 mod log;
 mod names;

@@ -27,20 +27,20 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::checkpoint::Checkpoints;
-use crate::codec;
-use crate::codec::job::Head;
-use crate::dice::SystemDice;
 use crate::ended::Chunks;
 use crate::error::{damaged, sql};
 use crate::listing::{LiveEntry, LiveIndex};
 use crate::log;
-use crate::names::Names;
 use crate::reader::{Known, Readers};
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::Reserve;
 use crate::schema::{self, Home, Location, Role, TimeKind};
 use crate::sealed_id::IdSeal;
 use crate::writer::{Failed, Reply, Request, Shared, Writer};
+use longshore_records::Names;
+use longshore_records::SystemDice;
+use longshore_records::codec;
+use longshore_records::codec::job::Head;
 
 /// Where the jobs are kept.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl EmbeddedStore {
             Place::Memory => Reserve::none(),
             Place::Directory(directory) => Reserve::set_aside(directory, options.reserve_bytes),
         };
-        let names = Names::load(&connection)?;
+        let names = crate::names::load(&connection)?;
         let seal = IdSeal::new(schema::id_key(&connection)?);
         let mut live = LiveIndex::default();
         let epoch: i64 = schema::meta(&connection, "epoch")?;

@@ -13,14 +13,14 @@ use longshore_store::{InLine, JobFilter, JobQuery, JobRef, Page, StoreError};
 use rusqlite::{Connection, ToSql, params};
 use tokio::sync::oneshot;
 
-use crate::codec;
 use crate::ended::{Chunks, Wanted, numbers_of};
 use crate::error::sql;
 use crate::listing::{Found, LiveIndex};
-use crate::names::Names;
 use crate::records::{Trouble, read_payload, state_number, type_hash};
 use crate::schema::{Location, Role};
 use crate::sealed_id::IdSeal;
+use longshore_records::Names;
+use longshore_records::codec;
 
 type Work = Box<dyn FnOnce(&Reader) + Send>;
 

@@ -18,12 +18,12 @@ use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::codec;
 use crate::ended::{Chunks, Features, First, Prunes, chunk_of, earlier, save_features};
 use crate::listing::{LiveEntry, LiveIndex};
-use crate::names::Names;
 use crate::records::pen::Pen;
 use crate::sealed_id::IdSeal;
+use longshore_records::Names;
+use longshore_records::codec;
 
 /// Why the records cannot go on.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ impl DiskRecords {
     /// Writes what the batch has changed so far, inside its transaction.
     pub(crate) fn flush(&mut self) -> Result<(), Trouble> {
         if self.names().anything_fresh() {
-            self.names().save(&self.connection)?;
+            crate::names::save(&self.names(), &self.connection)?;
         }
         if !self.new_payloads.is_empty() {
             self.write_payloads()?;

@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 
 /// What comes due; at one instant in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum TimerKind {
+pub enum TimerKind {
     Lifetime,
     Deadline,
     LeaseExpiry,
@@ -50,6 +50,11 @@ enum Place {
 impl Entry {
     pub(crate) fn queue(&self) -> &QueueName {
         &self.queue
+    }
+
+    /// The timer that is not its lifetime's.
+    pub(crate) fn timer(&self) -> Option<Timer> {
+        self.timer.map(|(at, kind)| (at, kind, self.seq))
     }
 
     /// Its place in line, now or after the end of its lease.
@@ -106,6 +111,15 @@ impl Entry {
     }
 }
 
+/// Where a record stands, for stores that keep the order themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ordering {
+    /// Its place in line, of a job that may be claimed.
+    pub place: Option<u64>,
+    /// The first of its timers.
+    pub timer: Option<(Timestamp, TimerKind)>,
+}
+
 /// Counts of one queue, per state.
 pub type StateCounts = [u64; StateKind::COUNT];
 
@@ -150,6 +164,14 @@ impl Index {
     /// Jobs in a terminal state that no record in memory stands for.
     pub(crate) fn add_ended(&mut self, queue: &QueueName, state: StateKind, jobs: u64) {
         *self.line(queue).count(state) += jobs;
+    }
+
+    pub(crate) fn add_counts(&mut self, queue: &QueueName, counts: &StateCounts, held: u64) {
+        let line = self.line(queue);
+        line.held += held;
+        for (known, more) in line.counts.iter_mut().zip(counts) {
+            *known += more;
+        }
     }
 
     fn line(&mut self, queue: &QueueName) -> &mut Line {
@@ -203,6 +225,25 @@ impl Index {
         if let Place::Lazy(position) = entry.place {
             self.line(&entry.queue).level(entry.priority).insert(&entry.job_type, position, entry.seq);
         }
+    }
+
+    /// Where a record stands, as far as it was filed here.
+    pub(crate) fn ordering(&self, entry: &Entry) -> Ordering {
+        let place = match entry.place {
+            Place::None => None,
+            Place::InLine(position) => Some(position),
+            Place::Lazy(position) => Some(position).filter(|_| self.stands_in_line(entry, position)),
+        };
+        let lifetime = entry.lifetime.map(|at| (at, TimerKind::Lifetime));
+        let timers = entry.timer.into_iter().chain(lifetime);
+        let timer = timers.filter(|(at, kind)| self.timers.contains(&(*at, *kind, entry.seq))).min();
+        Ordering { place, timer }
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "as many levels as priorities")]
+    fn stands_in_line(&self, entry: &Entry, position: u64) -> bool {
+        let line = self.lines.get(&entry.queue).map(|line| &line.levels[entry.priority as usize]);
+        line.and_then(|level| level.by_type.get(&entry.job_type)?.get(&position)) == Some(&entry.seq)
     }
 
     /// Who is next in line, of these types (none named: of any).

@@ -6,7 +6,7 @@ const HELPING: usize = 4_096;
 
 /// Unguessable: lease tokens are made from it.
 #[derive(Clone)]
-pub(crate) struct SystemDice {
+pub struct SystemDice {
     bytes: [u8; HELPING],
     used: usize,
 }

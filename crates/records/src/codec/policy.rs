@@ -14,7 +14,7 @@ use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
 
 /// A function has no bytes: such a policy cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotStorable;
+pub struct NotStorable;
 
 fn put<T: PartialEq>(writer: &mut Writer, all: &[T], value: &T) {
     let place = all.iter().position(|candidate| candidate == value);
@@ -41,7 +41,7 @@ fn get_float(reader: &mut Reader<'_>) -> Result<f64, Damaged> {
 }
 
 /// The bytes that stand for a policy; equal policies have equal bytes.
-pub(crate) fn encode(policy: &Policy) -> Result<Vec<u8>, NotStorable> {
+pub fn encode(policy: &Policy) -> Result<Vec<u8>, NotStorable> {
     let mut writer = Writer::default();
     writer.byte(FORMAT);
     put(&mut writer, Profile::ALL, &policy.profile);
@@ -83,7 +83,7 @@ pub(crate) fn encode(policy: &Policy) -> Result<Vec<u8>, NotStorable> {
     Ok(writer.bytes)
 }
 
-pub(crate) fn decode(bytes: &[u8]) -> Result<Policy, Damaged> {
+pub fn decode(bytes: &[u8]) -> Result<Policy, Damaged> {
     let mut reader = Reader::new(bytes);
     let reader = &mut reader;
     if reader.byte()? != FORMAT {
@@ -138,7 +138,7 @@ fn name_hash(name: &QueueName) -> u64 {
 }
 
 /// A queue is its name, profile and overrides; the settings follow from them.
-pub(crate) fn encode_queue(queue: &Queue) -> Result<Vec<u8>, NotStorable> {
+pub fn encode_queue(queue: &Queue) -> Result<Vec<u8>, NotStorable> {
     let mut writer = Writer::default();
     writer.byte(FORMAT);
     put(&mut writer, Profile::ALL, &queue.profile);
@@ -148,7 +148,7 @@ pub(crate) fn encode_queue(queue: &Queue) -> Result<Vec<u8>, NotStorable> {
     Ok(seal(name_hash(&queue.name), writer.bytes))
 }
 
-pub(crate) fn decode_queue(name: QueueName, sealed: &[u8]) -> Result<Queue, Damaged> {
+pub fn decode_queue(name: QueueName, sealed: &[u8]) -> Result<Queue, Damaged> {
     let mut reader = Reader::new(unseal(name_hash(&name), sealed)?);
     if reader.byte()? != FORMAT {
         return Err(Damaged);
@@ -278,6 +278,6 @@ fn get_patch(reader: &mut Reader<'_>) -> Result<SettingsPatch, Damaged> {
 }
 
 /// Policies are compared by address first: most jobs of a queue share one.
-pub(crate) fn address(policy: &Arc<Policy>) -> usize {
+pub fn address(policy: &Arc<Policy>) -> usize {
     Arc::as_ptr(policy).addr()
 }

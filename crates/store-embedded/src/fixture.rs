@@ -6,9 +6,8 @@ use std::path::Path;
 use longshore_core::id::{QueueName, Seq};
 use rusqlite::{Connection, OpenFlags};
 
-use super::{FORMAT, job, policy, unseal};
-use crate::names::Names;
 use crate::schema::{Location, Role, TimeKind, prepare};
+use longshore_records::codec::{FORMAT, job, policy, unseal};
 
 const HINT: &str = "the format has changed and its number has not: raise it, keep reading the old one, and add a fixture of the new one";
 
@@ -29,7 +28,7 @@ fn rows<T: rusqlite::types::FromSql>(connection: &Connection, statement: &str) -
 #[test]
 fn jobs_are_written_as_they_were() {
     let connection = fixture();
-    let names = Names::load(&connection).expect("the names are read");
+    let names = crate::names::load(&connection).expect("the names are read");
     let mut seen = 0;
     for table in ["live", "ended"] {
         for (number, record) in rows::<i64>(&connection, &format!("SELECT seq, record FROM {table}")) {

@@ -11,30 +11,29 @@
 //!
 //! To change it: add `FORMAT` 2, keep reading 1, add a fixture written by the old program under `fixtures/`, and never reuse a place in an enumeration.
 
-#[cfg(test)]
-mod fixture;
-pub(crate) mod job;
-pub(crate) mod policy;
-pub(crate) mod totals;
+pub mod job;
+pub mod key;
+pub mod policy;
+pub mod totals;
 
 /// The version this program writes.
-pub(crate) const FORMAT: u8 = 1;
+pub const FORMAT: u8 = 1;
 
 /// The bytes are not what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Damaged;
+pub struct Damaged;
 
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
+pub struct Writer {
     pub bytes: Vec<u8>,
 }
 
 impl Writer {
-    pub(crate) fn byte(&mut self, byte: u8) {
+    pub fn byte(&mut self, byte: u8) {
         self.bytes.push(byte);
     }
 
-    pub(crate) fn number(&mut self, mut number: u64) {
+    pub fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.bytes.push(low_bits(number) | 0x80);
             number >>= 7;
@@ -42,27 +41,27 @@ impl Writer {
         self.bytes.push(low_bits(number));
     }
 
-    pub(crate) fn signed(&mut self, number: i64) {
+    pub fn signed(&mut self, number: i64) {
         self.number(((number << 1) ^ (number >> 63)).cast_unsigned());
     }
 
-    pub(crate) fn text(&mut self, bytes: &[u8]) {
+    pub fn text(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.bytes.extend_from_slice(bytes);
     }
 
-    pub(crate) fn fixed(&mut self, bytes: &[u8; 16]) {
+    pub fn fixed(&mut self, bytes: &[u8; 16]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    pub(crate) fn option<T>(&mut self, option: Option<T>, write: impl FnOnce(&mut Self, T)) {
+    pub fn option<T>(&mut self, option: Option<T>, write: impl FnOnce(&mut Self, T)) {
         self.byte(u8::from(option.is_some()));
         if let Some(value) = option {
             write(self, value);
         }
     }
 
-    pub(crate) fn flag(&mut self, flag: bool) {
+    pub fn flag(&mut self, flag: bool) {
         self.byte(u8::from(flag));
     }
 }
@@ -72,22 +71,22 @@ fn low_bits(number: u64) -> u8 {
 }
 
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    pub(crate) fn byte(&mut self) -> Result<u8, Damaged> {
+    pub fn byte(&mut self) -> Result<u8, Damaged> {
         let (first, rest) = self.rest.split_first().ok_or(Damaged)?;
         self.rest = rest;
         Ok(*first)
     }
 
-    pub(crate) fn number(&mut self) -> Result<u64, Damaged> {
+    pub fn number(&mut self) -> Result<u64, Damaged> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -99,40 +98,37 @@ impl<'a> Reader<'a> {
         Err(Damaged)
     }
 
-    pub(crate) fn small<T: TryFrom<u64>>(&mut self) -> Result<T, Damaged> {
+    pub fn small<T: TryFrom<u64>>(&mut self) -> Result<T, Damaged> {
         T::try_from(self.number()?).map_err(|_| Damaged)
     }
 
-    pub(crate) fn signed(&mut self) -> Result<i64, Damaged> {
+    pub fn signed(&mut self) -> Result<i64, Damaged> {
         let number = self.number()?;
         Ok((number >> 1).cast_signed() ^ -((number & 1).cast_signed()))
     }
 
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Damaged> {
+    pub fn bytes(&mut self) -> Result<&'a [u8], Damaged> {
         let length = self.small()?;
         let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Damaged)?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    pub(crate) fn text(&mut self) -> Result<&'a str, Damaged> {
+    pub fn text(&mut self) -> Result<&'a str, Damaged> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Damaged)
     }
 
-    pub(crate) fn fixed(&mut self) -> Result<[u8; 16], Damaged> {
+    pub fn fixed(&mut self) -> Result<[u8; 16], Damaged> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(Damaged)?;
         self.rest = rest;
         Ok(*bytes)
     }
 
-    pub(crate) fn option<T>(
-        &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, Damaged>,
-    ) -> Result<Option<T>, Damaged> {
+    pub fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Damaged>) -> Result<Option<T>, Damaged> {
         if self.flag()? { read(self).map(Some) } else { Ok(None) }
     }
 
-    pub(crate) fn flag(&mut self) -> Result<bool, Damaged> {
+    pub fn flag(&mut self) -> Result<bool, Damaged> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -141,12 +137,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A value by its place in a closed list.
-    pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> Result<T, Damaged> {
+    pub fn one_of<T: Copy>(&mut self, all: &[T]) -> Result<T, Damaged> {
         all.get(usize::from(self.byte()?)).copied().ok_or(Damaged)
     }
 
     /// A list with its length in front; no more memory is taken than the bytes can fill.
-    pub(crate) fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T, Damaged>) -> Result<Vec<T>, Damaged> {
+    pub fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T, Damaged>) -> Result<Vec<T>, Damaged> {
         let length: usize = self.small()?;
         let mut list = Vec::with_capacity(length.min(self.rest.len()));
         for _ in 0..length {
@@ -156,29 +152,29 @@ impl<'a> Reader<'a> {
     }
 
     /// Nothing more, or zeroes.
-    pub(crate) fn end_or_filling(&self) -> Result<(), Damaged> {
+    pub fn end_or_filling(&self) -> Result<(), Damaged> {
         if self.rest.iter().all(|byte| *byte == 0) { Ok(()) } else { Err(Damaged) }
     }
 
-    pub(crate) fn end(&self) -> Result<(), Damaged> {
+    pub fn end(&self) -> Result<(), Damaged> {
         if self.rest.is_empty() { Ok(()) } else { Err(Damaged) }
     }
 }
 
 /// Adds the checksum of a value that is filed under `key`.
-pub(crate) fn seal(key: u64, mut bytes: Vec<u8>) -> Vec<u8> {
+pub fn seal(key: u64, mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = checksum(key, &bytes);
     bytes.extend_from_slice(&sum.to_le_bytes());
     bytes
 }
 
 /// The value without its checksum, if that is right.
-pub(crate) fn unseal(key: u64, sealed: &[u8]) -> Result<&[u8], Damaged> {
+pub fn unseal(key: u64, sealed: &[u8]) -> Result<&[u8], Damaged> {
     let (bytes, sum) = sealed.split_last_chunk::<4>().ok_or(Damaged)?;
     if checksum(key, bytes) == u32::from_le_bytes(*sum) { Ok(bytes) } else { Err(Damaged) }
 }
 
-pub(crate) fn checksum(key: u64, bytes: &[u8]) -> u32 {
+pub fn checksum(key: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&key.to_le_bytes());
     hasher.update(bytes);

@@ -61,7 +61,18 @@ fn fill_up(job: &Job, bytes: &mut Vec<u8>) {
 }
 
 /// `None`: a policy with a function in it has no bytes. `buffer` lends its memory.
-pub(crate) fn encode(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
+pub fn encode(job: &Job, names: &Names, buffer: Vec<u8>) -> Option<Vec<u8>> {
+    let mut bytes = body(job, names, buffer)?;
+    fill_up(job, &mut bytes);
+    Some(seal(job.seq.0, bytes))
+}
+
+/// The same without filling, for stores that never overwrite.
+pub fn encode_tight(job: &Job, names: &Names) -> Option<Vec<u8>> {
+    Some(seal(job.seq.0, body(job, names, Vec::with_capacity(256))?))
+}
+
+fn body(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
     buffer.clear();
     let mut writer = Writer { bytes: buffer };
     let base = Base(job.created_at);
@@ -122,8 +133,7 @@ pub(crate) fn encode(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Ve
         base.put(&mut writer, step.at);
         writer.byte(place(Cause::ALL, &step.cause));
     }
-    fill_up(job, &mut writer.bytes);
-    Some(seal(job.seq.0, writer.bytes))
+    Some(writer.bytes)
 }
 
 /// `all` and the enumeration are written by one macro, so the place is always found.
@@ -132,7 +142,8 @@ fn place<T: PartialEq>(all: &[T], value: &T) -> u8 {
 }
 
 /// The first part of a record: all that the order of jobs depends on.
-pub(crate) struct Head {
+#[derive(Debug)]
+pub struct Head {
     seq: Seq,
     id: JobId,
     queue: QueueName,
@@ -156,7 +167,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) fn outline(&self) -> Outline<'_> {
+    pub fn outline(&self) -> Outline<'_> {
         Outline {
             seq: self.seq,
             queue: &self.queue,
@@ -213,11 +224,11 @@ impl Head {
 }
 
 /// Looks no further than it must; the checksum vouches for the rest.
-pub(crate) fn decode_head(seq: Seq, sealed: &[u8], names: &Names) -> Result<Head, Damaged> {
+pub fn decode_head(seq: Seq, sealed: &[u8], names: &Names) -> Result<Head, Damaged> {
     Head::read(seq, &mut Reader::new(unseal(seq.0, sealed)?), names)
 }
 
-pub(crate) fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Damaged> {
+pub fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Damaged> {
     let mut reader = Reader::new(unseal(seq.0, sealed)?);
     let reader = &mut reader;
     let head = Head::read(seq, reader, names)?;
