@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub use claim::{ClaimRequest, Claimed};
 pub use command::{AdminAnswer, AdminCommand, Answer, Command, Extension, Outside, Settlement};
-pub use index::{Ordering, StateCounts, TimerKind, count_of};
+pub use index::{Ordering, StateCounts, TimerKind, count_of, ordering};
 pub use memory::MemoryRecords;
 pub use queue::{DeleteQueue, Farewell, Queue};
 pub use records::{KeyEntry, KeyPath, PayloadSource, Prune, Records};
@@ -187,9 +187,9 @@ impl Engine {
         self.index.offer(&entry);
     }
 
-    /// Where a job stands that this engine was given: for stores that keep the order themselves.
-    pub fn ordering(&self, job: &Job) -> Ordering {
-        self.index.ordering(&Entry::of(job))
+    /// Whether this running job stands in line for the next claim, its lease having expired.
+    pub fn offers(&self, job: &Job) -> bool {
+        self.index.offers(&Entry::of(job))
     }
 
     /// Jobs of a queue beyond those that the engine was given: per state, and how many of the pending ones are held.

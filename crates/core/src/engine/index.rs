@@ -120,6 +120,19 @@ pub struct Ordering {
     pub timer: Option<(Timestamp, TimerKind)>,
 }
 
+/// Where a job stands. `offered`: it runs, its lease has expired, and the next claim may take it over.
+pub fn ordering(job: &Job, offered: bool) -> Ordering {
+    let entry = Entry::of(job);
+    let lifetime = entry.lifetime.map(|at| (at, TimerKind::Lifetime));
+    let (place, timer) = match entry.place {
+        Place::InLine(position) => (Some(position), entry.timer),
+        // Its timer has nothing more to say.
+        Place::Lazy(position) if offered => (Some(position), None),
+        Place::Lazy(_) | Place::None => (None, entry.timer),
+    };
+    Ordering { place, timer: timer.into_iter().chain(lifetime).min() }
+}
+
 /// Counts of one queue, per state.
 pub type StateCounts = [u64; StateKind::COUNT];
 
@@ -227,17 +240,12 @@ impl Index {
         }
     }
 
-    /// Where a record stands, as far as it was filed here.
-    pub(crate) fn ordering(&self, entry: &Entry) -> Ordering {
-        let place = match entry.place {
-            Place::None => None,
-            Place::InLine(position) => Some(position),
-            Place::Lazy(position) => Some(position).filter(|_| self.stands_in_line(entry, position)),
-        };
-        let lifetime = entry.lifetime.map(|at| (at, TimerKind::Lifetime));
-        let timers = entry.timer.into_iter().chain(lifetime);
-        let timer = timers.filter(|(at, kind)| self.timers.contains(&(*at, *kind, entry.seq))).min();
-        Ordering { place, timer }
+    /// Whether a running job stands in line for the next claim.
+    pub(crate) fn offers(&self, entry: &Entry) -> bool {
+        match entry.place {
+            Place::Lazy(position) => self.stands_in_line(entry, position),
+            Place::None | Place::InLine(_) => false,
+        }
     }
 
     #[expect(clippy::indexing_slicing, reason = "as many levels as priorities")]

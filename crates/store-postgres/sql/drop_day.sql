@@ -1,0 +1,1 @@
+SELECT @.drop_day($1)

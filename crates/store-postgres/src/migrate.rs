@@ -1,0 +1,140 @@
+//! Migrations: forward only, one after the other, each in a transaction of its own, and never by two nodes at once.
+
+use longshore_store::StoreError;
+use tokio_postgres::{Client, NoTls};
+
+use crate::connect;
+use crate::error::{Failed, words};
+use crate::shared::lock_key;
+
+struct Migration {
+    number: i32,
+    name: &'static str,
+    text: &'static str,
+}
+
+const MIGRATIONS: &[Migration] =
+    &[Migration { number: 1, name: "tables", text: include_str!("../migrations/0001_tables.sql") }];
+
+/// One step, and whether the database has taken it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub number: i32,
+    pub name: &'static str,
+    pub applied: bool,
+}
+
+/// Everything that is to be run, for people who would rather do it themselves.
+pub fn sql(schema: &str) -> Result<String, StoreError> {
+    check_schema(schema)?;
+    let mut all = preamble(schema);
+    for migration in MIGRATIONS {
+        all.push_str(&text_of(migration, schema));
+    }
+    Ok(all)
+}
+
+/// The schema's name goes into statements as it is: nothing but plain names.
+pub(crate) fn check_schema(schema: &str) -> Result<(), StoreError> {
+    let mut bytes = schema.bytes();
+    let first = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let plain = bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    if first && plain && schema.len() <= 40 && !schema.starts_with("pg_") {
+        return Ok(());
+    }
+    let what = "the schema must be 1-40 characters of a-z 0-9 _ and not begin with a digit or pg_";
+    Err(StoreError::not_applied(Failed(what.to_owned())))
+}
+
+fn preamble(schema: &str) -> String {
+    format!(
+        "CREATE SCHEMA IF NOT EXISTS {schema};\n\
+         CREATE TABLE IF NOT EXISTS {schema}.migrations \
+         (number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());\n"
+    )
+}
+
+fn text_of(migration: &Migration, schema: &str) -> String {
+    let Migration { number, name, text } = migration;
+    let text = text.replace('@', schema);
+    // The row comes first: a rival collides with it before anything else.
+    format!("BEGIN;\nINSERT INTO {schema}.migrations (number, name) VALUES ({number}, '{name}');\n{text}COMMIT;\n")
+}
+
+fn failed(error: &tokio_postgres::Error) -> StoreError {
+    StoreError::not_applied(Failed(words(error)))
+}
+
+async fn connect(url: &str) -> Result<Client, StoreError> {
+    let (client, connection) = connect::config(url, false)?.connect(NoTls).await.map_err(|error| failed(&error))?;
+    tokio::spawn(async move {
+        // It ends with the client; what goes wrong is told to whoever waits for an answer.
+        drop(connection.await);
+    });
+    Ok(client)
+}
+
+async fn applied(client: &Client, schema: &str) -> Result<Vec<i32>, StoreError> {
+    let there = client
+        .query_typed(
+            "SELECT to_regclass($1)::text",
+            &[(&format!("{schema}.migrations"), tokio_postgres::types::Type::TEXT)],
+        )
+        .await
+        .map_err(|error| failed(&error))?;
+    let there: Option<String> = there.first().and_then(|row| row.get(0));
+    if there.is_none() {
+        return Ok(Vec::new());
+    }
+    let text = format!("SELECT number FROM {schema}.migrations ORDER BY number");
+    let rows = client.query_typed(&text, &[]).await.map_err(|error| failed(&error))?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// What the database has, and what it lacks.
+pub async fn status(url: &str, schema: &str) -> Result<Vec<Step>, StoreError> {
+    check_schema(schema)?;
+    let client = connect(url).await?;
+    let applied = applied(&client, schema).await?;
+    check_age(&applied)?;
+    let step = |migration: &Migration| Step {
+        number: migration.number,
+        name: migration.name,
+        applied: applied.contains(&migration.number),
+    };
+    Ok(MIGRATIONS.iter().map(step).collect())
+}
+
+/// A database that a newer program has changed is not touched.
+fn check_age(applied: &[i32]) -> Result<(), StoreError> {
+    let newest = MIGRATIONS.last().map_or(0, |migration| migration.number);
+    match applied.iter().max() {
+        Some(found) if *found > newest => {
+            Err(StoreError::Format { found: format!("a database with migration {found}"), supported: SUPPORTED })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+const SUPPORTED: &str = "databases with migrations up to 1";
+
+/// Brings the database up to date; says what it did.
+pub async fn up(url: &str, schema: &str) -> Result<Vec<Step>, StoreError> {
+    check_schema(schema)?;
+    let client = connect(url).await?;
+    let key = lock_key(schema) - 2;
+    let lock = format!("SELECT pg_advisory_lock({key})");
+    client.batch_execute(&lock).await.map_err(|error| failed(&error))?;
+    let known = applied(&client, schema).await?;
+    check_age(&known)?;
+    let mut done = Vec::new();
+    if known.is_empty() {
+        client.batch_execute(&preamble(schema)).await.map_err(|error| failed(&error))?;
+    }
+    for migration in MIGRATIONS.iter().filter(|migration| !known.contains(&migration.number)) {
+        client.batch_execute(&text_of(migration, schema)).await.map_err(|error| failed(&error))?;
+        done.push(Step { number: migration.number, name: migration.name, applied: true });
+    }
+    // The lock goes with the connection.
+    Ok(done)
+}

@@ -1,0 +1,233 @@
+//! The store itself: opening it, and the way of every request to its lane.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use longshore_core::dice::Dice;
+use longshore_core::engine::{
+    self, AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Queue, Settlement, SubmitRequest,
+    Submitted, Ticked,
+};
+use longshore_core::extend::Extended;
+use longshore_core::id::QueueName;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::StateKind;
+use longshore_records::SystemDice;
+use longshore_store::{ClaimedJob, Clock, Store, StoreError, StoreFuture, Wakeups};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::clock::NodeClock;
+use crate::connect;
+use crate::error::Failed;
+use crate::lanes::{self, Lane};
+use crate::link::Prepared;
+use crate::migrate;
+use crate::request::{Reply, Request};
+use crate::shared::Shared;
+use crate::wake;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `postgres://user@host/database`
+    pub url: String,
+    pub schema: String,
+    /// Instead of the database's clock: virtual time.
+    pub clock: Option<Arc<dyn Clock>>,
+    pub engine: engine::Options,
+    pub prepared: Prepared,
+    /// Connections for looking.
+    pub readers: usize,
+    /// Transactions that a node has under way at once, for each of submitting, claiming and settling.
+    pub lanes: usize,
+    /// Requests that may wait for a lane before the next one has to.
+    pub waiting_max: usize,
+    /// Brings the schema up to date on the way.
+    pub migrates: bool,
+    /// Where the work is done; `None`: on threads of its own.
+    pub runtime: Option<Handle>,
+}
+
+impl Options {
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            schema: "longshore".to_owned(),
+            clock: None,
+            engine: engine::Options::default(),
+            prepared: Prepared::Yes,
+            readers: 4,
+            lanes: 2,
+            waiting_max: 4_096,
+            migrates: true,
+            runtime: None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct PostgresStore {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) handle: Handle,
+    submits: mpsc::Sender<Request>,
+    claims: mpsc::Sender<Request>,
+    settles: mpsc::Sender<Request>,
+    extends: mpsc::Sender<Request>,
+    admins: mpsc::Sender<Request>,
+    ticks: mpsc::Sender<Request>,
+    companions: Vec<tokio::task::JoinHandle<()>>,
+    runtime: Option<Runtime>,
+}
+
+/// Threads of a store that brings its own.
+const THREADS: usize = 2;
+
+impl PostgresStore {
+    /// Opens the store, from a thread that may wait.
+    pub fn open(options: Options) -> Result<Self, StoreError> {
+        let (runtime, handle) = match &options.runtime {
+            Some(handle) => (None, handle.clone()),
+            None => {
+                let runtime = Builder::new_multi_thread()
+                    .worker_threads(THREADS)
+                    .thread_name("longshore-postgres")
+                    .enable_all()
+                    .build()
+                    .map_err(StoreError::not_applied)?;
+                let handle = runtime.handle().clone();
+                (Some(runtime), handle)
+            }
+        };
+        let (answer, opened) = std::sync::mpsc::sync_channel(1);
+        let on = handle.clone();
+        handle.spawn(async move {
+            drop(answer.send(Self::start(options, on).await));
+        });
+        let gone = || StoreError::not_applied(Failed("the runtime has ended".to_owned()));
+        let mut store = opened.recv().map_err(|_| gone())??;
+        store.runtime = runtime;
+        Ok(store)
+    }
+
+    /// Opens the store on the runtime that asks.
+    pub async fn start(options: Options, handle: Handle) -> Result<Self, StoreError> {
+        migrate::check_schema(&options.schema)?;
+        if options.migrates {
+            migrate::up(&options.url, &options.schema).await?;
+        } else {
+            check_migrations(&options).await?;
+        }
+        let lanes = options.lanes.max(1);
+        let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
+        // Every lane holds one; so does whoever sends hints.
+        let pool = connect::pool(config.clone(), 3 * lanes + 4 + options.readers.max(1))?;
+        let clock = options.clock.map_or_else(NodeClock::database, NodeClock::Given);
+        let shared = Arc::new(Shared::new(pool, &options.schema, options.prepared, options.engine, clock));
+        begin(&shared).await?;
+        let mut companions = Vec::new();
+        let lane = |number: usize| {
+            let (sender, waiting) = mpsc::channel(options.waiting_max.max(1));
+            let waiting = Arc::new(Mutex::new(waiting));
+            for _ in 0..number {
+                handle.spawn(lanes::run(Arc::clone(&shared), Arc::clone(&waiting)));
+            }
+            sender
+        };
+        let (submits, claims, settles) = (lane(lanes), lane(1), lane(lanes));
+        let (extends, admins, ticks) = (lane(1), lane(1), lane(1));
+        let node = node_name();
+        companions.push(handle.spawn(wake::send(Arc::clone(&shared), node.clone())));
+        if !shared.clock.is_virtual() {
+            companions.push(handle.spawn(wake::listen(Arc::clone(&shared), config, node)));
+            companions.push(handle.spawn(wake::poll(Arc::clone(&shared))));
+        }
+        Ok(Self { shared, handle, submits, claims, settles, extends, admins, ticks, companions, runtime: None })
+    }
+
+    async fn ask<T>(
+        &self,
+        lane: &mpsc::Sender<Request>,
+        request: impl FnOnce(Reply<T>) -> Request,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        lane.send(request(reply)).await.map_err(|_| lanes::closed())?;
+        // A lane that dies without a word may have written.
+        answer.await.unwrap_or_else(|_| Err(StoreError::unknown(Failed("the store was closed".to_owned()))))
+    }
+}
+
+/// Nobody is told this name; it only tells a node's own hints from others'.
+fn node_name() -> String {
+    let mut dice = SystemDice::default();
+    let dice: &mut dyn Dice = &mut dice;
+    format!("{:016x}", dice.roll())
+}
+
+async fn check_migrations(options: &Options) -> Result<(), StoreError> {
+    let steps = migrate::status(&options.url, &options.schema).await?;
+    match steps.iter().find(|step| !step.applied) {
+        None => Ok(()),
+        Some(step) => {
+            let what =
+                format!("the schema {} lacks migration {}: run `longshore migrate up`", options.schema, step.number);
+            Err(StoreError::not_applied(Failed(what)))
+        }
+    }
+}
+
+/// Learns what is there, and sees to it that the queue `default` is.
+async fn begin(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    let mut lane = Lane { shared: Arc::clone(shared), link: None };
+    let name = QueueName::new(Queue::DEFAULT).map_err(|_| StoreError::corrupt("the name of a queue"))?;
+    let (reply, _answer) = oneshot::channel();
+    let known = async {
+        let link = lane.link().await?;
+        shared.learn(&shared.known(), link).await
+    };
+    let known = known.await.map_err(crate::error::Trouble::into_store_error)?;
+    if known.queues.contains_key(&name) {
+        return Ok(());
+    }
+    let command = AdminCommand::PutQueue { queue: name, profile: None, overrides: None };
+    let done = lane.transact(&[Request::Admin(Box::new(command), reply)]).await;
+    done.map(drop).map_err(crate::error::Trouble::into_store_error)
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.companions.iter().for_each(tokio::task::JoinHandle::abort);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Store for PostgresStore {
+    fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
+        Box::pin(self.ask(&self.submits, |reply| Request::Submit(Box::new(request), reply)))
+    }
+
+    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
+        Box::pin(self.ask(&self.claims, |reply| Request::Claim(request, reply)))
+    }
+
+    fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
+        Box::pin(self.ask(&self.settles, |reply| Request::Settle(settlements, reply)))
+    }
+
+    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+        Box::pin(self.ask(&self.extends, |reply| Request::Extend(extensions, reply)))
+    }
+
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+        Box::pin(self.ask(&self.admins, |reply| Request::Admin(Box::new(command), reply)))
+    }
+
+    fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
+        Box::pin(self.ask(&self.ticks, move |reply| Request::Tick(budget, reply)))
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.shared.wakeups.subscribe()
+    }
+}
