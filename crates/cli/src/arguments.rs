@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, completions, dead_letters, doctor, jobs, queues, restore, serve, submit, top, work,
+    backup, bench, completions, dead_letters, doctor, jobs, migrate, queues, restore, serve, submit, top, work,
 };
 use crate::context::Context;
 use crate::terminal::failure::Failure;
@@ -64,6 +64,7 @@ pub(crate) enum Command {
     Backup(backup::Backup),
     Restore(restore::Restore),
     Doctor(doctor::Doctor),
+    Migrate(migrate::Migrate),
     Completions(completions::Completions),
 }
 
@@ -81,6 +82,7 @@ impl Command {
             Self::Backup(backup) => backup.run(context),
             Self::Restore(restore) => restore.run(context),
             Self::Doctor(doctor) => doctor.run(context),
+            Self::Migrate(migrate) => migrate.run(context),
             Self::Completions(completions) => completions.run(context),
         }
     }

@@ -187,6 +187,18 @@ impl Engine {
         self.index.offer(&entry);
     }
 
+    /// How far this job's news have come: dependents up to this one have heard them.
+    pub fn told_by(&self, of: Seq) -> Option<Seq> {
+        self.owed.told_by(of)
+    }
+
+    /// Goes on with the news of a job that was admitted where an earlier engine had stopped.
+    pub fn go_on_telling(&mut self, of: Seq, told: Seq) {
+        if let Some(place) = self.owed.place_of(of) {
+            self.owed.set(place, Some(News { of, told }));
+        }
+    }
+
     /// Whether this running job stands in line for the next claim, its lease having expired.
     pub fn offers(&self, job: &Job) -> bool {
         self.index.offers(&Entry::of(job))

@@ -14,8 +14,8 @@ CREATE TABLE @.settings (
     epoch bigint NOT NULL DEFAULT 1,
     -- Jobs came from another store and kept their ids.
     foreign_ids boolean NOT NULL DEFAULT false,
-    -- Whether jobs go by the database's clock or by one that stands still until it is advanced.
-    virtual_time boolean
+    -- Where the clock stands that is advanced by hand; jobs that go by it never go by another. NULL: not decided yet, 0: the database's clock.
+    virtual_now bigint
 );
 INSERT INTO @.settings DEFAULT VALUES;
 
@@ -39,6 +39,8 @@ CREATE TABLE @.jobs (
     came_at bigint,
     ended_at bigint,
     prune_at bigint,
+    -- How far its news have come among those who depend on it.
+    told bigint,
     queue integer NOT NULL,
     state smallint NOT NULL,
     -- Effective, and the job's own.
@@ -128,8 +130,34 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION @.drop_day(of_day integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+-- Days of which every job may go, and nothing hangs on any: dropped whole. Says how many.
+CREATE FUNCTION @.drop_days(now_ms bigint) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+DECLARE
+    of_day integer;
+    stays boolean;
+    dropped integer := 0;
 BEGIN
-    EXECUTE format('DROP TABLE IF EXISTS @.archive_%s', of_day);
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('@.make_day', 0)) THEN
+        RETURN 0;
+    END IF;
+    SET LOCAL lock_timeout = '1s';
+    SET LOCAL enable_seqscan = on;
+    FOR of_day IN
+        SELECT substr(c.relname, 9)::integer FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = '@.archive'::regclass AND substr(c.relname, 9)::integer < now_ms / 86400000 ORDER BY 1
+    LOOP
+        EXECUTE format('SELECT EXISTS (SELECT 1 FROM @.archive_%s WHERE prune_at IS NULL OR prune_at > $1 OR NOT plain)', of_day) INTO stays USING now_ms;
+        CONTINUE WHEN stays;
+        -- Nobody brings one back meanwhile.
+        EXECUTE format('LOCK TABLE @.archive_%s IN ACCESS EXCLUSIVE MODE', of_day);
+        EXECUTE format('SELECT EXISTS (SELECT 1 FROM @.archive_%s WHERE prune_at IS NULL OR prune_at > $1 OR NOT plain)', of_day) INTO stays USING now_ms;
+        CONTINUE WHEN stays;
+        EXECUTE format('INSERT INTO @.count_changes (queue, changes)
+            SELECT q.queue, ARRAY(SELECT -(SELECT count(*) FROM @.archive_%1$s a WHERE a.queue = q.queue AND a.state = s) FROM generate_series(0, 9) s)
+            FROM (SELECT DISTINCT queue FROM @.archive_%1$s) q', of_day);
+        EXECUTE format('DROP TABLE @.archive_%s', of_day);
+        dropped := dropped + 1;
+    END LOOP;
+    RETURN dropped;
 END $$;
-REVOKE ALL ON FUNCTION @.make_day(integer), @.drop_day(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @.make_day(integer), @.drop_days(bigint) FROM PUBLIC;

@@ -217,7 +217,9 @@ impl Records for Draft<'_> {
         let stored: Vec<Seq> =
             slice.map(|slice| slice.found.iter().copied().filter(|seq| *seq > after).collect()).unwrap_or_default();
         if slice.is_none_or(|slice| slice.cut && stored.len() < limit) {
-            self.want().dependents.insert(dependency, (after, limit));
+            // What was fetched before is wanted again, together with the rest.
+            let (after, before) = slice.map_or((after, 0), |slice| (slice.after, slice.found.len()));
+            self.want().dependents.insert(dependency, (after, before + limit));
             return Ok(Vec::new());
         }
         found.extend(stored.into_iter().filter(|seq| !self.removed.contains_key(seq)));

@@ -74,7 +74,7 @@ macro_rules! look {
 
 impl<'a> Looker<'a> {
     async fn open(shared: &'a Shared) -> Result<Self, Trouble> {
-        Ok(Self { shared, link: shared.link().await?, known: shared.known() })
+        Ok(Self { shared, link: shared.looking_glass().await?, known: shared.known() })
     }
 
     async fn close(self) -> Result<(), Trouble> {

@@ -61,6 +61,13 @@ impl Lane {
             }
             return;
         }
+        if batch.iter().any(|request| matches!(request, Request::Tick(..))) {
+            // Each by itself: the next sees what the one before has left.
+            for request in batch {
+                Box::pin(self.serve(vec![request])).await;
+            }
+            return;
+        }
         match self.transact(&batch).await {
             Ok(done) => {
                 self.shared.announce(done.effects, done.deadline);

@@ -1,5 +1,6 @@
 //! Migrations: forward only, one after the other, each in a transaction of its own, and never by two nodes at once.
 
+use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use tokio_postgres::{Client, NoTls};
 
@@ -32,6 +33,18 @@ pub fn sql(schema: &str) -> Result<String, StoreError> {
         all.push_str(&text_of(migration, schema));
     }
     Ok(all)
+}
+
+/// What a role needs that only runs servers: to use the tables, not to own them.
+pub fn grants(schema: &str, role: &str) -> Result<String, StoreError> {
+    check_schema(schema)?;
+    check_schema(role)?;
+    Ok(format!(
+        "GRANT USAGE ON SCHEMA {schema} TO {role};\n\
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};\n\
+         GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role};\n\
+         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};\n"
+    ))
 }
 
 /// The schema's name goes into statements as it is: nothing but plain names.
@@ -137,4 +150,36 @@ pub async fn up(url: &str, schema: &str) -> Result<Vec<Step>, StoreError> {
     }
     // The lock goes with the connection.
     Ok(done)
+}
+
+/// Where virtual time stands: `None` in a database without jobs, or without a schema.
+pub async fn virtual_now(url: &str, schema: &str) -> Result<Option<Timestamp>, StoreError> {
+    check_schema(schema)?;
+    let client = connect(url).await?;
+    if applied(&client, schema).await?.is_empty() {
+        return Ok(None);
+    }
+    let text = format!("SELECT virtual_now FROM {schema}.settings");
+    let rows = client.query_typed(&text, &[]).await.map_err(|error| failed(&error))?;
+    Ok(rows.first().and_then(|row| row.get::<_, Option<i64>>(0)).filter(|at| *at != 0).map(Timestamp::from_millis))
+}
+
+/// Jobs go by one clock for as long as they are there: says which, and refuses another.
+pub(crate) async fn settle_time(url: &str, schema: &str, now: Option<Timestamp>) -> Result<(), StoreError> {
+    let client = connect(url).await?;
+    let wanted = now.map_or(0, |now| now.as_millis().max(1));
+    let text = format!("UPDATE {schema}.settings SET virtual_now = {wanted} WHERE virtual_now IS NULL");
+    client.batch_execute(&text).await.map_err(|error| failed(&error))?;
+    let text = format!("SELECT virtual_now FROM {schema}.settings");
+    let rows = client.query_typed(&text, &[]).await.map_err(|error| failed(&error))?;
+    let found: i64 = rows.first().and_then(|row| row.get::<_, Option<i64>>(0)).unwrap_or(0);
+    match (found == 0, wanted == 0) {
+        (true, true) | (false, false) => Ok(()),
+        (true, false) => Err(other_clock("a database of jobs in real time", "jobs in virtual time")),
+        (false, true) => Err(other_clock("a database of jobs in virtual time", "jobs in real time")),
+    }
+}
+
+fn other_clock(found: &str, supported: &'static str) -> StoreError {
+    StoreError::Format { found: found.to_owned(), supported }
 }

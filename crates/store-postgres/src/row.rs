@@ -29,11 +29,13 @@ pub(crate) struct Found {
     pub place: Option<i64>,
     pub due: Option<(i64, i16)>,
     pub record: Vec<u8>,
+    /// How far its news have come.
+    pub told: Option<i64>,
     pub payload: Option<Payload>,
 }
 
 impl Found {
-    /// Columns: seq, state, lease_version, place, due_at, timer, record.
+    /// Columns: seq, state, lease_version, place, due_at, timer, record, told.
     pub(crate) fn live(row: &Row) -> Result<(Seq, Self), Trouble> {
         let due: (Option<i64>, Option<i16>) = (get(row, 4)?, get(row, 5)?);
         let found = Self {
@@ -43,6 +45,7 @@ impl Found {
             place: get(row, 3)?,
             due: due.0.map(|at| (at, due.1.unwrap_or(0))),
             record: get(row, 6)?,
+            told: get(row, 7)?,
             payload: None,
         };
         Ok((seq(row)?, found))
@@ -51,7 +54,7 @@ impl Found {
     /// The same with kind and bytes of the payload.
     pub(crate) fn claimable(row: &Row) -> Result<(Seq, Self), Trouble> {
         let (seq, mut found) = Self::live(row)?;
-        found.payload = Some(payload(get(row, 7)?, get(row, 8)?, seq)?);
+        found.payload = Some(payload(get(row, 8)?, get(row, 9)?, seq)?);
         Ok((seq, found))
     }
 
@@ -64,6 +67,7 @@ impl Found {
             place: None,
             due: None,
             record: get(row, 3)?,
+            told: None,
             payload: None,
         };
         Ok((seq(row)?, found))

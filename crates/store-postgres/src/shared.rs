@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use deadpool_postgres::{Object, Pool};
 use longshore_core::engine::{self, Effect};
-use longshore_core::time::Timestamp;
+use longshore_core::time::{Duration, Timestamp};
 use longshore_store::WakeupsSender;
 
 use crate::clock::NodeClock;
@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub wakeups: WakeupsSender,
     pub notices: Notices,
     pub days: Days,
+    /// How long archived jobs may outstay their retention, so that days go whole.
+    pub retention_slack: Duration,
     known: RwLock<Arc<Known>>,
     /// The earliest timer that was written since the last tick began.
     deadline: Mutex<Option<Timestamp>>,
@@ -49,6 +51,7 @@ impl Shared {
             wakeups: WakeupsSender::default(),
             notices: Notices::default(),
             days: Days::default(),
+            retention_slack: Duration::ZERO,
             known: RwLock::new(Arc::new(Known::nothing())),
             deadline: Mutex::default(),
         }
@@ -73,15 +76,35 @@ impl Shared {
         learned
     }
 
+    pub(crate) fn slack_ms(&self) -> i64 {
+        i64::try_from(self.retention_slack.as_millis()).unwrap_or(i64::MAX)
+    }
+
     /// The time of a transaction, by the clock that the store goes by.
     pub(crate) fn time_of(&self, database_ms: i64) -> Timestamp {
         self.clock.heard(Timestamp::from_millis(database_ms))
     }
 
+    async fn client(&self) -> Result<Object, Trouble> {
+        self.pool.get().await.map_err(|error| Trouble::Lost(Failed(words(&error))))
+    }
+
+    /// A connection from the pool, for looking.
+    pub(crate) async fn looking_glass(&self) -> Result<Link, Trouble> {
+        Ok(Link::new(self.client().await?, self.prepared, self.begin(), 0))
+    }
+
+    /// What a transaction is told that its session was not.
+    fn begin(&self) -> &'static str {
+        match self.prepared {
+            Prepared::Yes => "",
+            Prepared::No => crate::connect::SETTINGS_LOCAL,
+        }
+    }
+
     /// A connection from the pool, with what has to be known of its server.
     pub(crate) async fn link(&self) -> Result<Link, Trouble> {
-        let lost = |error: &(dyn std::error::Error + 'static)| Trouble::Lost(Failed(words(error)));
-        let client: Object = self.pool.get().await.map_err(|error| lost(&error))?;
+        let client = self.client().await?;
         // How often this server, or one before it, was promoted: whatever was lost then must not come back under the same lease version.
         let text = "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint - 1";
         let generation = match self.prepared {
@@ -95,11 +118,7 @@ impl Shared {
                 return Err(Trouble::from(error).lost());
             }
         };
-        let settings = match self.prepared {
-            Prepared::Yes => "",
-            Prepared::No => crate::connect::SETTINGS_LOCAL,
-        };
-        Ok(Link::new(client, self.prepared, settings, generation))
+        Ok(Link::new(client, self.prepared, self.begin(), generation))
     }
 
     /// Tells whoever listens what a transaction has done, once it is there to be seen.

@@ -48,7 +48,7 @@ statements! {
     due [INT8, INT8]
     next_due [INT8]
     prunable [INT8, INT8]
-    next_prune []
+    next_prune [INT8]
     purgeable [INT8, INT8]
     keys [BYTEA_ARRAY]
     external_ids [INT4_ARRAY, TEXT_ARRAY]
@@ -63,13 +63,13 @@ statements! {
     add_counts [INT4, INT8_ARRAY]
     insert_jobs [
         INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, INT2_ARRAY, INT2_ARRAY,
-        INT2_ARRAY, INT2_ARRAY, BOOL_ARRAY, BOOL_ARRAY, BYTEA_ARRAY
+        INT2_ARRAY, INT2_ARRAY, BOOL_ARRAY, BOOL_ARRAY, BYTEA_ARRAY, INT8_ARRAY
     ]
     insert_payloads [INT8_ARRAY, INT2_ARRAY, BYTEA_ARRAY]
     copy_payload [INT8, INT8]
     update_jobs [
         INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY, INT2_ARRAY,
-        INT2_ARRAY, BOOL_ARRAY, BOOL_ARRAY, BYTEA_ARRAY, INT2_ARRAY, INT8_ARRAY, INT8
+        INT2_ARRAY, BOOL_ARRAY, BOOL_ARRAY, BYTEA_ARRAY, INT2_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8
     ]
     heartbeat_jobs [INT8_ARRAY, BYTEA_ARRAY, INT8_ARRAY, INT8]
     unarchive [INT8_ARRAY, INT8]
@@ -91,8 +91,9 @@ statements! {
     oldest [INT4_ARRAY]
     ahead [INT4, INT2_ARRAY, INT8, INT8]
     make_day [INT4]
-    drop_day [INT4]
+    drop_days [INT8]
     get [INT8_ARRAY]
     payloads [INT8_ARRAY]
     notify [TEXT, TEXT]
+    keep_time [INT8]
 }

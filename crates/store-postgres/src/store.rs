@@ -12,6 +12,7 @@ use longshore_core::extend::Extended;
 use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
+use longshore_core::time::{Duration, Timestamp};
 use longshore_records::SystemDice;
 use longshore_store::{ClaimedJob, Clock, Store, StoreError, StoreFuture, Wakeups};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -19,9 +20,9 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::clock::NodeClock;
 use crate::connect;
-use crate::error::Failed;
+use crate::error::{Failed, Trouble};
 use crate::lanes::{self, Lane};
-use crate::link::Prepared;
+use crate::link::{Bounds, Prepared, order};
 use crate::migrate;
 use crate::request::{Reply, Request};
 use crate::shared::Shared;
@@ -44,11 +45,37 @@ pub struct Options {
     pub waiting_max: usize,
     /// Brings the schema up to date on the way.
     pub migrates: bool,
+    /// How long archived jobs may outstay their retention: then most go a day at a time, and cost nothing.
+    pub retention_slack: Duration,
     /// Where the work is done; `None`: on threads of its own.
     pub runtime: Option<Handle>,
 }
 
 impl Options {
+    /// An address with settings of ours among its parameters: `schema=name`, and `prepared=no` for poolers that hand out another connection with
+    /// every transaction.
+    pub fn from_url(url: &str) -> Result<Self, StoreError> {
+        let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
+        let mut options = Self::new(address);
+        let mut others = Vec::new();
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("schema", name)) => {
+                    migrate::check_schema(name)?;
+                    options.schema = name.to_owned();
+                }
+                Some(("prepared", "no")) => options.prepared = Prepared::No,
+                Some(("prepared", "yes")) => options.prepared = Prepared::Yes,
+                Some(_) | None => others.push(parameter),
+            }
+        }
+        if !others.is_empty() {
+            options.url = format!("{address}?{}", others.join("&"));
+        }
+        connect::config(&options.url, false)?;
+        Ok(options)
+    }
+
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -60,6 +87,7 @@ impl Options {
             lanes: 2,
             waiting_max: 4_096,
             migrates: true,
+            retention_slack: Duration::from_hours(25),
             runtime: None,
         }
     }
@@ -117,12 +145,17 @@ impl PostgresStore {
         } else {
             check_migrations(&options).await?;
         }
+        let virtual_now = options.clock.as_ref().map(|clock| clock.now());
+        migrate::settle_time(&options.url, &options.schema, virtual_now).await?;
         let lanes = options.lanes.max(1);
         let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
         // Every lane holds one; so does whoever sends hints.
         let pool = connect::pool(config.clone(), 3 * lanes + 4 + options.readers.max(1))?;
+        let slack = options.retention_slack;
         let clock = options.clock.map_or_else(NodeClock::database, NodeClock::Given);
-        let shared = Arc::new(Shared::new(pool, &options.schema, options.prepared, options.engine, clock));
+        let mut shared = Shared::new(pool, &options.schema, options.prepared, options.engine, clock);
+        shared.retention_slack = slack;
+        let shared = Arc::new(shared);
         begin(&shared).await?;
         let mut companions = Vec::new();
         let lane = |number: usize| {
@@ -142,6 +175,20 @@ impl PostgresStore {
             companions.push(handle.spawn(wake::poll(Arc::clone(&shared))));
         }
         Ok(Self { shared, handle, submits, claims, settles, extends, admins, ticks, companions, runtime: None })
+    }
+
+    /// Notes where virtual time stands, from a thread that may wait.
+    pub fn keep_time(&self, now: Timestamp) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let (answer, kept) = std::sync::mpsc::sync_channel(1);
+        self.handle.spawn(async move {
+            let note = async {
+                let link = shared.link().await?;
+                link.travel(&[order!(shared.sql.keep_time, now.as_millis())], Bounds::None).await
+            };
+            drop(answer.send(note.await.map(drop).map_err(Trouble::into_store_error)));
+        });
+        kept.recv().unwrap_or_else(|_| Err(lanes::closed()))
     }
 
     async fn ask<T>(
@@ -184,13 +231,13 @@ async fn begin(shared: &Arc<Shared>) -> Result<(), StoreError> {
         let link = lane.link().await?;
         shared.learn(&shared.known(), link).await
     };
-    let known = known.await.map_err(crate::error::Trouble::into_store_error)?;
+    let known = known.await.map_err(Trouble::into_store_error)?;
     if known.queues.contains_key(&name) {
         return Ok(());
     }
     let command = AdminCommand::PutQueue { queue: name, profile: None, overrides: None };
     let done = lane.transact(&[Request::Admin(Box::new(command), reply)]).await;
-    done.map(drop).map_err(crate::error::Trouble::into_store_error)
+    done.map(drop).map_err(Trouble::into_store_error)
 }
 
 impl Drop for PostgresStore {

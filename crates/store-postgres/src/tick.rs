@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longshore_core::engine::{Ticked, ordering};
 use longshore_core::id::Seq;
 use longshore_core::state::StateKind;
-use longshore_core::time::Timestamp;
+use longshore_core::time::{Duration, Timestamp};
 use longshore_records::codec;
 use longshore_store::StoreError;
 use tokio::sync::oneshot;
@@ -76,6 +76,9 @@ async fn clear(link: &Link, shared: &Shared) -> Result<bool, Trouble> {
     let sql = &shared.sql;
     let orders = [order!(sql.fold_counts, shared.lock_key - 1), order!(sql.over, ARCHIVED_MAX)];
     let found = link.travel(&orders, Bounds::None).await?.pop().unwrap_or_default();
+    if let Some(now) = shared.days.time_to_drop(shared.clock.now()) {
+        link.travel(&[order!(sql.drop_days, now.as_millis())], Bounds::None).await?;
+    }
     let mut days = Vec::new();
     for row in &found {
         days.push(get::<i32>(row, 0)?);
@@ -104,7 +107,7 @@ async fn next(lane: &mut Lane, now: Timestamp) -> Result<Option<Timestamp>, Trou
     if known.queues.values().any(|queue| queue.leaving.is_some()) {
         return Ok(Some(now));
     }
-    let orders = [order!(sql.next_due, TIMERS_MAX), order!(sql.next_prune)];
+    let orders = [order!(sql.next_due, TIMERS_MAX), order!(sql.next_prune, shared.slack_ms())];
     let mut found = lane.link().await?.travel(&orders, Bounds::None).await?.into_iter();
     let timers = found.next().unwrap_or_default();
     let prune = found.next().unwrap_or_default();
@@ -131,16 +134,34 @@ async fn next(lane: &mut Lane, now: Timestamp) -> Result<Option<Timestamp>, Trou
     Ok(first.map(Timestamp::from_millis))
 }
 
-/// Days that have their partition.
+/// How often a node looks for days that may go.
+const DROP_EVERY: Duration = Duration::from_mins(10);
+
+/// Days that have their partition, and when days were last dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Days(Mutex<BTreeSet<i32>>);
+pub(crate) struct Days {
+    made: Mutex<BTreeSet<i32>>,
+    dropped: Mutex<Option<Timestamp>>,
+}
 
 impl Days {
     fn is_new(&self, day: i32) -> bool {
-        !self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&day)
+        !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&day)
     }
 
     fn made(&self, day: i32) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(day);
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(day);
+    }
+
+    /// The present, if it is time to look for days that may go.
+    fn time_to_drop(&self, now: Timestamp) -> Option<Timestamp> {
+        let mut last = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| now < last + DROP_EVERY) {
+            return None;
+        }
+        // A day that was dropped may be needed again.
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *last = Some(now);
+        Some(now)
     }
 }

@@ -278,6 +278,9 @@ fn admit(engine: &mut Engine, draft: &Draft<'_>, fetched: &Fetched) {
         if found.offered() {
             engine.offer_again(&outline);
         }
+        if let Some(told) = found.told {
+            engine.go_on_telling(*seq, Seq(told.cast_unsigned()));
+        }
     }
 }
 

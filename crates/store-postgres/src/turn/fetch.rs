@@ -229,7 +229,9 @@ impl Turn<'_> {
     pub(super) async fn fetch_due(&mut self, budget: usize) -> Result<(), Trouble> {
         let sql = &self.shared.sql;
         let (now, limit) = (self.now.as_millis(), i64::try_from(budget).unwrap_or(i64::MAX));
-        let orders = [order!(sql.due, now, limit), order!(sql.prunable, now, limit), order!(sql.purgeable, now, limit)];
+        let pruned = now.saturating_sub(self.shared.slack_ms());
+        let orders =
+            [order!(sql.due, now, limit), order!(sql.prunable, pruned, limit), order!(sql.purgeable, now, limit)];
         let found = self.link.travel(&orders, Bounds::Inside).await?;
         let [due, prunable, purgeable] = found.as_slice() else { return Err(Trouble::TooMuch) };
         self.take_in(due)?;

@@ -42,12 +42,14 @@ struct Table {
     over: Vec<bool>,
     plain: Vec<bool>,
     record: Vec<Vec<u8>>,
+    told: Vec<Option<i64>>,
     was: Vec<i16>,
     was_version: Vec<i64>,
 }
 
 impl Table {
-    fn push(&mut self, seq: Seq, queue: i32, columns: &Columns, record: Vec<u8>, was: Option<&Found>) {
+    fn push(&mut self, place: (Seq, i32), columns: &Columns, told: Option<i64>, record: Vec<u8>, was: Option<&Found>) {
+        let (seq, queue) = place;
         self.seq.push(seq.0.cast_signed());
         self.place.push(columns.place);
         self.due_at.push(columns.due.map(|(at, _)| at));
@@ -64,6 +66,7 @@ impl Table {
         self.over.push(columns.over);
         self.plain.push(columns.plain);
         self.record.push(record);
+        self.told.push(told);
         if let Some(was) = was {
             self.was.push(was.state);
             self.was_version.push(was.lease_version);
@@ -90,6 +93,7 @@ impl Table {
                 self.over,
                 self.plain,
                 self.record,
+                self.told,
             ));
         }
     }
@@ -116,6 +120,7 @@ impl Table {
                 self.record,
                 self.was,
                 self.was_version,
+                self.told,
                 rows,
             ));
         }
@@ -222,9 +227,12 @@ impl Turn<'_> {
         let sql = &self.shared.sql;
         let (mut inserted, mut updated, mut beaten) = (Table::default(), Table::default(), Table::default());
         let mut unarchived = Vec::new();
-        for seq in &run.draft.changed {
+        let told_more = |(seq, found): (&Seq, &Found)| (told(run, *seq) != found.told).then_some(*seq);
+        let mut changed = run.draft.changed.clone();
+        changed.extend(fetched.rows.iter().filter(|(seq, _)| run.draft.job(**seq).is_some()).filter_map(told_more));
+        for seq in &changed {
             let Some(job) = run.draft.job(*seq) else { continue };
-            let found = fetched.rows.get(seq);
+            let (found, told) = (fetched.rows.get(seq), told(run, *seq));
             let offered =
                 run.engine.offers(job) || found.is_some_and(|found| found.offered() && still_offered(job, self.now));
             let columns = Columns::of(job, ordering(job, offered));
@@ -233,15 +241,15 @@ impl Turn<'_> {
             written.count(queue, job, run.draft.before.get(seq));
             written.note(&columns);
             match found {
-                None => inserted.push(*seq, queue, &columns, record, None),
+                None => inserted.push((*seq, queue), &columns, told, record, None),
                 Some(found) if found.origin == Origin::Archive => {
                     unarchived.push(seq.0.cast_signed());
-                    inserted.push(*seq, queue, &columns, record, None);
+                    inserted.push((*seq, queue), &columns, told, record, None);
                 }
                 Some(found) if beats(job, found, &columns) && same_tags(&run.draft, job) => {
-                    beaten.push(*seq, queue, &columns, record, Some(found));
+                    beaten.push((*seq, queue), &columns, told, record, Some(found));
                 }
-                Some(found) => updated.push(*seq, queue, &columns, record, Some(found)),
+                Some(found) => updated.push((*seq, queue), &columns, told, record, Some(found)),
             }
         }
         self.correct_timers(run, known, fetched, &mut updated)?;
@@ -266,7 +274,8 @@ impl Turn<'_> {
     ) -> Result<(), Trouble> {
         for (seq, found) in &fetched.rows {
             let (Some(job), Some((due_at, _))) = (run.draft.job(*seq), found.due) else { continue };
-            let unchanged = found.origin == Origin::Jobs && !run.draft.changed.contains(seq);
+            let unchanged =
+                found.origin == Origin::Jobs && !run.draft.changed.contains(seq) && told(run, *seq) == found.told;
             if !unchanged || due_at > self.now.as_millis() {
                 continue;
             }
@@ -274,7 +283,7 @@ impl Turn<'_> {
             let columns = Columns::of(job, ordering(job, offered));
             if columns.due != found.due {
                 let queue = known.number_of(&job.queue).ok_or(Trouble::NotStorable)?;
-                updated.push(*seq, queue, &columns, found.record.clone(), Some(found));
+                updated.push((*seq, queue), &columns, found.told, found.record.clone(), Some(found));
             }
         }
         Ok(())
@@ -467,6 +476,11 @@ fn beats(job: &Job, found: &Found, columns: &Columns) -> bool {
         && found.place.is_none()
         && columns.place.is_none()
         && job.owes == longshore_core::dependency::Owes::Nothing
+}
+
+/// News that were begun and not finished.
+fn told(run: &Run<'_>, seq: Seq) -> Option<i64> {
+    run.engine.told_by(seq).map(|told| told.0.cast_signed())
 }
 
 fn same_tags(draft: &Draft<'_>, job: &Job) -> bool {

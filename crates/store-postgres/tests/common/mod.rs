@@ -233,6 +233,33 @@ pub struct Schema {
     pub name: String,
 }
 
+/// Runs servers, and owns nothing.
+const ROLE: &str = "longshore_app";
+
+/// A new schema, made by its owner, for a role that may only use it.
+fn made(url: &str) -> String {
+    use longshore_store_postgres::migrate;
+    let name = new_schema();
+    runtime().block_on(async {
+        migrate::up(url, &name).await.expect("the schema is made");
+        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        let role = format!(
+            "DO $$ BEGIN CREATE ROLE {ROLE} LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;"
+        );
+        client.batch_execute(&role).await.expect("the role is there");
+        client.batch_execute(&migrate::grants(&name, ROLE).expect("names")).await.expect("the role may use it");
+    });
+    name
+}
+
+fn runtime() -> &'static tokio::runtime::Runtime {
+    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+    })
+}
+
 static FREE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Schema {
@@ -242,7 +269,8 @@ impl Schema {
         if let Some(name) = &free {
             empty(&url, name);
         }
-        Self { url, name: free.unwrap_or_else(new_schema) }
+        let name = free.unwrap_or_else(|| made(&url));
+        Self { url: url.replace("postgres@", &format!("{ROLE}@")), name }
     }
 }
 
@@ -273,11 +301,7 @@ fn empty(url: &str, schema: &str) {
         "BEGIN; SELECT pg_advisory_xact_lock({}); {deletes} UPDATE {schema}.settings SET version = version + 1; COMMIT;",
         0
     );
-    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
-    let runtime = RUNTIME.get_or_init(|| {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
-    });
-    runtime.block_on(async {
+    runtime().block_on(async {
         let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("a connection");
         tokio::spawn(connection);
         client.batch_execute(&text).await.expect("the schema is emptied");
