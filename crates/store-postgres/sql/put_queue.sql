@@ -1,1 +1,2 @@
-INSERT INTO @.queues (number, record) VALUES ($1, $2) ON CONFLICT (number) DO UPDATE SET record = excluded.record
+INSERT INTO @.queues (number, record, intake) VALUES ($1, $2, $3::text::jsonb)
+ON CONFLICT (number) DO UPDATE SET record = excluded.record, intake = excluded.intake

@@ -1,9 +1,8 @@
 //! The engine's records during one run of the rules: taken from what was fetched, changed in memory, written at the end. Whatever was not fetched is noted, and
 //! the run goes on as if it were not there, for nothing but to find out what else is missing.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_core::dice::Dice;
 use longshore_core::engine::{KeyEntry, KeyPath, PayloadSource, Prune, Queue, Records};
@@ -48,7 +47,7 @@ pub(crate) struct Draft<'a> {
     prunes: BTreeSet<(Timestamp, Prune)>,
     /// Ids that were given before the job came to be.
     pub given_ids: HashMap<Seq, JobId>,
-    pub wanted: RefCell<Wanted>,
+    wanted: Mutex<Wanted>,
 }
 
 impl<'a> Draft<'a> {
@@ -70,12 +69,17 @@ impl<'a> Draft<'a> {
             queues: BTreeMap::new(),
             prunes: BTreeSet::new(),
             given_ids: HashMap::new(),
-            wanted: RefCell::default(),
+            wanted: Mutex::default(),
         }
     }
 
-    fn want(&self) -> std::cell::RefMut<'_, Wanted> {
-        self.wanted.borrow_mut()
+    fn want(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was asked for and was not there.
+    pub(crate) fn take_wanted(&self) -> Wanted {
+        std::mem::take(&mut self.want())
     }
 
     /// Reads everything that was fetched, in order.

@@ -4,6 +4,7 @@ use std::pin::Pin;
 
 use deadpool_postgres::Object;
 use futures_util::future::join_all;
+use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, Statement};
 
@@ -122,6 +123,27 @@ impl Link {
                 self.client.query_typed(text, &values).await
             }
         }
+    }
+
+    pub(crate) fn copies(&self) -> bool {
+        self.prepared == Prepared::Yes
+    }
+
+    /// Many rows at once, inside of the transaction.
+    pub(crate) async fn copy<'r>(
+        &self,
+        sql: &Sql,
+        types: &[Type],
+        rows: impl Iterator<Item = Vec<&'r (dyn ToSql + Sync)>>,
+    ) -> Result<(), Trouble> {
+        let statement = self.client.prepare_typed_cached(&sql.text, sql.types).await?;
+        let sink = self.client.copy_in(&statement).await?;
+        let mut writer = std::pin::pin!(BinaryCopyInWriter::new(sink, types));
+        for row in rows {
+            writer.as_mut().write(&row).await?;
+        }
+        writer.as_mut().finish().await?;
+        Ok(())
     }
 
     /// One statement inside of the transaction.

@@ -14,8 +14,10 @@ struct Migration {
     text: &'static str,
 }
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: "tables", text: include_str!("../migrations/0001_tables.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "tables", text: include_str!("../migrations/0001_tables.sql") },
+    Migration { number: 2, name: "submit", text: include_str!("../migrations/0002_submit.sql") },
+];
 
 /// One step, and whether the database has taken it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +71,7 @@ fn preamble(schema: &str) -> String {
 
 fn text_of(migration: &Migration, schema: &str) -> String {
     let Migration { number, name, text } = migration;
-    let text = text.replace('@', schema);
+    let text = text.replace("@LOCK", &lock_key(schema).to_string()).replace('@', schema);
     // The row comes first: a rival collides with it before anything else.
     format!("BEGIN;\nINSERT INTO {schema}.migrations (number, name) VALUES ({number}, '{name}');\n{text}COMMIT;\n")
 }
@@ -129,7 +131,7 @@ fn check_age(applied: &[i32]) -> Result<(), StoreError> {
     }
 }
 
-const SUPPORTED: &str = "databases with migrations up to 1";
+const SUPPORTED: &str = "databases with migrations up to 2";
 
 /// Brings the database up to date; says what it did.
 pub async fn up(url: &str, schema: &str) -> Result<Vec<Step>, StoreError> {

@@ -37,7 +37,7 @@ statements! {
     bump_version []
     add_name [INT4, TEXT]
     add_policy [INT4, BYTEA]
-    put_queue [INT4, BYTEA]
+    put_queue [INT4, BYTEA, TEXT]
     remove_queue [INT4]
     claim [INT4, INT8, INT8_ARRAY]
     claim_types [INT4, INT8, INT8_ARRAY, INT8_ARRAY]
@@ -71,6 +71,10 @@ statements! {
         INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY, INT2_ARRAY,
         INT2_ARRAY, BOOL_ARRAY, BOOL_ARRAY, BYTEA_ARRAY, INT2_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8
     ]
+    begin_runs [INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, BYTEA_ARRAY, INT8_ARRAY, INT8]
+    end_runs [INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, INT8_ARRAY, BOOL_ARRAY, BYTEA_ARRAY, INT8_ARRAY, INT8]
+    copy_jobs []
+    copy_payloads []
     heartbeat_jobs [INT8_ARRAY, BYTEA_ARRAY, INT8_ARRAY, INT8]
     unarchive [INT8_ARRAY, INT8]
     remove_jobs [INT8_ARRAY, INT8]

@@ -236,7 +236,7 @@ impl<'a> Turn<'a> {
             let answered = run.apply(request, self.now, &mut dice, fetched)?;
             run.answers.push(answered);
         }
-        let wanted = run.draft.wanted.take();
+        let wanted = run.draft.take_wanted();
         let wanted = (!wanted.is_empty()).then_some(wanted);
         if wanted.as_ref().is_some_and(|wanted| wanted.alone) {
             return Err(Trouble::NeedsToBeAlone);

@@ -2,20 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use longshore_core::engine::{KeyEntry, PayloadSource, ordering};
+use longshore_core::engine::{KeyEntry, PayloadSource, Queue, ordering};
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
+use longshore_core::policy::{IdempotencyScope, SubmitMode};
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_records::codec;
 use longshore_store::query::tag_words;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::{Done, Orders, Run, Turn, totals_of};
 use crate::draft::Draft;
 use crate::error::Trouble;
 use crate::fetched::Fetched;
 use crate::known::Known;
-use crate::link::{Blob, Bounds, order};
+use crate::link::{Blob, Bounds, Link, order};
 use crate::row::{Columns, Found, Origin, kind_of, number_of, still_offered};
 use crate::shared::TOTALS_QUEUE;
 use crate::statements::Statements;
@@ -98,6 +100,50 @@ impl Table {
         }
     }
 
+    /// From the line into a worker's hands.
+    fn begin_runs<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
+        if !self.seq.is_empty() {
+            let rows = i64::try_from(self.seq.len()).unwrap_or(i64::MAX);
+            let Self { seq, due_at, timer, lease_version, record, was_version, .. } = self;
+            orders.push(order!(sql.begin_runs, seq, due_at, timer, lease_version, record, was_version, rows));
+        }
+    }
+
+    fn end_runs<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
+        if !self.seq.is_empty() {
+            let rows = i64::try_from(self.seq.len()).unwrap_or(i64::MAX);
+            let Self { seq, state, ended_at, prune_at, over, record, was_version, .. } = self;
+            orders.push(order!(sql.end_runs, seq, state, ended_at, prune_at, over, record, was_version, rows));
+        }
+    }
+
+    fn row(&self, place: usize) -> Option<Vec<&(dyn ToSql + Sync)>> {
+        Some(vec![
+            self.seq.get(place)?,
+            self.place.get(place)?,
+            self.due_at.get(place)?,
+            self.job_type.get(place)?,
+            self.lease_version.get(place)?,
+            self.came_at.get(place)?,
+            self.ended_at.get(place)?,
+            self.prune_at.get(place)?,
+            self.queue.get(place)?,
+            self.state.get(place)?,
+            self.urgency.get(place)?,
+            self.priority.get(place)?,
+            self.timer.get(place)?,
+            self.over.get(place)?,
+            self.plain.get(place)?,
+            self.record.get(place)?,
+            self.told.get(place)?,
+        ])
+    }
+
+    async fn copy(&self, link: &Link, sql: &Statements) -> Result<(), Trouble> {
+        let rows = (0..self.seq.len()).filter_map(|place| self.row(place));
+        link.copy(&sql.copy_jobs, &JOB_TYPES, rows).await
+    }
+
     fn update<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
         if !self.seq.is_empty() {
             let rows = i64::try_from(self.seq.len()).unwrap_or(i64::MAX);
@@ -135,6 +181,29 @@ impl Table {
     }
 }
 
+/// Columns of [`Table::row`].
+const JOB_TYPES: [Type; 17] = [
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::INT4,
+    Type::INT2,
+    Type::INT2,
+    Type::INT2,
+    Type::INT2,
+    Type::BOOL,
+    Type::BOOL,
+    Type::BYTEA,
+    Type::INT8,
+];
+/// From so many new jobs on a COPY is quicker than its round trips.
+const COPY_FROM: usize = 100;
+
 /// Sums of what changed, by queue.
 #[derive(Default)]
 struct Counts(BTreeMap<i32, [i64; COUNTS]>);
@@ -162,7 +231,8 @@ impl Turn<'_> {
             self.write_queues(&run.draft, &known, &mut orders)?;
         }
         let mut written = Written::default();
-        self.write_jobs(&run, &known, fetched, &mut orders, &mut written)?;
+        let inserted = self.write_jobs(&run, &known, fetched, &mut orders, &mut written)?;
+        self.insert(inserted, &run.draft, &mut orders).await?;
         self.write_removals(&run.draft, &known, fetched, &mut orders, &mut written);
         self.write_tags_and_links(&run.draft, &known, &mut orders);
         self.write_keys(&run.draft, fetched, &mut orders);
@@ -207,7 +277,8 @@ impl Turn<'_> {
             match queue {
                 Some(queue) => {
                     let record = codec::policy::encode_queue(queue).map_err(|_| Trouble::NotStorable)?;
-                    orders.push(order!(sql.put_queue, number, record));
+                    let policy = known.names.policy_number(&queue.policy).ok_or(Trouble::NotStorable)?;
+                    orders.push(order!(sql.put_queue, number, record, intake_of(queue, policy)));
                 }
                 None => orders.push(order!(sql.remove_queue, number)),
             }
@@ -223,9 +294,10 @@ impl Turn<'_> {
         fetched: &Fetched,
         orders: &mut Orders<'o>,
         written: &mut Written,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Table, Trouble> {
         let sql = &self.shared.sql;
         let (mut inserted, mut updated, mut beaten) = (Table::default(), Table::default(), Table::default());
+        let (mut begun, mut ended) = (Table::default(), Table::default());
         let mut unarchived = Vec::new();
         let told_more = |(seq, found): (&Seq, &Found)| (told(run, *seq) != found.told).then_some(*seq);
         let mut changed = run.draft.changed.clone();
@@ -249,6 +321,12 @@ impl Turn<'_> {
                 Some(found) if beats(job, found, &columns) && same_tags(&run.draft, job) => {
                     beaten.push((*seq, queue), &columns, told, record, Some(found));
                 }
+                Some(found) if begins(found, &columns) => {
+                    begun.push((*seq, queue), &columns, told, record, Some(found));
+                }
+                Some(found) if ends(found, &columns) && told.is_none() => {
+                    ended.push((*seq, queue), &columns, told, record, Some(found));
+                }
                 Some(found) => updated.push((*seq, queue), &columns, told, record, Some(found)),
             }
         }
@@ -257,11 +335,35 @@ impl Turn<'_> {
             let rows = i64::try_from(unarchived.len()).unwrap_or(i64::MAX);
             orders.push(order!(sql.unarchive, unarchived, rows));
         }
-        inserted.insert(orders, sql);
         updated.update(orders, sql);
+        begun.begin_runs(orders, sql);
+        ended.end_runs(orders, sql);
         beaten.heartbeat(orders, sql);
-        self.write_payloads(&run.draft, orders);
-        Ok(())
+        Ok(inserted)
+    }
+
+    /// New jobs and their payloads: few go with the rest, many before it.
+    async fn insert<'o>(&'o self, inserted: Table, draft: &Draft<'_>, orders: &mut Orders<'o>) -> Result<(), Trouble> {
+        let sql = &self.shared.sql;
+        if inserted.seq.len() < COPY_FROM || !self.link.copies() || !orders.is_empty() {
+            inserted.insert(orders, sql);
+            self.write_payloads(draft, orders);
+            return Ok(());
+        }
+        inserted.copy(self.link, sql).await?;
+        let mut payloads = Vec::with_capacity(draft.inserted.len());
+        for (seq, source) in &draft.inserted {
+            match source {
+                PayloadSource::Given(payload) => {
+                    payloads.push((seq.0.cast_signed(), kind_of(payload), Blob(payload.bytes().clone())));
+                }
+                PayloadSource::CopyOf(original) => {
+                    orders.push(order!(sql.copy_payload, seq.0.cast_signed(), original.0.cast_signed()));
+                }
+            }
+        }
+        let rows = payloads.iter().map(|(seq, kind, bytes)| vec![seq as &(dyn ToSql + Sync), kind, bytes]);
+        self.link.copy(&sql.copy_payloads, &[Type::INT8, Type::INT2, Type::BYTEA], rows).await
     }
 
     /// Rows that a tick has found too early: heartbeats have moved their timers.
@@ -478,9 +580,42 @@ fn beats(job: &Job, found: &Found, columns: &Columns) -> bool {
         && job.owes == longshore_core::dependency::Owes::Nothing
 }
 
+/// What `submit` in SQL has to know of a queue, as JSON.
+fn intake_of(queue: &Queue, policy: u32) -> String {
+    let Queue { intake, leaving, .. } = queue;
+    let option = |number: Option<u64>| number.map_or_else(|| "null".to_owned(), |number| number.to_string());
+    let scope = match intake.idempotency.scope {
+        IdempotencyScope::Off => None,
+        scope @ (IdempotencyScope::Type | IdempotencyScope::Queue | IdempotencyScope::Global) => {
+            IdempotencyScope::ALL.iter().position(|one| *one == scope).and_then(|place| u64::try_from(place).ok())
+        }
+    };
+    format!(
+        "{{\"open\":{},\"policy\":{policy},\"payload_max\":{},\"external_ids\":{},\"delayed_start\":{},\"held\":{},\"scope\":{},\
+         \"window\":{},\"max_queued\":{},\"lifetime\":{}}}",
+        leaving.is_none(),
+        intake.payload_max,
+        intake.external_ids,
+        intake.delayed_start,
+        intake.submit == SubmitMode::Explicit,
+        option(scope),
+        option(intake.idempotency.window.map(|window| window.as_millis())),
+        option(intake.max_queued),
+        option(queue.policy.lifetime.map(|lifetime| lifetime.as_millis())),
+    )
+}
+
 /// News that were begun and not finished.
 fn told(run: &Run<'_>, seq: Seq) -> Option<i64> {
     run.engine.told_by(seq).map(|told| told.0.cast_signed())
+}
+
+fn begins(found: &Found, columns: &Columns) -> bool {
+    found.state == number_of(StateKind::Scheduled) && columns.state == number_of(StateKind::Running)
+}
+
+fn ends(found: &Found, columns: &Columns) -> bool {
+    found.state == number_of(StateKind::Running) && columns.ended_at.is_some() && columns.due.is_none()
 }
 
 fn same_tags(draft: &Draft<'_>, job: &Job) -> bool {

@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
+pub mod load;
+
 use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -146,7 +148,7 @@ fn quick_place(durability: Durability) -> PathBuf {
     if durability == Durability::Off && memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }
 
-fn open_to_all(directory: &Path) {
+pub fn open_to_all(directory: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o777)).expect("others may write here");
 }
