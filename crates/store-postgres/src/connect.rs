@@ -16,7 +16,7 @@ pub(crate) const SETTINGS_LOCAL: &str = "SET LOCAL enable_seqscan=off; SET LOCAL
     SET LOCAL enable_mergejoin=off; SET LOCAL jit=off; SET LOCAL lock_timeout='10s'";
 
 /// How long anybody waits for a connection.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// After so long without a word the other end is given up.
 const SILENCE: Duration = Duration::from_secs(10);
 

@@ -9,12 +9,13 @@
 //! - `turn.rs`: one transaction; `turn/claims.rs`: which jobs a claim locks; `turn/fetch.rs`: what else is read; `turn/write.rs`: what is written
 //! - `fetched.rs`, `draft.rs`: the records of one transaction as the engine sees them; `row.rs`: a job as a row; `known.rs`: queues and names
 //! - `tick.rs`: timers, retention, the archive; `wake.rs`: hints between nodes; `clock.rs`; `seal.rs`: ids that lead to their record
-//! - `inspect.rs`: reads and listings
+//! - `inspect.rs`: reads and listings; `enqueue.rs`: submitting inside of an application's own transaction
 //! - `migrate.rs` and `migrations/`: the tables; `statements.rs` and `sql/`: every statement; `error.rs`: what PostgreSQL's errors mean
 
 mod clock;
 mod connect;
 mod draft;
+mod enqueue;
 mod error;
 mod fetched;
 mod inspect;
@@ -32,5 +33,6 @@ mod tick;
 mod turn;
 mod wake;
 
+pub use enqueue::{Enqueue, EnqueueError, enqueue};
 pub use link::Prepared;
 pub use store::{Options, PostgresStore};

@@ -12,8 +12,13 @@ use longshore_testkit::conformance::{self, World};
 
 fn open(schema: &common::Schema, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
-    let options =
-        Options { schema: schema.name.clone(), clock: Some(clock), migrates: false, ..Options::new(&*schema.url) };
+    let options = Options {
+        schema: schema.name.clone(),
+        clock: Some(clock),
+        migrates: false,
+        retention_slack: longshore_core::Duration::ZERO,
+        ..Options::new(&*schema.url)
+    };
     Arc::new(PostgresStore::open(options).expect("the store opens"))
 }
 

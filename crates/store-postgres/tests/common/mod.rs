@@ -130,6 +130,8 @@ impl Cluster {
     pub fn psql(&self, text: &str) -> String {
         let mut psql = Command::new(programs().join("psql"));
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &self.url(), "-c", text]);
+        // Also where writing is forbidden.
+        psql.env("PGOPTIONS", "-c default_transaction_read_only=off");
         let output = psql.stdin(Stdio::null()).output().expect("psql runs");
         assert!(output.status.success(), "{text}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
