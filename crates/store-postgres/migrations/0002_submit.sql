@@ -140,6 +140,7 @@ END $$;
 
 CREATE FUNCTION @.submit(queue text, type text, payload jsonb, options jsonb DEFAULT '{}') RETURNS uuid LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
+<<here>>
 DECLARE
     k CONSTANT text[] := ARRAY['priority', 'delay', 'run_at', 'idempotency_key', 'external_id', 'correlation_id', 'callback_url', 'hold', 'tags'];
     number integer;
@@ -233,7 +234,7 @@ BEGIN
         -- Whoever else has this key in hand is waited for.
         INSERT INTO @.keys AS had (path, seq, id, at) VALUES (path, seq, '\x00', turn.now_ms) ON CONFLICT DO NOTHING;
         IF NOT FOUND THEN
-            SELECT had.id, had.seq, had.at INTO known FROM @.keys had WHERE had.path = submit.path FOR UPDATE;
+            SELECT had.id, had.seq, had.at INTO known FROM @.keys had WHERE had.path = here.path FOR UPDATE;
             IF intake->>'window' IS NULL OR known.at + (intake->>'window')::bigint > turn.now_ms THEN
                 RETURN encode(known.id, 'hex')::uuid;
             END IF;
@@ -280,7 +281,7 @@ BEGIN
         path IS NULL AND options->>'external_id' IS NULL AND coalesce(jsonb_typeof(options->'tags'), 'null') = 'null', record);
     INSERT INTO @.payloads (seq, kind, bytes) VALUES (seq, 0, bytes);
     IF path IS NOT NULL THEN
-        UPDATE @.keys had SET seq = submit.seq, id = uuid_send(submit.id), at = turn.now_ms, purge_at = NULL WHERE had.path = submit.path;
+        UPDATE @.keys had SET seq = here.seq, id = uuid_send(here.id), at = turn.now_ms, purge_at = NULL WHERE had.path = here.path;
     END IF;
     IF options->>'external_id' IS NOT NULL THEN
         BEGIN
@@ -289,7 +290,7 @@ BEGIN
             RAISE EXCEPTION 'external_id: "%" is taken in this queue', options->>'external_id' USING ERRCODE = '23505';
         END;
     END IF;
-    INSERT INTO @.tags (word, seq) SELECT w, submit.seq FROM @.words_of_tags(options->'tags') w ON CONFLICT DO NOTHING;
+    INSERT INTO @.tags (word, seq) SELECT w, here.seq FROM @.words_of_tags(options->'tags') w ON CONFLICT DO NOTHING;
     INSERT INTO @.count_changes (queue, changes)
     VALUES (number, ARRAY(SELECT CASE WHEN i = state OR (i = 9 AND held) THEN 1 ELSE 0 END FROM generate_series(0, 9) i));
     IF type = 'ocypod' THEN
