@@ -63,11 +63,9 @@ impl From<tokio_postgres::Error> for Trouble {
 impl Trouble {
     /// The commit had been sent with what failed.
     pub(crate) fn with_commit(error: tokio_postgres::Error) -> Self {
-        match Self::from(error) {
-            // The server may still have worked on it when the connection went.
-            Self::Lost(failed) => Self::Unknown(failed),
-            other => other,
-        }
+        let trouble = Self::from(error);
+        // The server may still have worked on it when the connection went.
+        if let Self::Lost(failed) = trouble { Self::Unknown(failed) } else { trouble }
     }
 
     /// Whatever it was, this connection is not to be used.

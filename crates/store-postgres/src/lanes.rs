@@ -106,14 +106,21 @@ impl Lane {
                 Err(trouble) => trouble,
             };
             self.leave(&trouble).await;
-            match trouble {
-                Trouble::NeedsToBeAlone if !alone => alone = true,
-                Trouble::Again(_) if attempt < ATTEMPTS_MAX => {
-                    attempt += 1;
-                    pause(attempt).await;
-                }
-                Trouble::Lost(_) if links < LINKS_MAX => links += 1,
-                other => return Err(other),
+            if let Trouble::NeedsToBeAlone = trouble
+                && !alone
+            {
+                alone = true;
+            } else if let Trouble::Again(_) = trouble
+                && attempt < ATTEMPTS_MAX
+            {
+                attempt += 1;
+                pause(attempt).await;
+            } else if let Trouble::Lost(_) = trouble
+                && links < LINKS_MAX
+            {
+                links += 1;
+            } else {
+                return Err(trouble);
             }
         }
     }

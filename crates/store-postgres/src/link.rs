@@ -62,6 +62,9 @@ impl std::fmt::Debug for Link {
     }
 }
 
+/// A statement on its way.
+type Trip<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
+
 enum Ready<'a> {
     Statement(Statement),
     Text(&'a str, Vec<Type>),
@@ -86,7 +89,7 @@ impl Link {
             // Statements that are not prepared yet must not come after the commit.
             statements.push(self.ready(order.sql).await?);
         }
-        let mut trips: Vec<Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + '_>>> = Vec::new();
+        let mut trips: Vec<Trip<'_>> = Vec::new();
         let opening = match bounds {
             Bounds::Begin => Some(format!("BEGIN;{}", self.begin)),
             Bounds::BeginLooking => Some(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}", self.begin)),

@@ -63,11 +63,8 @@ async fn keep_house(lane: &mut Lane) -> Result<bool, Trouble> {
         Ok(more) => Ok(more),
         Err(trouble) => {
             lane.leave(&trouble).await;
-            match trouble {
-                // Somebody else is at it.
-                Trouble::Again(_) => Ok(false),
-                other => Err(other),
-            }
+            // Somebody else is at it.
+            if let Trouble::Again(_) = trouble { Ok(false) } else { Err(trouble) }
         }
     }
 }

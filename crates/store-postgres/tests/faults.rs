@@ -22,13 +22,12 @@ fn runtime() -> tokio::runtime::Runtime {
 
 /// Waits for something that has to come; says so if it does not.
 async fn until<F: Future<Output = bool>>(what: &str, mut there: impl FnMut() -> F) {
-    for _ in 0..600 {
-        if there().await {
-            return;
-        }
+    let mut rounds = 0;
+    while !there().await {
+        rounds += 1;
+        assert!(rounds < 600, "{what} did not come within 30 s");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("{what} did not come within 30 s");
 }
 
 /// Keys and ids that were answered, while submitters go on whatever happens.

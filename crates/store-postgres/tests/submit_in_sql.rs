@@ -15,7 +15,7 @@ use longshore_core::job::Job;
 use longshore_core::patch::{PolicyPatch, SettingsPatch};
 use longshore_core::priority::Priority;
 use longshore_core::profile::Profile;
-use longshore_core::state::StateKind;
+use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_core::tags::Tags;
 use longshore_store::{Inspect, JobRef, Store};
@@ -63,14 +63,15 @@ fn picture(job: &Job, twin: &Job) -> Job {
     job.lifetime_ends_at = job.lifetime_ends_at.map(shift);
     job.updated_at = shift(job.updated_at);
     job.state = match &job.state {
-        longshore_core::state::State::Delayed { until } => {
-            longshore_core::state::State::Delayed { until: shift(*until) }
-        }
-        longshore_core::state::State::Scheduled { .. } => twin.state.clone(),
-        longshore_core::state::State::Pending { held, run_at } => {
-            longshore_core::state::State::Pending { held: *held, run_at: run_at.map(shift) }
-        }
-        other => other.clone(),
+        State::Delayed { until } => State::Delayed { until: shift(*until) },
+        State::Scheduled { .. } => twin.state.clone(),
+        State::Pending { held, run_at } => State::Pending { held: *held, run_at: run_at.map(shift) },
+        other @ (State::Running(_)
+        | State::Retrying { .. }
+        | State::Completed { .. }
+        | State::Failed { .. }
+        | State::DeadLetter { .. }
+        | State::Cancelled { .. }) => other.clone(),
     };
     (job.id, job.seq, job.created_at) = (twin.id, twin.seq, twin.created_at);
     job

@@ -57,7 +57,7 @@ impl Engine {
                 Undo::Offered(entry) => self.index.withdraw(&entry),
                 Undo::Owed { place, before } => drop(self.owed.set(place, before)),
                 Undo::QueueSet { name, before: Some(queue) } => {
-                    drop(Arc::make_mut(&mut self.queues).insert(name, queue))
+                    drop(Arc::make_mut(&mut self.queues).insert(name, queue));
                 }
                 Undo::QueueSet { name, before: None } => drop(Arc::make_mut(&mut self.queues).remove(&name)),
             }

@@ -204,6 +204,7 @@ fn answers(url: &str) -> bool {
 }
 
 /// Stops the cluster once nobody has held the lock for a while.
+#[expect(clippy::zombie_processes, reason = "the watcher outlives this process")]
 fn watch_over(place: &Path, cluster: Cluster) {
     let (data, in_use) = (cluster.data(), place.join("in-use"));
     let stop = format!(
@@ -218,8 +219,8 @@ fn watch_over(place: &Path, cluster: Cluster) {
     let watch = format!("while sleep 3; do flock -n -x {} -c '{stop}' && exit; done", in_use.display());
     let mut watcher = Command::new("setsid");
     watcher.args(["sh", "-c", &watch]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    watcher.spawn().expect("the watcher starts");
-    // From here on it is the watcher's.
+    // It outlives this process, and ends by itself; from here on the cluster is the watcher's.
+    std::mem::forget(watcher.spawn().expect("the watcher starts"));
     std::mem::forget(cluster);
 }
 
