@@ -10,6 +10,7 @@ use std::sync::Arc;
 use longshore_core::engine::{self, AdminCommand, Claimed, Effect, Engine, Outside, Settlement, Ticked};
 use longshore_core::id::{JobId, LeaseVersion, QueueName, Seq};
 use longshore_core::settle::Outcome;
+use longshore_core::submit::DependencyRef;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_records::SystemDice;
@@ -156,6 +157,12 @@ impl<'a> Turn<'a> {
                 self.fetch_due(budget.get()).await?;
             }
         }
+        // Those that are not among the living may be archived.
+        let rows = self.rows_of(requests).into_iter().map(|number| Seq(number.cast_unsigned()));
+        let rows: BTreeSet<Seq> = rows.filter(|seq| !self.fetched.knows(*seq)).collect();
+        if !rows.is_empty() {
+            self.fetch(Wanted { rows, ..Wanted::default() }).await?;
+        }
         let bounded = self.bounded_queues(requests);
         if bounded.is_empty() { Ok(()) } else { self.fetch(Wanted { counts: bounded, ..Wanted::default() }).await }
     }
@@ -173,7 +180,18 @@ impl<'a> Turn<'a> {
                 Request::Settle(settlements, _) => settlements.iter().for_each(|settlement| add(&settlement.id)),
                 Request::Extend(extensions, _) => extensions.iter().for_each(|extension| add(&extension.id)),
                 Request::Admin(command, _) => job_of(command).iter().for_each(&mut add),
-                Request::Submit(request, _) => request.parent.iter().for_each(|(parent, _)| add(parent)),
+                Request::Submit(request, _) => {
+                    request.parent.iter().for_each(|(parent, _)| add(parent));
+                    for submission in request.batch.iter().chain(request.finally.as_deref()) {
+                        submission
+                            .job
+                            .after
+                            .iter()
+                            .chain(&submission.job.after_any)
+                            .filter_map(elder)
+                            .for_each(&mut add);
+                    }
+                }
                 Request::Claim(..) | Request::Tick(..) => {}
             }
         }
@@ -223,6 +241,8 @@ impl<'a> Turn<'a> {
         let ticks = requests.iter().any(|request| matches!(request, Request::Tick(..)));
         if ticks || !self.claims.is_empty() {
             admit(&mut engine, &draft, fetched);
+            // What it was given is older than the numbers that it may give.
+            engine.go_on_from(self.first_number.unwrap_or(0));
         }
         if ticks {
             draft.expect_prunes();
@@ -336,6 +356,14 @@ fn with_payloads(claimed: Vec<Claimed>, fetched: &Fetched) -> Result<Vec<Claimed
         Ok(ClaimedJob { claimed, payload })
     };
     claimed.into_iter().map(with_payload).collect()
+}
+
+/// A job that was there before the batch.
+fn elder(reference: &DependencyRef) -> Option<&JobId> {
+    match reference {
+        DependencyRef::Job(id) => Some(id),
+        DependencyRef::Local(_) | DependencyRef::Place(_) => None,
+    }
 }
 
 /// The job that a command is about.

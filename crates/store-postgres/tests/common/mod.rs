@@ -204,7 +204,6 @@ fn answers(url: &str) -> bool {
 }
 
 /// Stops the cluster once nobody has held the lock for a while.
-#[expect(clippy::zombie_processes, reason = "the watcher outlives this process")]
 fn watch_over(place: &Path, cluster: Cluster) {
     let (data, in_use) = (cluster.data(), place.join("in-use"));
     let stop = format!(
