@@ -8,8 +8,9 @@ KILL_CYCLES ?= 2000
 CALL_POINTS ?= 40
 FLIPS ?= 20000
 NODE_KILLS ?= 50
+WIRE_POSTGRES ?= postgres://postgres@127.0.0.1/postgres
 
-.PHONY: help run test check tools fmt lint deny unit docs update-docs campaign campaign-rules campaign-kills campaign-calls campaign-damage campaign-fleet fixture
+.PHONY: help run test check tools fmt lint deny unit docs update-docs campaign campaign-rules campaign-kills campaign-calls campaign-damage campaign-fleet wire-on-postgres fixture
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -63,6 +64,9 @@ campaign-calls: ## kills the embedded store at CALL_POINTS (40) places of each s
 
 campaign-damage: ## cuts the log at every byte of its last 64 KiB and flips FLIPS (20,000) bits in each file
 	TORN_FRAMES=16 FLIPS=$(FLIPS) cargo test --release -p longshore-store-embedded --test torn --test damage -- --nocapture --test-threads=1
+
+wire-on-postgres: ## the server's tests over HTTP with the store on PostgreSQL, at WIRE_POSTGRES (postgres://postgres@127.0.0.1/postgres)
+	LONGSHORE_WIRE_TEST_POSTGRES=$(WIRE_POSTGRES) cargo nextest run -p longshore-server --no-fail-fast
 
 campaign-fleet: ## kills NODE_KILLS (50) nodes of three that work on one PostgreSQL
 	NODE_KILLS=$(NODE_KILLS) cargo test --release -p longshore-store-postgres --test fleet -- --nocapture

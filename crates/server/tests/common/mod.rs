@@ -58,12 +58,29 @@ impl Setup {
         } else {
             (Arc::new(SystemClock::new()), TimeControl::Real, TimeKind::Real)
         };
+        if let (Place::Memory, Ok(url)) = (&self.place, std::env::var("LONGSHORE_WIRE_TEST_POSTGRES")) {
+            let store = self.on_postgres(&url, clock).await;
+            return self.serve(store, time).await;
+        }
         let mut store = StoreOptions::new(self.place.clone(), clock, kind);
         store.engine.default_profile = self.default_profile;
         store.engine.auto_queues = self.auto_queues;
         store.reserve_bytes = 0;
         let store = EmbeddedStore::open(store).unwrap();
         self.serve(Arc::new(store), time).await
+    }
+
+    /// In a schema of its own of this database, instead of in memory: `make wire-on-postgres`.
+    async fn on_postgres(&self, url: &str, clock: Arc<dyn Clock>) -> Arc<dyn Store> {
+        use std::hash::BuildHasher;
+        let mut options = longshore_store_postgres::Options::new(url);
+        options.schema = format!("w{:016x}", std::hash::RandomState::new().hash_one(std::process::id()));
+        options.clock = self.virtual_time.then_some(clock);
+        options.engine.default_profile = self.default_profile;
+        options.engine.auto_queues = self.auto_queues;
+        options.retention_slack = longshore_core::Duration::ZERO;
+        let handle = tokio::runtime::Handle::current();
+        Arc::new(longshore_store_postgres::PostgresStore::start(options, handle).await.unwrap())
     }
 
     /// On a store of the test's own.
