@@ -3,7 +3,8 @@
 //! `longshore-bench life DIR BATCH SECONDS`: submit, claim and complete in turn, BATCH commands to a commit.
 //! `longshore-bench sustained DIR BATCH SECONDS`: the same by one client, so that each answer is one commit, while ended jobs are pruned after a second.
 //! `longshore-bench single DIR NUMBER`: one submission after the other, beside bare `fdatasync` calls of the same disk.
-//! `longshore-bench backlog DIR JOBS [BATCH]`: fill, then claim and complete at the end of a long line; then reopen.
+//! `longshore-bench workflows DIR JOBS ROUNDS`: a group of JOBS submitted in batches and drained, in turn with as many jobs of no workflow; then a fan-in of 1,000.
+//! `longshore-bench backlog DIR JOBS [BATCH]`: fill, reopen, then claim and complete from a long line and a short one in turn.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,12 +15,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest};
-use longshore_core::id::{JobType, QueueName};
+use longshore_core::engine::{AdminCommand, ClaimRequest, Joining, Settlement, Submission, SubmitRequest, count_of};
+use longshore_core::id::{JobType, QueueName, WorkflowId};
 use longshore_core::patch::SettingsPatch;
 use longshore_core::settle::Outcome;
-use longshore_core::submit::{NewJob, Payload};
-use longshore_store::{ClaimedJob, Store, SystemClock};
+use longshore_core::state::StateKind;
+use longshore_core::submit::{DependencyRef, NewJob, Payload};
+use longshore_core::workflow::WorkflowState;
+use longshore_store::{ClaimedJob, Inspect, Store, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 
 #[global_allocator]
@@ -32,12 +35,13 @@ fn main() {
     match words.as_slice() {
         ["life", dir, batch, seconds] => life(Path::new(dir), number(batch), number(seconds)),
         ["sustained", dir, batch, seconds] => sustained(Path::new(dir), number(batch), number(seconds)),
+        ["workflows", dir, jobs, rounds] => workflows(Path::new(dir), number(jobs), number(rounds)),
         ["single", dir, times] => single(Path::new(dir), number(times)),
         ["backlog", dir, jobs] => backlog(Path::new(dir), number(jobs), 512),
         ["backlog", dir, jobs, batch] => backlog(Path::new(dir), number(jobs), number(batch)),
         _ => {
             eprintln!(
-                "usage: longshore-bench life|sustained DIR BATCH SECONDS | single DIR TIMES | backlog DIR JOBS [BATCH]"
+                "usage: longshore-bench life|sustained DIR BATCH SECONDS | single DIR TIMES | workflows DIR JOBS ROUNDS | backlog DIR JOBS [BATCH]"
             );
             std::process::exit(2);
         }
@@ -210,30 +214,131 @@ fn single(dir: &Path, times: usize) {
     println!("one durable submission:         {}", ours.show());
 }
 
+/// A long line and a short one, in turn: how fast each is worked off does not depend on what else the machine does in that minute.
 fn backlog(dir: &Path, jobs: usize, size: usize) {
-    let store = open(dir);
+    let long = open(&dir.join("long"));
     let start = Instant::now();
+    let filled = fill(&long, jobs, size);
+    let took = start.elapsed().as_secs_f64();
+    println!("filled {filled} in {took:.1} s, {:.0}/s, {}", filled as f64 / took, memory());
+    drop(long);
+    println!("bare scan of the live records in {:.2} s", scan(&dir.join("long")).as_secs_f64());
+    let start = Instant::now();
+    let long = open(&dir.join("long"));
+    println!("reopened in {:.2} s, {}", start.elapsed().as_secs_f64(), memory());
+    let short = open(&dir.join("short"));
+    fill(&short, SHORT_LINE, size);
+    let turns: Vec<(Rates, Rates)> = (0..8).map(|_| (drain(&long, size, 2), drain(&short, size, 2))).collect();
+    let show = |verb: &str, rate: fn(&Rates) -> f64| {
+        let of_long = median(turns.iter().map(|(long, _)| rate(long)));
+        let of_short = median(turns.iter().map(|(_, short)| rate(short)));
+        let ratio = of_long / of_short;
+        println!(
+            "{verb}, jobs/s, median of 8 turns: {of_long:.0} of {jobs}, {of_short:.0} of {SHORT_LINE}: {ratio:.2}"
+        );
+    };
+    show("claimed", |rates| rates.claimed);
+    show("completed", |rates| rates.completed);
+}
+
+/// What a long line is compared with.
+const SHORT_LINE: usize = 10_000;
+
+/// A directory that was filled before is only topped up. Answers how many jobs that took.
+fn fill(store: &EmbeddedStore, jobs: usize, size: usize) -> usize {
+    let report = block_on(store.queue(queue())).expect("an answer");
+    let there = report.map_or(0, |report| count_of(&report.counts, StateKind::Scheduled) as usize);
     let mut filled = 0;
-    while filled < jobs {
+    while there + filled < jobs {
         let (a, b) = block_on(async { tokio::join!(store.submit(batch(size)), store.submit(batch(size))) });
         filled += a.expect("stored").expect("accepted").len() + b.expect("stored").expect("accepted").len();
     }
-    let fill = start.elapsed();
-    println!(
-        "filled {filled} in {:.1} s, {:.0}/s, {}",
-        fill.as_secs_f64(),
-        filled as f64 / fill.as_secs_f64(),
-        memory()
-    );
-    drain(&store, size, 5);
-    drop(store);
-    if jobs > 1_000_000 {
-        println!("bare scan of the live records in {:.2} s", scan(dir).as_secs_f64());
-    }
-    let start = Instant::now();
+    filled
+}
+
+fn median(rates: impl Iterator<Item = f64>) -> f64 {
+    let mut rates: Vec<f64> = rates.collect();
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+/// Jobs of one call to an open workflow, at most.
+const GROWTH: usize = 1_000;
+
+/// The two kinds take turns, so that both meet the same disk.
+fn workflows(dir: &Path, jobs: usize, rounds: usize) {
     let store = open(dir);
-    println!("reopened in {:.2} s, {}", start.elapsed().as_secs_f64(), memory());
-    drain(&store, size, 5);
+    let (mut group, mut alone) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        alone.push(there_and_back(&store, jobs, None));
+        let open = AdminCommand::OpenWorkflow { name: Some("group".into()) };
+        let answer = block_on(store.admin(open)).expect("stored").expect("accepted");
+        let longshore_core::engine::AdminAnswer::Workflow { id, .. } = answer else { panic!("no workflow") };
+        group.push(there_and_back(&store, jobs, Some(id)));
+        block_on(store.admin(AdminCommand::CloseWorkflow { id })).expect("stored").expect("accepted");
+        let start = Instant::now();
+        let workflow = block_on(store.workflow(id)).expect("read").expect("it is there");
+        let read = start.elapsed();
+        assert_eq!(workflow.state(), WorkflowState::Completed);
+        println!("progress of {jobs} members read in {} us", read.as_micros());
+    }
+    let median = |rates: &mut Vec<f64>| {
+        rates.sort_unstable_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    };
+    let (alone, group) = (median(&mut alone), median(&mut group));
+    println!("jobs alone {alone:.0}/s, in one group {group:.0}/s, ratio {:.2} (medians of {rounds})", group / alone);
+    fan_in(&store);
+}
+
+/// Submits, claims and completes; jobs per second.
+fn there_and_back(store: &EmbeddedStore, jobs: usize, workflow: Option<WorkflowId>) -> f64 {
+    let (start, mut done) = (Instant::now(), 0);
+    for first in (0..jobs).step_by(GROWTH) {
+        let size = GROWTH.min(jobs - first);
+        let request = match workflow {
+            None => batch(size),
+            Some(id) => SubmitRequest { joining: Some(Joining::Open(id)), ..batch(size) },
+        };
+        block_on(store.submit(request)).expect("stored").expect("accepted");
+    }
+    let mut held: Vec<ClaimedJob> = Vec::new();
+    loop {
+        let completions = completions(std::mem::take(&mut held));
+        let (claimed, settled) = block_on(async { tokio::join!(store.claim(claim(512)), store.settle(completions)) });
+        held = claimed.expect("stored").expect("accepted");
+        done += settled.expect("stored").iter().filter(|verdict| verdict.is_ok()).count();
+        if held.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(done, jobs);
+    done as f64 / start.elapsed().as_secs_f64()
+}
+
+/// A thousand complete in one call; how long until the job that waits for them all can be claimed.
+fn fan_in(store: &EmbeddedStore) {
+    let mut request = batch(1_001);
+    if let Some(last) = request.batch.last_mut() {
+        last.job.after = (0..1_000).map(DependencyRef::Place).collect();
+    }
+    request.joining = Some(Joining::New { name: None, open: false });
+    block_on(store.submit(request)).expect("stored").expect("accepted");
+    let group = block_on(store.claim(claim(1_000))).expect("stored").expect("accepted");
+    assert_eq!(group.len(), 1_000);
+    let start = Instant::now();
+    block_on(store.settle(completions(group))).expect("stored");
+    let settled = start.elapsed();
+    let ticked = block_on(store.tick(NonZeroUsize::MIN)).expect("stored");
+    let last = block_on(store.claim(claim(10))).expect("stored").expect("accepted");
+    println!(
+        "fan-in of 1,000: settled in {:.1} ms, one tick touched {}, {} job to claim",
+        settled.as_secs_f64() * 1e3,
+        ticked.done,
+        last.len()
+    );
+    assert_eq!(last.len(), 1);
+    block_on(store.settle(completions(last))).expect("stored");
 }
 
 /// Reads every live record and does nothing with it.
@@ -250,20 +355,40 @@ fn scan(dir: &Path) -> Duration {
     start.elapsed()
 }
 
-/// Claims and completes for some seconds.
-fn drain(store: &EmbeddedStore, size: usize, seconds: u64) {
-    let (start, mut done, mut held) = (Instant::now(), 0, Vec::new());
-    while start.elapsed() < Duration::from_secs(seconds) {
-        let completions = completions(std::mem::take(&mut held));
-        let (claimed, settled) = block_on(async { tokio::join!(store.claim(claim(size)), store.settle(completions)) });
-        held = claimed.expect("stored").expect("accepted");
-        done += settled.expect("stored").len();
-        if held.is_empty() {
-            break;
+/// How fast jobs are claimed, and how fast they are completed, in jobs a second.
+#[derive(Clone, Copy)]
+struct Rates {
+    claimed: f64,
+    completed: f64,
+}
+
+/// Claims and completes for some seconds, each on its own clock; what has gone is put back now and then, on neither, so that the line
+/// keeps its length.
+fn drain(store: &EmbeddedStore, size: usize, seconds: u64) -> Rates {
+    let (mut claiming, mut completing) = (Duration::ZERO, Duration::ZERO);
+    let (mut done, mut missing) = (0, 0);
+    while claiming + completing < Duration::from_secs(seconds) {
+        let start = Instant::now();
+        let held = block_on(store.claim(claim(size))).expect("stored").expect("accepted");
+        claiming += start.elapsed();
+        done += held.len();
+        missing += held.len();
+        let completions = completions(held);
+        let start = Instant::now();
+        block_on(store.settle(completions)).expect("stored");
+        completing += start.elapsed();
+        if missing >= 8 * size {
+            put_back(store, std::mem::take(&mut missing), size);
         }
     }
-    let rate = done as f64 / start.elapsed().as_secs_f64();
-    println!("claimed and completed {done}: {rate:.0} jobs/s");
+    put_back(store, missing, size);
+    Rates { claimed: done as f64 / claiming.as_secs_f64(), completed: done as f64 / completing.as_secs_f64() }
+}
+
+fn put_back(store: &EmbeddedStore, jobs: usize, size: usize) {
+    for first in (0..jobs).step_by(size) {
+        block_on(store.submit(batch(size.min(jobs - first)))).expect("stored").expect("accepted");
+    }
 }
 
 /// Processor time of the writer's thread so far, in steps of ten milliseconds.

@@ -182,6 +182,9 @@ fn ticks(pid: usize) -> u64 {
     [11, 12].iter().map(|place| fields[*place].parse::<u64>().expect("a number")).sum()
 }
 
+/// How many of the waiting claims are served in the end.
+const SERVED: usize = 200;
+
 async fn idle(server: SocketAddr, claims: usize, pid: usize) {
     let before = resident(pid);
     let mut waiting = Vec::new();
@@ -192,7 +195,9 @@ async fn idle(server: SocketAddr, claims: usize, pid: usize) {
         socket.bind(from).expect("an address of this machine");
         let stream = socket.connect(server).await.expect("the server takes it");
         let mut client = Client { stream, unread: Vec::new() };
-        client.send("/v1/claims", &format!(r#"{{"queues":["idle"],"worker":"w{number}","wait":"60s"}}"#)).await;
+        // The last ones wait each for a queue of their own, so that it is known who will be served.
+        let queue = number.saturating_sub(claims.saturating_sub(SERVED));
+        client.send("/v1/claims", &format!(r#"{{"queues":["idle-{queue}"],"worker":"w{number}","wait":"60s"}}"#)).await;
         waiting.push(client);
     }
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -207,11 +212,11 @@ async fn idle(server: SocketAddr, claims: usize, pid: usize) {
     println!("processor time of the server in 5 s of waiting: {} ms", (ticks(pid) - used) * 10);
     let mut producer = Client::connect(server).await;
     let mut taken = Vec::new();
-    for first in waiting.iter_mut().take(200) {
+    let first = claims.saturating_sub(SERVED);
+    for (queue, client) in waiting.iter_mut().skip(first).enumerate().skip(1) {
         let started = Instant::now();
-        producer.send("/v1/queues/idle/jobs", JOB).await;
-        // Who came first is served first.
-        first.answer().await;
+        producer.send(&format!("/v1/queues/idle-{queue}/jobs"), JOB).await;
+        client.answer().await;
         taken.push(started.elapsed());
         producer.answer().await;
     }

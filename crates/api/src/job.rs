@@ -154,6 +154,8 @@ pub struct Counters {
 pub struct LeaseShown {
     pub version: u64,
     pub expires_at: Option<Time>,
+    /// When the execution timeout ends it, however often it is extended.
+    pub deadline_at: Option<Time>,
     pub worker: Option<String>,
 }
 

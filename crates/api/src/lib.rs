@@ -8,7 +8,7 @@
 //! - [`time`]: instants (RFC 3339) and durations (`1h15m`, or a number of seconds)
 //! - [`words`]: closed sets of words, [`Priority`](words::Priority) and [`Tags`](tags::Tags) with their two spellings
 //! - [`settings`]: of a queue, and of a job; partial on the way in, whole on the way out
-//! - [`queue`], [`job`], [`work`] (claims, settlements, heartbeats), [`operate`] (what people do to jobs), [`watch`] (stats, workers, info, clock)
+//! - [`queue`], [`job`], [`work`] (claims, settlements, heartbeats), [`operate`] (what people do to jobs), [`workflow`], [`watch`] (stats, workers, info, clock)
 //!
 //! JSON that belongs to users (payload, result, progress, checkpoint) is a [`serde_json::value::RawValue`]: it is passed on byte for byte.
 
@@ -23,6 +23,7 @@ pub mod time;
 pub mod watch;
 pub mod words;
 pub mod work;
+pub mod workflow;
 
 pub use error::{ErrorCode, MemberError, Problem, RetryAdvice};
 pub use time::{Duration, Time};

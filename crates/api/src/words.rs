@@ -9,8 +9,18 @@ macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
         pub enum $name { $(#[serde(rename = $word)] $variant),+ }
+
+        // The derived one would name the variants as Rust does.
+        #[cfg(feature = "schema")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                words_schema(&[$($word),+]).into()
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl utoipa::ToSchema for $name {}
 
         // serde's own way takes more than text, and complains about the rest as if it were no JSON.
         impl<'de> Deserialize<'de> for $name {
@@ -39,6 +49,12 @@ macro_rules! words {
     };
 }
 
+#[cfg(feature = "schema")]
+fn words_schema(words: &[&'static str]) -> utoipa::openapi::schema::Object {
+    use utoipa::openapi::schema::{ObjectBuilder, Type};
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied())).build()
+}
+
 /// Reads a word of a closed set.
 struct OneOf<T: 'static> {
     words: &'static [&'static str],
@@ -57,6 +73,15 @@ impl<T> Visitor<'_> for OneOf<T> {
     }
 }
 
+words!(
+    /// What a workflow is, as a whole.
+    WorkflowState {
+        Running = "running",
+        Completed = "completed",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+);
 words!(
     /// A named bundle of settings.
     Profile {
@@ -226,7 +251,6 @@ impl State {
 /// Five levels of urgency. Read as a name or as 0 to 4, written as a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Priority {
     Critical,
     High,
@@ -259,6 +283,19 @@ impl Priority {
         named.or_else(|| Self::from_level(level()?))
     }
 }
+
+#[cfg(feature = "schema")]
+impl utoipa::PartialSchema for Priority {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
+        let words: Vec<&'static str> = Self::ALL.iter().map(|priority| priority.word()).collect();
+        let level = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(4));
+        OneOfBuilder::new().item(words_schema(&words)).item(level).into()
+    }
+}
+
+#[cfg(feature = "schema")]
+impl utoipa::ToSchema for Priority {}
 
 pub(crate) const PRIORITIES: &str = "critical, high, normal, low or bulk, or a number from 0 to 4";
 

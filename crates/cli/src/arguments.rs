@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     backup, bench, completions, dead_letters, doctor, jobs, migrate, queues, restore, serve, submit, top, work,
+    workflows,
 };
 use crate::context::Context;
 use crate::terminal::failure::Failure;
@@ -58,6 +59,9 @@ pub(crate) enum Command {
     /// Jobs that ended and want a person's look
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLetters),
+    /// Jobs that belong together: hand them in, look at them, run again what failed
+    #[command(subcommand)]
+    Workflows(workflows::Workflows),
     Work(Box<work::Work>),
     Top(top::Top),
     Bench(Box<bench::Bench>),
@@ -76,6 +80,7 @@ impl Command {
             Self::Jobs(jobs) => jobs.run(context),
             Self::Queues(queues) => queues.run(context),
             Self::DeadLetters(dead_letters) => dead_letters.run(context),
+            Self::Workflows(workflows) => workflows.run(context),
             Self::Work(work) => work.run(context),
             Self::Top(top) => top.run(context),
             Self::Bench(bench) => bench.run(context),

@@ -6,6 +6,7 @@ use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, Submit
 use longshore_api::operate::{Bulk, BulkDone, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::watch::Why;
 use longshore_api::work::JobState;
+use longshore_api::workflow::Inputs;
 
 use crate::client::Client;
 use crate::error::Error;
@@ -71,6 +72,12 @@ impl Client {
 
     pub async fn history(&self, id: &str) -> Result<History, Error> {
         self.get(&job_path(id, "/history")).await
+    }
+
+    /// What its dependencies have to give it. One page.
+    pub async fn inputs(&self, id: &str, cursor: Option<&str>) -> Result<Inputs, Error> {
+        let cursor = cursor.map(|cursor| format!("?cursor={}", segment(cursor))).unwrap_or_default();
+        self.get(&job_path(id, &format!("/inputs{cursor}"))).await
     }
 
     /// Answers when the job has ended, or as it is after `timeout` (at most 60 s).

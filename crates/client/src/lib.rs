@@ -17,7 +17,7 @@
 //!
 //! - `client.rs`: [`Client`], its address and patience, one request and its answer
 //! - `error.rs`: [`Error`]: refused, not reached, no answer, not understood
-//! - `queues.rs`, `jobs.rs`, `work.rs`, `watch.rs`: one method a verb
+//! - `queues.rs`, `jobs.rs`, `work.rs`, `workflows.rs`, `watch.rs`: one method a verb
 //! - `query.rs`: [`JobFilter`], and paths
 
 mod client;
@@ -27,6 +27,7 @@ mod query;
 mod queues;
 mod watch;
 mod work;
+mod workflows;
 
 pub use client::{Builder, Client};
 pub use error::{BadUrl, Error};

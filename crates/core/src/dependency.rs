@@ -1,6 +1,6 @@
 //! Waiting for other jobs: all of `after` must complete, one of `after_any` must end.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::failure::{Category, Failure};
 use crate::history::Cause;
@@ -78,6 +78,15 @@ impl Dependencies {
         let mut seen = HashSet::with_capacity(self.after.len() + self.after_any.len());
         let ids = self.after.iter().map(|after| after.id).chain(self.after_any.iter().copied());
         ids.filter(|id| seen.insert(*id)).collect()
+    }
+
+    /// Puts others into the places of some of `after`, once each. One of `after_any` that has ended stays: its wish is met.
+    pub(crate) fn rewire(&mut self, successors: &HashMap<JobId, JobId>) {
+        let mut seen = HashSet::with_capacity(self.after.len());
+        for after in &mut self.after {
+            after.id = successors.get(&after.id).copied().unwrap_or(after.id);
+        }
+        self.after.retain(|after| seen.insert(after.id));
     }
 
     fn complete(&mut self, dependency: JobId) {
@@ -202,10 +211,11 @@ pub enum Revival {
     Revived,
 }
 
-/// Returns a job that ended through `dependency` to pending.
+/// Returns a job that ended through `dependency` to pending. It then waits for `dependencies`: its own, or their successors.
 pub fn revive(
     job: &mut Job,
     dependency: JobId,
+    mut dependencies: Dependencies,
     standing: impl Fn(JobId) -> Standing,
     moment: &mut Moment<'_>,
 ) -> Revival {
@@ -214,7 +224,6 @@ pub fn revive(
         return Revival::Untouched;
     };
     let EndedThrough { held, run_at, .. } = through;
-    let mut dependencies = job.dependencies.clone();
     if let Some((other, _)) = weigh(&mut dependencies, standing) {
         job.dependencies.ended_through = Some(EndedThrough { dependency: other, held, run_at });
         return Revival::StaysEnded;

@@ -17,6 +17,7 @@ mod records;
 mod submit;
 mod tick;
 mod work;
+mod workflow;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,13 +28,13 @@ pub use index::{Ordering, StateCounts, TimerKind, count_of, ordering};
 pub use memory::MemoryRecords;
 pub use queue::{DeleteQueue, Farewell, Queue};
 pub use records::{KeyEntry, KeyPath, PayloadSource, Prune, Records};
-pub use submit::{BatchRefusal, Submission, SubmitRequest, Submitted};
+pub use submit::{BatchRefusal, Joining, Submission, SubmitRequest, Submitted};
 pub use tick::Ticked;
 
 use crate::dependency::Owes;
 use crate::dice::Dice;
 use crate::history::Move;
-use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq};
+use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq, WorkflowId};
 use crate::job::{Job, Moment, Outline};
 use crate::limits::CASCADE_JOBS_MAX;
 use crate::patch::SettingsPatch;
@@ -42,6 +43,7 @@ use crate::refusal::{Invalid, Refusal};
 use crate::retry::Home;
 use crate::state::StateKind;
 use crate::time::Timestamp;
+use crate::workflow::{TallyChange, counted};
 
 use index::{Entry, Index};
 use journal::Journal;
@@ -54,6 +56,8 @@ pub struct Engine {
     index: Index,
     owed: Owed,
     leaving: BTreeSet<QueueName>,
+    /// Workflows to all of whose members something is being done.
+    errands: BTreeSet<WorkflowId>,
     next_number: u64,
     options: Options,
     journal: Journal,
@@ -87,7 +91,7 @@ impl Default for Options {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// A job moved from state to state; into scheduled means that its queue has work.
-    Moved { id: JobId, seq: Seq, queue: QueueName, job_type: JobType, step: Move },
+    Moved { id: JobId, seq: Seq, queue: QueueName, job_type: JobType, workflow: Option<WorkflowId>, step: Move },
     /// The queue may have work for a waiting claim although no job moved.
     Claimable(QueueName),
 }
@@ -131,6 +135,7 @@ impl Engine {
             index: Index::default(),
             owed: Owed::default(),
             leaving: BTreeSet::new(),
+            errands: BTreeSet::new(),
             next_number: 1,
             journal: Journal::default(),
             options: Options { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
@@ -156,7 +161,8 @@ impl Engine {
             Arc::make_mut(&mut engine.queues).insert(queue.name.clone(), Arc::new(queue));
         }
         engine.next_number = next_number.max(1);
-        jobs.into_iter().for_each(|job| engine.admit(&job.outline()));
+        let jobs: Vec<Outline<'a>> = jobs.into_iter().map(Job::outline).collect();
+        engine.admit_all(&jobs);
         for (queue, state, jobs) in ended {
             engine.index.add_ended(&queue, state, jobs);
         }
@@ -171,6 +177,7 @@ impl Engine {
             queues,
             index: Index::default(),
             owed: Owed::default(),
+            errands: BTreeSet::new(),
             next_number,
             journal: Journal::default(),
             options: Options { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
@@ -230,6 +237,11 @@ impl Engine {
             let place = self.owed.next_place(job.updated_at);
             self.owed.set(place, Some(News { of: job.seq, told: Seq(0) }));
         }
+    }
+
+    /// Takes in a workflow with an errand that is not done, in the course of a rebuild.
+    pub fn resume(&mut self, workflow: WorkflowId) {
+        self.errands.insert(workflow);
     }
 
     fn ensure_default(&mut self) {
@@ -320,7 +332,7 @@ impl<'a, R: Records> Turn<'a, R> {
         let taken = self.records.take(seq).map_err(Stop::Broken)?;
         let mut job = taken.ok_or(Stop::Refused(Refusal::JobNotFound))?;
         let before = Entry::of(&job);
-        let was_terminal = job.state.terminal();
+        let (was_terminal, was_counted) = (job.state.terminal(), counted(&job));
         // The counter is lent out while the engine is being read.
         let mut next_number = self.engine.next_number;
         let mut moment = Moment {
@@ -347,6 +359,7 @@ impl<'a, R: Records> Turn<'a, R> {
                 }
                 let dependencies = if was_terminal == now_terminal { Vec::new() } else { job.dependencies.all() };
                 self.touched += 1 + dependencies.len();
+                self.tally(&job, &TallyChange::moved(was_counted, counted(&job)))?;
                 self.records.put(job).map_err(Stop::Broken)?;
                 let life = if now_terminal { Life::Ended } else { Life::Began };
                 self.count_dependents(dependencies.into_iter().map(|id| (id, 1)), life)?;
@@ -359,17 +372,30 @@ impl<'a, R: Records> Turn<'a, R> {
     pub(crate) fn add(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Stop<R::Error>> {
         self.engine.file(None, Some(Entry::of(&job)));
         self.report(&job);
+        self.tally(&job, &TallyChange::born(job.kind()))?;
         self.records.insert(job, payload).map_err(Stop::Broken)
+    }
+
+    /// Keeps the sums of its workflow in step with a member.
+    pub(crate) fn tally(&mut self, job: &Job, change: &TallyChange) -> Result<(), Stop<R::Error>> {
+        match &job.membership {
+            Some(membership) if !change.is_nothing() => {
+                self.records.tally(membership.workflow, change).map_err(Stop::Broken)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Turns the moves of the last verb into effects.
     fn report(&mut self, job: &Job) {
-        let Job { id, seq, queue, job_type, .. } = job;
+        let Job { id, seq, queue, job_type, membership, .. } = job;
+        let workflow = membership.as_ref().map(|membership| membership.workflow);
         self.effects.extend(self.moves.drain(..).map(|step| Effect::Moved {
             id: *id,
             seq: *seq,
             queue: queue.clone(),
             job_type: job_type.clone(),
+            workflow,
             step,
         }));
     }

@@ -88,7 +88,7 @@ impl Reported {
         let unnamed = || (self.category == ReportedCategory::Permanent).then(|| Arc::from("permanent"));
         Failure {
             category: self.category.category(),
-            code: self.code.clone().or_else(unnamed),
+            code: self.code.clone().filter(|code| !code.is_empty()).or_else(unnamed),
             message: cut(&self.message, ERROR_MESSAGE_CHARS_MAX),
             cause: self.cause.as_ref().map(|cause| cut(cause, ERROR_CAUSE_CHARS_MAX)),
             at,

@@ -59,6 +59,10 @@ uuid_v4!(
     JobId
 );
 uuid_v4!(
+    /// The server's name for a workflow: UUID version 4.
+    WorkflowId
+);
+uuid_v4!(
     /// One start of a job. Never repeats, although an attempt's number may.
     AttemptId
 );

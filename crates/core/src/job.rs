@@ -17,6 +17,7 @@ use crate::settle::OutcomeKind;
 use crate::state::{Ending, State, StateKind};
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
+use crate::workflow::Membership;
 
 /// Everything the system knows about a job but its payload.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +58,7 @@ pub struct Job {
     /// What its dependents have not all been told yet.
     pub owes: Owes,
     pub parent: Option<JobId>,
+    pub membership: Option<Membership>,
     pub requeued_from: Option<JobId>,
     pub requeued_as: Option<JobId>,
     /// The settlement that ended the last lease, so that a repetition is recognised.

@@ -9,6 +9,7 @@
 //! - the record: [`state`] (nine states, each with its data), [`lease`], [`job`], [`attempt`], [`history`], [`failure`], [`dependency`]
 //! - the verbs: [`submit`], [`promote`] (submit what was held, due, run now), [`claim`], [`settle`] (complete, fail, snooze, release), [`retry`]
 //!   (what follows a failure), [`extend`], [`expire`] (lease expiry, execution timeout), [`cancel`] (also dead letter and lifetime), [`requeue`], [`edit`]
+//! - many jobs as one: [`workflow`] (the record and its state), [`shape`] (chains, groups and chords as dependencies)
 //! - the words of the five specifications: [`view`]; the moves and sums of the Ocypod dialect: [`status`], [`totals`]
 //! - the whole-queue machine over the verbs: [`engine`]
 
@@ -37,6 +38,7 @@ pub mod refusal;
 pub mod requeue;
 pub mod retry;
 pub mod settle;
+pub mod shape;
 pub mod state;
 pub mod status;
 pub mod submit;
@@ -44,6 +46,7 @@ pub mod tags;
 pub mod time;
 pub mod totals;
 pub mod view;
+pub mod workflow;
 
 pub use job::{Job, Moment};
 pub use refusal::{Invalid, Refusal};

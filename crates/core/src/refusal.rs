@@ -50,6 +50,7 @@ pub enum Refusal {
     },
     QueueNotFound,
     JobNotFound,
+    WorkflowNotFound,
     StaleLease(Stale),
     IllegalTransition {
         from: StateKind,
@@ -86,6 +87,7 @@ impl Refusal {
             Self::PayloadTooLarge { .. } => "payload_too_large",
             Self::QueueNotFound => "queue_not_found",
             Self::JobNotFound => "job_not_found",
+            Self::WorkflowNotFound => "workflow_not_found",
             Self::StaleLease(_) => "stale_lease",
             Self::IllegalTransition { .. } | Self::StatusChange { .. } | Self::Illegal(_) => "illegal_transition",
             Self::DuplicateId => "duplicate_id",
@@ -114,6 +116,7 @@ impl fmt::Display for Refusal {
             }
             Self::QueueNotFound => f.write_str("there is no such queue"),
             Self::JobNotFound => f.write_str("there is no such job"),
+            Self::WorkflowNotFound => f.write_str("there is no such workflow"),
             Self::StaleLease(Stale::Mismatch) => f.write_str("the lease token is not the current one"),
             Self::StaleLease(Stale::Expired) => f.write_str("the lease has expired"),
             Self::StaleLease(Stale::NotRunning) => f.write_str("the job is not running under this lease any more"),

@@ -1,6 +1,6 @@
 //! A person gives an ended job another chance: in place, or as a clone, as its policy says.
 
-use crate::dependency::{Owes, Standing, weigh};
+use crate::dependency::{Dependencies, Owes, Standing, weigh};
 use crate::history::Cause;
 use crate::id::{JobId, Seq};
 use crate::job::{Counters, Job, Moment};
@@ -45,14 +45,14 @@ pub fn check(job: &Job, requeue: &Requeue, intake: Option<&Intake>) -> Result<Ma
     Ok(job.policy.manual_requeue)
 }
 
-/// Runs the same job again. Only after [`check`].
+/// Runs the same job again. Only after [`check`]. It then waits for `dependencies`: its own, or their successors.
 pub fn in_place(
     job: &mut Job,
     requeue: &Requeue,
+    mut dependencies: Dependencies,
     standing: impl Fn(JobId) -> Standing,
     moment: &mut Moment<'_>,
 ) -> Result<(), Refusal> {
-    let mut dependencies = job.dependencies.clone();
     if weigh(&mut dependencies, standing).is_some() {
         return Err(Refusal::Illegal("a dependency has ended without success: requeue that job first"));
     }
@@ -86,19 +86,31 @@ pub fn instead_of_retry(job: &mut Job, moment: &mut Moment<'_>) {
     job.enter_line(Cause::Requeue, moment);
 }
 
-/// Makes a new job of the same work. Only after [`check`].
-pub fn clone(job: &mut Job, id: JobId, seq: Seq, requeue: &Requeue, moment: &mut Moment<'_>) -> Job {
+/// Makes a new job of the same work, which waits for `dependencies`. Only after [`check`]. It takes its original's place in their workflow.
+pub fn clone(
+    job: &mut Job,
+    (id, seq): (JobId, Seq),
+    requeue: &Requeue,
+    dependencies: Dependencies,
+    moment: &mut Moment<'_>,
+) -> Job {
     let mut copy = blank(id, seq, job.queue.clone(), job.job_type.clone(), job.policy.clone(), moment);
     copy.priority = job.priority;
     copy.tags = job.tags.clone();
     copy.correlation_id = job.correlation_id.clone();
     copy.callback_url = job.callback_url.clone();
+    copy.membership = job.membership.clone();
     copy.requeued_from = Some(job.id);
+    if dependencies.depth > 1 {
+        copy.inherited_priority = job.inherited_priority;
+    }
+    copy.dependencies = dependencies;
     copy.state = State::Pending { held: false, run_at: ahead(requeue.run_at, moment.now) };
     job.requeued_as = Some(id);
     job.settled = None;
     match copy.state.run_at() {
         Some(_) => leave_pending_when_free(&mut copy, Cause::Submit, moment),
+        None if !copy.dependencies.met() => {}
         None => copy.enter_line_at(seq.0, Cause::Submit, moment),
     }
     copy

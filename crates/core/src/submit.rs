@@ -19,6 +19,7 @@ use crate::refusal::{Invalid, Refusal};
 use crate::state::{Ending, State, StateKind};
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
+use crate::workflow::Membership;
 
 /// What somebody hands in.
 #[derive(Clone, Debug)]
@@ -179,6 +180,7 @@ pub struct Birth {
     /// The queue takes no more, told only where the profile fails the job for it.
     pub fails_for_room: bool,
     pub parent: Option<JobId>,
+    pub membership: Option<Membership>,
 }
 
 /// Makes the job: null → pending, and on from there if nothing holds it.
@@ -194,6 +196,7 @@ pub fn create(new: &NewJob, birth: Birth, intake: &Intake, moment: &mut Moment<'
         dependencies: birth.dependencies,
         inherited_priority: birth.inherited_priority,
         parent: birth.parent,
+        membership: birth.membership,
         ..blank(birth.id, birth.seq, birth.queue, new.job_type.clone(), birth.policy, moment)
     };
     job.state = State::Pending { held, run_at };
@@ -266,6 +269,7 @@ pub(crate) fn blank(
         live_dependents: 0,
         owes: Owes::Nothing,
         parent: None,
+        membership: None,
         requeued_from: None,
         requeued_as: None,
         settled: None,

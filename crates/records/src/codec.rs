@@ -15,6 +15,7 @@ pub mod job;
 pub mod key;
 pub mod policy;
 pub mod totals;
+pub mod workflow;
 
 /// The version this program writes.
 pub const FORMAT: u8 = 1;

@@ -56,8 +56,8 @@ impl<T: Clone + Eq + std::hash::Hash> Table<T> {
         Some(number)
     }
 
-    fn get(&self, number: u32) -> Option<T> {
-        self.names.get(usize::try_from(number).ok()?).cloned()
+    fn get(&self, number: u32) -> Option<&T> {
+        self.names.get(usize::try_from(number).ok()?)
     }
 
     fn forget_last(&mut self) {
@@ -68,16 +68,16 @@ impl<T: Clone + Eq + std::hash::Hash> Table<T> {
 }
 
 impl Names {
-    pub fn queue(&self, number: u32) -> Option<QueueName> {
+    pub fn queue(&self, number: u32) -> Option<&QueueName> {
         self.queues.get(number)
     }
 
-    pub fn job_type(&self, number: u32) -> Option<JobType> {
+    pub fn job_type(&self, number: u32) -> Option<&JobType> {
         self.types.get(number)
     }
 
-    pub fn policy(&self, number: u32) -> Option<Arc<Policy>> {
-        self.policies.get(usize::try_from(number).ok()?).cloned()
+    pub fn policy(&self, number: u32) -> Option<&Arc<Policy>> {
+        self.policies.get(usize::try_from(number).ok()?)
     }
 
     pub fn queue_number(&self, queue: &QueueName) -> Option<u32> {
@@ -145,7 +145,7 @@ impl Names {
     /// One and the same allocation for equal policies, where a queue has that policy.
     pub fn canonical(&self, policy: &Arc<Policy>) -> Option<Arc<Policy>> {
         let number = self.policy_by_bytes.get(&encode(policy).ok()?)?;
-        self.policy(*number)
+        self.policy(*number).cloned()
     }
 
     /// Takes in a name that a store has kept, in order of its number; `kind` as in [`Names::fresh`].
@@ -170,7 +170,7 @@ impl Names {
         self.fresh.iter().map(|fresh| match *fresh {
             Fresh::Queue(number) => (0, number, self.queue(number).map(|name| name.as_str().as_bytes().to_vec())),
             Fresh::Type(number) => (1, number, self.job_type(number).map(|name| name.as_str().as_bytes().to_vec())),
-            Fresh::Policy(number) => (2, number, self.policy(number).and_then(|policy| encode(&policy).ok())),
+            Fresh::Policy(number) => (2, number, self.policy(number).and_then(|policy| encode(policy).ok())),
         })
     }
 

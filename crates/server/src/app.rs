@@ -1,14 +1,20 @@
 //! What every route can reach.
 
+use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use longshore_api::ErrorCode;
 use longshore_core::Timestamp;
 use longshore_core::engine::{AdminAnswer, AdminCommand, BatchRefusal, SubmitRequest, Submitted};
+use longshore_core::id::{JobType, QueueName};
 use longshore_core::profile::Profile;
+use longshore_core::submit::{NewJob, Start};
 use longshore_store::clock::monotonic;
 use longshore_store::{Observed, Store, StoreError, StoreFuture};
 use tokio::sync::{Notify, Semaphore};
@@ -22,6 +28,7 @@ use crate::live::tally::Tally;
 use crate::live::virtual_time::VirtualTime;
 use crate::live::workers::Workers;
 use crate::options::{Limits, Options, StoreAbout, TimeControl};
+use crate::routes::work::claim::ask_for_another;
 use crate::wire::problem::Failure;
 
 /// Shared by all connections.
@@ -104,6 +111,33 @@ impl AppState {
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
+
+    /// The one call with a promise of its own: an acknowledgement within the submission timeout, or the word that there is none.
+    pub(crate) async fn submit(&self, request: SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Failure> {
+        let patience = self.limits.submission_timeout;
+        let expected = self.expected(&request);
+        let both = async {
+            let mut submission = pin!(self.ask(self.store.submit(request)));
+            // On its way, before anybody asks for what it brings.
+            let begun = poll_fn(|context| Poll::Ready(submission.as_mut().poll(context))).await;
+            for (queue, job_type) in &expected {
+                if let Some(errand) = self.lobby.work_is_coming(queue, job_type) {
+                    ask_for_another(self, errand).await;
+                }
+            }
+            match begun {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => submission.await,
+            }
+        };
+        match tokio::time::timeout(patience, both).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let detail = format!("no acknowledgement within {} s", patience.as_secs_f64());
+                Err(Failure::new(ErrorCode::SubmissionTimeout, detail))
+            }
+        }
+    }
 }
 
 /// Room for bodies is counted in these.
@@ -131,16 +165,17 @@ impl App {
         Ok(self.ask(self.store.admin(command)).await??)
     }
 
-    /// The one call with a promise of its own: an acknowledgement within the submission timeout, or the word that there is none.
-    pub(crate) async fn submit(&self, request: SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Failure> {
-        let patience = self.limits.submission_timeout;
-        match tokio::time::timeout(patience, self.ask(self.store.submit(request))).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let detail = format!("no acknowledgement within {} s", patience.as_secs_f64());
-                Err(Failure::new(ErrorCode::SubmissionTimeout, detail))
-            }
+    /// The jobs of a request that go into line at once, if anybody waits for work.
+    fn expected(&self, request: &SubmitRequest) -> BTreeSet<(QueueName, JobType)> {
+        if self.lobby.taken() == 0 {
+            return BTreeSet::new();
         }
+        let at_once = |new: &NewJob| {
+            let now = matches!(new.start, Start::Now) && new.hold != Some(true);
+            now && new.after.is_empty() && new.after_any.is_empty()
+        };
+        let jobs = request.batch.iter().filter(|submission| at_once(&submission.job));
+        jobs.map(|submission| (submission.queue.clone(), submission.job.job_type.clone())).collect()
     }
 
     pub(crate) fn noted<T>(&self, answer: Result<T, StoreError>) -> Result<T, Failure> {

@@ -12,6 +12,7 @@ use longshore_api::work::{
     Children, Claim, Claimed, Complete, Extended, Fail, FannedOut, Heartbeat, HeartbeatOf, Heartbeats, JobState,
     Release, Results, Settlement, Settlements, Snooze,
 };
+use longshore_api::workflow::{Chord, Inputs, NewWorkflow, Step, Workflow, WorkflowMade, WorkflowWithJobs, Workflows};
 use longshore_api::{ErrorCode, Problem};
 use utoipa::ToSchema;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn, PathsBuilder};
@@ -36,6 +37,7 @@ pub(crate) fn document() -> OpenApi {
     jobs(&mut book);
     operate(&mut book);
     work(&mut book);
+    workflows(&mut book);
     watch(&mut book);
     book.finish()
 }
@@ -236,6 +238,10 @@ fn jobs(book: &mut Book) {
         .done();
     book.route(Get, "/v1/jobs/{id}/attempts", "Its runs").answers::<Attempts>("200", "Oldest first").done();
     book.route(Get, "/v1/jobs/{id}/history", "Its states").answers::<History>("200", "Oldest first").done();
+    book.route(Get, "/v1/jobs/{id}/inputs", "What its dependencies have to give it")
+        .query(&[("limit", "1-1000"), ("cursor", "`next` of the page before")])
+        .answers::<Inputs>("200", "Id, ref, state and result of each")
+        .done();
     book.route(Get, "/v1/jobs/{id}/why", "Why it is not running").answers::<Why>("200", "Reasons with facts").done();
     book.route(Get, "/v1/jobs/{id}/wait", "Waits for its end")
         .query(&[("timeout", "at most 60s, 30s unless given")])
@@ -297,6 +303,52 @@ fn work(book: &mut Book) {
         .done();
 }
 
+fn workflows(book: &mut Book) {
+    use HttpMethod::{Get, Post};
+    drop((book.of::<Step>(), book.named::<Chord>("Chord")));
+    let given = book.named::<NewWorkflow>("NewWorkflow");
+    book.route(
+        Post,
+        "/v1/workflows",
+        "Submits jobs as one workflow: free by `ref`, as a chain, a group or a chord, nested",
+    )
+    .takes_schema(given.clone())
+    .answers::<WorkflowMade>("201", "Durable, with all of its jobs")
+    .answers::<WorkflowMade>("200", "Every job was known by its idempotency key, as one of this workflow's")
+    .done();
+    book.route(Get, "/v1/workflows", "Workflows, newest first")
+        .query(&[
+            ("state", "running, completed, failed or cancelled"),
+            ("limit", "1-1000, 100 unless given"),
+            ("cursor", "`next` of the page before"),
+        ])
+        .answers::<Workflows>("200", "A page; it may be short or empty while `next` is set")
+        .done();
+    book.route(Get, "/v1/workflows/{id}", "One workflow")
+        .query(&[
+            ("limit", "members of one page, 0-1000; without it up to 10,000"),
+            ("cursor", "`next` of the page before"),
+        ])
+        .answers::<WorkflowWithJobs>("200", "Its state, its counts, and its members, oldest first")
+        .done();
+    book.route(
+        Post,
+        "/v1/workflows/{id}/jobs",
+        "Adds up to 1,000 jobs to an open workflow, in any of its forms or as an array",
+    )
+    .takes_schema(given)
+    .answers::<WorkflowMade>("201", "Ids of the new jobs")
+    .done();
+    let close = book.route(Post, "/v1/workflows/{id}/close", "No more jobs will come");
+    close.answers::<Workflow>("200", "As it is now").done();
+    let cancel =
+        book.route(Post, "/v1/workflows/{id}/cancel", "Cancels all of its jobs that have not ended, and closes it");
+    let cancel = cancel.takes::<Cancel>().answers::<Workflow>("200", "All have ended");
+    cancel.answers::<Workflow>("202", "Some are still to end: workers are told at their next heartbeat").done();
+    let retry = book.route(Post, "/v1/workflows/{id}/retry", "Runs again what failed, and returns what waited on it");
+    retry.answers::<Workflow>("200", "As it is now").done();
+}
+
 fn watch(book: &mut Book) {
     use HttpMethod::{Get, Post};
     book.route(Get, "/v1/stats", "Counts and rates").answers::<Stats>("200", "Rates over the last minute").done();
@@ -347,7 +399,26 @@ mod tests {
         let missing: Vec<_> = mentioned.into_iter().filter(|name| !known.contains_key(*name)).collect();
         assert!(missing.is_empty(), "{missing:?}");
         assert_eq!(known["NewJob"]["required"], serde_json::json!(["type"]));
-        assert_eq!(known["State"]["enum"].as_array().unwrap().len(), 9);
+        // The words of the wire, not those of the code.
+        let states = [
+            "pending",
+            "scheduled",
+            "delayed",
+            "running",
+            "retrying",
+            "completed",
+            "failed",
+            "dead_letter",
+            "cancelled",
+        ];
+        let described: BTreeSet<&str> =
+            known["State"]["enum"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+        assert_eq!(described, BTreeSet::from(states));
+        for (name, schema) in known {
+            let words = schema["enum"].as_array().into_iter().flatten().filter_map(|word| word.as_str());
+            let odd: Vec<&str> = words.filter(|word| word.chars().any(char::is_uppercase)).collect();
+            assert!(odd.is_empty(), "{name}: {odd:?}");
+        }
     }
 
     #[test]

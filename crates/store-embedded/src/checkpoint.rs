@@ -5,9 +5,9 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longshore_store::StoreError;
@@ -56,7 +56,9 @@ impl Checkpoints {
         let work = move || {
             while woken.recv().is_ok() {
                 for _ in 0..ROUNDS_MAX {
+                    let copying = shared.copying.lock().unwrap_or_else(PoisonError::into_inner);
                     let round = checkpoint(&connection, "PASSIVE");
+                    drop(copying);
                     // SQLite syncs the database only with the last page of the log: it is better done here than in the writer's turn.
                     if round.is_ok() && synced.sync_data().is_err() {
                         return shared.poison();
@@ -78,9 +80,12 @@ impl Checkpoints {
     }
 
     /// Called by the writer between two commits.
-    pub(crate) fn take_turn(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn take_turn(&mut self, connection: &Connection, copying: &Mutex<()>) -> rusqlite::Result<()> {
         let Some(worker) = &self.worker else { return Ok(()) };
-        if worker.ready.swap(false, Ordering::SeqCst) {
+        // Somebody reads ahead: the next commit will do.
+        if let Ok(_copying) = copying.try_lock()
+            && worker.ready.swap(false, Ordering::SeqCst)
+        {
             return checkpoint(connection, "PASSIVE").map(drop);
         }
         self.commits += 1;

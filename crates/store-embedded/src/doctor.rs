@@ -1,5 +1,7 @@
 //! Looks at every byte of a closed store and says what is wrong with it.
 
+mod members;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -14,11 +16,14 @@ use rusqlite::Connection;
 use crate::ended::{Features, chunk_of};
 use crate::error::sql;
 use crate::log;
-use crate::records::{keys, read_payload, state_number};
+use crate::records::payloads::read_payload;
+use crate::records::{keys, state_number};
 use crate::schema::{self, Home, Role};
 use crate::sealed_id::IdSeal;
 use longshore_records::Names;
 use longshore_records::codec;
+
+use members::Members;
 
 /// What a look at a whole store found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +59,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
         schema::meta(&connection, note)?;
     }
     found.check(&connection, &mut diagnosis)?;
+    found.members.check(&connection, &mut diagnosis)?;
     Ok(diagnosis)
 }
 
@@ -120,6 +126,7 @@ struct Derived {
     edges: BTreeSet<(i64, i64)>,
     keys: BTreeMap<Seq, Vec<u8>>,
     jobs: BTreeSet<Seq>,
+    members: Members,
 }
 
 impl Derived {
@@ -134,12 +141,16 @@ impl Derived {
             edges: BTreeSet::new(),
             keys: BTreeMap::new(),
             jobs: BTreeSet::new(),
+            members: Members::default(),
         }
     }
 
     fn expect(&mut self, job: &Job, names: &Names) {
         let number = job.seq.0.cast_signed();
         self.jobs.insert(job.seq);
+        if let Some(membership) = &job.membership {
+            self.members.expect(self.seal.number_of(membership.workflow), job);
+        }
         self.tags.extend(longshore_store::query::tag_words(&job.tags).map(|word| (word, number)));
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.to_string(), external_id.to_string(), number));

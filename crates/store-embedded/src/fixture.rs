@@ -7,7 +7,7 @@ use longshore_core::id::{QueueName, Seq};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::schema::{Location, Role, TimeKind, prepare};
-use longshore_records::codec::{FORMAT, job, policy, unseal};
+use longshore_records::codec::{FORMAT, job, policy, unseal, workflow};
 
 const HINT: &str = "the format has changed and its number has not: raise it, keep reading the old one, and add a fixture of the new one";
 
@@ -43,6 +43,17 @@ fn jobs_are_written_as_they_were() {
         }
     }
     assert!(seen > 30, "only {seen} jobs");
+}
+
+#[test]
+fn workflows_are_written_as_they_were() {
+    let connection = fixture();
+    let workflows = rows::<i64>(&connection, "SELECT number, record FROM workflow");
+    assert!(workflows.len() > 2, "only {} workflows", workflows.len());
+    for (number, record) in workflows {
+        let decoded = workflow::decode(Seq(number.cast_unsigned()), &record).expect("it is read");
+        assert!(workflow::encode(&decoded) == record, "workflow {number}: {HINT}");
+    }
 }
 
 #[test]

@@ -4,11 +4,13 @@ use std::hash::Hash;
 
 use foldhash::HashMap;
 use longshore_core::id::{JobType, QueueName, Seq};
-use longshore_core::job::{Job, Outline};
+use longshore_core::job::Job;
 use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
 use longshore_store::{InLine, JobFilter};
 use roaring::RoaringTreemap;
+
+use longshore_records::codec::job::Head;
 
 /// What listings look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,16 +25,6 @@ pub(crate) struct LiveEntry {
 impl LiveEntry {
     pub(crate) fn has_type(&self, job_type: &JobType) -> bool {
         self.job_type == *job_type
-    }
-
-    pub(crate) fn outlined(job: &Outline<'_>, priority: Priority) -> Self {
-        Self {
-            seq: job.seq,
-            queue: job.queue.clone(),
-            state: job.state.kind(),
-            job_type: job.job_type.clone(),
-            priority,
-        }
     }
 
     pub(crate) fn of(job: &Job) -> Self {
@@ -83,6 +75,24 @@ impl<T: Clone + Eq + Hash> Sets<T> {
         }
     }
 
+    /// Takes in jobs in order of their numbers, those of one name that follow each other together.
+    fn append(
+        &mut self,
+        heads: &[Head<'_>],
+        name: impl Fn(&Head<'_>) -> T,
+        same: impl Fn(&Head<'_>, &Head<'_>) -> bool,
+    ) {
+        for run in heads.chunk_by(|a, b| same(a, b)) {
+            let Some(first) = run.first() else { continue };
+            let set = self.0.entry(name(first)).or_default();
+            // Where a number is not past all others, it and those after it are put where they belong.
+            if let Err(error) = set.append(run.iter().map(|head| head.seq.0)) {
+                let done = usize::try_from(error.valid_until()).unwrap_or(0);
+                set.extend(run.iter().skip(done).map(|head| head.seq.0));
+            }
+        }
+    }
+
     fn change(&mut self, seq: Seq, before: Option<&T>, after: Option<&T>) {
         if before == after {
             return;
@@ -105,6 +115,14 @@ pub(crate) struct Found {
 }
 
 impl LiveIndex {
+    /// Takes in live records in order of their numbers, in the course of a recovery.
+    pub(crate) fn admit(&mut self, heads: &[Head<'_>]) {
+        self.queues.append(heads, |head| (*head.queue).clone(), |a, b| a.queue == b.queue);
+        self.states.append(heads, |head| head.state.kind(), |a, b| a.state.kind() == b.state.kind());
+        self.types.append(heads, |head| (*head.job_type).clone(), |a, b| a.job_type == b.job_type);
+        self.priorities.append(heads, |head| head.priority, |a, b| a.priority == b.priority);
+    }
+
     pub(crate) fn replace(&mut self, before: Option<&LiveEntry>, after: Option<&LiveEntry>) {
         let Some(seq) = before.or(after).map(|entry| entry.seq) else { return };
         self.queues.change(seq, before.map(|entry| &entry.queue), after.map(|entry| &entry.queue));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
 
@@ -13,15 +13,17 @@ use longshore_core::engine::{
     SubmitRequest, Submitted, Ticked,
 };
 use longshore_core::extend::Extended;
-use longshore_core::id::{LeaseVersion, QueueName, Seq};
+use longshore_core::id::{LeaseVersion, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
 use longshore_store::{
-    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreError, StoreFuture, Wakeups,
+    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreError,
+    StoreFuture, Wakeups, WorkflowPage, WorkflowQuery,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -29,10 +31,11 @@ use tokio::sync::{mpsc, oneshot};
 use crate::checkpoint::Checkpoints;
 use crate::ended::Chunks;
 use crate::error::{damaged, sql};
-use crate::listing::{LiveEntry, LiveIndex};
+use crate::listing::LiveIndex;
 use crate::log;
 use crate::reader::{Known, Readers};
-use crate::records::{DiskRecords, Trouble};
+use crate::records::ahead::Ahead;
+use crate::records::{DiskRecords, Trouble, workflows};
 use crate::reserve::Reserve;
 use crate::schema::{self, Home, Location, Role, TimeKind};
 use crate::sealed_id::IdSeal;
@@ -118,11 +121,15 @@ impl EmbeddedStore {
             &home.database,
             &Known { names: &names, live: &live, chunks: &chunks, seal: &seal },
         )?;
+        let ahead = match &home.database {
+            Location::Memory(_) => Ahead::default(),
+            Location::File(_) => Ahead::start(&home.database, &names, &shared)?,
+        };
         let (mark, totals) = (schema::mark(&connection)?, schema::totals(&connection)?);
         *shared.totals.write().unwrap_or_else(PoisonError::into_inner) = totals;
         let mut writer = Writer {
             engine,
-            records: DiskRecords::new(connection, names, live, chunks, seal)?,
+            records: DiskRecords::new(connection, names, live, chunks, seal, ahead)?,
             clock: Arc::clone(&options.clock),
             shared: Arc::clone(&shared),
             checkpoints,
@@ -203,6 +210,7 @@ impl Writer {
         keep(self).map_err(|trouble| match trouble {
             Trouble::Sql(error) => sql(error),
             Trouble::Damaged(seq) => StoreError::corrupt(format!("the record of job {seq}")),
+            Trouble::DamagedWorkflow(number) => StoreError::corrupt(format!("the record of workflow {number}")),
             Trouble::NotStorable => StoreError::corrupt("the settings of a queue"),
         })?;
         self.records.committed();
@@ -246,44 +254,86 @@ fn recover(
     let noted: i64 = schema::meta(connection, "next_number")?;
     let last_ended: Option<i64> =
         connection.query_row("SELECT max(seq) FROM ended", [], |row| row.get(0)).map_err(sql)?;
-    let next_number = noted.max(last_ended.unwrap_or(0).saturating_add(1));
+    let last_workflow: Option<i64> =
+        connection.query_row("SELECT max(number) FROM workflow", [], |row| row.get(0)).map_err(sql)?;
+    let last = last_ended.max(last_workflow).unwrap_or(0);
+    let next_number = noted.max(last.saturating_add(1));
     let mut engine = Engine::rebuild(options, queues, [], ended, next_number.cast_unsigned());
-    // One thread reads and checks the records while another puts them in order.
-    let (sender, helpings) = sync_channel::<Vec<Head>>(4);
+    workflows::with_errands(connection)?.into_iter().for_each(|workflow| engine.resume(workflow));
+    // One thread reads the records while another checks them and puts them in order.
+    let (sender, helpings) = sync_channel(64);
+    // Emptied helpings go back: new memory for each would cost more than what is put into it.
+    let (giver, emptied) = channel();
     std::thread::scope(|scope| {
-        let file = || {
-            for head in helpings.into_iter().flatten() {
-                let outline = head.outline();
-                engine.admit(&outline);
-                live.replace(None, Some(&LiveEntry::outlined(&outline, head.priority)));
-            }
-        };
+        let file = || file_heads(helpings, &giver, names, &mut engine, live);
         let name = "longshore-recover".to_owned();
-        Builder::new().name(name).spawn_scoped(scope, file).map_err(StoreError::not_applied)?;
-        let read = read_heads(connection, names, &sender);
+        let filing = Builder::new().name(name).spawn_scoped(scope, file).map_err(StoreError::not_applied)?;
+        let read = read_records(connection, &sender, &emptied);
         drop(sender);
-        read
+        let filed = filing.join().unwrap_or_else(|_| Err(damaged("a record, so that reading it failed")));
+        read.and(filed)
     })?;
     Ok(engine)
 }
 
-/// Reads the heads of all live records, in order.
-fn read_heads(connection: &Connection, names: &Names, sender: &SyncSender<Vec<Head>>) -> Result<(), StoreError> {
-    const HELPING: usize = 1_024;
+/// Some records, one behind the other.
+#[derive(Debug, Default)]
+struct Helping {
+    bytes: Vec<u8>,
+    /// Whose they are, and where each ends.
+    ends: Vec<(Seq, usize)>,
+}
+
+/// Reads all live records, in order.
+fn read_records(
+    connection: &Connection,
+    sender: &SyncSender<Helping>,
+    emptied: &Receiver<Helping>,
+) -> Result<(), StoreError> {
+    const HELPING: usize = 256;
     let mut select = connection.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
     let mut rows = select.query([]).map_err(sql)?;
-    let mut heads = Vec::with_capacity(HELPING);
+    let mut helping = Helping::default();
     while let Some(row) = rows.next().map_err(sql)? {
         let seq = Seq(row.get::<_, i64>(0).map_err(sql)?.cast_unsigned());
-        let broken = || damaged(&format!("the record of job {seq}"));
-        let bytes = row.get_ref(1).map_err(sql)?.as_blob().map_err(|_| broken())?;
-        heads.push(codec::job::decode_head(seq, bytes, names).map_err(|_| broken())?);
-        if heads.len() == HELPING {
-            // The other end only goes away when this one does.
-            drop(sender.send(std::mem::replace(&mut heads, Vec::with_capacity(HELPING))));
+        let record = row.get_ref(1).map_err(sql)?.as_blob();
+        helping.bytes.extend_from_slice(record.map_err(|_| damaged(&format!("the record of job {seq}")))?);
+        helping.ends.push((seq, helping.bytes.len()));
+        if helping.ends.len() == HELPING {
+            let full = std::mem::replace(&mut helping, emptied.try_recv().unwrap_or_default());
+            if sender.send(full).is_err() {
+                // The other end has found damage, and says so.
+                return Ok(());
+            }
         }
     }
-    drop(sender.send(heads));
+    drop(sender.send(helping));
+    Ok(())
+}
+
+/// Checks records and puts the jobs in order, by the heads of their records.
+fn file_heads(
+    helpings: Receiver<Helping>,
+    emptied: &Sender<Helping>,
+    names: &Names,
+    engine: &mut Engine,
+    live: &mut LiveIndex,
+) -> Result<(), StoreError> {
+    let mut heads = Vec::new();
+    for mut helping in helpings {
+        let mut start = 0;
+        for (seq, end) in helping.ends.drain(..) {
+            let record = helping.bytes.get(start..end).unwrap_or_default();
+            let head = codec::job::decode_head(seq, record, names);
+            heads.push(head.map_err(|_| damaged(&format!("the record of job {seq}")))?);
+            start = end;
+        }
+        engine.admit_all(&heads.iter().map(Head::outline).collect::<Vec<_>>());
+        live.admit(&heads);
+        heads.clear();
+        helping.bytes.clear();
+        drop(emptied.send(helping));
+    }
     Ok(())
 }
 
@@ -341,6 +391,18 @@ impl Inspect for EmbeddedStore {
     fn totals(&self) -> StoreFuture<'_, Totals> {
         let totals = *self.shared.totals.read().unwrap_or_else(PoisonError::into_inner);
         Box::pin(async move { Ok(totals) })
+    }
+
+    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
+        Box::pin(self.readers.look(move |reader| reader.workflow(id)))
+    }
+
+    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
+        Box::pin(self.readers.look(move |reader| reader.workflows(&query)))
+    }
+
+    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
+        Box::pin(self.readers.look(move |reader| reader.members(&query)))
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

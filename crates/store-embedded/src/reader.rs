@@ -5,18 +5,23 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
 
-use longshore_core::id::Seq;
+use longshore_core::id::{Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
-use longshore_store::{InLine, JobFilter, JobQuery, JobRef, Page, StoreError};
+use longshore_core::workflow::Workflow;
+use longshore_store::query::workflow_of;
+use longshore_store::{
+    InLine, JobFilter, JobQuery, JobRef, MemberQuery, Page, StoreError, WorkflowPage, WorkflowQuery,
+};
 use rusqlite::{Connection, ToSql, params};
 use tokio::sync::oneshot;
 
 use crate::ended::{Chunks, Wanted, numbers_of};
 use crate::error::sql;
 use crate::listing::{Found, LiveIndex};
-use crate::records::{Trouble, read_payload, state_number, type_hash};
+use crate::records::payloads::read_payload;
+use crate::records::{Trouble, state_number, type_hash, workflows};
 use crate::schema::{Location, Role};
 use crate::sealed_id::IdSeal;
 use longshore_records::Names;
@@ -146,7 +151,9 @@ impl Reader {
         let read = |seq: &Seq| {
             read_payload(&self.connection, *seq).map_err(|trouble| match trouble {
                 Trouble::Sql(error) => sql(error),
-                Trouble::Damaged(_) | Trouble::NotStorable => StoreError::corrupt(format!("the payload of job {seq}")),
+                Trouble::Damaged(_) | Trouble::DamagedWorkflow(_) | Trouble::NotStorable => {
+                    StoreError::corrupt(format!("the payload of job {seq}"))
+                }
             })
         };
         jobs.iter().map(read).collect()
@@ -187,6 +194,11 @@ impl Reader {
             )?;
             return Ok(Candidates::of(tagged, limit));
         }
+        if let Some(workflow) = filter.workflow {
+            let number = self.seal.number_of(workflow);
+            let members = workflows::members_before(&self.connection, number, before, limit).map_err(unreadable)?;
+            return Ok(Candidates::of(members, limit));
+        }
         let terminal = filter.state.map(StateKind::terminal);
         // An ended job that still owes its dependents the news lies with the living, so these are always asked.
         let mut parts = vec![Candidates::live(self.live_candidates(filter, before, limit))];
@@ -194,6 +206,41 @@ impl Reader {
             parts.push(self.ended_candidates(filter, before, limit)?);
         }
         Ok(Candidates::merge(parts))
+    }
+
+    pub(crate) fn workflow(&self, id: WorkflowId) -> Result<Option<Arc<Workflow>>, StoreError> {
+        let found = workflows::read(&self.connection, self.seal.number_of(id)).map_err(unreadable)?;
+        Ok(found.filter(|workflow| workflow.id == id).map(Arc::new))
+    }
+
+    pub(crate) fn workflows(&self, query: &WorkflowQuery) -> Result<WorkflowPage, StoreError> {
+        let workflows = workflows::page(&self.connection, query).map_err(unreadable)?;
+        let next = workflows.last().filter(|_| workflows.len() >= query.limit).map(|workflow| workflow.number);
+        Ok(WorkflowPage { workflows: workflows.into_iter().map(Arc::new).collect(), next })
+    }
+
+    pub(crate) fn members(&self, query: &MemberQuery) -> Result<Page, StoreError> {
+        let moment = self.connection.unchecked_transaction().map_err(sql)?;
+        let page = self.members_page(query);
+        moment.commit().map_err(sql)?;
+        page
+    }
+
+    /// Numbers of records that are gone are passed over, some for each page.
+    fn members_page(&self, query: &MemberQuery) -> Result<Page, StoreError> {
+        let MemberQuery { workflow, limit, after } = *query;
+        let (number, examined_max) = (self.seal.number_of(workflow), EXAMINED_MAX.max(limit));
+        let candidates = workflows::members(&self.connection, number, after, examined_max).map_err(unreadable)?;
+        let ours = |job: &Job| workflow_of(job) == Some(workflow) && job.requeued_as.is_none();
+        let mut jobs = Vec::new();
+        for seq in &candidates {
+            jobs.extend(self.read(*seq)?.filter(ours).map(Arc::new));
+            if jobs.len() >= limit {
+                return Ok(Page { jobs, next: Some(*seq) });
+            }
+        }
+        let next = candidates.last().copied().filter(|_| candidates.len() >= examined_max);
+        Ok(Page { jobs, next })
     }
 
     pub(crate) fn ahead(&self, place: &InLine) -> u64 {
@@ -263,6 +310,17 @@ impl Reader {
         let mut select = self.connection.prepare_cached(statement).map_err(sql)?;
         let rows = select.query_map(&*values, |row| row.get::<_, i64>(0)).map_err(sql)?;
         rows.map(|number| number.map(|number| Seq(number.cast_unsigned())).map_err(sql)).collect()
+    }
+}
+
+/// What a look at workflows may meet.
+fn unreadable(trouble: Trouble) -> StoreError {
+    match trouble {
+        Trouble::Sql(error) => sql(error),
+        Trouble::DamagedWorkflow(number) | Trouble::Damaged(number) => {
+            StoreError::corrupt(format!("the record of workflow {number}"))
+        }
+        Trouble::NotStorable => StoreError::corrupt("a workflow"),
     }
 }
 

@@ -1,7 +1,11 @@
 //! Records on disk, for the engine: changed in memory during a batch, written once at its end.
 
+pub(crate) mod ahead;
+mod flush;
 pub(crate) mod keys;
+pub(crate) mod payloads;
 mod pen;
+pub(crate) mod workflows;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,18 +13,21 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use longshore_core::dice::Dice;
 use longshore_core::engine::{KeyEntry, KeyPath, PayloadSource, Prune, Queue, Records};
-use longshore_core::id::{JobId, QueueName, Seq};
+use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::tags::Tags;
 use longshore_core::time::Timestamp;
+use longshore_core::workflow::{TallyChange, Workflow};
 use longshore_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::ended::{Chunks, Features, First, Prunes, chunk_of, earlier, save_features};
+use crate::ended::{Chunks, Features, First, Prunes, earlier};
 use crate::listing::{LiveEntry, LiveIndex};
-use crate::records::pen::Pen;
+use crate::records::ahead::Ahead;
+use crate::records::payloads::PayloadCache;
+use crate::records::workflows::Workflows;
 use crate::sealed_id::IdSeal;
 use longshore_records::Names;
 use longshore_records::codec;
@@ -31,6 +38,7 @@ pub(crate) enum Trouble {
     Sql(rusqlite::Error),
     /// A record is not what was written.
     Damaged(Seq),
+    DamagedWorkflow(Seq),
     /// A policy with a function in it cannot be kept.
     NotStorable,
 }
@@ -43,9 +51,6 @@ impl From<rusqlite::Error> for Trouble {
 
 /// Live records that stay in memory although nobody changes them now.
 const CACHED_JOBS_MAX: usize = 100_000;
-/// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
-const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;
-
 /// Keyed by our own numbers, which nobody outside can choose: no need for a hash that withstands an attack.
 type SeqMap<T> = HashMap<Seq, T, BuildHasherDefault<SeqHasher>>;
 
@@ -86,6 +91,7 @@ pub(crate) struct DiskRecords {
     /// This batch removes a record.
     pub(crate) erased: bool,
     payloads: PayloadCache,
+    pub(crate) ahead: Ahead,
     new_payloads: Vec<(Seq, Payload)>,
     /// Changes of the listings, to be taken back with the batch.
     listed: Vec<(Option<LiveEntry>, Option<LiveEntry>)>,
@@ -95,6 +101,9 @@ pub(crate) struct DiskRecords {
     prunes: Prunes,
     ended_counts: HashMap<(QueueName, StateKind), i64>,
     cached: VecDeque<Seq>,
+    workflows: Workflows,
+    /// Records that were looked up one by one.
+    pub(crate) reads: u64,
     /// Written in this batch.
     touched: Vec<Seq>,
 }
@@ -113,28 +122,6 @@ impl Origin {
     }
 }
 
-#[derive(Debug, Default)]
-struct PayloadCache {
-    payloads: SeqMap<Payload>,
-    order: VecDeque<(Seq, usize)>,
-    bytes: usize,
-}
-
-impl PayloadCache {
-    fn insert(&mut self, seq: Seq, payload: Payload) {
-        let bytes = payload.bytes().len() + 64;
-        self.bytes += bytes;
-        self.payloads.insert(seq, payload);
-        self.order.push_back((seq, bytes));
-        while self.bytes > CACHED_PAYLOAD_BYTES_MAX
-            && let Some((oldest, bytes)) = self.order.pop_front()
-        {
-            self.bytes -= bytes;
-            self.payloads.remove(&oldest);
-        }
-    }
-}
-
 impl DiskRecords {
     pub(crate) fn new(
         connection: Connection,
@@ -142,6 +129,7 @@ impl DiskRecords {
         live: Arc<RwLock<LiveIndex>>,
         chunks: Arc<RwLock<Chunks>>,
         seal: IdSeal,
+        ahead: Ahead,
     ) -> Result<Self, StoreError> {
         Ok(Self {
             prunes: Prunes::load(&connection)?,
@@ -158,10 +146,13 @@ impl DiskRecords {
             bereft: Vec::new(),
             erased: false,
             payloads: PayloadCache::default(),
+            ahead,
             new_payloads: Vec::new(),
             listed: Vec::new(),
             ended_counts: HashMap::new(),
             cached: VecDeque::new(),
+            workflows: Workflows::default(),
+            reads: 0,
             touched: Vec::new(),
         })
     }
@@ -180,6 +171,15 @@ impl DiskRecords {
         }
     }
 
+    /// A record that is not among those in memory.
+    fn fetch(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Trouble> {
+        if let Some(job) = self.ahead.take(seq) {
+            return Ok(Some(job));
+        }
+        self.reads += 1;
+        Ok(self.read(seq)?.map(Box::new))
+    }
+
     fn read(&self, seq: Seq) -> Result<Option<Job>, Trouble> {
         let number = seq.0.cast_signed();
         for table in ["SELECT record FROM live WHERE seq = ?1", "SELECT record FROM ended WHERE seq = ?1"] {
@@ -193,164 +193,12 @@ impl DiskRecords {
         Ok(None)
     }
 
-    pub(crate) fn payload(&self, seq: Seq) -> Result<Option<Payload>, Trouble> {
-        match self.payloads.payloads.get(&seq) {
-            Some(payload) => Ok(Some(payload.clone())),
-            None => read_payload(&self.connection, seq),
-        }
-    }
-
-    /// Writes what the batch has changed so far, inside its transaction.
-    pub(crate) fn flush(&mut self) -> Result<(), Trouble> {
-        if self.names().anything_fresh() {
-            crate::names::save(&self.names(), &self.connection)?;
-        }
-        if !self.new_payloads.is_empty() {
-            self.write_payloads()?;
-        }
-        if !self.changed.is_empty() {
-            let mut changed: Vec<(Seq, Origin)> = self.changed.drain().collect();
-            changed.sort_unstable_by_key(|(seq, _)| *seq);
-            let written = self.write_records(changed)?;
-            self.account(written)?;
-        }
-        for (seq, origin) in std::mem::take(&mut self.removed) {
-            self.erase(seq, &origin)?;
-        }
-        self.flush_counts()
-    }
-
-    fn write_payloads(&mut self) -> Result<(), Trouble> {
-        let mut insert = self
-            .connection
-            .prepare_cached("INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?;
-        for (seq, payload) in self.new_payloads.drain(..) {
-            let kind = match &payload {
-                Payload::Json(_) => 0,
-                Payload::Binary(_) => 1,
-            };
-            let bytes = payload.bytes();
-            let checksum = codec::checksum(payload_place(seq, kind), bytes);
-            insert.execute(params![seq.0.cast_signed(), kind, checksum, bytes.as_ref()])?;
-        }
-        Ok(())
-    }
-
-    /// Brings the tables in step with the records in memory; says where each lay before, and lies now.
-    fn write_records(&mut self, changed: Vec<(Seq, Origin)>) -> Result<Vec<Written>, Trouble> {
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let mut pen = Pen::new(&self.connection)?;
-        let mut record = Vec::new();
-        let mut written = Vec::with_capacity(changed.len());
-        for (seq, before) in changed {
-            let Some(job) = self.jobs.get(&seq) else { continue };
-            record = codec::job::encode(job, &names, record).ok_or(Trouble::NotStorable)?;
-            let after = Origin::of(job);
-            match (&before, &after) {
-                (Origin::Live(_), Origin::Live(_)) => pen.update_live(seq, &record)?,
-                (Origin::Nowhere, Origin::Live(_)) => pen.insert_live(seq, &record)?,
-                (Origin::Ended(_), Origin::Live(_)) => {
-                    pen.delete_ended(seq)?;
-                    pen.insert_live(seq, &record)?;
-                }
-                (Origin::Ended(_), Origin::Ended(_)) => pen.update_ended(seq, job, &record)?,
-                (Origin::Live(_), Origin::Ended(_)) => {
-                    pen.delete_live(seq)?;
-                    pen.insert_ended(seq, job, &Features::of(job, &names), &record)?;
-                }
-                (Origin::Nowhere, Origin::Ended(_)) => {
-                    pen.insert_ended(seq, job, &Features::of(job, &names), &record)?;
-                }
-                (_, Origin::Nowhere) => {}
-            }
-            let features = match (&before, &after) {
-                (Origin::Ended(before), Origin::Ended(after)) if before == after => None,
-                (_, Origin::Ended(_)) => Some(Features::of(job, &names)),
-                (_, Origin::Live(_) | Origin::Nowhere) => None,
-            };
-            written.push(Written { seq, before, after, features, prune_at: job.prune_at() });
-        }
-        Ok(written)
-    }
-
-    /// Keeps counts, sums and listings in step with what was written.
-    fn account(&mut self, written: Vec<Written>) -> Result<(), Trouble> {
-        let live = Arc::clone(&self.live);
-        let mut live = live.write().unwrap_or_else(PoisonError::into_inner);
-        for Written { seq, before, after, features, prune_at } in written {
-            if let Some(features) = features {
-                self.sum_up(seq, features)?;
-            }
-            if let Some(at) = prune_at {
-                self.prunes.note(&self.connection, seq, at)?;
-            }
-            self.touched.push(seq);
-            self.recount(seq, before, after, &mut live);
-        }
-        Ok(())
-    }
-
-    /// Adds what is new about an ended job to the sum of its chunk.
-    fn sum_up(&mut self, seq: Seq, features: Features) -> Result<(), Trouble> {
-        let chunk = chunk_of(seq);
-        if self.chunks.read().unwrap_or_else(PoisonError::into_inner).knows(chunk, &features) {
-            return Ok(());
-        }
-        save_features(&self.connection, chunk, &features)?;
-        self.chunks.write().unwrap_or_else(PoisonError::into_inner).add(chunk, features);
-        self.summed.push((chunk, features));
-        Ok(())
-    }
-
-    fn recount(&mut self, seq: Seq, before: Origin, after: Origin, live: &mut LiveIndex) {
-        for (origin, sign) in [(&before, -1), (&after, 1)] {
-            if let Origin::Ended(state) = origin
-                && let Some(job) = self.jobs.get(&seq)
-            {
-                *self.ended_counts.entry((job.queue.clone(), *state)).or_default() += sign;
-            }
-        }
-        let entry = |origin: Origin| match origin {
-            Origin::Live(entry) => Some(entry),
-            Origin::Nowhere | Origin::Ended(_) => None,
-        };
-        let change = (entry(before), entry(after));
-        if change.0 != change.1 {
-            live.replace(change.0.as_ref(), change.1.as_ref());
-            self.listed.push(change);
-        }
-    }
-
-    fn erase(&mut self, seq: Seq, origin: &Origin) -> Result<(), Trouble> {
-        let number = seq.0.cast_signed();
-        match origin {
-            Origin::Nowhere | Origin::Live(_) => {
-                self.connection.prepare_cached("DELETE FROM live WHERE seq = ?1")?.execute([number])?;
-            }
-            Origin::Ended(_) => {
-                self.connection.prepare_cached("DELETE FROM ended WHERE seq = ?1")?.execute([number])?;
-            }
-        }
-        self.connection.prepare_cached("DELETE FROM payload WHERE seq = ?1")?.execute([number])?;
-        Ok(())
-    }
-
-    fn flush_counts(&mut self) -> Result<(), Trouble> {
-        for ((queue, state), change) in self.ended_counts.drain().filter(|(_, change)| *change != 0) {
-            let mut upsert = self.connection.prepare_cached(
-                "INSERT INTO ended_count(queue, state, jobs) VALUES (?1, ?2, ?3) \
-                 ON CONFLICT(queue, state) DO UPDATE SET jobs = jobs + excluded.jobs",
-            )?;
-            upsert.execute(params![queue.as_str(), state_number(state), change])?;
-        }
-        Ok(())
-    }
-
     /// The batch is on disk.
     pub(crate) fn committed(&mut self) {
         self.erased = false;
         self.listed.clear();
         self.summed.clear();
+        self.workflows.committed();
         if self.names().anything_fresh() {
             self.names.write().unwrap_or_else(PoisonError::into_inner).committed();
         }
@@ -362,15 +210,19 @@ impl DiskRecords {
                 self.payloads.payloads.remove(seq);
             }
         }
-        while self.jobs.len() > CACHED_JOBS_MAX
-            && let Some(oldest) = self.cached.pop_front()
+    }
+
+    /// Lets go of what has been longest in memory; after the answers, for which nobody need wait.
+    pub(crate) fn make_room(&mut self) {
+        while let Some(oldest) = self.cached.front()
+            && (self.jobs.len() > CACHED_JOBS_MAX || !self.jobs.contains_key(oldest))
         {
-            self.jobs.remove(&oldest);
+            self.jobs.remove(oldest);
+            self.cached.pop_front();
         }
-        // A job that was touched often stands here often; do not let that grow without bound.
+        // Behind one that stays long those may stand that have gone, and a job that was touched often stands there often.
         if self.cached.len() > 4 * CACHED_JOBS_MAX {
-            self.cached.clear();
-            self.jobs.clear();
+            self.cached = self.jobs.keys().copied().collect();
         }
     }
 
@@ -378,6 +230,7 @@ impl DiskRecords {
     pub(crate) fn rolled_back(&mut self) {
         self.jobs.clear();
         self.cached.clear();
+        self.workflows = Workflows::default();
         self.changed.clear();
         self.removed.clear();
         self.taken = None;
@@ -426,16 +279,6 @@ pub(crate) fn state_number(state: StateKind) -> i64 {
     state as i64
 }
 
-/// What became of one record in a flush.
-struct Written {
-    seq: Seq,
-    before: Origin,
-    after: Origin,
-    /// Of a job that has just ended.
-    features: Option<Features>,
-    prune_at: Option<Timestamp>,
-}
-
 /// Which types share a place in the index; the record tells them apart.
 pub(crate) fn type_hash(job_type: &str) -> i64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -443,29 +286,6 @@ pub(crate) fn type_hash(job_type: &str) -> i64 {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     hash.cast_signed()
-}
-
-/// What the checksum of a payload covers beside its bytes: whose it is, and of which kind.
-fn payload_place(seq: Seq, kind: u8) -> u64 {
-    seq.0 | u64::from(kind) << 63
-}
-
-pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<Payload>, Trouble> {
-    let mut select = connection.prepare_cached("SELECT kind, checksum, bytes FROM payload WHERE seq = ?1")?;
-    let mut rows = select.query([seq.0.cast_signed()])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let kind: u8 = row.get(0).map_err(|_| Trouble::Damaged(seq))?;
-    let bytes = row.get_ref(2)?.as_blob().map_err(|_| Trouble::Damaged(seq))?;
-    let checksum: u32 = row.get(1).map_err(|_| Trouble::Damaged(seq))?;
-    if codec::checksum(payload_place(seq, kind), bytes) != checksum {
-        return Err(Trouble::Damaged(seq));
-    }
-    let bytes = bytes::Bytes::copy_from_slice(bytes);
-    match kind {
-        0 => Ok(Some(Payload::Json(bytes))),
-        1 => Ok(Some(Payload::Binary(bytes))),
-        _ => Err(Trouble::Damaged(seq)),
-    }
 }
 
 impl Records for DiskRecords {
@@ -496,7 +316,7 @@ impl Records for DiskRecords {
         }
         let job = match self.jobs.remove(&seq) {
             Some(job) => Some(job),
-            None => self.read(seq)?.map(Box::new),
+            None => self.fetch(seq)?,
         };
         self.taken = match (&job, self.changed.get(&seq)) {
             (Some(job), Some(origin)) => Some((seq, origin.clone(), job.tags.clone())),
@@ -561,6 +381,9 @@ impl Records for DiskRecords {
                 .prepare_cached("INSERT INTO external_id(queue, external_id, seq) VALUES (?1, ?2, ?3)")?;
             insert.execute(params![job.queue.as_str(), external_id.as_ref(), seq.0.cast_signed()])?;
         }
+        if let Some(membership) = &job.membership {
+            self.workflows.admit(self.seal.number_of(membership.workflow), seq);
+        }
         self.tag(&job)?;
         self.changed.insert(seq, Origin::Nowhere);
         self.jobs.insert(seq, job);
@@ -580,6 +403,10 @@ impl Records for DiskRecords {
             let mut delete =
                 self.connection.prepare_cached("DELETE FROM external_id WHERE queue = ?1 AND external_id = ?2")?;
             delete.execute(params![job.queue.as_str(), external_id.as_ref()])?;
+        }
+        if let Some(membership) = &job.membership {
+            let workflow = self.seal.number_of(membership.workflow);
+            workflows::unname(&self.connection, workflow, &membership.reference, seq)?;
         }
         self.untag(seq, &job.tags)?;
         for dependency in job.dependencies.all() {
@@ -615,6 +442,12 @@ impl Records for DiskRecords {
         let mut insert =
             self.connection.prepare_cached("INSERT OR IGNORE INTO edge(dependency, dependent) VALUES (?1, ?2)")?;
         insert.execute(params![dependency.0.cast_signed(), dependent.0.cast_signed()])?;
+        Ok(())
+    }
+
+    fn unlink(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Trouble> {
+        let mut delete = self.connection.prepare_cached("DELETE FROM edge WHERE dependency = ?1 AND dependent = ?2")?;
+        delete.execute(params![dependency.0.cast_signed(), dependent.0.cast_signed()])?;
         Ok(())
     }
 
@@ -670,6 +503,38 @@ impl Records for DiskRecords {
     fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Trouble> {
         self.flush()?;
         Ok(self.live.read().unwrap_or_else(PoisonError::into_inner).in_queue(queue, state, limit))
+    }
+
+    fn workflow(&mut self, id: WorkflowId) -> Result<Option<Workflow>, Trouble> {
+        let number = self.seal.number_of(id);
+        let found = self.workflows.get(&self.connection, number)?;
+        Ok(found.filter(|workflow| workflow.id == id).cloned())
+    }
+
+    fn put_workflow(&mut self, workflow: &Workflow) -> Result<(), Trouble> {
+        self.workflows.put(&self.connection, workflow)
+    }
+
+    fn tally(&mut self, id: WorkflowId, change: &TallyChange) -> Result<(), Trouble> {
+        self.workflows.tally(&self.connection, self.seal.number_of(id), change)
+    }
+
+    fn remove_workflow(&mut self, id: WorkflowId) -> Result<(), Trouble> {
+        self.erased = true;
+        self.workflows.remove(&self.connection, self.seal.number_of(id))
+    }
+
+    fn members(&mut self, id: WorkflowId, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
+        self.workflows.flush(&self.connection)?;
+        workflows::members(&self.connection, self.seal.number_of(id), after, limit)
+    }
+
+    fn name_member(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Trouble> {
+        Ok(workflows::name(&self.connection, self.seal.number_of(id), reference, member)?)
+    }
+
+    fn member(&mut self, id: WorkflowId, reference: &str) -> Result<Option<Seq>, Trouble> {
+        Ok(workflows::named(&self.connection, self.seal.number_of(id), reference)?)
     }
 
     fn put_queue(&mut self, queue: &Queue) -> Result<(), Trouble> {

@@ -43,6 +43,12 @@ CREATE TABLE external_id(queue TEXT NOT NULL, external_id TEXT NOT NULL, seq INT
   PRIMARY KEY(queue, external_id)) WITHOUT ROWID;
 CREATE TABLE edge(dependency INTEGER NOT NULL, dependent INTEGER NOT NULL, PRIMARY KEY(dependency, dependent)) WITHOUT ROWID;
 CREATE TABLE tag(word TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(word, seq)) WITHOUT ROWID;
+-- Their members are numbers from `first` to `last`; names lead to those that were given one.
+CREATE TABLE workflow(number INTEGER PRIMARY KEY, state INTEGER NOT NULL, errand INTEGER NOT NULL, record BLOB NOT NULL);
+CREATE INDEX workflow_by_state ON workflow(state, number);
+CREATE INDEX workflow_with_errand ON workflow(number) WHERE errand <> 0;
+CREATE TABLE member(workflow INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY(workflow, first)) WITHOUT ROWID;
+CREATE TABLE member_name(workflow INTEGER NOT NULL, name TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(workflow, name)) WITHOUT ROWID;
 CREATE TABLE queue(name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 -- Numbers of names. `kind`: 0 queue, 1 type, 2 policy.
 CREATE TABLE name(kind INTEGER NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY(kind, number)) WITHOUT ROWID;

@@ -4,7 +4,7 @@
 //! the store, the others are random. Whoever unseals an id gets a number to look at; only the record there says whether the id is its own.
 
 use longshore_core::dice::Dice;
-use longshore_core::id::{JobId, Seq};
+use longshore_core::id::{JobId, Seq, WorkflowId};
 
 const ROUNDS: usize = 8;
 
@@ -42,6 +42,11 @@ impl IdSeal {
         let back = (0b10 << 62) | ((sealed & 0xf) << 58) | (chance >> 6);
         let wide = (u128::from(front) << 64) | u128::from(back);
         JobId::from_bytes(wide.to_be_bytes())
+    }
+
+    /// The number of a workflow; its id is made like that of a job.
+    pub(crate) fn number_of(&self, id: WorkflowId) -> Seq {
+        self.unseal(JobId::from_bytes(*id.as_bytes()))
     }
 
     /// The number that this id would have; of a foreign id it is any number.

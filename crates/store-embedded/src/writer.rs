@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use longshore_core::engine::{
     AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Effect, Engine, Extension, Outside, Settlement,
@@ -104,6 +104,9 @@ pub(crate) struct Shared {
     pub poisoned: watch::Sender<bool>,
     pub commits: AtomicU64,
     pub wakeups: WakeupsSender,
+    /// Held by whoever copies from the log, and by whoever reads ahead. For a reader of an earlier moment SQLite copies only those pages that no
+    /// later commit has touched, and leaves out the one with the mark: the database would not tell how far it has come.
+    pub copying: Mutex<()>,
 }
 
 impl Shared {
@@ -148,20 +151,15 @@ impl Writer {
     /// Works until every sender is gone.
     pub(crate) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let _obituary = Obituary(Arc::clone(&self.shared));
-        let mut batch = Vec::new();
         while let Some(first) = requests.blocking_recv() {
-            let mut commands = first.commands();
-            batch.push(first);
-            while commands < COMMANDS_MAX
-                && let Ok(next) = requests.try_recv()
-            {
-                commands += next.commands();
-                batch.push(next);
-            }
-            self.serve(std::mem::take(&mut batch));
-            let checkpointed = self.checkpoints.take_turn(self.records.connection());
+            self.records.receive_ahead();
+            self.serve(vec![first], &mut || requests.try_recv().ok());
+            self.records.make_room();
+            self.records.look_ahead(&self.engine);
+            let checkpointed = self.checkpoints.take_turn(self.records.connection(), &self.shared.copying);
             self.answer_for(checkpointed);
         }
+        self.records.ahead.stop();
         self.checkpoints.stop();
         // The next start is quicker with an empty log. After a failure the files stay as they are: what the disk has is for that start to find out.
         if !self.shared.poisoned() {
@@ -177,12 +175,13 @@ impl Writer {
         }
     }
 
-    fn serve(&mut self, batch: Vec<Request>) {
+    /// `more` are those who came while the first were looked at: they share the commit.
+    fn serve(&mut self, mut batch: Vec<Request>, more: &mut dyn FnMut() -> Option<Request>) {
         if self.shared.poisoned() {
             batch.into_iter().for_each(|request| request.fail(StoreError::Poisoned));
             return;
         }
-        match self.commit(&batch) {
+        match self.commit(&mut batch, more) {
             Ok(answers) => {
                 // Whoever hears the answer may look at once.
                 self.publish();
@@ -193,15 +192,27 @@ impl Writer {
     }
 
     /// Applies a batch and makes it durable. On `Err` nothing of it is left, or the store is poisoned.
-    fn commit(&mut self, batch: &[Request]) -> Result<Vec<Answered>, Trouble> {
+    fn commit(
+        &mut self,
+        batch: &mut Vec<Request>,
+        more: &mut dyn FnMut() -> Option<Request>,
+    ) -> Result<Vec<Answered>, Trouble> {
         let now = self.clock.now();
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let changes = connection.total_changes();
         self.engine.begin();
-        let mut answers = Vec::with_capacity(batch.len());
-        for request in batch {
-            answers.push(self.apply(request, now)?);
+        let (mut answers, mut commands) = (Vec::with_capacity(batch.len()), 0);
+        loop {
+            for request in batch.iter().skip(answers.len()) {
+                commands += request.commands();
+                answers.push(self.apply(request, now)?);
+            }
+            if commands >= COMMANDS_MAX {
+                break;
+            }
+            let Some(next) = more() else { break };
+            batch.push(next);
         }
         self.records.flush()?;
         if self.records.erased {
@@ -239,10 +250,17 @@ impl Writer {
                 self.stirred.extend(request.batch.iter().map(|submission| submission.queue.clone()));
                 Answered::Submit(engine.submit(request, outside!())?)
             }
-            Request::Claim(request, _) => match engine.claim(request, outside!())? {
-                Ok(claimed) => Answered::Claim(Ok(self.with_payloads(claimed)?)),
-                Err(refusal) => Answered::Claim(Err(refusal)),
-            },
+            Request::Claim(request, _) => {
+                records.prepare(engine, request)?;
+                let reads = records.reads;
+                match engine.claim(request, outside!())? {
+                    Ok(claimed) => {
+                        records.follow(request, &claimed, reads);
+                        Answered::Claim(Ok(self.with_payloads(claimed)?))
+                    }
+                    Err(refusal) => Answered::Claim(Err(refusal)),
+                }
+            }
             Request::Settle(settlements, _) => {
                 let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, outside!()));
                 Answered::Settle(verdicts.collect::<Result<_, _>>()?)
@@ -262,7 +280,7 @@ impl Writer {
         })
     }
 
-    fn with_payloads(&self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, Trouble> {
+    fn with_payloads(&mut self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, Trouble> {
         let with_payload = |claimed: Claimed| {
             let payload = self.records.payload(claimed.seq)?.ok_or(Trouble::Damaged(claimed.seq))?;
             Ok(ClaimedJob { claimed, payload })
@@ -309,7 +327,7 @@ impl Writer {
         self.stirred.clear();
         let what = match &trouble {
             Trouble::Sql(error) => kind(error),
-            Trouble::Damaged(_) | Trouble::NotStorable => Kind::Damage,
+            Trouble::Damaged(_) | Trouble::DamagedWorkflow(_) | Trouble::NotStorable => Kind::Damage,
         };
         if what == Kind::Broken || !self.roll_back() {
             self.shared.poison();
@@ -319,12 +337,13 @@ impl Writer {
         }
         let error = match trouble {
             Trouble::Damaged(seq) => StoreError::corrupt(format!("the record of job {seq}")),
+            Trouble::DamagedWorkflow(number) => StoreError::corrupt(format!("the record of workflow {number}")),
             Trouble::NotStorable => StoreError::not_applied(Failed("a custom backoff cannot be stored".to_owned())),
             Trouble::Sql(error) if what == Kind::Damage => StoreError::corrupt(error.to_string()),
             Trouble::Sql(_) => {
                 // Room for everything that is not new work; the rest hears that there is none.
                 if self.reserve.release() {
-                    return self.serve(batch);
+                    return self.serve(batch, &mut || None);
                 }
                 StoreError::not_applied(NoSpace)
             }
@@ -334,7 +353,7 @@ impl Writer {
             return;
         }
         // One of them is the culprit: the others need not suffer.
-        batch.into_iter().for_each(|request| self.serve(vec![request]));
+        batch.into_iter().for_each(|request| self.serve(vec![request], &mut || None));
     }
 
     fn roll_back(&mut self) -> bool {
@@ -359,6 +378,10 @@ fn queue_of(command: &AdminCommand) -> Option<QueueName> {
         | AdminCommand::RunNow { .. }
         | AdminCommand::Edit { .. }
         | AdminCommand::Delete { .. }
+        | AdminCommand::OpenWorkflow { .. }
+        | AdminCommand::CloseWorkflow { .. }
+        | AdminCommand::CancelWorkflow { .. }
+        | AdminCommand::RetryWorkflow { .. }
         | AdminCommand::ChangeStatus { .. } => None,
     }
 }

@@ -5,8 +5,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_store::{Clock, Store, VirtualClock};
+use longshore_core::engine::{Submission, SubmitRequest};
+use longshore_core::id::{JobType, QueueName};
+use longshore_core::submit::{NewJob, Payload};
+use longshore_store::{Clock, JobRef, Store, VirtualClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_testkit::block_on::block_on;
 use longshore_testkit::conformance::{self, World};
 
 fn open(place: Place, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {
@@ -38,4 +42,25 @@ mod disk {
 
 mod memory {
     longshore_testkit::conformance!(super::in_memory, histories: 20);
+}
+
+/// Proves I-6.
+#[test]
+fn without_a_path_nothing_outlives_the_store() {
+    let clock = conformance::clock();
+    let submit = |store: &Arc<dyn Store>| {
+        let queue = QueueName::new("q").expect("a name");
+        let job = NewJob::new(JobType::new("t").expect("a name"), Payload::Json("1".into()));
+        block_on(store.submit(SubmitRequest::new(vec![Submission { queue, job }]))).expect("stored").expect("taken")
+    };
+    let first = open(Place::Memory, &clock);
+    let born = submit(&first);
+    // Another one beside it is another world, and so is one that comes after.
+    let beside = open(Place::Memory, &clock);
+    let id = born.first().expect("one job").id;
+    assert!(block_on(beside.get(vec![JobRef::Id(id)])).expect("an answer").iter().all(Option::is_none));
+    drop((first, beside));
+    let after = open(Place::Memory, &clock);
+    assert!(block_on(after.get(vec![JobRef::Id(id)])).expect("an answer").iter().all(Option::is_none));
+    assert_eq!(submit(&after).first().expect("one job").seq, born.first().expect("one job").seq);
 }

@@ -22,6 +22,7 @@ fn child() {
 /// Cycles on one directory before a fresh one is taken: every byte is looked at after every kill, so that a store must not grow too large.
 const CYCLES_OF_ONE_STORE: u64 = 40;
 
+/// Proves G-1.6, I-4.
 #[test]
 fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let setting = |name, default| std::env::var(name).map_or(default, |value| value.parse().expect("a number"));

@@ -269,7 +269,7 @@ BEGIN
         || @.bytes_of_option(options->>'correlation_id') || @.bytes_of_option(options->>'callback_url') || @.bytes_of_option(options->>'external_id')
         || CASE WHEN path IS NULL THEN '\x00'::bytea ELSE '\x01'::bytea || @.bytes_of_text(options->>'idempotency_key')
             || set_byte('\x00'::bytea, 0, (intake->>'scope')::int) || '\x00'::bytea || @.bytes_of_text(type) END
-        || '\x000000'::bytea || '\x00'::bytea || '\x01000000000100'::bytea || '\x000000'::bytea || '\x00'::bytea || '\x00'::bytea
+        || '\x000000'::bytea || '\x00'::bytea || '\x01000000000100'::bytea || '\x00000000'::bytea || '\x00'::bytea || '\x00'::bytea
         || @.bytes_of_number(CASE WHEN state = 0 THEN 1 ELSE 2 END) || moves;
     record := record || @.checksum(
         (SELECT string_agg(substr(int8send(seq), 9 - i, 1), ''::bytea ORDER BY i) FROM generate_series(1, 8) i) || record);

@@ -1,22 +1,27 @@
 //! The engine's records during one run of the rules: taken from what was fetched, changed in memory, written at the end. Whatever was not fetched is noted, and
 //! the run goes on as if it were not there, for nothing but to find out what else is missing.
 
+mod workflows;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_core::dice::Dice;
 use longshore_core::engine::{KeyEntry, KeyPath, PayloadSource, Prune, Queue, Records};
-use longshore_core::id::{JobId, QueueName, Seq};
+use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::tags::Tags;
 use longshore_core::time::Timestamp;
+use longshore_core::workflow::{TallyChange, Workflow};
 use longshore_records::{Names, codec};
 
 use crate::error::Trouble;
 use crate::fetched::{Fetched, Wanted};
 use crate::known::Known;
 use crate::seal::IdSeal;
+
+pub(crate) use workflows::WorkflowChanges;
 
 /// What a record was before this transaction.
 #[derive(Clone, Debug)]
@@ -42,6 +47,8 @@ pub(crate) struct Draft<'a> {
     pub keys: HashMap<KeyPath, Option<KeyEntry>>,
     external_ids: HashMap<(QueueName, Arc<str>), Option<Seq>>,
     pub links: BTreeSet<(Seq, Seq)>,
+    pub unlinks: BTreeSet<(Seq, Seq)>,
+    pub workflows: WorkflowChanges,
     pub queues: BTreeMap<QueueName, Option<Queue>>,
     /// What has outlived its use, in the course of a tick.
     prunes: BTreeSet<(Timestamp, Prune)>,
@@ -66,6 +73,8 @@ impl<'a> Draft<'a> {
             keys: HashMap::new(),
             external_ids: HashMap::new(),
             links: BTreeSet::new(),
+            unlinks: BTreeSet::new(),
+            workflows: WorkflowChanges::default(),
             queues: BTreeMap::new(),
             prunes: BTreeSet::new(),
             given_ids: HashMap::new(),
@@ -174,6 +183,7 @@ impl Records for Draft<'_> {
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.clone(), Arc::clone(external_id)), Some(job.seq));
         }
+        self.admit(&job);
         self.inserted.insert(job.seq, payload);
         self.put(job)
     }
@@ -183,6 +193,7 @@ impl Records for Draft<'_> {
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.clone(), Arc::clone(external_id)), None);
         }
+        self.dismiss(&job);
         self.changed.remove(&job.seq);
         self.inserted.remove(&job.seq);
         self.removed.insert(job.seq, job);
@@ -204,7 +215,14 @@ impl Records for Draft<'_> {
     }
 
     fn link(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Trouble> {
+        self.unlinks.remove(&(dependency, dependent));
         self.links.insert((dependency, dependent));
+        Ok(())
+    }
+
+    fn unlink(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Trouble> {
+        self.links.remove(&(dependency, dependent));
+        self.unlinks.insert((dependency, dependent));
         Ok(())
     }
 
@@ -226,7 +244,8 @@ impl Records for Draft<'_> {
             self.want().dependents.insert(dependency, (after, before + limit));
             return Ok(Vec::new());
         }
-        found.extend(stored.into_iter().filter(|seq| !self.removed.contains_key(seq)));
+        let waits = |seq: &Seq| !self.removed.contains_key(seq) && !self.unlinks.contains(&(dependency, *seq));
+        found.extend(stored.into_iter().filter(waits));
         Ok(found.into_iter().take(limit).collect())
     }
 
@@ -275,6 +294,45 @@ impl Records for Draft<'_> {
         }
         found.extend(stored);
         Ok(found.into_iter().take(limit).collect())
+    }
+
+    fn workflow(&mut self, id: WorkflowId) -> Result<Option<Workflow>, Trouble> {
+        Ok(self.find_workflow(id))
+    }
+
+    fn put_workflow(&mut self, workflow: &Workflow) -> Result<(), Trouble> {
+        self.workflows.put.insert(workflow.number, workflow.clone());
+        Ok(())
+    }
+
+    fn tally(&mut self, id: WorkflowId, change: &TallyChange) -> Result<(), Trouble> {
+        if let Some(number) = self.number_of(id) {
+            self.workflows.tallies.entry(number).or_default().join(change);
+        }
+        Ok(())
+    }
+
+    fn remove_workflow(&mut self, id: WorkflowId) -> Result<(), Trouble> {
+        if let Some(number) = self.number_of(id) {
+            self.workflows.put.remove(&number);
+            self.workflows.removed.insert(number);
+        }
+        Ok(())
+    }
+
+    fn members(&mut self, id: WorkflowId, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
+        Ok(self.roster(id, after, limit))
+    }
+
+    fn name_member(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Trouble> {
+        if let Some(number) = self.number_of(id) {
+            self.workflows.names.insert((number, Arc::from(reference)), Some(member));
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, id: WorkflowId, reference: &str) -> Result<Option<Seq>, Trouble> {
+        Ok(self.find_member(id, reference))
     }
 
     fn put_queue(&mut self, queue: &Queue) -> Result<(), Trouble> {

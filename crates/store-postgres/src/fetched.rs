@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use longshore_core::engine::{KeyEntry, KeyPath, StateCounts};
-use longshore_core::id::{JobId, QueueName, Seq};
+use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::state::StateKind;
+use longshore_core::workflow::Workflow;
 
 use crate::row::Found;
 
@@ -24,6 +25,21 @@ pub(crate) struct Fetched {
     pub foreign_ids: HashMap<JobId, Option<Seq>>,
     /// Per state, and the held ones.
     pub counts: HashMap<QueueName, (StateCounts, u64)>,
+    pub workflows: HashMap<Seq, Option<FoundWorkflow>>,
+    /// Members of workflows.
+    pub rosters: HashMap<Seq, Slice>,
+    pub member_names: HashMap<(Seq, Arc<str>), Option<Seq>>,
+    /// Workflows to whose members something is being done, for a tick.
+    pub errands: Vec<WorkflowId>,
+    /// Jobs whose ends not everybody has heard of.
+    pub news: Vec<Seq>,
+}
+
+/// A workflow as it was read. It is not locked: what is written must find this revision, and counts only add up.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundWorkflow {
+    pub workflow: Workflow,
+    pub revision: i64,
 }
 
 /// The beginning of a list.
@@ -45,6 +61,9 @@ pub(crate) struct Wanted {
     pub members: HashMap<(QueueName, StateKind), usize>,
     pub foreign_ids: HashSet<JobId>,
     pub counts: BTreeSet<QueueName>,
+    pub workflows: BTreeSet<Seq>,
+    pub rosters: HashMap<Seq, (Seq, usize)>,
+    pub member_names: HashSet<(Seq, Arc<str>)>,
     /// Queues change: nobody else may be at work.
     pub alone: bool,
     /// A block of the sequence.
@@ -60,6 +79,9 @@ impl Wanted {
             && self.members.is_empty()
             && self.foreign_ids.is_empty()
             && self.counts.is_empty()
+            && self.workflows.is_empty()
+            && self.rosters.is_empty()
+            && self.member_names.is_empty()
             && !self.alone
             && !self.numbers
     }

@@ -1,18 +1,24 @@
 //! Looking: each question gets a connection of its own from the pool, and nobody waits behind a lane.
 
+mod workflows;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use longshore_core::engine::{StateCounts, count_of};
-use longshore_core::id::{JobId, QueueName, Seq};
+use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
 use longshore_records::codec;
-use longshore_store::{InLine, Inspect, JobFilter, JobQuery, JobRef, Page, QueueReport, StoreError, StoreFuture};
+use longshore_store::{
+    InLine, Inspect, JobFilter, JobQuery, JobRef, MemberQuery, Page, QueueReport, StoreError, StoreFuture,
+    WorkflowPage, WorkflowQuery,
+};
 use tokio_postgres::Row;
 
 use crate::error::{Failed, Trouble};
@@ -178,7 +184,8 @@ impl<'a> Looker<'a> {
         let JobQuery { filter, limit, before } = query;
         self.begin(Vec::new()).await?;
         let narrow = filter.job_type.is_some() || filter.priority.is_some() || filter.error_code.is_some();
-        let examined = if narrow || filter.tag.is_some() { EXAMINED_MAX.max(*limit) } else { *limit };
+        let examined =
+            if narrow || filter.tag.is_some() || filter.workflow.is_some() { EXAMINED_MAX.max(*limit) } else { *limit };
         let before = before.map_or(i64::MAX, |before| i64::try_from(before.0).unwrap_or(i64::MAX));
         let candidates = self.candidates(filter, before, examined).await?;
         let last = candidates.last().copied().filter(|_| candidates.len() >= examined);
@@ -210,6 +217,11 @@ impl<'a> Looker<'a> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         if let Some(word) = &filter.tag {
             let rows = self.link.ask(order!(sql.list_tag, word.to_string(), before, limit)).await?;
+            return rows.iter().map(|row| Ok(Candidate { seq: get(row, 0)?, features: None })).collect();
+        }
+        if let Some(workflow) = filter.workflow {
+            let Some(number) = self.number_of(workflow).await? else { return Ok(Vec::new()) };
+            let rows = self.link.ask(order!(sql.list_members, number, before, limit)).await?;
             return rows.iter().map(|row| Ok(Candidate { seq: get(row, 0)?, features: None })).collect();
         }
         let rows = if filter.state.is_none() && filter.queue.is_none() {
@@ -367,6 +379,18 @@ impl Inspect for PostgresStore {
 
     fn totals(&self) -> StoreFuture<'_, Totals> {
         look!(self, |looker| looker.totals())
+    }
+
+    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
+        look!(self, |looker| looker.workflow(id))
+    }
+
+    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
+        look!(self, |looker| looker.workflows(&query))
+    }
+
+    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
+        look!(self, |looker| looker.members(&query))
     }
 
     fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {

@@ -66,7 +66,7 @@ impl Known {
         for row in queues_found {
             let number: i32 = get(row, 0)?;
             let name = u32::try_from(number).ok().and_then(|number| names.queue(number));
-            let name = name.ok_or_else(|| damaged("the name of a queue"))?;
+            let name = name.cloned().ok_or_else(|| damaged("the name of a queue"))?;
             let record: Vec<u8> = get(row, 1)?;
             let queue = self.queue_of(&names, name, &record)?;
             queues.insert(queue.name.clone(), queue);

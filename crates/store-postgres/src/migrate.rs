@@ -1,4 +1,4 @@
-//! Migrations: forward only, one after the other, each in a transaction of its own, and never by two nodes at once.
+//! Migrations: forward only, one after the other, all that are missing in one transaction, and never by two nodes at once.
 
 use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
@@ -17,6 +17,7 @@ struct Migration {
 const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "tables", text: include_str!("../migrations/0001_tables.sql") },
     Migration { number: 2, name: "submit", text: include_str!("../migrations/0002_submit.sql") },
+    Migration { number: 3, name: "workflows", text: include_str!("../migrations/0003_workflows.sql") },
 ];
 
 /// One step, and whether the database has taken it.
@@ -30,10 +31,11 @@ pub struct Step {
 /// Everything that is to be run, for people who would rather do it themselves.
 pub fn sql(schema: &str) -> Result<String, StoreError> {
     check_schema(schema)?;
-    let mut all = preamble(schema);
+    let mut all = format!("BEGIN;\n{}", preamble(schema));
     for migration in MIGRATIONS {
         all.push_str(&text_of(migration, schema));
     }
+    all.push_str("COMMIT;\n");
     Ok(all)
 }
 
@@ -73,7 +75,7 @@ fn text_of(migration: &Migration, schema: &str) -> String {
     let Migration { number, name, text } = migration;
     let text = text.replace("@LOCK", &lock_key(schema).to_string()).replace('@', schema);
     // The row comes first: a rival collides with it before anything else.
-    format!("BEGIN;\nINSERT INTO {schema}.migrations (number, name) VALUES ({number}, '{name}');\n{text}COMMIT;\n")
+    format!("INSERT INTO {schema}.migrations (number, name) VALUES ({number}, '{name}');\n{text}")
 }
 
 fn failed(error: &tokio_postgres::Error) -> StoreError {
@@ -131,16 +133,19 @@ fn check_age(applied: &[i32]) -> Result<(), StoreError> {
     }
 }
 
-const SUPPORTED: &str = "databases with migrations up to 2";
+const SUPPORTED: &str = "databases with migrations up to 3";
 
 /// Brings the database up to date; says what it did.
 pub async fn up(url: &str, schema: &str) -> Result<Vec<Step>, StoreError> {
     check_schema(schema)?;
-    let client = connect(url).await?;
-    let key = lock_key(schema) - 2;
-    let lock = format!("SELECT pg_advisory_lock({key})");
-    client.batch_execute(&lock).await.map_err(|error| failed(&error))?;
-    let known = applied(&client, schema).await?;
+    bring_up(&connect(url).await?, schema).await
+}
+
+/// One transaction: all of it or nothing, by one node at a time, and through poolers as well.
+async fn bring_up(client: &Client, schema: &str) -> Result<Vec<Step>, StoreError> {
+    let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({})", lock_key(schema) - 2);
+    client.batch_execute(&begin).await.map_err(|error| failed(&error))?;
+    let known = applied(client, schema).await?;
     check_age(&known)?;
     let mut done = Vec::new();
     if known.is_empty() {
@@ -150,7 +155,7 @@ pub async fn up(url: &str, schema: &str) -> Result<Vec<Step>, StoreError> {
         client.batch_execute(&text_of(migration, schema)).await.map_err(|error| failed(&error))?;
         done.push(Step { number: migration.number, name: migration.name, applied: true });
     }
-    // The lock goes with the connection.
+    client.batch_execute("COMMIT").await.map_err(|error| failed(&error))?;
     Ok(done)
 }
 
@@ -166,9 +171,30 @@ pub async fn virtual_now(url: &str, schema: &str) -> Result<Option<Timestamp>, S
     Ok(rows.first().and_then(|row| row.get::<_, Option<i64>>(0)).filter(|at| *at != 0).map(Timestamp::from_millis))
 }
 
-/// Jobs go by one clock for as long as they are there: says which, and refuses another.
-pub(crate) async fn settle_time(url: &str, schema: &str, now: Option<Timestamp>) -> Result<(), StoreError> {
+/// Before a store is opened: the tables are there, or are made, and go by the right clock.
+pub(crate) async fn prepare(
+    url: &str,
+    schema: &str,
+    migrates: bool,
+    virtual_now: Option<Timestamp>,
+) -> Result<(), StoreError> {
     let client = connect(url).await?;
+    let known = applied(&client, schema).await?;
+    check_age(&known)?;
+    let missing = MIGRATIONS.iter().find(|migration| !known.contains(&migration.number));
+    match missing {
+        None => {}
+        Some(_) if migrates => drop(bring_up(&client, schema).await?),
+        Some(Migration { number, .. }) => {
+            let what = format!("the schema {schema} lacks migration {number}: run `longshore migrate up`");
+            return Err(StoreError::not_applied(Failed(what)));
+        }
+    }
+    settle_time(&client, schema, virtual_now).await
+}
+
+/// Jobs go by one clock for as long as they are there: says which, and refuses another.
+async fn settle_time(client: &Client, schema: &str, now: Option<Timestamp>) -> Result<(), StoreError> {
     let wanted = now.map_or(0, |now| now.as_millis().max(1));
     let text = format!("UPDATE {schema}.settings SET virtual_now = {wanted} WHERE virtual_now IS NULL");
     client.batch_execute(&text).await.map_err(|error| failed(&error))?;

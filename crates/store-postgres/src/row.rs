@@ -153,7 +153,8 @@ impl Columns {
                 && job.external_id.is_none()
                 && job.tags.pairs().next().is_none()
                 && job.dependencies.all().is_empty()
-                && job.parent.is_none(),
+                && job.parent.is_none()
+                && job.membership.is_none(),
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct Options {
     pub prepared: Prepared,
     /// Connections for looking.
     pub readers: usize,
-    /// Transactions that a node has under way at once, for each of submitting, claiming and settling.
+    /// Transactions that a node has under way at once, for each of submitting and settling; 0: one at a time, whatever it does.
     pub lanes: usize,
     /// Requests that may wait for a lane before the next one has to.
     pub waiting_max: usize,
@@ -140,14 +140,9 @@ impl PostgresStore {
     /// Opens the store on the runtime that asks.
     pub async fn start(options: Options, handle: Handle) -> Result<Self, StoreError> {
         migrate::check_schema(&options.schema)?;
-        if options.migrates {
-            migrate::up(&options.url, &options.schema).await?;
-        } else {
-            check_migrations(&options).await?;
-        }
         let virtual_now = options.clock.as_ref().map(|clock| clock.now());
-        migrate::settle_time(&options.url, &options.schema, virtual_now).await?;
-        let lanes = options.lanes.max(1);
+        migrate::prepare(&options.url, &options.schema, options.migrates, virtual_now).await?;
+        let lanes = options.lanes;
         let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
         // Every lane holds one; so does whoever sends hints.
         let pool = connect::pool(config.clone(), 3 * lanes + 4 + options.readers.max(1))?;
@@ -166,11 +161,16 @@ impl PostgresStore {
             }
             sender
         };
-        let (submits, claims, settles) = (lane(lanes), lane(1), lane(lanes));
-        let (extends, admins, ticks) = (lane(1), lane(1), lane(1));
+        let (submits, claims, settles, extends, admins, ticks) = if lanes == 0 {
+            let one = lane(1);
+            (one.clone(), one.clone(), one.clone(), one.clone(), one.clone(), one)
+        } else {
+            (lane(lanes), lane(1), lane(lanes), lane(1), lane(1), lane(1))
+        };
         let node = node_name();
-        companions.push(handle.spawn(wake::send(Arc::clone(&shared), node.clone())));
+        // Nobody shares a clock that is advanced by hand.
         if !shared.clock.is_virtual() {
+            companions.push(handle.spawn(wake::send(Arc::clone(&shared), node.clone())));
             companions.push(handle.spawn(wake::listen(Arc::clone(&shared), config, node)));
             companions.push(handle.spawn(wake::poll(Arc::clone(&shared))));
         }
@@ -208,18 +208,6 @@ fn node_name() -> String {
     let mut dice = SystemDice::default();
     let dice: &mut dyn Dice = &mut dice;
     format!("{:016x}", dice.roll())
-}
-
-async fn check_migrations(options: &Options) -> Result<(), StoreError> {
-    let steps = migrate::status(&options.url, &options.schema).await?;
-    match steps.iter().find(|step| !step.applied) {
-        None => Ok(()),
-        Some(step) => {
-            let what =
-                format!("the schema {} lacks migration {}: run `longshore migrate up`", options.schema, step.number);
-            Err(StoreError::not_applied(Failed(what)))
-        }
-    }
 }
 
 /// Learns what is there, and sees to it that the queue `default` is.

@@ -104,10 +104,14 @@ async fn next(lane: &mut Lane, now: Timestamp) -> Result<Option<Timestamp>, Trou
     if known.queues.values().any(|queue| queue.leaving.is_some()) {
         return Ok(Some(now));
     }
-    let orders = [order!(sql.next_due, TIMERS_MAX), order!(sql.next_prune, shared.slack_ms())];
+    let orders = [order!(sql.next_due, TIMERS_MAX), order!(sql.next_prune, shared.slack_ms()), order!(sql.any_errand)];
     let mut found = lane.link().await?.travel(&orders, Bounds::None).await?.into_iter();
     let timers = found.next().unwrap_or_default();
     let prune = found.next().unwrap_or_default();
+    let errands = found.next().unwrap_or_default();
+    if errands.first().map(|row| get(row, 0)).transpose()? == Some(true) {
+        return Ok(Some(now));
+    }
     let mut first: Option<i64> = match prune.first() {
         Some(row) => get(row, 0)?,
         None => None,

@@ -1,7 +1,8 @@
 //! One transaction: what is needed is locked and read, the rules of the core decide over it, and all that changed is written with the commit.
 
 mod claims;
-mod fetch;
+pub(crate) mod fetch;
+mod workflows;
 mod write;
 
 use std::collections::BTreeSet;
@@ -155,8 +156,10 @@ impl<'a> Turn<'a> {
         for request in requests {
             if let Request::Tick(budget, _) = request {
                 self.fetch_due(budget.get()).await?;
+                self.fetch_errands(budget.get()).await?;
             }
         }
+        self.fetch_news_for(requests).await?;
         // Those that are not among the living may be archived.
         let rows = self.rows_of(requests).into_iter().map(|number| Seq(number.cast_unsigned()));
         let rows: BTreeSet<Seq> = rows.filter(|seq| !self.fetched.knows(*seq)).collect();
@@ -223,6 +226,10 @@ impl<'a> Turn<'a> {
                     | AdminCommand::RunNow { .. }
                     | AdminCommand::Edit { .. }
                     | AdminCommand::Delete { .. }
+                    | AdminCommand::OpenWorkflow { .. }
+                    | AdminCommand::CloseWorkflow { .. }
+                    | AdminCommand::CancelWorkflow { .. }
+                    | AdminCommand::RetryWorkflow { .. }
                     | AdminCommand::ChangeStatus { .. } => {}
                 },
                 Request::Claim(..) | Request::Settle(..) | Request::Extend(..) | Request::Tick(..) => {}
@@ -240,11 +247,15 @@ impl<'a> Turn<'a> {
         draft.read_all(&self.known.names)?;
         let ticks = requests.iter().any(|request| matches!(request, Request::Tick(..)));
         if ticks || !self.claims.is_empty() {
-            admit(&mut engine, &draft, fetched);
+            admit(&mut engine, &draft, fetched, &fetched.order);
+            engine.go_on_from(self.first_number.unwrap_or(0));
+        } else if !fetched.news.is_empty() {
+            admit(&mut engine, &draft, fetched, &fetched.news);
             // What it was given is older than the numbers that it may give.
             engine.go_on_from(self.first_number.unwrap_or(0));
         }
         if ticks {
+            fetched.errands.iter().for_each(|workflow| engine.resume(*workflow));
             draft.expect_prunes();
         }
         for (queue, (counts, held)) in &fetched.counts {
@@ -287,8 +298,8 @@ fn wants_numbers(request: &Request) -> bool {
 }
 
 /// Puts the jobs in order that were fetched.
-fn admit(engine: &mut Engine, draft: &Draft<'_>, fetched: &Fetched) {
-    for seq in &fetched.order {
+fn admit(engine: &mut Engine, draft: &Draft<'_>, fetched: &Fetched, which: &[Seq]) {
+    for seq in which {
         let (Some(found), Some(job)) = (fetched.rows.get(seq), draft.job(*seq)) else { continue };
         if found.origin != Origin::Jobs {
             continue;
@@ -380,7 +391,11 @@ fn job_of(command: &AdminCommand) -> Option<JobId> {
         AdminCommand::PutQueue { .. }
         | AdminCommand::PauseQueue { .. }
         | AdminCommand::ResumeQueue { .. }
-        | AdminCommand::DeleteQueue { .. } => None,
+        | AdminCommand::DeleteQueue { .. }
+        | AdminCommand::OpenWorkflow { .. }
+        | AdminCommand::CloseWorkflow { .. }
+        | AdminCommand::CancelWorkflow { .. }
+        | AdminCommand::RetryWorkflow { .. } => None,
     }
 }
 

@@ -10,25 +10,36 @@ use longshore_store::{Clock, Store, VirtualClock};
 use longshore_store_postgres::{Options, PostgresStore};
 use longshore_testkit::conformance::{self, World};
 
-fn open(schema: &common::Schema, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {
+fn open(schema: &common::Schema, clock: &Arc<VirtualClock>, lanes: usize) -> Arc<dyn Store> {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
     let options = Options {
         schema: schema.name.clone(),
         clock: Some(clock),
         migrates: false,
+        lanes,
+        readers: 1,
         retention_slack: longshore_core::Duration::ZERO,
         ..Options::new(&*schema.url)
     };
     Arc::new(PostgresStore::open(options).expect("the store opens"))
 }
 
-fn on_postgres() -> World {
+fn with_lanes(lanes: usize) -> World {
     let (clock, schema) = (conformance::clock(), Arc::new(common::Schema::take()));
     let (same_clock, same_schema) = (Arc::clone(&clock), Arc::clone(&schema));
-    let open_it = move || open(&same_schema, &same_clock);
+    let open_it = move || open(&same_schema, &same_clock, lanes);
     World::new(open_it(), clock).reopened_by(open_it).keeping(schema)
 }
 
+fn on_postgres() -> World {
+    with_lanes(2)
+}
+
+/// Opened thousands of times, each with as few connections as can be.
+fn on_one_lane() -> World {
+    with_lanes(0)
+}
+
 mod postgres {
-    longshore_testkit::conformance!(super::on_postgres, histories: 10);
+    longshore_testkit::conformance!(super::on_postgres, histories: 10, proofs: super::on_one_lane);
 }

@@ -9,16 +9,17 @@ use longshore_core::engine::{
     AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
 };
 use longshore_core::extend::Extended;
-use longshore_core::id::{QueueName, Seq};
+use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
-use crate::query::{InLine, JobQuery, Page};
+use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::Wakeups;
 
@@ -38,6 +39,9 @@ pub enum Verb {
     Queue,
     Queues,
     Totals,
+    Workflow,
+    Workflows,
+    Members,
 }
 
 impl Verb {
@@ -55,6 +59,9 @@ impl Verb {
         Self::Queue,
         Self::Queues,
         Self::Totals,
+        Self::Workflow,
+        Self::Workflows,
+        Self::Members,
     ];
 
     /// A label for metrics and traces.
@@ -73,6 +80,9 @@ impl Verb {
             Self::Queue => "queue",
             Self::Queues => "queues",
             Self::Totals => "totals",
+            Self::Workflow => "workflow",
+            Self::Workflows => "workflows",
+            Self::Members => "members",
         }
     }
 
@@ -81,6 +91,7 @@ impl Verb {
         match self {
             Self::Submit | Self::Claim | Self::Settle | Self::Extend | Self::Admin | Self::Tick => true,
             Self::Get | Self::Payloads | Self::List | Self::Ahead | Self::Queue | Self::Queues | Self::Totals => false,
+            Self::Workflow | Self::Workflows | Self::Members => false,
         }
     }
 }
@@ -232,6 +243,18 @@ impl Inspect for Observed {
         self.watch(Verb::Totals, 0, self.store.totals(), |_| (1, 0))
     }
 
+    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
+        self.watch(Verb::Workflow, 1, self.store.workflow(id), |_| (1, 0))
+    }
+
+    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
+        self.watch(Verb::Workflows, 0, self.store.workflows(query), |page| (page.workflows.len(), 0))
+    }
+
+    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
+        self.watch(Verb::Members, 0, self.store.members(query), |page| (page.jobs.len(), 0))
+    }
+
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
         self.watch(Verb::Queue, 1, self.store.queue(name), |_| (1, 0))
     }
@@ -326,6 +349,15 @@ mod tests {
         assert_eq!(last(&notes), (Verb::Ahead, 1, 0, "answered", 3));
         assert!(finish(store.queue(QueueName::new("q").unwrap())).unwrap().is_none());
         assert_eq!(last(&notes), (Verb::Queue, 1, 0, "answered", 3));
+        let workflow = WorkflowId::from_bytes([7; 16]);
+        assert!(finish(store.workflow(workflow)).unwrap().is_none());
+        assert_eq!(last(&notes), (Verb::Workflow, 1, 0, "answered", 3));
+        let query = WorkflowQuery { state: None, limit: 10, before: None };
+        assert!(finish(store.workflows(query)).unwrap().next.is_none());
+        assert_eq!(last(&notes), (Verb::Workflows, 0, 0, "answered", 3));
+        let query = MemberQuery { workflow, limit: 10, after: Seq(0) };
+        assert!(finish(store.members(query)).unwrap().next.is_none());
+        assert_eq!(last(&notes), (Verb::Members, 0, 0, "answered", 3));
         assert!(finish(store.queues()).unwrap().is_empty());
         assert_eq!(last(&notes), (Verb::Queues, 0, 0, "answered", 3));
     }

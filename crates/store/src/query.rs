@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use longshore_core::id::{JobType, QueueName, Seq};
+use longshore_core::id::{JobType, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
 use longshore_core::tags::Tags;
+use longshore_core::workflow::{Workflow, WorkflowState};
 
 /// All that is given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct JobFilter {
     pub tag: Option<Arc<str>>,
     pub priority: Option<Priority>,
     pub error_code: Option<Arc<str>>,
+    /// Members of this workflow, replaced ones included.
+    pub workflow: Option<WorkflowId>,
 }
 
 impl JobFilter {
@@ -32,8 +35,13 @@ impl JobFilter {
             && self.job_type.as_ref().is_none_or(|job_type| *job_type == job.job_type)
             && self.priority.is_none_or(|priority| priority == job.priority)
             && self.tag.as_ref().is_none_or(|tag| has_tag(&job.tags, tag))
+            && self.workflow.is_none_or(|wanted| workflow_of(job) == Some(wanted))
             && self.error_code.as_ref().is_none_or(|wanted| code() == Some(wanted))
     }
+}
+
+pub fn workflow_of(job: &Job) -> Option<WorkflowId> {
+    job.membership.as_ref().map(|membership| membership.workflow)
 }
 
 fn has_tag(tags: &Tags, wanted: &str) -> bool {
@@ -55,6 +63,31 @@ pub struct JobQuery {
     pub limit: usize,
     /// Only jobs before this one.
     pub before: Option<Seq>,
+}
+
+/// Members of a workflow, oldest first; those that clones have replaced are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberQuery {
+    pub workflow: WorkflowId,
+    pub limit: usize,
+    /// Only members behind this one.
+    pub after: Seq,
+}
+
+/// Workflows, newest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkflowQuery {
+    pub state: Option<WorkflowState>,
+    pub limit: usize,
+    /// Only workflows with a lower number.
+    pub before: Option<Seq>,
+}
+
+#[derive(Clone, Debug)]
+pub struct WorkflowPage {
+    pub workflows: Vec<Arc<Workflow>>,
+    /// Where to go on; `None` when there is nothing more.
+    pub next: Option<Seq>,
 }
 
 /// A place in line: who stands before it is asked for.

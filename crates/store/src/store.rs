@@ -10,16 +10,17 @@ use longshore_core::engine::{
     SubmitRequest, Submitted, Ticked,
 };
 use longshore_core::extend::Extended;
-use longshore_core::id::{JobId, QueueName, Seq};
+use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
-use crate::query::{InLine, JobQuery, Page};
+use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use crate::wakeups::Wakeups;
 
 /// `Err` is a failure of the store; what the rules refuse is in the `Ok`.
@@ -68,6 +69,15 @@ pub trait Inspect: Debug + Send + Sync + 'static {
 
     /// What has become of the jobs of the Ocypod dialect since the store was made.
     fn totals(&self) -> StoreFuture<'_, Totals>;
+
+    /// With the sums over its members; never by looking at them.
+    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>>;
+
+    /// Newest first. A page may be short, or empty, while there is more.
+    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage>;
+
+    /// Oldest first. A page may be short, or empty, while there is more.
+    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page>;
 
     /// All queues by name.
     fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>>;

@@ -12,7 +12,7 @@ use longshore_core::engine::{
     Ticked,
 };
 use longshore_core::extend::Extended;
-use longshore_core::id::{JobId, JobType, QueueName, Seq};
+use longshore_core::id::{JobId, JobType, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
@@ -20,9 +20,10 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
-use crate::query::{InLine, JobQuery, Page};
+use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::{Wakeups, WakeupsSender};
 
@@ -116,6 +117,18 @@ impl Inspect for Stub {
 
     fn totals(&self) -> StoreFuture<'_, Totals> {
         ready(Totals::default())
+    }
+
+    fn workflow(&self, _: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
+        ready(None)
+    }
+
+    fn workflows(&self, _: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
+        ready(WorkflowPage { workflows: Vec::new(), next: None })
+    }
+
+    fn members(&self, _: MemberQuery) -> StoreFuture<'_, Page> {
+        ready(Page { jobs: Vec::new(), next: None })
     }
 
     fn queue(&self, _: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

@@ -10,16 +10,17 @@ use longshore_core::engine::{
     AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
 };
 use longshore_core::extend::Extended;
-use longshore_core::id::{QueueName, Seq};
+use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
-use crate::query::{InLine, JobQuery, Page};
+use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::Wakeups;
 
@@ -248,6 +249,18 @@ impl Inspect for Unreliable {
 
     fn totals(&self) -> StoreFuture<'_, Totals> {
         self.look(|store| store.totals())
+    }
+
+    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
+        self.look(|store| store.workflow(id))
+    }
+
+    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
+        self.look(|store| store.workflows(query))
+    }
+
+    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
+        self.look(|store| store.members(query))
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

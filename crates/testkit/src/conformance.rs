@@ -21,6 +21,8 @@
 mod admin;
 mod claim;
 mod concurrency;
+mod dag_recovery;
+mod dags;
 mod dialect;
 mod durability;
 mod extend;
@@ -35,6 +37,7 @@ mod settle;
 mod submit;
 mod tick;
 mod wakeups;
+mod workflows;
 mod world;
 
 pub use harness::Harness;
@@ -167,6 +170,30 @@ macro_rules! with_conformance_cases {
                 only_into_a_queue_of_the_profile
                 totals_count_what_happened
             }
+            workflows {
+                a_chain_runs_in_order_and_completes
+                all_of_it_or_nothing
+                a_thousand_wide_fan_in_runs_its_finalizer_once
+                an_open_one_grows_until_it_is_closed
+                a_failure_stops_what_waits_and_a_retry_brings_it_back
+                a_retry_leaves_what_others_have_stopped
+                cancelled_as_a_whole
+                a_large_one_is_cancelled_and_retried_in_slices
+                records_go_and_the_sums_stay
+                submitted_twice_it_is_one
+                children_join_their_parents_workflow
+                a_clone_is_waited_for_in_its_originals_place
+            }
+            dags {
+                small_ones_in_a_storm
+                two_hundred_nodes_in_a_storm
+            }
+            restarts dag_recovery {
+                a_workflow_goes_on_where_it_was
+                what_was_being_done_to_all_is_finished
+                the_finalizer_of_a_chord_runs_once
+                storms_with_restarts
+            }
             refusals {
                 every_code_can_be_reached_and_changes_nothing
             }
@@ -293,18 +320,25 @@ macro_rules! conformance_tests {
 }
 
 /// Writes the tests of one store: `conformance!(path::to::make_world, histories: 100);` where `fn make_world() -> World`. Each store in a
-/// module of its own.
+/// module of its own. `proofs: path` makes the worlds of the proofs otherwise: there are thousands.
 #[macro_export]
 macro_rules! conformance {
     ($make:path, histories: $histories:expr) => {
+        $crate::conformance!($make, histories: $histories, proofs: $make);
+    };
+    ($make:path, histories: $histories:expr, proofs: $proofs:path) => {
         fn world() -> $crate::conformance::World {
             $make()
         }
 
         $crate::with_conformance_cases!(conformance_tests);
 
+        fn proof_world() -> $crate::conformance::World {
+            $proofs()
+        }
+
         mod proofs {
-            use super::world;
+            use super::proof_world as world;
 
             #[test]
             fn every_scenario() {

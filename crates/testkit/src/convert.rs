@@ -213,6 +213,7 @@ impl Names {
             Told::Admin(answer) => match answer? {
                 AdminAnswer::QueuePut { .. } | AdminAnswer::Done => Answer::Done,
                 AdminAnswer::CancelRequested => Answer::CancelRequested,
+                AdminAnswer::Workflow { .. } => Answer::Done,
                 AdminAnswer::State { id, state } => {
                     Answer::State { job: self.adopt(id), state: state.word().to_owned() }
                 }

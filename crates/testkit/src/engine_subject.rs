@@ -91,7 +91,9 @@ pub(crate) fn rebuild(engine: &Engine, records: &MemoryRecords) -> Engine {
         *ended.entry((job.queue.clone(), job.kind())).or_default() += 1;
     }
     let ended = ended.into_iter().map(|((queue, state), jobs)| (queue, state, jobs));
-    Engine::rebuild(engine.options(), records.queues().cloned(), live, ended, engine.next_number())
+    let mut rebuilt = Engine::rebuild(engine.options(), records.queues().cloned(), live, ended, engine.next_number());
+    records.workflows().filter(|workflow| workflow.errand.is_some()).for_each(|workflow| rebuilt.resume(workflow.id));
+    rebuilt
 }
 
 impl Core {

@@ -14,14 +14,16 @@ use longshore_core::engine::{
     Options, Queue, Settlement, SubmitRequest, Submitted, Ticked,
 };
 use longshore_core::extend::Extended;
-use longshore_core::id::{QueueName, Seq};
+use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
 use longshore_store::{
-    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, Wakeups, WakeupsSender,
+    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreFuture, Wakeups,
+    WakeupsSender, WorkflowPage, WorkflowQuery,
 };
 
 use crate::engine_subject::rebuild;
@@ -232,6 +234,48 @@ impl Inspect for MemoryStore {
 
     fn totals(&self) -> StoreFuture<'_, Totals> {
         ready(self.disk.lock().totals)
+    }
+
+    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
+        ready(self.disk.lock().records.workflow_by_id(id).cloned().map(Arc::new))
+    }
+
+    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
+        let WorkflowQuery { state, limit, before } = query;
+        let held = self.disk.lock();
+        let mut rows: Vec<&Workflow> = held.records.workflows().collect();
+        rows.retain(|workflow| before.is_none_or(|number| workflow.number < number));
+        rows.sort_unstable_by_key(|workflow| Reverse(workflow.number));
+        let (mut workflows, mut seen, mut rest) = (Vec::new(), None, rows.into_iter().peekable());
+        for workflow in rest.by_ref().take(ROWS_PER_PAGE) {
+            seen = Some(workflow.number);
+            if state.is_none_or(|state| state == workflow.state()) {
+                workflows.push(Arc::new(workflow.clone()));
+            }
+            if workflows.len() >= limit {
+                break;
+            }
+        }
+        let next = rest.peek().and(seen);
+        ready(WorkflowPage { workflows, next })
+    }
+
+    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
+        let MemberQuery { workflow, limit, after } = query;
+        let held = self.disk.lock();
+        let (mut jobs, mut seen) = (Vec::new(), None);
+        let mut rest = held.records.members_of(workflow).filter(|job| job.seq > after).peekable();
+        for job in rest.by_ref().take(ROWS_PER_PAGE) {
+            seen = Some(job.seq);
+            if job.requeued_as.is_none() {
+                jobs.push(Arc::new(job.clone()));
+            }
+            if jobs.len() >= limit {
+                break;
+            }
+        }
+        let next = rest.peek().and(seen);
+        ready(Page { jobs, next })
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

@@ -11,6 +11,7 @@ use longshore_core::engine::{
 use longshore_core::failure::{Reported, ReportedCategory};
 use longshore_core::id::{JobId, JobType};
 use longshore_core::patch::{PolicyPatch, RetryPatch, SettingsPatch};
+use longshore_core::priority::Priority;
 use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
@@ -248,4 +249,30 @@ fn standard_retries_are_spread() {
     }
     assert!(delays.iter().all(|millis| (900..=1_100).contains(millis)), "{delays:?}");
     assert!(delays.len() > 20 && delays.first() < Some(&950) && delays.last() > Some(&1_050), "{delays:?}");
+}
+
+/// A store reads ahead by it.
+#[test]
+fn the_look_at_the_line_says_what_claims_will_get() {
+    let types = ["a", "b", "c"].map(|name| JobType::new(name).unwrap());
+    for priority_order in [true, false] {
+        let mut world = World::new();
+        let overrides = SettingsPatch { priority_order: Some(priority_order), ..SettingsPatch::default() };
+        world.put_queue("q", Profile::Standard, overrides);
+        for n in 0..60_usize {
+            let mut job = job(b"");
+            (job.job_type, job.priority) = (types[n * 7 % 3].clone(), Priority::ALL[n * 11 % 5]);
+            world.submit("q", job);
+        }
+        for asked in [vec![], vec![0], vec![2, 0], vec![1, 1]] {
+            let types: Vec<JobType> = asked.into_iter().map(|n| types[n].clone()).collect();
+            let expected = world.engine.in_line(&queue("q"), &types, 7);
+            let request = ClaimRequest { queues: vec![queue("q")], limit: 7, types, terms: Terms::default() };
+            let Answer::Claimed(Ok(claimed)) = world.apply(Command::Claim(request)) else { panic!() };
+            assert_eq!(claimed.iter().map(|job| job.seq).collect::<Vec<_>>(), expected);
+            assert_eq!(expected.len(), 7);
+        }
+        world.admin(AdminCommand::PauseQueue { queue: queue("q") });
+        assert_eq!(world.engine.in_line(&queue("q"), &[], 7), [], "a paused queue gives nobody anything");
+    }
 }

@@ -9,15 +9,17 @@ use longshore_core::engine::{
     Ticked,
 };
 use longshore_core::extend::Extended;
-use longshore_core::id::{QueueName, Seq};
+use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
-    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreFuture, VirtualClock, Wakeups,
+    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreFuture,
+    VirtualClock, Wakeups, WorkflowPage, WorkflowQuery,
 };
 use longshore_testkit::conformance::{self, World};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
@@ -217,6 +219,18 @@ impl Inspect for Flawed {
 
     fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
         Box::pin(async move { Ok(self.store.ahead(place).await? + u64::from(self.has(EverybodyStandsBehindHimself))) })
+    }
+
+    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
+        self.store.workflow(id)
+    }
+
+    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
+        self.store.workflows(query)
+    }
+
+    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
+        self.store.members(query)
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

@@ -13,6 +13,7 @@ pub(crate) mod serve;
 pub(crate) mod submit;
 pub(crate) mod top;
 pub(crate) mod work;
+pub(crate) mod workflows;
 
 mod many;
 mod words;

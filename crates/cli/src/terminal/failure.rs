@@ -136,6 +136,9 @@ fn hint_for(code: ErrorCode) -> Option<&'static str> {
         ErrorCode::QueueNotFound => {
             Some("`longshore queues list` shows what there is, `longshore queues set NAME` creates one")
         }
+        ErrorCode::WorkflowNotFound => {
+            Some("`longshore workflows list` shows what there is; a workflow goes with its last job")
+        }
         ErrorCode::IllegalTransition => Some("`longshore jobs get ID` shows the state that it is in"),
         ErrorCode::QueueFull => {
             Some("let workers catch up, or raise it with `longshore queues set NAME --set max_queued=…`")
@@ -157,7 +160,6 @@ fn hint_for(code: ErrorCode) -> Option<&'static str> {
         | ErrorCode::DependencyBreadth
         | ErrorCode::Unauthorized
         | ErrorCode::Forbidden
-        | ErrorCode::WorkflowNotFound
         | ErrorCode::ScheduleNotFound
         | ErrorCode::StaleLease
         | ErrorCode::UnsupportedMediaType

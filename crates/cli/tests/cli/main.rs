@@ -14,3 +14,4 @@ mod support;
 mod top;
 mod tour;
 mod work;
+mod workflows;

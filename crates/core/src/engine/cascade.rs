@@ -117,7 +117,8 @@ impl<R: Records> Turn<'_, R> {
         self.touched += dependencies.len();
         let standings = self.standings(&dependencies)?;
         self.change(seq, |job, moment| {
-            match dependency::revive(job, dependency, |id| standing(&standings, id), moment) {
+            let own = job.dependencies.clone();
+            match dependency::revive(job, dependency, own, |id| standing(&standings, id), moment) {
                 Revival::Revived | Revival::StaysEnded | Revival::Untouched => Ok(()),
             }
         })

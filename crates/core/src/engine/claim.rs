@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::claim::{self, Terms};
-use crate::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq};
+use crate::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkflowId};
 use crate::job::Job;
 use crate::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
 use crate::priority::Priority;
@@ -43,6 +43,7 @@ pub struct Claimed {
     pub idempotency_key: Option<Arc<str>>,
     pub created_at: Timestamp,
     pub checkpoint: Option<Bytes>,
+    pub workflow: Option<WorkflowId>,
     pub token: LeaseToken,
     pub version: LeaseVersion,
     pub expires_at: Option<Timestamp>,
@@ -67,6 +68,7 @@ impl Claimed {
             idempotency_key: job.idempotency.as_ref().map(|key| Arc::clone(&key.key)),
             created_at: job.created_at,
             checkpoint: job.checkpoint.clone(),
+            workflow: job.membership.as_ref().map(|membership| membership.workflow),
             token: lease.token,
             version: job.lease_version,
             expires_at: lease.expires_at,

@@ -1,10 +1,12 @@
 //! Everything that can be asked of the engine, and what it answers.
 
+use std::sync::Arc;
+
 use crate::cancel::{Cancelled, Force};
 use crate::dice::Dice;
 use crate::edit::Edit;
 use crate::extend::{Extended, Notes};
-use crate::id::{JobId, LeaseToken, QueueName};
+use crate::id::{JobId, LeaseToken, QueueName, WorkflowId};
 use crate::patch::SettingsPatch;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
@@ -13,6 +15,7 @@ use crate::settle::Outcome;
 use crate::state::StateKind;
 use crate::status::StatusChange;
 use crate::time::Timestamp;
+use crate::workflow::WorkflowState;
 
 use super::claim::{ClaimRequest, Claimed};
 use super::queue::DeleteQueue;
@@ -91,6 +94,24 @@ pub enum AdminCommand {
     Delete {
         id: JobId,
     },
+    /// A workflow that has no jobs yet.
+    OpenWorkflow {
+        name: Option<Arc<str>>,
+    },
+    /// No more jobs will join it.
+    CloseWorkflow {
+        id: WorkflowId,
+    },
+    /// Of all members that have not ended. Closes it.
+    CancelWorkflow {
+        id: WorkflowId,
+        reason: Option<String>,
+        force: Force,
+    },
+    /// Runs again what ended without success, and returns what waited on it.
+    RetryWorkflow {
+        id: WorkflowId,
+    },
     /// A client of the Ocypod dialect changes what its job is.
     ChangeStatus {
         id: JobId,
@@ -122,6 +143,11 @@ pub enum AdminAnswer {
     },
     /// The job runs on; its worker is told at the next heartbeat.
     CancelRequested,
+    /// What the workflow is now.
+    Workflow {
+        id: WorkflowId,
+        state: WorkflowState,
+    },
 }
 
 /// What a command meets when it is applied.
@@ -245,6 +271,12 @@ impl<R: Records> Turn<'_, R> {
             AdminCommand::RunNow { id } => state(*id, self.run_now(*id)?),
             AdminCommand::Edit { id, edit } => state(*id, self.edit(*id, edit)?),
             AdminCommand::Delete { id } => done(self.delete(*id)?),
+            AdminCommand::OpenWorkflow { name } => self.open_workflow(name.as_ref())?,
+            AdminCommand::CloseWorkflow { id } => self.close_workflow(*id)?,
+            AdminCommand::CancelWorkflow { id, reason, force } => {
+                self.cancel_workflow(*id, reason.as_deref(), *force)?
+            }
+            AdminCommand::RetryWorkflow { id } => self.retry_workflow(*id)?,
             AdminCommand::ChangeStatus { id, change } => state(*id, self.change_status(*id, change)?),
         })
     }

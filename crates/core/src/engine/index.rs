@@ -1,5 +1,8 @@
 //! The order of jobs: who is in line, whose time comes when, how many are where. All of it follows from the records.
 
+mod admission;
+mod in_line;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::HashMap;
@@ -195,7 +198,11 @@ impl Index {
     }
 
     fn insert(&mut self, entry: &Entry) {
-        let line = self.line(&entry.queue);
+        // The way every change takes: one look-up where the queue is known.
+        let line = match self.lines.get_mut(&entry.queue) {
+            Some(line) => line,
+            None => self.lines.entry(entry.queue.clone()).or_default(),
+        };
         *line.count(entry.state) += 1;
         line.held += u64::from(entry.held);
         if let Some(at) = entry.scheduled_at {
@@ -209,21 +216,11 @@ impl Index {
     }
 
     fn remove(&mut self, entry: &Entry) {
-        let line = self.line(&entry.queue);
-        let count = line.count(entry.state);
-        *count = count.saturating_sub(1);
-        line.held = line.held.saturating_sub(u64::from(entry.held));
-        if let Some(at) = entry.scheduled_at {
-            line.leave(at);
-        }
-        match entry.place {
-            Place::InLine(position) | Place::Lazy(position) => {
-                line.level(entry.priority).remove(&entry.job_type, position, entry.seq);
+        if let Some(line) = self.lines.get_mut(&entry.queue) {
+            line.remove(entry);
+            if line.counts == [0; StateKind::COUNT] {
+                self.lines.remove(&entry.queue);
             }
-            Place::None => {}
-        }
-        if line.counts == [0; StateKind::COUNT] {
-            self.lines.remove(&entry.queue);
         }
         if let Some((at, kind)) = entry.timer {
             self.timers.remove(&(at, kind, entry.seq));
@@ -310,6 +307,21 @@ pub fn count_of(counts: &StateCounts, state: StateKind) -> u64 {
 }
 
 impl Line {
+    fn remove(&mut self, entry: &Entry) {
+        let count = self.count(entry.state);
+        *count = count.saturating_sub(1);
+        self.held = self.held.saturating_sub(u64::from(entry.held));
+        if let Some(at) = entry.scheduled_at {
+            self.leave(at);
+        }
+        match entry.place {
+            Place::InLine(position) | Place::Lazy(position) => {
+                self.level(entry.priority).remove(&entry.job_type, position, entry.seq);
+            }
+            Place::None => {}
+        }
+    }
+
     fn leave(&mut self, came: Timestamp) {
         if let Some(number) = self.arrivals.get_mut(&came) {
             *number = number.saturating_sub(1);
@@ -332,10 +344,11 @@ impl Line {
 
 impl Level {
     fn insert(&mut self, job_type: &JobType, position: u64, seq: Seq) {
-        if !self.by_type.contains_key(job_type) {
-            self.by_type.insert(job_type.clone(), BTreeMap::new());
-        }
-        let Some(line) = self.by_type.get_mut(job_type) else { return };
+        let Some(line) = self.by_type.get_mut(job_type) else {
+            self.by_type.insert(job_type.clone(), BTreeMap::from([(position, seq)]));
+            self.heads.insert(position, job_type.clone());
+            return;
+        };
         let head = line.first_key_value().map(|(head, _)| *head);
         line.insert(position, seq);
         if head.is_none_or(|head| position < head) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::id::{QueueName, Seq};
+use crate::id::{QueueName, Seq, WorkflowId};
 use crate::time::Timestamp;
 
 use super::Engine;
@@ -22,6 +22,7 @@ pub(crate) struct Journal {
 #[derive(Clone, Debug, PartialEq)]
 struct Before {
     leaving: BTreeSet<QueueName>,
+    errands: BTreeSet<WorkflowId>,
     next_number: u64,
 }
 
@@ -37,7 +38,8 @@ enum Undo {
 impl Engine {
     /// From here on every change can be taken back, until [`Engine::commit`] or [`Engine::rollback`].
     pub fn begin(&mut self) {
-        let before = Before { leaving: self.leaving.clone(), next_number: self.next_number };
+        let (leaving, errands) = (self.leaving.clone(), self.errands.clone());
+        let before = Before { leaving, errands, next_number: self.next_number };
         self.journal.undo.clear();
         self.journal.open = Some(before);
     }
@@ -49,7 +51,7 @@ impl Engine {
 
     /// The engine as it was at [`Engine::begin`]. The caller sees to it that the records are, too.
     pub fn rollback(&mut self) {
-        let Some(Before { leaving, next_number }) = self.journal.open.take() else { return };
+        let Some(Before { leaving, errands, next_number }) = self.journal.open.take() else { return };
         for undo in std::mem::take(&mut self.journal.undo).into_iter().rev() {
             match undo {
                 Undo::Filed { before, after } => self.index.replace(after.as_ref(), before.as_ref()),
@@ -62,7 +64,7 @@ impl Engine {
                 Undo::QueueSet { name, before: None } => drop(Arc::make_mut(&mut self.queues).remove(&name)),
             }
         }
-        (self.leaving, self.next_number) = (leaving, next_number);
+        (self.leaving, self.errands, self.next_number) = (leaving, errands, next_number);
     }
 
     fn note(&mut self, undo: Undo) {

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::id::{JobId, QueueName, Seq};
+use crate::id::{JobId, QueueName, Seq, WorkflowId};
 use crate::job::Job;
 use crate::state::StateKind;
 use crate::submit::Payload;
 use crate::time::Timestamp;
+use crate::workflow::{Tally, TallyChange, Workflow};
 
 use super::queue::Queue;
 use super::records::{KeyEntry, KeyPath, PayloadSource, Prune, Records};
@@ -26,6 +27,9 @@ pub struct MemoryRecords {
     prunes: BTreeSet<(Timestamp, Prune)>,
     by_state: BTreeSet<(QueueName, StateKind, Seq)>,
     queues: BTreeMap<QueueName, Queue>,
+    workflows: HashMap<WorkflowId, Workflow>,
+    members: BTreeSet<(WorkflowId, Seq)>,
+    member_names: HashMap<(WorkflowId, Arc<str>), Seq>,
 }
 
 impl MemoryRecords {
@@ -48,6 +52,20 @@ impl MemoryRecords {
 
     pub fn queues(&self) -> impl Iterator<Item = &Queue> {
         self.queues.values()
+    }
+
+    pub fn workflow_by_id(&self, id: WorkflowId) -> Option<&Workflow> {
+        self.workflows.get(&id)
+    }
+
+    /// All workflows, in no order.
+    pub fn workflows(&self) -> impl Iterator<Item = &Workflow> {
+        self.workflows.values()
+    }
+
+    /// Members that are there, oldest first.
+    pub fn members_of(&self, id: WorkflowId) -> impl Iterator<Item = &Job> {
+        self.members.range((id, Seq(0))..=(id, Seq(u64::MAX))).filter_map(|(_, seq)| self.job(*seq))
     }
 
     fn file(&mut self, job: &Job) {
@@ -100,6 +118,9 @@ impl Records for MemoryRecords {
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.clone(), Arc::clone(external_id)), job.seq);
         }
+        if let Some(membership) = &job.membership {
+            self.members.insert((membership.workflow, job.seq));
+        }
         self.put(job)
     }
 
@@ -109,6 +130,13 @@ impl Records for MemoryRecords {
         self.ids.remove(&job.id);
         if let Some(external_id) = &job.external_id {
             self.external_ids.remove(&(job.queue.clone(), Arc::clone(external_id)));
+        }
+        if let Some(membership) = &job.membership {
+            self.members.remove(&(membership.workflow, job.seq));
+            let name = (membership.workflow, Arc::clone(&membership.reference));
+            if self.member_names.get(&name) == Some(&job.seq) {
+                self.member_names.remove(&name);
+            }
         }
         for dependency in job.dependencies.all() {
             if let Some(seq) = self.ids.get(&dependency) {
@@ -128,6 +156,11 @@ impl Records for MemoryRecords {
 
     fn link(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Infallible> {
         self.edges.insert((dependency, dependent));
+        Ok(())
+    }
+
+    fn unlink(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Infallible> {
+        self.edges.remove(&(dependency, dependent));
         Ok(())
     }
 
@@ -163,6 +196,42 @@ impl Records for MemoryRecords {
     fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Infallible> {
         let all = (queue.clone(), state, Seq(0))..=(queue.clone(), state, Seq(u64::MAX));
         Ok(self.by_state.range(all).take(limit).map(|(_, _, seq)| *seq).collect())
+    }
+
+    fn workflow(&mut self, id: WorkflowId) -> Result<Option<Workflow>, Infallible> {
+        Ok(self.workflows.get(&id).cloned())
+    }
+
+    fn put_workflow(&mut self, workflow: &Workflow) -> Result<(), Infallible> {
+        let tally = self.workflows.get(&workflow.id).map_or(Tally::default(), |known| known.tally);
+        self.workflows.insert(workflow.id, Workflow { tally, ..workflow.clone() });
+        Ok(())
+    }
+
+    fn tally(&mut self, id: WorkflowId, change: &TallyChange) -> Result<(), Infallible> {
+        if let Some(workflow) = self.workflows.get_mut(&id) {
+            workflow.tally.add(change);
+        }
+        Ok(())
+    }
+
+    fn remove_workflow(&mut self, id: WorkflowId) -> Result<(), Infallible> {
+        self.workflows.remove(&id);
+        Ok(())
+    }
+
+    fn members(&mut self, id: WorkflowId, after: Seq, limit: usize) -> Result<Vec<Seq>, Infallible> {
+        let later = (id, Seq(after.0.saturating_add(1)))..=(id, Seq(u64::MAX));
+        Ok(self.members.range(later).take(limit).map(|(_, member)| *member).collect())
+    }
+
+    fn name_member(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Infallible> {
+        self.member_names.insert((id, reference.into()), member);
+        Ok(())
+    }
+
+    fn member(&mut self, id: WorkflowId, reference: &str) -> Result<Option<Seq>, Infallible> {
+        Ok(self.member_names.get(&(id, reference.into())).copied())
     }
 
     fn put_queue(&mut self, queue: &Queue) -> Result<(), Infallible> {

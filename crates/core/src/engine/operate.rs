@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::cancel::{self, Cancelled, Force};
-use crate::dependency::Standing;
+use crate::dependency::{Dependencies, Standing};
 use crate::edit::{self, Edit};
 use crate::id::{JobId, Seq};
 use crate::job::{Job, Moment};
@@ -13,9 +13,10 @@ use crate::refusal::Refusal;
 use crate::requeue::{self, Requeue, Reset};
 use crate::state::StateKind;
 use crate::status::{self, StatusChange, Step};
+use crate::workflow::{Membership, TallyChange};
 
 use super::records::{KeyEntry, KeyPath, PayloadSource, Records};
-use super::{Effect, Stop, Turn};
+use super::{Effect, Life, Stop, Turn};
 
 impl<R: Records> Turn<'_, R> {
     pub(crate) fn cancel(
@@ -72,24 +73,33 @@ impl<R: Records> Turn<'_, R> {
     /// Answers the job that will run: the same one, or its clone.
     pub(crate) fn requeue(&mut self, id: JobId, how: &Requeue) -> Result<(JobId, StateKind), Stop<R::Error>> {
         let seq = self.find(id)?;
-        let seen = self.look(seq, |job| (job.queue.clone(), job.dependencies.all()))?;
-        let (name, dependencies) = seen.ok_or(Refusal::JobNotFound)?;
+        let name = self.look(seq, |job| job.queue.clone())?.ok_or(Refusal::JobNotFound)?;
         let queue = self.engine.queue(&name).cloned();
         let checked = self.look(seq, |job| requeue::check(job, how, queue.as_ref().map(|queue| &queue.intake)))?;
         match checked.ok_or(Refusal::JobNotFound)?? {
-            ManualRequeue::Clone => self.requeue_as_clone(seq, how),
-            ManualRequeue::InPlace => {
-                let standings = self.standings(&dependencies)?;
-                let kind = self.change(seq, |job, moment| {
-                    requeue::in_place(job, how, |id| standing(&standings, id), moment)?;
-                    Ok(job.kind())
-                })?;
-                Ok((id, kind))
-            }
+            // What it waited for is not copied.
+            ManualRequeue::Clone => self.requeue_as_clone(seq, how, Dependencies::default()),
+            ManualRequeue::InPlace => Ok((id, self.requeue_in_place(seq, how)?)),
         }
     }
 
-    fn requeue_as_clone(&mut self, seq: Seq, how: &Requeue) -> Result<(JobId, StateKind), Stop<R::Error>> {
+    /// Whoever was requeued as a clone meanwhile is waited for in the person of that clone.
+    pub(crate) fn requeue_in_place(&mut self, seq: Seq, how: &Requeue) -> Result<StateKind, Stop<R::Error>> {
+        let Rewired { dependencies, standings, links } = self.rewired(seq)?;
+        let kind = self.change(seq, |job, moment| {
+            requeue::in_place(job, how, dependencies, |id| standing(&standings, id), moment)?;
+            Ok(job.kind())
+        })?;
+        self.link_anew(&links, seq)?;
+        Ok(kind)
+    }
+
+    pub(crate) fn requeue_as_clone(
+        &mut self,
+        seq: Seq,
+        how: &Requeue,
+        dependencies: Dependencies,
+    ) -> Result<(JobId, StateKind), Stop<R::Error>> {
         let clone_seq = Seq(self.engine.next_number);
         let clone_id = self.records.new_id(clone_seq, self.dice);
         self.engine.next_number += 1;
@@ -98,11 +108,25 @@ impl<R: Records> Turn<'_, R> {
             let (now, lease_floor) = (moment.now, moment.lease_floor);
             let (dice, next_number) = (&mut *moment.dice, &mut *moment.next_number);
             let mut apart = Moment { now, dice, next_number, lease_floor, moves: &mut moves };
-            Ok(requeue::clone(job, clone_id, clone_seq, how, &mut apart))
+            Ok(requeue::clone(job, (clone_id, clone_seq), how, dependencies, &mut apart))
         })?;
         self.moves = moves;
-        let kind = copy.kind();
+        let (kind, dependencies) = (copy.kind(), copy.dependencies.all());
+        let membership = copy.membership.clone();
         self.add(Box::new(copy), PayloadSource::CopyOf(seq))?;
+        if let Some(Membership { workflow, reference }) = membership {
+            // The name leads to whoever stands in its place.
+            if self.records.member(workflow, &reference).map_err(Stop::Broken)? == Some(seq) {
+                self.records.name_member(workflow, &reference, clone_seq).map_err(Stop::Broken)?;
+            }
+        }
+        for id in &dependencies {
+            if let Some(elder) = self.records.seq_of(*id).map_err(Stop::Broken)? {
+                self.records.link(elder, clone_seq).map_err(Stop::Broken)?;
+            }
+        }
+        self.touched += 1 + dependencies.len();
+        self.count_dependents(dependencies.into_iter().map(|id| (id, 1)), Life::Began)?;
         Ok((clone_id, kind))
     }
 
@@ -122,20 +146,50 @@ impl<R: Records> Turn<'_, R> {
             Step::Requeue => {
                 let how = Requeue { counters: Reset::Keep, run_at: None };
                 let queue = self.engine.queue(&name).cloned();
-                let seen = self.look(seq, |job| {
-                    requeue::check(job, &how, queue.as_ref().map(|queue| &queue.intake))?;
-                    Ok::<_, Refusal>(job.dependencies.all())
-                })?;
-                let standings = self.standings(&seen.ok_or(Refusal::JobNotFound)??)?;
-                self.change(seq, |job, moment| {
-                    requeue::in_place(job, &how, |id| standing(&standings, id), moment)?;
-                    Ok(job.kind())
-                })
+                let intake = queue.as_ref().map(|queue| &queue.intake);
+                self.look(seq, |job| requeue::check(job, &how, intake))?.ok_or(Refusal::JobNotFound)??;
+                self.requeue_in_place(seq, &how)
             }
             step @ (Step::Note | Step::Complete | Step::Fail | Step::TimeOut | Step::Cancel) => {
                 self.change_at_home(seq, |job, home, moment| status::change(job, change, step, home, moment))
             }
         }
+    }
+
+    /// What a job that comes back waits for: its dependencies, or the clones that took the places of those that failed.
+    pub(crate) fn rewired(&mut self, seq: Seq) -> Result<Rewired, Stop<R::Error>> {
+        let seen = self.look(seq, |job| job.dependencies.clone())?;
+        let mut dependencies = seen.ok_or(Refusal::JobNotFound)?;
+        let (mut successors, mut links) = (HashMap::new(), Vec::new());
+        for id in dependencies.after.iter().map(|after| after.id) {
+            self.touched += 1;
+            let Some(original) = self.records.seq_of(id).map_err(Stop::Broken)? else { continue };
+            let (mut heir, mut number) = (id, original);
+            while let Some(next) = self.look(number, |job| job.requeued_as)?.flatten() {
+                // If nobody knows any more what became of a clone, its original has to speak for itself.
+                let Some(seq) = self.records.seq_of(next).map_err(Stop::Broken)? else { break };
+                (heir, number) = (next, seq);
+            }
+            if heir != id {
+                successors.insert(id, heir);
+                let still_waits = dependencies.after_any.contains(&id);
+                links.push((Some(original).filter(|_| !still_waits), number));
+            }
+        }
+        dependencies.rewire(&successors);
+        let standings = self.standings(&dependencies.all())?;
+        Ok(Rewired { dependencies, standings, links })
+    }
+
+    /// Has a job hear from the clones, not from their originals.
+    pub(crate) fn link_anew(&mut self, links: &[(Option<Seq>, Seq)], dependent: Seq) -> Result<(), Stop<R::Error>> {
+        for (original, clone) in links {
+            if let Some(original) = original {
+                self.records.unlink(*original, dependent).map_err(Stop::Broken)?;
+            }
+            self.records.link(*clone, dependent).map_err(Stop::Broken)?;
+        }
+        Ok(())
     }
 
     /// How these jobs stand; one that is gone is left out.
@@ -162,6 +216,14 @@ impl<R: Records> Turn<'_, R> {
     }
 }
 
+/// Dependencies in which clones have taken the places of their originals.
+pub(crate) struct Rewired {
+    pub dependencies: Dependencies,
+    pub standings: HashMap<JobId, Standing>,
+    /// Originals, and the clones that have to tell the job how they end.
+    pub links: Vec<(Option<Seq>, Seq)>,
+}
+
 pub(crate) fn standing(standings: &HashMap<JobId, Standing>, id: JobId) -> Standing {
     standings.get(&id).copied().unwrap_or(Standing::Gone)
 }
@@ -175,7 +237,12 @@ pub(crate) fn forget<R: Records>(turn: &mut Turn<'_, R>, seq: Seq) -> Result<boo
     }
     free_key(turn, &job)?;
     turn.engine.file(Some(super::index::Entry::of(&job)), None);
+    turn.tally(&job, &TallyChange::gone())?;
+    let workflow = job.membership.as_ref().map(|membership| membership.workflow);
     turn.records.remove(job).map_err(Stop::Broken)?;
+    if let Some(workflow) = workflow {
+        turn.forget_workflow(workflow)?;
+    }
     Ok(true)
 }
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::dice::Dice;
-use crate::id::{JobId, JobType, QueueName, Seq};
+use crate::id::{JobId, JobType, QueueName, Seq, WorkflowId};
 use crate::job::{IdempotencyKey, Job};
 use crate::policy::IdempotencyScope;
 use crate::state::StateKind;
 use crate::submit::Payload;
 use crate::time::Timestamp;
+use crate::workflow::{TallyChange, Workflow};
 
 use super::queue::Queue;
 
@@ -29,15 +30,17 @@ pub trait Records {
     /// Puts a record back that was only looked at.
     fn put_unchanged(&mut self, job: Box<Job>);
 
-    /// A new record with its payload. Its external id, if any, is free.
+    /// A new record with its payload. Its external id, if any, is free. A job with a membership is a member from now on.
     fn insert(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Self::Error>;
-    /// Removes record, payload, external id and edges. Its idempotency key is the engine's business.
+    /// Removes record, payload, external id, edges, and its name among the members of a workflow. Its idempotency key is the engine's business.
     fn remove(&mut self, job: Box<Job>) -> Result<(), Self::Error>;
 
     fn external_id(&mut self, queue: &QueueName, external_id: &str) -> Result<Option<Seq>, Self::Error>;
 
     /// `dependent` waits for `dependency`.
     fn link(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Self::Error>;
+    /// `dependent` waits for somebody else instead.
+    fn unlink(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Self::Error>;
     /// Dependents of a job beyond `after`, in order of creation.
     fn dependents(&mut self, dependency: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Self::Error>;
 
@@ -50,6 +53,20 @@ pub trait Records {
 
     /// Jobs of a queue in one state, in order of creation.
     fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Self::Error>;
+
+    /// With all that this command has changed about it so far.
+    fn workflow(&mut self, id: WorkflowId) -> Result<Option<Workflow>, Self::Error>;
+    /// A new or changed workflow. Its tally is not taken from here: only [`Records::tally`] changes that.
+    fn put_workflow(&mut self, workflow: &Workflow) -> Result<(), Self::Error>;
+    /// Adds to the sums of a workflow. In whatever order, and as many at once as the store likes.
+    fn tally(&mut self, id: WorkflowId, change: &TallyChange) -> Result<(), Self::Error>;
+    /// Removes a workflow that has no members any more.
+    fn remove_workflow(&mut self, id: WorkflowId) -> Result<(), Self::Error>;
+    /// Numbers of members beyond `after`, in order of creation; records that are gone may be among them.
+    fn members(&mut self, id: WorkflowId, after: Seq, limit: usize) -> Result<Vec<Seq>, Self::Error>;
+    /// From now on this member has this name, whoever had it before.
+    fn name_member(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Self::Error>;
+    fn member(&mut self, id: WorkflowId, reference: &str) -> Result<Option<Seq>, Self::Error>;
 
     fn put_queue(&mut self, queue: &Queue) -> Result<(), Self::Error>;
     fn remove_queue(&mut self, name: &QueueName) -> Result<(), Self::Error>;

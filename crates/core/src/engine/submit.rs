@@ -1,22 +1,24 @@
 //! Submission of a batch: everything is checked first, then everything is stored, or nothing.
 
+mod joining;
 mod planning;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::dependency::{After, Dependencies, Standing, weigh};
-use crate::id::{JobId, LeaseToken, QueueName, Seq};
+use crate::id::{JobId, LeaseToken, QueueName, Seq, WorkflowId};
 use crate::job::{IdempotencyKey, Job, Moment};
 use crate::lease;
-use crate::limits::BATCH_ITEMS_MAX;
 use crate::policy::SubmitMode;
 use crate::priority::Priority;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 use crate::state::{Ending, StateKind};
 use crate::submit::{self, Birth, DependencyRef, NewJob, Places};
+use crate::workflow::Membership;
 
+use joining::{Joins, Memberships, check_length};
 use planning::{Elder, Member, Plan, Planning, Source, Sources, Weight, arrange};
 
 use super::operate::standing;
@@ -41,11 +43,25 @@ pub struct SubmitRequest {
     pub finally: Option<Box<Submission>>,
     /// Only into queues that exist and have this profile.
     pub only_into: Option<Profile>,
+    /// The workflow whose members these become. Children are members of their parent's.
+    pub joining: Option<Joining>,
+}
+
+/// Which workflow a batch becomes, or joins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Joining {
+    New { name: Option<Arc<str>>, open: bool },
+    Open(WorkflowId),
 }
 
 impl SubmitRequest {
     pub fn new(batch: Vec<Submission>) -> Self {
-        Self { batch, parent: None, finally: None, only_into: None }
+        Self { batch, parent: None, finally: None, only_into: None, joining: None }
+    }
+
+    /// A batch as a workflow, or as a part of one.
+    pub fn workflow(batch: Vec<Submission>, joining: Joining) -> Self {
+        Self { joining: Some(joining), ..Self::new(batch) }
     }
 
     /// Children of a running job, and the job that runs once after all of them have completed.
@@ -55,7 +71,8 @@ impl SubmitRequest {
         batch: Vec<Submission>,
         finally: Option<Submission>,
     ) -> Self {
-        Self { batch, parent: Some((parent, token)), finally: finally.map(Box::new), only_into: None }
+        let (parent, finally) = (Some((parent, token)), finally.map(Box::new));
+        Self { parent, finally, ..Self::new(batch) }
     }
 }
 
@@ -66,6 +83,8 @@ pub struct Submitted {
     /// `None`: the key has outlived its job.
     pub state: Option<StateKind>,
     pub duplicate: bool,
+    /// The workflow that this submission made or joined, and what the job is called there.
+    pub membership: Option<Membership>,
 }
 
 /// Which members of a batch were refused, and why; the first one speaks for the batch.
@@ -95,15 +114,19 @@ impl<R: Records> Turn<'_, R> {
     }
 
     fn submit(&mut self, request: &SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
-        let SubmitRequest { batch, parent, finally, only_into } = request;
+        let SubmitRequest { batch, parent, finally, only_into, joining } = request;
+        let mut joins = Joins::Nothing;
         if let Some((parent, token)) = parent {
             let (seq, now) = (self.find(*parent)?, self.now);
-            let held = self.look(seq, |job| lease::check(job, *token, now).map(|_| ()))?;
-            held.ok_or(Refusal::JobNotFound)??;
+            let held = self.look(seq, |job| lease::check(job, *token, now).map(|_| job.membership.clone()))?;
+            if let Some(Membership { workflow, .. }) = held.ok_or(Refusal::JobNotFound)?? {
+                joins = Joins::Unnamed(workflow);
+            }
         }
-        if !(1..=BATCH_ITEMS_MAX).contains(&batch.len()) {
-            return Err(Refusal::invalid("jobs", format!("must be 1-{BATCH_ITEMS_MAX} jobs")).into());
+        if let Some(joining) = joining {
+            joins = self.check_joining(joining)?;
         }
+        check_length(batch, joining.as_ref())?;
         let there =
             |name: &QueueName, wanted: &Profile| self.engine.queue(name).is_some_and(|queue| queue.profile == *wanted);
         if only_into.as_ref().is_some_and(|wanted| !batch.iter().all(|submission| there(&submission.queue, wanted))) {
@@ -111,12 +134,12 @@ impl<R: Records> Turn<'_, R> {
         }
         let parent = parent.map(|(parent, _)| parent);
         match finally {
-            None => self.submit_batch(batch, parent),
+            None => self.submit_batch(batch, parent, &joins),
             Some(finally) => {
                 let mut last = Submission::clone(finally);
                 last.job.after.extend((0..batch.len()).map(DependencyRef::Place));
                 let whole: Vec<Submission> = batch.iter().cloned().chain([last]).collect();
-                self.submit_batch(&whole, parent)
+                self.submit_batch(&whole, parent, &joins)
             }
         }
     }
@@ -125,6 +148,7 @@ impl<R: Records> Turn<'_, R> {
         &mut self,
         batch: &[Submission],
         parent: Option<JobId>,
+        joins: &Joins,
     ) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
         let mut planning = Planning {
             members: Vec::with_capacity(batch.len()),
@@ -132,10 +156,14 @@ impl<R: Records> Turn<'_, R> {
             keys: HashMap::new(),
             external_ids: HashSet::new(),
             elders: HashMap::new(),
+            earlier: HashMap::new(),
             sources: Vec::with_capacity(batch.len()),
             weights: vec![Weight { depth: 1, inherited: Priority::Bulk }; batch.len()],
         };
-        let (places, repeated) = submit::references(batch.iter().map(|submission| &submission.job));
+        let (places, mut repeated) = submit::references(batch.iter().map(|submission| &submission.job));
+        if let Joins::Open(workflow) = joins {
+            repeated.extend(self.meet_members(*workflow, batch, &places, &mut planning)?);
+        }
         let refused: HashSet<usize> = repeated.iter().map(|(place, _)| *place).collect();
         planning.errors.extend(repeated);
         for (place, submission) in batch.iter().enumerate() {
@@ -160,7 +188,11 @@ impl<R: Records> Turn<'_, R> {
         if !planning.errors.is_empty() {
             return Ok(Err(planning.refusal()));
         }
-        Ok(Ok(self.give_birth(batch, parent, &planning, &order)?))
+        let memberships = match self.join(batch, joins, &planning)? {
+            Ok(memberships) => memberships,
+            Err(known) => return Ok(Ok(known)),
+        };
+        Ok(Ok(self.give_birth(batch, parent, &planning, &order, &memberships)?))
     }
 
     /// Checks of one member that need no other member's dependencies.
@@ -229,7 +261,7 @@ impl<R: Records> Turn<'_, R> {
         if state.is_none() && window.is_none() {
             return Ok(None);
         }
-        Ok(Some(Submitted { id: entry.id, seq: entry.seq, state, duplicate: true }))
+        Ok(Some(Submitted { id: entry.id, seq: entry.seq, state, duplicate: true, membership: None }))
     }
 
     /// Resolves the dependencies of all newcomers to jobs or places; says which places name some that will not do.
@@ -270,7 +302,9 @@ impl<R: Records> Turn<'_, R> {
                     DependencyRef::Job(id) => Source::Job(*id),
                     DependencyRef::Local(name) => {
                         let unknown = || Refusal::DependencyUnknown(format!("#{name}"));
-                        planning.source_at(*places.get(name).ok_or_else(unknown)?)
+                        let earlier = || planning.earlier.get(name).map(|id| Source::Job(*id));
+                        let here = places.get(name).map(|place| planning.source_at(*place));
+                        here.or_else(earlier).ok_or_else(unknown)?
                     }
                     DependencyRef::Place(place) if *place < planning.members.len() => planning.source_at(*place),
                     DependencyRef::Place(place) => {
@@ -315,6 +349,7 @@ impl<R: Records> Turn<'_, R> {
         parent: Option<JobId>,
         planning: &Planning,
         order: &[usize],
+        memberships: &Memberships,
     ) -> Result<Vec<Submitted>, Stop<R::Error>> {
         // A duplicate changes nothing: it brings no queue into being.
         for (Submission { queue, .. }, member) in batch.iter().zip(&planning.members) {
@@ -361,14 +396,24 @@ impl<R: Records> Turn<'_, R> {
                 broken,
                 fails_for_room: max_queued.is_some_and(|max| self.engine.index.queued(&submission.queue) >= max),
                 parent,
+                membership: memberships.by_place.get(*place).cloned().flatten(),
             };
+            if let Some(Membership { workflow, reference }) = birth.membership.as_ref().filter(|_| memberships.named)
+                && submission.job.reference.is_some()
+            {
+                self.records.name_member(*workflow, reference, *seq).map_err(Stop::Broken)?;
+            }
             let kind = self.bear(submission, birth, &queue, plan.key.clone(), &mut waiting)?;
             states.insert(*id, kind);
             let newborn = Ending::of(kind).map_or(Standing::Alive, |ending| Standing::Ended(ending, self.now));
             standings.insert(*id, newborn);
         }
         self.count_dependents(waiting, Life::Began)?;
-        Ok(planning.answers(&names, &states))
+        let mut answers = planning.answers(&names, &states);
+        for (answer, membership) in answers.iter_mut().zip(&memberships.by_place) {
+            answer.membership = membership.clone();
+        }
+        Ok(answers)
     }
 
     fn name_newcomer(&mut self) -> (JobId, Seq) {

@@ -35,6 +35,10 @@ impl<R: Records> Turn<'_, R> {
                 done += if_there(self.clear_out(&name, share - done))?.unwrap_or(1).max(1);
                 continue;
             }
+            if done < share && !self.engine.errands.is_empty() {
+                done += self.run_errands(share - done)?.max(1);
+                continue;
+            }
             if done >= budget {
                 break;
             }
@@ -53,7 +57,8 @@ impl<R: Records> Turn<'_, R> {
     }
 
     fn next_deadline(&mut self) -> Result<Option<Timestamp>, R::Error> {
-        if !self.engine.owed.is_empty() || !self.engine.leaving.is_empty() {
+        let unfinished = !self.engine.leaving.is_empty() || !self.engine.errands.is_empty();
+        if unfinished || !self.engine.owed.is_empty() {
             return Ok(Some(self.now));
         }
         let timer = self.engine.index.next_timer().map(|(at, ..)| at);

@@ -1,5 +1,6 @@
 //! A job as bytes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use longshore_core::attempt::{Attempt, AttemptEnd, AttemptOutcome};
 use longshore_core::dependency::{After, Dependencies, EndedThrough, Owes};
 use longshore_core::failure::{Category, Failure};
 use longshore_core::history::{Cause, History, Move};
-use longshore_core::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkerName};
+use longshore_core::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkerName, WorkflowId};
 use longshore_core::job::{Counters, IdempotencyKey, Job, Outline};
 use longshore_core::lease::Lease;
 use longshore_core::policy::{IdempotencyScope, Policy};
@@ -17,6 +18,7 @@ use longshore_core::settle::OutcomeKind;
 use longshore_core::state::{State, StateKind};
 use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
+use longshore_core::workflow::Membership;
 
 use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
 use crate::names::Names;
@@ -118,6 +120,10 @@ fn body(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
     for id in [job.parent, job.requeued_from, job.requeued_as] {
         writer.option(id, |writer, id| writer.fixed(id.as_bytes()));
     }
+    writer.option(job.membership.as_ref(), |writer, membership| {
+        writer.fixed(membership.workflow.as_bytes());
+        writer.text(membership.reference.as_bytes());
+    });
     writer.option(job.settled, |writer, (token, outcome)| {
         writer.fixed(token.as_bytes());
         writer.byte(place(OutcomeKind::ALL, &outcome));
@@ -141,16 +147,17 @@ fn place<T: PartialEq>(all: &[T], value: &T) -> u8 {
     all.iter().position(|candidate| candidate == value).and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX)
 }
 
-/// The first part of a record: all that the order of jobs depends on.
+/// The first part of a record: all that the order of jobs depends on. Names are lent, not counted: where one thread reads and another
+/// files, both would count on the same few words of memory.
 #[derive(Debug)]
-pub struct Head {
-    seq: Seq,
+pub struct Head<'a> {
+    pub seq: Seq,
     id: JobId,
-    queue: QueueName,
-    job_type: JobType,
-    policy: Arc<Policy>,
+    pub queue: Cow<'a, QueueName>,
+    pub job_type: Cow<'a, JobType>,
+    policy: Cow<'a, Arc<Policy>>,
     created_at: Timestamp,
-    state: State,
+    pub state: State,
     pub priority: Priority,
     inherited_priority: Priority,
     counters: Counters,
@@ -166,7 +173,7 @@ pub struct Head {
     lifetime_ends_at: Option<Timestamp>,
 }
 
-impl Head {
+impl<'a> Head<'a> {
     pub fn outline(&self) -> Outline<'_> {
         Outline {
             seq: self.seq,
@@ -182,7 +189,7 @@ impl Head {
         }
     }
 
-    fn read(seq: Seq, reader: &mut Reader<'_>, names: &Names) -> Result<Self, Damaged> {
+    fn read(seq: Seq, reader: &mut Reader<'_>, names: &'a Names) -> Result<Self, Damaged> {
         if reader.byte()? != FORMAT {
             return Err(Damaged);
         }
@@ -224,7 +231,7 @@ impl Head {
 }
 
 /// Looks no further than it must; the checksum vouches for the rest.
-pub fn decode_head(seq: Seq, sealed: &[u8], names: &Names) -> Result<Head, Damaged> {
+pub fn decode_head<'a>(seq: Seq, sealed: &[u8], names: &'a Names) -> Result<Head<'a>, Damaged> {
     Head::read(seq, &mut Reader::new(unseal(seq.0, sealed)?), names)
 }
 
@@ -236,9 +243,9 @@ pub fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Damaged> {
     let job = Job {
         id: head.id,
         seq,
-        queue: head.queue,
-        job_type: head.job_type,
-        policy: head.policy,
+        queue: head.queue.into_owned(),
+        job_type: head.job_type.into_owned(),
+        policy: head.policy.into_owned(),
         created_at: head.created_at,
         state: head.state,
         priority: head.priority,
@@ -262,7 +269,7 @@ pub fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Damaged> {
             Ok(IdempotencyKey {
                 key: Arc::from(reader.text()?),
                 scope: reader.one_of(IdempotencyScope::ALL)?,
-                job_type: get_type(reader, names)?,
+                job_type: get_type(reader, names)?.into_owned(),
             })
         })?,
         progress: get_bytes(reader)?,
@@ -273,6 +280,10 @@ pub fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Damaged> {
         parent: get_id(reader)?,
         requeued_from: get_id(reader)?,
         requeued_as: get_id(reader)?,
+        membership: reader.option(|reader| {
+            let workflow = WorkflowId::from_bytes(reader.fixed()?);
+            Ok(Membership { workflow, reference: Arc::from(reader.text()?) })
+        })?,
         settled: reader
             .option(|reader| Ok((LeaseToken::from_bytes(reader.fixed()?), reader.one_of(OutcomeKind::ALL)?)))?,
         attempts: Vec::new(),
@@ -306,10 +317,10 @@ fn put_queue(writer: &mut Writer, queue: &QueueName, names: &Names) {
     put_number_or(writer, names.queue_number(queue), |writer| writer.text(queue.as_str().as_bytes()));
 }
 
-fn get_queue(reader: &mut Reader<'_>, names: &Names) -> Result<QueueName, Damaged> {
+fn get_queue<'a>(reader: &mut Reader<'_>, names: &'a Names) -> Result<Cow<'a, QueueName>, Damaged> {
     match get_number(reader)? {
-        Some(number) => names.queue(number).ok_or(Damaged),
-        None => QueueName::new(reader.text()?).map_err(|_| Damaged),
+        Some(number) => names.queue(number).map(Cow::Borrowed).ok_or(Damaged),
+        None => QueueName::new(reader.text()?).map(Cow::Owned).map_err(|_| Damaged),
     }
 }
 
@@ -317,10 +328,10 @@ fn put_type(writer: &mut Writer, job_type: &JobType, names: &Names) {
     put_number_or(writer, names.type_number(job_type), |writer| writer.text(job_type.as_str().as_bytes()));
 }
 
-fn get_type(reader: &mut Reader<'_>, names: &Names) -> Result<JobType, Damaged> {
+fn get_type<'a>(reader: &mut Reader<'_>, names: &'a Names) -> Result<Cow<'a, JobType>, Damaged> {
     match get_number(reader)? {
-        Some(number) => names.job_type(number).ok_or(Damaged),
-        None => JobType::new(reader.text()?).map_err(|_| Damaged),
+        Some(number) => names.job_type(number).map(Cow::Borrowed).ok_or(Damaged),
+        None => JobType::new(reader.text()?).map(Cow::Owned).map_err(|_| Damaged),
     }
 }
 
@@ -336,10 +347,10 @@ fn put_policy(writer: &mut Writer, policy: &Arc<Policy>, names: &Names) -> Optio
     Some(())
 }
 
-fn get_policy(reader: &mut Reader<'_>, names: &Names) -> Result<Arc<Policy>, Damaged> {
+fn get_policy<'a>(reader: &mut Reader<'_>, names: &'a Names) -> Result<Cow<'a, Arc<Policy>>, Damaged> {
     match get_number(reader)? {
-        Some(number) => names.policy(number).ok_or(Damaged),
-        None => super::policy::decode(reader.bytes()?).map(Arc::new),
+        Some(number) => names.policy(number).map(Cow::Borrowed).ok_or(Damaged),
+        None => super::policy::decode(reader.bytes()?).map(|policy| Cow::Owned(Arc::new(policy))),
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {
         created_at: time(claimed.created_at),
         deadline_at: times(claimed.deadline_at),
         checkpoint: claimed.checkpoint.as_ref().map(raw::shown),
-        workflow: None,
+        workflow: claimed.workflow.map(|id| id.to_string()),
         payload,
         payload_base64,
         lease: wire::Lease {

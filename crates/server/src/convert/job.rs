@@ -53,6 +53,7 @@ pub(crate) fn record(job: &Job) -> wire::Job {
         lease: lease.map(|lease| wire::LeaseShown {
             version: job.lease_version.0,
             expires_at: times(lease.expires_at),
+            deadline_at: times(lease.deadline_at),
             worker: lease.worker.as_ref().map(ToString::to_string),
         }),
         progress: job.progress.as_ref().map(raw::shown),
@@ -62,7 +63,7 @@ pub(crate) fn record(job: &Job) -> wire::Job {
         after: job.dependencies.after.iter().map(|after| after.id.to_string()).collect(),
         after_any: job.dependencies.after_any.iter().map(ToString::to_string).collect(),
         waiting_on: job.dependencies.waiting_on(),
-        workflow: None,
+        workflow: job.membership.as_ref().map(|membership| membership.workflow.to_string()),
         parent: id(job.parent),
         requeued_from: id(job.requeued_from),
         requeued_as: id(job.requeued_as),

@@ -65,6 +65,9 @@ pub(crate) fn read(given: Given) -> Result<NewJob, MemberFailure> {
 pub(crate) fn tags(given: Option<GivenTags>) -> Result<Tags, Invalid> {
     let tags = match given {
         None => Tags::None,
+        // No tags are no tags, however they are written.
+        Some(GivenTags::Map(map)) if map.is_empty() => Tags::None,
+        Some(GivenTags::List(list)) if list.is_empty() => Tags::None,
         Some(GivenTags::Map(map)) => {
             let pair = |(key, value): (String, Option<String>)| (key.into(), value.map(Arc::from));
             Tags::Map(map.into_iter().map(pair).collect::<BTreeMap<_, _>>())

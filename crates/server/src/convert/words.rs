@@ -1,7 +1,7 @@
 //! Words of the wire and of the rules: the same sets, each written out once more, so that neither can gain a word unnoticed.
 
 use longshore_api::words as wire;
-use longshore_core::{attempt, backoff, failure, history, policy, priority, profile, settle, state};
+use longshore_core::{attempt, backoff, failure, history, policy, priority, profile, settle, state, workflow};
 
 /// To the rules.
 pub(crate) trait ToCore {
@@ -49,6 +49,7 @@ macro_rules! both {
 }
 
 both!(wire::Profile, profile::Profile, Standard, Gopherqueue, Taskharbor, Ocypod, Weave, Document);
+both!(wire::WorkflowState, workflow::WorkflowState, Running, Completed, Failed, Cancelled);
 both!(
     wire::State,
     state::StateKind,
@@ -150,7 +151,7 @@ mod tests {
         same!(wire::Profile, wire::State, wire::Priority, wire::Counts, wire::JitterKind, wire::OnPermanent);
         same!(wire::OnExhausted, wire::OnTrouble, wire::OnLeaseExpiry, wire::Reclaim, wire::Fencing);
         same!(wire::IdempotencyScope, wire::RequeueOrder, wire::SubmitMode, wire::ManualRequeue, wire::CancelRunning);
-        same!(wire::OutcomeKind);
+        same!(wire::OutcomeKind, wire::WorkflowState);
         assert!(wire::BackoffKind::ALL.iter().all(|kind| kind.word() == kind.core().word()));
         assert!(wire::ReportedCategory::ALL.iter().all(|category| category.word() == category.core().word()));
         assert!(history::Cause::ALL.iter().all(|cause| cause.word() == cause.wire().word()));

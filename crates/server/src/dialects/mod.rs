@@ -10,3 +10,9 @@ use crate::app::AppState;
 pub fn routes() -> Router<AppState> {
     ocypod::routes()
 }
+
+/// Whether a GET of this path changes something: of Ocypod's routes one takes a job.
+pub(crate) fn takes_a_job(path: &str) -> bool {
+    let mut parts = path.split('/').skip(1);
+    parts.next() == Some("queue") && parts.next().is_some() && parts.next() == Some("job")
+}

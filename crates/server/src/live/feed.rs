@@ -1,9 +1,9 @@
 //! Follows the effects of commits: calls waiting claims, rings for jobs that ended, counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use longshore_core::engine::Effect;
-use longshore_core::id::{JobType, QueueName};
+use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::state::StateKind;
 use longshore_store::Wakeups;
 
@@ -28,7 +28,7 @@ pub(crate) async fn follow(app: AppState, mut wakeups: Wakeups) {
 }
 
 fn hear(app: &AppState, effects: &[Effect]) {
-    let mut came: BTreeMap<(&QueueName, &JobType), usize> = BTreeMap::new();
+    let mut came: HashMap<JobId, (&QueueName, &JobType)> = HashMap::new();
     let (mut ends, mut left) = (false, Vec::new());
     for effect in effects {
         match effect {
@@ -37,7 +37,10 @@ fn hear(app: &AppState, effects: &[Effect]) {
                     left.push(*id);
                 }
                 if step.to == StateKind::Scheduled {
-                    *came.entry((queue, job_type)).or_default() += 1;
+                    came.insert(*id, (queue, job_type));
+                } else if step.from == Some(StateKind::Scheduled) {
+                    // If it came and went in one commit, somebody who waited has it already.
+                    came.remove(id);
                 }
                 if step.to.terminal() {
                     app.endings.ended(*id);
@@ -47,7 +50,11 @@ fn hear(app: &AppState, effects: &[Effect]) {
             Effect::Claimable(queue) => app.lobby.may_have_work(queue),
         }
     }
-    for ((queue, job_type), jobs) in came {
+    let mut lines: BTreeMap<(&QueueName, &JobType), usize> = BTreeMap::new();
+    for line in came.into_values() {
+        *lines.entry(line).or_default() += 1;
+    }
+    for ((queue, job_type), jobs) in lines {
         app.lobby.work_came(queue, job_type, jobs);
     }
     app.workers.done(left.into_iter());

@@ -3,13 +3,18 @@
 //! Each has a seat with a number. When jobs come into line, seats are called in the order of their numbers, as many as there is work for, and
 //! each called one asks the store itself; whoever finds nothing sits down again with its old number. Nobody polls, and a call is never lost: it
 //! reaches somebody who is asking at this moment (and asks again), or is passed on by whoever leaves without using it.
+//!
+//! While a submission is on its way, the claim that waits first is already asked for on its behalf ([`Errand`]): both share a commit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use longshore_core::engine::ClaimRequest;
 use longshore_core::id::{JobType, QueueName};
 use tokio::sync::Notify;
+
+use crate::routes::work::claim::Given;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lobby(Mutex<Seats>);
@@ -17,9 +22,57 @@ pub(crate) struct Lobby(Mutex<Seats>);
 #[derive(Debug, Default)]
 struct Seats {
     next_number: u64,
-    /// By queue and by the types that are asked for: of each such line the first is the next to be called.
-    lines: HashMap<QueueName, BTreeMap<Types, BTreeMap<u64, Arc<Seat>>>>,
+    /// By queue and by the types that are asked for.
+    lines: HashMap<QueueName, BTreeMap<Types, Line>>,
     taken: usize,
+}
+
+/// By number: the first that sits is the next to be called.
+#[derive(Debug, Default)]
+struct Line {
+    sitting: BTreeMap<u64, Arc<Seat>>,
+    /// Called, and not yet on the way to the store.
+    called: BTreeMap<u64, Arc<Seat>>,
+}
+
+impl Line {
+    fn is_empty(&self) -> bool {
+        self.sitting.is_empty() && self.called.is_empty()
+    }
+
+    fn next(&self) -> Option<&Arc<Seat>> {
+        self.sitting.first_key_value().map(|(_, seat)| seat)
+    }
+
+    fn front(&self) -> Option<&Arc<Seat>> {
+        let called = self.called.first_key_value().map(|(_, seat)| seat);
+        [self.next(), called].into_iter().flatten().min_by_key(|seat| seat.number)
+    }
+}
+
+/// Somebody asks the store on behalf of a waiting claim. Dropped, it is a call like any other.
+#[derive(Debug)]
+pub(crate) struct Errand {
+    seat: Arc<Seat>,
+}
+
+impl Errand {
+    pub(crate) fn request(&self) -> ClaimRequest {
+        self.seat.request.clone()
+    }
+
+    /// Nothing is nothing to bring: the claim asks again by itself.
+    pub(crate) fn bring(self, given: Given) {
+        if !given.0.is_empty() {
+            *self.seat.brought.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
+        }
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        self.seat.call.notify_one();
+    }
 }
 
 /// In order and without repetitions; none is any.
@@ -28,11 +81,13 @@ type Types = Arc<[JobType]>;
 #[derive(Debug)]
 struct Seat {
     number: u64,
-    queues: Vec<QueueName>,
+    request: ClaimRequest,
+    /// Of the request.
     types: Types,
-    limit: usize,
     called: AtomicBool,
     call: Notify,
+    /// What somebody else has claimed for it.
+    brought: Mutex<Option<Given>>,
 }
 
 impl Seat {
@@ -47,20 +102,21 @@ impl Seat {
 
 impl Seats {
     fn sit(&mut self, seat: &Arc<Seat>) {
-        for queue in &seat.queues {
+        for queue in &seat.request.queues {
             let lines = self.lines.entry(queue.clone()).or_default();
-            lines.entry(Arc::clone(&seat.types)).or_default().insert(seat.number, Arc::clone(seat));
+            lines.entry(Arc::clone(&seat.types)).or_default().sitting.insert(seat.number, Arc::clone(seat));
         }
         self.taken += 1;
     }
 
-    /// Says whether it was still sitting there.
-    fn rise(&mut self, seat: &Seat) -> bool {
+    /// From wherever it is.
+    fn leave(&mut self, seat: &Seat) {
         let mut sat = false;
-        for queue in &seat.queues {
+        for queue in &seat.request.queues {
             let Some(lines) = self.lines.get_mut(queue) else { continue };
             let Some(line) = lines.get_mut(&seat.types) else { continue };
-            sat |= line.remove(&seat.number).is_some();
+            sat |= line.sitting.remove(&seat.number).is_some();
+            line.called.remove(&seat.number);
             if line.is_empty() {
                 lines.remove(&seat.types);
             }
@@ -69,20 +125,38 @@ impl Seats {
             }
         }
         self.taken -= usize::from(sat);
-        sat
     }
 
-    /// The lowest number among the firsts of the lines that fit.
-    fn first(&self, queue: &QueueName, fits: impl Fn(&Seat) -> bool) -> Option<Arc<Seat>> {
-        let firsts = self.lines.get(queue)?.values().filter_map(|line| line.first_key_value());
-        let first = firsts.map(|(_, seat)| seat).filter(|seat| fits(seat)).min_by_key(|seat| seat.number);
-        first.cloned()
+    /// The lowest number among those that each line has to offer, and that fit.
+    fn first(
+        &self,
+        queue: &QueueName,
+        offered: impl Fn(&Line) -> Option<&Arc<Seat>>,
+        fits: impl Fn(&Seat) -> bool,
+    ) -> Option<Arc<Seat>> {
+        let firsts = self.lines.get(queue)?.values().filter_map(offered);
+        firsts.filter(|seat| fits(seat)).min_by_key(|seat| seat.number).cloned()
     }
 
-    fn call(&mut self, seat: &Seat) {
+    fn call(&mut self, seat: &Arc<Seat>) {
         self.rise(seat);
-        seat.called.store(true, Ordering::SeqCst);
         seat.call.notify_one();
+    }
+
+    /// It has a call, or will have one.
+    fn rise(&mut self, seat: &Arc<Seat>) {
+        let mut sat = false;
+        for queue in &seat.request.queues {
+            let line = self.lines.get_mut(queue).and_then(|lines| lines.get_mut(&seat.types));
+            if let Some(line) = line
+                && line.sitting.remove(&seat.number).is_some()
+            {
+                line.called.insert(seat.number, Arc::clone(seat));
+                sat = true;
+            }
+        }
+        self.taken -= usize::from(sat);
+        seat.called.store(true, Ordering::SeqCst);
     }
 }
 
@@ -92,18 +166,19 @@ impl Lobby {
     }
 
     /// Takes a seat; whoever does so before asking the store cannot miss anything that comes after.
-    pub(crate) fn sit(self: &Arc<Self>, queues: Vec<QueueName>, mut types: Vec<JobType>, limit: usize) -> Place {
+    pub(crate) fn sit(self: &Arc<Self>, request: ClaimRequest) -> Place {
+        let mut types = request.types.clone();
         types.sort_unstable();
         types.dedup();
         let mut seats = self.seats();
         seats.next_number += 1;
         let seat = Arc::new(Seat {
             number: seats.next_number,
-            queues,
+            request,
             types: types.into(),
-            limit: limit.max(1),
             called: AtomicBool::new(false),
             call: Notify::new(),
+            brought: Mutex::new(None),
         });
         seats.sit(&seat);
         Place { lobby: Arc::clone(self), seat }
@@ -118,18 +193,28 @@ impl Lobby {
     pub(crate) fn work_came(&self, queue: &QueueName, job_type: &JobType, mut jobs: usize) {
         let mut seats = self.seats();
         while jobs > 0
-            && let Some(seat) = seats.first(queue, |seat| seat.wants(job_type))
+            && let Some(seat) = seats.first(queue, Line::next, |seat| seat.wants(job_type))
         {
             seats.call(&seat);
-            jobs = jobs.saturating_sub(seat.limit);
+            jobs = jobs.saturating_sub(seat.request.limit.max(1));
         }
+    }
+
+    /// A job of this type is on its way, and somebody will ask for it on behalf of whoever is first. Not if that one has a call already:
+    /// nobody is to overtake it.
+    pub(crate) fn work_is_coming(&self, queue: &QueueName, job_type: &JobType) -> Option<Errand> {
+        let mut seats = self.seats();
+        let first = seats.first(queue, Line::front, |seat| seat.wants(job_type));
+        let seat = first.filter(|seat| !seat.called.load(Ordering::SeqCst))?;
+        seats.rise(&seat);
+        Some(Errand { seat })
     }
 
     /// There may be work in this queue, of whatever type: one of each line is called, and calls the next if there is more.
     pub(crate) fn may_have_work(&self, queue: &QueueName) {
         let mut seats = self.seats();
-        let firsts = |lines: &BTreeMap<Types, BTreeMap<u64, Arc<Seat>>>| -> Vec<Arc<Seat>> {
-            lines.values().filter_map(|line| line.first_key_value()).map(|(_, seat)| Arc::clone(seat)).collect()
+        let firsts = |lines: &BTreeMap<Types, Line>| -> Vec<Arc<Seat>> {
+            lines.values().filter_map(Line::next).map(Arc::clone).collect()
         };
         let called = seats.lines.get(queue).map(firsts).unwrap_or_default();
         called.iter().for_each(|seat| seats.call(seat));
@@ -150,21 +235,23 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Waits for the call, and sits down again: the next thing to do is to ask the store.
-    pub(crate) async fn called(&self) {
+    /// Waits for the call, and sits down again: the next thing to do is to ask the store, unless somebody has brought something.
+    pub(crate) async fn called(&self) -> Option<Given> {
         self.seat.call.notified().await;
+        let brought = self.seat.brought.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.seat.called.store(false, Ordering::SeqCst);
         let mut seats = self.lobby.seats();
-        seats.rise(&self.seat);
+        seats.leave(&self.seat);
         seats.sit(&self.seat);
+        brought
     }
 
     /// There may be more work than this one could take: the next is called.
     pub(crate) fn call_next(&self) {
         let mut seats = self.lobby.seats();
-        for queue in &self.seat.queues {
-            let other =
-                seats.first(queue, |seat| seat.number != self.seat.number && seat.shares_types(&self.seat.types));
+        for queue in &self.seat.request.queues {
+            let fits = |seat: &Seat| seat.number != self.seat.number && seat.shares_types(&self.seat.types);
+            let other = seats.first(queue, Line::next, fits);
             if let Some(other) = other {
                 seats.call(&other);
             }
@@ -174,7 +261,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.lobby.seats().rise(&self.seat);
+        self.lobby.seats().leave(&self.seat);
         if self.seat.called.swap(false, Ordering::SeqCst) {
             self.call_next();
         }
@@ -194,8 +281,9 @@ mod tests {
     }
 
     fn sit(lobby: &Arc<Lobby>, queues: &[&str], types: &[&str], limit: usize) -> Place {
+        let queues = queues.iter().map(|name| queue(name)).collect();
         let types = types.iter().map(|name| kind(name)).collect();
-        lobby.sit(queues.iter().map(|name| queue(name)).collect(), types, limit)
+        lobby.sit(ClaimRequest { queues, types, limit, terms: longshore_core::claim::Terms::default() })
     }
 
     fn called(places: &[&Place]) -> Vec<bool> {
@@ -211,6 +299,21 @@ mod tests {
         lobby.work_came(&queue("q"), &kind("t"), 1);
         assert_eq!(called(&[&a, &b]), [true, true]);
         lobby.work_came(&queue("other"), &kind("t"), 1);
+    }
+
+    #[test]
+    fn nobody_overtakes_one_that_was_called() {
+        let lobby = Arc::new(Lobby::default());
+        let (a, b) = (sit(&lobby, &["q"], &[], 1), sit(&lobby, &["q"], &[], 1));
+        let errand = lobby.work_is_coming(&queue("q"), &kind("t"));
+        assert!(errand.is_some());
+        assert_eq!((called(&[&a, &b]), lobby.taken()), (vec![true, false], 1));
+        assert!(lobby.work_is_coming(&queue("q"), &kind("t")).is_none());
+        assert_eq!(called(&[&a, &b]), [true, false]);
+        lobby.work_came(&queue("q"), &kind("t"), 1);
+        assert_eq!(called(&[&a, &b]), [true, true]);
+        drop((a, b, errand));
+        assert!(lobby.seats().lines.is_empty());
     }
 
     #[test]

@@ -10,16 +10,17 @@ use longshore_core::engine::{
     AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
 };
 use longshore_core::extend::Extended;
-use longshore_core::id::{QueueName, Seq};
+use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
-    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, Page, QueueReport, Store, StoreError, StoreFuture,
-    VirtualClock, Wakeups,
+    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreError,
+    StoreFuture, VirtualClock, Wakeups, WorkflowPage, WorkflowQuery,
 };
 use tokio::sync::RwLock;
 
@@ -133,6 +134,18 @@ impl Inspect for VirtualTime {
 
     fn totals(&self) -> StoreFuture<'_, Totals> {
         self.store.totals()
+    }
+
+    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
+        self.store.workflow(id)
+    }
+
+    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
+        self.store.workflows(query)
+    }
+
+    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
+        self.store.members(query)
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{Method, Request, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -20,9 +20,11 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::timed::{Patience, Requests, Timed};
+use super::unread::Unread;
 use crate::app::AppState;
+use crate::dialects;
 use crate::options::Limits;
-use crate::wire::body::{SMALL, collect};
+use crate::wire::body::{Room, SMALL, collect};
 use crate::wire::problem::Failure;
 
 const SMALL_BODY: u64 = SMALL as u64;
@@ -69,22 +71,30 @@ pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, cut:
 }
 
 async fn answer(app: &AppState, router: Router, request: Request<Incoming>) -> Response {
-    if let Err(refused) = check_head(&app.limits, &request) {
+    if let Err(refused) = check_head(&app.limits, &request).and_then(|()| check_origin(&request)) {
         return refused.into_response();
     }
     let (parts, body) = request.into_parts();
+    // Who waits for a word before sending its body needs no patience with the rest of it.
+    let waits = parts.headers.contains_key(header::EXPECT);
+    let unread = Unread::default();
     // A small body is read whatever becomes of the request: with bytes left unread the connection could not be used again.
     let body = match body.size_hint().exact() {
         Some(length) if length <= SMALL_BODY => match collect_small(app, body).await {
             Ok(bytes) => Body::from(bytes),
             Err(refused) => return refused.into_response(),
         },
-        Some(_) | None => Body::new(body),
+        Some(_) | None => Body::new(unread.lend(body)),
     };
     let call = router.oneshot(Request::from_parts(parts, body));
     // A defect in one request must not take the others of this process along.
     match AssertUnwindSafe(call).catch_unwind().await {
-        Ok(Ok(response)) => response,
+        Ok(Ok(response)) => {
+            if !waits {
+                unread.discard().await;
+            }
+            response
+        }
         Ok(Err(never)) => match never {},
         Err(_) => {
             tracing::error!("a request ended in a panic");
@@ -99,7 +109,24 @@ async fn collect_small(app: &AppState, body: Incoming) -> Result<Bytes, Failure>
     if length == 0 {
         return Ok(Bytes::new());
     }
-    collect(Body::new(body), length, length, app.limits.body_timeout).await
+    collect(Body::new(body), length, length, &mut Room::new(app)).await
+}
+
+/// A page of another site can make a browser send a request without a body, or with one of a harmless type, and the browser says whose page it
+/// was: such a request may look, and change nothing.
+fn check_origin(request: &Request<Incoming>) -> Result<(), Failure> {
+    let text = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let takes = dialects::takes_a_job(request.uri().path());
+    if !takes && matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+        return Ok(());
+    }
+    let site = text("sec-fetch-site").is_some_and(|site| matches!(site, "cross-site" | "same-site"));
+    let host = text("host").unwrap_or_default();
+    let of_another = |origin: &str| origin.split_once("://").map_or(origin, |(_, rest)| rest) != host;
+    if site || text("origin").is_some_and(of_another) {
+        return Err(Failure::new(ErrorCode::Forbidden, "a page of another site may not change anything here"));
+    }
+    Ok(())
 }
 
 /// Bounds of a request's head.

@@ -4,3 +4,4 @@ pub(crate) mod accept;
 mod caps;
 mod connection;
 mod timed;
+mod unread;

@@ -20,6 +20,8 @@ use crate::wire::problem::{Failure, MemberFailure};
 pub(crate) enum OwnQueue {
     Refused,
     Allowed,
+    /// Nothing else says which.
+    Required,
 }
 
 /// Members as far as they could be read; the others are represented by stand-ins that the rules refuse.
@@ -60,8 +62,9 @@ impl Batch {
     ) -> Result<Submission, MemberFailure> {
         let mut given: Given = json::object(text)?;
         let queue = match (given.queue.take(), own_queue) {
-            (None, _) => queue.clone(),
-            (Some(name), OwnQueue::Allowed) => QueueName::new(&name)?,
+            (None, OwnQueue::Required) => return Err(MemberFailure::validation("queue", "is required")),
+            (None, OwnQueue::Allowed | OwnQueue::Refused) => queue.clone(),
+            (Some(name), OwnQueue::Allowed | OwnQueue::Required) => QueueName::new(&name)?,
             (Some(_), OwnQueue::Refused) => return Err(MemberFailure::validation("queue", "is not a known field")),
         };
         let named = given.after.iter().chain(&given.after_any).flatten();

@@ -53,12 +53,40 @@ fn announced(headers: &HeaderMap) -> usize {
     headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// Waits until there is room for a large body: many at once must not fill the memory.
-async fn set_aside(app: &AppState, bytes: usize) -> Result<OwnedSemaphorePermit, Failure> {
-    let units = u32::try_from(bytes.div_ceil(BODY_UNIT)).unwrap_or(u32::MAX);
-    let room = timeout(app.limits.body_timeout, Arc::clone(&app.bodies).acquire_many_owned(units)).await;
-    let room = room.ok().and_then(Result::ok);
-    room.ok_or_else(|| Failure::new(ErrorCode::RateLimited, "too many large bodies at once: try again"))
+/// What a large body may take of the memory that all have for bodies. It is charged for what has come, not for what was announced: whoever
+/// announces much and sends little is in nobody's way.
+pub(crate) struct Room<'a> {
+    app: &'a AppState,
+    held: Option<OwnedSemaphorePermit>,
+    bytes: usize,
+}
+
+/// Room is set aside in steps of this size.
+const STEP: usize = 256 << 10;
+
+impl<'a> Room<'a> {
+    pub(crate) fn new(app: &'a AppState) -> Self {
+        Self { app, held: None, bytes: SMALL }
+    }
+
+    /// Waits until there is room for so many bytes in all.
+    async fn grow_to(&mut self, bytes: usize) -> Result<(), Failure> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        let more = (bytes - self.bytes).next_multiple_of(STEP);
+        let units = u32::try_from(more.div_ceil(BODY_UNIT)).unwrap_or(u32::MAX);
+        let patience = self.app.limits.body_timeout;
+        let room = timeout(patience, Arc::clone(&self.app.bodies).acquire_many_owned(units)).await;
+        let crowded = || Failure::new(ErrorCode::RateLimited, "too many large bodies at once: try again");
+        let room = room.ok().and_then(Result::ok).ok_or_else(crowded)?;
+        match &mut self.held {
+            Some(held) => held.merge(room),
+            None => self.held = Some(room),
+        }
+        self.bytes += more;
+        Ok(())
+    }
 }
 
 impl JsonBody {
@@ -68,10 +96,9 @@ impl JsonBody {
         if announced > most {
             return Err(too_large(most));
         }
-        let room = if headers.contains_key(header::TRANSFER_ENCODING) { most } else { announced };
-        let room = if room > SMALL { Some(set_aside(app, room).await?) } else { None };
-        let bytes = collect(body, announced, most, app.limits.body_timeout).await?;
-        Ok(Self { bytes, _room: room })
+        let mut room = Room::new(app);
+        let bytes = collect(body, announced, most, &mut room).await?;
+        Ok(Self { bytes, _room: room.held })
     }
 
     pub(crate) fn bytes(&self) -> &Bytes {
@@ -127,10 +154,10 @@ pub(crate) async fn collect(
     mut body: Body,
     announced: usize,
     bytes_max: usize,
-    patience: Duration,
+    room: &mut Room<'_>,
 ) -> Result<Bytes, Failure> {
     let mut whole = BytesMut::new();
-    let started = Instant::now();
+    let (started, patience) = (Instant::now(), room.app.limits.body_timeout);
     loop {
         let earned = Duration::from_millis(whole.len() as u64 * 1_000 / BYTES_PER_SECOND_MIN);
         let frame = timeout_at(started + patience + earned, body.frame()).await;
@@ -145,6 +172,7 @@ pub(crate) async fn collect(
             // Most bodies come in one piece.
             return Ok(data);
         }
+        room.grow_to(whole.len() + data.len()).await?;
         whole.extend_from_slice(&data);
     }
 }

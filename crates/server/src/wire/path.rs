@@ -4,7 +4,7 @@ use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use longshore_api::ErrorCode;
-use longshore_core::id::{JobId, QueueName};
+use longshore_core::id::{JobId, QueueName, WorkflowId};
 use longshore_core::refusal::Refusal;
 
 use super::problem::Failure;
@@ -12,6 +12,10 @@ use super::problem::Failure;
 /// `{id}`: what is no id is the id of no job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobPath(pub JobId);
+
+/// `{id}` of a workflow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkflowPath(pub WorkflowId);
 
 /// `{queue}`.
 #[derive(Clone, Debug)]
@@ -23,6 +27,15 @@ impl<S: Send + Sync> FromRequestParts<S> for JobPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let id = param(parts, state, "id").await?;
         id.parse().map(Self).map_err(|_| Refusal::JobNotFound.into())
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for WorkflowPath {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let id = param(parts, state, "id").await?;
+        id.parse().map(Self).map_err(|_| Refusal::WorkflowNotFound.into())
     }
 }
 

@@ -91,6 +91,7 @@ pub(crate) fn code_of(refusal: &Refusal) -> ErrorCode {
         Refusal::PayloadTooLarge { .. } => ErrorCode::PayloadTooLarge,
         Refusal::QueueNotFound => ErrorCode::QueueNotFound,
         Refusal::JobNotFound => ErrorCode::JobNotFound,
+        Refusal::WorkflowNotFound => ErrorCode::WorkflowNotFound,
         Refusal::StaleLease(_) => ErrorCode::StaleLease,
         Refusal::IllegalTransition { .. } | Refusal::StatusChange { .. } | Refusal::Illegal(_) => {
             ErrorCode::IllegalTransition
@@ -164,6 +165,7 @@ mod tests {
             Refusal::PayloadTooLarge { field: "payload", bytes: 2, bytes_max: 1 },
             Refusal::QueueNotFound,
             Refusal::JobNotFound,
+            Refusal::WorkflowNotFound,
             Refusal::StaleLease(Stale::Expired),
             Refusal::IllegalTransition { from: StateKind::Completed, verb: "claimed" },
             Refusal::StatusChange { from: Status::Completed, to: Status::Queued },

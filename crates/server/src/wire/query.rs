@@ -3,6 +3,7 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use longshore_api::Duration;
+use longshore_core::id::Seq;
 
 use super::problem::Failure;
 
@@ -48,8 +49,22 @@ impl Query {
     }
 
     pub(crate) fn duration(&mut self, name: &str, most: Duration) -> Result<Option<Duration>, Failure> {
-        let within = |text: &str| text.parse().ok().filter(|length| *length <= most);
+        // Seconds may be a plain number, as in a body.
+        let seconds = |text: &str| number::<u32>(text).map(|seconds| Duration::from_secs(seconds.into()));
+        let within = |text: &str| text.parse().ok().or_else(|| seconds(text)).filter(|length| *length <= most);
         self.read_with(name, &format!("must be a duration of at most {most}, such as \"30s\""), within)
+    }
+
+    /// A whole number within bounds.
+    pub(crate) fn up_to(&mut self, name: &str, least: usize, most: usize) -> Result<Option<usize>, Failure> {
+        let within = |text: &str| number(text).filter(|number| (least..=most).contains(number));
+        self.read_with(name, &format!("must be {least}-{most}"), within)
+    }
+
+    /// Where an earlier page said to go on.
+    pub(crate) fn cursor(&mut self) -> Result<Option<Seq>, Failure> {
+        let read = |text: &str| number(text).map(Seq);
+        self.read_with("cursor", "must be what \"next\" of an earlier page said", read)
     }
 
     pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Failure> {
@@ -71,6 +86,11 @@ impl Query {
             }
         }
     }
+}
+
+/// Digits, and nothing else.
+fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.parse().ok().filter(|_| text.bytes().all(|c| c.is_ascii_digit()))
 }
 
 /// A call without parameters.

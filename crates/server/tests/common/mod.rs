@@ -26,6 +26,7 @@ const EPOCH_MILLIS: i64 = 1_794_700_800_000;
 pub(crate) struct Setup {
     place: Place,
     virtual_time: bool,
+    start: i64,
     pub(crate) limits: Limits,
     pub(crate) default_profile: Profile,
     pub(crate) auto_queues: bool,
@@ -37,6 +38,7 @@ impl Setup {
         Self {
             place: Place::Memory,
             virtual_time: true,
+            start: EPOCH_MILLIS,
             limits: Limits::default(),
             default_profile: Profile::Standard,
             auto_queues: true,
@@ -51,8 +53,13 @@ impl Setup {
         Self { virtual_time: false, ..self }
     }
 
+    /// Virtual time that begins at another instant.
+    pub(crate) fn starting_at(self, start: i64) -> Self {
+        Self { start, ..self }
+    }
+
     pub(crate) async fn start(self) -> TestServer {
-        let virtual_clock = Arc::new(VirtualClock::new(Timestamp::from_millis(EPOCH_MILLIS)));
+        let virtual_clock = Arc::new(VirtualClock::new(Timestamp::from_millis(self.start)));
         let (clock, time, kind): (Arc<dyn Clock>, _, _) = if self.virtual_time {
             (virtual_clock.clone(), TimeControl::Virtual { clock: virtual_clock, kept: None }, TimeKind::Virtual)
         } else {

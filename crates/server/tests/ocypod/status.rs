@@ -48,6 +48,7 @@ async fn bring(world: &World, c: &mut Client, status: &str, way: Way) -> Option<
 }
 
 /// Proves O-6, O-7, O-12, O-28, O-31, O-32, O-34.
+/// Rules Ocypod routes.
 #[tokio::test]
 async fn all_36_pairs() {
     let world = World::new().await;

@@ -348,7 +348,9 @@ async fn out_of_range() {
     server.stop().await;
 }
 
-/// S11: JSON that is made to hurt is refused quickly, or is none of our business. Proves G-9.3.
+/// S11: JSON that is made to hurt is refused quickly, or is none of our business.
+///
+/// Proves G-9.3.
 #[tokio::test]
 async fn hostile_json() {
     let server = Setup::memory().start().await;

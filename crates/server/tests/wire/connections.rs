@@ -108,6 +108,7 @@ async fn heads_are_bounded() {
     server.stop().await;
 }
 
+/// Rules Sizes.
 #[tokio::test]
 async fn bodies_are_bounded() {
     let server = Setup::memory().start().await;
@@ -199,6 +200,47 @@ async fn pipelined_requests_are_answered_in_order() {
     }
     for number in 0..20 {
         assert_eq!(c.reply().await.unwrap().ok(201)["seq"], number + 1);
+    }
+    server.stop().await;
+}
+
+/// A page of another site can make a browser post without a body: that must not change anything here.
+#[tokio::test]
+async fn pages_of_other_sites_change_nothing() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    c.put("/queue/o", "{}").await;
+    for (method, path, headers) in [
+        ("POST", "/v1/queues/default/pause", "Origin: http://evil.example\r\n"),
+        ("POST", "/v1/queues/default/pause", "Sec-Fetch-Site: cross-site\r\n"),
+        ("DELETE", "/v1/queues/o", "Sec-Fetch-Site: same-site\r\n"),
+        ("GET", "/queue/o/job", "Sec-Fetch-Site: cross-site\r\n"),
+    ] {
+        c.send_bytes(method, path, headers, b"").await;
+        c.reply().await.unwrap().problem(403, "forbidden");
+    }
+    for headers in ["Origin: http://test\r\n", "Sec-Fetch-Site: same-origin\r\n", "Sec-Fetch-Site: none\r\n"] {
+        c.send_bytes("POST", "/v1/queues/default/resume", headers, b"").await;
+        c.reply().await.unwrap().ok(200);
+    }
+    c.send_bytes("GET", "/v1/queues", "Sec-Fetch-Site: cross-site\r\n", b"").await;
+    c.reply().await.unwrap().ok(200);
+    server.stop().await;
+}
+
+/// Many clients send all of a body before they look at the answer.
+#[tokio::test]
+async fn a_refusal_is_heard_by_who_sends_everything_first() {
+    let server = Setup::memory().start().await;
+    for (path, kind, bytes, status, code) in [
+        ("/v1/queues/q/jobs", "application/json", (32 << 20) + 1, 413, "payload_too_large"),
+        ("/v1/nope", "application/json", 8 << 20, 404, "not_found"),
+        ("/v1/queues/q/jobs", "text/plain", 8 << 20, 415, "unsupported_media_type"),
+    ] {
+        let mut c = server.client().await;
+        let body = vec![b'x'; bytes];
+        c.send_bytes("POST", path, &format!("Content-Type: {kind}\r\n"), &body).await;
+        c.reply().await.expect("an answer").problem(status, code);
     }
     server.stop().await;
 }

@@ -23,6 +23,7 @@ async fn all(c: &mut Client, filter: &str, limit: usize) -> Vec<String> {
 }
 
 /// Proves O-55.
+/// Rules Lists.
 #[tokio::test]
 async fn newest_first_by_every_filter() {
     let server = Setup::memory().start().await;
@@ -94,6 +95,7 @@ async fn a_hundred_unless_asked_otherwise() {
     server.stop().await;
 }
 
+/// Rules Bulk.
 #[tokio::test]
 async fn bulk_changes_what_the_filter_finds() {
     let server = Setup::memory().start().await;
@@ -146,5 +148,27 @@ async fn a_bulk_requeue_skips_what_was_already_cloned() {
     let bulk = r#"{"action":"requeue","filter":{"state":"cancelled"}}"#;
     assert_eq!(c.post("/v1/jobs/bulk", bulk).await.ok(200), json!({"matched": 3, "changed": 3, "more": false}));
     assert_eq!(c.post("/v1/jobs/bulk", bulk).await.ok(200), json!({"matched": 0, "changed": 0, "more": false}));
+    server.stop().await;
+}
+
+/// What jobs carry may be large: a page ends early, and the next goes on behind it.
+#[tokio::test]
+async fn a_page_is_bounded_in_bytes() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let result = "x".repeat(1_000_000);
+    for _ in 0..20 {
+        c.submit("q", r#"{"type":"t"}"#).await;
+        let job = c.claim("q").await;
+        let (id, token) = crate::common::client::lease(&job);
+        let body = format!(r#"{{"lease":"{token}","result":"{result}"}}"#);
+        c.post(&format!("/v1/jobs/{id}/complete"), &body).await.ok(200);
+    }
+    let first = c.get("/v1/jobs?queue=q&limit=1000").await.ok(200);
+    let rows = first["jobs"].as_array().unwrap().len();
+    assert_eq!(rows, 16);
+    let next = first["next"].as_str().unwrap();
+    let second = c.get(&format!("/v1/jobs?queue=q&limit=1000&cursor={next}")).await.ok(200);
+    assert_eq!((second["jobs"].as_array().unwrap().len(), &second["next"]), (4, &Value::Null));
     server.stop().await;
 }

@@ -25,3 +25,4 @@ mod restart;
 mod submit;
 mod watch;
 mod work;
+mod workflows;

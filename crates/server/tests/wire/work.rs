@@ -38,7 +38,13 @@ async fn a_claim_gives_what_a_worker_needs() {
     );
     assert_eq!(job["attempt_id"].as_str().unwrap().len(), 36);
     let shown = c.job(&id).await;
-    assert_eq!(shown["lease"], json!({"version": 1, "expires_at": "2026-11-15T00:00:40.000Z", "worker": "w1"}));
+    let lease = json!({
+        "version": 1,
+        "expires_at": "2026-11-15T00:00:40.000Z",
+        "deadline_at": job["deadline_at"],
+        "worker": "w1",
+    });
+    assert_eq!(shown["lease"], lease);
     assert!(!c.get(&format!("/v1/jobs/{id}")).await.text().contains(job["lease"]["token"].as_str().unwrap()));
     server.stop().await;
 }
@@ -102,6 +108,7 @@ async fn a_lost_answer_can_be_asked_for_again() {
     server.stop().await;
 }
 
+/// Rules Small print.
 #[tokio::test]
 async fn heartbeats_leave_notes_byte_for_byte() {
     let server = Setup::memory().start().await;
@@ -237,6 +244,7 @@ async fn where_fencing_is_optional_no_token_is_needed() {
     server.stop().await;
 }
 
+/// Rules Small print.
 #[tokio::test]
 async fn a_running_job_fans_out() {
     let server = Setup::memory().start().await;

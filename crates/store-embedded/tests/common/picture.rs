@@ -15,7 +15,8 @@ use longshore_core::state::{State, StateKind};
 use longshore_core::submit::Payload;
 use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
-use longshore_store::{Inspect, QueueReport, StoreError};
+use longshore_core::workflow::{Errand, Membership, Tally, Workflow};
+use longshore_store::{Inspect, MemberQuery, QueueReport, StoreError, WorkflowQuery};
 use longshore_testkit::block_on::block_on;
 
 use super::{jobs_above, payloads_of};
@@ -33,7 +34,32 @@ pub(crate) fn describe(store: &dyn Inspect) -> Result<String, StoreError> {
         job(&mut text, one);
         line(&mut text, "payload", its_payload.as_ref().map_or("missing".to_owned(), payload));
     }
-    Ok(text)
+    let mut query = WorkflowQuery { state: None, limit: 1_000, before: None };
+    loop {
+        let page = block_on(store.workflows(query))?;
+        for one in &page.workflows {
+            workflow(&mut text, one);
+            let members = block_on(store.members(MemberQuery { workflow: one.id, limit: 1_000, after: Seq(0) }))?;
+            let seqs: Vec<String> = members.jobs.iter().map(|job| job.seq.to_string()).collect();
+            line(&mut text, "members", seqs.join(" "));
+        }
+        query.before = page.next;
+        if page.next.is_none() {
+            return Ok(text);
+        }
+    }
+}
+
+fn workflow(text: &mut String, workflow: &Workflow) {
+    let Workflow { id, number, name, open, created_at, joined, errand, tally } = workflow;
+    let Tally { counts, records } = tally;
+    writeln!(text, "workflow {number} {id}").expect("text takes everything");
+    line(text, "name", quoted(name.as_deref()));
+    line(text, "state", format!("{}, open {open}, created {}", workflow.state(), at(*created_at)));
+    let all = StateKind::ALL.iter().map(|state| format!("{state} {}", count_of(counts, *state)));
+    line(text, "counts", format!("{}; {records} of {joined} records", all.collect::<Vec<_>>().join(", ")));
+    let doing = |Errand { what, reached, until }: &Errand| format!("{what:?} from {reached} to {until}");
+    line(text, "errand", or_none(errand.as_ref(), doing));
 }
 
 fn line(text: &mut String, name: &str, value: impl Display) {
@@ -189,6 +215,7 @@ fn job(text: &mut String, job: &Job) {
         live_dependents,
         owes,
         parent,
+        membership,
         requeued_from,
         requeued_as,
         settled,
@@ -221,12 +248,16 @@ fn job(text: &mut String, job: &Job) {
     line(text, "dependents", format!("{live_dependents} live, owes {owes:?}"));
     let ids = [parent, requeued_from, requeued_as].map(|id| or_none(*id, |id| id.to_string()));
     line(text, "parent, requeued from, requeued as", ids.join(" "));
+    let member = |member: &Membership| format!("{:?} in {}", member.reference, member.workflow);
+    line(text, "member", or_none(membership.as_ref(), member));
     line(text, "settled", or_none(*settled, |(token, outcome)| format!("{outcome} {}", bytes(token.as_bytes()))));
     attempts.iter().for_each(|one| line(text, "attempt", attempt(one)));
-    for Move { from, to, at: when, cause } in history.moves() {
-        let from = or_none(from.as_ref(), ToString::to_string);
-        line(text, "move", format!("{from} > {to}, {cause}, {}", at(*when)));
-    }
+    history.moves().iter().for_each(|step| line(text, "move", move_words(step)));
+}
+
+fn move_words(Move { from, to, at: when, cause }: &Move) -> String {
+    let from = or_none(from.as_ref(), ToString::to_string);
+    format!("{from} > {to}, {cause}, {}", at(*when))
 }
 
 fn state_words(state: &State) -> String {

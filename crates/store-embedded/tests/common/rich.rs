@@ -11,11 +11,11 @@ use longshore_core::cancel::Force;
 use longshore_core::claim::Terms;
 use longshore_core::edit::Edit;
 use longshore_core::engine::{
-    AdminCommand, ClaimRequest, DeleteQueue, Extension, Farewell, Settlement, Submission, SubmitRequest,
+    AdminCommand, ClaimRequest, DeleteQueue, Extension, Farewell, Joining, Settlement, Submission, SubmitRequest,
 };
 use longshore_core::extend::Notes;
 use longshore_core::failure::{Reported, ReportedCategory};
-use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName};
+use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName, WorkflowId};
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
 use longshore_core::policy::*;
 use longshore_core::priority::Priority;
@@ -36,13 +36,14 @@ pub(crate) struct Rich<'a> {
     clock: Arc<VirtualClock>,
     jobs: BTreeMap<&'static str, JobId>,
     leases: BTreeMap<&'static str, LeaseToken>,
+    workflows: Vec<WorkflowId>,
 }
 
 pub(crate) type Step = fn(&mut Rich<'_>);
 
 impl<'a> Rich<'a> {
     pub(crate) fn new(store: &'a dyn Store, clock: Arc<VirtualClock>) -> Self {
-        Self { store, clock, jobs: BTreeMap::new(), leases: BTreeMap::new() }
+        Self { store, clock, jobs: BTreeMap::new(), leases: BTreeMap::new(), workflows: Vec::new() }
     }
 
     fn admin(&self, command: AdminCommand) {
@@ -66,7 +67,16 @@ impl<'a> Rich<'a> {
     fn submit_all(&mut self, jobs: &[(&'static str, NewJob)], request: impl FnOnce(Vec<NewJob>) -> SubmitRequest) {
         let request = request(jobs.iter().map(|(_, job)| job.clone()).collect());
         let submitted = block_on(self.store.submit(request)).expect("the store takes it").expect("the rules allow it");
+        let workflow = submitted.iter().find_map(|one| Some(one.membership.as_ref()?.workflow));
+        self.workflows.extend(workflow.filter(|workflow| !self.workflows.contains(workflow)));
         self.jobs.extend(jobs.iter().zip(&submitted).map(|((label, _), one)| (*label, one.id)));
+    }
+
+    fn workflow(&mut self, joining: Joining, jobs: &[(&'static str, NewJob)]) {
+        self.submit_all(jobs, |batch| {
+            let batch = batch.into_iter().map(|job| Submission { queue: queue("gopher"), job }).collect();
+            SubmitRequest::workflow(batch, joining)
+        });
     }
 
     fn id(&self, label: &str) -> JobId {
@@ -374,8 +384,34 @@ const RELATED: &[Step] = &[
     },
 ];
 
+fn named(label: &'static str, after: &[&str]) -> (&'static str, NewJob) {
+    with(label, |job| {
+        job.reference = Some(label.into());
+        job.after = after.iter().map(|name| DependencyRef::Local((*name).into())).collect();
+    })
+}
+
+/// Workflows: open, growing, cancelled, failed, retried as clones.
+const WORKFLOWS: &[Step] = &[
+    |rich| rich.put("gopher", Profile::Gopherqueue, SettingsPatch::default()),
+    |rich| {
+        let nightly = Joining::New { name: Some("nightly".into()), open: true };
+        rich.workflow(nightly, &[named("load", &[]), named("sum", &["load"]), with("unnamed", |_| {})]);
+    },
+    |rich| rich.workflow(Joining::Open(rich.workflows[0]), &[named("report", &["sum"])]),
+    |rich| rich.claim("gopher", "load"),
+    |rich| rich.settle("load", failed(ReportedCategory::Permanent)),
+    |rich| rich.admin(AdminCommand::RetryWorkflow { id: rich.workflows[0] }),
+    |rich| rich.workflow(Joining::New { name: None, open: false }, &[named("one", &[]), named("two", &["one"])]),
+    |rich| {
+        let reason = Some("enough".to_owned());
+        rich.admin(AdminCommand::CancelWorkflow { id: rich.workflows[1], reason, force: Force::ByPolicy });
+    },
+    |rich| rich.admin(AdminCommand::OpenWorkflow { name: Some("empty".into()) }),
+];
+
 pub(crate) fn steps() -> impl Iterator<Item = Step> {
-    [QUEUES, WAITING, RUNNING, ENDED, RELATED].into_iter().flatten().copied()
+    [QUEUES, WAITING, RUNNING, ENDED, RELATED, WORKFLOWS].into_iter().flatten().copied()
 }
 
 /// All of it.

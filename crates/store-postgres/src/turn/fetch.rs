@@ -1,5 +1,7 @@
 //! Reading and locking what the rules asked for.
 
+pub(crate) mod workflows;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -52,6 +54,15 @@ impl Turn<'_> {
         }
         for ((queue, state), limit) in wanted.members {
             rows.extend(self.fetch_members(queue, state, limit).await?);
+        }
+        if !wanted.workflows.is_empty() {
+            self.fetch_workflows(numbers(wanted.workflows)).await?;
+        }
+        if !wanted.member_names.is_empty() {
+            rows.extend(self.fetch_member_names(wanted.member_names.into_iter().collect()).await?);
+        }
+        for (workflow, (after, limit)) in wanted.rosters {
+            rows.extend(self.fetch_roster(workflow, after, limit).await?);
         }
         if !wanted.foreign_ids.is_empty() {
             rows.extend(self.fetch_foreign_ids(wanted.foreign_ids.into_iter().collect()).await?);
@@ -124,7 +135,7 @@ impl Turn<'_> {
         }
         for row in &rows {
             let (queue, text): (i32, String) = (get(row, 0)?, get(row, 1)?);
-            let queue = u32::try_from(queue).ok().and_then(|number| self.known.names.queue(number));
+            let queue = u32::try_from(queue).ok().and_then(|number| self.known.names.queue(number)).cloned();
             if let Some(queue) = queue {
                 let seq = Seq(get::<i64>(row, 2)?.cast_unsigned());
                 self.fetched.external_ids.insert((queue, Arc::from(text)), Some(seq));
@@ -214,7 +225,7 @@ impl Turn<'_> {
         for row in &rows {
             let (queue, state, jobs): (i32, i16, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
             let name = u32::try_from(queue).ok().and_then(|number| self.known.names.queue(number));
-            let Some((of_states, held)) = name.and_then(|name| counts.get_mut(&name)) else { continue };
+            let Some((of_states, held)) = name.and_then(|name| counts.get_mut(name)) else { continue };
             let jobs = jobs.max(0).unsigned_abs();
             match usize::try_from(state).ok().and_then(|state| of_states.get_mut(state)) {
                 Some(count) => *count = jobs,

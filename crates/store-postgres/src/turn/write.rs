@@ -236,6 +236,7 @@ impl Turn<'_> {
         self.write_removals(&run.draft, &known, fetched, &mut orders, &mut written);
         self.write_tags_and_links(&run.draft, &known, &mut orders);
         self.write_keys(&run.draft, fetched, &mut orders);
+        self.write_workflows(&run.draft.workflows, fetched, &mut orders);
         let sql = &self.shared.sql;
         for (queue, changes) in std::mem::take(&mut written.counts.0) {
             if changes.iter().any(|change| *change != 0) {
@@ -485,6 +486,11 @@ impl Turn<'_> {
         if !external.0.is_empty() {
             let rows = i64::try_from(external.0.len()).unwrap_or(i64::MAX);
             orders.push(order!(sql.insert_external_ids, external.0, external.1, external.2, rows));
+        }
+        if !draft.unlinks.is_empty() {
+            let (from, to): (Vec<i64>, Vec<i64>) =
+                draft.unlinks.iter().map(|(from, to)| (from.0.cast_signed(), to.0.cast_signed())).unzip();
+            orders.push(order!(sql.remove_edges, from, to));
         }
         if !draft.links.is_empty() {
             let (from, to): (Vec<i64>, Vec<i64>) =

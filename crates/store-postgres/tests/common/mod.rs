@@ -299,15 +299,19 @@ fn empty(url: &str, schema: &str) {
         "foreign_ids",
         "counts",
         "count_changes",
+        "workflows",
+        "members",
+        "member_names",
     ];
     let deletes: String = tables.iter().map(|table| format!("DELETE FROM {schema}.{table};")).collect();
-    let text = format!(
-        "BEGIN; SELECT pg_advisory_xact_lock({}); {deletes} UPDATE {schema}.settings SET version = version + 1; COMMIT;",
-        0
-    );
+    let text = format!("BEGIN; {deletes} UPDATE {schema}.settings SET version = version + 1; COMMIT;");
+    static CLIENT: tokio::sync::OnceCell<tokio_postgres::Client> = tokio::sync::OnceCell::const_new();
     runtime().block_on(async {
-        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("a connection");
-        tokio::spawn(connection);
-        client.batch_execute(&text).await.expect("the schema is emptied");
+        let connect = || async {
+            let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("a connection");
+            tokio::spawn(connection);
+            client
+        };
+        CLIENT.get_or_init(connect).await.batch_execute(&text).await.expect("the schema is emptied");
     });
 }

@@ -333,6 +333,7 @@ impl Harness {
         for report in &reports {
             self.check_report(report, &recount, &jobs);
         }
+        self.check_workflows(&jobs);
         for some in jobs.chunks(1_000) {
             self.check_names(some);
         }

@@ -42,9 +42,9 @@ pub(super) fn a_change_is_told_after_it_is_there(h: &mut Harness) {
     let moves: Vec<StateKind> = effects
         .iter()
         .filter_map(|effect| match effect {
-            Effect::Moved { id, seq, queue, job_type, step } => {
+            Effect::Moved { id, seq, queue, job_type, workflow, step } => {
                 assert_eq!((*id, *seq, queue.as_str(), job_type), (job.id, job.seq, "q", &work().job_type));
-                assert_eq!(step.at, h.now());
+                assert_eq!((step.at, *workflow), (h.now(), None));
                 Some(step.to)
             }
             Effect::Claimable(_) => None,

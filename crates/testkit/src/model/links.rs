@@ -149,6 +149,24 @@ impl Model {
         }
     }
 
+    /// Dependencies with the last clones in the places of their originals, each once.
+    pub(crate) fn stand_ins(&self, dependencies: &[Handle]) -> Vec<Handle> {
+        let mut stand_ins = Vec::new();
+        for dependency in dependencies {
+            let mut last = *dependency;
+            while let Some(clone) = self.jobs[last].requeued_as
+                && !self.jobs[last].removed
+                && !self.jobs[clone].removed
+            {
+                last = clone;
+            }
+            if !stand_ins.contains(&last) {
+                stand_ins.push(last);
+            }
+        }
+        stand_ins
+    }
+
     /// Returns one that ended through `source` to pending, if nothing else stands against it.
     fn can_come_back(&mut self, dependent: Handle, source: Handle) -> bool {
         let job = &self.jobs[dependent];

@@ -189,9 +189,13 @@ impl Model {
         if !self.queues.contains_key(&job.queue) {
             return Err(NO_QUEUE);
         }
-        if self.broken_dependency(job).is_some() {
+        let after = self.stand_ins(&job.after);
+        let would_wait = ModelJob { after: after.clone(), ..job.clone() };
+        if self.broken_dependency(&would_wait).is_some() {
             return Err(ILLEGAL);
         }
+        self.job_mut(handle).after = after;
+        let job = self.find(handle)?;
         let may_go = self.dependencies_hold(job);
         let now = self.now;
         self.note_any(handle);

@@ -217,6 +217,12 @@ fn read_all(file: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+/// A file of text, or standard input.
+pub(crate) fn read_text(file: &Path) -> Result<String, Failure> {
+    let told = |_| Failure::refused(format!("{} is not UTF-8", file.display()));
+    String::from_utf8(read_all(file)?).map_err(told)
+}
+
 /// A file, or standard input.
 pub(super) struct Source {
     reader: Box<dyn BufRead>,

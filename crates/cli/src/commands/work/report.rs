@@ -73,8 +73,12 @@ impl Reporter {
                 Err(error) => error,
             };
             match (error.code(), &report) {
-                (Some(ErrorCode::PayloadTooLarge), Report::Complete(Some(_))) => {
-                    self.screen.note(&format!("{}: the result is too large and is left out", self.id));
+                // The work is done: a result that cannot be kept is no reason to do it again.
+                (
+                    Some(ErrorCode::PayloadTooLarge | ErrorCode::BadRequest | ErrorCode::Validation),
+                    Report::Complete(Some(_)),
+                ) => {
+                    self.screen.note(&format!("{}: the result is left out: {error}", self.id));
                     report = Report::Complete(None);
                     continue;
                 }

@@ -67,6 +67,8 @@ pub(super) struct Planning {
     pub(super) keys: HashMap<KeyPath, usize>,
     pub(super) external_ids: HashSet<(QueueName, Arc<str>)>,
     pub(super) elders: HashMap<JobId, Elder>,
+    /// Members of the same workflow that were named in earlier calls.
+    pub(super) earlier: HashMap<Arc<str>, JobId>,
     /// Whom each place waits for; also of members that were refused: a cycle is the fault of all its members, and a chain is as
     /// long as it is, whatever else is wrong with one of its links.
     pub(super) sources: Vec<Sources>,
@@ -221,7 +223,7 @@ impl Planning {
     pub(super) fn answers(&self, names: &[Option<(JobId, Seq)>], states: &HashMap<JobId, StateKind>) -> Vec<Submitted> {
         let born = |place: usize, duplicate: bool| {
             let (id, seq) = names.get(place).copied().flatten()?;
-            Some(Submitted { id, seq, state: states.get(&id).copied(), duplicate })
+            Some(Submitted { id, seq, state: states.get(&id).copied(), duplicate, membership: None })
         };
         let answer = |(place, member): (usize, &Option<Member>)| match member {
             Some(Member::New(_)) => born(place, false),

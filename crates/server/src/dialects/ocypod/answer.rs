@@ -98,6 +98,7 @@ impl From<Refusal> for No {
             Refusal::Invalid(_)
             | Refusal::QueueNotFound
             | Refusal::JobNotFound
+            | Refusal::WorkflowNotFound
             | Refusal::StaleLease(_)
             | Refusal::IllegalTransition { .. }
             | Refusal::DuplicateId

@@ -52,6 +52,7 @@ fn read(given: BulkFilter) -> Result<JobFilter, Invalid> {
         tag: shared(given.tag),
         priority: None,
         error_code: shared(given.error_code),
+        workflow: None,
     })
 }
 

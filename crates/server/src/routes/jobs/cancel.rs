@@ -22,8 +22,9 @@ pub(crate) async fn cancel(State(app): State<AppState>, JobPath(id): JobPath, _:
     let told = |state, cancel_requested| JobState { id: id.to_string(), state, cancel_requested };
     match app.admin(AdminCommand::Cancel { id, reason, force }).await? {
         AdminAnswer::State { state, .. } => ok(&told(state.wire(), None)),
-        AdminAnswer::CancelRequested | AdminAnswer::Done | AdminAnswer::QueuePut { .. } => {
-            json(StatusCode::ACCEPTED, &told(Word::Running, Some(true)))
-        }
+        AdminAnswer::CancelRequested
+        | AdminAnswer::Done
+        | AdminAnswer::QueuePut { .. }
+        | AdminAnswer::Workflow { .. } => json(StatusCode::ACCEPTED, &told(Word::Running, Some(true))),
     }
 }

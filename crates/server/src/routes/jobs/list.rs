@@ -27,37 +27,43 @@ pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> Answe
         tag: query.take("tag").map(Into::into),
         priority: priority(&mut query)?.map(ToCore::core),
         error_code: None,
+        workflow: None,
     };
-    let workflow = query.take("workflow");
-    let limit = format!("must be 1-{BATCH_ITEMS_MAX}");
-    let within = |text: &str| text.parse().ok().filter(|limit| (1..=BATCH_ITEMS_MAX).contains(limit));
-    let limit = query.read_with("limit", &limit, within)?.unwrap_or(LIMIT_DEFAULT);
-    let number = |text: &str| text.parse().ok().filter(|_| text.bytes().all(|c| c.is_ascii_digit())).map(Seq);
-    let before = query.read_with("cursor", "must be what \"next\" of an earlier page said", number)?;
+    let workflow = query.take("workflow").map(|id| id.parse());
+    let limit = query.up_to("limit", 1, BATCH_ITEMS_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let before = query.cursor()?;
     query.end()?;
-    if workflow.is_some() {
-        // No job belongs to a workflow yet.
-        return ok(&Jobs { jobs: Vec::new(), next: None });
-    }
+    let workflow = match workflow.transpose() {
+        Ok(workflow) => workflow,
+        // What is no id is the id of no workflow.
+        Err(_) => return ok(&Jobs { jobs: Vec::new(), next: None }),
+    };
+    let filter = JobFilter { workflow, ..filter };
     let page = rows(&app, filter, limit, before).await?;
     ok(&Jobs { jobs: page.jobs.iter().map(|job| record(job)).collect(), next: page.next.map(|seq| seq.to_string()) })
 }
 
 /// Rows that are asked for at once, and bytes of results and notes after which a page ends early: what jobs carry may be large.
-const SLICE: usize = 100;
+const SLICE: usize = 25;
 const PAGE_BYTES_MAX: usize = 16 << 20;
 
 async fn rows(app: &AppState, filter: JobFilter, limit: usize, before: Option<Seq>) -> Result<Page, Failure> {
     let mut page = Page { jobs: Vec::new(), next: before };
     let mut bytes = 0;
-    while page.jobs.len() < limit && bytes < PAGE_BYTES_MAX {
+    while page.jobs.len() < limit {
         let slice = SLICE.min(limit - page.jobs.len());
         let query = JobQuery { filter: filter.clone(), limit: slice, before: page.next };
         let found = app.ask(app.store.list(query)).await?;
-        bytes += found.jobs.iter().map(|job| carried(job)).sum::<usize>();
         // A short page has cost as much as a page may.
         let short = found.jobs.len() < slice;
-        page.jobs.extend(found.jobs);
+        for job in found.jobs {
+            bytes += carried(&job);
+            if bytes > PAGE_BYTES_MAX && !page.jobs.is_empty() {
+                return Ok(page);
+            }
+            page.next = Some(job.seq);
+            page.jobs.push(job);
+        }
         page.next = found.next;
         if short || page.next.is_none() {
             break;

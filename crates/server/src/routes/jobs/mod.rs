@@ -7,6 +7,7 @@ pub(crate) mod dead_letter;
 pub(crate) mod delete;
 pub(crate) mod get;
 pub(crate) mod history;
+pub(crate) mod inputs;
 pub(crate) mod list;
 pub(crate) mod patch;
 pub(crate) mod payload;
@@ -32,7 +33,10 @@ async fn command(app: &AppState, id: JobId, command: AdminCommand) -> Answer {
         AdminAnswer::State { id, state } => {
             ok(&JobState { id: id.to_string(), state: state.wire(), cancel_requested: None })
         }
-        AdminAnswer::Done | AdminAnswer::QueuePut { .. } | AdminAnswer::CancelRequested => {
+        AdminAnswer::Done
+        | AdminAnswer::QueuePut { .. }
+        | AdminAnswer::CancelRequested
+        | AdminAnswer::Workflow { .. } => {
             Err(Failure::new(longshore_api::ErrorCode::Internal, format!("an odd answer about job {id}")))
         }
     }

@@ -1,5 +1,7 @@
 //! `POST /v1/claims`
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -19,7 +21,7 @@ use super::handed::{Untold, hand_over};
 use crate::app::AppState;
 use crate::convert::claimed::claimed;
 use crate::convert::length;
-use crate::live::lobby::Place;
+use crate::live::lobby::{Errand, Place};
 use crate::wire::answer::Answer;
 use crate::wire::body::JsonBody;
 use crate::wire::problem::Failure;
@@ -80,20 +82,36 @@ fn read(given: Claim) -> Result<ClaimRequest, Failure> {
 
 pub(crate) type Given = (Vec<ClaimedJob>, Untold);
 
+async fn ask_store(app: AppState, request: ClaimRequest) -> Result<Result<Given, Refusal>, StoreError> {
+    app.store.claim(request).await.map(|claimed| {
+        claimed.map(|jobs| {
+            let untold = Untold::new(app.clone(), &jobs);
+            (jobs, untold)
+        })
+    })
+}
+
+/// Asks the store for the waiting claim that is next, while the submission it would take from is on its way. The question is put at once:
+/// it follows the submission into the same commit.
+pub(crate) async fn ask_for_another(app: &AppState, errand: Errand) {
+    let mut asking = Box::pin(ask_store(app.clone(), errand.request()));
+    let bring = |errand: Errand, answer| match answer {
+        Ok(Ok(given)) => errand.bring(given),
+        // Whatever it is, the claim will hear it when it asks by itself.
+        Ok(Err(_)) | Err(_) => drop(errand),
+    };
+    match poll_fn(|context| Poll::Ready(asking.as_mut().poll(context))).await {
+        Poll::Ready(answer) => bring(errand, answer),
+        Poll::Pending => drop(app.tasks.spawn(async move { bring(errand, asking.await) })),
+    }
+}
+
 /// Asks the store once. The question goes on by itself: should whoever asks be gone before the answer, the jobs go back.
 pub(crate) async fn ask(app: &AppState, request: ClaimRequest) -> Result<Given, Failure> {
     let (tell, told) = oneshot::channel();
-    let asking = app.clone();
-    app.tasks.spawn(async move {
-        let answer: Result<Result<Given, Refusal>, StoreError> = asking.store.claim(request).await.map(|claimed| {
-            claimed.map(|jobs| {
-                let untold = Untold::new(asking.clone(), &jobs);
-                (jobs, untold)
-            })
-        });
-        // Nobody there: what is in the answer is dropped, and thereby given back.
-        drop(tell.send(answer));
-    });
+    let asking = ask_store(app.clone(), request);
+    // Nobody there: what is in the answer is dropped, and thereby given back.
+    app.tasks.spawn(async move { drop(tell.send(asking.await)) });
     let answer = told.await.unwrap_or(Err(StoreError::Poisoned));
     Ok(app.noted(answer)??)
 }
@@ -101,9 +119,13 @@ pub(crate) async fn ask(app: &AppState, request: ClaimRequest) -> Result<Given, 
 /// Asks until there is something, or the wait is over.
 async fn ask_and_wait(app: &AppState, request: ClaimRequest, wait: Duration) -> Result<Given, Failure> {
     let deadline = Instant::now() + wait;
-    let place: Place = app.lobby.sit(request.queues.clone(), request.types.clone(), request.limit);
+    let place: Place = app.lobby.sit(request.clone());
+    let mut brought = None;
     loop {
-        let given = ask(app, request.clone()).await?;
+        let given = match brought {
+            Some(given) => given,
+            None => ask(app, request.clone()).await?,
+        };
         if given.0.len() >= request.limit {
             place.call_next();
         }
@@ -111,7 +133,7 @@ async fn ask_and_wait(app: &AppState, request: ClaimRequest, wait: Duration) -> 
             return Ok(given);
         }
         tokio::select! {
-            () = place.called() => {}
+            delivery = place.called() => brought = delivery,
             () = sleep_until(deadline) => return Ok(given),
             () = app.stopping.cancelled() => return Ok(given),
         }

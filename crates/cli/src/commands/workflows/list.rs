@@ -1,0 +1,88 @@
+//! `longshore workflows list`
+
+use clap::Args;
+use longshore_api::words::WorkflowState;
+use longshore_api::workflow::Workflows;
+
+use super::state;
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+use crate::terminal::table::{Table, Value};
+
+/// What the server answers in one page.
+const PAGE_MAX: u64 = 1_000;
+
+/// List workflows, newest first.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longshore workflows list --state failed
+  longshore workflows list --json --all | jq -r '.workflows[].id'")]
+pub(crate) struct List {
+    /// Only running, completed, failed or cancelled ones
+    #[arg(short, long, value_parser = word)]
+    state: Option<WorkflowState>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    /// All of them
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    /// Go on where an earlier list ended ("next")
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+fn word(text: &str) -> Result<WorkflowState, String> {
+    let known = || WorkflowState::ALL.iter().map(|state| state.word()).collect::<Vec<_>>().join(", ");
+    WorkflowState::from_word(text).ok_or_else(|| format!("expected one of {}", known()))
+}
+
+impl List {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let limit = if self.all { u64::MAX } else { self.limit };
+        let client = context.client()?;
+        let found = context.call(async {
+            let (mut workflows, mut cursor) = (Vec::new(), self.cursor);
+            loop {
+                let left = limit.saturating_sub(workflows.len() as u64).min(PAGE_MAX);
+                if left == 0 {
+                    return Ok(Workflows { workflows, next: cursor });
+                }
+                let page = client.workflows(self.state, Some(left), cursor.as_deref()).await?;
+                workflows.extend(page.workflows);
+                if page.next.is_none() {
+                    return Ok(Workflows { workflows, next: None });
+                }
+                cursor = page.next;
+            }
+        })?;
+        show(context, &found)
+    }
+}
+
+fn show(context: &Context, found: &Workflows) -> Result<(), Failure> {
+    if context.screen.json {
+        return context.screen.json(found);
+    }
+    if found.workflows.is_empty() {
+        context.screen.note("no such workflows");
+        return Ok(());
+    }
+    let mut table = Table::new(&["ID", "NAME", "STATE", "ENDED", "JOBS", "CREATED"]);
+    for workflow in &found.workflows {
+        table.row(vec![
+            workflow.id.as_str().into(),
+            Value::maybe(workflow.name.as_ref()),
+            state(workflow),
+            Value::number(workflow.ended),
+            Value::number(workflow.total),
+            workflow.created_at.into(),
+        ]);
+    }
+    context.screen.table(&table)?;
+    if let Some(next) = &found.next {
+        context.screen.note(&format!("there are more: --cursor {next}, --limit N or --all"));
+    }
+    Ok(())
+}

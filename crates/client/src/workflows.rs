@@ -1,0 +1,79 @@
+//! Workflows: handed in, looked at, and what people do to all of their jobs at once.
+
+use form_urlencoded::Serializer;
+use longshore_api::operate::Cancel;
+use longshore_api::words::WorkflowState;
+use longshore_api::workflow::{Workflow, WorkflowMade, WorkflowWithJobs, Workflows};
+use serde::Serialize;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::query::segment;
+
+fn path(id: &str, verb: &str) -> String {
+    format!("/v1/workflows/{}{verb}", segment(id))
+}
+
+/// `limit` and `cursor`, and more where there is more.
+fn page(start: &str, pairs: &[(&str, Option<&str>)]) -> String {
+    let mut query = Serializer::new(String::new());
+    for (name, value) in pairs {
+        if let Some(value) = value {
+            query.append_pair(name, value);
+        }
+    }
+    let query = query.finish();
+    if query.is_empty() { start.to_owned() } else { format!("{start}?{query}") }
+}
+
+impl Client {
+    /// A [`NewWorkflow`](longshore_api::workflow::NewWorkflow), or JSON that says the same. All of it is stored, or nothing.
+    pub async fn submit_workflow(&self, workflow: &(impl Serialize + Sync + ?Sized)) -> Result<WorkflowMade, Error> {
+        self.post("/v1/workflows", workflow).await
+    }
+
+    /// Adds jobs to an open workflow.
+    pub async fn grow_workflow(
+        &self,
+        id: &str,
+        jobs: &(impl Serialize + Sync + ?Sized),
+    ) -> Result<WorkflowMade, Error> {
+        self.post(&path(id, "/jobs"), jobs).await
+    }
+
+    pub async fn close_workflow(&self, id: &str) -> Result<Workflow, Error> {
+        self.post_nothing(&path(id, "/close")).await
+    }
+
+    /// With members, oldest first: one page of `limit`, or up to 10,000.
+    pub async fn workflow(
+        &self,
+        id: &str,
+        limit: Option<u64>,
+        cursor: Option<&str>,
+    ) -> Result<WorkflowWithJobs, Error> {
+        let limit = limit.map(|limit| limit.to_string());
+        self.get(&page(&path(id, ""), &[("limit", limit.as_deref()), ("cursor", cursor)])).await
+    }
+
+    /// One page, newest first.
+    pub async fn workflows(
+        &self,
+        state: Option<WorkflowState>,
+        limit: Option<u64>,
+        cursor: Option<&str>,
+    ) -> Result<Workflows, Error> {
+        let limit = limit.map(|limit| limit.to_string());
+        let pairs = [("state", state.map(WorkflowState::word)), ("limit", limit.as_deref()), ("cursor", cursor)];
+        self.get(&page("/v1/workflows", &pairs)).await
+    }
+
+    pub async fn cancel_workflow(&self, id: &str, cancel: &Cancel) -> Result<Workflow, Error> {
+        self.post(&path(id, "/cancel"), cancel).await
+    }
+
+    /// Runs again what failed, and returns what waited on it.
+    pub async fn retry_workflow(&self, id: &str) -> Result<Workflow, Error> {
+        self.post_nothing(&path(id, "/retry")).await
+    }
+}

@@ -1,0 +1,74 @@
+//! Taking in the live records of a store when it is opened: many, and mostly of a kind.
+
+use super::{Index, Line};
+use crate::dependency::Owes;
+use crate::engine::Engine;
+use crate::job::Outline;
+use crate::state::{State, StateKind};
+
+impl Engine {
+    /// Takes in live records, in the course of a rebuild. Jobs that differ in nothing but their places are filed together where they follow each other.
+    pub fn admit_all(&mut self, jobs: &[Outline<'_>]) {
+        for run in jobs.chunk_by(alike) {
+            match run.first() {
+                Some(first) if place(first).is_some() => {
+                    let last = self.index.line_up(first, run);
+                    self.next_number = self.next_number.max(last.saturating_add(1));
+                }
+                Some(_) | None => run.iter().for_each(|job| self.admit(job)),
+            }
+        }
+    }
+}
+
+impl Index {
+    /// The same as to insert each of them; says the last number among their own and their places'.
+    fn line_up(&mut self, first: &Outline<'_>, run: &[Outline<'_>]) -> u64 {
+        let line = self.line(first.queue);
+        *line.count(StateKind::Scheduled) += run.len() as u64;
+        for together in run.chunk_by(|a, b| a.scheduled_at == b.scheduled_at) {
+            line.arrive(together);
+        }
+        let level = line.level(first.effective_priority);
+        let line = level.by_type.entry(first.job_type.clone()).or_default();
+        if let Some((head, _)) = line.first_key_value() {
+            level.heads.remove(head);
+        }
+        let places = || run.iter().filter_map(|job| Some((place(job)?, job.seq)));
+        line.extend(places());
+        level.heads.extend(line.first_key_value().map(|(head, _)| (*head, first.job_type.clone())));
+        places().map(|(position, seq)| position.max(seq.0)).max().unwrap_or(0)
+    }
+}
+
+impl Line {
+    fn arrive(&mut self, together: &[Outline<'_>]) {
+        if let Some(at) = together.first().and_then(|job| job.scheduled_at) {
+            *self.arrivals.entry(at).or_default() += together.len() as u64;
+        }
+    }
+}
+
+/// Where a job stands that waits in line and for nothing else.
+fn place(job: &Outline<'_>) -> Option<u64> {
+    match job.state {
+        State::Scheduled { position } if job.lifetime_ends_at.is_none() && job.owes == Owes::Nothing => Some(*position),
+        State::Scheduled { .. }
+        | State::Pending { .. }
+        | State::Delayed { .. }
+        | State::Running(_)
+        | State::Retrying { .. }
+        | State::Completed { .. }
+        | State::Failed { .. }
+        | State::DeadLetter { .. }
+        | State::Cancelled { .. } => None,
+    }
+}
+
+fn alike(a: &Outline<'_>, b: &Outline<'_>) -> bool {
+    place(a).is_some()
+        && place(b).is_some()
+        && a.effective_priority == b.effective_priority
+        && a.queue == b.queue
+        && a.job_type == b.job_type
+}

@@ -1,0 +1,65 @@
+//! The scenario files, told over HTTP: the same texts that hold on the model, the engine and every store hold on the server, spoken to
+//! in the words of the contract, in virtual time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_wrap,
+    reason = "these are tests, helpers included"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod http_subject;
+mod requests;
+mod snapshots;
+
+use http_subject::HttpSubject;
+use longshore_testkit::{scenario, side_by_side};
+
+/// In this many parts, so that both cores have something to do.
+const PARTS: usize = 4;
+
+fn play(part: usize) {
+    let files = scenario::all_files();
+    assert!(files.len() >= 170, "only {} scenario files were found", files.len());
+    let mut failures = Vec::new();
+    for file in files.iter().skip(part).step_by(PARTS) {
+        let name = file.file_name().unwrap().to_string_lossy();
+        let text = std::fs::read_to_string(file).unwrap();
+        if let Err(failure) = scenario::run(&text, &name, &mut HttpSubject::start()) {
+            failures.push(failure.to_string());
+        }
+    }
+    assert!(failures.is_empty(), "{} scenarios failed:\n\n{}\n", failures.len(), failures.join("\n\n"));
+}
+
+#[test]
+fn scenarios_over_http_first_part() {
+    play(0);
+}
+
+#[test]
+fn scenarios_over_http_second_part() {
+    play(1);
+}
+
+#[test]
+fn scenarios_over_http_third_part() {
+    play(2);
+}
+
+#[test]
+fn scenarios_over_http_fourth_part() {
+    play(3);
+}
+
+/// Random histories: every answer of the server, and all that it shows after every step, is what the model says.
+#[test]
+fn random_histories_over_http() {
+    side_by_side::campaign(HttpSubject::start, 500_000..500_012, 150).unwrap_or_else(|report| panic!("{report}"));
+}

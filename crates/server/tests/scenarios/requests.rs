@@ -1,0 +1,132 @@
+//! Commands in neutral words as bodies of requests.
+
+use longshore_testkit::subject::{Edit, Millis, NewJob, Outcome, Settings};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+/// JSON as it is, other text as a JSON string. Numbers keep all their digits, which a [`Value`] would not.
+pub(crate) fn any_json(text: &str) -> Value {
+    match serde_json::from_str::<Value>(text) {
+        Ok(Value::Number(_)) => json!(format!("{DIGITS}{text}{DIGITS}")),
+        Ok(value) => value,
+        Err(_) => Value::from(text),
+    }
+}
+
+/// Around a number that must go out as it is.
+const DIGITS: &str = "|digits|";
+
+/// The body as it goes out.
+pub(crate) fn body_text(body: &Value) -> String {
+    body.to_string().replace(&format!("\"{DIGITS}"), "").replace(&format!("{DIGITS}\""), "")
+}
+
+/// The text that [`any_json`] was given.
+pub(crate) fn text_of(raw: &RawValue) -> String {
+    match serde_json::from_str::<Value>(raw.get()).unwrap() {
+        Value::String(text) => text,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => raw.get().to_owned(),
+    }
+}
+
+/// A name as part of a path.
+pub(crate) fn segment(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+pub(crate) fn duration(millis: Millis) -> Value {
+    if millis < 0 { json!(millis as f64 / 1_000.0) } else { json!(format!("{millis}ms")) }
+}
+
+pub(crate) fn instant(millis: Millis) -> Value {
+    json!(longshore_api::Time(millis).to_string())
+}
+
+/// Dotted paths as nested objects.
+pub(crate) fn settings(settings: &Settings) -> Map<String, Value> {
+    let mut whole = Map::new();
+    for (path, value) in settings {
+        let mut parts: Vec<&str> = path.split('.').collect();
+        let last = parts.pop().unwrap();
+        let mut object = Some(&mut whole);
+        for part in parts {
+            let inner = object.map(|object| object.entry(part).or_insert_with(|| Value::Object(Map::new())));
+            // Where something else than an object was put there, that is wrong enough.
+            object = inner.and_then(Value::as_object_mut);
+        }
+        object.map(|object| object.insert(last.to_owned(), setting(last, value)));
+    }
+    whole
+}
+
+fn setting(name: &str, value: &str) -> Value {
+    if name == "delays" {
+        return value.split(',').filter(|delay| !delay.is_empty()).map(Value::from).collect();
+    }
+    // Numbers, `true`, `false` and `null` are themselves; words and durations are text.
+    serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))
+}
+
+/// One member of a batch, given its payload and the names of its dependencies.
+pub(crate) fn new_job(new: &NewJob, payload: Option<Value>, after: &[String], after_any: &[String]) -> Value {
+    let mut job = settings(&new.settings);
+    let mut put = |name: &str, value: Option<Value>| job.extend(value.map(|value| (name.to_owned(), value)));
+    put("type", Some(json!(new.job_type)));
+    // No JSON is empty, bytes may be.
+    put("payload_base64", payload.is_none().then(|| json!("")));
+    put("payload", payload);
+    put("priority", new.priority.map(|priority| json!(priority)));
+    put("run_at", new.run_at.map(instant));
+    put("delay", new.delay.map(duration));
+    put("idempotency_key", new.idempotency_key.as_ref().map(|key| json!(key)));
+    put("external_id", new.external_id.as_ref().map(|id| json!(id)));
+    put("tags", (!new.tags.is_empty()).then(|| tags(&new.tags)));
+    put("correlation_id", new.correlation_id.as_ref().map(|id| json!(id)));
+    put("callback_url", new.callback_url.as_ref().map(|url| json!(url)));
+    put("after", (!after.is_empty()).then(|| json!(after)));
+    put("after_any", (!after_any.is_empty()).then(|| json!(after_any)));
+    put("ref", new.reference.as_ref().map(|name| json!(name)));
+    put("hold", new.hold.map(|hold| json!(hold)));
+    Value::Object(job)
+}
+
+/// A map where a tag has a value, else a list.
+fn tags(tags: &std::collections::BTreeMap<String, Option<String>>) -> Value {
+    if !tags.is_empty() && tags.values().all(Option::is_none) {
+        return tags.keys().map(|tag| json!(tag)).collect();
+    }
+    json!(tags)
+}
+
+/// The last part of the path, and the body.
+pub(crate) fn settlement(outcome: &Outcome) -> (&'static str, Value) {
+    match outcome {
+        Outcome::Complete { result: None } => ("complete", json!({})),
+        Outcome::Complete { result: Some(result) } => ("complete", json!({ "result": any_json(result) })),
+        Outcome::Snooze { delay } => ("snooze", json!({ "delay": duration(*delay) })),
+        Outcome::Release => ("release", json!({})),
+        Outcome::Fail { category, code, message, retry_after, unrecoverable } => {
+            let mut error = json!({ "category": category, "message": message, "final": unrecoverable });
+            if let Some(code) = code {
+                error["code"] = json!(code);
+            }
+            if let Some(retry_after) = retry_after {
+                error["retry_after"] = duration(*retry_after);
+            }
+            ("fail", json!({ "error": error }))
+        }
+    }
+}
+
+pub(crate) fn edit(edit: &Edit) -> Value {
+    let mut body = Map::new();
+    let mut put = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
+    put("priority", edit.priority.map(|priority| json!(priority)));
+    put("type", edit.job_type.as_ref().map(|name| json!(name)));
+    put("tags", edit.tags.as_ref().map(tags));
+    put("correlation_id", edit.correlation_id.as_ref().map(|id| json!(id)));
+    put("callback_url", edit.callback_url.as_ref().map(|url| json!(url)));
+    put("retry", edit.retry_limit.map(|limit| json!({ "limit": limit })));
+    Value::Object(body)
+}

@@ -1,0 +1,298 @@
+//! The thread's part is played by the test, so that every answer comes when it does most harm.
+
+use bytes::Bytes;
+use longshore_core::claim::Terms;
+use longshore_core::dice::{Dice, SeededDice};
+use longshore_core::edit::Edit;
+use longshore_core::engine::{AdminCommand, Effect, Options, Outside, Settlement, Submission, SubmitRequest};
+use longshore_core::id::JobId;
+use longshore_core::settle::Outcome;
+use longshore_core::submit::NewJob;
+use longshore_core::time::Timestamp;
+use rusqlite::Connection;
+
+use super::*;
+use crate::ended::Chunks;
+use crate::listing::LiveIndex;
+use crate::records::payloads::read_payload;
+use crate::schema::{self, TimeKind};
+use crate::sealed_id::IdSeal;
+
+/// A writer without its thread, and without the one that reads ahead.
+struct Bench {
+    engine: Engine,
+    records: DiskRecords,
+    dice: SeededDice,
+    effects: Vec<Effect>,
+    beside: Connection,
+    asked: Receiver<Question>,
+    answers: Sender<Answer>,
+    /// Read, but not handed over yet.
+    late: Vec<Answer>,
+    _directory: tempfile::TempDir,
+}
+
+const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+fn queue() -> QueueName {
+    QueueName::new("q").unwrap()
+}
+
+impl Bench {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let location = Location::File(directory.path().join("longshore.db"));
+        let connection = location.open(Role::Writer).unwrap();
+        schema::prepare(&connection, TimeKind::Virtual).unwrap();
+        let (questions, asked) = channel();
+        let (sender, answers) = channel();
+        let beside =
+            Beside { questions: Some(questions), answers: Some(answers), thread: None, question: 0, waiting: false };
+        let ahead = Ahead { beside: Some(beside), ..Ahead::default() };
+        let names = Arc::new(RwLock::new(crate::names::load(&connection).unwrap()));
+        let chunks = Arc::new(RwLock::new(Chunks::load(&connection).unwrap()));
+        let live = Arc::new(RwLock::new(LiveIndex::default()));
+        let seal = IdSeal::new(schema::id_key(&connection).unwrap());
+        Self {
+            engine: Engine::new(Options::default()),
+            records: DiskRecords::new(connection, names, live, chunks, seal, ahead).unwrap(),
+            dice: SeededDice::new(1),
+            effects: Vec::new(),
+            beside: location.open(Role::Reader).unwrap(),
+            asked,
+            answers: sender,
+            late: Vec::new(),
+            _directory: directory,
+        }
+    }
+
+    /// One batch, as the writer does it.
+    fn batch<T>(&mut self, work: impl FnOnce(&mut Engine, Outside<'_, DiskRecords>) -> T) -> T {
+        self.batch_of(|bench| {
+            let Self { engine, records, dice, effects, .. } = bench;
+            work(engine, Outside { records, dice, now: NOW, effects })
+        })
+    }
+
+    fn batch_of<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.records.receive_ahead();
+        self.records.connection().execute_batch("BEGIN IMMEDIATE").unwrap();
+        self.engine.begin();
+        let done = work(self);
+        self.records.flush().unwrap();
+        self.records.connection().execute_batch("COMMIT").unwrap();
+        self.engine.commit();
+        self.records.committed();
+        self.records.make_room();
+        self.records.look_ahead(&self.engine);
+        done
+    }
+
+    /// A batch that fails: nothing is left in the writer's own cache.
+    fn cool_down(&mut self) {
+        self.records.receive_ahead();
+        self.records.rolled_back();
+    }
+
+    fn submit(&mut self, jobs: usize, payload_bytes: usize) -> Vec<JobId> {
+        let job = |n: usize| {
+            let payload = Payload::Binary(Bytes::from(vec![n.to_le_bytes()[0]; payload_bytes]));
+            Submission { queue: queue(), job: NewJob::new(JobType::new("t").unwrap(), payload) }
+        };
+        let request = SubmitRequest::new((0..jobs).map(job).collect());
+        let submitted = self.batch(|engine, outside| engine.submit(&request, outside).unwrap().unwrap());
+        submitted.iter().map(|job| job.id).collect()
+    }
+
+    fn try_claim(&mut self, limit: usize) -> Result<Vec<Claimed>, Trouble> {
+        let request = ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() };
+        self.batch_of(|Self { engine, records, dice, effects, .. }| {
+            records.prepare(engine, &request)?;
+            let reads = records.reads;
+            let claimed = engine.claim(&request, Outside { records, dice, now: NOW, effects })?.unwrap();
+            records.follow(&request, &claimed, reads);
+            for job in &claimed {
+                assert!(records.payload(job.seq)?.is_some(), "job {} has its payload", job.seq);
+            }
+            Ok(claimed)
+        })
+    }
+
+    fn claim(&mut self, limit: usize) -> Vec<Claimed> {
+        self.try_claim(limit).unwrap()
+    }
+
+    fn settle(&mut self, job: &Claimed, outcome: Outcome) {
+        let settlement = Settlement { id: job.id, token: Some(job.token), outcome };
+        self.batch(|engine, outside| engine.settle(&settlement, outside)).unwrap().unwrap();
+    }
+
+    fn admin(&mut self, command: &AdminCommand) {
+        drop(self.batch(|engine, outside| engine.admin(command, outside)).unwrap());
+    }
+
+    fn correlate(&mut self, id: JobId, word: &str) {
+        let edit = Edit { correlation_id: Some(Some(word.into())), ..Edit::default() };
+        self.admin(&AdminCommand::Edit { id, edit });
+    }
+
+    /// The thread reads what it was asked for; nobody hears of it yet.
+    fn read_beside(&mut self) {
+        let (sender, answers) = channel();
+        for question in self.asked.try_iter() {
+            answer(&self.beside, &self.records.names, &question, &sender, &std::sync::Mutex::new(())).unwrap();
+        }
+        self.late.extend(answers.try_iter());
+    }
+
+    fn hand_over(&mut self) {
+        for answer in self.late.drain(..) {
+            self.answers.send(answer).unwrap();
+        }
+    }
+
+    /// What is held is what the table says, and nothing is held twice. Answers how many records are held.
+    fn check(&self) -> usize {
+        let mut held = 0;
+        for (seq, warm) in &self.records.ahead.warm {
+            if let Some(job) = &warm.job {
+                held += 1;
+                assert_eq!(self.records.read(*seq).unwrap().as_ref(), Some(job.as_ref()), "job {seq} as it is on disk");
+                assert!(!self.records.jobs.contains_key(seq), "job {seq} is held once");
+            }
+            if let Some(payload) = &warm.payload {
+                let there = read_payload(&self.records.connection, *seq).unwrap();
+                assert!(there.is_none_or(|there| there == *payload), "the payload of job {seq} as it is on disk");
+            }
+        }
+        held
+    }
+}
+
+#[test]
+fn a_record_that_changed_after_it_was_read_is_not_used() {
+    let mut bench = Bench::new();
+    let ids = bench.submit(8, 16);
+    bench.cool_down();
+    bench.claim(1);
+    bench.read_beside();
+    bench.correlate(ids[1], "new");
+    bench.hand_over();
+    bench.cool_down();
+    assert!(bench.check() > 0, "the others are taken in");
+    let claimed = bench.claim(1);
+    assert_eq!((claimed[0].id, claimed[0].correlation_id.as_deref()), (ids[1], Some("new")));
+}
+
+#[test]
+fn a_record_is_let_go_as_soon_as_it_is_used() {
+    let mut bench = Bench::new();
+    let ids = bench.submit(8, 16);
+    bench.cool_down();
+    bench.claim(1);
+    bench.read_beside();
+    bench.hand_over();
+    bench.correlate(ids[1], "new");
+    bench.cool_down();
+    bench.check();
+    let claimed = bench.claim(1);
+    assert_eq!((claimed[0].id, claimed[0].correlation_id.as_deref()), (ids[1], Some("new")));
+}
+
+/// Whatever happens between question, reading and answer.
+#[test]
+fn what_is_held_is_what_the_table_says_in_random_histories() {
+    let (mut held, mut refused) = (0, 0);
+    for seed in 0..30 {
+        let mut bench = Bench::new();
+        let mut dice = SeededDice::new(seed);
+        let (mut ids, mut running) = (bench.submit(40, 16), Vec::new());
+        for step in 0..120 {
+            let dice: &mut dyn Dice = &mut dice;
+            let any =
+                |dice: &mut dyn Dice, ids: &[JobId]| ids[usize::try_from(dice.up_to(ids.len() as u64 - 1)).unwrap()];
+            match dice.up_to(11) {
+                0 => ids.extend(bench.submit(8, 16)),
+                1 | 2 => running.extend(bench.claim(1 + usize::try_from(dice.up_to(5)).unwrap())),
+                3 if !running.is_empty() => {
+                    let job = running.swap_remove(0);
+                    bench.settle(&job, Outcome::Release);
+                }
+                4 if !running.is_empty() => {
+                    let job = running.swap_remove(0);
+                    bench.settle(&job, Outcome::Complete { result: None });
+                }
+                5 => bench.correlate(any(dice, &ids), &step.to_string()),
+                6 => {
+                    let edit =
+                        Edit { priority: longshore_core::priority::Priority::ALL.first().copied(), ..Edit::default() };
+                    bench.admin(&AdminCommand::Edit { id: any(dice, &ids), edit });
+                }
+                7 => bench.read_beside(),
+                8 => {
+                    let late: usize = bench.late.iter().map(|answer| answer.found.jobs.len()).sum();
+                    let before = bench.check();
+                    bench.hand_over();
+                    bench.records.receive_ahead();
+                    refused += late - (bench.check() - before);
+                }
+                _ => bench.cool_down(),
+            }
+            held += bench.check();
+        }
+    }
+    assert!(held > 100 && refused > 10, "both happen: {held} held, {refused} refused");
+}
+
+#[test]
+fn claims_from_a_long_line_find_their_records_in_memory() {
+    let mut bench = Bench::new();
+    for _ in 0..30 {
+        bench.submit(1_000, 16);
+    }
+    bench.cool_down();
+    let mut last = Seq(0);
+    for _ in 0..120 {
+        for job in bench.claim(250) {
+            assert!(job.seq > last, "in order");
+            last = job.seq;
+        }
+        bench.read_beside();
+        bench.hand_over();
+        assert!(bench.records.ahead.warm.len() <= WINDOW);
+    }
+    assert!(last >= Seq(30_000), "all of them");
+    assert!(bench.records.reads <= 250, "{} were looked up one by one", bench.records.reads);
+}
+
+#[test]
+fn large_payloads_are_held_within_bounds() {
+    let mut bench = Bench::new();
+    for _ in 0..20 {
+        bench.submit(16, 256 << 10);
+    }
+    bench.cool_down();
+    for _ in 0..20 {
+        bench.claim(16);
+        bench.read_beside();
+        bench.hand_over();
+        bench.records.receive_ahead();
+        let held = bench.records.ahead.warm.values().filter_map(|warm| warm.payload.as_ref());
+        let held: usize = held.map(|payload| payload.bytes().len()).sum();
+        assert_eq!(held, bench.records.ahead.payload_bytes, "the sum is kept");
+        assert!(held <= PAYLOAD_BYTES_MAX, "{held} bytes");
+    }
+}
+
+#[test]
+fn damage_is_left_for_the_writer_to_find() {
+    let mut bench = Bench::new();
+    bench.submit(16, 16);
+    bench.records.connection().execute_batch("UPDATE live SET record = zeroblob(99) WHERE seq = 3").unwrap();
+    bench.cool_down();
+    bench.claim(1);
+    bench.read_beside();
+    bench.hand_over();
+    assert_eq!(bench.claim(1).len(), 1, "the others can be had");
+    assert!(matches!(bench.try_claim(1), Err(Trouble::Damaged(Seq(3)))));
+}

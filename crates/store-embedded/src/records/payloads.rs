@@ -1,0 +1,91 @@
+//! Payloads: written once, read at claim, and some of them still in memory then.
+
+use std::collections::VecDeque;
+
+use longshore_core::id::Seq;
+use longshore_core::submit::Payload;
+use rusqlite::{Connection, Row, params};
+
+use super::{DiskRecords, SeqMap, Trouble};
+use longshore_records::codec;
+
+/// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
+const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;
+
+#[derive(Debug, Default)]
+pub(super) struct PayloadCache {
+    pub(super) payloads: SeqMap<Payload>,
+    order: VecDeque<(Seq, usize)>,
+    bytes: usize,
+}
+
+impl PayloadCache {
+    pub(super) fn insert(&mut self, seq: Seq, payload: Payload) {
+        let bytes = payload.bytes().len() + 64;
+        self.bytes += bytes;
+        self.payloads.insert(seq, payload);
+        self.order.push_back((seq, bytes));
+        while self.bytes > CACHED_PAYLOAD_BYTES_MAX
+            && let Some((oldest, bytes)) = self.order.pop_front()
+        {
+            self.bytes -= bytes;
+            self.payloads.remove(&oldest);
+        }
+    }
+}
+
+impl DiskRecords {
+    pub(crate) fn payload(&mut self, seq: Seq) -> Result<Option<Payload>, Trouble> {
+        if let Some(payload) = self.payloads.payloads.get(&seq) {
+            return Ok(Some(payload.clone()));
+        }
+        match self.ahead.take_payload(seq) {
+            Some(payload) => Ok(Some(payload)),
+            None => read_payload(&self.connection, seq),
+        }
+    }
+
+    pub(super) fn write_payloads(&mut self) -> Result<(), Trouble> {
+        let mut insert = self
+            .connection
+            .prepare_cached("INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?;
+        for (seq, payload) in self.new_payloads.drain(..) {
+            let kind = match &payload {
+                Payload::Json(_) => 0,
+                Payload::Binary(_) => 1,
+            };
+            let bytes = payload.bytes();
+            let checksum = codec::checksum(payload_place(seq, kind), bytes);
+            insert.execute(params![seq.0.cast_signed(), kind, checksum, bytes.as_ref()])?;
+        }
+        Ok(())
+    }
+}
+
+/// What the checksum of a payload covers beside its bytes: whose it is, and of which kind.
+fn payload_place(seq: Seq, kind: u8) -> u64 {
+    seq.0 | u64::from(kind) << 63
+}
+
+pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<Payload>, Trouble> {
+    let mut select = connection.prepare_cached("SELECT kind, checksum, bytes FROM payload WHERE seq = ?1")?;
+    let mut rows = select.query([seq.0.cast_signed()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    payload_in(row, seq).map(Some)
+}
+
+/// From a row of kind, checksum and bytes.
+pub(super) fn payload_in(row: &Row<'_>, seq: Seq) -> Result<Payload, Trouble> {
+    let kind: u8 = row.get(0).map_err(|_| Trouble::Damaged(seq))?;
+    let bytes = row.get_ref(2)?.as_blob().map_err(|_| Trouble::Damaged(seq))?;
+    let checksum: u32 = row.get(1).map_err(|_| Trouble::Damaged(seq))?;
+    if codec::checksum(payload_place(seq, kind), bytes) != checksum {
+        return Err(Trouble::Damaged(seq));
+    }
+    let bytes = bytes::Bytes::copy_from_slice(bytes);
+    match kind {
+        0 => Ok(Payload::Json(bytes)),
+        1 => Ok(Payload::Binary(bytes)),
+        _ => Err(Trouble::Damaged(seq)),
+    }
+}
