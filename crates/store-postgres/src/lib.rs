@@ -35,4 +35,4 @@ mod wake;
 
 pub use enqueue::{Enqueue, EnqueueError, enqueue};
 pub use link::Prepared;
-pub use store::{Options, PostgresStore};
+pub use store::{Connections, Options, PostgresStore};

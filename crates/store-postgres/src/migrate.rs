@@ -173,24 +173,23 @@ pub async fn virtual_now(url: &str, schema: &str) -> Result<Option<Timestamp>, S
 
 /// Before a store is opened: the tables are there, or are made, and go by the right clock.
 pub(crate) async fn prepare(
-    url: &str,
+    client: &Client,
     schema: &str,
     migrates: bool,
     virtual_now: Option<Timestamp>,
 ) -> Result<(), StoreError> {
-    let client = connect(url).await?;
-    let known = applied(&client, schema).await?;
+    let known = applied(client, schema).await?;
     check_age(&known)?;
     let missing = MIGRATIONS.iter().find(|migration| !known.contains(&migration.number));
     match missing {
         None => {}
-        Some(_) if migrates => drop(bring_up(&client, schema).await?),
+        Some(_) if migrates => drop(bring_up(client, schema).await?),
         Some(Migration { number, .. }) => {
             let what = format!("the schema {schema} lacks migration {number}: run `longshore migrate up`");
             return Err(StoreError::not_applied(Failed(what)));
         }
     }
-    settle_time(&client, schema, virtual_now).await
+    settle_time(client, schema, virtual_now).await
 }
 
 /// Jobs go by one clock for as long as they are there: says which, and refuses another.

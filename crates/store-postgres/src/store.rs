@@ -20,7 +20,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::clock::NodeClock;
 use crate::connect;
-use crate::error::{Failed, Trouble};
+use crate::error::{Failed, Trouble, words};
 use crate::lanes::{self, Lane};
 use crate::link::{Bounds, Prepared, order};
 use crate::migrate;
@@ -49,6 +49,19 @@ pub struct Options {
     pub retention_slack: Duration,
     /// Where the work is done; `None`: on threads of its own.
     pub runtime: Option<Handle>,
+    /// Shared by stores that go by the same address, on the same runtime; `None`: connections of its own.
+    pub connections: Option<Connections>,
+}
+
+/// Connections that outlive a store.
+#[derive(Clone, Debug)]
+pub struct Connections(deadpool_postgres::Pool);
+
+impl Connections {
+    pub fn new(options: &Options, number: usize) -> Result<Self, StoreError> {
+        let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
+        connect::pool(config, number).map(Self)
+    }
 }
 
 impl Options {
@@ -89,6 +102,7 @@ impl Options {
             migrates: true,
             retention_slack: Duration::from_hours(25),
             runtime: None,
+            connections: None,
         }
     }
 }
@@ -140,12 +154,17 @@ impl PostgresStore {
     /// Opens the store on the runtime that asks.
     pub async fn start(options: Options, handle: Handle) -> Result<Self, StoreError> {
         migrate::check_schema(&options.schema)?;
-        let virtual_now = options.clock.as_ref().map(|clock| clock.now());
-        migrate::prepare(&options.url, &options.schema, options.migrates, virtual_now).await?;
         let lanes = options.lanes;
         let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
-        // Every lane holds one; so does whoever sends hints.
-        let pool = connect::pool(config.clone(), 3 * lanes + 4 + options.readers.max(1))?;
+        let pool = match &options.connections {
+            Some(connections) => connections.0.clone(),
+            // Every lane holds one; so does whoever sends hints.
+            None => connect::pool(config.clone(), 2 * lanes + 5 + options.readers.max(1))?,
+        };
+        let virtual_now = options.clock.as_ref().map(|clock| clock.now());
+        let client = pool.get().await.map_err(|error| StoreError::not_applied(Failed(words(&error))))?;
+        migrate::prepare(&client, &options.schema, options.migrates, virtual_now).await?;
+        drop(client);
         let slack = options.retention_slack;
         let clock = options.clock.map_or_else(NodeClock::database, NodeClock::Given);
         let mut shared = Shared::new(pool, &options.schema, options.prepared, options.engine, clock);

@@ -4,11 +4,17 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use longshore_store::{Clock, Store, VirtualClock};
-use longshore_store_postgres::{Options, PostgresStore};
+use longshore_store_postgres::{Connections, Options, PostgresStore};
 use longshore_testkit::conformance::{self, World};
+
+/// Warm ones: thousands of stores are opened.
+fn connections(url: &str) -> Connections {
+    static SHARED: OnceLock<Connections> = OnceLock::new();
+    SHARED.get_or_init(|| Connections::new(&Options::new(url), 24).expect("an address")).clone()
+}
 
 fn open(schema: &common::Schema, clock: &Arc<VirtualClock>, lanes: usize) -> Arc<dyn Store> {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
@@ -19,6 +25,8 @@ fn open(schema: &common::Schema, clock: &Arc<VirtualClock>, lanes: usize) -> Arc
         lanes,
         readers: 1,
         retention_slack: longshore_core::Duration::ZERO,
+        runtime: Some(common::runtime().handle().clone()),
+        connections: Some(connections(&schema.url)),
         ..Options::new(&*schema.url)
     };
     Arc::new(PostgresStore::open(options).expect("the store opens"))
