@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, completions, dead_letters, doctor, jobs, migrate, queues, restore, serve, submit, top, work,
-    workflows,
+    backup, bench, completions, dead_letters, doctor, jobs, migrate, migrate_store, queues, restore, serve, submit,
+    top, work, workflows,
 };
 use crate::context::Context;
 use crate::terminal::failure::Failure;
@@ -69,6 +69,7 @@ pub(crate) enum Command {
     Restore(restore::Restore),
     Doctor(doctor::Doctor),
     Migrate(migrate::Migrate),
+    MigrateStore(migrate_store::MigrateStore),
     Completions(completions::Completions),
 }
 
@@ -88,6 +89,7 @@ impl Command {
             Self::Restore(restore) => restore.run(context),
             Self::Doctor(doctor) => doctor.run(context),
             Self::Migrate(migrate) => migrate.run(context),
+            Self::MigrateStore(moving) => moving.run(context),
             Self::Completions(completions) => completions.run(context),
         }
     }

@@ -11,13 +11,14 @@
 //! - `reader.rs`: threads that only look; `listing.rs`: which live jobs match what; `ended.rs`: where to look among the ended ones
 //! - the format of records is that of `longshore-records`; `names.rs`: its numbers for names, kept in a table; `sealed_id.rs`: ids that lead to their record
 //! - `schema.rs`: tables, versions, the lock; `log.rs`: whether the log can be believed; `checkpoint.rs`: the log moved into the database beside the writer; `reserve.rs`: space for a full disk
-//! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte
+//! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte; `export.rs`: everything, for whoever moves it elsewhere
 
 mod backup;
 mod checkpoint;
 mod doctor;
 mod ended;
 mod error;
+mod export;
 #[cfg(test)]
 mod fixture;
 mod listing;
@@ -33,5 +34,6 @@ mod writer;
 
 pub use backup::{Copied, backup_directory, in_use, restore};
 pub use doctor::{Diagnosis, examine};
+pub use export::{Export, Notes, WholeWorkflow};
 pub use open::{EmbeddedStore, Options, Place};
 pub use schema::TimeKind;

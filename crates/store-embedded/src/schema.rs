@@ -270,6 +270,13 @@ pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// How time passes in a store that is there.
+pub(crate) fn time(connection: &Connection) -> Result<TimeKind, StoreError> {
+    let kept = note(connection, TIME)?;
+    let kind = [TimeKind::Real, TimeKind::Virtual].into_iter().find(|kind| kind.word().as_bytes() == kept);
+    kind.ok_or_else(|| damaged(DAMAGED_NOTES))
+}
+
 const ID_KEY: &str = "id_key";
 const TIME: &str = "time";
 const MARK: &str = "mark";

@@ -10,6 +10,7 @@
 //! - `fetched.rs`, `draft.rs`: the records of one transaction as the engine sees them; `row.rs`: a job as a row; `known.rs`: queues and names
 //! - `tick.rs`: timers, retention, the archive; `wake.rs`: hints between nodes; `clock.rs`; `seal.rs`: ids that lead to their record
 //! - `inspect.rs`: reads and listings; `enqueue.rs`: submitting inside of an application's own transaction
+//! - `import.rs`: the jobs of another store, taken in whole
 //! - `migrate.rs` and `migrations/`: the tables; `statements.rs` and `sql/`: every statement; `error.rs`: what PostgreSQL's errors mean
 
 mod clock;
@@ -18,6 +19,7 @@ mod draft;
 mod enqueue;
 mod error;
 mod fetched;
+mod import;
 mod inspect;
 mod known;
 mod lanes;
@@ -34,5 +36,6 @@ mod turn;
 mod wake;
 
 pub use enqueue::{Enqueue, EnqueueError, enqueue};
+pub use import::{Import, Imported, Notes};
 pub use link::Prepared;
 pub use store::{Connections, Options, PostgresStore};

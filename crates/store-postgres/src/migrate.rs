@@ -82,7 +82,7 @@ fn failed(error: &tokio_postgres::Error) -> StoreError {
     StoreError::not_applied(Failed(words(error)))
 }
 
-async fn connect(url: &str) -> Result<Client, StoreError> {
+pub(crate) async fn connect(url: &str) -> Result<Client, StoreError> {
     let (client, connection) = connect::config(url, false)?.connect(NoTls).await.map_err(|error| failed(&error))?;
     tokio::spawn(async move {
         // It ends with the client; what goes wrong is told to whoever waits for an answer.

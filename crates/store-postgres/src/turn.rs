@@ -2,8 +2,9 @@
 
 mod claims;
 pub(crate) mod fetch;
+pub(crate) mod table;
 mod workflows;
-mod write;
+pub(crate) mod write;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::shared::Shared;
 use claims::Claims;
 
 /// Numbers that one transaction may give; the step of the sequence.
-const NUMBERS: u64 = 4_096;
+pub(crate) const NUMBERS: u64 = 4_096;
 /// How often the rules may ask for something that was not fetched.
 const RUNS_MAX: usize = 200;
 

@@ -54,6 +54,20 @@ pub(crate) fn all(connection: &Connection) -> rusqlite::Result<(BTreeMap<Seq, Ve
     Ok((keys, damaged))
 }
 
+/// Keys behind this one, in the order of their bytes.
+pub(crate) fn behind(connection: &Connection, after: &[u8], limit: usize) -> Result<Vec<(KeyPath, KeyEntry)>, Trouble> {
+    let text = format!("SELECT {COLUMNS} FROM key WHERE path > ?1 ORDER BY path LIMIT ?2");
+    let mut select = connection.prepare_cached(&text)?;
+    let mut rows = select.query(params![after, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let entry = read(row)?;
+        let path = decode(row.get_ref(5)?.as_blob().unwrap_or_default()).map_err(|_| Trouble::Damaged(entry.seq))?;
+        found.push((path, entry));
+    }
+    Ok(found)
+}
+
 pub(super) fn put(connection: &Connection, key: &KeyPath, entry: &KeyEntry) -> Result<(), Trouble> {
     let mut insert = connection.prepare_cached(
         "INSERT OR REPLACE INTO key(path, seq, id, at, purge_at, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
