@@ -190,7 +190,10 @@ impl PostgresStore {
         // Nobody shares a clock that is advanced by hand.
         if !shared.clock.is_virtual() {
             companions.push(handle.spawn(wake::send(Arc::clone(&shared), node.clone())));
-            companions.push(handle.spawn(wake::listen(Arc::clone(&shared), config, node)));
+            // Behind a pooler nobody would hear anything, and the session would stay marked.
+            if shared.prepared == Prepared::Yes {
+                companions.push(handle.spawn(wake::listen(Arc::clone(&shared), config, node)));
+            }
             companions.push(handle.spawn(wake::poll(Arc::clone(&shared))));
         }
         Ok(Self { shared, handle, submits, claims, settles, extends, admins, ticks, companions, runtime: None })
