@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, completions, dead_letters, doctor, jobs, queues, restore, serve, submit, top, work, workflows,
+    backup, bench, completions, dead_letters, doctor, jobs, migrate, migrate_store, queues, restore, serve, submit,
+    top, work, workflows,
 };
 use crate::context::Context;
 use crate::terminal::failure::Failure;
@@ -67,6 +68,8 @@ pub(crate) enum Command {
     Backup(backup::Backup),
     Restore(restore::Restore),
     Doctor(doctor::Doctor),
+    Migrate(migrate::Migrate),
+    MigrateStore(migrate_store::MigrateStore),
     Completions(completions::Completions),
 }
 
@@ -85,6 +88,8 @@ impl Command {
             Self::Backup(backup) => backup.run(context),
             Self::Restore(restore) => restore.run(context),
             Self::Doctor(doctor) => doctor.run(context),
+            Self::Migrate(migrate) => migrate.run(context),
+            Self::MigrateStore(moving) => moving.run(context),
             Self::Completions(completions) => completions.run(context),
         }
     }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 pub use claim::{ClaimRequest, Claimed};
 pub use command::{AdminAnswer, AdminCommand, Answer, Command, Extension, Outside, Settlement};
-pub use index::{StateCounts, count_of};
+pub use index::{Ordering, StateCounts, TimerKind, count_of, ordering};
 pub use memory::MemoryRecords;
 pub use queue::{DeleteQueue, Farewell, Queue};
 pub use records::{KeyEntry, KeyPath, PayloadSource, Prune, Records};
@@ -51,7 +51,8 @@ use owed::{News, Owed};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Engine {
-    queues: BTreeMap<QueueName, Arc<Queue>>,
+    /// Shared, so that an engine over few jobs is cheap to make.
+    queues: Arc<BTreeMap<QueueName, Arc<Queue>>>,
     index: Index,
     owed: Owed,
     leaving: BTreeSet<QueueName>,
@@ -130,7 +131,7 @@ impl Engine {
     /// An engine without jobs, with the queue `default`.
     pub fn new(options: Options) -> Self {
         let mut engine = Self {
-            queues: BTreeMap::new(),
+            queues: Arc::default(),
             index: Index::default(),
             owed: Owed::default(),
             leaving: BTreeSet::new(),
@@ -157,7 +158,7 @@ impl Engine {
             if queue.leaving.is_some() {
                 engine.leaving.insert(queue.name.clone());
             }
-            engine.queues.insert(queue.name.clone(), Arc::new(queue));
+            Arc::make_mut(&mut engine.queues).insert(queue.name.clone(), Arc::new(queue));
         }
         engine.next_number = next_number.max(1);
         let jobs: Vec<Outline<'a>> = jobs.into_iter().map(Job::outline).collect();
@@ -168,8 +169,65 @@ impl Engine {
         engine
     }
 
+    /// An engine over some of the jobs of a store that holds them all elsewhere: it knows the queues, and the jobs that it is then
+    /// given with [`Engine::admit`] and [`Engine::offer_again`]. `next_number` is the first of the numbers that it may give.
+    pub fn over(options: Options, queues: Arc<BTreeMap<QueueName, Arc<Queue>>>, next_number: u64) -> Self {
+        Self {
+            leaving: queues.values().filter(|queue| queue.leaving.is_some()).map(|queue| queue.name.clone()).collect(),
+            queues,
+            index: Index::default(),
+            owed: Owed::default(),
+            errands: BTreeSet::new(),
+            next_number,
+            journal: Journal::default(),
+            options: Options { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
+        }
+    }
+
+    /// A running job that was admitted, whose lease has expired, and which the next claim may take over: it stands in line, as after the
+    /// tick that found it, and its timer has nothing more to say.
+    pub fn offer_again(&mut self, job: &Outline<'_>) {
+        let entry = Entry::outlined(job);
+        if let Some(timer) = entry.timer() {
+            self.index.drop_timer(timer);
+        }
+        self.index.offer(&entry);
+    }
+
+    /// How far this job's news have come: dependents up to this one have heard them.
+    pub fn told_by(&self, of: Seq) -> Option<Seq> {
+        self.owed.told_by(of)
+    }
+
+    /// Goes on with the news of a job that was admitted where an earlier engine had stopped.
+    pub fn go_on_telling(&mut self, of: Seq, told: Seq) {
+        if let Some(place) = self.owed.place_of(of) {
+            self.owed.set(place, Some(News { of, told }));
+        }
+    }
+
+    /// Whether this running job stands in line for the next claim, its lease having expired.
+    pub fn offers(&self, job: &Job) -> bool {
+        self.index.offers(&Entry::of(job))
+    }
+
+    /// Jobs of a queue beyond those that the engine was given: per state, and how many of the pending ones are held.
+    pub fn add_counts(&mut self, queue: &QueueName, counts: &StateCounts, held: u64) {
+        self.index.add_counts(queue, counts, held);
+    }
+
+    /// All queues, those on their way out included.
+    pub fn all_queues(&self) -> &Arc<BTreeMap<QueueName, Arc<Queue>>> {
+        &self.queues
+    }
+
+    /// The next number to be given; for a store that gives numbers in portions.
+    pub fn go_on_from(&mut self, next_number: u64) {
+        self.next_number = next_number;
+    }
+
     /// Takes in one live record, in the course of a rebuild.
-    fn admit(&mut self, job: &Outline<'_>) {
+    pub fn admit(&mut self, job: &Outline<'_>) {
         let entry = Entry::outlined(job);
         let last = entry.position().unwrap_or(0).max(job.seq.0);
         self.next_number = self.next_number.max(last.saturating_add(1));
@@ -191,7 +249,7 @@ impl Engine {
         let queue = name.and_then(|name| Queue::new(name, self.options.default_profile, SettingsPatch::default()));
         // Both are constants that the tests know to be good.
         if let Ok(queue) = queue {
-            self.queues.insert(queue.name.clone(), Arc::new(queue));
+            Arc::make_mut(&mut self.queues).insert(queue.name.clone(), Arc::new(queue));
         }
     }
 

@@ -8,12 +8,11 @@ use longshore_core::state::State;
 use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
-use crate::codec;
-use crate::dice::SystemDice;
 use crate::error::{damaged, sql};
-use crate::names::Names;
 use crate::noted;
 use crate::schema::{self, DATABASE, Location, Role};
+use longshore_records::SystemDice;
+use longshore_records::codec;
 
 /// Writes the store, as it is at this moment, into a new directory. Work goes on meanwhile.
 pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreError> {
@@ -82,7 +81,7 @@ pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
 }
 
 fn start_new_epoch(connection: &Connection) -> Result<(), StoreError> {
-    let names = Names::load(connection)?;
+    let names = crate::names::load(connection)?;
     let transaction = connection.unchecked_transaction().map_err(sql)?;
     let epoch: i64 = schema::meta(&transaction, "epoch")?;
     schema::set_meta(&transaction, "epoch", epoch + 1).map_err(sql)?;

@@ -13,15 +13,15 @@ use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use rusqlite::Connection;
 
-use crate::codec;
 use crate::ended::{Features, chunk_of};
 use crate::error::sql;
 use crate::log;
-use crate::names::Names;
 use crate::records::payloads::read_payload;
 use crate::records::{keys, state_number};
 use crate::schema::{self, Home, Role};
 use crate::sealed_id::IdSeal;
+use longshore_records::Names;
+use longshore_records::codec;
 
 use members::Members;
 
@@ -48,7 +48,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
         return Ok(diagnosis);
     }
     schema::totals(&connection)?;
-    let names = Names::load(&connection)?;
+    let names = crate::names::load(&connection)?;
     let mut found = Derived::new(IdSeal::new(schema::id_key(&connection)?));
     for table in ["live", "ended"] {
         check_records(&connection, table, &names, &mut diagnosis, &mut found)?;
@@ -156,7 +156,7 @@ impl Derived {
             self.external_ids.insert((job.queue.to_string(), external_id.to_string(), number));
         }
         if let Some(path) = job.idempotency.as_ref().and_then(|key| KeyPath::of(key, &job.queue)) {
-            self.keys.insert(job.seq, keys::encode(&path));
+            self.keys.insert(job.seq, codec::key::encode(&path));
         }
         let dependencies = job.dependencies.all();
         self.edges.extend(dependencies.iter().map(|id| (self.seal.unseal(*id).0.cast_signed(), number)));

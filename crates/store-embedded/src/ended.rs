@@ -15,8 +15,8 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
 use crate::error::sql;
-use crate::names::Names;
 use crate::records::{state_number, type_hash};
+use longshore_records::Names;
 
 /// Neighbours in a chunk, as a power of two.
 const CHUNK_BITS: u32 = 12;

@@ -9,17 +9,18 @@
 //! - `records.rs`: the engine's records during a batch; `records/flush.rs`: their way to the tables; `records/payloads.rs`, `records/keys.rs` (idempotency), `records/workflows.rs`,
 //!   `records/ahead.rs` (reading ahead of the claims)
 //! - `reader.rs`: threads that only look; `listing.rs`: which live jobs match what; `ended.rs`: where to look among the ended ones
-//! - `codec.rs`, `codec/*`: the format of records; `names.rs`: numbers for what many records mention; `sealed_id.rs`: ids that lead to their record
+//! - the format of records is that of `longshore-records`; `names.rs`: its numbers for names, kept in a table; `sealed_id.rs`: ids that lead to their record
 //! - `schema.rs`: tables, versions, the lock; `log.rs`: whether the log can be believed; `noted.rs`: how far the store has come, beside the database; `checkpoint.rs`: the log moved into the database beside the writer; `reserve.rs`: space for a full disk
-//! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte
+//! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte; `export.rs`: everything, for whoever moves it elsewhere
 
 mod backup;
 mod checkpoint;
-mod codec;
-mod dice;
 mod doctor;
 mod ended;
 mod error;
+mod export;
+#[cfg(test)]
+mod fixture;
 mod listing;
 mod log;
 mod names;
@@ -34,5 +35,6 @@ mod writer;
 
 pub use backup::{Copied, backup_directory, in_use, restore};
 pub use doctor::{Diagnosis, examine};
+pub use export::{Export, Notes, WholeWorkflow};
 pub use open::{EmbeddedStore, Options, Place};
 pub use schema::TimeKind;

@@ -10,7 +10,7 @@ use longshore_core::state::StateKind;
 use longshore_store::{InLine, JobFilter};
 use roaring::RoaringTreemap;
 
-use crate::codec::job::Head;
+use longshore_records::codec::job::Head;
 
 /// What listings look at.
 #[derive(Clone, Debug, PartialEq, Eq)]

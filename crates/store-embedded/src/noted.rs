@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use longshore_records::codec::checksum;
 use longshore_store::StoreError;
 
 use crate::schema::{Location, private};
@@ -88,14 +89,12 @@ fn path(location: &Location) -> Option<PathBuf> {
 }
 
 fn sealed(mark: i64, id_key: &[u8; 16]) -> [u8; BYTES] {
+    let sum = checksum(mark.cast_unsigned(), id_key).to_le_bytes();
     let mark = mark.to_le_bytes();
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(id_key);
-    sum.update(&mark);
     let mut sealed = [0; BYTES];
     let (value, checksum) = sealed.split_at_mut(mark.len());
     value.copy_from_slice(&mark);
-    checksum.copy_from_slice(&sum.finalize().to_le_bytes());
+    checksum.copy_from_slice(&sum);
     sealed
 }
 

@@ -29,14 +29,10 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::checkpoint::Checkpoints;
-use crate::codec;
-use crate::codec::job::Head;
-use crate::dice::SystemDice;
 use crate::ended::Chunks;
 use crate::error::{damaged, sql};
 use crate::listing::LiveIndex;
 use crate::log;
-use crate::names::Names;
 use crate::noted::Noted;
 use crate::reader::{Known, Readers};
 use crate::records::ahead::Ahead;
@@ -45,6 +41,10 @@ use crate::reserve::Reserve;
 use crate::schema::{self, Home, Location, Role, TimeKind};
 use crate::sealed_id::IdSeal;
 use crate::writer::{Failed, Reply, Request, Shared, Writer};
+use longshore_records::Names;
+use longshore_records::SystemDice;
+use longshore_records::codec;
+use longshore_records::codec::job::Head;
 
 /// Where the jobs are kept.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl EmbeddedStore {
             Place::Memory => Reserve::none(),
             Place::Directory(directory) => Reserve::set_aside(directory, options.reserve_bytes),
         };
-        let names = Names::load(&connection)?;
+        let names = crate::names::load(&connection)?;
         let seal = IdSeal::new(schema::id_key(&connection)?);
         let mut live = LiveIndex::default();
         let epoch: i64 = schema::meta(&connection, "epoch")?;

@@ -17,15 +17,15 @@ use longshore_store::{
 use rusqlite::{Connection, ToSql, params};
 use tokio::sync::oneshot;
 
-use crate::codec;
 use crate::ended::{Chunks, Wanted, numbers_of};
 use crate::error::sql;
 use crate::listing::{Found, LiveIndex};
-use crate::names::Names;
 use crate::records::payloads::read_payload;
 use crate::records::{Trouble, state_number, type_hash, workflows};
 use crate::schema::{Location, Role};
 use crate::sealed_id::IdSeal;
+use longshore_records::Names;
+use longshore_records::codec;
 
 type Work = Box<dyn FnOnce(&Reader) + Send>;
 

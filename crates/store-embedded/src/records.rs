@@ -23,14 +23,14 @@ use longshore_core::workflow::{TallyChange, Workflow};
 use longshore_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::codec;
 use crate::ended::{Chunks, Features, First, Prunes, earlier};
 use crate::listing::{LiveEntry, LiveIndex};
-use crate::names::Names;
 use crate::records::ahead::Ahead;
 use crate::records::payloads::PayloadCache;
 use crate::records::workflows::Workflows;
 use crate::sealed_id::IdSeal;
+use longshore_records::Names;
+use longshore_records::codec;
 
 /// Why the records cannot go on.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use longshore_store::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-use crate::codec::{self, checksum, seal, unseal};
 use crate::error::{damaged, sql};
 use crate::log;
+use longshore_records::codec::{self, checksum, seal, unseal};
 
 /// Version of the tables. A newer one is refused, never rewritten.
 pub(crate) const SCHEMA: i64 = 1;
@@ -238,7 +238,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)?;
         let transaction = connection.unchecked_transaction().map_err(sql)?;
         transaction.execute_batch(TABLES).map_err(sql)?;
-        let mut dice = crate::dice::SystemDice::default();
+        let mut dice = longshore_records::SystemDice::default();
         let dice: &mut dyn longshore_core::dice::Dice = &mut dice;
         set_note(&transaction, ID_KEY, dice.bytes16().to_vec()).map_err(sql)?;
         set_note(&transaction, TIME, time.word().into()).map_err(sql)?;
@@ -268,6 +268,13 @@ pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
         return Err(StoreError::Format { found: format!("a store of version {version}"), supported: SUPPORTED });
     }
     Ok(())
+}
+
+/// How time passes in a store that is there.
+pub(crate) fn time(connection: &Connection) -> Result<TimeKind, StoreError> {
+    let kept = note(connection, TIME)?;
+    let kind = [TimeKind::Real, TimeKind::Virtual].into_iter().find(|kind| kind.word().as_bytes() == kept);
+    kind.ok_or_else(|| damaged(DAMAGED_NOTES))
 }
 
 const ID_KEY: &str = "id_key";

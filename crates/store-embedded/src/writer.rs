@@ -19,13 +19,13 @@ use longshore_store::{ClaimedJob, Clock, QueueReport, StoreError, WakeupsSender}
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::checkpoint::Checkpoints;
-use crate::dice::SystemDice;
 use crate::error::{Kind, kind};
 use crate::log;
 use crate::noted::Noted;
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::{NoSpace, Reserve};
 use crate::schema::{set_mark, set_meta, set_totals};
+use longshore_records::SystemDice;
 
 /// Commands that share one commit, at most.
 const COMMANDS_MAX: usize = 2_048;

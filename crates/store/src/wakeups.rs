@@ -42,6 +42,13 @@ impl WakeupsSender {
         effects.clear();
     }
 
+    /// Something may have changed that nobody can name: elsewhere, or unheard.
+    pub fn announce_missed(&self) {
+        if self.effects.receiver_count() > 0 {
+            drop(self.effects.send(Arc::new([])));
+        }
+    }
+
     pub fn announce_deadline(&self, next: Option<Timestamp>) {
         self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
     }
@@ -51,7 +58,7 @@ impl Wakeups {
     /// The effects of the next commit. `None`: some were missed, so anything may have changed. Pends for ever once the store is gone.
     pub async fn changed(&mut self) -> Option<Arc<[Effect]>> {
         match self.effects.recv().await {
-            Ok(effects) => Some(effects),
+            Ok(effects) => Some(effects).filter(|effects| !effects.is_empty()),
             Err(broadcast::error::RecvError::Lagged(_)) => None,
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }

@@ -328,18 +328,25 @@ macro_rules! conformance_tests {
 }
 
 /// Writes the tests of one store: `conformance!(path::to::make_world, histories: 100);` where `fn make_world() -> World`. Each store in a
-/// module of its own.
+/// module of its own. `proofs: path` makes the worlds of the proofs otherwise: there are thousands.
 #[macro_export]
 macro_rules! conformance {
     ($make:path, histories: $histories:expr) => {
+        $crate::conformance!($make, histories: $histories, proofs: $make);
+    };
+    ($make:path, histories: $histories:expr, proofs: $proofs:path) => {
         fn world() -> $crate::conformance::World {
             $make()
         }
 
         $crate::with_conformance_cases!(conformance_tests);
 
+        fn proof_world() -> $crate::conformance::World {
+            $proofs()
+        }
+
         mod proofs {
-            use super::world;
+            use super::proof_world as world;
 
             #[test]
             fn every_scenario() {

@@ -6,6 +6,8 @@ pub(crate) mod completions;
 pub(crate) mod dead_letters;
 pub(crate) mod doctor;
 pub(crate) mod jobs;
+pub(crate) mod migrate;
+pub(crate) mod migrate_store;
 pub(crate) mod queues;
 pub(crate) mod restore;
 pub(crate) mod serve;

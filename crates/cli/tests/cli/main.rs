@@ -7,6 +7,7 @@ mod data;
 mod dead_letters;
 mod jobs;
 mod output;
+mod postgres;
 mod queues;
 mod serve;
 mod submit;

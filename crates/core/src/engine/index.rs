@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 
 /// What comes due; at one instant in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum TimerKind {
+pub enum TimerKind {
     Lifetime,
     Deadline,
     LeaseExpiry,
@@ -53,6 +53,11 @@ enum Place {
 impl Entry {
     pub(crate) fn queue(&self) -> &QueueName {
         &self.queue
+    }
+
+    /// The timer that is not its lifetime's.
+    pub(crate) fn timer(&self) -> Option<Timer> {
+        self.timer.map(|(at, kind)| (at, kind, self.seq))
     }
 
     /// Its place in line, now or after the end of its lease.
@@ -109,6 +114,28 @@ impl Entry {
     }
 }
 
+/// Where a record stands, for stores that keep the order themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ordering {
+    /// Its place in line, of a job that may be claimed.
+    pub place: Option<u64>,
+    /// The first of its timers.
+    pub timer: Option<(Timestamp, TimerKind)>,
+}
+
+/// Where a job stands. `offered`: it runs, its lease has expired, and the next claim may take it over.
+pub fn ordering(job: &Job, offered: bool) -> Ordering {
+    let entry = Entry::of(job);
+    let lifetime = entry.lifetime.map(|at| (at, TimerKind::Lifetime));
+    let (place, timer) = match entry.place {
+        Place::InLine(position) => (Some(position), entry.timer),
+        // Its timer has nothing more to say.
+        Place::Lazy(position) if offered => (Some(position), None),
+        Place::Lazy(_) | Place::None => (None, entry.timer),
+    };
+    Ordering { place, timer: timer.into_iter().chain(lifetime).min() }
+}
+
 /// Counts of one queue, per state.
 pub type StateCounts = [u64; StateKind::COUNT];
 
@@ -153,6 +180,14 @@ impl Index {
     /// Jobs in a terminal state that no record in memory stands for.
     pub(crate) fn add_ended(&mut self, queue: &QueueName, state: StateKind, jobs: u64) {
         *self.line(queue).count(state) += jobs;
+    }
+
+    pub(crate) fn add_counts(&mut self, queue: &QueueName, counts: &StateCounts, held: u64) {
+        let line = self.line(queue);
+        line.held += held;
+        for (known, more) in line.counts.iter_mut().zip(counts) {
+            *known += more;
+        }
     }
 
     fn line(&mut self, queue: &QueueName) -> &mut Line {
@@ -200,6 +235,20 @@ impl Index {
         if let Place::Lazy(position) = entry.place {
             self.line(&entry.queue).level(entry.priority).insert(&entry.job_type, position, entry.seq);
         }
+    }
+
+    /// Whether a running job stands in line for the next claim.
+    pub(crate) fn offers(&self, entry: &Entry) -> bool {
+        match entry.place {
+            Place::Lazy(position) => self.stands_in_line(entry, position),
+            Place::None | Place::InLine(_) => false,
+        }
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "as many levels as priorities")]
+    fn stands_in_line(&self, entry: &Entry, position: u64) -> bool {
+        let line = self.lines.get(&entry.queue).map(|line| &line.levels[entry.priority as usize]);
+        line.and_then(|level| level.by_type.get(&entry.job_type)?.get(&position)) == Some(&entry.seq)
     }
 
     /// Who is next in line, of these types (none named: of any).

@@ -58,8 +58,10 @@ impl Engine {
                 Undo::TimerDropped(timer) => self.index.restore_timer(timer),
                 Undo::Offered(entry) => self.index.withdraw(&entry),
                 Undo::Owed { place, before } => drop(self.owed.set(place, before)),
-                Undo::QueueSet { name, before: Some(queue) } => drop(self.queues.insert(name, queue)),
-                Undo::QueueSet { name, before: None } => drop(self.queues.remove(&name)),
+                Undo::QueueSet { name, before: Some(queue) } => {
+                    drop(Arc::make_mut(&mut self.queues).insert(name, queue));
+                }
+                Undo::QueueSet { name, before: None } => drop(Arc::make_mut(&mut self.queues).remove(&name)),
             }
         }
         (self.leaving, self.errands, self.next_number) = (leaving, errands, next_number);
@@ -103,8 +105,8 @@ impl Engine {
 
     pub(crate) fn set_queue(&mut self, name: QueueName, queue: Option<Arc<Queue>>) {
         let before = match queue {
-            Some(queue) => self.queues.insert(name.clone(), queue),
-            None => self.queues.remove(&name),
+            Some(queue) => Arc::make_mut(&mut self.queues).insert(name.clone(), queue),
+            None => Arc::make_mut(&mut self.queues).remove(&name),
         };
         self.note(Undo::QueueSet { name, before });
     }

@@ -46,6 +46,10 @@ impl Owed {
         self.places.get(&of).copied()
     }
 
+    pub(crate) fn told_by(&self, of: Seq) -> Option<Seq> {
+        self.line.get(self.places.get(&of)?).map(|news| news.told)
+    }
+
     /// A place behind all that came before it.
     pub(crate) fn next_place(&mut self, since: Timestamp) -> Place {
         self.arrivals += 1;

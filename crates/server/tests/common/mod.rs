@@ -32,6 +32,11 @@ pub(crate) struct Setup {
     pub(crate) auto_queues: bool,
 }
 
+/// Whether this binary plays its tests on PostgreSQL: it is called so.
+fn on_postgres() -> bool {
+    env!("CARGO_CRATE_NAME").ends_with("_on_postgres")
+}
+
 impl Setup {
     /// In memory, in virtual time: most tests need nothing else.
     pub(crate) fn memory() -> Self {
@@ -65,12 +70,29 @@ impl Setup {
         } else {
             (Arc::new(SystemClock::new()), TimeControl::Real, TimeKind::Real)
         };
+        if let (Place::Memory, true) = (&self.place, on_postgres()) {
+            let store = self.open_postgres(clock).await;
+            return self.serve(store, time).await;
+        }
         let mut store = StoreOptions::new(self.place.clone(), clock, kind);
         store.engine.default_profile = self.default_profile;
         store.engine.auto_queues = self.auto_queues;
         store.reserve_bytes = 0;
         let store = EmbeddedStore::open(store).unwrap();
         self.serve(Arc::new(store), time).await
+    }
+
+    /// In a schema of its own, instead of in memory.
+    async fn open_postgres(&self, clock: Arc<dyn Clock>) -> Arc<dyn Store> {
+        let mut options = longshore_store_postgres::Options::new(longshore_testkit::postgres::shared_url());
+        options.schema = longshore_testkit::postgres::new_schema();
+        options.clock = self.virtual_time.then_some(clock);
+        options.engine.default_profile = self.default_profile;
+        options.engine.auto_queues = self.auto_queues;
+        options.retention_slack = longshore_core::Duration::ZERO;
+        options.lanes = 1;
+        let handle = tokio::runtime::Handle::current();
+        Arc::new(longshore_store_postgres::PostgresStore::start(options, handle).await.unwrap())
     }
 
     /// On a store of the test's own.

@@ -23,9 +23,9 @@ use longshore_store::StoreError;
 use self::read::{Found, Wanted, answer, read};
 use super::{DiskRecords, SeqMap, Trouble};
 use crate::error::sql;
-use crate::names::Names;
 use crate::schema::{Location, Role};
 use crate::writer::Shared;
+use longshore_records::Names;
 
 /// Jobs that are held here, of all lines together.
 const WINDOW: usize = 16_384;

@@ -8,9 +8,9 @@ use rusqlite::params;
 
 use super::pen::Pen;
 use super::{DiskRecords, Origin, Trouble, state_number};
-use crate::codec;
 use crate::ended::{Features, chunk_of, save_features};
 use crate::listing::LiveIndex;
+use longshore_records::codec;
 
 /// What became of one record in a flush.
 struct Written {
@@ -26,7 +26,7 @@ impl DiskRecords {
     /// Writes what the batch has changed so far, inside its transaction.
     pub(crate) fn flush(&mut self) -> Result<(), Trouble> {
         if self.names().anything_fresh() {
-            self.names().save(&self.connection)?;
+            crate::names::save(&self.names(), &self.connection)?;
         }
         if !self.new_payloads.is_empty() {
             self.write_payloads()?;

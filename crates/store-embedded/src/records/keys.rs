@@ -3,29 +3,13 @@
 use std::collections::BTreeMap;
 
 use longshore_core::engine::{KeyEntry, KeyPath, Prune};
-use longshore_core::id::{JobId, JobType, QueueName, Seq};
+use longshore_core::id::{JobId, Seq};
 use longshore_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
 
 use super::Trouble;
-use crate::codec::{self, Damaged, Reader, Writer};
-
-pub(crate) fn encode(key: &KeyPath) -> Vec<u8> {
-    let mut writer = Writer::default();
-    writer.option(key.queue.as_ref(), |writer, queue| writer.text(queue.as_str().as_bytes()));
-    writer.option(key.job_type.as_ref(), |writer, job_type| writer.text(job_type.as_str().as_bytes()));
-    writer.text(key.key.as_bytes());
-    writer.bytes
-}
-
-fn decode(bytes: &[u8]) -> Result<KeyPath, Damaged> {
-    let mut reader = Reader::new(bytes);
-    let queue = reader.option(|reader| QueueName::new(reader.text()?).map_err(|_| Damaged))?;
-    let job_type = reader.option(|reader| JobType::new(reader.text()?).map_err(|_| Damaged))?;
-    let key = reader.text()?.into();
-    reader.end()?;
-    Ok(KeyPath { queue, job_type, key })
-}
+use longshore_records::codec::key::{decode, encode};
+use longshore_records::codec::{self, Damaged, Writer};
 
 /// The checksum covers the whole row: a key that stands for another job, or lapses at another time, would be a second job or none.
 fn checksum(path: &[u8], entry: &KeyEntry) -> u32 {
@@ -68,6 +52,20 @@ pub(crate) fn all(connection: &Connection) -> rusqlite::Result<(BTreeMap<Seq, Ve
         }
     }
     Ok((keys, damaged))
+}
+
+/// Keys behind this one, in the order of their bytes.
+pub(crate) fn behind(connection: &Connection, after: &[u8], limit: usize) -> Result<Vec<(KeyPath, KeyEntry)>, Trouble> {
+    let text = format!("SELECT {COLUMNS} FROM key WHERE path > ?1 ORDER BY path LIMIT ?2");
+    let mut select = connection.prepare_cached(&text)?;
+    let mut rows = select.query(params![after, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let entry = read(row)?;
+        let path = decode(row.get_ref(5)?.as_blob().unwrap_or_default()).map_err(|_| Trouble::Damaged(entry.seq))?;
+        found.push((path, entry));
+    }
+    Ok(found)
 }
 
 pub(super) fn put(connection: &Connection, key: &KeyPath, entry: &KeyEntry) -> Result<(), Trouble> {

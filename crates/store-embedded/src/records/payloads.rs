@@ -7,7 +7,7 @@ use longshore_core::submit::Payload;
 use rusqlite::{Connection, Row, params};
 
 use super::{DiskRecords, SeqMap, Trouble};
-use crate::codec;
+use longshore_records::codec;
 
 /// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
 const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;

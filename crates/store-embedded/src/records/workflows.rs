@@ -10,8 +10,8 @@ use longshore_store::WorkflowQuery;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::Trouble;
-use crate::codec;
 use crate::error::sql;
+use longshore_records::codec;
 
 /// Records that stay in memory between batches.
 const CACHED_MAX: usize = 10_000;
@@ -286,4 +286,13 @@ pub(super) fn unname(connection: &Connection, number: Seq, name: &str, member: S
     let mut delete =
         connection.prepare_cached("DELETE FROM member_name WHERE workflow = ?1 AND name = ?2 AND seq = ?3")?;
     delete.execute(params![signed(number), name, member.0.cast_signed()]).map(drop)
+}
+
+/// Names of members, in their order.
+pub(crate) fn names(connection: &Connection, number: Seq) -> Result<Vec<(String, Seq)>, Trouble> {
+    let mut select =
+        connection.prepare_cached("SELECT name, seq FROM member_name WHERE workflow = ?1 ORDER BY name")?;
+    let found =
+        select.query_map([signed(number)], |row| Ok((row.get(0)?, Seq(row.get::<_, i64>(1)?.cast_unsigned()))))?;
+    found.map(|name| name.map_err(Trouble::from)).collect()
 }

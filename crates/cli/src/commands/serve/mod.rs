@@ -3,11 +3,13 @@
 //! - `options.rs`: flags over environment over file, and what comes of them
 //! - `file.rs`: the file, with the queues that it declares
 //! - `announce.rs`: what is said when it has started
+//! - `postgres.rs`: the store on PostgreSQL
 //! - `virtual_time.rs`: where the clock of `--virtual-clock` stands, also after a restart
 
 mod announce;
 mod file;
-mod options;
+pub(crate) mod options;
+mod postgres;
 pub(crate) mod virtual_time;
 
 use std::sync::Arc;
@@ -34,6 +36,7 @@ Examples:
   longshore serve --data /var/lib/longshore --listen 127.0.0.1:8080
   longshore serve --config longshore.toml
   longshore serve --store memory: --virtual-clock
+  longshore serve --store postgres://longshore@db.example/jobs
 
 A file:
   listen = \"127.0.0.1:7070\"
@@ -65,22 +68,10 @@ impl Serve {
 
 async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
     let signals = Signals::listen()?;
-    let (place, about) = place_of(&plan.store)?;
-    let wall = SystemClock::new();
-    let (clock, time, kind): (Arc<dyn Clock>, _, _) = if plan.virtual_clock {
-        let directory = match &place {
-            Place::Memory => None,
-            Place::Directory(directory) => Some(directory.as_path()),
-        };
-        let (clock, kept) = virtual_time::start(directory, wall.now())?;
-        (clock.clone(), TimeControl::Virtual { clock, kept }, TimeKind::Virtual)
-    } else {
-        (Arc::new(wall), TimeControl::Real, TimeKind::Real)
+    let (store, time, about) = match &plan.store {
+        StorePlace::Postgres(address) => postgres::open(&plan, address).await?,
+        StorePlace::Memory | StorePlace::Directory(_) => open_embedded(&plan)?,
     };
-    let mut store = StoreOptions::new(place, clock, kind);
-    store.engine.default_profile = plan.default_profile;
-    store.engine.auto_queues = plan.auto_queues;
-    let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(store).map_err(|error| cannot_open(&plan, &error))?);
     for (name, queue) in &plan.queues {
         declare_queue(store.as_ref(), name, queue).await?;
     }
@@ -102,17 +93,43 @@ async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
     }
 }
 
-fn place_of(store: &StorePlace) -> Result<(Place, StoreAbout), Failure> {
-    let about = |kind: &str, durability: &str| StoreAbout { kind: kind.to_owned(), durability: durability.to_owned() };
+/// A store, how its time goes, and what it promises.
+pub(crate) type Opened = (Arc<dyn Store>, TimeControl, StoreAbout);
+
+fn open_embedded(plan: &Plan) -> Result<Opened, Failure> {
+    let (place, about) = place_of(&plan.store);
+    let wall = SystemClock::new();
+    let (clock, time, kind): (Arc<dyn Clock>, _, _) = if plan.virtual_clock {
+        let directory = match &place {
+            Place::Memory => None,
+            Place::Directory(directory) => Some(directory.as_path()),
+        };
+        let (clock, kept) = virtual_time::start(directory, wall.now())?;
+        (clock.clone(), TimeControl::Virtual { clock, kept }, TimeKind::Virtual)
+    } else {
+        (Arc::new(wall), TimeControl::Real, TimeKind::Real)
+    };
+    let mut store = StoreOptions::new(place, clock, kind);
+    store.engine.default_profile = plan.default_profile;
+    store.engine.auto_queues = plan.auto_queues;
+    let store = EmbeddedStore::open(store).map_err(|error| cannot_open(plan, &error))?;
+    Ok((Arc::new(store), time, about))
+}
+
+fn place_of(store: &StorePlace) -> (Place, StoreAbout) {
     match store {
-        StorePlace::Memory => Ok((Place::Memory, about("memory", "none: jobs are gone when the server stops"))),
         StorePlace::Directory(directory) => {
             let promise = "an answer means that the change is on disk, synced";
-            Ok((Place::Directory(directory.clone()), about("embedded", promise)))
+            (Place::Directory(directory.clone()), about("embedded", promise))
         }
-        StorePlace::Postgres => Err(Failure::refused("this build has no store on PostgreSQL yet")
-            .hint("keep jobs in a directory with --data DIR, or nowhere with --store memory:")),
+        StorePlace::Memory | StorePlace::Postgres(_) => {
+            (Place::Memory, about("memory", "none: jobs are gone when the server stops"))
+        }
     }
+}
+
+fn about(kind: &str, durability: &str) -> StoreAbout {
+    StoreAbout { kind: kind.to_owned(), durability: durability.to_owned() }
 }
 
 fn cannot_open(plan: &Plan, error: &StoreError) -> Failure {

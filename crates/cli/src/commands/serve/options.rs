@@ -70,8 +70,17 @@ pub(super) struct Layer {
 pub(super) enum StorePlace {
     Memory,
     Directory(PathBuf),
-    /// Its address may hold a password: it is not kept.
-    Postgres,
+    Postgres(Address),
+}
+
+/// An address that may hold a password: it is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Address(pub(crate) String);
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Address(…)")
+    }
 }
 
 impl fmt::Display for StorePlace {
@@ -83,7 +92,7 @@ impl fmt::Display for StorePlace {
                 let whole = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
                 write!(f, "{}", whole.display())
             }
-            Self::Postgres => f.write_str("PostgreSQL"),
+            Self::Postgres(_) => f.write_str("PostgreSQL"),
         }
     }
 }
@@ -222,7 +231,7 @@ fn place(text: &str) -> Result<StorePlace, Failure> {
         return Ok(StorePlace::Memory);
     }
     if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        return Ok(StorePlace::Postgres);
+        return Ok(StorePlace::Postgres(Address(text.to_owned())));
     }
     let directory = text.strip_prefix("file://").unwrap_or(text);
     if directory.is_empty() || directory.contains("://") {

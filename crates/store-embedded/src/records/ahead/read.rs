@@ -9,9 +9,9 @@ use longshore_core::submit::Payload;
 use rusqlite::{Connection, Rows};
 
 use super::{Answer, Question};
-use crate::codec;
-use crate::names::Names;
 use crate::records::payloads::payload_in;
+use longshore_records::Names;
+use longshore_records::codec;
 
 /// Jobs that are read, and handed over, together.
 const HELPING: usize = 512;

@@ -49,7 +49,7 @@ impl Bench {
         let beside =
             Beside { questions: Some(questions), answers: Some(answers), thread: None, question: 0, waiting: false };
         let ahead = Ahead { beside: Some(beside), ..Ahead::default() };
-        let names = Arc::new(RwLock::new(Names::load(&connection).unwrap()));
+        let names = Arc::new(RwLock::new(crate::names::load(&connection).unwrap()));
         let chunks = Arc::new(RwLock::new(Chunks::load(&connection).unwrap()));
         let live = Arc::new(RwLock::new(LiveIndex::default()));
         let seal = IdSeal::new(schema::id_key(&connection).unwrap());

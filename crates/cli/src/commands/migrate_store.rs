@@ -1,0 +1,168 @@
+//! `longshore migrate-store`
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use longshore_core::id::Seq;
+use longshore_records::codec;
+use longshore_store::{Clock, StoreError, SystemClock};
+use longshore_store_embedded::{Export, TimeKind, in_use};
+use longshore_store_postgres::{Import, Imported, Notes, Options};
+
+use super::serve::virtual_time;
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+use crate::terminal::progress;
+
+/// Jobs that are read and sent at once.
+const SLICE: usize = 2_000;
+
+/// Move a data directory into PostgreSQL.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The server of the directory must be stopped, and the schema empty. All jobs go, in every state,
+with payloads, leases, attempts, history, keys, workflows and queues; ids and lease tokens stay
+valid, so that workers go on with the new address. It is one transaction: it is done, counted and
+compared, or nothing was moved. The directory stays as it is; do not start a server on it again.
+
+Examples:
+  longshore migrate-store --from longshore-data --to postgres://owner@db.example/jobs
+  longshore migrate-store --from longshore-data --to 'postgres://owner@db.example/jobs?schema=mail'")]
+pub(crate) struct MigrateStore {
+    /// The data directory
+    #[arg(long, value_name = "DIR")]
+    from: PathBuf,
+    /// The database, by a role that may create a schema or owns the one that is named
+    #[arg(long, value_name = "URL", env = "LONGSHORE_STORE", hide_env_values = true)]
+    to: String,
+}
+
+#[derive(serde::Serialize)]
+struct Moved<'a> {
+    from: &'a Path,
+    schema: &'a str,
+    queues: u64,
+    jobs: u64,
+    payloads: u64,
+    idempotency_keys: u64,
+    external_ids: u64,
+    dependencies: u64,
+    workflows: u64,
+    members: u64,
+}
+
+impl MigrateStore {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let options = Options::from_url(&self.to).map_err(|error| Failure::refused(format!("--to: {error}")))?;
+        let export = Export::open(&self.from).map_err(|error| cannot_read(&error, &self.from))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let moved = runtime.block_on(carry(context, &export, &options, &self.from))?;
+        let Imported { queues, jobs, payloads, keys, external_ids, dependencies, workflows, members } = moved;
+        if context.screen.json {
+            return context.screen.json(&Moved {
+                from: &self.from,
+                schema: &options.schema,
+                queues,
+                jobs,
+                payloads,
+                idempotency_keys: keys,
+                external_ids,
+                dependencies,
+                workflows,
+                members,
+            });
+        }
+        context.screen.line(&format!(
+            "moved and compared: {jobs} jobs, {queues} queues, {keys} idempotency keys, {external_ids} external ids, \
+             {dependencies} dependencies, {workflows} workflows with {members} members"
+        ))?;
+        context
+            .screen
+            .note("start servers with `longshore serve --store URL`; do not start one on the directory again");
+        Ok(())
+    }
+}
+
+async fn carry(context: &Context, export: &Export, options: &Options, from: &Path) -> Result<Imported, Failure> {
+    let read = |error: StoreError| cannot_read(&error, from);
+    let notes = export.notes().map_err(read)?;
+    let virtual_now = match notes.time {
+        TimeKind::Real => None,
+        TimeKind::Virtual => Some(virtual_time::start(Some(from), SystemClock::new().now())?.0.now()),
+    };
+    let mut import = Import::begin(options).await.map_err(cannot_write)?;
+    let queues = export.queues().map_err(read)?;
+    import.queues(&export.queue_names(), &export.policies(), &queues).await.map_err(cannot_write)?;
+    carry_jobs(context, export, &mut import, from).await?;
+    let mut last = Vec::new();
+    loop {
+        let keys = export.keys(&last, SLICE).map_err(read)?;
+        let Some((path, _)) = keys.last() else { break };
+        last = codec::key::encode(path);
+        import.keys(&keys).await.map_err(cannot_write)?;
+    }
+    for ids in export.external_ids().map_err(read)?.chunks(SLICE) {
+        import.external_ids(ids).await.map_err(cannot_write)?;
+    }
+    for edges in export.edges().map_err(read)?.chunks(SLICE) {
+        import.dependencies(edges).await.map_err(cannot_write)?;
+    }
+    let mut after = Seq(0);
+    loop {
+        let workflows = export.workflows(after, 100).map_err(read)?;
+        let Some(last) = workflows.last() else { break };
+        after = last.workflow.number;
+        for whole in &workflows {
+            import.workflow(&whole.workflow, &whole.members, &whole.names).await.map_err(cannot_write)?;
+        }
+    }
+    let (epoch, next_number, totals) = (notes.epoch, notes.next_number, notes.totals);
+    import.finish(&Notes { epoch, next_number, totals, virtual_now }).await.map_err(cannot_write)
+}
+
+/// All jobs, and whether as many have ended as the directory says.
+async fn carry_jobs(context: &Context, export: &Export, import: &mut Import, from: &Path) -> Result<(), Failure> {
+    let read = |error: StoreError| cannot_read(&error, from);
+    let total = export.count().map_err(read)?;
+    let bar = progress::bar(Some(total), context.screen.json);
+    let mut after = Seq(0);
+    loop {
+        let jobs = export.jobs(after, SLICE).map_err(read)?;
+        let Some((last, _)) = jobs.last() else { break };
+        after = last.seq;
+        import.jobs(&jobs).await.map_err(cannot_write)?;
+        bar.inc(jobs.len() as u64);
+        bar.set_message(format!("{} of {total} jobs", bar.position()));
+    }
+    bar.finish_and_clear();
+    for (queue, state, jobs) in export.ended_counts().map_err(read)? {
+        let found = import.counts().find(|(name, _)| **name == queue);
+        let found = found.and_then(|(_, counts)| counts.get(state as usize).copied()).unwrap_or(0);
+        // An ended job that still owes its dependents the news counts among the living.
+        if found < jobs {
+            return Err(Failure::failed(format!("{queue} has {found} {} jobs, not {jobs}", state.word()))
+                .hint("`longshore doctor DIR` says more; nothing was moved"));
+        }
+    }
+    Ok(())
+}
+
+fn cannot_read(error: &StoreError, from: &Path) -> Failure {
+    let failure = Failure::failed(format!("cannot move {}: {error}", from.display()));
+    if in_use(error) {
+        return failure.hint("stop its server first: nothing may change while it is moved");
+    }
+    if let StoreError::Format { .. } = error {
+        return failure.hint("--from is the data directory of a server, as given to `longshore serve --data DIR`");
+    }
+    failure
+}
+
+/// The address is not repeated: it may hold a password.
+fn cannot_write(error: StoreError) -> Failure {
+    let failure = Failure::failed(format!("nothing was moved: {error}"));
+    if error.to_string().contains("not empty") {
+        return failure.hint("give a schema of its own: --to 'postgres://…?schema=NAME'");
+    }
+    failure
+}

@@ -1,0 +1,48 @@
+//! The store on PostgreSQL.
+
+use std::sync::Arc;
+
+use longshore_server::{KeptTime, TimeControl};
+use longshore_store::{Clock, StoreError, SystemClock, VirtualClock};
+use longshore_store_postgres::{Options, PostgresStore, migrate};
+
+use super::options::{Address, Plan};
+use super::{Opened, about};
+use crate::terminal::failure::Failure;
+
+pub(super) async fn open(plan: &Plan, address: &Address) -> Result<Opened, Failure> {
+    let mut options = Options::from_url(&address.0).map_err(|error| cannot_open(&error))?;
+    options.engine.default_profile = plan.default_profile;
+    options.engine.auto_queues = plan.auto_queues;
+    let about = about("postgres", "an answer means that PostgreSQL has committed it, as its synchronous_commit says");
+    if !plan.virtual_clock {
+        let store = tokio::task::block_in_place(|| PostgresStore::open(options));
+        return Ok((Arc::new(store.map_err(|error| cannot_open(&error))?), TimeControl::Real, about));
+    }
+    let stands = migrate::virtual_now(&options.url, &options.schema).await.map_err(|error| cannot_open(&error))?;
+    let clock = Arc::new(VirtualClock::new(stands.unwrap_or_else(|| SystemClock::new().now())));
+    options.clock = Some(Arc::<VirtualClock>::clone(&clock));
+    let store = tokio::task::block_in_place(|| PostgresStore::open(options));
+    let store = Arc::new(store.map_err(|error| cannot_open(&error))?);
+    let keeper = Arc::downgrade(&store);
+    let keep = move |now| match keeper.upgrade() {
+        Some(store) => store.keep_time(now).map_err(std::io::Error::other),
+        None => Ok(()),
+    };
+    Ok((store, TimeControl::Virtual { clock, kept: Some(KeptTime(Arc::new(keep))) }, about))
+}
+
+/// The address is not repeated: it may hold a password.
+fn cannot_open(error: &StoreError) -> Failure {
+    let failure = Failure::failed(format!("cannot open the store on PostgreSQL: {error}"));
+    if let StoreError::Format { found, .. } = error {
+        if found.contains("virtual time") {
+            return failure.hint("start it with --virtual-clock, or give another schema: postgres://…?schema=NAME");
+        }
+        if found.contains("real time") {
+            return failure.hint("start it without --virtual-clock, or give another schema: postgres://…?schema=NAME");
+        }
+        return failure.hint("a newer program has been here: start that one");
+    }
+    failure.hint("postgres://USER:PASSWORD@HOST:PORT/DATABASE, where that user may create a schema or uses one that `longshore migrate up` made")
+}

@@ -1,0 +1,206 @@
+//! The binary on PostgreSQL: its schema, its servers, and a directory that is moved there.
+
+use std::process::{Command, Stdio};
+
+use longshore_testkit::postgres::{new_schema, programs, shared_url};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Server, alone, eventually, run};
+
+/// An address with a schema that nobody has.
+fn address() -> (String, String) {
+    let (url, schema) = (shared_url(), new_schema());
+    (format!("{url}?schema={schema}"), schema)
+}
+
+fn psql(text: &str) -> String {
+    let mut psql = Command::new(programs().join("psql"));
+    psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &shared_url()]).stderr(Stdio::inherit());
+    run(psql, text.as_bytes()).expect(0).stdout.trim().to_owned()
+}
+
+fn call(server: &Server, path: &str, body: &Value) -> Value {
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "-X", "POST", "-H", "content-type: application/json", "-d", &body.to_string()]);
+    curl.arg(format!("{}{path}", server.url));
+    run(curl, b"").expect(0).json()
+}
+
+fn claim(server: &Server, queue: &str) -> Option<Value> {
+    let claimed = call(server, "/v1/claims", &json!({"queues":[queue],"worker":"w"}));
+    claimed["jobs"].get(0).cloned()
+}
+
+fn complete(server: &Server, job: &Value) -> Value {
+    let path = format!("/v1/jobs/{}/complete", job["id"].as_str().unwrap());
+    call(server, &path, &json!({"lease": job["lease"]["token"]}))
+}
+
+#[test]
+fn the_schema_is_made_looked_at_and_printed() {
+    let (url, schema) = address();
+    let status = alone(&["--json", "migrate", "status", "--store", &url]).expect(0).json();
+    assert!(status.as_array().unwrap().iter().all(|step| step["applied"] == false), "{status}");
+    let done = alone(&["migrate", "up", "--store", &url]).expect(0);
+    assert!(done.stdout.contains("0001 tables  applied"), "{done:?}");
+    let again = alone(&["migrate", "up", "--store", &url]).expect(0);
+    assert!(again.stdout.is_empty() && again.stderr.contains("up to date"), "{again:?}");
+    let status = alone(&["--json", "migrate", "status", "--store", &url]).expect(0).json();
+    assert!(status.as_array().unwrap().iter().all(|step| step["applied"] == true), "{status}");
+    // What is printed makes the same schema.
+    let (other_url, other) = address();
+    psql(&alone(&["migrate", "sql", "--store", &other_url]).expect(0).stdout);
+    let tables = |schema: &str| {
+        psql(&format!(
+            "SELECT string_agg(relname || ' ' || relkind, ',' ORDER BY relname) FROM pg_class WHERE relnamespace = '{schema}'::regnamespace"
+        ))
+    };
+    assert_eq!(tables(&schema), tables(&other));
+    let again = alone(&["migrate", "up", "--store", &other_url]).expect(0);
+    assert!(again.stderr.contains("up to date"), "{again:?}");
+    // A newer program has been here.
+    psql(&format!("INSERT INTO {other}.migrations (number, name) VALUES (99, 'later')"));
+    let refused = alone(&["serve", "--listen", "127.0.0.1:0", "--store", &other_url]).expect(2);
+    assert!(refused.stderr.contains("migration 99") && refused.stderr.contains("newer program"), "{refused:?}");
+    alone(&["migrate", "up"]).expect(1);
+    let nobody = alone(&["migrate", "status", "--store", "postgres://nobody:secret@127.0.0.1:1/x"]).expect(2);
+    assert!(!nobody.stderr.contains("secret"), "{nobody:?}");
+}
+
+/// Two servers of a role that owns nothing, one killed: the jobs are the database's.
+#[test]
+fn two_servers_share_the_jobs_and_one_is_killed() {
+    let (url, schema) = address();
+    alone(&["migrate", "up", "--store", &url]).expect(0);
+    let role = format!("r{schema}");
+    psql(&format!("CREATE ROLE {role} LOGIN"));
+    psql(&alone(&["migrate", "grants", &role, "--store", &url]).expect(0).stdout);
+    let url = url.replace("postgres@", &format!("{role}@"));
+    let (one, two) = (Server::start(&["--store", &url]), Server::start(&["--store", &url]));
+    let id = one.submit(&["-t", "a", "-p", "[1, 2]"]);
+    assert_eq!(two.run(&["jobs", "payload", &id]).expect(0).stdout, "[1, 2]");
+    two.work_off("cat", &[]).expect(0);
+    assert_eq!(one.state(&id), "completed");
+    let kept = one.submit(&["-t", "b"]);
+    one.signal(Signal::KILL);
+    one.wait();
+    two.work_off("cat", &[]).expect(0);
+    assert_eq!(two.state(&kept), "completed");
+    // Somebody who waits on one server hears of a job that comes to the other.
+    let three = Server::start(&["--store", &url]);
+    let waits = std::thread::scope(|scope| {
+        let waiting =
+            scope.spawn(|| call(&three, "/v1/claims", &json!({"queues":["default"],"worker":"w","wait":"60s"})));
+        let sent = two.submit(&["-t", "c"]);
+        (waiting.join().unwrap(), sent)
+    });
+    assert_eq!(waits.0["jobs"][0]["id"], waits.1.as_str());
+    // Another kind of time is refused.
+    let refused = alone(&["serve", "--listen", "127.0.0.1:0", "--virtual-clock", "--store", &url]).expect(2);
+    assert!(refused.stderr.contains("without --virtual-clock"), "{refused:?}");
+    assert!(two.stop().success());
+}
+
+/// Time that is advanced by hand goes on where it stood.
+#[test]
+fn virtual_time_is_the_servers_and_outlives_it() {
+    let (url, _) = address();
+    let server = Server::start(&["--virtual-clock", "--store", &url]);
+    let id = server.submit(&["-t", "a", "--delay", "30d"]);
+    assert_eq!(server.state(&id), "delayed");
+    let advanced = call(&server, "/v1/clock/advance", &json!({"by": "30d"}));
+    let now = advanced["now"].as_str().unwrap().to_owned();
+    assert_eq!(server.state(&id), "scheduled");
+    server.signal(Signal::KILL);
+    server.wait();
+    let server = Server::start(&["--virtual-clock", "--store", &url]);
+    let job = claim(&server, "default").unwrap();
+    assert_eq!(job["id"], id.as_str());
+    assert!(job["lease"]["expires_at"].as_str().unwrap() > now.as_str(), "{job}");
+}
+
+const WORKFLOW: &str = r#"{"name":"pair","queue":"flow","chain":[{"ref":"one","type":"t"},{"ref":"two","type":"t"}]}"#;
+
+/// A directory with jobs in every state: all of them are there, leases hold, keys are known, workflows go on.
+#[test]
+fn a_directory_is_moved() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let from = data.to_str().unwrap();
+    let server = Server::on(&data);
+    let put = |body: &Value| call_put(&server, "/v1/queues/q", body);
+    put(&json!({"settings":{"lease":"10m","retry":{"limit":0}}}));
+    let held = server.submit(&["-q", "q", "-t", "held", "--hold"]);
+    let running = server.submit(&["-q", "q", "-t", "running", "-p", "{\"n\":  1}"]);
+    let lease = claim(&server, "q").unwrap();
+    assert_eq!(lease["id"], running.as_str());
+    let done = server.submit(&["-q", "q", "-t", "done", "--tag", "red"]);
+    let finished = claim(&server, "q").unwrap();
+    assert_eq!(complete(&server, &finished)["state"], "completed");
+    let failed = server.submit(&["-q", "q", "-t", "failed"]);
+    let lost = claim(&server, "q").unwrap();
+    let error = json!({"lease": lost["lease"]["token"], "error":{"category":"permanent","message":"no"}});
+    call(&server, &format!("/v1/jobs/{failed}/fail"), &error);
+    let cancelled = server.submit(&["-q", "q", "-t", "cancelled"]);
+    server.run(&["jobs", "cancel", &cancelled]).expect(0);
+    let delayed = server.submit(&["-q", "q", "-t", "delayed", "--delay", "1h"]);
+    let first = server.submit(&["-q", "q", "-t", "first", "--idempotency-key", "k"]);
+    let after = server.submit(&["-q", "q", "-t", "after", "--after", &first]);
+    let flow = server.run_with(&["workflows", "submit", "-"], WORKFLOW.as_bytes()).expect(0).line();
+    let all = [&held, &running, &done, &failed, &cancelled, &delayed, &first, &after];
+    let before: Vec<Value> = all.iter().map(|id| server.job(id)).collect();
+    let history = server.json(&["jobs", "history", &failed]);
+    let (url, _) = address();
+    let busy = alone(&["migrate-store", "--from", from, "--to", &url]).expect(2);
+    assert!(busy.stderr.contains("in use") && busy.stderr.contains("stop its server"), "{busy:?}");
+    let counts = server.json(&["queues", "get", "q"])["counts"].clone();
+    assert!(server.stop().success());
+
+    let moved = alone(&["--json", "migrate-store", "--from", from, "--to", &url]).expect(0).json();
+    assert_eq!((&moved["jobs"], &moved["workflows"], &moved["members"]), (&10.into(), &1.into(), &2.into()), "{moved}");
+    assert_eq!(moved["idempotency_keys"], 1);
+    let again = alone(&["migrate-store", "--from", from, "--to", &url]).expect(2);
+    assert!(again.stderr.contains("not empty") && again.stderr.contains("schema=NAME"), "{again:?}");
+
+    let server = Server::start(&["--store", &url]);
+    let there: Vec<Value> = all.iter().map(|id| server.job(id)).collect();
+    assert_eq!(there, before);
+    assert_eq!(server.json(&["jobs", "history", &failed]), history);
+    assert_eq!(server.json(&["queues", "get", "q"])["counts"], counts);
+    assert_eq!(server.run(&["jobs", "payload", &running]).expect(0).stdout, "{\"n\":  1}");
+    assert_eq!(server.submit(&["-q", "q", "-t", "first", "--idempotency-key", "k"]), first, "the key is known");
+    let tagged = server.json(&["jobs", "list", "--tag", "red"]);
+    assert_eq!(tagged["jobs"][0]["id"], done.as_str());
+    assert_eq!(complete(&server, &lease)["state"], "completed", "the lease of before holds");
+    // What comes next is what came first, and who waits for it comes after.
+    let next = claim(&server, "q").unwrap();
+    assert_eq!(next["id"], first.as_str());
+    assert_eq!(complete(&server, &next)["state"], "completed");
+    eventually("the dependent is free", || server.state(&after) == "scheduled");
+    for name in ["one", "two"] {
+        let mut job = None;
+        eventually("a member is there", || {
+            job = job.take().or_else(|| claim(&server, "flow"));
+            job.is_some()
+        });
+        let job = job.unwrap();
+        assert_eq!(job["workflow"]["ref"].as_str().or(job["ref"].as_str()).unwrap_or(name), name, "{job}");
+        assert_eq!(complete(&server, &job)["state"], "completed");
+    }
+    assert_eq!(server.json(&["workflows", "get", &flow])["state"], "completed");
+    let fresh = server.submit(&["-q", "q", "-t", "new"]);
+    assert!(!all.contains(&&fresh));
+    server.run(&["jobs", "delete", &done]).expect(0);
+    server.run(&["jobs", "get", &done]).expect(1);
+    server.run(&["jobs", "run-now", &delayed]).expect(0);
+    server.work_off("cat", &["--queue", "q"]).expect(0);
+    assert_eq!((server.state(&after), server.state(&delayed)), ("completed".to_owned(), "completed".to_owned()));
+}
+
+fn call_put(server: &Server, path: &str, body: &Value) -> Value {
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "-X", "PUT", "-H", "content-type: application/json", "-d", &body.to_string()]);
+    curl.arg(format!("{}{path}", server.url));
+    run(curl, b"").expect(0).json()
+}

@@ -1,0 +1,13 @@
+//! Jobs as bytes: what the stores of Longshore share.
+//!
+//! - [`codec`]: the record format (version, body, checksum); [`codec::job`], [`codec::policy`], [`codec::totals`]
+//! - [`Names`] (`names.rs`): numbers for queues, types and policies that many records mention; the store keeps them
+//! - [`SystemDice`] (`dice.rs`): unguessable randomness for tokens and ids
+
+pub mod codec;
+mod dice;
+mod names;
+
+pub use codec::{Damaged, Reader, Writer};
+pub use dice::SystemDice;
+pub use names::Names;

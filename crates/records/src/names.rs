@@ -1,0 +1,205 @@
+//! Numbers for what many records mention: queues, the more frequent types, and the policies of queues.
+
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use longshore_core::id::{JobType, QueueName};
+use longshore_core::policy::Policy;
+
+use crate::codec::Damaged;
+use crate::codec::policy::{address, decode, encode};
+
+/// Types beyond this many are written out in their records: somebody makes them up.
+const TYPES_MAX: usize = 65_536;
+
+/// Queues with equal policies that are known by their address.
+const ALIASES_MAX: usize = 4_096;
+
+/// Grows only; a number once given means the same for ever.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    queues: Table<QueueName>,
+    types: Table<JobType>,
+    policies: Vec<Arc<Policy>>,
+    policy_by_address: HashMap<usize, u32>,
+    /// Equal policies elsewhere in memory; kept, so that no other can come to lie there.
+    aliases: HashMap<usize, (Arc<Policy>, u32)>,
+    policy_by_bytes: HashMap<Vec<u8>, u32>,
+    /// Not yet on disk.
+    fresh: Vec<Fresh>,
+}
+
+#[derive(Clone, Debug)]
+struct Table<T> {
+    names: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { names: Vec::new(), numbers: HashMap::default() }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fresh {
+    Queue(u32),
+    Type(u32),
+    Policy(u32),
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Table<T> {
+    fn add(&mut self, name: T) -> Option<u32> {
+        let number = u32::try_from(self.names.len()).ok()?;
+        self.names.push(name.clone());
+        self.numbers.insert(name, number);
+        Some(number)
+    }
+
+    fn get(&self, number: u32) -> Option<&T> {
+        self.names.get(usize::try_from(number).ok()?)
+    }
+
+    fn forget_last(&mut self) {
+        if let Some(name) = self.names.pop() {
+            self.numbers.remove(&name);
+        }
+    }
+}
+
+impl Names {
+    pub fn queue(&self, number: u32) -> Option<&QueueName> {
+        self.queues.get(number)
+    }
+
+    pub fn job_type(&self, number: u32) -> Option<&JobType> {
+        self.types.get(number)
+    }
+
+    pub fn policy(&self, number: u32) -> Option<&Arc<Policy>> {
+        self.policies.get(usize::try_from(number).ok()?)
+    }
+
+    pub fn queue_number(&self, queue: &QueueName) -> Option<u32> {
+        self.queues.numbers.get(queue).copied()
+    }
+
+    pub fn type_number(&self, job_type: &JobType) -> Option<u32> {
+        self.types.numbers.get(job_type).copied()
+    }
+
+    pub fn policy_number(&self, policy: &Arc<Policy>) -> Option<u32> {
+        let address = address(policy);
+        let alias = || self.aliases.get(&address).map(|(_, number)| *number);
+        self.policy_by_address.get(&address).copied().or_else(alias)
+    }
+
+    pub fn knows(&self, queue: &QueueName, job_type: &JobType) -> bool {
+        self.queue_number(queue).is_some()
+            && (self.type_number(job_type).is_some() || self.types.names.len() >= TYPES_MAX)
+    }
+
+    pub fn learn(&mut self, queue: &QueueName, job_type: &JobType) {
+        self.learn_queue(queue);
+        if self.type_number(job_type).is_none()
+            && self.types.names.len() < TYPES_MAX
+            && let Some(number) = self.types.add(job_type.clone())
+        {
+            self.fresh.push(Fresh::Type(number));
+        }
+    }
+
+    pub fn learn_queue(&mut self, queue: &QueueName) {
+        if self.queue_number(queue).is_none()
+            && let Some(number) = self.queues.add(queue.clone())
+        {
+            self.fresh.push(Fresh::Queue(number));
+        }
+    }
+
+    /// The policy of a queue gets a number, or the one that an equal policy has.
+    pub fn learn_policy(&mut self, policy: &Arc<Policy>) {
+        if self.policy_number(policy).is_some() {
+            return;
+        }
+        let Ok(bytes) = encode(policy) else { return };
+        if let Some(number) = self.policy_by_bytes.get(&bytes) {
+            if self.aliases.len() >= ALIASES_MAX {
+                self.aliases.clear();
+            }
+            self.aliases.insert(address(policy), (Arc::clone(policy), *number));
+            return;
+        }
+        let Ok(number) = u32::try_from(self.policies.len()) else { return };
+        self.add_policy(number, bytes, Arc::clone(policy));
+        self.fresh.push(Fresh::Policy(number));
+    }
+
+    fn add_policy(&mut self, number: u32, bytes: Vec<u8>, policy: Arc<Policy>) {
+        self.policy_by_address.insert(address(&policy), number);
+        self.policy_by_bytes.insert(bytes, number);
+        // Kept here, the policy keeps its address.
+        self.policies.push(policy);
+    }
+
+    /// One and the same allocation for equal policies, where a queue has that policy.
+    pub fn canonical(&self, policy: &Arc<Policy>) -> Option<Arc<Policy>> {
+        let number = self.policy_by_bytes.get(&encode(policy).ok()?)?;
+        self.policy(*number).cloned()
+    }
+
+    /// Takes in a name that a store has kept, in order of its number; `kind` as in [`Names::fresh`].
+    pub fn restore(&mut self, kind: u8, number: u32, value: &[u8]) -> Result<(), Damaged> {
+        let text = || std::str::from_utf8(value).map_err(|_| Damaged);
+        let added = match kind {
+            0 => self.queues.add(QueueName::new(text()?).map_err(|_| Damaged)?),
+            1 => self.types.add(JobType::new(text()?).map_err(|_| Damaged)?),
+            2 => {
+                let policy = Arc::new(decode(value)?);
+                let next = u32::try_from(self.policies.len()).ok();
+                self.add_policy(number, value.to_vec(), policy);
+                next
+            }
+            _ => None,
+        };
+        if added == Some(number) { Ok(()) } else { Err(Damaged) }
+    }
+
+    /// What no store has kept yet: kind (0 queue, 1 type, 2 policy), number, value.
+    pub fn fresh(&self) -> impl Iterator<Item = (u8, u32, Option<Vec<u8>>)> {
+        self.fresh.iter().map(|fresh| match *fresh {
+            Fresh::Queue(number) => (0, number, self.queue(number).map(|name| name.as_str().as_bytes().to_vec())),
+            Fresh::Type(number) => (1, number, self.job_type(number).map(|name| name.as_str().as_bytes().to_vec())),
+            Fresh::Policy(number) => (2, number, self.policy(number).and_then(|policy| encode(policy).ok())),
+        })
+    }
+
+    /// How many queues and policies have numbers.
+    pub fn known(&self) -> (usize, usize) {
+        (self.queues.names.len(), self.policies.len())
+    }
+
+    pub fn committed(&mut self) {
+        self.fresh.clear();
+    }
+
+    pub fn anything_fresh(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
+    /// Forgets what never reached the disk.
+    pub fn rolled_back(&mut self) {
+        for fresh in std::mem::take(&mut self.fresh).into_iter().rev() {
+            match fresh {
+                Fresh::Queue(_) => self.queues.forget_last(),
+                Fresh::Type(_) => self.types.forget_last(),
+                Fresh::Policy(number) => {
+                    self.policies.pop();
+                    self.policy_by_address.retain(|_, known| *known != number);
+                    self.policy_by_bytes.retain(|_, known| *known != number);
+                    self.aliases.retain(|_, (_, known)| *known != number);
+                }
+            }
+        }
+    }
+}

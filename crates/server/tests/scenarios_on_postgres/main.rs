@@ -1,0 +1,58 @@
+//! The scenario files over HTTP once more, with the jobs on PostgreSQL in virtual time: the server passes its clock to every transaction. All of them
+//! with `make wire-on-postgres`; every eighth with the other tests.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_wrap,
+    reason = "these are tests, helpers included"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+#[path = "../scenarios/http_subject.rs"]
+mod http_subject;
+#[path = "../scenarios/requests.rs"]
+mod requests;
+#[path = "../scenarios/snapshots.rs"]
+mod snapshots;
+
+use http_subject::HttpSubject;
+use longshore_testkit::{scenario, side_by_side};
+
+/// In this many parts, so that both cores have something to do.
+const PARTS: usize = 2;
+
+fn play(part: usize) {
+    let every: usize = std::env::var("SCENARIO_STEP").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
+    let mut failures = Vec::new();
+    for file in scenario::all_files().iter().step_by(every).skip(part).step_by(PARTS) {
+        let name = file.file_name().unwrap().to_string_lossy();
+        let text = std::fs::read_to_string(file).unwrap();
+        if let Err(failure) = scenario::run(&text, &name, &mut HttpSubject::start()) {
+            failures.push(failure.to_string());
+        }
+    }
+    assert!(failures.is_empty(), "{} scenarios failed:\n\n{}\n", failures.len(), failures.join("\n\n"));
+}
+
+#[test]
+fn scenarios_over_http_on_postgres_first_part() {
+    play(0);
+}
+
+#[test]
+fn scenarios_over_http_on_postgres_second_part() {
+    play(1);
+}
+
+/// Random histories: every answer of the server, and all that it shows after every step, is what the model says.
+#[test]
+fn random_histories_over_http_on_postgres() {
+    side_by_side::campaign(HttpSubject::start, 600_000..600_002, 100).unwrap_or_else(|report| panic!("{report}"));
+}

@@ -1,0 +1,209 @@
+//! A stopped store, read from one end to the other by whoever moves it elsewhere.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_core::engine::{KeyEntry, KeyPath, Queue};
+use longshore_core::id::{QueueName, Seq};
+use longshore_core::job::Job;
+use longshore_core::policy::Policy;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
+use longshore_records::{Names, codec};
+use longshore_store::StoreError;
+use rusqlite::{Connection, Row, params};
+
+use crate::error::{damaged, sql};
+use crate::log;
+use crate::records::payloads::read_payload;
+use crate::records::{Trouble, keys, workflows};
+use crate::schema::{self, Home, Role, TimeKind};
+
+/// Holds the lock of the directory: no server works in it meanwhile. Everything that is read is checked against its checksum.
+#[derive(Debug)]
+pub struct Export {
+    connection: Connection,
+    names: Names,
+    _home: Home,
+}
+
+/// What a store knows besides its jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notes {
+    pub time: TimeKind,
+    /// Lease versions are above this many times 2^32, less one.
+    pub epoch: i64,
+    /// Past every number that was ever given.
+    pub next_number: u64,
+    pub totals: Totals,
+}
+
+/// A workflow with its members, and the names that some of these have.
+#[derive(Clone, Debug)]
+pub struct WholeWorkflow {
+    pub workflow: Workflow,
+    pub members: Vec<Seq>,
+    pub names: Vec<(String, Seq)>,
+}
+
+fn unreadable(trouble: Trouble) -> StoreError {
+    match trouble {
+        Trouble::Sql(error) => sql(error),
+        Trouble::Damaged(seq) => damaged(&format!("the record of job {seq}")),
+        Trouble::DamagedWorkflow(number) => damaged(&format!("the record of workflow {number}")),
+        Trouble::NotStorable => damaged("the settings of a queue"),
+    }
+}
+
+fn number(row: &Row<'_>, column: usize) -> Result<Seq, StoreError> {
+    Ok(Seq(row.get::<_, i64>(column).map_err(sql)?.cast_unsigned()))
+}
+
+impl Export {
+    /// Refuses a directory in which a server works ([`crate::in_use`]).
+    pub fn open(directory: &Path) -> Result<Self, StoreError> {
+        let home = Home::existing(directory)?;
+        let connection = home.database.open(Role::Writer).map_err(sql)?;
+        schema::check(&connection)?;
+        log::compare(&home.database, &connection)?;
+        let names = crate::names::load(&connection)?;
+        Ok(Self { connection, names, _home: home })
+    }
+
+    pub fn notes(&self) -> Result<Notes, StoreError> {
+        let last = |table: &str, column: &str| -> Result<i64, StoreError> {
+            let text = format!("SELECT coalesce(max({column}), 0) FROM {table}");
+            self.connection.query_row(&text, [], |row| row.get(0)).map_err(sql)
+        };
+        let mut next = schema::meta(&self.connection, "next_number")?;
+        for last in [last("live", "seq")?, last("ended", "seq")?, last("workflow", "number")?] {
+            next = next.max(last.saturating_add(1));
+        }
+        // A place in line may be later than any number of a job.
+        let mut rest = self.connection.prepare("SELECT seq, record FROM live").map_err(sql)?;
+        let mut rows = rest.query([]).map_err(sql)?;
+        while let Some(row) = rows.next().map_err(sql)? {
+            let job = self.decode(row)?;
+            let place = longshore_core::engine::ordering(&job, true).place;
+            next = next.max(place.map_or(0, |place| place.saturating_add(1).cast_signed()));
+        }
+        Ok(Notes {
+            time: schema::time(&self.connection)?,
+            epoch: schema::meta(&self.connection, "epoch")?,
+            next_number: next.max(1).cast_unsigned(),
+            totals: schema::totals(&self.connection)?,
+        })
+    }
+
+    /// Names of queues, those of queues that are gone included: ended jobs may still have them.
+    pub fn queue_names(&self) -> Vec<QueueName> {
+        (0..).map_while(|number| self.names.queue(number).cloned()).collect()
+    }
+
+    /// Policies that many jobs share.
+    pub fn policies(&self) -> Vec<Arc<Policy>> {
+        (0..).map_while(|number| self.names.policy(number).cloned()).collect()
+    }
+
+    pub fn queues(&self) -> Result<Vec<Queue>, StoreError> {
+        let mut select = self.connection.prepare("SELECT name, record FROM queue ORDER BY name").map_err(sql)?;
+        let (mut rows, mut queues) = (select.query([]).map_err(sql)?, Vec::new());
+        while let Some(row) = rows.next().map_err(sql)? {
+            let (name, record): (String, Vec<u8>) = (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?);
+            let name = QueueName::new(&name).map_err(|_| damaged("the name of a queue"))?;
+            queues.push(codec::policy::decode_queue(name, &record).map_err(|_| damaged("the record of a queue"))?);
+        }
+        Ok(queues)
+    }
+
+    /// How many jobs there are.
+    pub fn count(&self) -> Result<u64, StoreError> {
+        let text = "SELECT (SELECT count(*) FROM live) + (SELECT count(*) FROM ended)";
+        let count: i64 = self.connection.query_row(text, [], |row| row.get(0)).map_err(sql)?;
+        Ok(count.max(0).unsigned_abs())
+    }
+
+    /// Ended jobs of each queue and state, as the store has counted them.
+    pub fn ended_counts(&self) -> Result<Vec<(QueueName, StateKind, u64)>, StoreError> {
+        let mut select = self.connection.prepare("SELECT queue, state, jobs FROM ended_count").map_err(sql)?;
+        let (mut rows, mut counts) = (select.query([]).map_err(sql)?, Vec::new());
+        while let Some(row) = rows.next().map_err(sql)? {
+            let (queue, state, jobs): (String, u8, i64) =
+                (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?, row.get(2).map_err(sql)?);
+            let queue = QueueName::new(&queue).map_err(|_| damaged("the name of a queue"))?;
+            let state = StateKind::ALL.get(usize::from(state)).ok_or_else(|| damaged("the counts of ended jobs"))?;
+            counts.push((queue, *state, jobs.max(0).unsigned_abs()));
+        }
+        Ok(counts)
+    }
+
+    fn decode(&self, row: &Row<'_>) -> Result<Job, StoreError> {
+        let seq = number(row, 0)?;
+        let broken = || damaged(&format!("the record of job {seq}"));
+        let record = row.get_ref(1).map_err(sql)?.as_blob().map_err(|_| broken())?;
+        codec::job::decode(seq, record, &self.names).map_err(|_| broken())
+    }
+
+    /// Jobs behind this one with their payloads, in order, live and ended.
+    pub fn jobs(&self, after: Seq, limit: usize) -> Result<Vec<(Job, Payload)>, StoreError> {
+        let text = "SELECT seq, record FROM (SELECT seq, record FROM live WHERE seq > ?1 UNION ALL \
+                    SELECT seq, record FROM ended WHERE seq > ?1) ORDER BY seq LIMIT ?2";
+        let mut select = self.connection.prepare_cached(text).map_err(sql)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows = select.query(params![after.0.cast_signed(), limit]).map_err(sql)?;
+        let mut jobs = Vec::new();
+        while let Some(row) = rows.next().map_err(sql)? {
+            let job = self.decode(row)?;
+            let payload = read_payload(&self.connection, job.seq).map_err(unreadable)?;
+            let payload = payload.ok_or_else(|| damaged(&format!("the payload of job {}", job.seq)))?;
+            jobs.push((job, payload));
+        }
+        Ok(jobs)
+    }
+
+    /// Idempotency keys behind this one, by their bytes.
+    pub fn keys(&self, after: &[u8], limit: usize) -> Result<Vec<(KeyPath, KeyEntry)>, StoreError> {
+        keys::behind(&self.connection, after, limit).map_err(unreadable)
+    }
+
+    pub fn external_ids(&self) -> Result<Vec<(QueueName, String, Seq)>, StoreError> {
+        let mut select = self.connection.prepare("SELECT queue, external_id, seq FROM external_id").map_err(sql)?;
+        let (mut rows, mut found) = (select.query([]).map_err(sql)?, Vec::new());
+        while let Some(row) = rows.next().map_err(sql)? {
+            let queue: String = row.get(0).map_err(sql)?;
+            let queue = QueueName::new(&queue).map_err(|_| damaged("the name of a queue"))?;
+            found.push((queue, row.get(1).map_err(sql)?, number(row, 2)?));
+        }
+        Ok(found)
+    }
+
+    /// (dependency, dependent)
+    pub fn edges(&self) -> Result<Vec<(Seq, Seq)>, StoreError> {
+        let mut select = self.connection.prepare("SELECT dependency, dependent FROM edge").map_err(sql)?;
+        let (mut rows, mut found) = (select.query([]).map_err(sql)?, Vec::new());
+        while let Some(row) = rows.next().map_err(sql)? {
+            found.push((number(row, 0)?, number(row, 1)?));
+        }
+        Ok(found)
+    }
+
+    /// Workflows behind this one, oldest first.
+    pub fn workflows(&self, after: Seq, limit: usize) -> Result<Vec<WholeWorkflow>, StoreError> {
+        let mut select =
+            self.connection.prepare_cached("SELECT number FROM workflow WHERE number > ?1 ORDER BY number LIMIT ?2");
+        let select = select.as_mut().map_err(|_| damaged("the table of workflows"))?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let (mut rows, mut found) = (select.query(params![after.0.cast_signed(), limit]).map_err(sql)?, Vec::new());
+        while let Some(row) = rows.next().map_err(sql)? {
+            let number = number(row, 0)?;
+            let workflow = workflows::read(&self.connection, number).map_err(unreadable)?;
+            let workflow = workflow.ok_or_else(|| damaged(&format!("the record of workflow {number}")))?;
+            let members = workflows::members(&self.connection, number, Seq(0), usize::MAX).map_err(unreadable)?;
+            let names = workflows::names(&self.connection, number).map_err(unreadable)?;
+            found.push(WholeWorkflow { workflow, members, names });
+        }
+        Ok(found)
+    }
+}

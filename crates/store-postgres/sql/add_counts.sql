@@ -1,0 +1,1 @@
+INSERT INTO @.count_changes (queue, changes) VALUES ($1, $2)

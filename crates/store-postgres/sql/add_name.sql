@@ -1,0 +1,1 @@
+INSERT INTO @.queue_names (number, name) VALUES ($1, $2)

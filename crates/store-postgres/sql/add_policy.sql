@@ -1,0 +1,1 @@
+INSERT INTO @.policies (number, value) VALUES ($1, $2)

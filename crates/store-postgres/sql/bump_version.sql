@@ -1,0 +1,1 @@
+UPDATE @.settings SET version = version + 1

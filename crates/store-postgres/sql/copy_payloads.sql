@@ -1,0 +1,1 @@
+COPY @.payloads (seq, kind, bytes) FROM STDIN (FORMAT binary)

@@ -1,0 +1,1 @@
+SELECT @.drop_days($1)

@@ -1,0 +1,1 @@
+SELECT id, seq FROM @.foreign_ids WHERE id = ANY($1)

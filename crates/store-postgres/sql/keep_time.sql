@@ -1,0 +1,1 @@
+UPDATE @.settings SET virtual_now = greatest(virtual_now, $1)

@@ -1,0 +1,1 @@
+SELECT number, value FROM @.policies WHERE number >= $1 ORDER BY number

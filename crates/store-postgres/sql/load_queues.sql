@@ -1,0 +1,1 @@
+SELECT number, record FROM @.queues

@@ -1,0 +1,1 @@
+SELECT version, id_secret, epoch, foreign_ids FROM @.settings

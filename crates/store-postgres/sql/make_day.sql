@@ -1,0 +1,1 @@
+SELECT @.make_day($1)

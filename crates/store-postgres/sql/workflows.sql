@@ -1,0 +1,1 @@
+SELECT number, revision, counts, record FROM @.workflows WHERE number = ANY($1)

@@ -1,0 +1,53 @@
+//! What time it is for a node: the database's time, or the one it was given.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use longshore_core::time::Timestamp;
+use longshore_store::{Clock, SystemClock};
+
+#[derive(Debug)]
+pub(crate) enum NodeClock {
+    /// The node's own clock only fills the time between two answers of the database.
+    Database {
+        own: SystemClock,
+        ahead: AtomicI64,
+        told: AtomicI64,
+    },
+    Given(Arc<dyn Clock>),
+}
+
+impl NodeClock {
+    pub(crate) fn database() -> Self {
+        Self::Database { own: SystemClock::new(), ahead: AtomicI64::new(0), told: AtomicI64::new(i64::MIN) }
+    }
+
+    /// The time of a transaction in which the database said this.
+    pub(crate) fn heard(&self, database: Timestamp) -> Timestamp {
+        match self {
+            Self::Database { own, ahead, .. } => {
+                ahead.store(database.as_millis() - own.now().as_millis(), Ordering::Relaxed);
+                database
+            }
+            Self::Given(clock) => clock.now(),
+        }
+    }
+
+    /// Never goes back.
+    pub(crate) fn now(&self) -> Timestamp {
+        match self {
+            Self::Database { own, ahead, told } => {
+                let now = own.now().as_millis() + ahead.load(Ordering::Relaxed);
+                Timestamp::from_millis(now.max(told.fetch_max(now, Ordering::Relaxed)))
+            }
+            Self::Given(clock) => clock.now(),
+        }
+    }
+
+    pub(crate) fn is_virtual(&self) -> bool {
+        match self {
+            Self::Database { .. } => false,
+            Self::Given(_) => true,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Connections: how they are made, and what every session is told.
+
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
+use longshore_store::StoreError;
+use tokio_postgres::{Config, NoTls};
+
+use crate::error::{Failed, words};
+
+/// Plans that do not depend on what the tables held when they were made: everything we ask for has an index.
+pub(crate) const SETTINGS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off \
+    -c plan_cache_mode=force_generic_plan -c jit=off -c lock_timeout=10s -c idle_in_transaction_session_timeout=60s";
+/// The same for one transaction.
+pub(crate) const SETTINGS_LOCAL: &str = "SET LOCAL enable_seqscan=off; SET LOCAL enable_hashjoin=off; \
+    SET LOCAL enable_mergejoin=off; SET LOCAL jit=off; SET LOCAL lock_timeout='10s'";
+
+/// How long anybody waits for a connection.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After so long without a word the other end is given up.
+const SILENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn config(url: &str, sends_settings: bool) -> Result<Config, StoreError> {
+    let mut config: Config =
+        url.parse().map_err(|error: tokio_postgres::Error| StoreError::not_applied(Failed(words(&error))))?;
+    if sends_settings {
+        let options = config.get_options().map_or_else(|| SETTINGS.to_owned(), |own| format!("{SETTINGS} {own}"));
+        config.options(options);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("longshore");
+    }
+    config.connect_timeout(PATIENCE).keepalives_idle(SILENCE).tcp_user_timeout(SILENCE);
+    Ok(config)
+}
+
+pub(crate) fn pool(config: Config, connections: usize) -> Result<Pool, StoreError> {
+    let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    let timeouts = Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) };
+    let built = Pool::builder(manager).max_size(connections).timeouts(timeouts).runtime(Runtime::Tokio1).build();
+    built.map_err(|error| StoreError::not_applied(Failed(words(&error))))
+}

@@ -1,0 +1,129 @@
+//! What an error of PostgreSQL means.
+
+use std::sync::Arc;
+
+use longshore_core::id::Seq;
+use longshore_store::StoreError;
+use tokio_postgres::error::SqlState;
+
+/// Why a turn did not come to its end.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// Somebody else was in the way: the same again may succeed.
+    Again(tokio_postgres::Error),
+    /// The connection is of no use any more; nothing was committed.
+    Lost(Failed),
+    /// The connection is gone, and the commit was on its way.
+    Unknown(Failed),
+    /// PostgreSQL refused; nothing was committed.
+    Refused(tokio_postgres::Error),
+    /// Queues or names have to be changed: nobody else may be at work.
+    NeedsToBeAlone,
+    /// Too much for one transaction.
+    TooMuch,
+    Damaged(String),
+    /// A policy with a function in it cannot be kept.
+    NotStorable,
+}
+
+/// What went wrong, for whoever asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Failed(pub String);
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+/// With its causes: the driver's own words say little.
+pub(crate) fn words(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    words
+}
+
+impl From<tokio_postgres::Error> for Trouble {
+    /// Before the commit was sent.
+    fn from(error: tokio_postgres::Error) -> Self {
+        match error.code() {
+            Some(code) if gets_out_of_the_way(code) => Self::Again(error),
+            Some(code) if !drops_the_connection(code) => Self::Refused(error),
+            Some(_) | None => Self::Lost(Failed(words(&error))),
+        }
+    }
+}
+
+impl Trouble {
+    /// The commit had been sent with what failed.
+    pub(crate) fn with_commit(error: tokio_postgres::Error) -> Self {
+        let trouble = Self::from(error);
+        // The server may still have worked on it when the connection went.
+        if let Self::Lost(failed) = trouble { Self::Unknown(failed) } else { trouble }
+    }
+
+    /// Whatever it was, this connection is not to be used.
+    pub(crate) fn lost(self) -> Self {
+        match self {
+            Self::Again(error) | Self::Refused(error) => Self::Lost(Failed(words(&error))),
+            other @ (Self::Lost(_)
+            | Self::Unknown(_)
+            | Self::NeedsToBeAlone
+            | Self::TooMuch
+            | Self::Damaged(_)
+            | Self::NotStorable) => other,
+        }
+    }
+
+    pub(crate) fn damaged(seq: Seq) -> Self {
+        Self::Damaged(format!("the record of job {seq}"))
+    }
+
+    /// Whether the connection may be used again, after a rollback.
+    pub(crate) fn spares_the_connection(&self) -> bool {
+        match self {
+            Self::Lost(_) | Self::Unknown(_) => false,
+            Self::Again(_)
+            | Self::Refused(_)
+            | Self::NeedsToBeAlone
+            | Self::TooMuch
+            | Self::Damaged(_)
+            | Self::NotStorable => true,
+        }
+    }
+
+    pub(crate) fn into_store_error(self) -> StoreError {
+        match self {
+            Self::Unknown(failed) => StoreError::Unknown(Arc::new(failed)),
+            Self::Lost(failed) => StoreError::NotApplied(Arc::new(failed)),
+            Self::Again(error) | Self::Refused(error) => StoreError::not_applied(Failed(words(&error))),
+            Self::NeedsToBeAlone => StoreError::not_applied(Failed("the queues are being changed".to_owned())),
+            Self::TooMuch => StoreError::not_applied(Failed("too much for one transaction".to_owned())),
+            Self::Damaged(what) => StoreError::corrupt(what),
+            Self::NotStorable => StoreError::not_applied(Failed("a custom backoff cannot be stored".to_owned())),
+        }
+    }
+}
+
+/// Serialization failures, deadlocks, locks that were not to be had in time, and duplicates that a look at the row will explain.
+fn gets_out_of_the_way(code: &SqlState) -> bool {
+    [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::UNIQUE_VIOLATION,
+    ]
+    .contains(code)
+}
+
+/// A server that goes down, one that has become a standby, and everything about connections.
+fn drops_the_connection(code: &SqlState) -> bool {
+    let read_only = [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::IN_FAILED_SQL_TRANSACTION].contains(code);
+    read_only || ["08", "57P", "53", "XX"].iter().any(|class| code.code().starts_with(class))
+}

@@ -1,0 +1,430 @@
+//! The jobs of another store, taken in whole: one transaction, in which everything is copied, counted and compared. It commits, or nothing was there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longshore_core::engine::{KeyEntry, KeyPath, Queue, StateCounts, ordering};
+use longshore_core::id::{QueueName, Seq};
+use longshore_core::job::Job;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_core::time::Timestamp;
+use longshore_core::totals::Totals;
+use longshore_core::workflow::{Tally, Workflow};
+use longshore_records::{Names, codec};
+use longshore_store::StoreError;
+use longshore_store::query::tag_words;
+use tokio_postgres::Client;
+use tokio_postgres::binary_copy::BinaryCopyInWriter;
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::error::{Failed, words};
+use crate::link::Blob;
+use crate::migrate;
+use crate::row::{Columns, kind_of};
+use crate::shared::{TOTALS_QUEUE, lock_key};
+use crate::store::Options;
+use crate::turn::table::{JOB_TYPES, Table};
+use crate::turn::write::intake_of;
+
+const DAY_MS: i64 = 86_400_000;
+
+/// What comes with the jobs.
+#[derive(Clone, Debug)]
+pub struct Notes {
+    pub epoch: i64,
+    /// Past every number that was ever given.
+    pub next_number: u64,
+    pub totals: Totals,
+    /// Of a store in virtual time.
+    pub virtual_now: Option<Timestamp>,
+}
+
+/// What was taken in, as the database counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    pub queues: u64,
+    pub jobs: u64,
+    pub payloads: u64,
+    pub keys: u64,
+    pub external_ids: u64,
+    pub dependencies: u64,
+    pub workflows: u64,
+    pub members: u64,
+}
+
+#[derive(Debug)]
+pub struct Import {
+    client: Client,
+    schema: String,
+    names: Names,
+    counts: BTreeMap<QueueName, (StateCounts, u64)>,
+    days: BTreeSet<i64>,
+    sent: Imported,
+}
+
+type Values<'a> = Vec<&'a (dyn ToSql + Sync)>;
+
+fn failed(error: &tokio_postgres::Error) -> StoreError {
+    StoreError::not_applied(Failed(words(error)))
+}
+
+fn refused(what: impl Into<String>) -> StoreError {
+    StoreError::not_applied(Failed(what.into()))
+}
+
+impl Import {
+    /// Makes the tables where they are missing. Refuses those that hold anything but the queue `default`, and keeps servers waiting until the end.
+    pub async fn begin(options: &Options) -> Result<Self, StoreError> {
+        migrate::up(&options.url, &options.schema).await?;
+        let client = migrate::connect(&options.url).await?;
+        let schema = options.schema.clone();
+        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({})", lock_key(&schema));
+        client.batch_execute(&begin).await.map_err(|error| failed(&error))?;
+        let import = Self {
+            client,
+            schema,
+            names: Names::default(),
+            counts: BTreeMap::new(),
+            days: BTreeSet::new(),
+            sent: Imported::default(),
+        };
+        let held = import.counted().await?;
+        if held != (Imported { queues: held.queues, ..Imported::default() }) {
+            return Err(refused(format!("the schema {} is not empty: it has {} jobs", import.schema, held.jobs)));
+        }
+        let others = "SELECT count(*) FROM @.queues q JOIN @.queue_names n USING (number) WHERE n.name <> 'default'";
+        if import.number(others).await? > 0 {
+            return Err(refused(format!("the schema {} is not empty: it has queues", import.schema)));
+        }
+        import.run("DELETE FROM @.queues; DELETE FROM @.queue_names; DELETE FROM @.policies; DELETE FROM @.counts; DELETE FROM @.count_changes").await?;
+        Ok(import)
+    }
+
+    async fn run(&self, text: &str) -> Result<(), StoreError> {
+        self.client.batch_execute(&text.replace('@', &self.schema)).await.map_err(|error| failed(&error))
+    }
+
+    async fn number(&self, text: &str) -> Result<u64, StoreError> {
+        let rows = self.client.query_typed(&text.replace('@', &self.schema), &[]).await;
+        let rows = rows.map_err(|error| failed(&error))?;
+        let number: i64 = match rows.first() {
+            Some(row) => row.try_get(0).map_err(|error| failed(&error))?,
+            None => 0,
+        };
+        Ok(number.max(0).unsigned_abs())
+    }
+
+    async fn copy<'r>(
+        &self,
+        into: &str,
+        types: &[Type],
+        rows: impl Iterator<Item = Values<'r>>,
+    ) -> Result<(), StoreError> {
+        let text = format!("COPY {}.{into} FROM STDIN (FORMAT binary)", self.schema);
+        let sink = self.client.copy_in(&text).await.map_err(|error| failed(&error))?;
+        let mut writer = std::pin::pin!(BinaryCopyInWriter::new(sink, types));
+        for row in rows {
+            writer.as_mut().write(&row).await.map_err(|error| failed(&error))?;
+        }
+        writer.as_mut().finish().await.map_err(|error| failed(&error))?;
+        Ok(())
+    }
+
+    /// Names come first: records mention them by number. Those of queues that are gone are among them.
+    pub async fn queues(
+        &mut self,
+        names: &[QueueName],
+        policies: &[std::sync::Arc<longshore_core::policy::Policy>],
+        queues: &[Queue],
+    ) -> Result<(), StoreError> {
+        for name in names.iter().chain(queues.iter().map(|queue| &queue.name)) {
+            self.names.learn_queue(name);
+        }
+        policies
+            .iter()
+            .chain(queues.iter().map(|queue| &queue.policy))
+            .for_each(|policy| self.names.learn_policy(policy));
+        let not_storable = || refused("a custom backoff cannot be stored");
+        let (mut named, mut kept) = (Vec::new(), Vec::new());
+        for (kind, number, value) in self.names.fresh() {
+            let number = i32::try_from(number).map_err(|_| refused("too many names"))?;
+            let value = value.ok_or_else(not_storable)?;
+            if kind == 0 { named.push((number, value)) } else { kept.push((number, value)) }
+        }
+        self.names.committed();
+        let (int, text, bytes) = (Type::INT4, Type::TEXT, Type::BYTEA);
+        let named: Vec<(i32, String)> = named
+            .into_iter()
+            .map(|(number, name)| Ok((number, String::from_utf8(name).map_err(|_| refused("a name is damaged"))?)))
+            .collect::<Result<_, StoreError>>()?;
+        let rows = named.iter().map(|(number, name)| vec![number as &(dyn ToSql + Sync), name]);
+        self.copy("queue_names (number, name)", &[int.clone(), text.clone()], rows).await?;
+        let rows = kept.iter().map(|(number, value)| vec![number as &(dyn ToSql + Sync), value]);
+        self.copy("policies (number, value)", &[int.clone(), bytes.clone()], rows).await?;
+        for queue in queues {
+            let number = self.queue_number(&queue.name)?;
+            let policy = self.names.policy_number(&queue.policy).ok_or_else(not_storable)?;
+            let record = codec::policy::encode_queue(queue).map_err(|_| not_storable())?;
+            let insert = "INSERT INTO @.queues (number, record, intake) VALUES ($1, $2, $3::text::jsonb)";
+            let values: [(&(dyn ToSql + Sync), Type); 3] =
+                [(&number, int.clone()), (&record, bytes.clone()), (&intake_of(queue, policy), text.clone())];
+            let done = self.client.query_typed(&insert.replace('@', &self.schema), &values).await;
+            done.map_err(|error| failed(&error))?;
+        }
+        self.sent.queues += queues.len() as u64;
+        Ok(())
+    }
+
+    fn queue_number(&self, name: &QueueName) -> Result<i32, StoreError> {
+        let number = self.names.queue_number(name).and_then(|number| i32::try_from(number).ok());
+        number.ok_or_else(|| refused(format!("the queue {name} has no number")))
+    }
+
+    /// Some jobs with their payloads: live ones, and those that have ended straight into the archive.
+    pub async fn jobs(&mut self, jobs: &[(Job, Payload)]) -> Result<(), StoreError> {
+        let (mut live, mut payloads, mut archived) = (Table::default(), Vec::new(), Vec::new());
+        let (mut ids, mut tags) = (Vec::new(), Vec::new());
+        for (job, payload) in jobs {
+            let queue = self.queue_number(&job.queue)?;
+            let columns = Columns::of(job, ordering(job, false));
+            let encoded = codec::job::encode_tight(job, &self.names);
+            let record = encoded.ok_or_else(|| refused(format!("job {} cannot be stored", job.id)))?;
+            let number = job.seq.0.cast_signed();
+            let bytes = Blob(payload.bytes().clone());
+            match columns.ended_at.filter(|_| columns.over) {
+                Some(ended_at) => {
+                    archived.push((number, ended_at.div_euclid(DAY_MS), columns, queue, record, payload, bytes))
+                }
+                None => {
+                    live.push((job.seq, queue), &columns, None, record, None);
+                    payloads.push((number, kind_of(payload), bytes));
+                }
+            }
+            ids.push((job.id.as_bytes().to_vec(), number));
+            let words: BTreeSet<String> = tag_words(&job.tags).collect();
+            tags.extend(words.into_iter().map(|word| (word, number)));
+            self.count(job);
+        }
+        let rows = (0..live.seq.len()).filter_map(|place| live.row(place));
+        let columns = "jobs (seq, place, due_at, type, lease_version, came_at, ended_at, prune_at, queue, state, urgency, priority, timer, over, plain, record, told)";
+        self.copy(columns, &JOB_TYPES, rows).await?;
+        let rows = payloads.iter().map(|(seq, kind, bytes)| vec![seq as &(dyn ToSql + Sync), kind, bytes]);
+        self.copy("payloads (seq, kind, bytes)", &[Type::INT8, Type::INT2, Type::BYTEA], rows).await?;
+        self.archive(&archived).await?;
+        let rows = ids.iter().map(|(id, seq)| vec![id as &(dyn ToSql + Sync), seq]);
+        self.copy("foreign_ids (id, seq)", &[Type::BYTEA, Type::INT8], rows).await?;
+        let rows = tags.iter().map(|(word, seq)| vec![word as &(dyn ToSql + Sync), seq]);
+        self.copy("tags (word, seq)", &[Type::TEXT, Type::INT8], rows).await?;
+        self.sent.jobs += jobs.len() as u64;
+        self.sent.payloads += jobs.len() as u64;
+        Ok(())
+    }
+
+    async fn archive(&mut self, jobs: &[(i64, i64, Columns, i32, Vec<u8>, &Payload, Blob)]) -> Result<(), StoreError> {
+        for (_, day, ..) in jobs {
+            if self.days.insert(*day) {
+                self.run(&format!("SELECT @.make_day({day})")).await?;
+            }
+        }
+        let rest: Vec<(i32, i16)> = jobs
+            .iter()
+            .map(|(_, day, .., payload, _)| (i32::try_from(*day).unwrap_or(i32::MAX), kind_of(payload)))
+            .collect();
+        let rows = jobs.iter().zip(&rest).map(|((seq, _, columns, queue, record, _, bytes), (day, kind))| {
+            let values: Values<'_> = vec![
+                seq,
+                day,
+                &columns.job_type,
+                &columns.lease_version,
+                &columns.prune_at,
+                queue,
+                &columns.state,
+                &columns.priority,
+                &columns.plain,
+                kind,
+                record,
+                bytes,
+            ];
+            values
+        });
+        let (int8, int4, int2, bytea) = (Type::INT8, Type::INT4, Type::INT2, Type::BYTEA);
+        let types = [
+            int8.clone(),
+            int4.clone(),
+            int8.clone(),
+            int8.clone(),
+            int8,
+            int4,
+            int2.clone(),
+            int2.clone(),
+            Type::BOOL,
+            int2,
+            bytea.clone(),
+            bytea,
+        ];
+        let columns =
+            "archive (seq, day, type, lease_version, prune_at, queue, state, priority, plain, kind, record, bytes)";
+        self.copy(columns, &types, rows).await
+    }
+
+    fn count(&mut self, job: &Job) {
+        let (counts, held) = self.counts.entry(job.queue.clone()).or_default();
+        if let Some(count) = counts.get_mut(job.kind() as usize) {
+            *count += 1;
+        }
+        *held += u64::from(job.state.held());
+    }
+
+    /// Jobs of each queue and state that were sent so far.
+    pub fn counts(&self) -> impl Iterator<Item = (&QueueName, &StateCounts)> {
+        self.counts.iter().map(|(queue, (counts, _))| (queue, counts))
+    }
+
+    pub async fn keys(&mut self, keys: &[(KeyPath, KeyEntry)]) -> Result<(), StoreError> {
+        let rows: Vec<_> = keys
+            .iter()
+            .map(|(path, entry)| {
+                let purge_at = entry.purge_at.map(Timestamp::as_millis);
+                let id = entry.id.as_bytes().to_vec();
+                (codec::key::encode(path), entry.seq.0.cast_signed(), id, entry.at.as_millis(), purge_at)
+            })
+            .collect();
+        let types = [Type::BYTEA, Type::INT8, Type::BYTEA, Type::INT8, Type::INT8];
+        let rows = rows.iter().map(|(path, seq, id, at, purge_at)| {
+            let values: Values<'_> = vec![path, seq, id, at, purge_at];
+            values
+        });
+        self.copy("keys (path, seq, id, at, purge_at)", &types, rows).await?;
+        self.sent.keys += keys.len() as u64;
+        Ok(())
+    }
+
+    pub async fn external_ids(&mut self, ids: &[(QueueName, String, Seq)]) -> Result<(), StoreError> {
+        let rows = ids
+            .iter()
+            .map(|(queue, id, seq)| Ok((self.queue_number(queue)?, id, seq.0.cast_signed())))
+            .collect::<Result<Vec<_>, StoreError>>()?;
+        let rows = rows.iter().map(|(queue, id, seq)| {
+            let values: Values<'_> = vec![queue, *id, seq];
+            values
+        });
+        self.copy("external_ids (queue, external_id, seq)", &[Type::INT4, Type::TEXT, Type::INT8], rows).await?;
+        self.sent.external_ids += ids.len() as u64;
+        Ok(())
+    }
+
+    /// (dependency, dependent)
+    pub async fn dependencies(&mut self, edges: &[(Seq, Seq)]) -> Result<(), StoreError> {
+        self.pairs("edges (dependency, dependent)", edges).await?;
+        self.sent.dependencies += edges.len() as u64;
+        Ok(())
+    }
+
+    async fn pairs(&self, into: &str, pairs: &[(Seq, Seq)]) -> Result<(), StoreError> {
+        let rows: Vec<(i64, i64)> = pairs.iter().map(|(one, two)| (one.0.cast_signed(), two.0.cast_signed())).collect();
+        let rows = rows.iter().map(|(one, two)| vec![one as &(dyn ToSql + Sync), two]);
+        self.copy(into, &[Type::INT8, Type::INT8], rows).await
+    }
+
+    /// A workflow, its members, and the names that some of them have.
+    pub async fn workflow(
+        &mut self,
+        workflow: &Workflow,
+        members: &[Seq],
+        names: &[(String, Seq)],
+    ) -> Result<(), StoreError> {
+        let number = workflow.number.0.cast_signed();
+        let bare = Workflow { tally: Tally::default(), ..workflow.clone() };
+        let counts = workflow.tally.counts.iter().chain([&workflow.tally.records]).map(|count| count.cast_signed());
+        let (counts, record): (Vec<i64>, _) = (counts.collect(), codec::workflow::encode(&bare));
+        let (open, errand) = (workflow.open, workflow.errand.is_some());
+        let row: Values<'_> = vec![&number, &open, &errand, &counts, &record];
+        let types = [Type::INT8, Type::BOOL, Type::BOOL, Type::INT8_ARRAY, Type::BYTEA];
+        self.copy("workflows (number, open, errand, counts, record)", &types, std::iter::once(row)).await?;
+        let id = workflow.id.as_bytes().to_vec();
+        let row: Values<'_> = vec![&id, &number];
+        self.copy("foreign_ids (id, seq)", &[Type::BYTEA, Type::INT8], std::iter::once(row)).await?;
+        let pairs: Vec<(Seq, Seq)> = members.iter().map(|member| (workflow.number, *member)).collect();
+        self.pairs("members (workflow, seq)", &pairs).await?;
+        let named: Vec<(&String, i64)> = names.iter().map(|(name, seq)| (name, seq.0.cast_signed())).collect();
+        let rows = named.iter().map(|(name, seq)| {
+            let values: Values<'_> = vec![&number, *name, seq];
+            values
+        });
+        self.copy("member_names (workflow, name, seq)", &[Type::INT8, Type::TEXT, Type::INT8], rows).await?;
+        self.sent.workflows += 1;
+        self.sent.members += members.len() as u64;
+        Ok(())
+    }
+
+    async fn counted(&self) -> Result<Imported, StoreError> {
+        Ok(Imported {
+            queues: self.number("SELECT count(*) FROM @.queues").await?,
+            jobs: self.number("SELECT (SELECT count(*) FROM @.jobs) + (SELECT count(*) FROM @.archive)").await?,
+            payloads: self
+                .number("SELECT (SELECT count(*) FROM @.payloads) + (SELECT count(*) FROM @.archive)")
+                .await?,
+            keys: self.number("SELECT count(*) FROM @.keys").await?,
+            external_ids: self.number("SELECT count(*) FROM @.external_ids").await?,
+            dependencies: self.number("SELECT count(*) FROM @.edges").await?,
+            workflows: self.number("SELECT count(*) FROM @.workflows").await?,
+            members: self.number("SELECT count(*) FROM @.members").await?,
+        })
+    }
+
+    /// Counts per queue and state, as the rows say.
+    async fn check_counts(&self) -> Result<(), StoreError> {
+        let text = "SELECT queue, state, count(*) FROM (SELECT queue, state FROM @.jobs UNION ALL SELECT queue, state FROM @.archive) t GROUP BY 1, 2";
+        let rows = self.client.query_typed(&text.replace('@', &self.schema), &[]).await;
+        let mut found = BTreeMap::new();
+        for row in rows.map_err(|error| failed(&error))? {
+            let read = |error: tokio_postgres::Error| failed(&error);
+            let place: (i32, i16) = (row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?);
+            found.insert(place, row.try_get::<_, i64>(2).map_err(read)?.max(0).unsigned_abs());
+        }
+        let mut sent = BTreeMap::new();
+        for (queue, (counts, _)) in &self.counts {
+            let number = self.queue_number(queue)?;
+            for (state, count) in StateKind::ALL.iter().zip(counts).filter(|(_, count)| **count > 0) {
+                sent.insert((number, *state as i16), *count);
+            }
+        }
+        if sent == found { Ok(()) } else { Err(refused("the database counts other jobs than were sent")) }
+    }
+
+    /// Compares, and commits. Whatever is wrong, nothing was moved.
+    pub async fn finish(self, notes: &Notes) -> Result<Imported, StoreError> {
+        let found = self.counted().await?;
+        if found != self.sent {
+            return Err(refused(format!("the database has {found:?}, sent were {:?}", self.sent)));
+        }
+        self.check_counts().await?;
+        for (queue, (counts, held)) in &self.counts {
+            let number = self.queue_number(queue)?;
+            for (state, count) in counts.iter().chain([held]).enumerate().filter(|(_, count)| **count > 0) {
+                let insert = format!("INSERT INTO @.counts (queue, state, jobs) VALUES ({number}, {state}, {count})");
+                self.run(&insert).await?;
+            }
+        }
+        let Totals { created, completed, retried, failed: lost, timed_out, cancelled } = notes.totals;
+        let totals = [created, completed, retried, lost, timed_out, cancelled].map(|count| count.to_string()).join(",");
+        self.run(&format!("INSERT INTO @.count_changes (queue, changes) VALUES ({TOTALS_QUEUE}, '{{{totals}}}')"))
+            .await?;
+        // Numbers go on in blocks above all that were given.
+        let (block, last) = (crate::turn::NUMBERS, notes.next_number);
+        let next = last.div_ceil(block).max(1) * block;
+        self.run(&format!("SELECT setval('@.numbers', {next}, false)")).await?;
+        let now = notes.virtual_now.map_or(0, |now| now.as_millis().max(1));
+        let epoch = notes.epoch.max(1);
+        let settle = format!(
+            "UPDATE @.settings SET version = version + 1, foreign_ids = true, epoch = {epoch}, virtual_now = {now} \
+             WHERE virtual_now IS NULL OR (virtual_now = 0) = ({now} = 0)"
+        );
+        self.run(&settle).await?;
+        if self.number("SELECT count(*) FROM @.settings WHERE foreign_ids").await? != 1 {
+            return Err(refused(format!("the schema {} goes by another clock", self.schema)));
+        }
+        self.client.batch_execute("COMMIT").await.map_err(|error| failed(&error))?;
+        Ok(found)
+    }
+}

@@ -1,0 +1,399 @@
+//! Looking: each question gets a connection of its own from the pool, and nobody waits behind a lane.
+
+mod workflows;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use longshore_core::engine::{StateCounts, count_of};
+use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
+use longshore_core::job::Job;
+use longshore_core::priority::Priority;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_core::time::Timestamp;
+use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
+use longshore_records::codec;
+use longshore_store::{
+    InLine, Inspect, JobFilter, JobQuery, JobRef, MemberQuery, Page, QueueReport, StoreError, StoreFuture,
+    WorkflowPage, WorkflowQuery,
+};
+use tokio_postgres::Row;
+
+use crate::error::{Failed, Trouble};
+use crate::known::Known;
+use crate::link::{Bounds, Link, Order, get, order};
+use crate::row::{payload, seq, type_hash};
+use crate::shared::{Shared, TOTALS_QUEUE};
+use crate::store::PostgresStore;
+
+/// Rows that are looked at for one page; what is not found by then is found by the next one.
+const EXAMINED_MAX: usize = 10_000;
+/// Jobs in line that are counted one by one, from either end.
+const COUNTED_MAX: i64 = 10_000;
+
+struct Looker<'a> {
+    shared: &'a Shared,
+    link: Link,
+    known: Arc<Known>,
+}
+
+/// Goes once more with another connection where the first turned out to be dead: looking changes nothing.
+macro_rules! look {
+    ($store:expr, |$looker:ident| $look:expr) => {{
+        let shared = Arc::clone(&$store.shared);
+        let task = $store.handle.spawn(async move {
+            let mut attempts = 3;
+            loop {
+                let mut opened = match Looker::open(&shared).await {
+                    Ok(looker) => looker,
+                    Err(trouble) => return Err(trouble.into_store_error()),
+                };
+                let $looker = &mut opened;
+                let looked = $look.await;
+                match looked {
+                    Ok(answer) => {
+                        return match opened.close().await {
+                            Ok(()) => Ok(answer),
+                            Err(trouble) => Err(trouble.into_store_error()),
+                        };
+                    }
+                    Err(Trouble::Lost(failed)) if attempts > 0 => {
+                        drop(failed);
+                        attempts -= 1;
+                        opened.link.discard();
+                    }
+                    Err(trouble) => {
+                        opened.link.discard();
+                        return Err(trouble.into_store_error());
+                    }
+                }
+            }
+        });
+        Box::pin(async move {
+            let ended = || StoreError::not_applied(Failed("the store was closed".to_owned()));
+            task.await.unwrap_or_else(|_| Err(ended()))
+        })
+    }};
+}
+
+impl<'a> Looker<'a> {
+    async fn open(shared: &'a Shared) -> Result<Self, Trouble> {
+        Ok(Self { shared, link: shared.looking_glass().await?, known: shared.known() })
+    }
+
+    async fn close(self) -> Result<(), Trouble> {
+        self.link.travel(&[], Bounds::Commit).await.map(drop)
+    }
+
+    /// The first look; all that follow see the same moment. What is known of queues is that moment's, too.
+    async fn begin(&mut self, orders: Vec<Order<'_>>) -> Result<Vec<Vec<Row>>, Trouble> {
+        let shared = self.shared;
+        let mut all = vec![order!(shared.sql.load_settings)];
+        all.extend(orders);
+        let mut rows = self.link.travel(&all, Bounds::BeginLooking).await?;
+        let settings = rows.remove(0);
+        let version: Option<i64> = settings.first().map(|row| get(row, 0)).transpose()?;
+        if version != Some(self.known.version) {
+            self.known = self.shared.learn(&Known::nothing(), &self.link).await?;
+        }
+        Ok(rows)
+    }
+
+    fn decode(&self, seq: Seq, record: &[u8]) -> Result<Job, Trouble> {
+        codec::job::decode(seq, record, &self.known.names).map_err(|_| Trouble::damaged(seq))
+    }
+
+    fn jobs(&self, rows: &[Row]) -> Result<HashMap<Seq, Arc<Job>>, Trouble> {
+        let read = |row: &Row| {
+            let seq = seq(row)?;
+            Ok((seq, Arc::new(self.decode(seq, &get::<Vec<u8>>(row, 1)?)?)))
+        };
+        rows.iter().map(read).collect()
+    }
+
+    async fn get(&mut self, refs: &[JobRef]) -> Result<Vec<Option<Arc<Job>>>, Trouble> {
+        let shared = self.shared;
+        let numbers = |known: &Known| -> Vec<i64> {
+            let number = |job: &JobRef| i64::try_from(seq_of(job, known).0).ok();
+            refs.iter().filter_map(number).collect()
+        };
+        let before = Arc::clone(&self.known);
+        let rows = self.begin(vec![order!(shared.sql.get, numbers(&before))]).await?.pop().unwrap_or_default();
+        let rows = if self.known.version == before.version {
+            rows
+        } else {
+            self.link.ask(order!(shared.sql.get, numbers(&self.known))).await?
+        };
+        let jobs = self.jobs(&rows)?;
+        let find = |job: &JobRef| {
+            let found = jobs.get(&seq_of(job, &self.known));
+            found.filter(|found| match job {
+                JobRef::Id(id) => found.id == *id,
+                JobRef::Seq(_) => true,
+            })
+        };
+        let mut found: Vec<Option<Arc<Job>>> = refs.iter().map(|job| find(job).cloned()).collect();
+        if self.known.foreign_ids {
+            self.get_foreign(refs, &mut found).await?;
+        }
+        Ok(found)
+    }
+
+    /// Jobs that kept the ids of another store.
+    async fn get_foreign(&mut self, refs: &[JobRef], found: &mut [Option<Arc<Job>>]) -> Result<(), Trouble> {
+        let shared = self.shared;
+        let missing = refs.iter().zip(&*found).filter(|(_, found)| found.is_none());
+        let ids: Vec<Vec<u8>> = missing
+            .filter_map(|(job, _)| match job {
+                JobRef::Id(id) => Some(id.as_bytes().to_vec()),
+                JobRef::Seq(_) => None,
+            })
+            .collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let rows = self.link.ask(order!(shared.sql.foreign_ids, ids)).await?;
+        let numbers = rows.iter().map(|row| get::<i64>(row, 1)).collect::<Result<Vec<_>, _>>()?;
+        let rows = self.link.ask(order!(shared.sql.get, numbers)).await?;
+        let jobs: HashMap<JobId, Arc<Job>> = self.jobs(&rows)?.into_values().map(|job| (job.id, job)).collect();
+        for (job, found) in refs.iter().zip(found) {
+            if let JobRef::Id(id) = job
+                && found.is_none()
+            {
+                *found = jobs.get(id).cloned();
+            }
+        }
+        Ok(())
+    }
+
+    async fn payloads(&mut self, jobs: &[Seq]) -> Result<Vec<Option<Payload>>, Trouble> {
+        let shared = self.shared;
+        let numbers: Vec<i64> = jobs.iter().filter_map(|seq| i64::try_from(seq.0).ok()).collect();
+        let rows = self.begin(vec![order!(shared.sql.payloads, numbers)]).await?.pop().unwrap_or_default();
+        let mut found = HashMap::new();
+        for row in &rows {
+            let seq = seq(row)?;
+            found.insert(seq, payload(get(row, 1)?, get(row, 2)?, seq)?);
+        }
+        Ok(jobs.iter().map(|seq| found.get(seq).cloned()).collect())
+    }
+
+    async fn list(&mut self, query: &JobQuery) -> Result<Page, Trouble> {
+        let JobQuery { filter, limit, before } = query;
+        self.begin(Vec::new()).await?;
+        let narrow = filter.job_type.is_some() || filter.priority.is_some() || filter.error_code.is_some();
+        let examined =
+            if narrow || filter.tag.is_some() || filter.workflow.is_some() { EXAMINED_MAX.max(*limit) } else { *limit };
+        let before = before.map_or(i64::MAX, |before| i64::try_from(before.0).unwrap_or(i64::MAX));
+        let candidates = self.candidates(filter, before, examined).await?;
+        let last = candidates.last().copied().filter(|_| candidates.len() >= examined);
+        let mut jobs = Vec::new();
+        for some in candidates.chunks((*limit).clamp(1, 1_000)) {
+            let fitting: Vec<i64> =
+                some.iter().filter(|candidate| candidate.may_fit(filter)).map(|candidate| candidate.seq).collect();
+            if fitting.is_empty() {
+                continue;
+            }
+            let rows = self.link.ask(order!(self.shared.sql.get, fitting.clone())).await?;
+            let found = self.jobs(&rows)?;
+            for number in fitting {
+                let seq = Seq(number.cast_unsigned());
+                let Some(job) = found.get(&seq).filter(|job| filter.matches(job)) else { continue };
+                jobs.push(Arc::clone(job));
+                if jobs.len() >= *limit {
+                    // There may be nothing behind it; the next page says so.
+                    return Ok(Page { jobs, next: Some(seq) });
+                }
+            }
+        }
+        Ok(Page { jobs, next: last.map(|candidate| Seq(candidate.seq.cast_unsigned())) })
+    }
+
+    /// Jobs that may match, newest first.
+    async fn candidates(&self, filter: &JobFilter, before: i64, limit: usize) -> Result<Vec<Candidate>, Trouble> {
+        let sql = &self.shared.sql;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        if let Some(word) = &filter.tag {
+            let rows = self.link.ask(order!(sql.list_tag, word.to_string(), before, limit)).await?;
+            return rows.iter().map(|row| Ok(Candidate { seq: get(row, 0)?, features: None })).collect();
+        }
+        if let Some(workflow) = filter.workflow {
+            let Some(number) = self.number_of(workflow).await? else { return Ok(Vec::new()) };
+            let rows = self.link.ask(order!(sql.list_members, number, before, limit)).await?;
+            return rows.iter().map(|row| Ok(Candidate { seq: get(row, 0)?, features: None })).collect();
+        }
+        let rows = if filter.state.is_none() && filter.queue.is_none() {
+            self.link.ask(order!(sql.list_all, before, limit)).await?
+        } else {
+            let states: Vec<i16> = match filter.state {
+                Some(state) => vec![state as i16],
+                None => StateKind::ALL.iter().map(|state| *state as i16).collect(),
+            };
+            let queues: Vec<i32> = match &filter.queue {
+                Some(queue) => self.known.number_of(queue).into_iter().collect(),
+                None => (0..i32::try_from(self.known.names.known().0).unwrap_or(i32::MAX)).collect(),
+            };
+            self.link.ask(order!(sql.list, states, queues, before, limit)).await?
+        };
+        let read = |row: &Row| Ok(Candidate { seq: get(row, 0)?, features: Some((get(row, 1)?, get(row, 2)?)) });
+        rows.iter().map(read).collect()
+    }
+
+    /// Counted from the nearer end of the line; of a very long line the middle is estimated.
+    async fn ahead(&mut self, place: &InLine) -> Result<u64, Trouble> {
+        let shared = self.shared;
+        self.begin(Vec::new()).await?;
+        let Some(queue) = self.known.number_of(&place.queue) else { return Ok(0) };
+        let seq = i64::try_from(place.seq.0).unwrap_or(i64::MAX);
+        let levels = |fits: &dyn Fn(Priority) -> bool| -> Vec<i16> {
+            Priority::ALL.iter().copied().filter(|level| fits(*level)).map(|level| i16::from(level.level())).collect()
+        };
+        let (urgent, equal) = match place.priority {
+            None => (Vec::new(), levels(&|_| true)),
+            Some(own) => (levels(&|level| level < own), levels(&|level| level == own)),
+        };
+        let count = |levels: Vec<i16>, below: i64| order!(shared.sql.ahead, queue, levels, below, COUNTED_MAX);
+        let rows = self.link.travel(&[count(urgent, i64::MAX), count(equal, seq)], Bounds::Inside).await?;
+        let mut ahead = 0;
+        for rows in &rows {
+            let counted: i64 = rows.first().map(|row| get(row, 0)).transpose()?.unwrap_or(0);
+            ahead += counted.max(0).unsigned_abs();
+        }
+        Ok(ahead)
+    }
+
+    async fn reports(&mut self, only: Option<&QueueName>) -> Result<Vec<QueueReport>, Trouble> {
+        let shared = self.shared;
+        let rows = self.begin(vec![order!(shared.sql.counts)]).await?.pop().unwrap_or_default();
+        let known = Arc::clone(&self.known);
+        let wanted = |name: &QueueName| only.is_none_or(|only| only == name);
+        let queues = known.queues.values().filter(|queue| queue.leaving.is_none() && wanted(&queue.name));
+        let mut reports: BTreeMap<i32, QueueReport> = BTreeMap::new();
+        for queue in queues {
+            let Some(number) = known.number_of(&queue.name) else { continue };
+            let counts: StateCounts = Default::default();
+            reports.insert(number, QueueReport { queue: Arc::clone(queue), counts, oldest_scheduled_at: None });
+        }
+        for row in &rows {
+            let (queue, state, jobs): (i32, i16, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
+            let Some(report) = reports.get_mut(&queue) else { continue };
+            if let Some(count) = usize::try_from(state).ok().and_then(|state| report.counts.get_mut(state)) {
+                *count = jobs.max(0).unsigned_abs();
+            }
+        }
+        let waiting = reports.iter().filter(|(_, report)| count_of(&report.counts, StateKind::Scheduled) > 0);
+        let waiting: Vec<i32> = waiting.map(|(number, _)| *number).collect();
+        if !waiting.is_empty() {
+            for row in &self.link.ask(order!(shared.sql.oldest, waiting)).await? {
+                let (queue, came): (i32, Option<i64>) = (get(row, 0)?, get(row, 1)?);
+                let fresh: Option<i64> = get(row, 2)?;
+                let born = match fresh {
+                    Some(number) => {
+                        let job = self.decode(Seq(number.cast_unsigned()), &get::<Vec<u8>>(row, 3)?)?;
+                        job.scheduled_at
+                    }
+                    None => None,
+                };
+                if let Some(report) = reports.get_mut(&queue) {
+                    let candidates = came.map(Timestamp::from_millis).into_iter().chain(born);
+                    report.oldest_scheduled_at = report.oldest_scheduled_at.into_iter().chain(candidates).min();
+                }
+            }
+        }
+        let mut reports: Vec<QueueReport> = reports.into_values().collect();
+        reports.sort_by(|a, b| a.queue.name.cmp(&b.queue.name));
+        Ok(reports)
+    }
+
+    async fn totals(&mut self) -> Result<Totals, Trouble> {
+        let shared = self.shared;
+        let order = order!(shared.sql.counts_of, vec![TOTALS_QUEUE]);
+        let rows = self.begin(vec![order]).await?.pop().unwrap_or_default();
+        let mut totals = Totals::default();
+        for row in &rows {
+            let (field, number): (i16, i64) = (get(row, 1)?, get(row, 2)?);
+            let field = match field {
+                0 => &mut totals.created,
+                1 => &mut totals.completed,
+                2 => &mut totals.retried,
+                3 => &mut totals.failed,
+                4 => &mut totals.timed_out,
+                5 => &mut totals.cancelled,
+                _ => continue,
+            };
+            *field = number.max(0).unsigned_abs();
+        }
+        Ok(totals)
+    }
+}
+
+fn seq_of(job: &JobRef, known: &Known) -> Seq {
+    match job {
+        JobRef::Id(id) => known.seal.unseal(*id),
+        JobRef::Seq(seq) => *seq,
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Candidate {
+    seq: i64,
+    /// Hash of the type, and the priority.
+    features: Option<(i64, i16)>,
+}
+
+impl Candidate {
+    fn may_fit(&self, filter: &JobFilter) -> bool {
+        let Some((job_type, priority)) = self.features else { return true };
+        let wanted_type = filter.job_type.as_ref().map(|job_type| type_hash(job_type.as_str()));
+        let wanted_priority = filter.priority.map(|priority| i16::from(priority.level()));
+        wanted_type.is_none_or(|wanted| wanted == job_type) && wanted_priority.is_none_or(|wanted| wanted == priority)
+    }
+}
+
+impl Inspect for PostgresStore {
+    fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
+        look!(self, |looker| looker.get(&jobs))
+    }
+
+    fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
+        look!(self, |looker| looker.payloads(&jobs))
+    }
+
+    fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
+        look!(self, |looker| looker.list(&query))
+    }
+
+    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+        look!(self, |looker| looker.ahead(&place))
+    }
+
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+        look!(self, |looker| async { Ok(looker.reports(Some(&name)).await?.pop()) })
+    }
+
+    fn totals(&self) -> StoreFuture<'_, Totals> {
+        look!(self, |looker| looker.totals())
+    }
+
+    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
+        look!(self, |looker| looker.workflow(id))
+    }
+
+    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
+        look!(self, |looker| looker.workflows(&query))
+    }
+
+    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
+        look!(self, |looker| looker.members(&query))
+    }
+
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+        look!(self, |looker| looker.reports(None))
+    }
+}

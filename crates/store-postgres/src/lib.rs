@@ -1,0 +1,41 @@
+//! The PostgreSQL store: any number of stateless nodes on one database.
+//!
+//! PostgreSQL locks rows, the rules of `longshore-core` decide over them, and what they changed is written with the commit. Concurrent requests of a node
+//! share transactions. Nothing is kept in a node that another could miss; the clock is the database's.
+//!
+//! In reading order:
+//! - `store.rs`: opening it, the [`PostgresStore`] itself; `connect.rs`, `link.rs`: connections, and many statements on their way at once
+//! - `lanes.rs`: lanes that take whatever waits; what is tried again, and what must not be
+//! - `turn.rs`: one transaction; `turn/claims.rs`: which jobs a claim locks; `turn/fetch.rs`: what else is read; `turn/write.rs`: what is written
+//! - `fetched.rs`, `draft.rs`: the records of one transaction as the engine sees them; `row.rs`: a job as a row; `known.rs`: queues and names
+//! - `tick.rs`: timers, retention, the archive; `wake.rs`: hints between nodes; `clock.rs`; `seal.rs`: ids that lead to their record
+//! - `inspect.rs`: reads and listings; `enqueue.rs`: submitting inside of an application's own transaction
+//! - `import.rs`: the jobs of another store, taken in whole
+//! - `migrate.rs` and `migrations/`: the tables; `statements.rs` and `sql/`: every statement; `error.rs`: what PostgreSQL's errors mean
+
+mod clock;
+mod connect;
+mod draft;
+mod enqueue;
+mod error;
+mod fetched;
+mod import;
+mod inspect;
+mod known;
+mod lanes;
+mod link;
+pub mod migrate;
+mod request;
+mod row;
+mod seal;
+mod shared;
+mod statements;
+mod store;
+mod tick;
+mod turn;
+mod wake;
+
+pub use enqueue::{Enqueue, EnqueueError, enqueue};
+pub use import::{Import, Imported, Notes};
+pub use link::Prepared;
+pub use store::{Connections, Options, PostgresStore};

@@ -1,0 +1,196 @@
+//! One connection, and many statements on their way over it at once.
+
+use std::pin::Pin;
+
+use deadpool_postgres::Object;
+use futures_util::future::join_all;
+use tokio_postgres::binary_copy::BinaryCopyInWriter;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Error, Row, Statement};
+
+use crate::error::{Failed, Trouble, words};
+use crate::statements::Sql;
+
+/// How statements reach the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// Once for each connection.
+    Yes,
+    /// Each time: for poolers that hand out another connection with every transaction.
+    No,
+}
+
+pub(crate) type Value = Box<dyn ToSql + Sync + Send>;
+
+/// A statement with its values.
+pub(crate) struct Order<'a> {
+    pub sql: &'a Sql,
+    pub values: Vec<Value>,
+}
+
+macro_rules! order {
+    ($sql:expr $(, $value:expr)* $(,)?) => {
+        crate::link::Order { sql: &$sql, values: vec![$(Box::new($value) as crate::link::Value),*] }
+    };
+}
+pub(crate) use order;
+
+/// What goes before and after the statements of one trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bounds {
+    Begin,
+    /// All looks see the same moment.
+    BeginLooking,
+    Inside,
+    Commit,
+    /// Nothing: each statement is a transaction of its own.
+    None,
+}
+
+pub(crate) struct Link {
+    client: Object,
+    prepared: Prepared,
+    /// Sent with every beginning.
+    begin: String,
+    /// Failovers that the server has seen: lease versions begin anew above all that were given before.
+    pub lease_floor: u64,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Link")
+    }
+}
+
+/// A statement on its way.
+type Trip<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
+
+enum Ready<'a> {
+    Statement(Statement),
+    Text(&'a str, Vec<Type>),
+}
+
+impl Link {
+    pub(crate) fn new(client: Object, prepared: Prepared, settings: &str, lease_floor: u64) -> Self {
+        Self { client, prepared, begin: settings.to_owned(), lease_floor }
+    }
+
+    async fn ready<'a>(&self, sql: &'a Sql) -> Result<Ready<'a>, Error> {
+        match self.prepared {
+            Prepared::Yes => self.client.prepare_typed_cached(&sql.text, sql.types).await.map(Ready::Statement),
+            Prepared::No => Ok(Ready::Text(&sql.text, sql.types.to_vec())),
+        }
+    }
+
+    /// Sends all of it at once and waits for all answers; the first error in order is the one that counts.
+    pub(crate) async fn travel(&self, orders: &[Order<'_>], bounds: Bounds) -> Result<Vec<Vec<Row>>, Trouble> {
+        let mut statements = Vec::with_capacity(orders.len());
+        for order in orders {
+            // Statements that are not prepared yet must not come after the commit.
+            statements.push(self.ready(order.sql).await?);
+        }
+        let mut trips: Vec<Trip<'_>> = Vec::new();
+        let opening = match bounds {
+            Bounds::Begin => Some(format!("BEGIN;{}", self.begin)),
+            Bounds::BeginLooking => Some(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}", self.begin)),
+            Bounds::Inside | Bounds::Commit | Bounds::None => None,
+        };
+        let opens = opening.is_some();
+        if let Some(opening) = opening {
+            trips.push(Box::pin(async move { self.client.batch_execute(&opening).await.map(|()| Vec::new()) }));
+        }
+        for (order, statement) in orders.iter().zip(statements) {
+            trips.push(Box::pin(self.one(statement, &order.values)));
+        }
+        if bounds == Bounds::Commit {
+            trips.push(Box::pin(async move { self.client.batch_execute("COMMIT").await.map(|()| Vec::new()) }));
+        }
+        let answers = join_all(trips).await;
+        let fail = if bounds == Bounds::Commit { Trouble::with_commit } else { Trouble::from };
+        let mut rows = answers.into_iter().collect::<Result<Vec<_>, _>>().map_err(fail)?;
+        if opens {
+            rows.remove(0);
+        }
+        Ok(rows)
+    }
+
+    async fn one(&self, ready: Ready<'_>, values: &[Value]) -> Result<Vec<Row>, Error> {
+        match ready {
+            Ready::Statement(statement) => {
+                let values: Vec<&(dyn ToSql + Sync)> =
+                    values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
+                self.client.query(&statement, &values).await
+            }
+            Ready::Text(text, types) => {
+                let values: Vec<_> = values.iter().map(|value| &**value as &(dyn ToSql + Sync)).zip(types).collect();
+                self.client.query_typed(text, &values).await
+            }
+        }
+    }
+
+    pub(crate) fn copies(&self) -> bool {
+        self.prepared == Prepared::Yes
+    }
+
+    /// Many rows at once, inside of the transaction.
+    pub(crate) async fn copy<'r>(
+        &self,
+        sql: &Sql,
+        types: &[Type],
+        rows: impl Iterator<Item = Vec<&'r (dyn ToSql + Sync)>>,
+    ) -> Result<(), Trouble> {
+        let statement = self.client.prepare_typed_cached(&sql.text, sql.types).await?;
+        let sink = self.client.copy_in(&statement).await?;
+        let mut writer = std::pin::pin!(BinaryCopyInWriter::new(sink, types));
+        for row in rows {
+            writer.as_mut().write(&row).await?;
+        }
+        writer.as_mut().finish().await?;
+        Ok(())
+    }
+
+    /// One statement inside of the transaction.
+    pub(crate) async fn ask(&self, order: Order<'_>) -> Result<Vec<Row>, Trouble> {
+        Ok(self.travel(&[order], Bounds::Inside).await?.pop().unwrap_or_default())
+    }
+
+    /// Back to where nothing was begun. Says whether the connection is good for more.
+    pub(crate) async fn roll_back(&self) -> bool {
+        self.client.batch_execute("ROLLBACK").await.is_ok()
+    }
+
+    pub(crate) fn closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Not to be given to anybody else.
+    pub(crate) fn discard(self) {
+        drop(Object::take(self.client));
+    }
+}
+
+/// A value of a row; a column that is not there is damage, not a panic.
+pub(crate) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, column: usize) -> Result<T, Trouble> {
+    row.try_get(column).map_err(|error| Trouble::Lost(Failed(words(&error))))
+}
+
+/// Bytes that are shared, not copied.
+#[derive(Debug)]
+pub(crate) struct Blob(pub bytes::Bytes);
+
+impl ToSql for Blob {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut bytes::BytesMut,
+    ) -> Result<tokio_postgres::types::IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        out.extend_from_slice(&self.0);
+        Ok(tokio_postgres::types::IsNull::No)
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        *kind == Type::BYTEA
+    }
+
+    tokio_postgres::types::to_sql_checked!();
+}

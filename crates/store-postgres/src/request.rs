@@ -1,0 +1,78 @@
+//! What callers wait for, and what they are told.
+
+use std::num::NonZeroUsize;
+
+use longshore_core::engine::{
+    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
+};
+use longshore_core::extend::Extended;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::StateKind;
+use longshore_store::{ClaimedJob, StoreError};
+use tokio::sync::oneshot;
+
+use crate::error::Failed;
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+pub(crate) enum Request {
+    Submit(Box<SubmitRequest>, Reply<Result<Vec<Submitted>, BatchRefusal>>),
+    Claim(ClaimRequest, Reply<Result<Vec<ClaimedJob>, Refusal>>),
+    Settle(Vec<Settlement>, Reply<Vec<Result<StateKind, Refusal>>>),
+    Extend(Vec<Extension>, Reply<Vec<Result<Extended, Refusal>>>),
+    Admin(Box<AdminCommand>, Reply<Result<AdminAnswer, Refusal>>),
+    Tick(NonZeroUsize, Reply<Ticked>),
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Request")
+    }
+}
+
+/// The answer to a request, told once it is durable.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    Submit(Result<Vec<Submitted>, BatchRefusal>),
+    Claim(Result<Vec<ClaimedJob>, Refusal>),
+    Settle(Vec<Result<StateKind, Refusal>>),
+    Extend(Vec<Result<Extended, Refusal>>),
+    Admin(Result<AdminAnswer, Refusal>),
+    Tick(Ticked),
+}
+
+impl Request {
+    pub(crate) fn commands(&self) -> usize {
+        match self {
+            Self::Submit(request, _) => request.batch.len(),
+            Self::Claim(request, _) => request.limit,
+            Self::Settle(settlements, _) => settlements.len(),
+            Self::Extend(extensions, _) => extensions.len(),
+            Self::Admin(..) | Self::Tick(..) => 1,
+        }
+    }
+
+    /// Nobody waiting any more is no error: the work is done all the same.
+    pub(crate) fn answer(self, answered: Answered) {
+        match (self, answered) {
+            (Self::Submit(_, reply), Answered::Submit(value)) => drop(reply.send(Ok(value))),
+            (Self::Claim(_, reply), Answered::Claim(value)) => drop(reply.send(Ok(value))),
+            (Self::Settle(_, reply), Answered::Settle(value)) => drop(reply.send(Ok(value))),
+            (Self::Extend(_, reply), Answered::Extend(value)) => drop(reply.send(Ok(value))),
+            (Self::Admin(_, reply), Answered::Admin(value)) => drop(reply.send(Ok(value))),
+            (Self::Tick(_, reply), Answered::Tick(value)) => drop(reply.send(Ok(value))),
+            (request, _) => request.fail(StoreError::unknown(Failed("an answer to another question".to_owned()))),
+        }
+    }
+
+    pub(crate) fn fail(self, error: StoreError) {
+        match self {
+            Self::Submit(_, reply) => drop(reply.send(Err(error))),
+            Self::Claim(_, reply) => drop(reply.send(Err(error))),
+            Self::Settle(_, reply) => drop(reply.send(Err(error))),
+            Self::Extend(_, reply) => drop(reply.send(Err(error))),
+            Self::Admin(_, reply) => drop(reply.send(Err(error))),
+            Self::Tick(_, reply) => drop(reply.send(Err(error))),
+        }
+    }
+}

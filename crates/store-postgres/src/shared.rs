@@ -1,0 +1,150 @@
+//! What all parts of a node share.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use deadpool_postgres::{Object, Pool};
+use longshore_core::engine::{self, Effect};
+use longshore_core::time::{Duration, Timestamp};
+use longshore_store::WakeupsSender;
+
+use crate::clock::NodeClock;
+use crate::error::{Failed, Trouble, words};
+use crate::known::Known;
+use crate::link::{Link, Prepared};
+use crate::statements::Statements;
+use crate::tick::Days;
+use crate::wake::Notices;
+
+/// The totals of the Ocypod dialect are counted like a queue.
+pub(crate) const TOTALS_QUEUE: i32 = -1;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub pool: Pool,
+    pub sql: Statements,
+    pub schema: String,
+    pub prepared: Prepared,
+    /// Where transactions meet that change queues.
+    pub lock_key: i64,
+    pub engine: engine::Options,
+    pub clock: NodeClock,
+    pub wakeups: WakeupsSender,
+    pub notices: Notices,
+    pub days: Days,
+    /// How long archived jobs may outstay their retention, so that days go whole.
+    pub retention_slack: Duration,
+    known: RwLock<Arc<Known>>,
+    /// The earliest timer that was written since the last tick began.
+    deadline: Mutex<Option<Timestamp>>,
+}
+
+impl Shared {
+    pub(crate) fn new(pool: Pool, schema: &str, prepared: Prepared, engine: engine::Options, clock: NodeClock) -> Self {
+        Self {
+            pool,
+            sql: Statements::new(schema),
+            schema: schema.to_owned(),
+            prepared,
+            lock_key: lock_key(schema),
+            engine,
+            clock,
+            wakeups: WakeupsSender::default(),
+            notices: Notices::default(),
+            days: Days::default(),
+            retention_slack: Duration::ZERO,
+            known: RwLock::new(Arc::new(Known::nothing())),
+            deadline: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads again what somebody has changed.
+    pub(crate) async fn learn(&self, known: &Known, link: &Link) -> Result<Arc<Known>, Trouble> {
+        let learned = known.read_again(link, &self.sql).await?;
+        Ok(self.publish_known(learned))
+    }
+
+    pub(crate) fn publish_known(&self, learned: Known) -> Arc<Known> {
+        let learned = Arc::new(learned);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.version < learned.version {
+            *known = Arc::clone(&learned);
+        }
+        learned
+    }
+
+    pub(crate) fn slack_ms(&self) -> i64 {
+        i64::try_from(self.retention_slack.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// The time of a transaction, by the clock that the store goes by.
+    pub(crate) fn time_of(&self, database_ms: i64) -> Timestamp {
+        self.clock.heard(Timestamp::from_millis(database_ms))
+    }
+
+    async fn client(&self) -> Result<Object, Trouble> {
+        self.pool.get().await.map_err(|error| Trouble::Lost(Failed(words(&error))))
+    }
+
+    /// A connection from the pool, for looking.
+    pub(crate) async fn looking_glass(&self) -> Result<Link, Trouble> {
+        Ok(Link::new(self.client().await?, self.prepared, self.begin(), 0))
+    }
+
+    /// What a transaction is told that its session was not.
+    fn begin(&self) -> &'static str {
+        match self.prepared {
+            Prepared::Yes => "",
+            Prepared::No => crate::connect::SETTINGS_LOCAL,
+        }
+    }
+
+    /// A connection from the pool, with what has to be known of its server.
+    pub(crate) async fn link(&self) -> Result<Link, Trouble> {
+        let client = self.client().await?;
+        // How often this server, or one before it, was promoted: whatever was lost then must not come back under the same lease version.
+        let text = "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint - 1";
+        let generation = match self.prepared {
+            Prepared::Yes => client.query(text, &[]).await,
+            Prepared::No => client.query_typed(text, &[]).await,
+        };
+        let generation = match generation {
+            Ok(rows) => rows.first().map_or(0, |row| row.get::<_, i64>(0)).max(0).unsigned_abs(),
+            Err(error) => {
+                drop(Object::take(client));
+                return Err(Trouble::from(error).lost());
+            }
+        };
+        Ok(Link::new(client, self.prepared, self.begin(), generation))
+    }
+
+    /// Tells whoever listens what a transaction has done, once it is there to be seen.
+    pub(crate) fn announce(&self, mut effects: Vec<Effect>, deadline: Option<Timestamp>) {
+        self.notices.note(&effects);
+        self.wakeups.announce(&mut effects);
+        if deadline.is_some() {
+            let mut known = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+            *known = known.into_iter().chain(deadline).min();
+            self.wakeups.announce_deadline(*known);
+        }
+    }
+
+    /// From here on only timers that are written from now on count: the tick that begins sees the others.
+    pub(crate) fn begin_tick(&self) {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    pub(crate) fn end_tick(&self, next: Option<Timestamp>) {
+        let mut known = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = known.into_iter().chain(next).min();
+        self.wakeups.announce_deadline(*known);
+    }
+}
+
+/// Every schema has a lock of its own, with room beside it for its queues.
+pub(crate) fn lock_key(schema: &str) -> i64 {
+    crate::row::type_hash(schema) & !0xffff_ffff
+}

@@ -1,0 +1,290 @@
+//! The store itself: opening it, and the way of every request to its lane.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use longshore_core::dice::Dice;
+use longshore_core::engine::{
+    self, AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Queue, Settlement, SubmitRequest,
+    Submitted, Ticked,
+};
+use longshore_core::extend::Extended;
+use longshore_core::id::QueueName;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::StateKind;
+use longshore_core::time::{Duration, Timestamp};
+use longshore_records::SystemDice;
+use longshore_store::{ClaimedJob, Clock, Store, StoreError, StoreFuture, Wakeups};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::clock::NodeClock;
+use crate::connect;
+use crate::error::{Failed, Trouble, words};
+use crate::lanes::{self, Lane};
+use crate::link::{Bounds, Prepared, order};
+use crate::migrate;
+use crate::request::{Reply, Request};
+use crate::shared::Shared;
+use crate::wake;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `postgres://user@host/database`
+    pub url: String,
+    pub schema: String,
+    /// Instead of the database's clock: virtual time.
+    pub clock: Option<Arc<dyn Clock>>,
+    pub engine: engine::Options,
+    pub prepared: Prepared,
+    /// Connections for looking.
+    pub readers: usize,
+    /// Transactions that a node has under way at once, for each of submitting and settling; 0: one at a time, whatever it does.
+    pub lanes: usize,
+    /// Requests that may wait for a lane before the next one has to.
+    pub waiting_max: usize,
+    /// Brings the schema up to date on the way.
+    pub migrates: bool,
+    /// How long archived jobs may outstay their retention: then most go a day at a time, and cost nothing.
+    pub retention_slack: Duration,
+    /// Where the work is done; `None`: on threads of its own.
+    pub runtime: Option<Handle>,
+    /// Shared by stores that go by the same address, on the same runtime; `None`: connections of its own.
+    pub connections: Option<Connections>,
+}
+
+/// Connections that outlive a store.
+#[derive(Clone, Debug)]
+pub struct Connections(deadpool_postgres::Pool);
+
+impl Connections {
+    pub fn new(options: &Options, number: usize) -> Result<Self, StoreError> {
+        let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
+        connect::pool(config, number).map(Self)
+    }
+}
+
+impl Options {
+    /// An address with settings of ours among its parameters: `schema=name`, and `prepared=no` for poolers that hand out another connection with
+    /// every transaction.
+    pub fn from_url(url: &str) -> Result<Self, StoreError> {
+        let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
+        let mut options = Self::new(address);
+        let mut others = Vec::new();
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("schema", name)) => {
+                    migrate::check_schema(name)?;
+                    options.schema = name.to_owned();
+                }
+                Some(("prepared", "no")) => options.prepared = Prepared::No,
+                Some(("prepared", "yes")) => options.prepared = Prepared::Yes,
+                Some(_) | None => others.push(parameter),
+            }
+        }
+        if !others.is_empty() {
+            options.url = format!("{address}?{}", others.join("&"));
+        }
+        connect::config(&options.url, false)?;
+        Ok(options)
+    }
+
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            schema: "longshore".to_owned(),
+            clock: None,
+            engine: engine::Options::default(),
+            prepared: Prepared::Yes,
+            readers: 4,
+            lanes: 2,
+            waiting_max: 4_096,
+            migrates: true,
+            retention_slack: Duration::from_hours(25),
+            runtime: None,
+            connections: None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct PostgresStore {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) handle: Handle,
+    submits: mpsc::Sender<Request>,
+    claims: mpsc::Sender<Request>,
+    settles: mpsc::Sender<Request>,
+    extends: mpsc::Sender<Request>,
+    admins: mpsc::Sender<Request>,
+    ticks: mpsc::Sender<Request>,
+    companions: Vec<tokio::task::JoinHandle<()>>,
+    runtime: Option<Runtime>,
+}
+
+/// Threads of a store that brings its own.
+const THREADS: usize = 2;
+
+impl PostgresStore {
+    /// Opens the store, from a thread that may wait.
+    pub fn open(options: Options) -> Result<Self, StoreError> {
+        let (runtime, handle) = match &options.runtime {
+            Some(handle) => (None, handle.clone()),
+            None => {
+                let runtime = Builder::new_multi_thread()
+                    .worker_threads(THREADS)
+                    .thread_name("longshore-postgres")
+                    .enable_all()
+                    .build()
+                    .map_err(StoreError::not_applied)?;
+                let handle = runtime.handle().clone();
+                (Some(runtime), handle)
+            }
+        };
+        let (answer, opened) = std::sync::mpsc::sync_channel(1);
+        let on = handle.clone();
+        handle.spawn(async move {
+            drop(answer.send(Self::start(options, on).await));
+        });
+        let gone = || StoreError::not_applied(Failed("the runtime has ended".to_owned()));
+        let mut store = opened.recv().map_err(|_| gone())??;
+        store.runtime = runtime;
+        Ok(store)
+    }
+
+    /// Opens the store on the runtime that asks.
+    pub async fn start(options: Options, handle: Handle) -> Result<Self, StoreError> {
+        migrate::check_schema(&options.schema)?;
+        let lanes = options.lanes;
+        let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
+        let pool = match &options.connections {
+            Some(connections) => connections.0.clone(),
+            // Every lane holds one; so does whoever sends hints.
+            None => connect::pool(config.clone(), 2 * lanes + 5 + options.readers.max(1))?,
+        };
+        let virtual_now = options.clock.as_ref().map(|clock| clock.now());
+        let client = pool.get().await.map_err(|error| StoreError::not_applied(Failed(words(&error))))?;
+        migrate::prepare(&client, &options.schema, options.migrates, virtual_now).await?;
+        drop(client);
+        let slack = options.retention_slack;
+        let clock = options.clock.map_or_else(NodeClock::database, NodeClock::Given);
+        let mut shared = Shared::new(pool, &options.schema, options.prepared, options.engine, clock);
+        shared.retention_slack = slack;
+        let shared = Arc::new(shared);
+        begin(&shared).await?;
+        let mut companions = Vec::new();
+        let lane = |number: usize| {
+            let (sender, waiting) = mpsc::channel(options.waiting_max.max(1));
+            let waiting = Arc::new(Mutex::new(waiting));
+            for _ in 0..number {
+                handle.spawn(lanes::run(Arc::clone(&shared), Arc::clone(&waiting)));
+            }
+            sender
+        };
+        let (submits, claims, settles, extends, admins, ticks) = if lanes == 0 {
+            let one = lane(1);
+            (one.clone(), one.clone(), one.clone(), one.clone(), one.clone(), one)
+        } else {
+            (lane(lanes), lane(1), lane(lanes), lane(1), lane(1), lane(1))
+        };
+        let node = node_name();
+        // Nobody shares a clock that is advanced by hand.
+        if !shared.clock.is_virtual() {
+            companions.push(handle.spawn(wake::send(Arc::clone(&shared), node.clone())));
+            // Behind a pooler nobody would hear anything, and the session would stay marked.
+            if shared.prepared == Prepared::Yes {
+                companions.push(handle.spawn(wake::listen(Arc::clone(&shared), config, node)));
+            }
+            companions.push(handle.spawn(wake::poll(Arc::clone(&shared))));
+        }
+        Ok(Self { shared, handle, submits, claims, settles, extends, admins, ticks, companions, runtime: None })
+    }
+
+    /// Notes where virtual time stands, from a thread that may wait.
+    pub fn keep_time(&self, now: Timestamp) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let (answer, kept) = std::sync::mpsc::sync_channel(1);
+        self.handle.spawn(async move {
+            let note = async {
+                let link = shared.link().await?;
+                link.travel(&[order!(shared.sql.keep_time, now.as_millis())], Bounds::None).await
+            };
+            drop(answer.send(note.await.map(drop).map_err(Trouble::into_store_error)));
+        });
+        kept.recv().unwrap_or_else(|_| Err(lanes::closed()))
+    }
+
+    async fn ask<T>(
+        &self,
+        lane: &mpsc::Sender<Request>,
+        request: impl FnOnce(Reply<T>) -> Request,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        lane.send(request(reply)).await.map_err(|_| lanes::closed())?;
+        // A lane that dies without a word may have written.
+        answer.await.unwrap_or_else(|_| Err(StoreError::unknown(Failed("the store was closed".to_owned()))))
+    }
+}
+
+/// Nobody is told this name; it only tells a node's own hints from others'.
+fn node_name() -> String {
+    let mut dice = SystemDice::default();
+    let dice: &mut dyn Dice = &mut dice;
+    format!("{:016x}", dice.roll())
+}
+
+/// Learns what is there, and sees to it that the queue `default` is.
+async fn begin(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    let mut lane = Lane { shared: Arc::clone(shared), link: None };
+    let name = QueueName::new(Queue::DEFAULT).map_err(|_| StoreError::corrupt("the name of a queue"))?;
+    let (reply, _answer) = oneshot::channel();
+    let known = async {
+        let link = lane.link().await?;
+        shared.learn(&shared.known(), link).await
+    };
+    let known = known.await.map_err(Trouble::into_store_error)?;
+    if known.queues.contains_key(&name) {
+        return Ok(());
+    }
+    let command = AdminCommand::PutQueue { queue: name, profile: None, overrides: None };
+    let done = lane.transact(&[Request::Admin(Box::new(command), reply)]).await;
+    done.map(drop).map_err(Trouble::into_store_error)
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.companions.iter().for_each(tokio::task::JoinHandle::abort);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Store for PostgresStore {
+    fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
+        Box::pin(self.ask(&self.submits, |reply| Request::Submit(Box::new(request), reply)))
+    }
+
+    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
+        Box::pin(self.ask(&self.claims, |reply| Request::Claim(request, reply)))
+    }
+
+    fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
+        Box::pin(self.ask(&self.settles, |reply| Request::Settle(settlements, reply)))
+    }
+
+    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+        Box::pin(self.ask(&self.extends, |reply| Request::Extend(extensions, reply)))
+    }
+
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+        Box::pin(self.ask(&self.admins, |reply| Request::Admin(Box::new(command), reply)))
+    }
+
+    fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
+        Box::pin(self.ask(&self.ticks, move |reply| Request::Tick(budget, reply)))
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.shared.wakeups.subscribe()
+    }
+}

@@ -1,0 +1,168 @@
+//! What time brings, and the housekeeping that goes with it: any node may do it, in slices, beside all others.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longshore_core::engine::{Ticked, ordering};
+use longshore_core::id::Seq;
+use longshore_core::state::StateKind;
+use longshore_core::time::{Duration, Timestamp};
+use longshore_records::codec;
+use longshore_store::StoreError;
+use tokio::sync::oneshot;
+
+use crate::error::Trouble;
+use crate::lanes::Lane;
+use crate::link::{Bounds, Link, get, order};
+use crate::request::{Answered, Request};
+use crate::row::{Columns, number_of};
+use crate::shared::Shared;
+
+/// Ended jobs that are archived at once.
+const ARCHIVED_MAX: i64 = 1_000;
+/// Timers that are looked at to say which comes first: heartbeats may have moved some.
+const TIMERS_MAX: i64 = 32;
+
+pub(crate) async fn tick(lane: &mut Lane, budget: NonZeroUsize) -> Result<Ticked, StoreError> {
+    lane.shared.begin_tick();
+    let ticked = whole(lane, budget).await;
+    // Timers of before are in the tables; a tick that failed is followed by another.
+    lane.shared.end_tick(ticked.as_ref().ok().and_then(|ticked| ticked.next));
+    ticked.map_err(Trouble::into_store_error)
+}
+
+async fn whole(lane: &mut Lane, budget: NonZeroUsize) -> Result<Ticked, Trouble> {
+    let (reply, _) = oneshot::channel();
+    let mut more = keep_house(lane).await?;
+    let done = lane.transact(&[Request::Tick(budget, reply)]).await?;
+    let Some(Answered::Tick(ticked)) = done.answers.first() else {
+        return Err(Trouble::Damaged("the answer to a tick".to_owned()));
+    };
+    let (now, ticked) = (done.now, *ticked);
+    lane.shared.announce(done.effects, None);
+    if done.over {
+        more |= keep_house(lane).await?;
+    }
+    let next = match next(lane, now).await {
+        Ok(next) => next,
+        Err(trouble) => {
+            lane.leave(&trouble).await;
+            return Err(trouble);
+        }
+    };
+    let next = if more { Some(now) } else { next };
+    Ok(Ticked { done: ticked.done, next })
+}
+
+/// Archives some of the jobs that have ended, and adds up counts. Says whether there may be more to archive.
+async fn keep_house(lane: &mut Lane) -> Result<bool, Trouble> {
+    let shared = Arc::clone(&lane.shared);
+    let kept = clear(lane.link().await?, &shared).await;
+    match kept {
+        Ok(more) => Ok(more),
+        Err(trouble) => {
+            lane.leave(&trouble).await;
+            // Somebody else is at it.
+            if let Trouble::Again(_) = trouble { Ok(false) } else { Err(trouble) }
+        }
+    }
+}
+
+async fn clear(link: &Link, shared: &Shared) -> Result<bool, Trouble> {
+    let sql = &shared.sql;
+    let orders = [order!(sql.fold_counts, shared.lock_key - 1), order!(sql.over, ARCHIVED_MAX)];
+    let found = link.travel(&orders, Bounds::None).await?.pop().unwrap_or_default();
+    if let Some(now) = shared.days.time_to_drop(shared.clock.now()) {
+        link.travel(&[order!(sql.drop_days, now.as_millis())], Bounds::None).await?;
+    }
+    let mut days = Vec::new();
+    for row in &found {
+        days.push(get::<i32>(row, 0)?);
+    }
+    if days.is_empty() {
+        return Ok(false);
+    }
+    for day in &days {
+        if shared.days.is_new(*day) {
+            link.travel(&[order!(sql.make_day, *day)], Bounds::None).await?;
+            shared.days.made(*day);
+        }
+    }
+    let archived = link.travel(&[order!(sql.archive, ARCHIVED_MAX, days)], Bounds::None).await?.pop();
+    let rows = match archived.as_ref().and_then(|rows| rows.first()) {
+        Some(row) => get::<i64>(row, 0)?,
+        None => 0,
+    };
+    Ok(rows >= ARCHIVED_MAX)
+}
+
+/// When something falls due next: not later than that, and exactly then unless very many heartbeats have moved timers.
+async fn next(lane: &mut Lane, now: Timestamp) -> Result<Option<Timestamp>, Trouble> {
+    let shared = Arc::clone(&lane.shared);
+    let (sql, known) = (&shared.sql, shared.known());
+    if known.queues.values().any(|queue| queue.leaving.is_some()) {
+        return Ok(Some(now));
+    }
+    let orders = [order!(sql.next_due, TIMERS_MAX), order!(sql.next_prune, shared.slack_ms()), order!(sql.any_errand)];
+    let mut found = lane.link().await?.travel(&orders, Bounds::None).await?.into_iter();
+    let timers = found.next().unwrap_or_default();
+    let prune = found.next().unwrap_or_default();
+    let errands = found.next().unwrap_or_default();
+    if errands.first().map(|row| get(row, 0)).transpose()? == Some(true) {
+        return Ok(Some(now));
+    }
+    let mut first: Option<i64> = match prune.first() {
+        Some(row) => get(row, 0)?,
+        None => None,
+    };
+    for row in &timers {
+        let (due_at, place): (i64, Option<i64>) = (get(row, 1)?, get(row, 3)?);
+        let seq = Seq(get::<i64>(row, 0)?.cast_unsigned());
+        let job = codec::job::decode(seq, &get::<Vec<u8>>(row, 4)?, &known.names);
+        let due = job.map(|job| {
+            let offered = place.is_some() && number_of(job.kind()) == number_of(StateKind::Running);
+            Columns::of(&job, ordering(&job, offered)).due.map(|(at, _)| at)
+        });
+        // Of a job that cannot be read the tick will say more.
+        first = first.into_iter().chain(due.unwrap_or(Some(due_at))).min();
+    }
+    if i64::try_from(timers.len()).unwrap_or(i64::MAX) >= TIMERS_MAX
+        && let Some(row) = timers.last()
+    {
+        first = first.into_iter().chain([get::<i64>(row, 1)?]).min();
+    }
+    Ok(first.map(Timestamp::from_millis))
+}
+
+/// How often a node looks for days that may go.
+const DROP_EVERY: Duration = Duration::from_mins(10);
+
+/// Days that have their partition, and when days were last dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Days {
+    made: Mutex<BTreeSet<i32>>,
+    dropped: Mutex<Option<Timestamp>>,
+}
+
+impl Days {
+    fn is_new(&self, day: i32) -> bool {
+        !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&day)
+    }
+
+    fn made(&self, day: i32) {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(day);
+    }
+
+    /// The present, if it is time to look for days that may go.
+    fn time_to_drop(&self, now: Timestamp) -> Option<Timestamp> {
+        let mut last = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| now < last + DROP_EVERY) {
+            return None;
+        }
+        // A day that was dropped may be needed again.
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *last = Some(now);
+        Some(now)
+    }
+}

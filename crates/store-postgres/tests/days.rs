@@ -1,0 +1,98 @@
+//! Days of the archive go whole, and only when nothing of them must stay.
+
+#![expect(clippy::expect_used, reason = "a test says no by panicking")]
+
+mod common;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use common::load::{self, claim, complete};
+use longshore_core::engine::{Submission, SubmitRequest};
+use longshore_core::id::JobType;
+use longshore_core::patch::{PolicyPatch, RetentionPatch, SettingsPatch};
+use longshore_core::profile::Profile;
+use longshore_core::state::StateKind;
+use longshore_core::submit::{NewJob, Payload};
+use longshore_core::tags::Tags;
+use longshore_core::{Duration, Timestamp};
+use longshore_store::{Clock, Store, VirtualClock};
+use longshore_store_postgres::{Options, PostgresStore};
+use tokio_postgres::NoTls;
+
+const HOUR: u64 = 3_600_000;
+
+fn budget() -> NonZeroUsize {
+    NonZeroUsize::MIN.saturating_add(999)
+}
+
+async fn run_one(store: &dyn Store, tags: Tags) {
+    let mut job = NewJob::new(JobType::new("work").expect("a name"), Payload::Binary("x".into()));
+    job.tags = tags;
+    let request = SubmitRequest::new(vec![Submission { queue: load::queue(), job }]);
+    store.submit(request).await.expect("the store answers").expect("it is taken in");
+    let job = claim(store, 1).await.expect("the store answers").remove(0);
+    complete(store, &job).await.expect("the store answers").expect("the lease holds");
+}
+
+async fn completed(store: &dyn Store) -> u64 {
+    let report = store.queue(load::queue()).await.expect("the store answers").expect("the queue is there");
+    report.counts.get(StateKind::Completed as usize).copied().unwrap_or(0)
+}
+
+/// Days that have a table, and rows that were ever deleted one by one.
+async fn looked_at(schema: &str) -> (i64, i64) {
+    let (client, connection) = tokio_postgres::connect(&common::shared_url(), NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    let text = format!(
+        "SELECT (SELECT count(*) FROM pg_inherits WHERE inhparent = '{schema}.archive'::regclass), (SELECT count(*) FROM {schema}.archive)"
+    );
+    let rows = client.query_typed(&text, &[]).await.expect("an answer");
+    let row = rows.first().expect("a row");
+    (row.get(0), row.get(1))
+}
+
+/// Two days of plain jobs go whole once the last of each may go; a day with a job that something hangs on waits until that one was taken out by itself.
+#[test]
+fn days_are_dropped_whole() {
+    let schema = common::Schema::take();
+    let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(1_794_700_800_000)));
+    let options = Options {
+        schema: schema.name.clone(),
+        clock: Some(Arc::<VirtualClock>::clone(&clock) as Arc<dyn Clock>),
+        migrates: false,
+        ..Options::new(&*schema.url)
+    };
+    let store = PostgresStore::open(options).expect("the store opens");
+    common::runtime().block_on(async {
+        let retention = RetentionPatch { completed: Some(Duration::from_millis(HOUR)), ..RetentionPatch::default() };
+        let job = PolicyPatch { retention, ..PolicyPatch::default() };
+        let overrides = Some(Box::new(SettingsPatch { job, ..SettingsPatch::default() }));
+        let queue = load::queue();
+        let put = longshore_core::engine::AdminCommand::PutQueue { queue, profile: Some(Profile::Standard), overrides };
+        store.admin(put).await.expect("the store answers").expect("the queue is put");
+        let first = looked_at(&schema.name).await.0;
+        for tags in [Tags::None, Tags::List(vec!["red".into()]), Tags::None] {
+            for _ in 0..20 {
+                run_one(&store, tags.clone()).await;
+            }
+            store.tick(budget()).await.expect("it ticks");
+            clock.advance(Duration::from_millis(24 * HOUR));
+        }
+        assert_eq!(looked_at(&schema.name).await, (first + 3, 60), "three days, all archived");
+        assert_eq!(completed(&store).await, 60);
+        // The first day is long over, the others may stay for up to 25 hours more than they must.
+        store.tick(budget()).await.expect("it ticks");
+        let (days, rows) = looked_at(&schema.name).await;
+        assert_eq!(days, first + 2, "the first day went as a whole");
+        assert_eq!(completed(&store).await, u64::try_from(rows).expect("a count"));
+        for _ in 0..4 {
+            clock.advance(Duration::from_millis(12 * HOUR));
+            store.tick(budget()).await.expect("it ticks");
+        }
+        clock.advance(Duration::from_millis(HOUR));
+        store.tick(budget()).await.expect("it ticks");
+        assert_eq!(looked_at(&schema.name).await, (first, 0));
+        assert_eq!(completed(&store).await, 0);
+    });
+}

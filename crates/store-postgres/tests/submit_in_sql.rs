@@ -1,0 +1,198 @@
+//! Submitting in SQL: the job is the one that the program would have made, byte for byte but for its id, and it lives and dies with the caller's transaction.
+
+#![expect(clippy::expect_used, reason = "a test says no by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::load;
+use longshore_core::Duration;
+use longshore_core::engine::{AdminCommand, Submission, SubmitRequest};
+use longshore_core::id::{JobId, JobType, QueueName};
+use longshore_core::job::Job;
+use longshore_core::patch::{PolicyPatch, SettingsPatch};
+use longshore_core::priority::Priority;
+use longshore_core::profile::Profile;
+use longshore_core::state::{State, StateKind};
+use longshore_core::submit::{NewJob, Payload, Start};
+use longshore_core::tags::Tags;
+use longshore_store::{Inspect, JobRef, Store};
+use longshore_store_postgres::{Enqueue, PostgresStore, enqueue};
+use tokio_postgres::{Client, NoTls};
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+async fn world() -> (Arc<PostgresStore>, Client, String) {
+    let (url, schema) = (common::shared_url(), common::new_schema());
+    let store = load::open(&url, &schema).await;
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    (store, client, schema)
+}
+
+async fn put(store: &dyn Store, name: &str, profile: Profile, overrides: SettingsPatch) {
+    let queue = QueueName::new(name).expect("a name");
+    let command = AdminCommand::PutQueue { queue, profile: Some(profile), overrides: Some(Box::new(overrides)) };
+    store.admin(command).await.expect("the store answers").expect("the queue is put");
+}
+
+async fn job(store: &dyn Store, id: JobId) -> Arc<Job> {
+    store.get(vec![JobRef::Id(id)]).await.expect("the store answers").remove(0).expect("the job is there")
+}
+
+fn given<'a>(schema: &'a str, queue: &'a str, options: &'a str) -> Enqueue<'a> {
+    Enqueue { schema, queue, job_type: "mail.größe", payload: "{\"to\":\"ada\"}", options }
+}
+
+/// Everything but what no two jobs share.
+fn picture(job: &Job, twin: &Job) -> Job {
+    let mut job = job.clone();
+    let shift = |at: longshore_core::Timestamp| {
+        longshore_core::Timestamp::from_millis(
+            at.as_millis() - job.created_at.as_millis() + twin.created_at.as_millis(),
+        )
+    };
+    let moves =
+        job.history.moves().iter().map(|step| longshore_core::history::Move { at: shift(step.at), ..*step }).collect();
+    job.history = longshore_core::history::History::from_moves(moves);
+    job.scheduled_at = job.scheduled_at.map(shift);
+    job.lifetime_ends_at = job.lifetime_ends_at.map(shift);
+    job.updated_at = shift(job.updated_at);
+    job.state = match &job.state {
+        State::Delayed { until } => State::Delayed { until: shift(*until) },
+        State::Scheduled { .. } => twin.state.clone(),
+        State::Pending { held, run_at } => State::Pending { held: *held, run_at: run_at.map(shift) },
+        other @ (State::Running(_)
+        | State::Retrying { .. }
+        | State::Completed { .. }
+        | State::Failed { .. }
+        | State::DeadLetter { .. }
+        | State::Cancelled { .. }) => other.clone(),
+    };
+    (job.id, job.seq, job.created_at) = (twin.id, twin.seq, twin.created_at);
+    job
+}
+
+type Change = fn(&mut NewJob);
+
+/// Options in SQL, and the same to the program.
+fn variants() -> Vec<(&'static str, Change)> {
+    vec![
+        ("{}", |_| {}),
+        ("{\"priority\":\"critical\"}", |job| job.priority = Priority::Critical),
+        ("{\"priority\":\"bulk\",\"correlation_id\":\"c 1\"}", |job| {
+            job.priority = Priority::Bulk;
+            job.correlation_id = Some("c 1".into());
+        }),
+        ("{\"delay\":\"10 minutes\"}", |job| job.start = Start::In(Duration::from_mins(10))),
+        ("{\"hold\":true}", |job| job.hold = Some(true)),
+        ("{\"hold\":true,\"delay\":\"1.5 seconds\"}", |job| {
+            job.hold = Some(true);
+            job.start = Start::In(Duration::from_millis(1_500));
+        }),
+        ("{\"tags\":[\"alice\",\"ä:b\"],\"callback_url\":\"http://h/x\"}", |job| {
+            job.tags = Tags::List(vec!["alice".into(), "ä:b".into()]);
+            job.callback_url = Some("http://h/x".into());
+        }),
+        ("{\"tags\":{\"tenant\":\"acme\",\"alice\":null}}", |job| {
+            job.tags = Tags::Map([("tenant".into(), Some("acme".into())), ("alice".into(), None)].into());
+        }),
+    ]
+}
+
+/// Proves that `submit` in SQL makes what the rules make.
+#[test]
+fn the_job_is_the_one_that_the_rules_make() {
+    runtime().block_on(async {
+        let (store, client, schema) = world().await;
+        let lifetime = PolicyPatch { lifetime: Some(Duration::from_days(2)), ..PolicyPatch::default() };
+        put(&*store, "q", Profile::Standard, SettingsPatch::default()).await;
+        put(&*store, "mortal", Profile::Taskharbor, SettingsPatch { job: lifetime, ..SettingsPatch::default() }).await;
+        for queue in ["q", "mortal"] {
+            for (options, change) in variants() {
+                let id = enqueue(&client, &given(&schema, queue, options)).await.expect("it is taken in");
+                let mut new = NewJob::new(
+                    JobType::new("mail.größe").expect("a name"),
+                    Payload::Json(Bytes::from_static(b"{\"to\": \"ada\"}")),
+                );
+                change(&mut new);
+                let submission = Submission { queue: QueueName::new(queue).expect("a name"), job: new };
+                let twin = store.submit(SubmitRequest::new(vec![submission])).await.expect("the store answers");
+                let twin = job(&*store, twin.expect("it is taken in").remove(0).id).await;
+                let made = job(&*store, id).await;
+                assert_eq!(picture(&made, &twin), *twin, "{queue} {options}");
+                let payloads = store.payloads(vec![made.seq, twin.seq]).await.expect("the store answers");
+                assert!(payloads[0].is_some() && payloads[0] == payloads[1], "{options}");
+            }
+        }
+        let claimed = load::claim(&*store, 100).await.expect("the store answers");
+        assert!(claimed.len() >= 8, "both kinds stand in line");
+        let report =
+            store.queue(QueueName::new("q").expect("a name")).await.expect("the store answers").expect("it is there");
+        assert_eq!(report.counts.iter().sum::<u64>(), 16, "all are counted");
+    });
+}
+
+#[test]
+fn it_lives_and_dies_with_the_transaction() {
+    runtime().block_on(async {
+        let (store, mut client, schema) = world().await;
+        let transaction = client.transaction().await.expect("a transaction");
+        let lost = enqueue(&transaction, &given(&schema, "default", "{}")).await.expect("it is taken in");
+        transaction.rollback().await.expect("it never was");
+        let transaction = client.transaction().await.expect("a transaction");
+        let kept = enqueue(&transaction, &given(&schema, "default", "{\"idempotency_key\":\"k\"}"))
+            .await
+            .expect("it is taken in");
+        assert_eq!(load::state(&*store, kept).await, None, "not yet");
+        transaction.commit().await.expect("it is there");
+        assert_eq!(
+            (load::state(&*store, lost).await, load::state(&*store, kept).await),
+            (None, Some(StateKind::Scheduled))
+        );
+        let again =
+            enqueue(&client, &given(&schema, "default", "{\"idempotency_key\":\"k\"}")).await.expect("it is known");
+        assert_eq!(again, kept, "one key, one job");
+        let mut new = NewJob::new(JobType::new("mail.größe").expect("a name"), Payload::Json(Bytes::from_static(b"1")));
+        new.idempotency_key = Some("k".into());
+        let submission = Submission { queue: QueueName::new("default").expect("a name"), job: new };
+        let answer =
+            store.submit(SubmitRequest::new(vec![submission])).await.expect("the store answers").expect("it is known");
+        assert_eq!((answer[0].id, answer[0].duplicate), (kept, true), "also to the program");
+    });
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    runtime().block_on(async {
+        let (store, client, schema) = world().await;
+        put(
+            &*store,
+            "small",
+            Profile::Standard,
+            SettingsPatch { payload_max: Some(5), max_queued: Some(Some(0)), ..SettingsPatch::default() },
+        )
+        .await;
+        for (queue, options, word) in [
+            ("no such", "{}", "queue"),
+            ("nowhere", "{}", "queue"),
+            ("small", "{}", "payload"),
+            ("default", "[]", "options"),
+            ("default", "{\"prio\":\"high\"}", "prio"),
+            ("default", "{\"priority\":\"best\"}", "priority"),
+            ("default", "{\"priority\":7}", "priority"),
+            ("default", "{\"delay\":\"soon\"}", "run_at"),
+            ("default", "{\"tags\":7}", "tags"),
+            ("default", "{\"external_id\":\"x\"}", "external_id"),
+        ] {
+            let refused = enqueue(&client, &given(&schema, queue, options)).await.expect_err("it is refused");
+            assert!(refused.to_string().contains(word), "{queue} {options}: {refused}");
+        }
+        let page = store.list(longshore_store::JobQuery { filter: Default::default(), limit: 10, before: None }).await;
+        assert!(page.expect("the store answers").jobs.is_empty(), "nothing is stored");
+    });
+}
