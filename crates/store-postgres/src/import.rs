@@ -62,6 +62,8 @@ pub struct Import {
     sent: Imported,
 }
 
+/// Number, day, columns, queue, record and payload of a job that has ended.
+type Archived<'a> = (i64, i64, Columns, i32, Vec<u8>, &'a Payload, Blob);
 type Values<'a> = Vec<&'a (dyn ToSql + Sync)>;
 
 fn failed(error: &tokio_postgres::Error) -> StoreError {
@@ -193,7 +195,7 @@ impl Import {
             let bytes = Blob(payload.bytes().clone());
             match columns.ended_at.filter(|_| columns.over) {
                 Some(ended_at) => {
-                    archived.push((number, ended_at.div_euclid(DAY_MS), columns, queue, record, payload, bytes))
+                    archived.push((number, ended_at.div_euclid(DAY_MS), columns, queue, record, payload, bytes));
                 }
                 None => {
                     live.push((job.seq, queue), &columns, None, record, None);
@@ -220,7 +222,7 @@ impl Import {
         Ok(())
     }
 
-    async fn archive(&mut self, jobs: &[(i64, i64, Columns, i32, Vec<u8>, &Payload, Blob)]) -> Result<(), StoreError> {
+    async fn archive(&mut self, jobs: &[Archived<'_>]) -> Result<(), StoreError> {
         for (_, day, ..) in jobs {
             if self.days.insert(*day) {
                 self.run(&format!("SELECT @.make_day({day})")).await?;

@@ -1,6 +1,6 @@
 //! Nodes behind PgBouncer in transaction mode, and nodes that find no connection.
 
-#![expect(clippy::expect_used, reason = "a test says no by panicking")]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
 
 mod common;
 

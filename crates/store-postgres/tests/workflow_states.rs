@@ -1,7 +1,5 @@
 //! The state of a workflow is a column that the database computes, so that listings have an index: it is what the rules say, whatever the counts.
 
-#![expect(clippy::expect_used, reason = "a test says no by panicking")]
-
 mod common;
 
 use std::sync::Arc;

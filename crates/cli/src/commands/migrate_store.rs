@@ -90,22 +90,22 @@ async fn carry(context: &Context, export: &Export, options: &Options, from: &Pat
         TimeKind::Real => None,
         TimeKind::Virtual => Some(virtual_time::start(Some(from), SystemClock::new().now())?.0.now()),
     };
-    let mut import = Import::begin(options).await.map_err(cannot_write)?;
+    let mut import = Import::begin(options).await.map_err(|error| cannot_write(&error))?;
     let queues = export.queues().map_err(read)?;
-    import.queues(&export.queue_names(), &export.policies(), &queues).await.map_err(cannot_write)?;
+    import.queues(&export.queue_names(), &export.policies(), &queues).await.map_err(|error| cannot_write(&error))?;
     carry_jobs(context, export, &mut import, from).await?;
     let mut last = Vec::new();
     loop {
         let keys = export.keys(&last, SLICE).map_err(read)?;
         let Some((path, _)) = keys.last() else { break };
         last = codec::key::encode(path);
-        import.keys(&keys).await.map_err(cannot_write)?;
+        import.keys(&keys).await.map_err(|error| cannot_write(&error))?;
     }
     for ids in export.external_ids().map_err(read)?.chunks(SLICE) {
-        import.external_ids(ids).await.map_err(cannot_write)?;
+        import.external_ids(ids).await.map_err(|error| cannot_write(&error))?;
     }
     for edges in export.edges().map_err(read)?.chunks(SLICE) {
-        import.dependencies(edges).await.map_err(cannot_write)?;
+        import.dependencies(edges).await.map_err(|error| cannot_write(&error))?;
     }
     let mut after = Seq(0);
     loop {
@@ -113,11 +113,14 @@ async fn carry(context: &Context, export: &Export, options: &Options, from: &Pat
         let Some(last) = workflows.last() else { break };
         after = last.workflow.number;
         for whole in &workflows {
-            import.workflow(&whole.workflow, &whole.members, &whole.names).await.map_err(cannot_write)?;
+            import
+                .workflow(&whole.workflow, &whole.members, &whole.names)
+                .await
+                .map_err(|error| cannot_write(&error))?;
         }
     }
     let (epoch, next_number, totals) = (notes.epoch, notes.next_number, notes.totals);
-    import.finish(&Notes { epoch, next_number, totals, virtual_now }).await.map_err(cannot_write)
+    import.finish(&Notes { epoch, next_number, totals, virtual_now }).await.map_err(|error| cannot_write(&error))
 }
 
 /// All jobs, and whether as many have ended as the directory says.
@@ -130,7 +133,7 @@ async fn carry_jobs(context: &Context, export: &Export, import: &mut Import, fro
         let jobs = export.jobs(after, SLICE).map_err(read)?;
         let Some((last, _)) = jobs.last() else { break };
         after = last.seq;
-        import.jobs(&jobs).await.map_err(cannot_write)?;
+        import.jobs(&jobs).await.map_err(|error| cannot_write(&error))?;
         bar.inc(jobs.len() as u64);
         bar.set_message(format!("{} of {total} jobs", bar.position()));
     }
@@ -159,7 +162,7 @@ fn cannot_read(error: &StoreError, from: &Path) -> Failure {
 }
 
 /// The address is not repeated: it may hold a password.
-fn cannot_write(error: StoreError) -> Failure {
+fn cannot_write(error: &StoreError) -> Failure {
     let failure = Failure::failed(format!("nothing was moved: {error}"));
     if error.to_string().contains("not empty") {
         return failure.hint("give a schema of its own: --to 'postgres://…?schema=NAME'");

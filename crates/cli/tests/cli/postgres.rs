@@ -53,7 +53,7 @@ fn the_schema_is_made_looked_at_and_printed() {
     psql(&alone(&["migrate", "sql", "--store", &other_url]).expect(0).stdout);
     let tables = |schema: &str| {
         psql(&format!(
-            "SELECT string_agg(relname || ' ' || relkind, ',' ORDER BY relname) FROM pg_class WHERE relnamespace = '{schema}'::regnamespace"
+            "SELECT string_agg(relname || ' ' || relkind::text, ',' ORDER BY relname) FROM pg_class WHERE relnamespace = '{schema}'::regnamespace"
         ))
     };
     assert_eq!(tables(&schema), tables(&other));

@@ -33,7 +33,7 @@ pub(crate) struct Setup {
 }
 
 /// Whether this binary plays its tests on PostgreSQL: it is called so.
-fn on_postgres() -> bool {
+pub(crate) fn on_postgres() -> bool {
     env!("CARGO_CRATE_NAME").ends_with("_on_postgres")
 }
 

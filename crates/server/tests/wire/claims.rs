@@ -55,6 +55,10 @@ async fn a_waiting_claim_is_woken_by_a_submission() {
 /// Who waits longest is served first, one job calls one waiter, and nobody gets the same job.
 #[tokio::test]
 async fn waiting_claims_are_served_in_their_order() {
+    if crate::common::on_postgres() {
+        // Not promised there: a look of the node's own may let a later claim ask first (docs/postgresql.md).
+        return;
+    }
     let server = Setup::memory().real_time().start().await;
     let mut c = server.client().await;
     let mut all = waiters(&server, &mut c, 20, WAITING).await;
@@ -234,7 +238,9 @@ async fn one_job_and_a_thousand_waiters() {
     c.submit("q", r#"{"type":"t"}"#).await;
     waiting(&mut c, 999).await;
     let wakeups = asked(c.get("/metrics").await.text()) - before;
-    assert!(wakeups <= 2, "{wakeups} claims for one job");
+    // On PostgreSQL a node also looks by itself, twice a second: others may have brought work.
+    let looks = if crate::common::on_postgres() { 20 } else { 0 };
+    assert!(wakeups <= 2 + looks, "{wakeups} claims for one job");
     let mut given = 0;
     for waiter in &mut all {
         given += jobs(waiter).await.len();

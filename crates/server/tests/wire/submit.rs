@@ -17,7 +17,8 @@ async fn every_field_comes_back() {
         "execution_timeout": "10s", "lease": 45, "lifetime": "1d", "retention": {"completed": "0s"}, "max_reclaims": 2
     });
     let told = c.post("/v1/queues/q/jobs", &job.to_string()).await.ok(201);
-    assert_eq!((&told["seq"], &told["state"], &told["duplicate"]), (&1.into(), &"delayed".into(), &false.into()));
+    assert!(told["seq"].as_u64().unwrap() >= 1);
+    assert_eq!((&told["state"], &told["duplicate"]), (&"delayed".into(), &false.into()));
     let id = told["id"].as_str().unwrap();
     assert_eq!(id.len(), 36);
     let shown = c.job(id).await;
