@@ -31,7 +31,9 @@ use rules::{Refusal, profile_rules};
 use run::Claim;
 use workflows::Workflow;
 
-use crate::subject::{Answer, Command, Handle, JobSnapshot, Millis, QueueSnapshot, Settings, Subject, WorkflowSnapshot};
+use crate::subject::{
+    Answer, Command, Handle, JobSnapshot, Millis, QueueSnapshot, Settings, Subject, WorkflowSnapshot,
+};
 
 /// Stands where any text will do: the specification does not fix the words.
 pub const ANY_TEXT: &str = "*";

@@ -69,7 +69,7 @@ impl Default for Circumstances {
 /// A batch on its way through the checks.
 pub(super) struct Batch<'a> {
     queue: &'a str,
-    profile: Profile,
+    pub profile: Profile,
     pub rules: Rules,
     pub members: Vec<&'a NewJob>,
     fates: Vec<Fate>,

@@ -37,8 +37,7 @@ pub(crate) struct Workflow {
 
 impl Model {
     pub(crate) fn start_workflow(&mut self, queue: &str, jobs: &[NewJob], open: bool) -> Result<Answer, Refusal> {
-        let check = check_call(queue, jobs, MOST_TO_START, open);
-        check?;
+        check_call(queue, jobs, MOST_TO_START, open)?;
         let workflow = self.workflows.len();
         if jobs.is_empty() {
             self.workflows.push(Workflow { open, ..Workflow::default() });
@@ -65,10 +64,10 @@ impl Model {
     }
 
     pub(crate) fn grow_workflow(&mut self, workflow: Handle, queue: &str, jobs: &[NewJob]) -> Result<Answer, Refusal> {
-        check_call(queue, jobs, MOST_IN_BATCH, false)?;
         if !self.find_workflow(workflow)?.open {
             return Err(ILLEGAL);
         }
+        check_call(queue, jobs, MOST_IN_BATCH, false)?;
         let members: Vec<&NewJob> = jobs.iter().collect();
         let circumstances = Circumstances { workflow: Some(workflow), ..Circumstances::default() };
         let mut plan = self.plan_batch(queue, members, circumstances)?;
@@ -271,7 +270,8 @@ impl Model {
     }
 
     fn state_of_workflow(&self, workflow: &Workflow) -> &'static str {
-        let any = |states: &[State]| workflow.members.iter().any(|member| states.contains(&self.jobs[member.job].state));
+        let any =
+            |states: &[State]| workflow.members.iter().any(|member| states.contains(&self.jobs[member.job].state));
         let alive = workflow.members.iter().any(|member| self.jobs[member.job].is_live());
         if workflow.open || alive {
             "running"
