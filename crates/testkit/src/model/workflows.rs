@@ -29,8 +29,10 @@ pub(crate) struct Workflow {
     open: bool,
     /// All that ever joined.
     members: Vec<Member>,
-    /// A cancel is under way until these have ended.
-    cancelling: Vec<Handle>,
+    /// How many were given to it, those included that were known as somebody else's: they have numbers, too.
+    given: usize,
+    /// A cancel is under way, until all have ended.
+    cancelling: bool,
     /// The last record of a member has gone, and this one with it.
     gone: bool,
 }
@@ -98,11 +100,12 @@ impl Model {
         let message = reason.cloned().unwrap_or_else(|| ANY_TEXT.to_owned());
         // All of them first: each was ended by the cancel, none by another member.
         for handle in self.present_members(workflow) {
-            if self.jobs[handle].is_live() && self.cancel_or_ask(handle, &message, force) {
-                self.workflows[workflow].cancelling.push(handle);
+            if self.jobs[handle].is_live() {
+                self.cancel_or_ask(handle, &message, force);
             }
         }
         self.propagate();
+        self.workflows[workflow].cancelling = self.state_of_workflow(&self.workflows[workflow]) == "running";
         let answer = self.workflow_state(workflow);
         self.forget_if_over(workflow);
         Ok(answer)
@@ -110,7 +113,7 @@ impl Model {
 
     pub(crate) fn retry_workflow(&mut self, workflow: Handle) -> Result<Answer, Refusal> {
         let found = self.find_workflow(workflow)?;
-        if !found.cancelling.is_empty() {
+        if found.cancelling {
             return Err(ILLEGAL);
         }
         let again = self.to_run_again(workflow);
@@ -208,8 +211,15 @@ impl Model {
     /// Takes in what a call has made; duplicates stay what they are.
     fn join(&mut self, workflow: Handle, made: &[(Option<Handle>, bool)], jobs: &[NewJob]) {
         for ((job, duplicate), new) in made.iter().zip(jobs) {
+            let member_already = *duplicate && job.is_some_and(|job| self.jobs[job].workflow == Some(workflow));
+            // A repetition within one call is nobody's before.
+            let repeats_newcomer = job.is_some_and(|job| self.is_newborn(job));
+            if member_already && !repeats_newcomer {
+                continue;
+            }
+            let number = self.workflows[workflow].given.to_string();
+            self.workflows[workflow].given += 1;
             if let (Some(job), false) = (job, duplicate) {
-                let number = self.workflows[workflow].members.len().to_string();
                 let taken = jobs.iter().any(|other| other.reference.as_ref() == Some(&number));
                 let name = new.reference.clone().unwrap_or(if taken { format!("{number}_") } else { number });
                 let member = Member { name, nameless: new.reference.is_none(), job: *job };
@@ -237,7 +247,9 @@ impl Model {
     /// The member that a name stands for.
     pub(crate) fn member_named(&self, workflow: Option<Handle>, name: &str) -> Option<Handle> {
         let members = &self.workflows[workflow?].members;
-        members.iter().find(|member| !member.nameless && member.name == name).map(|member| member.job)
+        // A name is free again once the record of whoever had it is gone.
+        let has_it = |member: &&Member| !member.nameless && member.name == name && !self.jobs[member.job].removed;
+        members.iter().find(has_it).map(|member| member.job)
     }
 
     /// Whether a job is, or was until a clone took over, in the place of this member.
@@ -252,7 +264,8 @@ impl Model {
     /// Called wherever a job has ended.
     pub(crate) fn note_end_in_workflow(&mut self, handle: Handle) {
         if let Some(workflow) = self.jobs[handle].workflow {
-            self.workflows[workflow].cancelling.retain(|job| *job != handle);
+            let running = self.state_of_workflow(&self.workflows[workflow]) == "running";
+            self.workflows[workflow].cancelling &= running;
         }
     }
 
@@ -264,9 +277,10 @@ impl Model {
     }
 
     fn forget_if_over(&mut self, workflow: Handle) {
-        let present = self.present_members(workflow);
+        // Originals lead here, too, as long as they can be read.
+        let present = self.jobs.iter().any(|job| !job.removed && job.workflow == Some(workflow));
         let found = &mut self.workflows[workflow];
-        found.gone = !found.open && !found.members.is_empty() && present.is_empty();
+        found.gone = !found.open && !found.members.is_empty() && !present;
     }
 
     fn state_of_workflow(&self, workflow: &Workflow) -> &'static str {
