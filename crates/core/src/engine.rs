@@ -359,6 +359,10 @@ impl<'a, R: Records> Turn<'a, R> {
                 }
                 let dependencies = if was_terminal == now_terminal { Vec::new() } else { job.dependencies.all() };
                 self.touched += 1 + dependencies.len();
+                let comes_back = was_terminal && (!now_terminal || was_counted != counted(&job));
+                if let Some(membership) = job.membership.as_ref().filter(|_| comes_back) {
+                    self.end_of_cancel(membership.workflow)?;
+                }
                 self.tally(&job, &TallyChange::moved(was_counted, counted(&job)))?;
                 self.records.put(job).map_err(Stop::Broken)?;
                 let life = if now_terminal { Life::Ended } else { Life::Began };

@@ -3,6 +3,7 @@
 
 mod settings;
 mod snapshot;
+mod workflows;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use longshore_core::dice::{Dice, SeededDice};
 use longshore_core::edit;
 use longshore_core::engine::{
     self, AdminAnswer, AdminCommand as Admin, Answer as Told, ClaimRequest, Command as Order, DeleteQueue, Extension,
-    Farewell, Queue, Settlement, StateCounts, Submission, SubmitRequest,
+    Farewell, Joining, Queue, Settlement, StateCounts, Submission, SubmitRequest,
 };
 use longshore_core::extend::Notes;
 use longshore_core::failure::{Reported, ReportedCategory};
-use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName};
+use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::limits::CORRELATION_ID_CHARS_MAX;
 use longshore_core::priority::Priority;
@@ -30,6 +31,7 @@ use longshore_core::state::StateKind;
 use longshore_core::status::{Status, StatusChange};
 use longshore_core::submit::{self, DependencyRef, Payload, Start};
 use longshore_core::tags::Tags;
+use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 
 use crate::subject::*;
@@ -39,12 +41,18 @@ pub(crate) trait Machine {
     fn order(&mut self, order: Order) -> Told;
     /// What a parent's fan-out must know before its children can be read: its queue, and whether this token holds its lease.
     fn parent(&mut self, id: JobId, token: Option<LeaseToken>) -> Result<QueueName, Refusal>;
+    fn workflow(&mut self, id: WorkflowId) -> Option<Workflow>;
+    /// Names and ids, oldest first; without those that clones have replaced.
+    fn members(&mut self, id: WorkflowId) -> Vec<(String, JobId)>;
+    /// A retry has made this job.
+    fn note_clone(&mut self, _: JobId) {}
 }
 
 /// Which job has which handle, and which claim was given which token.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     ids: Vec<JobId>,
+    workflows: Vec<WorkflowId>,
     handles: HashMap<JobId, Handle>,
     tokens: HashMap<(Handle, u64), LeaseToken>,
     /// For ids and tokens that nobody was ever given: other dice than those of the machine.
@@ -56,7 +64,14 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) fn new() -> Self {
         let dice = SeededDice::new(0x0ff5_e7a1);
-        Self { ids: Vec::new(), handles: HashMap::new(), tokens: HashMap::new(), dice, refusal: None }
+        Self {
+            ids: Vec::new(),
+            workflows: Vec::new(),
+            handles: HashMap::new(),
+            tokens: HashMap::new(),
+            dice,
+            refusal: None,
+        }
     }
 
     /// The answer in neutral words; what the machine said to a refusal is kept for people.
@@ -110,11 +125,15 @@ impl Names {
     pub(crate) fn obey(&mut self, machine: &mut dyn Machine, command: &Command) -> Result<Answer, Refusal> {
         let order = match command {
             Command::Submit { queue, jobs } => {
-                let batch = self.read(machine, &QueueName::new(queue)?, jobs)?;
+                let batch = self.read(machine, &QueueName::new(queue)?, jobs, None)?;
                 Order::Submit(SubmitRequest::new(batch))
             }
             Command::Children { job, token, jobs, finally } => {
                 return self.fan_out(machine, *job, token, jobs, finally.as_ref());
+            }
+            Command::StartWorkflow { queue, jobs, open } => return self.start_workflow(machine, queue, jobs, *open),
+            Command::GrowWorkflow { workflow, queue, jobs } => {
+                return self.grow_workflow(machine, *workflow, queue, jobs);
             }
             Command::Claim { queues, worker, limit, types, lease, execution_timeout } => Order::Claim(ClaimRequest {
                 queues: queues.iter().map(|queue| QueueName::new(queue)).collect::<Result<_, _>>()?,
@@ -189,7 +208,12 @@ impl Names {
                     output: output.clone().map(Bytes::from),
                 },
             },
+            Command::CloseWorkflow { .. } | Command::CancelWorkflow { .. } | Command::RetryWorkflow { .. } => {
+                self.workflow_command(command).expect("these three are commands to workflows")
+            }
             Command::Submit { .. }
+            | Command::StartWorkflow { .. }
+            | Command::GrowWorkflow { .. }
             | Command::Children { .. }
             | Command::Claim { .. }
             | Command::Settle { .. }
@@ -213,7 +237,9 @@ impl Names {
             Told::Admin(answer) => match answer? {
                 AdminAnswer::QueuePut { .. } | AdminAnswer::Done => Answer::Done,
                 AdminAnswer::CancelRequested => Answer::CancelRequested,
-                AdminAnswer::Workflow { .. } => Answer::Done,
+                AdminAnswer::Workflow { id, state } => {
+                    Answer::WorkflowState { workflow: self.adopt_workflow(id), state: state.word().to_owned() }
+                }
                 AdminAnswer::State { id, state } => {
                     Answer::State { job: self.adopt(id), state: state.word().to_owned() }
                 }
@@ -248,6 +274,7 @@ impl Names {
         machine: &mut dyn Machine,
         queue: &QueueName,
         jobs: impl IntoIterator<Item = &'a NewJob>,
+        joining: Option<&Joining>,
     ) -> Result<Vec<Submission>, Refusal> {
         let (mut batch, mut unreadable) = (Vec::new(), None);
         for (place, new) in jobs.into_iter().enumerate() {
@@ -259,7 +286,8 @@ impl Names {
         }
         let Some((place, refusal)) = unreadable else { return Ok(batch) };
         // The stand-in is refused, so this stores nothing.
-        let told = machine.order(Order::Submit(SubmitRequest::new(batch)));
+        let told =
+            machine.order(Order::Submit(SubmitRequest { joining: joining.cloned(), ..SubmitRequest::new(batch) }));
         let Told::Submitted(Err(refused)) = told else { panic!("a batch with a bad member was taken: {told:?}") };
         let earlier = refused.errors.into_iter().find(|(other, _)| *other < place);
         Err(earlier.map_or(refusal, |(_, refusal)| refusal))
@@ -286,7 +314,7 @@ impl Names {
         let parent = self.id(job);
         let token = self.token(job, token);
         let queue = machine.parent(parent, token)?;
-        let mut children = self.read(machine, &queue, jobs.iter().chain(finally))?;
+        let mut children = self.read(machine, &queue, jobs.iter().chain(finally), None)?;
         let with_finally = finally.is_some();
         let finally = finally.and_then(|_| children.pop());
         if children.is_empty() {
@@ -353,6 +381,10 @@ pub(crate) fn queue_of_holder(
     let parent = parent.ok_or(Refusal::JobNotFound)?;
     longshore_core::lease::check(parent, token, now)?;
     Ok(parent.queue.clone())
+}
+
+pub(crate) fn name_in_workflow(job: &Job) -> String {
+    job.membership.as_ref().map(|membership| membership.reference.to_string()).unwrap_or_default()
 }
 
 pub(crate) fn queue_snapshot(queue: &Queue, counts: &StateCounts) -> QueueSnapshot {

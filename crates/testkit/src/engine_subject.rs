@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use longshore_core::Timestamp;
 use longshore_core::dice::SeededDice;
 use longshore_core::engine::{Answer as Told, Command as Order, Effect, Engine, MemoryRecords, Options};
-use longshore_core::id::{JobId, LeaseToken, QueueName};
+use longshore_core::id::{JobId, LeaseToken, QueueName, WorkflowId};
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
+use longshore_core::workflow::Workflow;
 
-use crate::convert::{Machine, Names, queue_of_holder, queue_snapshot};
+use crate::convert::{Machine, Names, name_in_workflow, queue_of_holder, queue_snapshot};
 use crate::subject::*;
 
 /// The same instant at which the model starts.
@@ -119,6 +120,15 @@ impl Machine for Core {
     fn parent(&mut self, id: JobId, token: Option<LeaseToken>) -> Result<QueueName, Refusal> {
         queue_of_holder(self.records.job_by_id(id), token, self.now)
     }
+
+    fn workflow(&mut self, id: WorkflowId) -> Option<Workflow> {
+        self.records.workflow_by_id(id).cloned()
+    }
+
+    fn members(&mut self, id: WorkflowId) -> Vec<(String, JobId)> {
+        let members = self.records.members_of(id).filter(|job| job.requeued_as.is_none());
+        members.map(|job| (name_in_workflow(job), job.id)).collect()
+    }
 }
 
 impl Subject for EngineSubject {
@@ -133,6 +143,7 @@ impl Subject for EngineSubject {
     fn apply(&mut self, command: &Command) -> Answer {
         let answer = self.names.obey(&mut self.core, command);
         self.core.settle_down();
+        let answer = self.names.follow_up(&mut self.core, answer);
         self.names.told(answer)
     }
 
@@ -158,6 +169,10 @@ impl Subject for EngineSubject {
     fn queue(&mut self, queue: &str) -> Option<QueueSnapshot> {
         let queue = self.core.engine.queue(&QueueName::new(queue).ok()?)?;
         Some(queue_snapshot(queue, &self.core.engine.counts(&queue.name)))
+    }
+
+    fn workflow(&mut self, workflow: Handle) -> Option<WorkflowSnapshot> {
+        self.names.workflow(&mut self.core, workflow)
     }
 
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>> {

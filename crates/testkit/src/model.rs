@@ -8,6 +8,7 @@
 //! are [`ANY_TEXT`]. A delay with jitter is a window until [`Model::adopt_run_at`] tells it the value that was drawn.
 
 mod dialect;
+mod fields;
 mod job;
 mod links;
 mod operate;
@@ -18,6 +19,7 @@ mod submit;
 mod tests;
 mod time;
 mod views;
+mod workflows;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,8 +29,11 @@ use operate::DEFAULT_QUEUE;
 pub(crate) use rules::{Profile, Rules, Scope};
 use rules::{Refusal, profile_rules};
 use run::Claim;
+use workflows::Workflow;
 
-use crate::subject::{Answer, Command, Handle, JobSnapshot, Millis, QueueSnapshot, Settings, Subject};
+use crate::subject::{
+    Answer, Command, Handle, JobSnapshot, Millis, QueueSnapshot, Settings, Subject, WorkflowSnapshot,
+};
 
 /// Stands where any text will do: the specification does not fix the words.
 pub const ANY_TEXT: &str = "*";
@@ -70,6 +75,8 @@ pub struct Model {
     queues: BTreeMap<String, Queue>,
     /// By handle; a removed job leaves its place empty behind.
     jobs: Vec<ModelJob>,
+    /// By handle.
+    workflows: Vec<Workflow>,
     keys: Vec<Key>,
     /// Serves sequence numbers and places at the tail alike.
     last_number: u64,
@@ -101,6 +108,7 @@ impl Model {
             now: START,
             queues: BTreeMap::from([(DEFAULT_QUEUE.to_owned(), default)]),
             jobs: Vec::new(),
+            workflows: Vec::new(),
             keys: Vec::new(),
             last_number: 0,
             newborn_from: usize::MAX,
@@ -228,6 +236,13 @@ impl Model {
             Command::Delete { job } => self.delete(*job),
             Command::ChangeStatus { job, status, output } => self.change_status(*job, status.as_ref(), output.as_ref()),
             Command::Children { job, token, jobs, finally } => self.children(*job, token, jobs, finally.as_ref()),
+            Command::StartWorkflow { queue, jobs, open } => self.start_workflow(queue, jobs, *open),
+            Command::GrowWorkflow { workflow, queue, jobs } => self.grow_workflow(*workflow, queue, jobs),
+            Command::CloseWorkflow { workflow } => self.close_workflow(*workflow),
+            Command::CancelWorkflow { workflow, reason, force } => {
+                self.cancel_workflow(*workflow, reason.as_ref(), *force)
+            }
+            Command::RetryWorkflow { workflow } => self.retry_workflow(*workflow),
         }
     }
 }
@@ -267,6 +282,10 @@ impl Subject for Model {
         }
         let counts = State::ALL.into_iter().map(|state| (state.word().to_owned(), numbers[state as usize]));
         Some(QueueSnapshot { profile: known.profile.name().to_owned(), paused: known.paused, counts: counts.collect() })
+    }
+
+    fn workflow(&mut self, workflow: Handle) -> Option<WorkflowSnapshot> {
+        self.workflow_snapshot(workflow)
     }
 
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>> {

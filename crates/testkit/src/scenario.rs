@@ -4,7 +4,7 @@
 //! from text to verdict has three steps: `words` unfolds tables and loops into plain lines, `syntax` reads each line into a
 //! typed [`Step`] (so a typing error in the last line is found before the first is run), and `runner` plays the steps.
 //!
-//! One rule is checked without being written: a command that is refused changes no job and no queue of its story.
+//! One rule is checked without being written: a command that is refused changes no job, no queue and no workflow of its story.
 
 mod matching;
 mod members;
@@ -13,6 +13,7 @@ mod steps;
 mod syntax;
 mod values;
 mod words;
+mod workflows;
 
 use crate::subject::Subject;
 use std::fmt;

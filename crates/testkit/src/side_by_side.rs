@@ -15,7 +15,7 @@ pub use generate::{Draft, commands, drafts};
 
 use crate::model::Model;
 use crate::subject::{Answer, Command, Handle, Millis, Subject};
-use compare::{VIEWS, job_differences, queue_difference, view_differences};
+use compare::{VIEWS, job_differences, queue_difference, view_differences, workflow_differences};
 
 /// One step of a history.
 #[expect(clippy::large_enum_variant, reason = "steps are made one at a time; boxes would only be in the way")]
@@ -124,6 +124,8 @@ impl<A: Subject> SideBySide<A> {
             | Command::Pause { queue }
             | Command::Resume { queue }
             | Command::DeleteQueue { queue, .. }
+            | Command::StartWorkflow { queue, .. }
+            | Command::GrowWorkflow { queue, .. }
             | Command::Submit { queue, .. } => std::slice::from_ref(queue),
             Command::Claim { queues, .. } => queues,
             _ => return,
@@ -143,7 +145,20 @@ impl<A: Subject> SideBySide<A> {
         if self.subject.job(beyond).is_some() {
             return Err(format!("{} has a job {beyond} that the model never made", self.subject.name()));
         }
-        self.compare_queues()
+        self.compare_queues()?;
+        self.compare_workflows()
+    }
+
+    fn compare_workflows(&mut self) -> Result<(), String> {
+        let beyond = self.model.workflow_handles();
+        for workflow in 0..=beyond {
+            let (expected, got) = (self.model.workflow(workflow), self.subject.workflow(workflow));
+            let differences = workflow_differences(expected.as_ref(), got.as_ref());
+            if !differences.is_empty() {
+                return Err(self.describe(&format!("workflow {workflow}"), &differences));
+            }
+        }
+        Ok(())
     }
 
     fn compare_job(&mut self, job: Handle) -> Result<(), String> {

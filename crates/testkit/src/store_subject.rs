@@ -6,19 +6,23 @@ use std::sync::Arc;
 
 use longshore_core::Timestamp;
 use longshore_core::engine::{AdminAnswer, AdminCommand, Answer as Told, Command as Order, Submitted as Born};
-use longshore_core::id::{JobId, LeaseToken, QueueName};
+use longshore_core::id::{JobId, LeaseToken, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::submit::Payload;
-use longshore_store::{ClaimedJob, Clock, JobRef, Store, StoreError, VirtualClock};
+use longshore_core::workflow::Workflow;
+use longshore_store::{ClaimedJob, Clock, JobRef, MemberQuery, Store, StoreError, VirtualClock};
 
 use crate::block_on::block_on;
 use crate::conformance::World;
-use crate::convert::{Machine, Names, queue_of_holder, queue_snapshot};
+use crate::convert::{Machine, Names, name_in_workflow, queue_of_holder, queue_snapshot};
 use crate::subject::*;
 
 /// Jobs touched by one tick: few, so that work is cut into slices now and then.
 const TICK_BUDGET: NonZeroUsize = NonZeroUsize::new(50).unwrap();
+
+/// Members of a workflow that are asked for at once.
+const PAGE: usize = 100;
 
 pub struct StoreSubject {
     names: Names,
@@ -161,6 +165,29 @@ impl Machine for StoreMachine {
     fn parent(&mut self, id: JobId, token: Option<LeaseToken>) -> Result<QueueName, Refusal> {
         queue_of_holder(self.find(id).as_deref(), token, self.now())
     }
+
+    fn workflow(&mut self, id: WorkflowId) -> Option<Workflow> {
+        told(block_on(self.store().workflow(id))).map(|found| Workflow::clone(&found))
+    }
+
+    fn members(&mut self, workflow: WorkflowId) -> Vec<(String, JobId)> {
+        let (mut members, mut after) = (Vec::new(), Seq(0));
+        loop {
+            let page = told(block_on(self.store().members(MemberQuery { workflow, limit: PAGE, after })));
+            members.extend(page.jobs.iter().map(|job| (name_in_workflow(job), job.id)));
+            match page.next {
+                Some(next) => after = next,
+                None => return members,
+            }
+        }
+    }
+
+    fn note_clone(&mut self, id: JobId) {
+        let original = self.find(id).and_then(|clone| clone.requeued_from);
+        if let Some(payload) = original.and_then(|original| self.payloads.get(&original).cloned()) {
+            self.payloads.insert(id, payload);
+        }
+    }
 }
 
 impl Subject for StoreSubject {
@@ -176,6 +203,7 @@ impl Subject for StoreSubject {
         let answer = self.names.obey(&mut self.machine, command);
         self.machine.settle_down();
         self.restart_now_and_then();
+        let answer = self.names.follow_up(&mut self.machine, answer);
         self.names.told(answer)
     }
 
@@ -202,6 +230,10 @@ impl Subject for StoreSubject {
         let name = QueueName::new(queue).ok()?;
         let report = told(block_on(self.machine.store().queue(name)))?;
         Some(queue_snapshot(&report.queue, &report.counts))
+    }
+
+    fn workflow(&mut self, workflow: Handle) -> Option<WorkflowSnapshot> {
+        self.names.workflow(&mut self.machine, workflow)
     }
 
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>> {

@@ -4,7 +4,7 @@
 //! [`Command`]s, give the same [`Answer`]s and show the same [`JobSnapshot`]s. Nothing here comes from `longshore-core`, so
 //! that the model can be written against it without sharing a line with the engine.
 //!
-//! Jobs are named by *handle*: 0, 1, 2, … in order of creation, clones included. Lease tokens are named by (job, lease version).
+//! Jobs are named by *handle*: 0, 1, 2, … in order of creation, clones included, and so are workflows. Lease tokens are named by (job, lease version).
 //! Times are milliseconds since the Unix epoch; durations are milliseconds. Settings are dotted paths of api.md with the value as text
 //! (`retry.limit` = `3`, `lease` = `5s`, `retry.backoff.delays` = `10s,1m`, `max_reclaims` = `null`).
 
@@ -25,6 +25,7 @@ pub trait Subject {
     fn advance(&mut self, by: Millis);
     fn job(&mut self, job: Handle) -> Option<JobSnapshot>;
     fn queue(&mut self, queue: &str) -> Option<QueueSnapshot>;
+    fn workflow(&mut self, workflow: Handle) -> Option<WorkflowSnapshot>;
     /// One of the five specifications' views: field name to text (`null` where absent).
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>>;
     /// Why the last command was refused, in the subject's own words; for people, never compared.
@@ -117,9 +118,30 @@ pub enum Command {
         jobs: Vec<NewJob>,
         finally: Option<NewJob>,
     },
+    StartWorkflow {
+        queue: String,
+        jobs: Vec<NewJob>,
+        open: bool,
+    },
+    GrowWorkflow {
+        workflow: Handle,
+        queue: String,
+        jobs: Vec<NewJob>,
+    },
+    CloseWorkflow {
+        workflow: Handle,
+    },
+    CancelWorkflow {
+        workflow: Handle,
+        reason: Option<String>,
+        force: bool,
+    },
+    RetryWorkflow {
+        workflow: Handle,
+    },
 }
 
-/// A submission. Dependencies are handles of existing jobs, or refs inside the same batch.
+/// A submission. Dependencies are handles of existing jobs, or refs inside the same batch or workflow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewJob {
     pub job_type: String,
@@ -198,6 +220,16 @@ pub enum Answer {
     FannedOut {
         jobs: Vec<Handle>,
         finally: Option<Handle>,
+    },
+    /// Started, grown, or found to be there already.
+    Workflow {
+        workflow: Handle,
+        jobs: Vec<Submitted>,
+    },
+    /// The workflow's state after it was closed, cancelled or retried: running while something is still to end.
+    WorkflowState {
+        workflow: Handle,
+        state: String,
     },
     /// An error code of api.md; nothing changed. For a batch, the code of its first failing member.
     Refused {
@@ -303,4 +335,15 @@ pub struct QueueSnapshot {
     pub paused: bool,
     /// State name to number of jobs, zero included.
     pub counts: BTreeMap<String, u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkflowSnapshot {
+    pub state: String,
+    /// More jobs may still join.
+    pub open: bool,
+    /// State name to number of jobs, zero included; who is gone counts as it ended.
+    pub counts: BTreeMap<String, u64>,
+    /// Name and job of each member that is still there, oldest first.
+    pub members: Vec<(String, Handle)>,
 }

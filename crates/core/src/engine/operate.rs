@@ -168,12 +168,7 @@ impl<R: Records> Turn<'_, R> {
         for id in concerned {
             self.touched += 1;
             let Some(original) = self.records.seq_of(id).map_err(Stop::Broken)? else { continue };
-            let (mut heir, mut number) = (id, original);
-            while let Some(next) = self.look(number, |job| job.requeued_as)?.flatten() {
-                // If nobody knows any more what became of a clone, its original has to speak for itself.
-                let Some(seq) = self.records.seq_of(next).map_err(Stop::Broken)? else { break };
-                (heir, number) = (next, seq);
-            }
+            let (heir, number) = self.last_clone(id, original)?;
             if heir != id {
                 successors.insert(id, heir);
                 let still_waits = ends == Ends::Remembered && dependencies.after_any.contains(&id);
@@ -183,6 +178,17 @@ impl<R: Records> Turn<'_, R> {
         dependencies.rewire(&successors, ends);
         let standings = self.standings(&dependencies.all())?;
         Ok(Rewired { dependencies, standings, links })
+    }
+
+    /// Whoever stands in the place of a job now: itself, or the last of its clones.
+    pub(crate) fn last_clone(&mut self, id: JobId, original: Seq) -> Result<(JobId, Seq), Stop<R::Error>> {
+        let (mut heir, mut number) = (id, original);
+        while let Some(next) = self.look(number, |job| job.requeued_as)?.flatten() {
+            // If nobody knows any more what became of a clone, its original has to speak for itself.
+            let Some(seq) = self.records.seq_of(next).map_err(Stop::Broken)? else { break };
+            (heir, number) = (next, seq);
+        }
+        Ok((heir, number))
     }
 
     /// Has a job hear from the clones, not from their originals.

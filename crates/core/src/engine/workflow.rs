@@ -217,8 +217,10 @@ impl<R: Records> Turn<'_, R> {
                 continue;
             }
             for id in dependencies {
-                let elder = self.records.seq_of(id).map_err(Stop::Broken)?;
-                stack.extend(elder.filter(|elder| *elder > reached && !opened.contains(elder)));
+                let Some(elder) = self.records.seq_of(id).map_err(Stop::Broken)? else { continue };
+                // A clone that was made by hand is younger than those who wait for its original.
+                let (_, elder) = self.last_clone(id, elder)?;
+                stack.extend(Some(elder).filter(|elder| *elder > reached && !opened.contains(elder)));
             }
         }
         Ok(changed)
@@ -264,6 +266,15 @@ impl<R: Records> Turn<'_, R> {
             }
         }
         Ok(true)
+    }
+
+    /// A cancel is over once all have ended. Said where a member is about to come back: until then nobody needs to know.
+    pub(crate) fn end_of_cancel(&mut self, id: WorkflowId) -> Result<(), Stop<R::Error>> {
+        let workflow = self.records.workflow(id).map_err(Stop::Broken)?;
+        let Some(over) = workflow.filter(|workflow| workflow.cancelled && workflow.state().terminal()) else {
+            return Ok(());
+        };
+        self.records.put_workflow(&Workflow { cancelled: false, ..over }).map_err(Stop::Broken)
     }
 
     /// A closed workflow goes with the record of its last member.

@@ -18,17 +18,18 @@ pub(crate) struct HttpSubject {
     server: Option<TestServer>,
     client: Client,
     ids: Vec<String>,
+    pub(crate) workflows: Vec<String>,
     pub(crate) handles: HashMap<String, Handle>,
     pub(crate) seqs: HashMap<u64, Handle>,
     tokens: HashMap<(Handle, u64), String>,
-    payloads: HashMap<Handle, Value>,
+    pub(crate) payloads: HashMap<Handle, Value>,
     /// For ids and tokens that nobody was ever given.
-    dice: SeededDice,
+    pub(crate) dice: SeededDice,
     reason: Option<String>,
 }
 
 /// The code of an error, as the server gave it.
-struct Refused(String);
+pub(crate) struct Refused(String);
 
 impl Drop for HttpSubject {
     fn drop(&mut self) {
@@ -51,6 +52,7 @@ impl HttpSubject {
             server: Some(server),
             client,
             ids: Vec::new(),
+            workflows: Vec::new(),
             handles: HashMap::new(),
             seqs: HashMap::new(),
             tokens: HashMap::new(),
@@ -74,7 +76,7 @@ impl HttpSubject {
         Some(reply)
     }
 
-    fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Reply, Refused> {
+    pub(crate) fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Reply, Refused> {
         let body = body.map(requests::body_text);
         let reply = self.runtime.block_on(self.client.call(method, path, body.as_deref()));
         if reply.header("connection") == Some("close") {
@@ -97,7 +99,7 @@ impl HttpSubject {
         Err(Refused(reply.json()["code"].as_str().unwrap().to_owned()))
     }
 
-    fn post(&mut self, path: &str, body: &Value) -> Result<Value, Refused> {
+    pub(crate) fn post(&mut self, path: &str, body: &Value) -> Result<Value, Refused> {
         let reply = self.call("POST", path, Some(body))?;
         Ok(if reply.body.is_empty() { Value::Null } else { reply.json() })
     }
@@ -111,7 +113,7 @@ impl HttpSubject {
         self.ids.get(job).cloned()
     }
 
-    fn adopt(&mut self, id: &Value) -> Handle {
+    pub(crate) fn adopt(&mut self, id: &Value) -> Handle {
         let id = id.as_str().unwrap();
         if let Some(handle) = self.handles.get(id) {
             return *handle;
@@ -136,7 +138,7 @@ impl HttpSubject {
         }
     }
 
-    fn new_job(&mut self, new: &NewJob) -> Value {
+    pub(crate) fn new_job(&mut self, new: &NewJob) -> Value {
         let after: Vec<String> = new.after.iter().map(|dependency| self.dependency(dependency)).collect();
         let after_any: Vec<String> = new.after_any.iter().map(|dependency| self.dependency(dependency)).collect();
         requests::new_job(new, self.made_up(new.payload_bytes), &after, &after_any)
@@ -304,6 +306,13 @@ impl HttpSubject {
                 put(&mut body, "lease", self.token(*job, token).map(Value::from));
                 self.fan_out(*job, &body)
             }
+            Command::StartWorkflow { queue, jobs, open } => self.start_workflow(queue, jobs, *open),
+            Command::GrowWorkflow { workflow, queue, jobs } => self.grow_workflow(*workflow, queue, jobs),
+            Command::CloseWorkflow { workflow } => self.command_workflow(*workflow, "close", &json!({})),
+            Command::CancelWorkflow { workflow, reason, force } => {
+                self.command_workflow(*workflow, "cancel", &json!({ "reason": reason, "force": force }))
+            }
+            Command::RetryWorkflow { workflow } => self.command_workflow(*workflow, "retry", &json!({})),
         }
     }
 
@@ -355,6 +364,10 @@ impl Subject for HttpSubject {
 
     fn queue(&mut self, queue: &str) -> Option<QueueSnapshot> {
         self.get(&format!("/v1/queues/{}", requests::segment(queue))).map(|queue| snapshots::queue(&queue))
+    }
+
+    fn workflow(&mut self, workflow: Handle) -> Option<WorkflowSnapshot> {
+        self.workflow_snapshot(workflow)
     }
 
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>> {

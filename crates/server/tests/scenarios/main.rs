@@ -17,6 +17,7 @@ mod common;
 mod http_subject;
 mod requests;
 mod snapshots;
+mod workflows;
 
 use http_subject::HttpSubject;
 use longshore_testkit::{scenario, side_by_side};

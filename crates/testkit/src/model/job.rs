@@ -146,6 +146,8 @@ pub(crate) struct ModelJob {
     pub parent: Option<Handle>,
     pub requeued_from: Option<Handle>,
     pub requeued_as: Option<Handle>,
+    /// The workflow that it joined; an original keeps it after a clone has taken its place.
+    pub workflow: Option<Handle>,
     pub tags: BTreeMap<String, Option<String>>,
     pub correlation_id: Option<String>,
     pub callback_url: Option<String>,

@@ -73,6 +73,7 @@ impl Model {
         }
         job.ended_through = None;
         self.ended.push_back(handle);
+        self.note_end_in_workflow(handle);
     }
 
     /// Handles ended jobs one by one: each releases or ends its dependents, in creation order.
@@ -186,7 +187,7 @@ impl Model {
         true
     }
 
-    fn revive(&mut self, handle: Handle) {
+    pub(crate) fn revive(&mut self, handle: Handle) {
         let now = self.now;
         let job = self.job_mut(handle);
         job.move_to(State::Pending, now, "revive");

@@ -1,8 +1,9 @@
 //! Queues, and what operators do to jobs.
 
+use super::fields::{are_tags, is_name, is_priority, is_type, priority_or_normal};
 use super::job::{Counters, Error, ModelJob, State};
 use super::rules::{Counts, Profile, Refusal, VALIDATION, check_limit, limit_is_locked, queue_rules};
-use super::submit::{are_tags, blank_job, is_name, is_priority, is_type, priority_or_normal};
+use super::submit::blank_job;
 use super::{ANY_TEXT, Model, Queue, server_error};
 use crate::subject::{Answer, Edit, Handle, Millis, Settings};
 
@@ -114,24 +115,32 @@ impl Model {
 
     pub(crate) fn cancel(&mut self, handle: Handle, reason: Option<&String>, force: bool) -> Result<Answer, Refusal> {
         check_reason(reason)?;
-        let now = self.now;
-        let job = self.find(handle)?;
-        if job.state.is_terminal() {
+        if self.find(handle)?.state.is_terminal() {
             return Err(ILLEGAL);
         }
         let message = reason.cloned().unwrap_or_else(|| ANY_TEXT.to_owned());
+        if self.cancel_or_ask(handle, &message, force) {
+            return Ok(Answer::CancelRequested);
+        }
+        self.propagate();
+        Ok(self.state_of(handle))
+    }
+
+    /// Cancels a living job, or asks its worker to stop; true if it was only asked.
+    pub(crate) fn cancel_or_ask(&mut self, handle: Handle, message: &str, force: bool) -> bool {
+        let (now, message) = (self.now, message.to_owned());
+        let job = &self.jobs[handle];
         if job.is_held_by_worker(now) && job.rules.cancel_cooperative && !force {
             let job = self.job_mut(handle);
             // Whose words win when several ask is nobody's business.
             let differs = job.cancel_requested && job.cancel_message != message;
             job.cancel_message = if differs { ANY_TEXT.to_owned() } else { message };
             job.cancel_requested = true;
-            return Ok(Answer::CancelRequested);
+            return true;
         }
         let error = Error { message, ..server_error("cancelled", "cancelled") };
         self.end_by_force(handle, State::Cancelled, "cancel", error);
-        self.propagate();
-        Ok(self.state_of(handle))
+        false
     }
 
     pub(crate) fn dead_letter(&mut self, handle: Handle, reason: Option<&String>) -> Result<Answer, Refusal> {
@@ -169,7 +178,7 @@ impl Model {
         }
         let run_at = run_at.filter(|instant| *instant > self.now);
         if job.rules.requeue_clones {
-            return Ok(self.clone_job(handle, run_at));
+            return Ok(self.clone_behind(handle, run_at, Vec::new(), Vec::new()));
         }
         self.requeue_in_place(handle, reset, run_at)
     }
@@ -195,7 +204,14 @@ impl Model {
             return Err(ILLEGAL);
         }
         self.job_mut(handle).after = after;
-        let job = self.find(handle)?;
+        self.come_back(handle, reset, run_at);
+        self.revive_dependents(handle);
+        Ok(self.state_of(handle))
+    }
+
+    /// Back from its end to wherever its dependencies let it.
+    pub(crate) fn come_back(&mut self, handle: Handle, reset: bool, run_at: Option<Millis>) {
+        let job = &self.jobs[handle];
         let may_go = self.dependencies_hold(job);
         let now = self.now;
         self.note_any(handle);
@@ -217,12 +233,20 @@ impl Model {
         } else {
             job.move_to(State::Pending, now, "requeue");
         }
-        self.revive_dependents(handle);
-        Ok(self.state_of(handle))
     }
 
-    fn clone_job(&mut self, original: Handle, run_at: Option<Millis>) -> Answer {
+    /// A clone waits for nobody, unless its workflow says so.
+    pub(crate) fn clone_behind(
+        &mut self,
+        original: Handle,
+        run_at: Option<Millis>,
+        after: Vec<Handle>,
+        after_any: Vec<Handle>,
+    ) -> Answer {
         let old = &self.jobs[original];
+        let dependencies = after.iter().chain(&after_any);
+        let inherited_priority = dependencies.map(|job| self.jobs[*job].effective_priority()).min();
+        let depth = if after.is_empty() && after_any.is_empty() { 1 } else { old.depth };
         let copy = ModelJob {
             priority: old.priority,
             run_at,
@@ -230,12 +254,17 @@ impl Model {
             correlation_id: old.correlation_id.clone(),
             callback_url: old.callback_url.clone(),
             requeued_from: Some(original),
+            inherited_priority,
+            after,
+            after_any,
+            depth,
             ..blank_job(&old.queue, old.profile, old.rules.clone(), &old.job_type, self.now)
         };
         self.newborn_from = self.jobs.len();
         let clone = self.add(copy);
         self.job_mut(original).requeued_as = Some(clone);
         self.job_mut(original).settled = None;
+        self.take_over_place(original, clone);
         self.send_off(clone);
         self.state_of(clone)
     }
@@ -302,7 +331,7 @@ impl Model {
     }
 }
 
-fn check_reason(reason: Option<&String>) -> Result<(), Refusal> {
+pub(super) fn check_reason(reason: Option<&String>) -> Result<(), Refusal> {
     if reason.is_none_or(|reason| reason.chars().count() <= 1_024) { Ok(()) } else { Err(VALIDATION) }
 }
 

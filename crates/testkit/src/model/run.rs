@@ -1,8 +1,9 @@
 //! Work: claims, settlements, heartbeats, and what a failure leads to.
 
+use super::fields::{is_name, is_type};
 use super::job::{Attempt, Error, Lease, State};
 use super::rules::{Counts, LONGEST, OnPermanent, Profile, Refusal, VALIDATION};
-use super::submit::{is_name, is_type};
+
 use super::{Model, server_error};
 use crate::subject::{Answer, Claimed, Handle, Millis, Outcome, Token};
 

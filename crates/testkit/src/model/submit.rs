@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::fields::{check_fields, is_name, priority_or_normal, usable_key};
 use super::job::{Counters, ModelJob, State};
-use super::rules::{LONGEST, Profile, Refusal, Rules, Scope, VALIDATION, job_rules, profile_rules};
+use super::rules::{Profile, Refusal, Rules, Scope, VALIDATION, job_rules, profile_rules};
+use super::workflows::distinct;
 use super::{Key, Model, Queue};
-use crate::subject::{Answer, Dependency, Handle, Millis, NewJob, Submitted, Token};
+use crate::subject::{Answer, Dependency, Handle, Millis, NewJob, Token};
 
-const MOST_IN_BATCH: usize = 1_000;
+pub(super) const MOST_IN_BATCH: usize = 1_000;
 const MOST_DEPENDENCIES: usize = 1_000;
 const DEEPEST: u32 = 100;
-const NORMAL: u8 = 2;
 
 /// What becomes of a member of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +49,48 @@ impl Links {
     }
 }
 
+/// Who submits, and what comes of that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Circumstances {
+    pub most: usize,
+    /// The last member waits for all the others.
+    pub last_is_finally: bool,
+    pub parent: Option<Handle>,
+    /// The workflow that grows: its members can be named.
+    pub workflow: Option<Handle>,
+}
+
+impl Default for Circumstances {
+    fn default() -> Self {
+        Circumstances { most: MOST_IN_BATCH, last_is_finally: false, parent: None, workflow: None }
+    }
+}
+
 /// A batch on its way through the checks.
-struct Batch<'a> {
+pub(super) struct Batch<'a> {
     queue: &'a str,
-    profile: Profile,
-    rules: Rules,
-    members: Vec<&'a NewJob>,
+    pub profile: Profile,
+    pub rules: Rules,
+    pub members: Vec<&'a NewJob>,
     fates: Vec<Fate>,
     links: Vec<Result<Links, Refusal>>,
-    /// The last member waits for all the others.
-    last_is_finally: bool,
-    parent: Option<Handle>,
+    depths: Vec<Depth>,
+    circumstances: Circumstances,
+}
+
+impl Batch<'_> {
+    /// Every member is known by its key.
+    pub(super) fn brings_nothing(&self) -> bool {
+        !self.fates.contains(&Fate::New)
+    }
+
+    pub(super) fn known(&self) -> Vec<Option<Handle>> {
+        let known = |fate: &Fate| match fate {
+            Fate::Existing(job) => *job,
+            Fate::New | Fate::SameAs(_) => None,
+        };
+        self.fates.iter().map(known).collect()
+    }
 }
 
 impl Model {
@@ -67,13 +99,9 @@ impl Model {
             return Err(VALIDATION);
         }
         let members: Vec<&NewJob> = jobs.iter().collect();
-        let made = self.submit_batch(queue, members, false, None)?;
-        let answer = made.into_iter().map(|(job, duplicate)| Submitted {
-            job,
-            state: job.map(|handle| self.jobs[handle].state.word().to_owned()),
-            duplicate,
-        });
-        Ok(Answer::Submitted(answer.collect()))
+        let mut plan = self.plan_batch(queue, members, Circumstances::default())?;
+        let made = self.create_batch(&mut plan);
+        Ok(Answer::Submitted(self.told(made)))
     }
 
     pub(crate) fn children(
@@ -90,29 +118,36 @@ impl Model {
         }
         let queue = self.jobs[parent].queue.clone();
         let members: Vec<&NewJob> = jobs.iter().chain(finally).collect();
-        let mut made = self.submit_batch(&queue, members, finally.is_some(), Some(parent))?;
+        let circumstances = Circumstances {
+            most: MOST_IN_BATCH + usize::from(finally.is_some()),
+            last_is_finally: finally.is_some(),
+            parent: Some(parent),
+            workflow: None,
+        };
+        let mut plan = self.plan_batch(&queue, members, circumstances)?;
+        let mut made = self.create_batch(&mut plan);
+        self.join_parent(parent, &made);
         let finally = if finally.is_some() { made.pop().and_then(|(job, _)| job) } else { None };
         Ok(Answer::FannedOut { jobs: made.into_iter().filter_map(|(job, _)| job).collect(), finally })
     }
 
-    /// Handle and "was a duplicate" of each member.
-    fn submit_batch(
-        &mut self,
-        queue: &str,
-        members: Vec<&NewJob>,
-        last_is_finally: bool,
-        parent: Option<Handle>,
-    ) -> Result<Vec<(Option<Handle>, bool)>, Refusal> {
-        let most = MOST_IN_BATCH + usize::from(last_is_finally);
-        if members.is_empty() || members.len() > most {
+    /// All checks of a batch; nothing is made yet.
+    pub(super) fn plan_batch<'a>(
+        &self,
+        queue: &'a str,
+        members: Vec<&'a NewJob>,
+        circumstances: Circumstances,
+    ) -> Result<Batch<'a>, Refusal> {
+        if members.is_empty() || members.len() > circumstances.most {
             return Err(VALIDATION);
         }
         let (profile, rules) = match self.queues.get(queue) {
             Some(known) => (known.profile, known.rules.clone()),
             None => (Profile::Standard, profile_rules(Profile::Standard)),
         };
-        let mut batch =
-            Batch { queue, profile, rules, members, fates: Vec::new(), links: Vec::new(), last_is_finally, parent };
+        let depths = vec![Depth::Unknown; members.len()];
+        let (fates, links) = (Vec::new(), Vec::new());
+        let mut batch = Batch { queue, profile, rules, members, fates, links, depths, circumstances };
         for index in 0..batch.members.len() {
             let fate = self.fate(&batch, index);
             batch.fates.push(fate);
@@ -121,11 +156,11 @@ impl Model {
             let links = self.resolve_links(&batch, index);
             batch.links.push(links);
         }
-        let mut depths = vec![Depth::Unknown; batch.members.len()];
+        let mut depths = std::mem::take(&mut batch.depths);
         for index in 0..batch.members.len() {
             self.check_member(&batch, index, &mut depths)?;
         }
-        Ok(self.create_batch(&batch, &mut depths))
+        Ok(Batch { depths, ..batch })
     }
 
     /// Looks the member's key up. An unusable key is reported by the checks of the fields.
@@ -170,7 +205,7 @@ impl Model {
 
     fn resolve_links(&self, batch: &Batch, index: usize) -> Result<Links, Refusal> {
         let member = batch.members[index];
-        let waits_for_all = batch.last_is_finally && index + 1 == batch.members.len();
+        let waits_for_all = batch.circumstances.last_is_finally && index + 1 == batch.members.len();
         // As they were given, whoever is meant by them.
         let given = distinct(&member.after) + distinct(&member.after_any) + if waits_for_all { index } else { 0 };
         if given > MOST_DEPENDENCIES {
@@ -200,7 +235,13 @@ impl Model {
             }
             Dependency::Ref(name) => {
                 let named = batch.members.iter().position(|member| member.reference.as_ref() == Some(name));
-                resolve_member(batch, named.ok_or(UNKNOWN)?)
+                match named {
+                    Some(member) => resolve_member(batch, member),
+                    None => {
+                        let earlier = self.member_named(batch.circumstances.workflow, name).ok_or(UNKNOWN)?;
+                        if self.jobs[earlier].removed { Err(UNKNOWN) } else { Ok(Link::Job(earlier)) }
+                    }
+                }
             }
         }
     }
@@ -209,6 +250,14 @@ impl Model {
     fn check_member(&self, batch: &Batch, index: usize, depths: &mut [Depth]) -> Result<(), Refusal> {
         let member = batch.members[index];
         check_fields(batch, index)?;
+        let namesake = member.reference.as_ref().and_then(|name| self.member_named(batch.circumstances.workflow, name));
+        if let Some(namesake) = namesake {
+            // Only whoever has the name may say it again.
+            let same = matches!(batch.fates[index], Fate::Existing(Some(job)) if self.is_in_place_of(job, namesake));
+            if !same {
+                return Err(VALIDATION);
+            }
+        }
         if batch.fates[index] != Fate::New {
             return Ok(());
         }
@@ -328,7 +377,10 @@ impl Model {
         most_urgent
     }
 
-    fn create_batch(&mut self, batch: &Batch, depths: &mut [Depth]) -> Vec<(Option<Handle>, bool)> {
+    /// Handle and "was a duplicate" of each member.
+    pub(super) fn create_batch(&mut self, batch: &mut Batch) -> Vec<(Option<Handle>, bool)> {
+        let mut depths = std::mem::take(&mut batch.depths);
+        let batch = &*batch;
         // A duplicate changes nothing: it brings no queue into being.
         if batch.fates.contains(&Fate::New) && !self.queues.contains_key(batch.queue) {
             self.queues.insert(batch.queue.to_owned(), Queue::new(batch.profile, batch.rules.clone()));
@@ -350,7 +402,7 @@ impl Model {
         let mut inherited = vec![None; batch.members.len()];
         for index in 0..batch.members.len() {
             if batch.fates[index] == Fate::New {
-                let depth = self.depth(batch, index, depths).unwrap_or(1);
+                let depth = self.depth(batch, index, &mut depths).unwrap_or(1);
                 let from_dependencies = self.inherited(batch, index, &mut inherited);
                 self.create_member(batch, index, &handles, depth, from_dependencies);
             }
@@ -398,7 +450,7 @@ impl Model {
             after: to_handles(links.after),
             after_any: to_handles(links.after_any),
             depth,
-            parent: batch.parent,
+            parent: batch.circumstances.parent,
             tags: member.tags.clone(),
             correlation_id: member.correlation_id.clone(),
             callback_url: member.callback_url.clone(),
@@ -488,6 +540,7 @@ pub(crate) fn blank_job(queue: &str, profile: Profile, rules: Rules, job_type: &
         parent: None,
         requeued_from: None,
         requeued_as: None,
+        workflow: None,
         tags: BTreeMap::new(),
         correlation_id: None,
         callback_url: None,
@@ -497,13 +550,6 @@ pub(crate) fn blank_job(queue: &str, profile: Profile, rules: Rules, job_type: &
         attempts: Vec::new(),
         history: Vec::new(),
     }
-}
-
-fn distinct(dependencies: &[Dependency]) -> usize {
-    let repeated = |index: usize| {
-        dependencies[index] != Dependency::Unknown && dependencies[..index].contains(&dependencies[index])
-    };
-    (0..dependencies.len()).filter(|index| !repeated(*index)).count()
 }
 
 fn push_once(links: &mut Vec<Link>, link: Link) {
@@ -543,59 +589,4 @@ fn reaches_itself(batch: &Batch, start: usize) -> bool {
 
 fn is_held(batch: &Batch, index: usize) -> bool {
     batch.members[index].hold.unwrap_or(batch.rules.submit_explicit)
-}
-
-/// An empty key is no key.
-fn usable_key(member: &NewJob) -> Option<&str> {
-    member.idempotency_key.as_deref().filter(|key| !key.is_empty())
-}
-
-fn check_fields(batch: &Batch, index: usize) -> Result<(), Refusal> {
-    let member = batch.members[index];
-    let rules = &batch.rules;
-    let at_most = |text: &Option<String>, most: usize| text.as_ref().is_none_or(|text| text.chars().count() <= most);
-    let repeated_reference =
-        member.reference.is_some() && batch.members[..index].iter().any(|other| other.reference == member.reference);
-    let delayed = member.run_at.is_some() || member.delay.is_some_and(|delay| delay > 0);
-    let valid = is_type(&member.job_type)
-        && member.priority.is_none_or(is_priority)
-        && !(member.run_at.is_some() && member.delay.is_some())
-        && member.delay.is_none_or(|delay| (0..=LONGEST).contains(&delay))
-        && (rules.delayed_start || !delayed)
-        && at_most(&member.idempotency_key, 256)
-        && (usable_key(member).is_none() || rules.scope != Scope::Off)
-        && member.external_id.as_ref().is_none_or(|id| rules.external_ids && !id.is_empty())
-        && at_most(&member.external_id, 256)
-        && are_tags(&member.tags)
-        && at_most(&member.correlation_id, 256)
-        && at_most(&member.callback_url, 2_048)
-        && !repeated_reference;
-    if !valid {
-        return Err(VALIDATION);
-    }
-    job_rules(rules, batch.profile, &member.settings)?;
-    if member.payload_bytes > rules.payload_max { Err("payload_too_large") } else { Ok(()) }
-}
-
-pub(crate) fn is_priority(level: i64) -> bool {
-    (0..=4).contains(&level)
-}
-
-/// A level that was checked.
-pub(crate) fn priority_or_normal(level: Option<i64>) -> u8 {
-    level.and_then(|level| u8::try_from(level).ok()).unwrap_or(NORMAL)
-}
-
-pub(crate) fn is_type(text: &str) -> bool {
-    (1..=256).contains(&text.chars().count()) && !text.chars().any(char::is_control)
-}
-
-pub(crate) fn is_name(text: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.-:".contains(c);
-    (1..=128).contains(&text.chars().count()) && text.chars().all(allowed)
-}
-
-pub(crate) fn are_tags(tags: &BTreeMap<String, Option<String>>) -> bool {
-    let short = |value: &Option<String>| value.as_ref().is_none_or(|value| value.chars().count() <= 256);
-    tags.len() <= 64 && tags.iter().all(|(key, value)| is_name(key) && short(value))
 }

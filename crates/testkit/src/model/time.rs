@@ -203,6 +203,7 @@ impl Model {
         for key in self.keys.iter_mut().filter(|key| key.job == handle) {
             key.ends = Some(key.at + window);
         }
+        self.note_removal_in_workflow(handle);
     }
 
     /// The first and last instant that a jittered retry of this job may have been given.

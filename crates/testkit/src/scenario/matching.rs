@@ -64,6 +64,8 @@ pub(super) struct Context<'a> {
     pub(super) now: Millis,
     pub(super) names: &'a [String],
     pub(super) handles: &'a [Option<Handle>],
+    pub(super) workflows: &'a [String],
+    pub(super) workflow_handles: &'a [Option<Handle>],
 }
 
 impl Instant {

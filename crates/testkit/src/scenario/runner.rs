@@ -3,9 +3,11 @@
 use super::matching::{COLUMNS, Context, FIELDS, Got, Matcher, differences, show_job};
 use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, Script, Step, Story};
 use super::values::{show_duration, show_offset};
+use super::workflows::show_workflow;
 use super::{Failure, Problem, Report};
 use crate::subject::{
     Answer, Claimed, Command, Dependency, Handle, JobSnapshot, Millis, NewJob, QueueSnapshot, Subject, Submitted,
+    WorkflowSnapshot,
 };
 
 /// A statement that was played, for those who watch.
@@ -23,7 +25,7 @@ pub struct Event<'a> {
 
 /// Expected and got, where they differ.
 type Mismatch = (String, String);
-type Verdict = Result<String, Problem>;
+pub(super) type Verdict = Result<String, Problem>;
 
 pub(super) fn play(
     script: &Script,
@@ -39,7 +41,8 @@ pub(super) fn play(
         ..Report::default()
     };
     for story in &script.stories {
-        let mut stage = Stage { start: subject.now(), handles: vec![None; story.names.len()], story, subject };
+        let (handles, workflows) = (vec![None; story.names.len()], vec![None; story.workflows.len()]);
+        let mut stage = Stage { start: subject.now(), handles, workflows, story, subject };
         for step in &story.steps {
             let verdict = stage.step(step);
             let at = stage.subject.now() - stage.start;
@@ -64,16 +67,22 @@ pub(super) fn play(
     Ok(report)
 }
 
-struct Stage<'a> {
-    subject: &'a mut dyn Subject,
-    story: &'a Story,
+pub(super) struct Stage<'a> {
+    pub(super) subject: &'a mut dyn Subject,
+    pub(super) story: &'a Story,
     start: Millis,
     /// By name: the job that the subject made.
-    handles: Vec<Option<Handle>>,
+    pub(super) handles: Vec<Option<Handle>>,
+    pub(super) workflows: Vec<Option<Handle>>,
 }
 
 /// Everything of a story that a refused command must leave as it is.
-type Picture = (Vec<(Handle, Option<JobSnapshot>)>, Vec<(String, Option<QueueSnapshot>)>);
+struct Picture {
+    jobs: Vec<(Handle, Option<JobSnapshot>)>,
+    queues: Vec<(String, Option<QueueSnapshot>)>,
+    /// One more than the story knows: nothing may have been started.
+    workflows: Vec<(Handle, Option<WorkflowSnapshot>)>,
+}
 
 fn verdict(problem: Result<(), Mismatch>, got: String) -> Verdict {
     match problem {
@@ -84,13 +93,25 @@ fn verdict(problem: Result<(), Mismatch>, got: String) -> Verdict {
 
 impl Stage<'_> {
     fn context(&mut self) -> Context<'_> {
-        Context { start: self.start, now: self.subject.now(), names: &self.story.names, handles: &self.handles }
+        Context {
+            start: self.start,
+            now: self.subject.now(),
+            names: &self.story.names,
+            handles: &self.handles,
+            workflows: &self.story.workflows,
+            workflow_handles: &self.workflows,
+        }
     }
 
     fn step(&mut self, step: &Step) -> Verdict {
         match &step.action {
             Action::Note => Ok(String::new()),
-            Action::Do { command, binds, expected, unchanged } => self.act(command, binds, expected, *unchanged),
+            Action::Do { command, binds, workflow, expected, unchanged } => {
+                self.act(command, (binds, *workflow), expected, *unchanged)
+            }
+            Action::Member { workflow, member, name } => self.member(*workflow, member, *name),
+            Action::ExpectWorkflow { workflow, fields } => self.expect_workflow(*workflow, fields),
+            Action::WorkflowGone(workflow) => self.workflow_gone(*workflow),
             Action::Advance(by) => {
                 self.subject.advance(*by);
                 Ok(String::new())
@@ -259,12 +280,24 @@ impl Stage<'_> {
         verdict(problem, join(fields.iter().map(shown).collect()))
     }
 
-    fn act(&mut self, command: &Command, binds: &[usize], expected: &Expected, unchanged: bool) -> Verdict {
+    /// `binds`: the names of the jobs, and of the workflow, that the command makes.
+    fn act(
+        &mut self,
+        command: &Command,
+        (binds, workflow): (&[usize], Option<usize>),
+        expected: &Expected,
+        unchanged: bool,
+    ) -> Verdict {
         let command = self.resolve(command)?;
         let still = unchanged || matches!(expected, Expected::Refused(_));
         let before = still.then(|| self.picture());
         let answer = self.subject.apply(&command);
         self.bind(&command, &answer, binds);
+        if let (Some(name), Answer::Workflow { workflow, .. }) = (workflow, &answer)
+            && let Some(slot) = self.workflows.get_mut(name)
+        {
+            *slot = Some(*workflow);
+        }
         let reason = self.subject.reason();
         let context = self.context();
         let shown = with_reason(show_answer(&answer, context), reason.as_deref());
@@ -280,7 +313,9 @@ impl Stage<'_> {
     /// Gives the names of the statement to the jobs that the command made.
     fn bind(&mut self, command: &Command, answer: &Answer, binds: &[usize]) {
         let made: Vec<Option<Handle>> = match answer {
-            Answer::Submitted(jobs) => jobs.iter().map(|job| job.job.filter(|_| !job.duplicate)).collect(),
+            Answer::Submitted(jobs) | Answer::Workflow { jobs, .. } => {
+                jobs.iter().map(|job| job.job.filter(|_| !job.duplicate)).collect()
+            }
             Answer::FannedOut { jobs, finally } => jobs.iter().copied().map(Some).chain([*finally]).collect(),
             Answer::State { job, .. } if matches!(command, Command::Requeue { .. }) => vec![Some(*job)],
             _ => return,
@@ -296,11 +331,14 @@ impl Stage<'_> {
         let subject = &mut *self.subject;
         let jobs = self.handles.iter().flatten().map(|handle| (*handle, subject.job(*handle))).collect();
         let queues = self.story.queues.iter().map(|queue| (queue.clone(), subject.queue(queue))).collect();
-        (jobs, queues)
+        let known = self.workflows.iter().flatten().copied();
+        let next = known.clone().max().map_or(0, |last| last + 1);
+        let workflows = known.chain([next]).map(|workflow| (workflow, subject.workflow(workflow))).collect();
+        Picture { jobs, queues, workflows }
     }
 
     fn changes(&mut self, before: &Picture) -> Option<String> {
-        for (handle, old) in &before.0 {
+        for (handle, old) in &before.jobs {
             let new = self.subject.job(*handle);
             let context = self.context();
             let changed = match (old, &new) {
@@ -313,8 +351,11 @@ impl Stage<'_> {
                 return Some(format!("{}: {changed}", show_job(*handle, context)));
             }
         }
-        let changed = before.1.iter().find(|(queue, old)| self.subject.queue(queue) != *old);
-        changed.map(|(queue, _)| format!("the queue {queue} changed"))
+        if let Some((queue, _)) = before.queues.iter().find(|(queue, old)| self.subject.queue(queue) != *old) {
+            return Some(format!("the queue {queue} changed"));
+        }
+        let (workflow, _) = before.workflows.iter().find(|(one, old)| self.subject.workflow(*one) != *old)?;
+        Some(format!("the workflow {} changed", show_workflow(*workflow, self.context())))
     }
 
     /// Puts the subject's handles and times in the place of the story's names and offsets.
@@ -338,7 +379,14 @@ impl Stage<'_> {
             | Command::Resume { .. }
             | Command::DeleteQueue { .. }
             | Command::Claim { .. } => {}
-            Command::Submit { jobs: list, .. } => jobs(list)?,
+            Command::Submit { jobs: list, .. } | Command::StartWorkflow { jobs: list, .. } => jobs(list)?,
+            Command::GrowWorkflow { workflow, jobs: list, .. } => {
+                *workflow = self.workflow_handle(*workflow)?;
+                jobs(list)?;
+            }
+            Command::CloseWorkflow { workflow }
+            | Command::CancelWorkflow { workflow, .. }
+            | Command::RetryWorkflow { workflow } => *workflow = self.workflow_handle(*workflow)?,
             Command::Children { job, jobs: list, finally, .. } => {
                 *job = self.handle(*job)?;
                 jobs(list)?;
@@ -366,7 +414,7 @@ impl Stage<'_> {
     }
 }
 
-fn mismatch(expected: &str, got: &str) -> Problem {
+pub(super) fn mismatch(expected: &str, got: &str) -> Problem {
     Problem::Mismatch { expected: expected.to_owned(), got: got.to_owned() }
 }
 
@@ -402,18 +450,21 @@ fn judge(
         (_, Answer::State { job, .. }) if is_other_job(command, *job, binds) => {
             differ(if binds.is_empty() { "the same job again" } else { "a new job" }.to_owned())
         }
-        (Expected::Accepted | Expected::Done, Answer::Submitted(jobs)) => {
-            if jobs.iter().any(|job| job.duplicate) {
-                differ("a new job".to_owned())
-            } else {
-                Ok(())
-            }
+        (Expected::Workflow(want), Answer::WorkflowState { state, .. }) if want == state => Ok(()),
+        (Expected::Known(name, want), Answer::Workflow { workflow, jobs })
+            if context.workflow_handles.get(*name) == Some(&Some(*workflow)) && members_fit(want, jobs, context) =>
+        {
+            Ok(())
         }
-        (Expected::Accepted, _) | (Expected::Done, Answer::Done | Answer::FannedOut { .. }) => Ok(()),
+        (Expected::Accepted | Expected::Done, Answer::Submitted(jobs) | Answer::Workflow { jobs, .. }) => {
+            if jobs.iter().any(|job| job.duplicate) { differ("a new job".to_owned()) } else { Ok(()) }
+        }
+        (Expected::Accepted, _) => Ok(()),
+        (Expected::Done, Answer::Done | Answer::FannedOut { .. } | Answer::WorkflowState { .. }) => Ok(()),
         (Expected::State(want), Answer::State { state, .. }) if want == state => Ok(()),
         (Expected::CancelRequested, Answer::CancelRequested) => Ok(()),
-        (Expected::Members(want), Answer::Submitted(got))
-            if want.len() == got.len() && want.iter().zip(got).all(|(w, g)| member_fits(w, g, context)) =>
+        (Expected::Members(want), Answer::Submitted(got) | Answer::Workflow { jobs: got, .. })
+            if members_fit(want, got, context) =>
         {
             Ok(())
         }
@@ -436,6 +487,10 @@ fn judge(
 /// A requeue says by its words whether it makes a new job: `requeue a as b`.
 fn is_other_job(command: &Command, answered: Handle, binds: &[usize]) -> bool {
     matches!(command, Command::Requeue { job, .. } if (*job == answered) != binds.is_empty())
+}
+
+fn members_fit(want: &[Member], got: &[Submitted], context: Context<'_>) -> bool {
+    want.len() == got.len() && want.iter().zip(got).all(|(want, got)| member_fits(want, got, context))
 }
 
 fn member_fits(want: &Member, got: &Submitted, context: Context<'_>) -> bool {
@@ -470,7 +525,7 @@ fn show_expected(expected: &Expected, context: Context<'_>) -> String {
         Expected::Accepted => "accepted".to_owned(),
         Expected::Refused(code) => format!("refused: {code}"),
         Expected::Done => "done".to_owned(),
-        Expected::State(state) => state.clone(),
+        Expected::State(state) | Expected::Workflow(state) => state.clone(),
         Expected::CancelRequested => "cancel requested".to_owned(),
         Expected::Extended(list) => format!("lease extended{}", fields(list)),
         Expected::Claimed(list) if list.is_empty() => "none".to_owned(),
@@ -478,7 +533,7 @@ fn show_expected(expected: &Expected, context: Context<'_>) -> String {
             let show = |e: &Expectation| format!("{} v{}{}", name(e.job), e.version, fields(&e.extra));
             list.iter().map(show).collect::<Vec<_>>().join(", ")
         }
-        Expected::Members(list) => {
+        Expected::Members(list) | Expected::Known(_, list) => {
             let show = |member: &Member| match member {
                 Member::Accepted => "a new job".to_owned(),
                 Member::State(state) => state.clone(),
@@ -487,7 +542,14 @@ fn show_expected(expected: &Expected, context: Context<'_>) -> String {
                     format!("duplicate of {} {}", name(*job), state.as_deref().unwrap_or_default())
                 }
             };
-            list.iter().map(show).collect::<Vec<_>>().join(", ")
+            let members = list.iter().map(show).collect::<Vec<_>>().join(", ");
+            match expected {
+                Expected::Known(workflow, _) => {
+                    let name = context.workflows.get(*workflow).cloned().unwrap_or_default();
+                    format!("known as {name}: {members}")
+                }
+                _ => members,
+            }
         }
     }
 }
@@ -496,7 +558,7 @@ fn show_answer(answer: &Answer, context: Context<'_>) -> String {
     let until = |at: Option<Millis>| at.map_or_else(|| "no end".to_owned(), |at| show_offset(at - context.start));
     match answer {
         Answer::Done => "done".to_owned(),
-        Answer::State { state, .. } => state.clone(),
+        Answer::State { state, .. } | Answer::WorkflowState { state, .. } => state.clone(),
         Answer::CancelRequested => "cancel requested".to_owned(),
         Answer::Refused { code } => format!("refused: {code}"),
         Answer::Extended { expires_at, cancel_requested } => {
@@ -512,7 +574,7 @@ fn show_answer(answer: &Answer, context: Context<'_>) -> String {
             };
             jobs.iter().map(show).collect::<Vec<_>>().join(", ")
         }
-        Answer::Submitted(jobs) => {
+        Answer::Submitted(jobs) | Answer::Workflow { jobs, .. } => {
             let show = |s: &Submitted| match (s.duplicate, s.job, &s.state) {
                 (false, _, state) => state.clone().unwrap_or_default(),
                 (true, Some(job), state) => {
@@ -520,7 +582,11 @@ fn show_answer(answer: &Answer, context: Context<'_>) -> String {
                 }
                 (true, None, _) => "duplicate of a job that is gone".to_owned(),
             };
-            shortened(&jobs.iter().map(show).collect::<Vec<_>>())
+            let jobs = shortened(&jobs.iter().map(show).collect::<Vec<_>>());
+            match answer {
+                Answer::Workflow { workflow, .. } => format!("{}: {jobs}", show_workflow(*workflow, context)),
+                _ => jobs,
+            }
         }
         Answer::FannedOut { jobs, finally } => {
             let names: Vec<String> = jobs.iter().chain(finally).map(|job| show_job(*job, context)).collect();

@@ -21,6 +21,8 @@ pub struct Story {
     /// Job names in the order of their first mention; commands carry the index as a handle until they are run.
     pub(super) names: Vec<String>,
     pub(super) queues: Vec<String>,
+    /// Names of workflows, as those of jobs.
+    pub(super) workflows: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub(super) enum Action {
     Do {
         command: Box<Command>,
         binds: Vec<usize>,
+        /// The name that a workflow started by the command gets.
+        workflow: Option<usize>,
         expected: Expected,
         unchanged: bool,
     },
@@ -47,6 +51,17 @@ pub(super) enum Action {
         fields: Vec<(usize, Matcher)>,
     },
     Gone(usize),
+    /// Gives a name to the job that a workflow's member is now.
+    Member {
+        workflow: usize,
+        member: String,
+        name: usize,
+    },
+    ExpectWorkflow {
+        workflow: usize,
+        fields: Vec<(String, String)>,
+    },
+    WorkflowGone(usize),
     Counts {
         queue: String,
         fields: Vec<(String, String)>,
@@ -103,7 +118,10 @@ pub(super) enum Expected {
     Refused(String),
     Done,
     State(String),
+    Workflow(String),
     Members(Vec<Member>),
+    /// As `Members`, of a workflow that was there before.
+    Known(usize, Vec<Member>),
     Claimed(Vec<Expectation>),
     CancelRequested,
     Extended(Vec<(String, Matcher)>),

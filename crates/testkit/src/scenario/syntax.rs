@@ -5,6 +5,7 @@ use super::members::{Arguments, new_job};
 use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, Script, Step, Story};
 use super::values::{CODES, PROFILES, STATES, boolean, duration, name_range, number, offset, priority, tags};
 use super::words::{Line, split, unfold, wrong};
+use super::workflows::with_jobs;
 use super::{Failure, Problem};
 use crate::subject::{Command, Edit, NewJob, Outcome, Token};
 
@@ -12,28 +13,30 @@ pub(super) fn read(text: &str, file: &str) -> Result<Script, Failure> {
     let page = unfold(text, file)?;
     let mut stories = Vec::new();
     for (index, told) in page.told.iter().enumerate() {
-        let mut reader = Reader { row: index, names: Vec::new(), queues: Vec::new() };
+        let mut reader = Reader { row: index, names: Vec::new(), queues: Vec::new(), workflows: Vec::new() };
         let steps = reader.steps(&told.lines, file).map_err(|mut failure| {
             failure.row.clone_from(&told.row);
             failure
         })?;
-        stories.push(Story { row: told.row.clone(), steps, names: reader.names, queues: reader.queues });
+        let Reader { names, queues, workflows, .. } = reader;
+        stories.push(Story { row: told.row.clone(), steps, names, queues, workflows });
     }
     Ok(Script { title: page.title, proves: page.proves, settles: page.settles, rulings: page.rulings, stories })
 }
 
-struct Reader {
+pub(super) struct Reader {
     row: usize,
     names: Vec<String>,
     queues: Vec<String>,
+    pub(super) workflows: Vec<String>,
 }
 
-type Read<T> = Result<T, String>;
+pub(super) type Read<T> = Result<T, String>;
 
 /// The two halves of a statement, and the job lines that follow it.
-struct Statement {
-    arguments: Arguments,
-    arrow: Option<Vec<String>>,
+pub(super) struct Statement {
+    pub(super) arguments: Arguments,
+    pub(super) arrow: Option<Vec<String>>,
     unchanged: bool,
     members: Vec<Vec<String>>,
 }
@@ -72,7 +75,7 @@ impl Reader {
         Ok(steps)
     }
 
-    fn name(&mut self, name: &str) -> usize {
+    pub(super) fn name(&mut self, name: &str) -> usize {
         self.names.iter().position(|known| known == name).unwrap_or_else(|| {
             self.names.push(name.to_owned());
             self.names.len() - 1
@@ -80,7 +83,7 @@ impl Reader {
     }
 
     /// Each row of a table has queues of its own, so that rows cannot disturb each other.
-    fn queue(&mut self, name: &str) -> String {
+    pub(super) fn queue(&mut self, name: &str) -> String {
         let name =
             if self.row == 0 || name == "default" { name.to_owned() } else { format!("{name}.{}", self.row + 1) };
         if !self.queues.contains(&name) {
@@ -101,8 +104,8 @@ impl Reader {
         }
         let verb = words.remove(0);
         let unchanged = arrow.as_mut().is_some_and(|right| right.pop_if(|word| word == "unchanged").is_some());
-        if !members.is_empty() && !matches!(verb.as_str(), "batch" | "children") {
-            return Err("`+` lines belong to `batch` or `children`".to_owned());
+        if !members.is_empty() && !matches!(verb.as_str(), "batch" | "children" | "workflow" | "grow") {
+            return Err("`+` lines belong to `batch`, `children`, `workflow` or `grow`".to_owned());
         }
         let arrow = arrow.filter(|right| !(unchanged && right.is_empty()));
         if arrow.as_ref().is_some_and(Vec::is_empty) {
@@ -143,6 +146,7 @@ impl Reader {
             }
             "attempts" | "history" => self.list(verb, s)?,
             "view" => self.view(s)?,
+            "member" | "expect-workflow" => self.workflow_check(verb, s)?,
             _ => return Ok(None),
         };
         Ok(Some(action))
@@ -246,6 +250,7 @@ impl Reader {
     fn command(&mut self, verb: &str, s: &mut Statement) -> Read<Action> {
         let mut binds = Vec::new();
         let mut members = Vec::new();
+        let mut workflow = None;
         let command = match verb {
             "queue" | "pause" | "resume" | "delete-queue" => self.queue_command(verb, s)?,
             "submit" => {
@@ -264,6 +269,15 @@ impl Reader {
                 }
                 Command::Submit { queue, jobs }
             }
+            "workflow" | "grow" => {
+                let command = self.joining(verb, s, &mut workflow)?;
+                let (jobs, finally) = self.members(s, &mut binds, &mut members)?;
+                if finally.is_some() {
+                    return Err("`finally` belongs to `children`".to_owned());
+                }
+                with_jobs(command, jobs)
+            }
+            "close" | "cancel-workflow" | "retry-workflow" => self.workflow_command(verb, s)?,
             "children" => {
                 let (job, token) = (self.job(s)?, token(s)?);
                 let (jobs, finally) = self.members(s, &mut binds, &mut members)?;
@@ -292,7 +306,7 @@ impl Reader {
             _ => self.operator_command(verb, s)?,
         };
         let expected = self.expected(verb, s.arrow.take(), members)?;
-        Ok(Action::Do { command: Box::new(command), binds, expected, unchanged: s.unchanged })
+        Ok(Action::Do { command: Box::new(command), binds, workflow, expected, unchanged: s.unchanged })
     }
 
     fn queue_command(&mut self, verb: &str, s: &mut Statement) -> Read<Command> {
@@ -360,7 +374,7 @@ impl Reader {
     }
 
     /// The `+` and `finally` lines under a batch; a name like j1..j9 makes nine alike.
-    fn members(
+    pub(super) fn members(
         &mut self,
         s: &mut Statement,
         binds: &mut Vec<usize>,
@@ -406,20 +420,22 @@ impl Reader {
     }
 
     fn expected(&mut self, verb: &str, arrow: Option<Vec<String>>, members: Vec<Member>) -> Read<Expected> {
+        let with_members = matches!(verb, "batch" | "workflow" | "grow");
         let Some(words) = arrow else {
-            return Ok(if verb == "batch" { Expected::Members(members) } else { Expected::Accepted });
+            return Ok(if with_members { Expected::Members(members) } else { Expected::Accepted });
         };
         if let [word] = words.as_slice() {
             if CODES.contains(&word.as_str()) {
                 return Ok(Expected::Refused(word.clone()));
             }
             if word == "ok" {
-                return Ok(if verb == "batch" { Expected::Members(members) } else { Expected::Done });
+                return Ok(if with_members { Expected::Members(members) } else { Expected::Done });
             }
         }
         match verb {
             "submit" => Ok(Expected::Members(vec![self.member(&words)?])),
             "claim" => self.claimed(&words),
+            "workflow" | "close" | "cancel-workflow" | "retry-workflow" => self.workflow_expected(&words, members),
             "heartbeat" => {
                 let mut fields = Vec::new();
                 for word in words {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use crate::model::ANY_TEXT;
-use crate::subject::{ErrorSnapshot, JobSnapshot, QueueSnapshot};
+use crate::subject::{ErrorSnapshot, JobSnapshot, QueueSnapshot, WorkflowSnapshot};
 
 pub(super) const VIEWS: [&str; 5] = ["gopherqueue", "taskharbor", "ocypod", "weave", "document"];
 
@@ -72,6 +72,20 @@ fn same_text(expected: &str, got: &str) -> bool {
 
 pub(super) fn queue_difference(expected: Option<&QueueSnapshot>, got: Option<&QueueSnapshot>) -> Option<Difference> {
     (expected != got).then(|| difference("queue", &expected, &got))
+}
+
+pub(super) fn workflow_differences(
+    expected: Option<&WorkflowSnapshot>,
+    got: Option<&WorkflowSnapshot>,
+) -> Vec<Difference> {
+    let (Some(expected), Some(got)) = (expected, got) else {
+        let word = |known: bool| if known { "exists" } else { "gone" };
+        let (expected, got) = (word(expected.is_some()), word(got.is_some()));
+        return if expected == got { Vec::new() } else { vec![difference("workflow", &expected, &got)] };
+    };
+    let mut found = Vec::new();
+    compare_fields!(found, expected, got: state, open, counts, members);
+    found
 }
 
 type View = BTreeMap<String, String>;

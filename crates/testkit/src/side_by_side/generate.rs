@@ -4,6 +4,9 @@
 //! are mostly those of jobs for which the command makes sense, tokens are mostly current, and a history from
 //! which steps were removed is still a sensible one. 0 always means the plainest choice, so that shrinking numbers makes simpler steps.
 
+mod tables;
+mod workflows;
+
 use std::collections::BTreeMap;
 
 use proptest::collection::{SizeRange, vec};
@@ -12,9 +15,10 @@ use proptest::prelude::*;
 use super::Step;
 use crate::model::{Model, Profile, Scope, State};
 use crate::subject::{Command, Dependency, Edit, Handle, Millis, NewJob, Outcome, Settings, Token};
+use tables::{JOB_SETTINGS, QUEUE_SETTINGS, UNLOCKED_JOB_SETTINGS, WRONG_SETTINGS};
 
-/// Enough for a batch of four with everything in it; a longer wish reads zeros.
-const PICKS: usize = 48;
+/// Enough for a batch of four, or a workflow of five, with everything in it; a longer wish reads zeros.
+const PICKS: usize = 64;
 
 const QUEUES: [&str; 5] = ["q1", "q2", "q3", "default", "elsewhere"];
 const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
@@ -102,7 +106,7 @@ impl Draw<'_> {
         const WAITING: [State; 2] = [State::Delayed, State::Retrying];
         const ENDED: [State; 4] = [State::Completed, State::Failed, State::DeadLetter, State::Cancelled];
         let at_work = self.model.handles_at_work();
-        let command = match self.below(100) {
+        let command = match self.below(114) {
             0..18 => self.submit(),
             18..33 => self.claim(),
             33..36 => return Step::Advance(self.long_wait()),
@@ -129,10 +133,11 @@ impl Draw<'_> {
             }
             96 => Command::Pause { queue: self.queue() },
             97 | 98 => Command::Resume { queue: self.queue() },
-            _ => {
+            99 => {
                 let queue = self.queue();
                 Command::DeleteQueue { queue, force: self.below(2) == 1 }
             }
+            _ => self.workflow_step(),
         };
         Step::Command(command)
     }
@@ -494,102 +499,3 @@ impl Draw<'_> {
         self.model.queue_of(job).unwrap_or("default").to_owned()
     }
 }
-
-type Setting = (&'static str, &'static [&'static str]);
-
-/// What a job may say, and no profile locks.
-const UNLOCKED_JOB_SETTINGS: [Setting; 8] = [
-    ("execution_timeout", &["5s", "500ms", "0s", "1m", "40m"]),
-    ("lease", &["2s", "0s", "700ms", "10s"]),
-    ("lifetime", &["20s", "0s", "5s", "2d"]),
-    ("max_reclaims", &["1", "0", "null", "2"]),
-    ("retention.completed", &["10s", "0s"]),
-    ("retention.failed", &["10s", "0s"]),
-    ("retention.dead_letter", &["10s", "0s"]),
-    ("retention.cancelled", &["10s", "0s"]),
-];
-
-const JOB_SETTINGS: [Setting; 22] = [
-    UNLOCKED_JOB_SETTINGS[0],
-    UNLOCKED_JOB_SETTINGS[1],
-    UNLOCKED_JOB_SETTINGS[2],
-    UNLOCKED_JOB_SETTINGS[3],
-    UNLOCKED_JOB_SETTINGS[4],
-    UNLOCKED_JOB_SETTINGS[5],
-    UNLOCKED_JOB_SETTINGS[6],
-    UNLOCKED_JOB_SETTINGS[7],
-    ("retry.limit", &["3", "1", "2", "5", "0"]),
-    ("retry.counts", &["starts", "failures", "retries"]),
-    ("retry.backoff.kind", &["exponential", "constant", "linear", "list"]),
-    ("retry.backoff.base", &["1s", "0s", "300ms", "10s"]),
-    ("retry.backoff.multiplier", &["2.0", "1.5", "1", "10"]),
-    ("retry.backoff.cap", &["0s", "2s", "1h"]),
-    ("retry.backoff.delays", &["1s,5s", "", "10s,1m,5m", "0s,2s"]),
-    ("retry.jitter.kind", &["none", "symmetric", "full"]),
-    ("retry.jitter.factor", &["0.1", "0", "0.5", "1"]),
-    ("retry.honour_retry_after", &["true", "false"]),
-    ("retry.on_permanent", &["failed", "dead_letter", "retry"]),
-    ("retry.on_exhausted", &["dead_letter", "failed"]),
-    ("retry.on_timeout", &["retry", "final"]),
-    ("retry.on_system", &["retry", "final"]),
-];
-
-const QUEUE_SETTINGS: [Setting; 36] = [
-    JOB_SETTINGS[0],
-    JOB_SETTINGS[1],
-    JOB_SETTINGS[2],
-    JOB_SETTINGS[3],
-    JOB_SETTINGS[4],
-    JOB_SETTINGS[5],
-    JOB_SETTINGS[6],
-    JOB_SETTINGS[7],
-    JOB_SETTINGS[8],
-    JOB_SETTINGS[9],
-    JOB_SETTINGS[10],
-    JOB_SETTINGS[11],
-    JOB_SETTINGS[12],
-    JOB_SETTINGS[13],
-    JOB_SETTINGS[14],
-    JOB_SETTINGS[15],
-    JOB_SETTINGS[16],
-    JOB_SETTINGS[17],
-    JOB_SETTINGS[18],
-    JOB_SETTINGS[19],
-    JOB_SETTINGS[20],
-    JOB_SETTINGS[21],
-    ("on_lease_expiry", &["reclaim_counted", "reclaim_free", "fail_timeout", "fail_retryable"]),
-    ("reclaim", &["lazy", "eager"]),
-    ("fencing", &["required", "optional"]),
-    ("idempotency.scope", &["type", "queue", "global", "off"]),
-    ("idempotency.window", &["10s", "0s", "24h"]),
-    ("external_ids", &["true", "false"]),
-    ("payload_max", &["100", "1000"]),
-    ("priority_order", &["true", "false"]),
-    ("requeue_order", &["submission", "tail"]),
-    ("submit", &["auto", "explicit"]),
-    ("delayed_start", &["true", "false"]),
-    ("manual_requeue", &["in_place", "clone"]),
-    ("cancel_running", &["cooperative", "immediate"]),
-    ("max_queued", &["null", "1", "3", "6", "0"]),
-];
-
-const WRONG_SETTINGS: [(&str, &str); 18] = [
-    ("retry.limit", "-1"),
-    ("retry.limit", "1000001"),
-    ("retry.limit", "three"),
-    ("retry.counts", "sheep"),
-    ("retry.backoff.base", "5"),
-    ("retry.backoff.base", "1.5s"),
-    ("retry.backoff.cap", "36501d"),
-    ("retry.backoff.multiplier", "0.5"),
-    ("retry.backoff.multiplier", "1001"),
-    ("retry.backoff.delays", "1s,soon"),
-    ("retry.jitter.factor", "1.1"),
-    ("lease", ""),
-    ("lease", "null"),
-    ("max_reclaims", "-1"),
-    ("payload_max", "0"),
-    ("payload_max", "16777217"),
-    ("retry", "3"),
-    ("leese", "5s"),
-];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::subject::{JobSnapshot, Outcome, QueueSnapshot, Token};
+use crate::subject::{JobSnapshot, Outcome, QueueSnapshot, Token, WorkflowSnapshot};
 
 /// A way of being wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,6 +21,8 @@ enum Fault {
     Miscounts,
     /// Has a word of its own in a view.
     OwnWords,
+    /// Counts one member too many of larger workflows.
+    MiscountsWorkflows,
     /// Draws delays beyond the window.
     WildJitter,
 }
@@ -100,6 +102,14 @@ impl Subject for Twin {
         self.model.queue(queue)
     }
 
+    fn workflow(&mut self, workflow: Handle) -> Option<WorkflowSnapshot> {
+        let mut shown = self.model.workflow(workflow)?;
+        if self.fault == Fault::MiscountsWorkflows {
+            shown.counts.entry("failed".to_owned()).and_modify(|failed| *failed += u64::from(shown.members.len() > 3));
+        }
+        Some(shown)
+    }
+
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>> {
         let mut fields = self.model.view(job, view)?;
         if self.fault == Fault::OwnWords {
@@ -122,6 +132,7 @@ fn every_fault_is_found() {
         Fault::LateTimers,
         Fault::Miscounts,
         Fault::OwnWords,
+        Fault::MiscountsWorkflows,
         Fault::WildJitter,
     ];
     for fault in faults {
@@ -149,6 +160,9 @@ fn a_panic_is_a_difference() {
             None
         }
         fn queue(&mut self, _: &str) -> Option<QueueSnapshot> {
+            None
+        }
+        fn workflow(&mut self, _: Handle) -> Option<WorkflowSnapshot> {
             None
         }
         fn view(&mut self, _: Handle, _: &str) -> Option<BTreeMap<String, String>> {
@@ -200,8 +214,8 @@ fn histories_reach_every_state_cause_and_refusal() {
                   dead_letter lifetime exhausted dependency_failed resource_exhausted queue_deleted requeue revive";
     let states = "pending scheduled delayed running completed failed retrying dead_letter cancelled";
     let refusals = "validation dependency_cycle dependency_unknown queue_not_found job_not_found stale_lease \
-                    illegal_transition duplicate_id payload_too_large queue_full";
-    let answers = "Done Submitted Claimed State CancelRequested Extended FannedOut";
+                    illegal_transition workflow_not_found duplicate_id payload_too_large queue_full";
+    let answers = "Done Submitted Claimed State CancelRequested Extended FannedOut Workflow WorkflowState";
     let outcomes = "completed failed timed_out lease_expired snoozed released cancelled";
     let groups =
         [("cause", causes), ("state", states), ("refused", refusals), ("answer", answers), ("outcome", outcomes)];

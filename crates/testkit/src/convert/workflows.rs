@@ -1,0 +1,124 @@
+//! Workflows between neutral words and those of `longshore-core`.
+
+use longshore_core::cancel::Force;
+use longshore_core::engine::{AdminCommand as Admin, Answer as Told, Command as Order, Joining, SubmitRequest};
+use longshore_core::id::{JobId, QueueName, WorkflowId};
+use longshore_core::refusal::Refusal;
+use longshore_core::state::StateKind;
+use longshore_core::workflow::Workflow;
+
+use super::{Machine, Names};
+use crate::subject::*;
+
+impl Names {
+    pub(super) fn start_workflow(
+        &mut self,
+        machine: &mut dyn Machine,
+        queue: &str,
+        jobs: &[NewJob],
+        open: bool,
+    ) -> Result<Answer, Refusal> {
+        let queue = QueueName::new(queue)?;
+        if jobs.is_empty() && open {
+            let told = machine.order(Order::Admin(Admin::OpenWorkflow { name: None }));
+            let Answer::WorkflowState { workflow, .. } = self.translate(told)? else {
+                panic!("no workflow was opened")
+            };
+            return Ok(Answer::Workflow { workflow, jobs: Vec::new() });
+        }
+        self.join(machine, &queue, jobs, Joining::New { name: None, open })
+    }
+
+    pub(super) fn grow_workflow(
+        &mut self,
+        machine: &mut dyn Machine,
+        workflow: Handle,
+        queue: &str,
+        jobs: &[NewJob],
+    ) -> Result<Answer, Refusal> {
+        let id = self.workflow_id(workflow);
+        // As with children: whoever cannot take any is not told about them.
+        let found = machine.workflow(id).ok_or(Refusal::WorkflowNotFound)?;
+        if !found.open {
+            return Err(Refusal::Illegal("the workflow is closed"));
+        }
+        self.join(machine, &QueueName::new(queue)?, jobs, Joining::Open(id))
+    }
+
+    fn join(
+        &mut self,
+        machine: &mut dyn Machine,
+        queue: &QueueName,
+        jobs: &[NewJob],
+        joining: Joining,
+    ) -> Result<Answer, Refusal> {
+        let batch = self.read(machine, queue, jobs, Some(&joining))?;
+        let told = machine.order(Order::Submit(SubmitRequest::workflow(batch, joining)));
+        let Told::Submitted(answer) = told else { panic!("jobs are submitted: {told:?}") };
+        let born = answer.map_err(|refused| refused.first)?;
+        let id = born.iter().find_map(|job| job.membership.as_ref()).expect("a call names its workflow").workflow;
+        Ok(Answer::Workflow { workflow: self.adopt_workflow(id), jobs: self.submitted(&born) })
+    }
+
+    pub(super) fn workflow_command(&mut self, command: &Command) -> Option<Admin> {
+        Some(match command {
+            Command::CloseWorkflow { workflow } => Admin::CloseWorkflow { id: self.workflow_id(*workflow) },
+            Command::CancelWorkflow { workflow, reason, force } => Admin::CancelWorkflow {
+                id: self.workflow_id(*workflow),
+                reason: reason.clone(),
+                force: if *force { Force::Now } else { Force::ByPolicy },
+            },
+            Command::RetryWorkflow { workflow } => Admin::RetryWorkflow { id: self.workflow_id(*workflow) },
+            _ => return None,
+        })
+    }
+
+    fn workflow_id(&mut self, workflow: Handle) -> WorkflowId {
+        self.workflows.get(workflow).copied().unwrap_or_else(|| WorkflowId::random(&mut self.dice))
+    }
+
+    pub(super) fn adopt_workflow(&mut self, id: WorkflowId) -> Handle {
+        let known = self.workflows.iter().position(|known| *known == id);
+        known.unwrap_or_else(|| {
+            self.workflows.push(id);
+            self.workflows.len() - 1
+        })
+    }
+
+    /// What a command of a workflow has left for ticks is done now: its clones get their handles, and its answer says what has become of it.
+    pub(crate) fn follow_up(
+        &mut self,
+        machine: &mut dyn Machine,
+        answer: Result<Answer, Refusal>,
+    ) -> Result<Answer, Refusal> {
+        let Ok(Answer::WorkflowState { workflow, state }) = answer else { return answer };
+        let Some(found) = self.workflows.get(workflow).and_then(|id| machine.workflow(*id)) else {
+            return Ok(Answer::WorkflowState { workflow, state });
+        };
+        for (_, job) in machine.members(found.id) {
+            if !self.handles.contains_key(&job) {
+                let handle = self.adopt(job);
+                machine.note_clone(job);
+                debug_assert_eq!(handle + 1, self.ids.len(), "clones are found in order of creation");
+            }
+        }
+        // Where the answer was that all is over, it stays over.
+        let state = if state == "running" { found.state().word().to_owned() } else { state };
+        Ok(Answer::WorkflowState { workflow, state })
+    }
+
+    pub(crate) fn workflow(&self, machine: &mut dyn Machine, workflow: Handle) -> Option<WorkflowSnapshot> {
+        let found = machine.workflow(*self.workflows.get(workflow)?)?;
+        let member = |(name, job): (String, JobId)| (name, self.handles.get(&job).copied().unwrap_or(usize::MAX));
+        Some(WorkflowSnapshot {
+            state: found.state().word().to_owned(),
+            open: found.open,
+            counts: counts(&found),
+            members: machine.members(found.id).into_iter().map(member).collect(),
+        })
+    }
+}
+
+fn counts(workflow: &Workflow) -> std::collections::BTreeMap<String, u64> {
+    StateKind::ALL.iter().map(|state| (state.word().to_owned(), workflow.tally.of(*state))).collect()
+}

@@ -1,0 +1,64 @@
+//! What a new job says by itself: words, ranges, lengths.
+
+use std::collections::BTreeMap;
+
+use super::rules::{LONGEST, Refusal, Scope, VALIDATION, job_rules};
+use super::submit::Batch;
+use crate::subject::NewJob;
+
+const NORMAL: u8 = 2;
+
+/// An empty key is no key.
+pub(super) fn usable_key(member: &NewJob) -> Option<&str> {
+    member.idempotency_key.as_deref().filter(|key| !key.is_empty())
+}
+
+pub(super) fn check_fields(batch: &Batch, index: usize) -> Result<(), Refusal> {
+    let member = batch.members[index];
+    let rules = &batch.rules;
+    let at_most = |text: &Option<String>, most: usize| text.as_ref().is_none_or(|text| text.chars().count() <= most);
+    let repeated_reference =
+        member.reference.is_some() && batch.members[..index].iter().any(|other| other.reference == member.reference);
+    let delayed = member.run_at.is_some() || member.delay.is_some_and(|delay| delay > 0);
+    let valid = is_type(&member.job_type)
+        && member.priority.is_none_or(is_priority)
+        && !(member.run_at.is_some() && member.delay.is_some())
+        && member.delay.is_none_or(|delay| (0..=LONGEST).contains(&delay))
+        && (rules.delayed_start || !delayed)
+        && at_most(&member.idempotency_key, 256)
+        && (usable_key(member).is_none() || rules.scope != Scope::Off)
+        && member.external_id.as_ref().is_none_or(|id| rules.external_ids && !id.is_empty())
+        && at_most(&member.external_id, 256)
+        && are_tags(&member.tags)
+        && at_most(&member.correlation_id, 256)
+        && at_most(&member.callback_url, 2_048)
+        && !repeated_reference;
+    if !valid {
+        return Err(VALIDATION);
+    }
+    job_rules(rules, batch.profile, &member.settings)?;
+    if member.payload_bytes > rules.payload_max { Err("payload_too_large") } else { Ok(()) }
+}
+
+pub(crate) fn is_priority(level: i64) -> bool {
+    (0..=4).contains(&level)
+}
+
+/// A level that was checked.
+pub(crate) fn priority_or_normal(level: Option<i64>) -> u8 {
+    level.and_then(|level| u8::try_from(level).ok()).unwrap_or(NORMAL)
+}
+
+pub(crate) fn is_type(text: &str) -> bool {
+    (1..=256).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
+pub(crate) fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.-:".contains(c);
+    (1..=128).contains(&text.chars().count()) && text.chars().all(allowed)
+}
+
+pub(crate) fn are_tags(tags: &BTreeMap<String, Option<String>>) -> bool {
+    let short = |value: &Option<String>| value.as_ref().is_none_or(|value| value.chars().count() <= 256);
+    tags.len() <= 64 && tags.iter().all(|(key, value)| is_name(key) && short(value))
+}

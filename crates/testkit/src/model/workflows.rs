@@ -1,0 +1,383 @@
+//! Workflows: who belongs to one, how it ends, and how it is cancelled and run again.
+
+use std::collections::BTreeMap;
+
+use super::fields::is_name;
+use super::job::{ModelJob, State};
+use super::operate::{ILLEGAL, check_reason};
+use super::rules::{Refusal, VALIDATION};
+use super::submit::{Circumstances, MOST_IN_BATCH};
+use super::{ANY_TEXT, Model};
+use crate::subject::{Answer, Dependency, Handle, NewJob, Submitted, WorkflowSnapshot};
+
+const MOST_TO_START: usize = 2_000;
+const MOST_LINKS: usize = 100_000;
+const MOST_OF_ONE: usize = 1_000;
+const NO_WORKFLOW: Refusal = "workflow_not_found";
+
+/// A place in a workflow. A clone takes over the place of its original.
+#[derive(Clone, Debug)]
+struct Member {
+    name: String,
+    /// A number that nobody chose, or a child's: nobody can refer to it.
+    nameless: bool,
+    job: Handle,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Workflow {
+    open: bool,
+    /// All that ever joined.
+    members: Vec<Member>,
+    /// How many were given to it, those included that were known as somebody else's: they have numbers, too.
+    given: usize,
+    /// A cancel is under way, until all have ended.
+    cancelling: bool,
+    /// The last record of a member has gone, and this one with it.
+    gone: bool,
+}
+
+impl Model {
+    pub(crate) fn start_workflow(&mut self, queue: &str, jobs: &[NewJob], open: bool) -> Result<Answer, Refusal> {
+        check_call(queue, jobs, MOST_TO_START, open)?;
+        let workflow = self.workflows.len();
+        if jobs.is_empty() {
+            self.workflows.push(Workflow { open, ..Workflow::default() });
+            return Ok(Answer::Workflow { workflow, jobs: Vec::new() });
+        }
+        let members: Vec<&NewJob> = jobs.iter().collect();
+        let circumstances = Circumstances { most: MOST_TO_START, ..Circumstances::default() };
+        let mut plan = self.plan_batch(queue, members, circumstances)?;
+        if plan.brings_nothing() {
+            // The answer of an earlier call may have been lost.
+            let known = plan.known();
+            let of = |job: &Option<Handle>| job.and_then(|job| self.jobs[job].workflow);
+            let first = known.first().and_then(of).filter(|first| !self.workflows[*first].gone).ok_or(VALIDATION)?;
+            if !known.iter().all(|job| of(job) == Some(first)) {
+                return Err(VALIDATION);
+            }
+            let known = known.into_iter().map(|job| (job, true)).collect();
+            return Ok(Answer::Workflow { workflow: first, jobs: self.told(known) });
+        }
+        self.workflows.push(Workflow { open, ..Workflow::default() });
+        let made = self.create_batch(&mut plan);
+        self.join(workflow, &made, jobs);
+        Ok(Answer::Workflow { workflow, jobs: self.told(made) })
+    }
+
+    pub(crate) fn grow_workflow(&mut self, workflow: Handle, queue: &str, jobs: &[NewJob]) -> Result<Answer, Refusal> {
+        if !self.find_workflow(workflow)?.open {
+            return Err(ILLEGAL);
+        }
+        check_call(queue, jobs, MOST_IN_BATCH, false)?;
+        let members: Vec<&NewJob> = jobs.iter().collect();
+        let circumstances = Circumstances { workflow: Some(workflow), ..Circumstances::default() };
+        let mut plan = self.plan_batch(queue, members, circumstances)?;
+        let made = self.create_batch(&mut plan);
+        self.join(workflow, &made, jobs);
+        Ok(Answer::Workflow { workflow, jobs: self.told(made) })
+    }
+
+    pub(crate) fn close_workflow(&mut self, workflow: Handle) -> Result<Answer, Refusal> {
+        self.find_workflow(workflow)?;
+        self.workflows[workflow].open = false;
+        let answer = self.workflow_state(workflow);
+        self.forget_if_over(workflow);
+        Ok(answer)
+    }
+
+    pub(crate) fn cancel_workflow(
+        &mut self,
+        workflow: Handle,
+        reason: Option<&String>,
+        force: bool,
+    ) -> Result<Answer, Refusal> {
+        check_reason(reason)?;
+        if self.state_of_workflow(self.find_workflow(workflow)?) != "running" {
+            return Err(ILLEGAL);
+        }
+        self.workflows[workflow].open = false;
+        let message = reason.cloned().unwrap_or_else(|| ANY_TEXT.to_owned());
+        // All of them first: each was ended by the cancel, none by another member.
+        for handle in self.present_members(workflow) {
+            if self.jobs[handle].is_live() {
+                self.cancel_or_ask(handle, &message, force);
+            }
+        }
+        self.propagate();
+        self.workflows[workflow].cancelling = self.state_of_workflow(&self.workflows[workflow]) == "running";
+        let answer = self.workflow_state(workflow);
+        self.forget_if_over(workflow);
+        Ok(answer)
+    }
+
+    pub(crate) fn retry_workflow(&mut self, workflow: Handle) -> Result<Answer, Refusal> {
+        let found = self.find_workflow(workflow)?;
+        if found.cancelling {
+            return Err(ILLEGAL);
+        }
+        let again = self.to_run_again(workflow);
+        if again.is_empty() {
+            return Err(ILLEGAL);
+        }
+        for handle in &again {
+            self.run_again(*handle);
+        }
+        // Whoever outside ended through one of these comes back as after any requeue.
+        for handle in again {
+            self.revive_dependents(handle);
+        }
+        Ok(self.workflow_state(workflow))
+    }
+
+    /// Who runs again, each after those of its dependencies that do; else in order of creation.
+    fn to_run_again(&self, workflow: Handle) -> Vec<Handle> {
+        let members = self.present_members(workflow);
+        let mut again: Vec<Handle> = members.iter().copied().filter(|job| self.ended_without_success(*job)).collect();
+        // Take away whoever cannot, until nobody is left who hangs on one of those.
+        loop {
+            let kept: Vec<Handle> =
+                again.iter().copied().filter(|job| self.can_run_again(&self.jobs[*job], &again)).collect();
+            if kept.len() == again.len() {
+                break;
+            }
+            again = kept;
+        }
+        let mut ordered = Vec::new();
+        for handle in &again {
+            self.put_after_dependencies(*handle, &again, &mut ordered);
+        }
+        ordered
+    }
+
+    fn can_run_again(&self, job: &ModelJob, again: &[Handle]) -> bool {
+        let gone = |dependency: Handle| self.jobs[dependency].removed;
+        let ended_through_nobody = job.ended_through.is_some_and(gone);
+        let stands_in_the_way =
+            |dependency: &Handle| self.ended_without_success(*dependency) && !again.contains(dependency);
+        self.queues.contains_key(&job.queue)
+            && !ended_through_nobody
+            && !self.stand_ins(&job.after).iter().any(stands_in_the_way)
+    }
+
+    fn put_after_dependencies(&self, handle: Handle, again: &[Handle], ordered: &mut Vec<Handle>) {
+        if ordered.contains(&handle) {
+            return;
+        }
+        let job = &self.jobs[handle];
+        for dependency in self.stand_ins(&job.after).into_iter().chain(self.stand_ins(&job.after_any)) {
+            if again.contains(&dependency) {
+                self.put_after_dependencies(dependency, again, ordered);
+            }
+        }
+        ordered.push(handle);
+    }
+
+    fn run_again(&mut self, handle: Handle) {
+        let job = &self.jobs[handle];
+        let (after, after_any) = (self.stand_ins(&job.after), self.stand_ins(&job.after_any));
+        if job.ended_through.is_none() && job.rules.requeue_clones {
+            self.clone_behind(handle, None, after, after_any);
+            return;
+        }
+        let job = self.job_mut(handle);
+        job.after = after;
+        job.after_any = after_any;
+        // What it has seen end may run again, too.
+        job.any_met = false;
+        if job.ended_through.is_none() {
+            self.come_back(handle, true, None);
+            return;
+        }
+        self.revive(handle);
+        let job = &self.jobs[handle];
+        if !job.held && self.dependencies_hold(job) {
+            self.let_go(handle, "dependencies");
+        }
+    }
+
+    fn find_workflow(&self, workflow: Handle) -> Result<&Workflow, Refusal> {
+        self.workflows.get(workflow).filter(|workflow| !workflow.gone).ok_or(NO_WORKFLOW)
+    }
+
+    /// The members whose records are still there, oldest first.
+    fn present_members(&self, workflow: Handle) -> Vec<Handle> {
+        let mut jobs: Vec<Handle> = self.workflows[workflow].members.iter().map(|member| member.job).collect();
+        jobs.retain(|job| !self.jobs[*job].removed);
+        jobs.sort_unstable();
+        jobs
+    }
+
+    /// Takes in what a call has made; duplicates stay what they are.
+    fn join(&mut self, workflow: Handle, made: &[(Option<Handle>, bool)], jobs: &[NewJob]) {
+        for ((job, duplicate), new) in made.iter().zip(jobs) {
+            let member_already = *duplicate && job.is_some_and(|job| self.jobs[job].workflow == Some(workflow));
+            // A repetition within one call is nobody's before.
+            let repeats_newcomer = job.is_some_and(|job| self.is_newborn(job));
+            if member_already && !repeats_newcomer {
+                continue;
+            }
+            let number = self.workflows[workflow].given.to_string();
+            self.workflows[workflow].given += 1;
+            if let (Some(job), false) = (job, duplicate) {
+                let taken = jobs.iter().any(|other| other.reference.as_ref() == Some(&number));
+                let name = new.reference.clone().unwrap_or(if taken { format!("{number}_") } else { number });
+                let member = Member { name, nameless: new.reference.is_none(), job: *job };
+                self.workflows[workflow].members.push(member);
+                self.job_mut(*job).workflow = Some(workflow);
+            }
+        }
+    }
+
+    /// Children belong where their parent does, open or not.
+    pub(crate) fn join_parent(&mut self, parent: Handle, made: &[(Option<Handle>, bool)]) {
+        let Some(workflow) = self.jobs[parent].workflow else { return };
+        let nameless = vec![NewJob::default(); made.len()];
+        self.join(workflow, made, &nameless);
+    }
+
+    pub(crate) fn take_over_place(&mut self, original: Handle, clone: Handle) {
+        let Some(workflow) = self.jobs[original].workflow else { return };
+        self.job_mut(clone).workflow = Some(workflow);
+        for member in self.workflows[workflow].members.iter_mut().filter(|member| member.job == original) {
+            member.job = clone;
+        }
+    }
+
+    /// The member that a name stands for.
+    pub(crate) fn member_named(&self, workflow: Option<Handle>, name: &str) -> Option<Handle> {
+        let members = &self.workflows[workflow?].members;
+        // A name is free again once the record of whoever had it is gone.
+        let has_it = |member: &&Member| !member.nameless && member.name == name && !self.jobs[member.job].removed;
+        members.iter().find(has_it).map(|member| member.job)
+    }
+
+    /// Whether a job is, or was until a clone took over, in the place of this member.
+    pub(crate) fn is_in_place_of(&self, job: Handle, member: Handle) -> bool {
+        let mut job = job;
+        while let Some(clone) = self.jobs[job].requeued_as {
+            job = clone;
+        }
+        job == member
+    }
+
+    /// Called wherever a job has ended.
+    pub(crate) fn note_end_in_workflow(&mut self, handle: Handle) {
+        if let Some(workflow) = self.jobs[handle].workflow {
+            let running = self.state_of_workflow(&self.workflows[workflow]) == "running";
+            self.workflows[workflow].cancelling &= running;
+        }
+    }
+
+    /// Called wherever a record has gone.
+    pub(crate) fn note_removal_in_workflow(&mut self, handle: Handle) {
+        if let Some(workflow) = self.jobs[handle].workflow {
+            self.forget_if_over(workflow);
+        }
+    }
+
+    fn forget_if_over(&mut self, workflow: Handle) {
+        // Originals lead here, too, as long as they can be read.
+        let present = self.jobs.iter().any(|job| !job.removed && job.workflow == Some(workflow));
+        let found = &mut self.workflows[workflow];
+        found.gone = !found.open && !found.members.is_empty() && !present;
+    }
+
+    fn state_of_workflow(&self, workflow: &Workflow) -> &'static str {
+        let any =
+            |states: &[State]| workflow.members.iter().any(|member| states.contains(&self.jobs[member.job].state));
+        let alive = workflow.members.iter().any(|member| self.jobs[member.job].is_live());
+        if workflow.open || alive {
+            "running"
+        } else if any(&[State::Failed, State::DeadLetter]) {
+            "failed"
+        } else if any(&[State::Cancelled]) {
+            "cancelled"
+        } else {
+            "completed"
+        }
+    }
+
+    fn workflow_state(&self, workflow: Handle) -> Answer {
+        Answer::WorkflowState { workflow, state: self.state_of_workflow(&self.workflows[workflow]).to_owned() }
+    }
+
+    pub(crate) fn workflow_snapshot(&self, workflow: Handle) -> Option<WorkflowSnapshot> {
+        let found = self.find_workflow(workflow).ok()?;
+        let mut counts: BTreeMap<String, u64> =
+            State::ALL.into_iter().map(|state| (state.word().to_owned(), 0)).collect();
+        for member in &found.members {
+            *counts.entry(self.jobs[member.job].state.word().to_owned()).or_default() += 1;
+        }
+        let mut members: Vec<(String, Handle)> = found
+            .members
+            .iter()
+            .filter(|member| !self.jobs[member.job].removed)
+            .map(|member| (member.name.clone(), member.job))
+            .collect();
+        members.sort_by_key(|(_, job)| *job);
+        Some(WorkflowSnapshot { state: self.state_of_workflow(found).to_owned(), open: found.open, counts, members })
+    }
+
+    pub(crate) fn told(&self, made: Vec<(Option<Handle>, bool)>) -> Vec<Submitted> {
+        let told = |(job, duplicate): (Option<Handle>, bool)| Submitted {
+            job,
+            state: job.map(|handle| self.jobs[handle].state.word().to_owned()),
+            duplicate,
+        };
+        made.into_iter().map(told).collect()
+    }
+
+    /// How many workflows there ever were.
+    pub fn workflow_handles(&self) -> usize {
+        self.workflows.len()
+    }
+
+    pub(crate) fn open_workflows(&self) -> Vec<Handle> {
+        (0..self.workflows.len()).filter(|one| self.workflows[*one].open && !self.workflows[*one].gone).collect()
+    }
+
+    pub(crate) fn running_workflows(&self) -> Vec<Handle> {
+        let runs = |one: &Handle| {
+            let workflow = &self.workflows[*one];
+            !workflow.gone && self.state_of_workflow(workflow) == "running"
+        };
+        (0..self.workflows.len()).filter(runs).collect()
+    }
+
+    /// Those of which something could run again.
+    pub(crate) fn retryable_workflows(&self) -> Vec<Handle> {
+        let fails = |one: &Handle| !self.workflows[*one].gone && !self.to_run_again(*one).is_empty();
+        (0..self.workflows.len()).filter(fails).collect()
+    }
+
+    pub(crate) fn names_in_workflow(&self, workflow: Handle) -> Vec<String> {
+        let found = self.workflows.get(workflow);
+        found.map(|found| found.members.iter().map(|member| member.name.clone()).collect()).unwrap_or_default()
+    }
+}
+
+/// What a call says by itself. Too many dependencies of one job are told before too many jobs.
+fn check_call(queue: &str, jobs: &[NewJob], most: usize, may_be_empty: bool) -> Result<(), Refusal> {
+    if !is_name(queue) {
+        return Err(VALIDATION);
+    }
+    if jobs.len() <= most && jobs.iter().all(|job| job.after.len() + job.after_any.len() <= MOST_OF_ONE) {
+        let links: usize = jobs.iter().map(|job| job.after.len() + job.after_any.len()).sum();
+        let empty = jobs.is_empty() && !may_be_empty;
+        return if empty || links > MOST_LINKS { Err(VALIDATION) } else { Ok(()) };
+    }
+    let too_broad = |job: &NewJob| distinct(&job.after) + distinct(&job.after_any) > MOST_OF_ONE;
+    if jobs.iter().any(too_broad) {
+        return Err("dependency_breadth");
+    }
+    Err(VALIDATION)
+}
+
+/// Each name once.
+pub(super) fn distinct(dependencies: &[Dependency]) -> usize {
+    let repeated = |index: usize| {
+        dependencies[index] != Dependency::Unknown && dependencies[..index].contains(&dependencies[index])
+    };
+    (0..dependencies.len()).filter(|index| !repeated(*index)).count()
+}
