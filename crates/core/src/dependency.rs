@@ -52,6 +52,8 @@ pub enum Owes {
     End,
     /// That it lives again: whoever ended through it comes back, and whoever waits for any end has had one.
     Return,
+    /// That it lives again, with its whole workflow: whoever ended through it comes back, and whoever waits for any end waits for the next.
+    NewLife,
     /// That it lived again and has ended since; nobody missed the first half.
     ReturnAndEnd,
 }
@@ -80,13 +82,22 @@ impl Dependencies {
         ids.filter(|id| seen.insert(*id)).collect()
     }
 
-    /// Puts others into the places of some of `after`, once each. One of `after_any` that has ended stays: its wish is met.
-    pub(crate) fn rewire(&mut self, successors: &HashMap<JobId, JobId>) {
+    /// Puts others into the places of some, once each.
+    pub(crate) fn rewire(&mut self, successors: &HashMap<JobId, JobId>, ends: Ends) {
+        let heir = |id: JobId| successors.get(&id).copied().unwrap_or(id);
         let mut seen = HashSet::with_capacity(self.after.len());
-        for after in &mut self.after {
-            after.id = successors.get(&after.id).copied().unwrap_or(after.id);
-        }
+        self.after.iter_mut().for_each(|after| after.id = heir(after.id));
         self.after.retain(|after| seen.insert(after.id));
+        match ends {
+            // One of `after_any` that has ended stays: its wish is met.
+            Ends::Remembered => {}
+            Ends::Anew => {
+                let mut seen = HashSet::with_capacity(self.after_any.len());
+                self.after_any.iter_mut().for_each(|id| *id = heir(*id));
+                self.after_any.retain(|id| seen.insert(*id));
+                self.any_met = false;
+            }
+        }
     }
 
     fn complete(&mut self, dependency: JobId) {
@@ -95,6 +106,14 @@ impl Dependencies {
             self.unmet = self.unmet.saturating_sub(1);
         }
     }
+}
+
+/// Whether an end that `after_any` has seen still counts for a job that comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    Remembered,
+    /// The whole workflow begins again: only whoever has ended now.
+    Anew,
 }
 
 /// How a dependency stands; `Gone` is a record that retention has removed.
@@ -123,8 +142,14 @@ pub fn weigh(dependencies: &mut Dependencies, standing: impl Fn(JobId) -> Standi
     };
     // Once met it stays met, even if the one that ended is requeued.
     dependencies.any_met = dependencies.any_met || dependencies.after_any.iter().any(ended);
+    // Of one that is gone nothing is known but what it did to this job.
+    let culprit = dependencies.ended_through.map(|through| through.dependency);
     for after in &mut dependencies.after {
         after.met = match standing(after.id) {
+            Standing::Gone if culprit == Some(after.id) => {
+                broken = Some((Timestamp::from_millis(i64::MIN), after.id, Ending::Failed));
+                false
+            }
             Standing::Ended(Ending::Completed, _) | Standing::Gone => true,
             Standing::Ended(ending @ (Ending::Failed | Ending::DeadLetter | Ending::Cancelled), at) => {
                 if broken.is_none_or(|(earliest, ..)| at < earliest) {

@@ -185,7 +185,7 @@ impl Job {
     /// To its end, from wherever it is. Counters are the caller's business.
     pub(crate) fn end(&mut self, ending: Ending, cause: Cause, moment: &mut Moment<'_>) {
         self.owes = match (self.owes, self.live_dependents) {
-            (Owes::Return | Owes::ReturnAndEnd, _) => Owes::ReturnAndEnd,
+            (Owes::Return | Owes::NewLife | Owes::ReturnAndEnd, _) => Owes::ReturnAndEnd,
             (Owes::Nothing | Owes::End, 0) => Owes::Nothing,
             (Owes::Nothing | Owes::End, _) => Owes::End,
         };

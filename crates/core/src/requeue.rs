@@ -53,8 +53,13 @@ pub fn in_place(
     standing: impl Fn(JobId) -> Standing,
     moment: &mut Moment<'_>,
 ) -> Result<(), Refusal> {
-    if weigh(&mut dependencies, standing).is_some() {
-        return Err(Refusal::Illegal("a dependency has ended without success: requeue that job first"));
+    if weigh(&mut dependencies, &standing).is_some() {
+        let gone = dependencies.ended_through.is_some_and(|through| standing(through.dependency) == Standing::Gone);
+        return Err(Refusal::Illegal(if gone {
+            "the dependency through which it ended is gone: submit the work anew"
+        } else {
+            "a dependency has ended without success: requeue that job first"
+        }));
     }
     dependencies.ended_through = None;
     job.dependencies = dependencies;

@@ -44,6 +44,8 @@ pub struct Workflow {
     pub created_at: Timestamp,
     /// Jobs that were ever given to it: the next one without a name is called by this number.
     pub joined: u64,
+    /// A cancel was its last command: until all have ended, nothing is run again.
+    pub cancelled: bool,
     pub errand: Option<Errand>,
     pub tally: Tally,
 }
@@ -72,6 +74,8 @@ pub struct Errand {
     pub reached: Seq,
     /// Whoever came later is not concerned.
     pub until: Seq,
+    /// How many members were changed.
+    pub changed: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,6 +210,7 @@ mod tests {
             open: false,
             created_at: Timestamp::from_millis(0),
             joined: 0,
+            cancelled: false,
             errand: None,
             tally,
         }

@@ -9,6 +9,7 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
 use crate::error::{damaged, sql};
+use crate::noted;
 use crate::schema::{self, DATABASE, Location, Role};
 use longshore_records::SystemDice;
 use longshore_records::codec;
@@ -65,6 +66,7 @@ pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
     if database.exists() {
         return Err(StoreError::not_applied(Exists(database.clone())));
     }
+    noted::forget(&home.database).map_err(StoreError::not_applied)?;
     let unfinished = directory.join(format!("{DATABASE}.unfinished"));
     fs::copy(backup.join(DATABASE), &unfinished).map_err(StoreError::not_applied)?;
     {

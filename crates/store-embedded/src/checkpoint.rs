@@ -4,17 +4,20 @@
 //! written during it, so a few rounds leave little; then the writer copies that rest itself, which lets the log start again from its beginning.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
 use longshore_store::StoreError;
 use rusqlite::Connection;
 
-use crate::error::{Kind, kind, sql};
-use crate::schema::{Location, Role};
+use crate::error::{Kind, kind, of_file, sql};
+use crate::log;
+use crate::noted::Noted;
+use crate::schema::{self, Location, Role};
 use crate::writer::Shared;
 
 /// Pages in the log before it is worth copying them.
@@ -47,7 +50,9 @@ impl Checkpoints {
     }
 
     pub(crate) fn start(database: &Path, shared: &Arc<Shared>) -> Result<Self, StoreError> {
-        let connection = Location::File(database.to_owned()).open(Role::Checkpointer).map_err(sql)?;
+        let location = Location::File(database.to_owned());
+        let connection = location.open(Role::Checkpointer).map_err(sql)?;
+        let guard = location.open(Role::Reader).map_err(sql)?;
         let file = Arc::new(File::open(database).map_err(StoreError::not_applied)?);
         let synced = Arc::clone(&file);
         let (wake, woken) = sync_channel(1);
@@ -56,9 +61,7 @@ impl Checkpoints {
         let work = move || {
             while woken.recv().is_ok() {
                 for _ in 0..ROUNDS_MAX {
-                    let copying = shared.copying.lock().unwrap_or_else(PoisonError::into_inner);
-                    let round = checkpoint(&connection, "PASSIVE");
-                    drop(copying);
+                    let round = copy_noted(&connection, &guard, &shared.noted);
                     // SQLite syncs the database only with the last page of the log: it is better done here than in the writer's turn.
                     if round.is_ok() && synced.sync_data().is_err() {
                         return shared.poison();
@@ -80,12 +83,13 @@ impl Checkpoints {
     }
 
     /// Called by the writer between two commits.
-    pub(crate) fn take_turn(&mut self, connection: &Connection, copying: &Mutex<()>) -> rusqlite::Result<()> {
+    pub(crate) fn take_turn(&mut self, connection: &Connection, mark: i64, shared: &Shared) -> rusqlite::Result<()> {
         let Some(worker) = &self.worker else { return Ok(()) };
         // Somebody reads ahead: the next commit will do.
-        if let Ok(_copying) = copying.try_lock()
+        if let Ok(_nobody) = shared.reading_ahead.try_lock()
             && worker.ready.swap(false, Ordering::SeqCst)
         {
+            log::note(&shared.noted, mark)?;
             return checkpoint(connection, "PASSIVE").map(drop);
         }
         self.commits += 1;
@@ -108,6 +112,19 @@ impl Checkpoints {
             drop(thread.join());
         }
     }
+}
+
+/// Copies what was committed up to now, and notes before how far that is. The guard stays at this moment meanwhile: SQLite copies nothing that is later
+/// than what somebody reads.
+pub(crate) fn copy_noted(
+    connection: &Connection,
+    guard: &Connection,
+    noted: &Mutex<Noted>,
+) -> rusqlite::Result<(i64, i64)> {
+    let moment = guard.unchecked_transaction()?;
+    let mark = schema::mark(&moment).map_err(|error| of_file(&io::Error::other(error)))?;
+    log::note(noted, mark)?;
+    checkpoint(connection, "PASSIVE")
 }
 
 /// Pages in the log, and how many of them are in the database.

@@ -1,7 +1,7 @@
 //! What SQLite says, in the words of a store.
 
 use longshore_store::StoreError;
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 /// A failure outside of a commit: nothing was written.
 pub(crate) fn sql(error: rusqlite::Error) -> StoreError {
@@ -13,6 +13,13 @@ pub(crate) fn sql(error: rusqlite::Error) -> StoreError {
 
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::corrupt(what)
+}
+
+/// A failure on a file of ours that SQLite knows nothing of.
+pub(crate) fn of_file(error: &std::io::Error) -> rusqlite::Error {
+    let full = error.kind() == std::io::ErrorKind::StorageFull;
+    let code = if full { ffi::SQLITE_FULL } else { ffi::SQLITE_IOERR };
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(error.to_string()))
 }
 
 /// What an error means for the writer.

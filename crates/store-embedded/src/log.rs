@@ -8,13 +8,15 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use longshore_store::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::checkpoint::checkpoint;
-use crate::error::{Kind, kind, sql};
+use crate::error::{Kind, kind, of_file, sql};
+use crate::noted::{self, Noted};
 use crate::schema::{self, Location};
 
 const HEADER_BYTES: usize = 32;
@@ -167,8 +169,8 @@ fn read_up_to(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
 ///
 /// After a sync that failed, memory may show pages which the disk does not have and will never be given: the kernel takes them for written. Here
 /// they are written again, elsewhere, and synced.
-pub(crate) fn settle(connection: &Connection) -> Result<(), StoreError> {
-    match copy_all(connection, schema::mark(connection)?) {
+pub(crate) fn settle(connection: &Connection, noted: &Mutex<Noted>) -> Result<(), StoreError> {
+    match copy_all(connection, schema::mark(connection)?, noted) {
         Ok(()) => Ok(()),
         // The log keeps what does not fit now.
         Err(error) if kind(&error) == Kind::Full => Ok(()),
@@ -177,21 +179,31 @@ pub(crate) fn settle(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// Empties the log into the database. What is copied is marked first, above the last mark.
-pub(crate) fn copy_all(connection: &Connection, mark: i64) -> rusqlite::Result<()> {
+pub(crate) fn copy_all(connection: &Connection, mark: i64, noted: &Mutex<Noted>) -> rusqlite::Result<()> {
     let (log, _) = checkpoint(connection, "NOOP")?;
     if log > 0 {
         schema::set_mark(connection, mark + 1)?;
+        note(noted, mark + 1)?;
     }
     checkpoint(connection, "TRUNCATE").map(drop)
+}
+
+/// Before anything up to this commit is copied.
+pub(crate) fn note(noted: &Mutex<Noted>, mark: i64) -> rusqlite::Result<()> {
+    noted.lock().unwrap_or_else(PoisonError::into_inner).note(mark).map_err(|error| of_file(&error))
 }
 
 /// Refuses a log that ends before what was copied from it into the database, or that belongs to another one. What both show together would be a
 /// mixture of two moments.
 pub(crate) fn compare(location: &Location, connection: &Connection) -> Result<(), StoreError> {
     let Location::File(path) = location else { return Ok(()) };
+    let seen = Mark::read(connection)?;
+    if noted::newest(location, seen.id_key) > Some(seen.mark) {
+        let what = "has lost its end, or the files are of an earlier moment than was noted beside them";
+        return Err(StoreError::corrupt(format!("the log {} {what}", path_of(path).display())));
+    }
     // A database that was never copied into says nothing.
     let Some(copied) = alone(path) else { return Ok(()) };
-    let seen = Mark::read(connection)?;
     if copied.id_key != seen.id_key {
         return Err(StoreError::corrupt(format!("the log {} is of another store", path_of(path).display())));
     }

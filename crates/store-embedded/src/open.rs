@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
 
 use longshore_core::engine::{
@@ -33,6 +33,7 @@ use crate::ended::Chunks;
 use crate::error::{damaged, sql};
 use crate::listing::LiveIndex;
 use crate::log;
+use crate::noted::Noted;
 use crate::reader::{Known, Readers};
 use crate::records::ahead::Ahead;
 use crate::records::{DiskRecords, Trouble, workflows};
@@ -96,7 +97,9 @@ impl EmbeddedStore {
         let connection = home.database.open(Role::Writer).map_err(sql)?;
         schema::prepare(&connection, options.time)?;
         log::compare(&home.database, &connection)?;
-        log::settle(&connection)?;
+        let noted = Noted::open(&home.database, schema::id_key(&connection)?)?;
+        let shared = Arc::new(Shared { noted: Mutex::new(noted), ..Shared::default() });
+        log::settle(&connection, &shared.noted)?;
         let reserve = match &options.place {
             Place::Memory => Reserve::none(),
             Place::Directory(directory) => Reserve::set_aside(directory, options.reserve_bytes),
@@ -111,7 +114,6 @@ impl EmbeddedStore {
         let engine = recover(&connection, engine_options, &names, &mut live)?;
         let chunks = Arc::new(RwLock::new(Chunks::load(&connection)?));
         let (names, live) = (Arc::new(RwLock::new(names)), Arc::new(RwLock::new(live)));
-        let shared = Arc::new(Shared::default());
         let checkpoints = match &home.database {
             Location::Memory(_) => Checkpoints::none(),
             Location::File(database) => Checkpoints::start(database, &shared)?,

@@ -138,7 +138,7 @@ impl Home {
 }
 
 /// Opens a file for writing, made for its owner alone if it is not there.
-fn private(path: &Path) -> std::io::Result<File> {
+pub(crate) fn private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true);
     #[cfg(unix)]

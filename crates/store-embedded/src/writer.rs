@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::checkpoint::Checkpoints;
 use crate::error::{Kind, kind};
 use crate::log;
+use crate::noted::Noted;
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::{NoSpace, Reserve};
 use crate::schema::{set_mark, set_meta, set_totals};
@@ -104,9 +105,9 @@ pub(crate) struct Shared {
     pub poisoned: watch::Sender<bool>,
     pub commits: AtomicU64,
     pub wakeups: WakeupsSender,
-    /// Held by whoever copies from the log, and by whoever reads ahead. For a reader of an earlier moment SQLite copies only those pages that no
-    /// later commit has touched, and leaves out the one with the mark: the database would not tell how far it has come.
-    pub copying: Mutex<()>,
+    pub noted: Mutex<Noted>,
+    /// Held by whoever reads ahead, and by the writer while it copies the rest of the log: only a log that nobody reads can start again.
+    pub reading_ahead: Mutex<()>,
 }
 
 impl Shared {
@@ -156,14 +157,14 @@ impl Writer {
             self.serve(vec![first], &mut || requests.try_recv().ok());
             self.records.make_room();
             self.records.look_ahead(&self.engine);
-            let checkpointed = self.checkpoints.take_turn(self.records.connection(), &self.shared.copying);
+            let checkpointed = self.checkpoints.take_turn(self.records.connection(), self.mark, &self.shared);
             self.answer_for(checkpointed);
         }
         self.records.ahead.stop();
         self.checkpoints.stop();
         // The next start is quicker with an empty log. After a failure the files stay as they are: what the disk has is for that start to find out.
         if !self.shared.poisoned() {
-            let emptied = log::copy_all(self.records.connection(), self.mark);
+            let emptied = log::copy_all(self.records.connection(), self.mark, &self.shared.noted);
             self.answer_for(emptied);
         }
     }

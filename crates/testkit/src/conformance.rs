@@ -33,6 +33,7 @@ mod listing;
 mod proofs;
 mod recovery;
 mod refusals;
+mod retries;
 mod settle;
 mod submit;
 mod tick;
@@ -183,6 +184,13 @@ macro_rules! with_conformance_cases {
                 submitted_twice_it_is_one
                 children_join_their_parents_workflow
                 a_clone_is_waited_for_in_its_originals_place
+            }
+            retries {
+                any_end_is_awaited_anew
+                what_a_lost_job_has_stopped_stays_ended
+                a_retry_that_can_do_nothing_is_refused
+                no_retry_while_a_worker_is_being_told
+                growing_twice_is_growing_once
             }
             dags {
                 small_ones_in_a_storm

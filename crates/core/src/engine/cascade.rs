@@ -17,6 +17,7 @@ use super::{Stop, Turn, if_there};
 enum Message {
     Ended(Ending),
     Returned,
+    LivesAnew,
     ReturnedAndEnded(Ending),
 }
 
@@ -30,9 +31,10 @@ impl<R: Records> Turn<'_, R> {
             let (id, message) = match if_there(seen)?.flatten() {
                 Some((id, Some(ending), Owes::End)) => (id, Message::Ended(ending)),
                 Some((id, None, Owes::Return)) => (id, Message::Returned),
+                Some((id, None, Owes::NewLife)) => (id, Message::LivesAnew),
                 Some((id, Some(ending), Owes::ReturnAndEnd)) => (id, Message::ReturnedAndEnded(ending)),
                 // There is nothing to tell any more.
-                Some((_, _, Owes::Nothing | Owes::End | Owes::Return | Owes::ReturnAndEnd)) | None => {
+                Some((_, _, Owes::Nothing | Owes::End | Owes::Return | Owes::NewLife | Owes::ReturnAndEnd)) | None => {
                     self.engine.set_owed(place, None);
                     continue;
                 }
@@ -80,7 +82,9 @@ impl<R: Records> Turn<'_, R> {
 
     fn tell(&mut self, seq: Seq, id: JobId, message: Message) -> Result<(), Stop<R::Error>> {
         match message {
-            Message::Returned | Message::ReturnedAndEnded(Ending::Completed) => self.revive(seq, id)?,
+            Message::Returned | Message::LivesAnew | Message::ReturnedAndEnded(Ending::Completed) => {
+                self.revive(seq, id)?;
+            }
             // Whoever ended through this job would come back only to end again.
             Message::ReturnedAndEnded(Ending::Failed | Ending::DeadLetter | Ending::Cancelled) => {}
             Message::Ended(_) => {}
@@ -93,6 +97,7 @@ impl<R: Records> Turn<'_, R> {
                     Some(Farewell::LetRunningFinish) => cancel::vanish_with_queue(job, moment),
                     Some(Farewell::Cancel) | None => cancel::end_with_queue(job, moment),
                 },
+                (_, Message::LivesAnew) => {}
                 (Home::Deleted, _) => dependency::note_any(job, id),
                 (Home::Exists(_), Message::Ended(ending) | Message::ReturnedAndEnded(ending)) => {
                     dependency::hear_of_end(job, id, ending, moment);
@@ -111,7 +116,7 @@ impl<R: Records> Turn<'_, R> {
             concerned.then(|| (job.queue.clone(), job.dependencies.all()))
         })?;
         let Some((queue, dependencies)) = seen.flatten() else { return Ok(()) };
-        if self.engine.queue(&queue).is_none() {
+        if self.engine.queue(&queue).is_none() || self.will_be_rerun(seq)? {
             return Ok(());
         }
         self.touched += dependencies.len();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::cancel::{self, Cancelled, Force};
-use crate::dependency::{Dependencies, Standing};
+use crate::dependency::{Dependencies, Ends, Standing};
 use crate::edit::{self, Edit};
 use crate::id::{JobId, Seq};
 use crate::job::{Job, Moment};
@@ -85,7 +85,7 @@ impl<R: Records> Turn<'_, R> {
 
     /// Whoever was requeued as a clone meanwhile is waited for in the person of that clone.
     pub(crate) fn requeue_in_place(&mut self, seq: Seq, how: &Requeue) -> Result<StateKind, Stop<R::Error>> {
-        let Rewired { dependencies, standings, links } = self.rewired(seq)?;
+        let Rewired { dependencies, standings, links } = self.rewired(seq, Ends::Remembered)?;
         let kind = self.change(seq, |job, moment| {
             requeue::in_place(job, how, dependencies, |id| standing(&standings, id), moment)?;
             Ok(job.kind())
@@ -157,11 +157,15 @@ impl<R: Records> Turn<'_, R> {
     }
 
     /// What a job that comes back waits for: its dependencies, or the clones that took the places of those that failed.
-    pub(crate) fn rewired(&mut self, seq: Seq) -> Result<Rewired, Stop<R::Error>> {
+    pub(crate) fn rewired(&mut self, seq: Seq, ends: Ends) -> Result<Rewired, Stop<R::Error>> {
         let seen = self.look(seq, |job| job.dependencies.clone())?;
         let mut dependencies = seen.ok_or(Refusal::JobNotFound)?;
         let (mut successors, mut links) = (HashMap::new(), Vec::new());
-        for id in dependencies.after.iter().map(|after| after.id) {
+        let concerned = match ends {
+            Ends::Remembered => dependencies.after.iter().map(|after| after.id).collect(),
+            Ends::Anew => dependencies.all(),
+        };
+        for id in concerned {
             self.touched += 1;
             let Some(original) = self.records.seq_of(id).map_err(Stop::Broken)? else { continue };
             let (mut heir, mut number) = (id, original);
@@ -172,11 +176,11 @@ impl<R: Records> Turn<'_, R> {
             }
             if heir != id {
                 successors.insert(id, heir);
-                let still_waits = dependencies.after_any.contains(&id);
+                let still_waits = ends == Ends::Remembered && dependencies.after_any.contains(&id);
                 links.push((Some(original).filter(|_| !still_waits), number));
             }
         }
-        dependencies.rewire(&successors);
+        dependencies.rewire(&successors, ends);
         let standings = self.standings(&dependencies.all())?;
         Ok(Rewired { dependencies, standings, links })
     }

@@ -160,10 +160,7 @@ impl<R: Records> Turn<'_, R> {
             sources: Vec::with_capacity(batch.len()),
             weights: vec![Weight { depth: 1, inherited: Priority::Bulk }; batch.len()],
         };
-        let (places, mut repeated) = submit::references(batch.iter().map(|submission| &submission.job));
-        if let Joins::Open(workflow) = joins {
-            repeated.extend(self.meet_members(*workflow, batch, &places, &mut planning)?);
-        }
+        let (places, repeated) = submit::references(batch.iter().map(|submission| &submission.job));
         let refused: HashSet<usize> = repeated.iter().map(|(place, _)| *place).collect();
         planning.errors.extend(repeated);
         for (place, submission) in batch.iter().enumerate() {
@@ -180,6 +177,9 @@ impl<R: Records> Turn<'_, R> {
                 Err(broken @ Stop::Broken(_)) => return Err(broken),
             };
             planning.members.push(member);
+        }
+        if let Joins::Open(workflow) = joins {
+            self.meet_members(*workflow, batch, &places, &mut planning)?;
         }
         let unfit = self.find_sources(batch, &places, &mut planning)?;
         self.check_room(batch, &mut planning);

@@ -4,17 +4,27 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::cancel::{self, Force};
-use crate::dependency::{self, Dependencies, weigh};
+use crate::dependency::{self, Ends, Owes, weigh};
 use crate::id::{Seq, WorkflowId};
 use crate::policy::ManualRequeue;
 use crate::refusal::Refusal;
 use crate::requeue::{self, Requeue, Reset};
-use crate::workflow::{Deed, Errand, Tally, Workflow, ended_badly};
+use crate::workflow::{Deed, Errand, Membership, Tally, Workflow, ended_badly};
 
 use super::command::AdminAnswer;
 use super::operate::{Rewired, standing};
 use super::records::Records;
 use super::{Stop, Turn, if_there, split};
+
+const NOTHING_CAN_RUN: &str =
+    "nothing in the workflow can run again: what it waits for has failed elsewhere or is gone, or its queue is";
+
+/// What a slice has left, and how many members were changed up to now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slice {
+    More,
+    Last { changed: u64 },
+}
 
 /// How members are run again.
 const AGAIN: Requeue = Requeue { counters: Reset::Zero, run_at: None };
@@ -30,8 +40,17 @@ impl<R: Records> Turn<'_, R> {
         self.engine.next_number += 1;
         let id = WorkflowId::from_bytes(*self.records.new_id(number, self.dice).as_bytes());
         let (name, created_at) = (name.cloned(), self.now);
-        let workflow =
-            Workflow { id, number, name, open, created_at, joined: 0, errand: None, tally: Tally::default() };
+        let workflow = Workflow {
+            id,
+            number,
+            name,
+            open,
+            created_at,
+            joined: 0,
+            cancelled: false,
+            errand: None,
+            tally: Tally::default(),
+        };
         self.records.put_workflow(&workflow).map_err(Stop::Broken)?;
         Ok(workflow)
     }
@@ -68,17 +87,19 @@ impl<R: Records> Turn<'_, R> {
         if workflow.state().terminal() {
             return Err(Refusal::Illegal("the workflow has ended").into());
         }
-        workflow.open = false;
+        (workflow.open, workflow.cancelled) = (false, true);
         self.begin_errand(workflow, Deed::Cancel { reason: reason.map(Arc::from), force })
     }
 
     pub(crate) fn retry_workflow(&mut self, id: WorkflowId) -> Result<AdminAnswer, Stop<R::Error>> {
         let workflow = self.find_workflow(id)?;
+        if workflow.cancelled && !workflow.state().terminal() {
+            return Err(Refusal::Illegal("the workflow is being cancelled").into());
+        }
         match &workflow.errand {
-            Some(Errand { what: Deed::Cancel { .. }, .. }) => {
-                Err(Refusal::Illegal("the workflow is being cancelled").into())
+            Some(Errand { what: Deed::Cancel { .. } | Deed::Retry, .. }) => {
+                Ok(AdminAnswer::Workflow { id, state: workflow.state() })
             }
-            Some(Errand { what: Deed::Retry, .. }) => Ok(AdminAnswer::Workflow { id, state: workflow.state() }),
             None if workflow.tally.unsuccessful() == 0 => {
                 Err(Refusal::Illegal("nothing in the workflow has failed or was cancelled").into())
             }
@@ -88,15 +109,22 @@ impl<R: Records> Turn<'_, R> {
 
     /// Does as much as one command may; ticks do the rest. What was being done before is given up.
     fn begin_errand(&mut self, workflow: Workflow, what: Deed) -> Result<AdminAnswer, Stop<R::Error>> {
-        let id = workflow.id;
-        let errand = Some(Errand { what, reached: Seq(0), until: Seq(self.engine.next_number) });
-        self.records.put_workflow(&Workflow { errand, ..workflow }).map_err(Stop::Broken)?;
+        let (id, retry) = (workflow.id, what == Deed::Retry);
+        let errand = Some(Errand { what, reached: Seq(0), until: Seq(self.engine.next_number), changed: 0 });
+        let before = workflow.cancelled;
+        let cancelled = before && !retry;
+        self.records.put_workflow(&Workflow { errand, cancelled, ..workflow }).map_err(Stop::Broken)?;
         self.engine.errands.insert(id);
         let jobs_max = self.engine.options.cascade_jobs_max;
         self.tell_dependents(jobs_max).map_err(Stop::Broken)?;
-        self.run_errand(id, jobs_max)?;
-        let state = self.find_workflow(id)?.state();
-        Ok(AdminAnswer::Workflow { id, state })
+        let changed = self.run_errand(id, jobs_max)?;
+        let workflow = self.find_workflow(id)?;
+        if retry && changed == (Slice::Last { changed: 0 }) {
+            // What is refused leaves no trace.
+            self.records.put_workflow(&Workflow { cancelled: before, ..workflow }).map_err(Stop::Broken)?;
+            return Err(Refusal::Illegal(NOTHING_CAN_RUN).into());
+        }
+        Ok(AdminAnswer::Workflow { id, state: workflow.state() })
     }
 
     /// Goes on with what is being done to workflows, until about `records_max` records were touched. Says how many were.
@@ -105,23 +133,24 @@ impl<R: Records> Turn<'_, R> {
         while self.touched - start < records_max {
             let Some(id) = self.engine.errands.first().copied() else { break };
             let room = records_max - (self.touched - start);
-            if if_there(self.run_errand(id, room))? != Some(true) {
-                break;
+            match if_there(self.run_errand(id, room))? {
+                Some(Slice::Last { .. }) => {}
+                Some(Slice::More) | None => break,
             }
         }
         Ok(self.touched - start)
     }
 
-    /// One slice for one workflow. Says whether that was the last.
-    fn run_errand(&mut self, id: WorkflowId, records_max: usize) -> Result<bool, Stop<R::Error>> {
+    /// One slice for one workflow.
+    fn run_errand(&mut self, id: WorkflowId, records_max: usize) -> Result<Slice, Stop<R::Error>> {
         let errand = self.records.workflow(id).map_err(Stop::Broken)?.and_then(|workflow| workflow.errand);
         let Some(mut errand) = errand else {
             self.engine.errands.remove(&id);
-            return Ok(true);
+            return Ok(Slice::Last { changed: 0 });
         };
         if errand.what == Deed::Retry && !self.engine.owed.is_empty() {
             // Whoever was stopped has to have heard of it before it can come back.
-            return Ok(false);
+            return Ok(Slice::More);
         }
         let (start, room) = (self.touched, records_max.max(1));
         let slice = self.records.members(id, errand.reached, room).map_err(Stop::Broken)?;
@@ -136,30 +165,43 @@ impl<R: Records> Turn<'_, R> {
                 break;
             }
             self.touched += 1;
-            match &errand.what {
+            errand.changed += match &errand.what {
                 Deed::Cancel { reason, force } => self.cancel_member(member, reason.as_deref(), *force)?,
                 Deed::Retry => self.rerun(member, id, errand.reached)?,
-            }
+            };
             errand.reached = member;
         }
         if last {
             self.engine.errands.remove(&id);
         }
-        let workflow = self.find_workflow(id)?;
+        let (workflow, changed) = (self.find_workflow(id)?, errand.changed);
         self.records.put_workflow(&Workflow { errand: (!last).then_some(errand), ..workflow }).map_err(Stop::Broken)?;
-        Ok(last)
+        Ok(if last { Slice::Last { changed } } else { Slice::More })
     }
 
-    fn cancel_member(&mut self, member: Seq, reason: Option<&str>, force: Force) -> Result<(), Stop<R::Error>> {
+    /// Says how many were changed.
+    fn cancel_member(&mut self, member: Seq, reason: Option<&str>, force: Force) -> Result<u64, Stop<R::Error>> {
         // One that has ended says no, and that is all right.
         let cancelled = self.change(member, |job, moment| cancel::cancel(job, reason, force, moment));
-        split(cancelled).map(|_| ()).map_err(Stop::Broken)
+        split(cancelled).map(|cancelled| u64::from(cancelled.is_ok())).map_err(Stop::Broken)
+    }
+
+    /// Whether a retry that is under way has still to come to this job: then it is not brought back by news, which know less.
+    pub(crate) fn will_be_rerun(&mut self, seq: Seq) -> Result<bool, Stop<R::Error>> {
+        if self.engine.errands.is_empty() {
+            return Ok(false);
+        }
+        let membership = self.look(seq, |job| job.membership.clone())?.flatten();
+        let Some(Membership { workflow, .. }) = membership else { return Ok(false) };
+        let errand = self.records.workflow(workflow).map_err(Stop::Broken)?.and_then(|workflow| workflow.errand);
+        let ahead = |errand: Errand| errand.what == Deed::Retry && (errand.reached < seq && seq <= errand.until);
+        Ok(errand.is_some_and(ahead))
     }
 
     /// Runs a member again if it ended without success, after those of its dependencies that did so, too. Members of one call may
-    /// wait for later ones: those come first; whoever is not behind `reached` has had its turn.
-    fn rerun(&mut self, member: Seq, workflow: WorkflowId, reached: Seq) -> Result<(), Stop<R::Error>> {
-        let (mut stack, mut opened) = (vec![member], HashSet::new());
+    /// wait for later ones: those come first; whoever is not behind `reached` has had its turn. Says how many were changed.
+    fn rerun(&mut self, member: Seq, workflow: WorkflowId, reached: Seq) -> Result<u64, Stop<R::Error>> {
+        let (mut stack, mut opened, mut changed) = (vec![member], HashSet::new(), 0);
         while let Some(top) = stack.last().copied() {
             let seen = self.look(top, |job| {
                 let ours = job.membership.as_ref().is_some_and(|membership| membership.workflow == workflow);
@@ -171,7 +213,7 @@ impl<R: Records> Turn<'_, R> {
             };
             if !opened.insert(top) {
                 stack.pop();
-                self.rerun_one(top)?;
+                changed += u64::from(self.rerun_one(top)?);
                 continue;
             }
             for id in dependencies {
@@ -179,41 +221,49 @@ impl<R: Records> Turn<'_, R> {
                 stack.extend(elder.filter(|elder| *elder > reached && !opened.contains(elder)));
             }
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// Whoever ran and failed runs again, itself or as a clone; whoever was stopped before it ran waits again. Where a dependency outside of
-    /// the workflow stands in the way, or the queue is gone, it stays as it is.
-    fn rerun_one(&mut self, seq: Seq) -> Result<(), Stop<R::Error>> {
+    /// the workflow stands in the way, or the queue is gone, it stays as it is. Says whether it was changed.
+    fn rerun_one(&mut self, seq: Seq) -> Result<bool, Stop<R::Error>> {
         let Some((name, through)) = self.look(seq, |job| (job.queue.clone(), job.dependencies.ended_through))? else {
-            return Ok(());
+            return Ok(false);
         };
         let queue = self.engine.queue(&name).cloned();
         let intake = queue.as_ref().map(|queue| &queue.intake);
-        let Some(Ok(way)) = self.look(seq, |job| requeue::check(job, &AGAIN, intake))? else { return Ok(()) };
-        let Rewired { dependencies, standings, links } = self.rewired(seq)?;
-        let mut weighed = Dependencies { ended_through: None, ..dependencies.clone() };
+        let Some(Ok(way)) = self.look(seq, |job| requeue::check(job, &AGAIN, intake))? else { return Ok(false) };
+        let Rewired { dependencies, standings, links } = self.rewired(seq, Ends::Anew)?;
+        let mut weighed = dependencies.clone();
         if weigh(&mut weighed, |id| standing(&standings, id)).is_some() {
-            return Ok(());
+            return Ok(false);
         }
+        weighed.ended_through = None;
         match (through, way) {
             (Some(through), ManualRequeue::InPlace | ManualRequeue::Clone) => {
                 self.change(seq, |job, moment| {
                     let standing = |id| standing(&standings, id);
                     dependency::revive(job, through.dependency, dependencies, standing, moment);
+                    job.owes = Owes::NewLife;
                     crate::promote::leave_pending_when_free(job, crate::history::Cause::Dependencies, moment);
                     Ok(())
                 })?;
-                self.link_anew(&links, seq)
+                self.link_anew(&links, seq)?;
             }
             (None, ManualRequeue::InPlace) => {
                 self.change(seq, |job, moment| {
-                    requeue::in_place(job, &AGAIN, dependencies, |id| standing(&standings, id), moment)
+                    requeue::in_place(job, &AGAIN, dependencies, |id| standing(&standings, id), moment)?;
+                    // Everybody has heard of its end (see `run_errand`); who waits for any end waits for the next.
+                    job.owes = Owes::NewLife;
+                    Ok(())
                 })?;
-                self.link_anew(&links, seq)
+                self.link_anew(&links, seq)?;
             }
-            (None, ManualRequeue::Clone) => self.requeue_as_clone(seq, &AGAIN, weighed).map(|_| ()),
+            (None, ManualRequeue::Clone) => {
+                self.requeue_as_clone(seq, &AGAIN, weighed)?;
+            }
         }
+        Ok(true)
     }
 
     /// A closed workflow goes with the record of its last member.

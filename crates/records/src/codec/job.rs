@@ -23,7 +23,7 @@ use longshore_core::workflow::Membership;
 use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
 use crate::names::Names;
 
-const OWES: [Owes; 4] = [Owes::Nothing, Owes::End, Owes::Return, Owes::ReturnAndEnd];
+const OWES: [Owes; 5] = [Owes::Nothing, Owes::End, Owes::Return, Owes::ReturnAndEnd, Owes::NewLife];
 
 /// Instants count from the creation of the record: small numbers, mostly.
 struct Base(Timestamp);

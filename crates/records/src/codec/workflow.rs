@@ -18,12 +18,14 @@ pub fn encode(workflow: &Workflow) -> Vec<u8> {
     writer.signed(workflow.created_at.as_millis());
     writer.option(workflow.name.as_deref(), |writer, name| writer.text(name.as_bytes()));
     writer.flag(workflow.open);
+    writer.flag(workflow.cancelled);
     writer.number(workflow.joined);
     workflow.tally.counts.iter().for_each(|count| writer.number(*count));
     writer.number(workflow.tally.records);
     writer.option(workflow.errand.as_ref(), |writer, errand| {
         writer.number(errand.reached.0);
         writer.number(errand.until.0);
+        writer.number(errand.changed);
         match &errand.what {
             Deed::Cancel { reason, force } => {
                 writer.byte(0);
@@ -45,7 +47,7 @@ pub fn decode(number: Seq, sealed: &[u8]) -> Result<Workflow, Damaged> {
     let id = WorkflowId::from_bytes(reader.fixed()?);
     let created_at = Timestamp::from_millis(reader.signed()?);
     let name = reader.option(|reader| reader.text().map(Arc::from))?;
-    let (open, joined) = (reader.flag()?, reader.number()?);
+    let (open, cancelled, joined) = (reader.flag()?, reader.flag()?, reader.number()?);
     let mut tally = Tally::default();
     for count in &mut tally.counts {
         *count = reader.number()?;
@@ -53,6 +55,7 @@ pub fn decode(number: Seq, sealed: &[u8]) -> Result<Workflow, Damaged> {
     tally.records = reader.number()?;
     let errand = reader.option(|reader| {
         let (reached, until) = (Seq(reader.number()?), Seq(reader.number()?));
+        let changed = reader.number()?;
         let what = match reader.byte()? {
             0 => Deed::Cancel {
                 reason: reader.option(|reader| reader.text().map(Arc::from))?,
@@ -61,10 +64,10 @@ pub fn decode(number: Seq, sealed: &[u8]) -> Result<Workflow, Damaged> {
             1 => Deed::Retry,
             _ => return Err(Damaged),
         };
-        Ok(Errand { what, reached, until })
+        Ok(Errand { what, reached, until, changed })
     })?;
     reader.end()?;
-    Ok(Workflow { id, number, name, open, created_at, joined, errand, tally })
+    Ok(Workflow { id, number, name, open, created_at, joined, cancelled, errand, tally })
 }
 
 #[cfg(test)]
@@ -80,14 +83,22 @@ mod tests {
             open: true,
             created_at: Timestamp::from_millis(-5),
             joined: 0,
+            cancelled: false,
             errand: None,
             tally: Tally::default(),
         };
         let tally = Tally { counts: [0, 1, 2, 3, 4, 500, 6, 7, 100_000], records: 9 };
-        let errand = |what| Some(Errand { what, reached: Seq(301), until: Seq(u64::MAX) });
+        let errand = |what| Some(Errand { what, reached: Seq(301), until: Seq(u64::MAX), changed: 70_000 });
         let cancel = |reason: Option<&str>, force| Deed::Cancel { reason: reason.map(Arc::from), force };
         for workflow in [
-            Workflow { name: Some("nightly".into()), open: false, joined: 1 << 40, tally, ..plain.clone() },
+            Workflow {
+                name: Some("nightly".into()),
+                open: false,
+                cancelled: true,
+                joined: 1 << 40,
+                tally,
+                ..plain.clone()
+            },
             Workflow { errand: errand(Deed::Retry), ..plain.clone() },
             Workflow { errand: errand(cancel(None, Force::Now)), ..plain.clone() },
             Workflow { errand: errand(cancel(Some("enough"), Force::ByPolicy)), ..plain.clone() },

@@ -107,7 +107,7 @@ impl Ahead {
         let shared = Arc::clone(shared);
         let work = move || {
             for question in asked {
-                if answer(&connection, &names, &question, &sender, &shared.copying).is_err() {
+                if answer(&connection, &names, &question, &sender, &shared.reading_ahead).is_err() {
                     return;
                 }
             }

@@ -51,14 +51,17 @@ pub(crate) fn describe(store: &dyn Inspect) -> Result<String, StoreError> {
 }
 
 fn workflow(text: &mut String, workflow: &Workflow) {
-    let Workflow { id, number, name, open, created_at, joined, errand, tally } = workflow;
+    let Workflow { id, number, name, open, created_at, joined, cancelled, errand, tally } = workflow;
     let Tally { counts, records } = tally;
     writeln!(text, "workflow {number} {id}").expect("text takes everything");
     line(text, "name", quoted(name.as_deref()));
     line(text, "state", format!("{}, open {open}, created {}", workflow.state(), at(*created_at)));
     let all = StateKind::ALL.iter().map(|state| format!("{state} {}", count_of(counts, *state)));
     line(text, "counts", format!("{}; {records} of {joined} records", all.collect::<Vec<_>>().join(", ")));
-    let doing = |Errand { what, reached, until }: &Errand| format!("{what:?} from {reached} to {until}");
+    let doing = |Errand { what, reached, until, changed }: &Errand| {
+        format!("{what:?} from {reached} to {until}, {changed} changed")
+    };
+    line(text, "cancelled", cancelled);
     line(text, "errand", or_none(errand.as_ref(), doing));
 }
 

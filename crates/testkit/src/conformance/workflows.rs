@@ -30,7 +30,7 @@ pub(super) fn open() -> Joining {
     Joining::New { name: Some("nightly".into()), open: true }
 }
 
-fn retry(id: WorkflowId) -> AdminCommand {
+pub(super) fn retry(id: WorkflowId) -> AdminCommand {
     AdminCommand::RetryWorkflow { id }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn cancel(id: WorkflowId, force: Force) -> AdminCommand {
 }
 
 impl Harness {
-    fn try_join(&self, name: &str, joining: Joining, jobs: Vec<NewJob>) -> Batch {
+    pub(super) fn try_join(&self, name: &str, joining: Joining, jobs: Vec<NewJob>) -> Batch {
         let batch = jobs.into_iter().map(|job| Submission { queue: queue(name), job }).collect();
         answered(self.store().submit(SubmitRequest::workflow(batch, joining)))
     }

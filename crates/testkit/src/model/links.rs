@@ -5,7 +5,7 @@ use super::{ANY_TEXT, Model};
 use crate::subject::Handle;
 
 impl Model {
-    /// A dependency that `after` counts as met; a pruned one does.
+    /// A dependency that `after` counts as met; a pruned one does, unless it is known to be the one that stopped this job.
     fn has_completed(&self, dependency: Handle) -> bool {
         let job = &self.jobs[dependency];
         job.removed || job.state == State::Completed
@@ -22,7 +22,9 @@ impl Model {
 
     /// Of `after`, the one that was the first to end without success; of several at one instant, the first of the list.
     pub(crate) fn broken_dependency(&self, job: &ModelJob) -> Option<Handle> {
-        let broken = job.after.iter().copied().filter(|dependency| self.ended_without_success(*dependency));
+        let stopped_it = |dependency: Handle| self.jobs[dependency].removed && job.ended_through == Some(dependency);
+        let bad = |dependency: Handle| self.ended_without_success(dependency) || stopped_it(dependency);
+        let broken = job.after.iter().copied().filter(|dependency| bad(*dependency));
         broken.min_by_key(|dependency| self.jobs[*dependency].completed_at)
     }
 

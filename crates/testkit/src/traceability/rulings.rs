@@ -5,31 +5,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{Citations, PARTS, join, test_below};
+use super::{Citations, join, test_below};
 
-/// The bold headings of api.md, section Rulings, in their order; with the part that a paragraph, or what is left of it, waits for.
-pub const RULINGS: [(&str, Option<&str>); 21] = [
-    ("What each transition does", None),
-    ("Transitions", None),
-    ("History", None),
-    ("Zero and null", None),
-    ("Final failures", None),
-    ("Cancel", None),
-    ("Leases", None),
-    ("Late and repeated answers", None),
-    ("Queues", None),
-    ("Claims", None),
-    ("Idempotency", None),
-    ("Dependencies", None),
-    ("Requeue", None),
-    ("PATCH", None),
-    ("Lists", None),
-    ("Bulk", None),
-    ("Sizes", None),
-    ("Small print", None),
-    ("document", None),
-    ("Workflows", None),
-    ("Ocypod routes", None),
+/// The bold headings of api.md, section Rulings, in their order.
+pub const RULINGS: [&str; 21] = [
+    "What each transition does",
+    "Transitions",
+    "History",
+    "Zero and null",
+    "Final failures",
+    "Cancel",
+    "Leases",
+    "Late and repeated answers",
+    "Queues",
+    "Claims",
+    "Idempotency",
+    "Dependencies",
+    "Requeue",
+    "PATCH",
+    "Lists",
+    "Bulk",
+    "Sizes",
+    "Small print",
+    "document",
+    "Workflows",
+    "Ocypod routes",
 ];
 
 /// Other sections of api.md that a scenario may fix.
@@ -48,38 +48,22 @@ pub fn own_headings(rulings_page: &str) -> Vec<&str> {
 #[must_use]
 pub fn faults(proofs: &Proofs, rulings_page: &str) -> Vec<String> {
     let own = own_headings(rulings_page);
-    let known = |heading: &str| {
-        RULINGS.iter().any(|(known, _)| *known == heading) || SECTIONS.contains(&heading) || own.contains(&heading)
-    };
+    let known = |heading: &str| RULINGS.contains(&heading) || SECTIONS.contains(&heading) || own.contains(&heading);
     let unknown = proofs.iter().filter(|(heading, _)| !known(heading));
-    let mut faults: Vec<String> =
-        unknown.map(|(heading, by)| format!("there is no ruling '{heading}', cited by {}", join(by))).collect();
-    let parts = RULINGS.iter().filter_map(|(heading, part)| part.map(|part| (heading, part)));
-    faults.extend(
-        parts
-            .filter(|(_, part)| !PARTS.contains(part))
-            .map(|(heading, part)| format!("{heading} waits for '{part}', which is no part")),
-    );
-    faults
+    unknown.map(|(heading, by)| format!("there is no ruling '{heading}', cited by {}", join(by))).collect()
 }
 
-/// Paragraphs of the API that nothing proves and no later part owes.
+/// Paragraphs of the API that nothing proves.
 #[must_use]
 pub fn unproven(proofs: &Proofs) -> Vec<&'static str> {
-    let missing = RULINGS.iter().filter(|(heading, part)| part.is_none() && !proofs.contains_key(*heading));
-    missing.map(|(heading, _)| *heading).collect()
+    RULINGS.into_iter().filter(|heading| !proofs.contains_key(*heading)).collect()
 }
 
 /// The paragraphs and their proofs, as a section of `docs/requirements.md`.
 pub(super) fn render(page: &mut String, proofs: &Proofs) {
     page.push_str("\n## Rulings of the API\n\n| paragraph | proven by |\n| --- | --- |\n");
-    for (heading, part) in RULINGS {
-        let standing = match (part, proofs.get(heading).map(join)) {
-            (None, Some(proofs)) => proofs,
-            (None, None) => "**not proven**".to_owned(),
-            (Some(part), None) => format!("owed to: {part}"),
-            (Some(part), Some(proofs)) => format!("the rest is owed to: {part}; so far {proofs}"),
-        };
+    for heading in RULINGS {
+        let standing = proofs.get(heading).map_or_else(|| "**not proven**".to_owned(), join);
         let _ = writeln!(page, "| {heading} | {standing} |");
     }
 }

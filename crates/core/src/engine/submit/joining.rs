@@ -69,19 +69,23 @@ impl<R: Records> Turn<'_, R> {
         }
     }
 
-    /// Looks up the members that newcomers refer to and that came with earlier calls; says which newcomers use a name again.
+    /// Looks up the members that newcomers refer to and that came with earlier calls, and refuses newcomers that use a name again. Whoever has it by
+    /// an earlier submission of the same job may say so again: its answer was lost.
     pub(super) fn meet_members(
         &mut self,
         workflow: WorkflowId,
         batch: &[Submission],
         places: &Places,
         planning: &mut Planning,
-    ) -> Result<Vec<(usize, Refusal)>, Stop<R::Error>> {
-        let mut repeated = Vec::new();
+    ) -> Result<(), Stop<R::Error>> {
         for (name, place) in places {
-            if self.records.member(workflow, name).map_err(Stop::Broken)?.is_some() {
+            if self.records.member(workflow, name).map_err(Stop::Broken)?.is_none() {
+                continue;
+            }
+            let own = self.known_membership(planning, *place, workflow)?;
+            if own.is_none_or(|own| own.reference != *name) {
                 let refusal = Refusal::invalid("ref", format!("\"{name}\" is used already in this workflow"));
-                repeated.push((*place, refusal));
+                planning.errors.push((*place, refusal));
             }
         }
         for Submission { job, .. } in batch {
@@ -95,7 +99,19 @@ impl<R: Records> Turn<'_, R> {
                 planning.earlier.extend(id.map(|id| (Arc::clone(name), id)));
             }
         }
-        Ok(repeated)
+        Ok(())
+    }
+
+    /// What a place that repeats a member of this workflow is called there.
+    fn known_membership(
+        &mut self,
+        planning: &Planning,
+        place: usize,
+        workflow: WorkflowId,
+    ) -> Result<Option<Membership>, Stop<R::Error>> {
+        let Some(Some(Member::Duplicate(known))) = planning.members.get(place) else { return Ok(None) };
+        let membership = self.look(known.seq, |job| job.membership.clone())?.flatten();
+        Ok(membership.filter(|membership| membership.workflow == workflow))
     }
 
     /// Gives every place of a batch that passed all checks its membership.
@@ -116,11 +132,19 @@ impl<R: Records> Turn<'_, R> {
             Joins::Open(id) => (self.find_workflow(*id)?, true),
             Joins::Unnamed(id) => (self.find_workflow(*id)?, false),
         };
-        let names = names(batch, workflow.joined, named);
-        workflow.joined += batch.len() as u64;
-        self.records.put_workflow(&workflow).map_err(Stop::Broken)?;
-        let workflow = workflow.id;
-        let by_place = names.into_iter().map(|reference| Some(Membership { workflow, reference })).collect();
+        let mut by_place = Vec::with_capacity(batch.len());
+        for place in 0..batch.len() {
+            by_place.push(self.known_membership(planning, place, workflow.id)?);
+        }
+        let strangers = by_place.iter().filter(|known| known.is_none()).count();
+        let mut names = names(batch, &by_place, workflow.joined, named).into_iter();
+        for place in by_place.iter_mut().filter(|known| known.is_none()) {
+            *place = names.next().map(|reference| Membership { workflow: workflow.id, reference });
+        }
+        if strangers > 0 {
+            workflow.joined += strangers as u64;
+            self.records.put_workflow(&workflow).map_err(Stop::Broken)?;
+        }
         Ok(Ok(Memberships { by_place, named }))
     }
 
@@ -148,8 +172,8 @@ impl<R: Records> Turn<'_, R> {
     }
 }
 
-/// What each place is called: as it says, or by its number among all that ever joined.
-fn names(batch: &[Submission], joined: u64, named: bool) -> Vec<Arc<str>> {
+/// What each place that is not known already is called: as it says, or by its number among all that ever joined.
+fn names(batch: &[Submission], known: &[Option<Membership>], joined: u64, named: bool) -> Vec<Arc<str>> {
     let own = |submission: &Submission| submission.job.reference.clone().filter(|_| named);
     let given: HashSet<Arc<str>> = batch.iter().filter_map(own).collect();
     let name = |(number, submission): (u64, &Submission)| {
@@ -161,5 +185,6 @@ fn names(batch: &[Submission], joined: u64, named: bool) -> Vec<Arc<str>> {
             name.into()
         })
     };
-    (joined..).zip(batch).map(name).collect()
+    let strangers = batch.iter().zip(known).filter(|(_, known)| known.is_none()).map(|(submission, _)| submission);
+    (joined..).zip(strangers).map(name).collect()
 }

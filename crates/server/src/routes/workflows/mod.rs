@@ -34,8 +34,16 @@ pub(crate) async fn find(app: &AppState, id: WorkflowId) -> Result<Arc<Workflow>
 async fn command(app: &AppState, id: WorkflowId, command: AdminCommand, unfinished: StatusCode) -> Answer {
     let answer = app.admin(command).await?;
     let done = matches!(answer, AdminAnswer::Workflow { state, .. } if state.terminal());
-    let status = if done { StatusCode::OK } else { unfinished };
-    json(status, &shown(&*find(app, id).await?))
+    let workflow = find(app, id).await?;
+    // More members than one command may touch: the rest follows.
+    let status = if workflow.errand.is_some() {
+        StatusCode::ACCEPTED
+    } else if done {
+        StatusCode::OK
+    } else {
+        unfinished
+    };
+    json(status, &shown(&workflow))
 }
 
 fn shown(workflow: &Workflow) -> Shown {

@@ -11,7 +11,7 @@ use crate::wire::body::NoBody;
 use crate::wire::path::WorkflowPath;
 use crate::wire::query::NoQuery;
 
-/// Runs again what failed, and returns what waited on it.
+/// Runs again what failed, and returns what waited on it. 202: there are more members than one command may bring back.
 pub(crate) async fn retry(
     State(app): State<AppState>,
     WorkflowPath(id): WorkflowPath,

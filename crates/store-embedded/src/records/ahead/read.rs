@@ -40,16 +40,16 @@ pub(super) fn answer(
     names: &RwLock<Names>,
     question: &Question,
     answers: &Sender<Answer>,
-    copying: &Mutex<()>,
+    reading: &Mutex<()>,
 ) -> Result<(), SendError<Answer>> {
     let mut room = question.payload_bytes_max;
     let helpings = question.wanted.chunks(HELPING);
     let mut left = helpings.len();
     for helping in helpings {
         left -= 1;
-        let still = copying.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = reading.lock().unwrap_or_else(PoisonError::into_inner);
         let found = read(connection, names, helping.to_vec(), &mut room).unwrap_or_default();
-        drop(still);
+        drop(now);
         answers.send(Answer { found, last: left == 0 })?;
     }
     Ok(())

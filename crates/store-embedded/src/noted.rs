@@ -1,0 +1,183 @@
+//! How far the store had come when pages were last copied from the log, noted beside the database before they are.
+//!
+//! The mark among the store's notes (see [`crate::schema::mark`]) lies on a page that is copied like any other: while somebody reads an earlier
+//! moment SQLite leaves it out, and a power cut may lose it and keep its neighbours. A log that then loses its end would make a mixture of two moments
+//! that nobody notices. Here the mark is on disk first.
+//!
+//! Two places, written in turn: `mark (8 bytes) · CRC-32 of it and the store's key (4 bytes)`, little endian. One that was torn leaves the other.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use longshore_store::StoreError;
+
+use crate::schema::{Location, private};
+
+const NOTED: &str = "longshore.mark";
+/// Each place lies in a sector of its own.
+const PLACES: [u64; 2] = [0, 4_096];
+const BYTES: usize = 12;
+
+/// Nothing is noted for a database in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    file: Option<File>,
+    id_key: [u8; 16],
+    last: Option<i64>,
+    next_place: usize,
+}
+
+impl Noted {
+    /// On a full disk there may be no room for the file: a store that cannot note anything still opens, to finish its work.
+    pub(crate) fn open(location: &Location, id_key: [u8; 16]) -> Result<Self, StoreError> {
+        let Some(path) = path(location) else { return Ok(Self::default()) };
+        let made = private(&path).and_then(|file| {
+            if file.metadata()?.len() == 0 {
+                // From now on nothing has to be found for it any more.
+                PLACES.iter().try_for_each(|place| file.write_all_at(&[0; BYTES], *place))?;
+                file.sync_all()?;
+            }
+            Ok(file)
+        });
+        match made {
+            Ok(file) => Ok(Self { file: Some(file), id_key, last: newest(location, id_key), next_place: 0 }),
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(Self::default()),
+            Err(error) => Err(StoreError::not_applied(error)),
+        }
+    }
+
+    /// Before anything up to this commit is copied. The commit is on disk.
+    pub(crate) fn note(&mut self, mark: i64) -> io::Result<()> {
+        let Some(file) = self.file.as_ref().filter(|_| self.last < Some(mark)) else { return Ok(()) };
+        let place = PLACES.get(self.next_place).copied().unwrap_or_default();
+        file.write_all_at(&sealed(mark, &self.id_key), place)?;
+        file.sync_data()?;
+        self.last = Some(mark);
+        self.next_place = (self.next_place + 1) % PLACES.len();
+        Ok(())
+    }
+}
+
+/// The highest mark that was noted for this store. What cannot be read says nothing.
+pub(crate) fn newest(location: &Location, id_key: [u8; 16]) -> Option<i64> {
+    let file = File::open(path(location)?).ok()?;
+    let marks = PLACES.iter().filter_map(|place| {
+        let mut found = [0; BYTES];
+        file.read_exact_at(&mut found, *place).ok()?;
+        let mark = i64::from_le_bytes(*found.first_chunk()?);
+        (found == sealed(mark, &id_key)).then_some(mark)
+    });
+    marks.max()
+}
+
+/// For a store that goes on from an earlier moment by intention.
+pub(crate) fn forget(location: &Location) -> io::Result<()> {
+    match path(location).map(fs::remove_file) {
+        Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn path(location: &Location) -> Option<PathBuf> {
+    match location {
+        Location::Memory(_) => None,
+        Location::File(database) => Some(database.parent().unwrap_or(Path::new("")).join(NOTED)),
+    }
+}
+
+fn sealed(mark: i64, id_key: &[u8; 16]) -> [u8; BYTES] {
+    let mark = mark.to_le_bytes();
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(id_key);
+    sum.update(&mark);
+    let mut sealed = [0; BYTES];
+    let (value, checksum) = sealed.split_at_mut(mark.len());
+    value.copy_from_slice(&mark);
+    checksum.copy_from_slice(&sum.finalize().to_le_bytes());
+    sealed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::checkpoint::copy_noted;
+    use crate::log;
+    use crate::schema::{self, Role, TimeKind};
+
+    fn filled(directory: &Path) -> (Location, rusqlite::Connection) {
+        let location = Location::File(directory.join(schema::DATABASE));
+        let writer = location.open(Role::Writer).unwrap();
+        schema::prepare(&writer, TimeKind::Virtual).unwrap();
+        (location, writer)
+    }
+
+    fn commit(writer: &rusqlite::Connection, mark: i64) {
+        let transaction = writer.unchecked_transaction().unwrap();
+        let insert = "INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, 0, 0, zeroblob(20000))";
+        transaction.execute(insert, [mark]).unwrap();
+        schema::set_mark(&transaction, mark).unwrap();
+        transaction.commit().unwrap();
+    }
+
+    /// P13: pages were copied while somebody read an earlier moment, and then the log lost its end.
+    #[test]
+    fn a_log_that_loses_what_was_copied_beside_a_reader_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let (location, writer) = filled(home.path());
+        log::settle(&writer, &Mutex::default()).unwrap();
+        commit(&writer, 10);
+        let log = log::path_of(&home.path().join(schema::DATABASE));
+        let short = fs::metadata(&log).unwrap().len();
+        commit(&writer, 11);
+        // Reads the moment of the eleventh commit, on and on.
+        let reader = location.open(Role::Reader).unwrap();
+        let moment = reader.unchecked_transaction().unwrap();
+        assert_eq!(schema::mark(&moment).unwrap(), 11);
+        commit(&writer, 12);
+        let id_key = schema::id_key(&writer).unwrap();
+        let noted = Mutex::new(Noted::open(&location, id_key).unwrap());
+        let (copier, guard) = (location.open(Role::Checkpointer).unwrap(), location.open(Role::Reader).unwrap());
+        let (pages, copied) = copy_noted(&copier, &guard, &noted).unwrap();
+        assert!(copied > 0 && copied < pages, "{copied} of {pages} pages were copied");
+        assert_eq!(newest(&location, id_key), Some(12));
+        let whole = tempfile::tempdir().unwrap();
+        for file in fs::read_dir(home.path()).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), whole.path().join(file.file_name())).unwrap();
+        }
+        let location = Location::File(whole.path().join(schema::DATABASE));
+        log::compare(&location, &location.open(Role::Writer).unwrap()).unwrap();
+        File::options()
+            .write(true)
+            .open(log::path_of(&whole.path().join(schema::DATABASE)))
+            .unwrap()
+            .set_len(short)
+            .unwrap();
+        let opened = || log::compare(&location, &location.open(Role::Writer).unwrap());
+        let refused = opened().unwrap_err().to_string();
+        assert!(refused.contains("lost its end"), "{refused}");
+        // The database alone would not have told.
+        forget(&location).unwrap();
+        opened().unwrap();
+    }
+
+    #[test]
+    fn one_place_outlives_the_other_and_other_stores_say_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let location = Location::File(home.path().join(schema::DATABASE));
+        let mut noted = Noted::open(&location, [7; 16]).unwrap();
+        assert_eq!(newest(&location, [7; 16]), None);
+        for mark in [1, 5, 5, 4, 9] {
+            noted.note(mark).unwrap();
+        }
+        assert_eq!(newest(&location, [7; 16]), Some(9));
+        assert_eq!(newest(&location, [8; 16]), None);
+        File::options().write(true).open(path(&location).unwrap()).unwrap().write_all_at(b"torn", 0).unwrap();
+        assert_eq!(newest(&location, [7; 16]), Some(5), "the third went where the first was");
+        assert_eq!(Noted::open(&location, [7; 16]).unwrap().last, Some(5));
+    }
+}
