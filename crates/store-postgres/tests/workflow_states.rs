@@ -25,9 +25,9 @@ fn random(number: i64, dice: &mut SeededDice) -> Workflow {
         number: Seq(number.unsigned_abs()),
         name: None,
         open: any(dice),
+        cancelled: any(dice),
         created_at: Timestamp::from_millis(0),
         joined: 0,
-        cancelled: any(dice),
         errand: any(dice).then_some(Errand { what: Deed::Retry, reached: Seq(0), until: Seq(1), changed: 0 }),
         tally,
     }
