@@ -271,9 +271,14 @@ impl Engine {
         self.index.counts(queue)
     }
 
-    /// When the next timer of a job falls due. Retention is the records' business.
-    pub fn next_timer(&self) -> Option<Timestamp> {
-        self.index.next_timer().map(|(at, ..)| at)
+    /// When to tick next: at once while something is done in slices, else when the next timer of a job falls due. Retention is the records' business.
+    pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.unfinished() { Some(now) } else { self.index.next_timer().map(|(at, ..)| at) }
+    }
+
+    /// Whether something is done in slices, and the last has not been yet.
+    pub fn unfinished(&self) -> bool {
+        !(self.leaving.is_empty() && self.errands.is_empty() && self.owed.is_empty())
     }
 
     /// Since when the scheduled job that has waited longest has been in line.

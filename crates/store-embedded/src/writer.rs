@@ -313,7 +313,7 @@ impl Writer {
         }
         *self.shared.totals.write().unwrap_or_else(PoisonError::into_inner) = self.totals;
         self.shared.wakeups.announce(&mut self.effects);
-        self.shared.wakeups.announce_deadline(self.engine.next_timer());
+        self.shared.wakeups.announce_deadline(self.engine.next_deadline(self.clock.now()));
     }
 
     pub(crate) fn report(&self, name: &QueueName) -> Option<QueueReport> {

@@ -57,11 +57,10 @@ impl<R: Records> Turn<'_, R> {
     }
 
     fn next_deadline(&mut self) -> Result<Option<Timestamp>, R::Error> {
-        let unfinished = !self.engine.leaving.is_empty() || !self.engine.errands.is_empty();
-        if unfinished || !self.engine.owed.is_empty() {
+        if self.engine.unfinished() {
             return Ok(Some(self.now));
         }
-        let timer = self.engine.index.next_timer().map(|(at, ..)| at);
+        let timer = self.engine.next_deadline(self.now);
         let prune = self.records.next_prune(self.now)?.map(|(at, _)| at);
         Ok(timer.into_iter().chain(prune).min())
     }

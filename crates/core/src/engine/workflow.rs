@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::cancel::{self, Force};
-use crate::dependency::{self, Ends, Owes, weigh};
-use crate::id::{Seq, WorkflowId};
+use crate::dependency::{self, EndedThrough, Ends, Owes, weigh};
+use crate::id::{JobId, Seq, WorkflowId};
 use crate::policy::ManualRequeue;
 use crate::refusal::Refusal;
 use crate::requeue::{self, Requeue, Reset};
@@ -110,15 +110,20 @@ impl<R: Records> Turn<'_, R> {
     /// Does as much as one command may; ticks do the rest. What was being done before is given up.
     fn begin_errand(&mut self, workflow: Workflow, what: Deed) -> Result<AdminAnswer, Stop<R::Error>> {
         let (id, retry) = (workflow.id, what == Deed::Retry);
-        let errand = Some(Errand { what, reached: Seq(0), until: Seq(self.engine.next_number), changed: 0 });
+        let errand =
+            Some(Errand { what, reached: Seq(0), until: Seq(self.engine.next_number.saturating_sub(1)), changed: 0 });
         let before = workflow.cancelled;
         let cancelled = before && !retry;
+        let bare = Workflow { errand: None, ..workflow.clone() };
         self.records.put_workflow(&Workflow { errand, cancelled, ..workflow }).map_err(Stop::Broken)?;
         self.engine.errands.insert(id);
         let jobs_max = self.engine.options.cascade_jobs_max;
         self.tell_dependents(jobs_max).map_err(Stop::Broken)?;
         let changed = self.run_errand(id, jobs_max)?;
-        let workflow = self.find_workflow(id)?;
+        let Some(workflow) = self.records.workflow(id).map_err(Stop::Broken)? else {
+            // It was closed after the last of its records had gone, and went with this command.
+            return Ok(AdminAnswer::Workflow { id, state: bare.state() });
+        };
         if retry && changed == (Slice::Last { changed: 0 }) {
             // What is refused leaves no trace.
             self.records.put_workflow(&Workflow { cancelled: before, ..workflow }).map_err(Stop::Broken)?;
@@ -175,7 +180,11 @@ impl<R: Records> Turn<'_, R> {
             self.engine.errands.remove(&id);
         }
         let (workflow, changed) = (self.find_workflow(id)?, errand.changed);
+        let joined = workflow.joined;
         self.records.put_workflow(&Workflow { errand: (!last).then_some(errand), ..workflow }).map_err(Stop::Broken)?;
+        if last && joined > 0 {
+            self.forget_workflow(id)?;
+        }
         Ok(if last { Slice::Last { changed } } else { Slice::More })
     }
 
@@ -237,7 +246,8 @@ impl<R: Records> Turn<'_, R> {
         let Some(Ok(way)) = self.look(seq, |job| requeue::check(job, &AGAIN, intake))? else { return Ok(false) };
         let Rewired { dependencies, standings, links } = self.rewired(seq, Ends::Anew)?;
         let mut weighed = dependencies.clone();
-        if weigh(&mut weighed, |id| standing(&standings, id)).is_some() {
+        if let Some((other, _)) = weigh(&mut weighed, |id| standing(&standings, id)) {
+            self.hang_on(seq, other)?;
             return Ok(false);
         }
         weighed.ended_through = None;
@@ -266,6 +276,19 @@ impl<R: Records> Turn<'_, R> {
             }
         }
         Ok(true)
+    }
+
+    /// Whoever was stopped by one that runs again stays ended through the other that stands in the way: its return brings both back.
+    fn hang_on(&mut self, seq: Seq, other: JobId) -> Result<(), Stop<R::Error>> {
+        let through = self.look(seq, |job| {
+            let own = job.dependencies.after.iter().any(|after| after.id == other);
+            job.dependencies.ended_through.filter(|through| own && through.dependency != other)
+        })?;
+        let Some(through) = through.flatten() else { return Ok(()) };
+        self.change(seq, |job, _| {
+            job.dependencies.ended_through = Some(EndedThrough { dependency: other, ..through });
+            Ok(())
+        })
     }
 
     /// A cancel is over once all have ended. Said where a member is about to come back: until then nobody needs to know.

@@ -21,6 +21,8 @@ mod http_subject;
 mod requests;
 #[path = "../scenarios/snapshots.rs"]
 mod snapshots;
+#[path = "../scenarios/workflows.rs"]
+mod workflows;
 
 use http_subject::HttpSubject;
 use longshore_testkit::{scenario, side_by_side};

@@ -80,7 +80,7 @@ impl Turn<'_> {
         Ok(Done {
             answers: run.answers,
             effects: run.effects,
-            deadline: written.deadline.map(Timestamp::from_millis),
+            deadline: run.engine.unfinished().then_some(self.now).or(written.deadline.map(Timestamp::from_millis)),
             over: written.over,
             now: self.now,
         })

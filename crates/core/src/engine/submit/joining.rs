@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::id::{JobId, WorkflowId};
+use crate::job::Job;
 use crate::limits::{BATCH_ITEMS_MAX, WORKFLOW_JOBS_MAX, WORKFLOW_LINKS_MAX};
 use crate::refusal::Refusal;
 use crate::shape::too_many_links;
@@ -78,6 +79,9 @@ impl<R: Records> Turn<'_, R> {
         places: &Places,
         planning: &mut Planning,
     ) -> Result<(), Stop<R::Error>> {
+        for place in 0..planning.members.len() {
+            self.follow_clone(planning, place, workflow)?;
+        }
         for (name, place) in places {
             if self.records.member(workflow, name).map_err(Stop::Broken)?.is_none() {
                 continue;
@@ -98,6 +102,25 @@ impl<R: Records> Turn<'_, R> {
                 let id: Option<JobId> = self.look(seq, |job| job.id)?;
                 planning.earlier.extend(id.map(|id| (Arc::clone(name), id)));
             }
+        }
+        Ok(())
+    }
+
+    /// A place that repeats a member of this workflow means whoever stands in its place now.
+    fn follow_clone(
+        &mut self,
+        planning: &mut Planning,
+        place: usize,
+        workflow: WorkflowId,
+    ) -> Result<(), Stop<R::Error>> {
+        if self.known_membership(planning, place, workflow)?.is_none() {
+            return Ok(());
+        }
+        let Some(Some(Member::Duplicate(known))) = planning.members.get_mut(place) else { return Ok(()) };
+        let (id, seq) = self.last_clone(known.id, known.seq)?;
+        if id != known.id {
+            (known.id, known.seq) = (id, seq);
+            known.state = self.look(seq, Job::kind)?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! `POST /v1/jobs/{id}/children`
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use longshore_api::work::{Children, FannedOut};
 use longshore_core::engine::SubmitRequest;
 use longshore_core::lease;
@@ -10,7 +11,7 @@ use crate::app::AppState;
 use crate::convert::settlement::token;
 use crate::routes::batch::{Batch, OwnQueue};
 use crate::routes::jobs::get::find;
-use crate::wire::answer::{Answer, created};
+use crate::wire::answer::{Answer, json};
 use crate::wire::body::JsonBody;
 use crate::wire::path::JobPath;
 use crate::wire::query::NoQuery;
@@ -32,9 +33,12 @@ pub(crate) async fn children(State(app): State<AppState>, JobPath(id): JobPath, 
         SubmitRequest::children(id, token, members, finally)
     };
     let mut submitted = batch.submit(&app, request, Batch::refusal).await?;
+    // Nothing new: an answer was lost, and is asked for again.
+    let status = if submitted.iter().all(|job| job.duplicate) { StatusCode::OK } else { StatusCode::CREATED };
     let finally = if with_finally { submitted.pop() } else { None };
-    created(&FannedOut {
+    let fanned_out = FannedOut {
         jobs: submitted.iter().map(|job| job.id.to_string()).collect(),
         finally: finally.map(|job| job.id.to_string()),
-    })
+    };
+    json(status, &fanned_out)
 }

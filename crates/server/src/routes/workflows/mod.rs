@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use longshore_api::workflow::{Workflow as Shown, WorkflowMade};
-use longshore_core::engine::{AdminAnswer, AdminCommand, Submitted};
+use longshore_core::engine::{AdminCommand, Submitted};
 use longshore_core::id::WorkflowId;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
@@ -32,14 +32,16 @@ pub(crate) async fn find(app: &AppState, id: WorkflowId) -> Result<Arc<Workflow>
 
 /// Gives a command to a workflow, and shows what it is now. `unfinished`: the answer while something is left to be done.
 async fn command(app: &AppState, id: WorkflowId, command: AdminCommand, unfinished: StatusCode) -> Answer {
-    let answer = app.admin(command).await?;
-    let done = matches!(answer, AdminAnswer::Workflow { state, .. } if state.terminal());
-    let workflow = find(app, id).await?;
-    // More members than one command may touch: the rest follows.
-    let status = if workflow.errand.is_some() {
-        StatusCode::ACCEPTED
-    } else if done {
+    let before = find(app, id).await?;
+    app.admin(command).await?;
+    // One whose members have all gone goes with the command that closes it.
+    let gone = || Workflow { open: false, errand: None, ..Workflow::clone(&before) };
+    let workflow = app.ask(app.store.workflow(id)).await?.map_or_else(gone, Arc::unwrap_or_clone);
+    let status = if workflow.state().terminal() {
         StatusCode::OK
+    } else if workflow.errand.is_some() {
+        // More members than one command may touch: the rest follows.
+        StatusCode::ACCEPTED
     } else {
         unfinished
     };
