@@ -124,7 +124,12 @@ impl<R: Records> Turn<'_, R> {
             self.records.put_workflow(&Workflow { cancelled: before, ..workflow }).map_err(Stop::Broken)?;
             return Err(Refusal::Illegal(NOTHING_CAN_RUN).into());
         }
-        Ok(AdminAnswer::Workflow { id, state: workflow.state() })
+        let state = workflow.state();
+        if workflow.joined > 0 {
+            // Its members may all have gone before.
+            self.forget_workflow(id)?;
+        }
+        Ok(AdminAnswer::Workflow { id, state })
     }
 
     /// Goes on with what is being done to workflows, until about `records_max` records were touched. Says how many were.
@@ -216,7 +221,8 @@ impl<R: Records> Turn<'_, R> {
                 changed += u64::from(self.rerun_one(top)?);
                 continue;
             }
-            for id in dependencies {
+            // The first of them comes to lie on top.
+            for id in dependencies.into_iter().rev() {
                 let Some(elder) = self.records.seq_of(id).map_err(Stop::Broken)? else { continue };
                 // A clone that was made by hand is younger than those who wait for its original.
                 let (_, elder) = self.last_clone(id, elder)?;

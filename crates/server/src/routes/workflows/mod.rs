@@ -32,9 +32,12 @@ pub(crate) async fn find(app: &AppState, id: WorkflowId) -> Result<Arc<Workflow>
 
 /// Gives a command to a workflow, and shows what it is now. `unfinished`: the answer while something is left to be done.
 async fn command(app: &AppState, id: WorkflowId, command: AdminCommand, unfinished: StatusCode) -> Answer {
+    let before = find(app, id).await?;
     let answer = app.admin(command).await?;
     let done = matches!(answer, AdminAnswer::Workflow { state, .. } if state.terminal());
-    let workflow = find(app, id).await?;
+    // One whose members have all gone before goes when it is closed.
+    let gone = || Arc::new(Workflow { open: false, ..Workflow::clone(&before) });
+    let workflow = app.ask(app.store.workflow(id)).await?.unwrap_or_else(gone);
     // More members than one command may touch: the rest follows.
     let status = if workflow.errand.is_some() {
         StatusCode::ACCEPTED
