@@ -2,7 +2,8 @@
 
 use crate::cancel;
 use crate::dependency::{self, Owes, Revival};
-use crate::id::{JobId, Seq};
+use crate::id::{JobId, Seq, WorkflowId};
+use crate::job::Job;
 use crate::retry::Home;
 use crate::state::{Ending, StateKind};
 
@@ -17,8 +18,13 @@ use super::{Stop, Turn, if_there};
 enum Message {
     Ended(Ending),
     Returned,
-    LivesAnew,
+    /// With its whole workflow.
+    LivesAnew(Option<WorkflowId>),
     ReturnedAndEnded(Ending),
+}
+
+fn workflow_of(job: &Job) -> Option<WorkflowId> {
+    job.membership.as_ref().map(|membership| membership.workflow)
 }
 
 impl<R: Records> Turn<'_, R> {
@@ -27,14 +33,15 @@ impl<R: Records> Turn<'_, R> {
         let start = self.touched;
         while self.touched - start < records_max {
             let Some((place, news)) = self.engine.owed.first() else { break };
-            let seen = self.look(news.of, |job| (job.id, Ending::of(job.kind()), job.owes));
+            let seen = self.look(news.of, |job| (job.id, Ending::of(job.kind()), job.owes, workflow_of(job)));
             let (id, message) = match if_there(seen)?.flatten() {
-                Some((id, Some(ending), Owes::End)) => (id, Message::Ended(ending)),
-                Some((id, None, Owes::Return)) => (id, Message::Returned),
-                Some((id, None, Owes::NewLife)) => (id, Message::LivesAnew),
-                Some((id, Some(ending), Owes::ReturnAndEnd)) => (id, Message::ReturnedAndEnded(ending)),
+                Some((id, Some(ending), Owes::End, _)) => (id, Message::Ended(ending)),
+                Some((id, None, Owes::Return, _)) => (id, Message::Returned),
+                Some((id, None, Owes::NewLife, workflow)) => (id, Message::LivesAnew(workflow)),
+                Some((id, Some(ending), Owes::ReturnAndEnd, _)) => (id, Message::ReturnedAndEnded(ending)),
                 // There is nothing to tell any more.
-                Some((_, _, Owes::Nothing | Owes::End | Owes::Return | Owes::NewLife | Owes::ReturnAndEnd)) | None => {
+                Some((_, _, Owes::Nothing | Owes::End | Owes::Return | Owes::NewLife | Owes::ReturnAndEnd, _))
+                | None => {
                     self.engine.set_owed(place, None);
                     continue;
                 }
@@ -80,9 +87,17 @@ impl<R: Records> Turn<'_, R> {
         Ok(queue.and_then(|queue| self.engine.queues.get(&queue)?.leaving))
     }
 
+    /// Only those who run again with their workflow wait for the next end: for all others one has been enough.
+    fn as_heard_by(&mut self, seq: Seq, message: Message) -> Result<Message, Stop<R::Error>> {
+        let Message::LivesAnew(workflow) = message else { return Ok(message) };
+        let along = self.look(seq, |job| job.live() && workflow_of(job) == workflow)?;
+        Ok(if along == Some(true) { message } else { Message::Returned })
+    }
+
     fn tell(&mut self, seq: Seq, id: JobId, message: Message) -> Result<(), Stop<R::Error>> {
+        let message = self.as_heard_by(seq, message)?;
         match message {
-            Message::Returned | Message::LivesAnew | Message::ReturnedAndEnded(Ending::Completed) => {
+            Message::Returned | Message::LivesAnew(_) | Message::ReturnedAndEnded(Ending::Completed) => {
                 self.revive(seq, id)?;
             }
             // Whoever ended through this job would come back only to end again.
@@ -97,7 +112,7 @@ impl<R: Records> Turn<'_, R> {
                     Some(Farewell::LetRunningFinish) => cancel::vanish_with_queue(job, moment),
                     Some(Farewell::Cancel) | None => cancel::end_with_queue(job, moment),
                 },
-                (_, Message::LivesAnew) => {}
+                (_, Message::LivesAnew(_)) => {}
                 (Home::Deleted, _) => dependency::note_any(job, id),
                 (Home::Exists(_), Message::Ended(ending) | Message::ReturnedAndEnded(ending)) => {
                     dependency::hear_of_end(job, id, ending, moment);

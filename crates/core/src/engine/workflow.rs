@@ -183,6 +183,7 @@ impl<R: Records> Turn<'_, R> {
         let joined = workflow.joined;
         self.records.put_workflow(&Workflow { errand: (!last).then_some(errand), ..workflow }).map_err(Stop::Broken)?;
         if last && joined > 0 {
+            // Its members may all have gone before.
             self.forget_workflow(id)?;
         }
         Ok(if last { Slice::Last { changed } } else { Slice::More })
@@ -225,7 +226,8 @@ impl<R: Records> Turn<'_, R> {
                 changed += u64::from(self.rerun_one(top)?);
                 continue;
             }
-            for id in dependencies {
+            // The first of them comes to lie on top.
+            for id in dependencies.into_iter().rev() {
                 let Some(elder) = self.records.seq_of(id).map_err(Stop::Broken)? else { continue };
                 // A clone that was made by hand is younger than those who wait for its original.
                 let (_, elder) = self.last_clone(id, elder)?;

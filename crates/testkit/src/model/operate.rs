@@ -244,9 +244,8 @@ impl Model {
         after_any: Vec<Handle>,
     ) -> Answer {
         let old = &self.jobs[original];
-        let dependencies = after.iter().chain(&after_any);
-        let inherited_priority = dependencies.map(|job| self.jobs[*job].effective_priority()).min();
-        let depth = if after.is_empty() && after_any.is_empty() { 1 } else { old.depth };
+        let (depth, inherited_priority) =
+            if after.is_empty() && after_any.is_empty() { (1, None) } else { (old.depth, old.inherited_priority) };
         let copy = ModelJob {
             priority: old.priority,
             run_at,
