@@ -191,6 +191,9 @@ macro_rules! with_conformance_cases {
                 a_retry_that_can_do_nothing_is_refused
                 no_retry_while_a_worker_is_being_told
                 growing_twice_is_growing_once
+                who_is_stopped_twice_comes_back_once_both_live
+                growing_again_means_the_clone
+                whoever_joins_a_cancel_is_not_concerned
             }
             dags {
                 small_ones_in_a_storm
@@ -232,6 +235,7 @@ macro_rules! with_conformance_cases {
                 everybody_listening_is_told
                 a_resumed_queue_may_have_work
                 the_next_deadline_is_announced
+                what_is_done_in_slices_is_due_at_once
                 an_expired_lease_is_told
             }
             concurrency {

@@ -1,7 +1,7 @@
 //! A workflow that is run again: who waits for whom then, and when there is nothing to run.
 
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminAnswer, AdminCommand, Joining};
+use longshore_core::engine::{AdminAnswer, AdminCommand, Joining, Submission, SubmitRequest, Submitted};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
@@ -9,7 +9,7 @@ use longshore_core::submit::{DependencyRef, NewJob};
 use longshore_core::workflow::WorkflowState;
 
 use super::admin::requeue;
-use super::harness::{Harness, complete, fail, keyed, work};
+use super::harness::{Harness, answered, complete, fail, keyed, queue, work};
 use super::workflows::{cancel, closed, named, open, retry};
 
 fn after_any(name: &str, any: &[&str]) -> NewJob {
@@ -96,9 +96,7 @@ pub(super) fn growing_twice_is_growing_once(h: &mut Harness) {
     };
     let (_, once) = h.join("q", Joining::Open(id), more());
     let (_, twice) = h.join("q", Joining::Open(id), more());
-    let seen = |jobs: &[longshore_core::engine::Submitted]| -> Vec<_> {
-        jobs.iter().map(|job| (job.id, job.membership.clone())).collect()
-    };
+    let seen = |jobs: &[Submitted]| -> Vec<_> { jobs.iter().map(|job| (job.id, job.membership.clone())).collect() };
     assert_eq!(seen(&once), seen(&twice), "under the same names");
     assert!(twice.iter().all(|job| job.duplicate));
     assert_eq!(h.members(id).len(), 3);
@@ -107,4 +105,62 @@ pub(super) fn growing_twice_is_growing_once(h: &mut Harness) {
         h.try_join("q", Joining::Open(id), vec![other]).map_err(|refused| refused.first)
     };
     h.refused("validation", "the name of another job", again);
+}
+
+/// Stopped by a member, and held back by a job outside when the workflow is run again, also where that is done in slices.
+pub(super) fn who_is_stopped_twice_comes_back_once_both_live(h: &mut Harness) {
+    for fillers in [2, 1_200] {
+        let outside = h.submit("out", work());
+        let mut jobs = vec![named("x", &[])];
+        jobs.extend(vec![NewJob { hold: Some(true), ..work() }; fillers]);
+        let mut d = named("d", &["x"]);
+        d.after.push(DependencyRef::Job(outside.id));
+        jobs.push(d);
+        let (id, _) = h.join("q", closed(), jobs);
+        h.settle(&h.claim_one("q"), fail(ReportedCategory::Permanent)).unwrap();
+        h.settle(&h.claim_one("out"), fail(ReportedCategory::Permanent)).unwrap();
+        h.settle_down();
+        h.admin(retry(id));
+        h.settle_down();
+        assert_eq!(h.member(id, "d").kind(), StateKind::Failed, "another job stands in the way");
+        h.admin(requeue(outside.id));
+        h.settle_down();
+        assert_eq!(h.member(id, "d").kind(), StateKind::Pending, "{fillers}: now both live");
+        h.settle(&h.claim_one("q"), complete()).unwrap();
+        h.settle(&h.claim_one("out"), complete()).unwrap();
+        h.settle_down();
+        h.settle(&h.claim_one("q"), complete()).unwrap();
+        h.admin(cancel(id, Force::Now));
+        h.settle_down();
+    }
+}
+
+/// A key that repeats a member means whoever stands in its place now.
+pub(super) fn growing_again_means_the_clone(h: &mut Harness) {
+    h.put_queue("g", Profile::Gopherqueue);
+    let a = || NewJob { reference: Some("a".into()), ..keyed("ka") };
+    let (id, first) = h.join("g", open(), vec![a()]);
+    h.settle(&h.claim_one("g"), fail(ReportedCategory::Permanent)).unwrap();
+    h.admin(retry(id));
+    let clone = h.member(id, "a").id;
+    assert_ne!(clone, first[0].id);
+    let (_, again) = h.join("g", Joining::Open(id), vec![a(), named("b", &["a"])]);
+    assert_eq!((again[0].id, again[0].duplicate), (clone, true));
+    assert_eq!(h.member(id, "b").kind(), StateKind::Pending, "it waits for the clone");
+    assert_eq!(h.member(id, "b").dependencies.after[0].id, clone);
+}
+
+/// Children that come while a large cancel is under way.
+pub(super) fn whoever_joins_a_cancel_is_not_concerned(h: &mut Harness) {
+    let (id, _) = h.join("q", closed(), vec![work(); 1_500]);
+    let parent = h.claim_one("q");
+    h.admin(cancel(id, Force::ByPolicy));
+    let child = || Submission { queue: queue("q"), job: work() };
+    let children = vec![child(), child()];
+    let request = SubmitRequest::children(parent.id, Some(parent.token), children, None);
+    let children = answered(h.store().submit(request)).unwrap();
+    h.settle_down();
+    for child in children {
+        assert_eq!(h.state(child.id), StateKind::Scheduled);
+    }
 }

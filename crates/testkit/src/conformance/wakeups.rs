@@ -2,12 +2,14 @@
 
 use longshore_core::Duration;
 use longshore_core::engine::{AdminCommand, Effect};
+use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
 use longshore_store::Wakeups;
 
 use super::harness::*;
+use super::workflows::{closed, retry};
 use crate::block_on::block_on_for;
 
 /// Longer than any commit takes: a hint that has not come by then does not come.
@@ -119,6 +121,31 @@ pub(super) fn the_next_deadline_is_announced(h: &mut Harness) {
     h.pass(Duration::from_mins(6));
     h.submit("q", delayed(Duration::from_secs(1)));
     expect(h.now() + Duration::from_secs(1));
+}
+
+/// A command that leaves more to be done than it may do itself: nobody has to ask for the rest, even where the first slice has moved no job.
+pub(super) fn what_is_done_in_slices_is_due_at_once(h: &mut Harness) {
+    let mut jobs = vec![work(); 1_500];
+    jobs.push(work());
+    let (id, jobs) = h.join("q", closed(), jobs);
+    let mut claimed = h.claim_all("q");
+    let last = claimed.pop().expect("all of them");
+    for some in claimed.chunks(500) {
+        let settlements = some.iter().map(|claimed| settlement(claimed, complete())).collect();
+        assert!(answered(h.store().settle(settlements)).iter().all(Result::is_ok));
+    }
+    h.settle(&last, fail(ReportedCategory::Permanent)).unwrap();
+    h.settle_down();
+    let mut wakeups = h.store().wakeups();
+    h.admin(retry(id));
+    if h.workflow(id).errand.is_some() {
+        while wakeups.deadline().is_none_or(|deadline| deadline > h.now()) {
+            let moved = block_on_for(PATIENCE, wakeups.deadline_moved());
+            assert!(moved.is_some(), "nobody is told that there is more to do");
+        }
+    }
+    h.settle_down();
+    assert_eq!(h.state(jobs.last().expect("jobs").id), StateKind::Scheduled);
 }
 
 pub(super) fn an_expired_lease_is_told(h: &mut Harness) {
