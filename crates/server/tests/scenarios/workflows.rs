@@ -18,12 +18,7 @@ impl HttpSubject {
         self.join("/v1/workflows", &body, jobs, &bodies)
     }
 
-    pub(crate) fn grow_workflow(
-        &mut self,
-        workflow: Handle,
-        queue: &str,
-        jobs: &[NewJob],
-    ) -> Result<Answer, Refused> {
+    pub(crate) fn grow_workflow(&mut self, workflow: Handle, queue: &str, jobs: &[NewJob]) -> Result<Answer, Refused> {
         let bodies: Vec<Value> = jobs.iter().map(|new| self.new_job(new)).collect();
         let path = format!("/v1/workflows/{}/jobs", self.workflow_id(workflow));
         self.join(&path, &json!({ "queue": queue, "jobs": bodies }), jobs, &bodies)
