@@ -26,6 +26,9 @@ enum Slice {
     Last { changed: u64 },
 }
 
+/// Why a cancel was asked for, and how.
+pub(crate) type Words = (Option<Arc<str>>, Force);
+
 /// How members are run again.
 const AGAIN: Requeue = Requeue { counters: Reset::Zero, run_at: None };
 
@@ -69,7 +72,7 @@ impl<R: Records> Turn<'_, R> {
             self.records.put_workflow(&workflow).map_err(Stop::Broken)?;
         }
         let state = workflow.state();
-        if workflow.joined > 0 {
+        if workflow.tally.counts.iter().any(|jobs| *jobs > 0) {
             // Its members may all have gone before.
             self.forget_workflow(id)?;
         }
@@ -125,7 +128,7 @@ impl<R: Records> Turn<'_, R> {
             return Err(Refusal::Illegal(NOTHING_CAN_RUN).into());
         }
         let state = workflow.state();
-        if workflow.joined > 0 {
+        if workflow.tally.counts.iter().any(|jobs| *jobs > 0) {
             // Its members may all have gone before.
             self.forget_workflow(id)?;
         }
@@ -208,7 +211,7 @@ impl<R: Records> Turn<'_, R> {
     }
 
     /// Whether a cancel that is under way has still to come to this job, and with which words.
-    pub(crate) fn will_be_cancelled(&mut self, seq: Seq) -> Result<Option<(Option<Arc<str>>, Force)>, Stop<R::Error>> {
+    pub(crate) fn will_be_cancelled(&mut self, seq: Seq) -> Result<Option<Words>, Stop<R::Error>> {
         Ok(match self.ahead_of(seq)? {
             Some(Deed::Cancel { reason, force }) => Some((reason, force)),
             Some(Deed::Retry) | None => None,
