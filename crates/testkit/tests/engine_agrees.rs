@@ -4,7 +4,7 @@
 
 use longshore_testkit::engine_subject::EngineSubject;
 use longshore_testkit::side_by_side::{self, Step, drafts};
-use longshore_testkit::subject::{Answer, Subject};
+use longshore_testkit::subject::{Answer, Command, Subject};
 
 const COMMANDS: usize = 200;
 
@@ -23,11 +23,22 @@ fn engine_and_model_agree_on_odd_histories() {
     agree(EngineSubject::new, (1..2_000).step_by(2));
 }
 
-/// Work that is cut into the smallest slices ends where work in one piece does.
+/// Work that is cut into the smallest slices ends where work in one piece does. Retries of workflows are left out: in slices it is known only at the
+/// end that nothing can run again, and whoever outside came back in an earlier slice is alive in a later one.
 #[test]
 fn engine_in_small_slices_agrees_with_the_model() {
-    agree(|| EngineSubject::with_slices(1, 1), 10_000..10_150);
-    agree(|| EngineSubject::with_slices(3, 7), 20_000..20_150);
+    for (slices, seeds) in [((1, 1), 10_000..10_150), ((3, 7), 20_000..20_150)] {
+        for seed in seeds {
+            let mut pair = side_by_side::SideBySide::new(EngineSubject::with_slices(slices.0, slices.1));
+            for draft in drafts(seed, COMMANDS) {
+                let step = draft.step(pair.model());
+                if !matches!(step, Step::Command(Command::RetryWorkflow { .. })) {
+                    pair.step(step).unwrap_or_else(|report| panic!("seed {seed}, {report}"));
+                }
+            }
+            pair.finish().unwrap_or_else(|report| panic!("seed {seed}, {report}"));
+        }
+    }
 }
 
 /// The engine holds nothing that its records do not: rebuilt from them it is the same.

@@ -105,7 +105,14 @@ impl<R: Records> Turn<'_, R> {
             Message::Ended(_) => {}
         }
         let farewell = self.farewell(seq)?;
+        let cancel = self.will_be_cancelled(seq)?;
         self.change_at_home(seq, |job, home, moment| {
+            if let Some((reason, force)) = cancel.filter(|_| job.kind() == StateKind::Pending) {
+                // Its turn would come a little later: the slices must not show.
+                dependency::note_any(job, id);
+                cancel::cancel(job, reason.as_deref(), force, moment)?;
+                return Ok(());
+            }
             match (home, message) {
                 // Its queue is leaving and would end it a little later: the slices must not show.
                 (Home::Deleted, _) if job.kind() == StateKind::Pending => match farewell {

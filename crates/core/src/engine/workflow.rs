@@ -26,6 +26,9 @@ enum Slice {
     Last { changed: u64 },
 }
 
+/// Why a cancel was asked for, and how.
+pub(crate) type Words = (Option<Arc<str>>, Force);
+
 /// How members are run again.
 const AGAIN: Requeue = Requeue { counters: Reset::Zero, run_at: None };
 
@@ -69,7 +72,7 @@ impl<R: Records> Turn<'_, R> {
             self.records.put_workflow(&workflow).map_err(Stop::Broken)?;
         }
         let state = workflow.state();
-        if workflow.joined > 0 {
+        if workflow.tally.counts.iter().any(|jobs| *jobs > 0) {
             // Its members may all have gone before.
             self.forget_workflow(id)?;
         }
@@ -180,9 +183,9 @@ impl<R: Records> Turn<'_, R> {
             self.engine.errands.remove(&id);
         }
         let (workflow, changed) = (self.find_workflow(id)?, errand.changed);
-        let joined = workflow.joined;
+        let had_members = workflow.tally.counts.iter().any(|jobs| *jobs > 0);
         self.records.put_workflow(&Workflow { errand: (!last).then_some(errand), ..workflow }).map_err(Stop::Broken)?;
-        if last && joined > 0 {
+        if last && had_members {
             // Its members may all have gone before.
             self.forget_workflow(id)?;
         }
@@ -196,16 +199,28 @@ impl<R: Records> Turn<'_, R> {
         split(cancelled).map(|cancelled| u64::from(cancelled.is_ok())).map_err(Stop::Broken)
     }
 
-    /// Whether a retry that is under way has still to come to this job: then it is not brought back by news, which know less.
-    pub(crate) fn will_be_rerun(&mut self, seq: Seq) -> Result<bool, Stop<R::Error>> {
+    /// What is being done to the workflow of this job, if that has still to come to it.
+    fn ahead_of(&mut self, seq: Seq) -> Result<Option<Deed>, Stop<R::Error>> {
         if self.engine.errands.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         let membership = self.look(seq, |job| job.membership.clone())?.flatten();
-        let Some(Membership { workflow, .. }) = membership else { return Ok(false) };
+        let Some(Membership { workflow, .. }) = membership else { return Ok(None) };
         let errand = self.records.workflow(workflow).map_err(Stop::Broken)?.and_then(|workflow| workflow.errand);
-        let ahead = |errand: Errand| errand.what == Deed::Retry && (errand.reached < seq && seq <= errand.until);
-        Ok(errand.is_some_and(ahead))
+        Ok(errand.filter(|errand| errand.reached < seq && seq <= errand.until).map(|errand| errand.what))
+    }
+
+    /// Whether a retry that is under way has still to come to this job: then it is not brought back by news, which know less.
+    pub(crate) fn will_be_rerun(&mut self, seq: Seq) -> Result<bool, Stop<R::Error>> {
+        Ok(self.ahead_of(seq)? == Some(Deed::Retry))
+    }
+
+    /// Whether a cancel that is under way has still to come to this job, and with which words.
+    pub(crate) fn will_be_cancelled(&mut self, seq: Seq) -> Result<Option<Words>, Stop<R::Error>> {
+        Ok(match self.ahead_of(seq)? {
+            Some(Deed::Cancel { reason, force }) => Some((reason, force)),
+            Some(Deed::Retry) | None => None,
+        })
     }
 
     /// Runs a member again if it ended without success, after those of its dependencies that did so, too. Members of one call may

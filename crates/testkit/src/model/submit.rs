@@ -250,6 +250,17 @@ impl Model {
     fn check_member(&self, batch: &Batch, index: usize, depths: &mut [Depth]) -> Result<(), Refusal> {
         let member = batch.members[index];
         check_fields(batch, index)?;
+        if member.external_id.is_some() && batch.fates[index] == Fate::New {
+            let stored = self
+                .jobs
+                .iter()
+                .any(|job| !job.removed && job.queue == batch.queue && job.external_id == member.external_id);
+            let earlier = (0..index)
+                .any(|other| batch.fates[other] == Fate::New && batch.members[other].external_id == member.external_id);
+            if stored || earlier {
+                return Err("duplicate_id");
+            }
+        }
         let namesake = member.reference.as_ref().and_then(|name| self.member_named(batch.circumstances.workflow, name));
         if let Some(namesake) = namesake {
             // Only whoever has the name may say it again.
@@ -260,17 +271,6 @@ impl Model {
         }
         if batch.fates[index] != Fate::New {
             return Ok(());
-        }
-        if member.external_id.is_some() {
-            let stored = self
-                .jobs
-                .iter()
-                .any(|job| !job.removed && job.queue == batch.queue && job.external_id == member.external_id);
-            let earlier = (0..index)
-                .any(|other| batch.fates[other] == Fate::New && batch.members[other].external_id == member.external_id);
-            if stored || earlier {
-                return Err("duplicate_id");
-            }
         }
         if let Some(most) = batch.rules.most_queued()
             && batch.profile != Profile::Document

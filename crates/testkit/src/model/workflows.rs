@@ -133,7 +133,8 @@ impl Model {
     /// Who runs again, each after those of its dependencies that do; else in order of creation.
     fn to_run_again(&self, workflow: Handle) -> Vec<Handle> {
         let members = self.present_members(workflow);
-        let mut again: Vec<Handle> = members.iter().copied().filter(|job| self.ended_without_success(*job)).collect();
+        let bad: Vec<Handle> = members.into_iter().filter(|job| self.ended_without_success(*job)).collect();
+        let mut again = bad.clone();
         // Take away whoever cannot, until nobody is left who hangs on one of those.
         loop {
             let kept: Vec<Handle> =
@@ -144,9 +145,10 @@ impl Model {
             again = kept;
         }
         let mut ordered = Vec::new();
-        for handle in &again {
-            self.put_after_dependencies(*handle, &again, &mut ordered);
+        for handle in &bad {
+            self.put_after_dependencies(*handle, &bad, &mut ordered);
         }
+        ordered.retain(|handle| again.contains(handle));
         ordered
     }
 
@@ -160,14 +162,14 @@ impl Model {
             && !self.stand_ins(&job.after).iter().any(stands_in_the_way)
     }
 
-    fn put_after_dependencies(&self, handle: Handle, again: &[Handle], ordered: &mut Vec<Handle>) {
+    fn put_after_dependencies(&self, handle: Handle, bad: &[Handle], ordered: &mut Vec<Handle>) {
         if ordered.contains(&handle) {
             return;
         }
         let job = &self.jobs[handle];
         for dependency in self.stand_ins(&job.after).into_iter().chain(self.stand_ins(&job.after_any)) {
-            if again.contains(&dependency) {
-                self.put_after_dependencies(dependency, again, ordered);
+            if bad.contains(&dependency) {
+                self.put_after_dependencies(dependency, bad, ordered);
             }
         }
         ordered.push(handle);
