@@ -314,7 +314,7 @@ impl Records for Draft<'_> {
 
     fn remove_workflow(&mut self, id: WorkflowId) -> Result<(), Trouble> {
         if let Some(number) = self.number_of(id) {
-            self.workflows.put.remove(&number);
+            // What was put before it goes is written all the same: only one that is closed is forgotten.
             self.workflows.removed.insert(number);
         }
         Ok(())

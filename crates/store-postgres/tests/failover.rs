@@ -104,7 +104,7 @@ async fn fail_over(primary: &Cluster, standby: &Cluster, pause: bool) -> (usize,
     (answered, there)
 }
 
-/// Proves F32.
+/// F32.
 #[test]
 fn nothing_is_lost_with_a_synchronous_standby() {
     let primary = Cluster::start_with(Durability::On, "wal_level = replica\nmax_wal_senders = 5\nhot_standby = on\n");
@@ -116,7 +116,7 @@ fn nothing_is_lost_with_a_synchronous_standby() {
     assert_eq!(there, answered, "acknowledged jobs were lost");
 }
 
-/// Proves F33: what is lost is what was answered after the standby had stopped following, and the count is known.
+/// F33: what is lost is what was answered after the standby had stopped following, and the count is known.
 #[test]
 fn loss_is_bounded_with_an_asynchronous_standby() {
     let primary = Cluster::start_with(Durability::On, "wal_level = replica\nmax_wal_senders = 5\nhot_standby = on\n");

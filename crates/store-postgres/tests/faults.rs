@@ -60,7 +60,7 @@ async fn acknowledged(
     all
 }
 
-/// Proves F31: kill -9 and fast restarts under load lose nothing that was answered, and a key that was asked twice has one job.
+/// F31: kill -9 and fast restarts under load lose nothing that was answered, and a key that was asked twice has one job.
 #[test]
 fn postgresql_is_killed_and_restarted() {
     let cluster = Cluster::start(Durability::On);
@@ -95,7 +95,7 @@ fn postgresql_is_killed_and_restarted() {
     });
 }
 
-/// Proves F34: a server that has become read-only loses its connections, and work goes on when it is writable again.
+/// F34: a server that has become read-only loses its connections, and work goes on when it is writable again.
 #[test]
 fn a_read_only_server_is_left() {
     let cluster = Cluster::start(Durability::Off);
@@ -118,7 +118,7 @@ fn a_read_only_server_is_left() {
     });
 }
 
-/// Proves F40: serialization failures and deadlocks are retried inside; rows that others hold are waited for.
+/// F40: serialization failures and deadlocks are retried inside; rows that others hold are waited for.
 #[test]
 fn whoever_is_in_the_way_is_waited_for() {
     let cluster = Cluster::start(Durability::Off);
@@ -155,7 +155,7 @@ fn whoever_is_in_the_way_is_waited_for() {
     });
 }
 
-/// Proves F35: more questions than connections are answered one after the other, and heartbeats have a connection of their own.
+/// F35: more questions than connections are answered one after the other, and heartbeats have a connection of their own.
 #[test]
 fn more_questions_than_connections() {
     let cluster = Cluster::start_with(Durability::Off, "max_connections = 30\n");

@@ -151,7 +151,7 @@ fn number(name: &str, otherwise: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Proves P1, P4, P5 and P6 for a fleet: NODE_KILLS (6) node kills and at least WORKER_KILLS (30) worker kills under load. Of the lost runs, LATE_PERCENT
+/// P1, P4, P5 and P6 for a fleet: NODE_KILLS (6) node kills and at least WORKER_KILLS (30) worker kills under load. Of the lost runs, LATE_PERCENT
 /// (5: other tests share the machine) may begin again later than the lease and a second.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test waits for real time to pass between kills")]

@@ -116,7 +116,7 @@ async fn drain(store: Arc<PostgresStore>) -> usize {
     }
 }
 
-/// Proves F37: many more nodes' connections than the pooler has, and nothing is left in the sessions that they shared.
+/// F37: many more nodes' connections than the pooler has, and nothing is left in the sessions that they shared.
 #[test]
 fn two_nodes_share_two_connections_of_a_pooler() {
     let cluster = Cluster::start(Durability::Off);
@@ -169,7 +169,7 @@ async fn hold_all(cluster: &Cluster, held: &mut Vec<tokio_postgres::Client>) {
     }
 }
 
-/// Proves F35: a server without free connections is an error at once, of which nothing was applied; the node goes on when there are some again.
+/// F35: a server without free connections is an error at once, of which nothing was applied; the node goes on when there are some again.
 #[test]
 fn no_connection_is_to_be_had() {
     let cluster = Cluster::start_with(Durability::Off, "max_connections = 24\nsuperuser_reserved_connections = 0\n");

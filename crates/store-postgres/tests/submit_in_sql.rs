@@ -104,7 +104,7 @@ fn variants() -> Vec<(&'static str, Change)> {
     ]
 }
 
-/// Proves that `submit` in SQL makes what the rules make.
+/// `submit` in SQL makes what the rules make.
 #[test]
 fn the_job_is_the_one_that_the_rules_make() {
     runtime().block_on(async {

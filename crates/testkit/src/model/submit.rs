@@ -200,6 +200,11 @@ impl Model {
         if !binds {
             return Fate::New;
         }
+        let growing = batch.circumstances.workflow;
+        if !gone && growing.is_some() && self.jobs[known.job].workflow == growing {
+            // A member of this workflow is whoever stands in its place now.
+            return Fate::Existing(self.stand_ins(&[known.job]).first().copied());
+        }
         Fate::Existing((!gone).then_some(known.job))
     }
 

@@ -21,6 +21,7 @@ use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, Ti
 use tracing_subscriber::EnvFilter;
 
 use self::options::{Plan, StorePlace};
+use crate::commands::words;
 use crate::context::Context;
 use crate::signals::Signals;
 use crate::terminal::failure::Failure;
@@ -58,12 +59,24 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let plan = Plan::make(self.flags, |name| std::env::var(name).ok())?;
-        let filter = EnvFilter::try_new(&plan.log)
-            .map_err(|error| Failure::refused(format!("log: {error}")).hint("as in \"info\" or \"warn\""))?;
+        let filter = log_filter(&plan.log)?;
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(serve(context, plan))
     }
+}
+
+/// A lone word that is no level would name a part of the program that does not exist, and silence everything else.
+fn log_filter(text: &str) -> Result<EnvFilter, Failure> {
+    const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+    let known = |word: &str| LEVELS.contains(&word.to_lowercase().as_str()) || word.contains(['=', '[', ':']);
+    if let Some(word) = text.split(',').find(|word| !known(word)) {
+        let guess = words::nearest(word, LEVELS.into_iter())
+            .map_or_else(|| format!("one of {}", LEVELS.join(", ")), |level| format!("did you mean \"{level}\"?"));
+        return Err(Failure::refused(format!("log: \"{word}\" is no level")).hint(guess));
+    }
+    EnvFilter::try_new(text)
+        .map_err(|error| Failure::refused(format!("log: {error}")).hint("as in \"info\" or \"warn\""))
 }
 
 async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
@@ -164,5 +177,21 @@ fn ended(error: ServerError) -> Failure {
         ),
         ServerError::Bind { .. } | ServerError::Store(_) => failure,
         ServerError::StoreGaveUp => failure.hint("look at the disk and at the log, then start it again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_known_by_their_names() {
+        for text in ["info", "WARN", "off", "longshore_server=debug,info", "warn,longshore_cli::commands=trace"] {
+            assert!(log_filter(text).is_ok(), "{text}");
+        }
+        let failure = log_filter("inof").unwrap_err();
+        assert_eq!(failure.hint.as_deref(), Some("did you mean \"info\"?"));
+        assert!(log_filter("loud").unwrap_err().message.contains("\"loud\" is no level"));
+        assert!(log_filter("").is_err());
     }
 }
