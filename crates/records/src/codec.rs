@@ -7,7 +7,7 @@
 //!
 //! The body is a row of numbers and byte strings in the order of [`job::encode`]: unsigned numbers as LEB128, signed ones zigzag first, instants as
 //! milliseconds since the record's `created_at`, byte strings with their length in front, options as a byte 0 or 1 in front, enumerations by their
-//! place in the list that `ALL` gives. Queues, types and policies are numbers into tables of their own ([`crate::names`]). Any number of zeroes may follow.
+//! place in the list that `ALL` gives. Queues, types and policies are numbers into tables of their own (`names.rs`). Any number of zeroes may follow.
 //!
 //! To change it: add `FORMAT` 2, keep reading 1, add a fixture written by the old program under `fixtures/`, and never reuse a place in an enumeration.
 
