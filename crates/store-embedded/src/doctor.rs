@@ -19,7 +19,7 @@ use crate::log;
 use crate::records::payloads::read_payload;
 use crate::records::{keys, state_number};
 use crate::schema::{self, Home, Role};
-use crate::sealed_id::IdSeal;
+use crate::sealed_id::{IdSeal, id_seal};
 use longshore_records::Names;
 use longshore_records::codec;
 
@@ -49,7 +49,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     }
     schema::totals(&connection)?;
     let names = crate::names::load(&connection)?;
-    let mut found = Derived::new(IdSeal::new(schema::id_key(&connection)?));
+    let mut found = Derived::new(id_seal(schema::id_key(&connection)?));
     for table in ["live", "ended"] {
         check_records(&connection, table, &names, &mut diagnosis, &mut found)?;
     }

@@ -39,7 +39,7 @@ use crate::records::ahead::Ahead;
 use crate::records::{DiskRecords, Trouble, workflows};
 use crate::reserve::Reserve;
 use crate::schema::{self, Home, Location, Role, TimeKind};
-use crate::sealed_id::IdSeal;
+use crate::sealed_id::id_seal;
 use crate::writer::{Failed, Reply, Request, Shared, Writer};
 use longshore_records::Names;
 use longshore_records::SystemDice;
@@ -105,7 +105,7 @@ impl EmbeddedStore {
             Place::Directory(directory) => Reserve::set_aside(directory, options.reserve_bytes),
         };
         let names = crate::names::load(&connection)?;
-        let seal = IdSeal::new(schema::id_key(&connection)?);
+        let seal = id_seal(schema::id_key(&connection)?);
         let mut live = LiveIndex::default();
         let epoch: i64 = schema::meta(&connection, "epoch")?;
         // Each restore from a backup leaves room for more claims than the lost time can have seen.

@@ -9,7 +9,7 @@ use longshore_records::{Names, codec};
 
 use crate::error::Trouble;
 use crate::link::{Bounds, Link, get, order};
-use crate::seal::IdSeal;
+use crate::seal::{IdSeal, id_seal};
 use crate::statements::Statements;
 
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Known {
             version: 0,
             names: Names::default(),
             queues: Arc::default(),
-            seal: IdSeal::new([0; 16]),
+            seal: id_seal([0; 16]),
             epoch: 1,
             foreign_ids: false,
         }
@@ -75,7 +75,7 @@ impl Known {
             version: get(settings, 0)?,
             names,
             queues: Arc::new(queues),
-            seal: IdSeal::new(secret),
+            seal: id_seal(secret),
             epoch: get(settings, 2)?,
             foreign_ids: get(settings, 3)?,
         })

@@ -12,6 +12,7 @@ use std::time::Duration;
 use common::load::{self, claim, submit};
 use common::{Cluster, Durability, as_user, programs, spare_port};
 use longshore_core::id::JobId;
+use tokio::sync::watch;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("a runtime")
@@ -42,16 +43,23 @@ fn both(primary: &Cluster, standby: &Cluster) -> String {
     )
 }
 
+/// Until the submitters have had fifty more.
+async fn more_answers(answers: &watch::Sender<usize>) {
+    let (mut answers, enough) = (answers.subscribe(), *answers.borrow() + 50);
+    let come = tokio::time::timeout(Duration::from_secs(30), answers.wait_for(|answers| *answers >= enough)).await;
+    come.expect("the submitters get answers").expect("they are at work");
+}
+
 /// Fails over under load; answers what was acknowledged, and how much of it is there afterwards.
 async fn fail_over(primary: &Cluster, standby: &Cluster, pause: bool) -> (usize, usize) {
     let store = load::open(&both(primary, standby), "longshore").await;
     load::put_queue(&*store, longshore_core::Duration::from_mins(5)).await;
     submit(&*store, "first").await.expect("it is stored");
     let held = claim(&*store, 1).await.expect("it is claimed").remove(0);
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(watch::Sender::new(0_usize)));
     let submitting: Vec<_> = (0..4)
         .map(|submitter| {
-            let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
+            let (store, stop, answers) = (Arc::clone(&store), Arc::clone(&stop), Arc::clone(&answers));
             tokio::spawn(async move {
                 let mut answered: Vec<JobId> = Vec::new();
                 for number in 0.. {
@@ -59,7 +67,10 @@ async fn fail_over(primary: &Cluster, standby: &Cluster, pause: bool) -> (usize,
                         break;
                     }
                     match submit(&*store, &format!("{submitter} {number}")).await {
-                        Ok(job) => answered.push(job.id),
+                        Ok(job) => {
+                            answered.push(job.id);
+                            answers.send_modify(|answers| *answers += 1);
+                        }
                         Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                     }
                 }
@@ -67,13 +78,13 @@ async fn fail_over(primary: &Cluster, standby: &Cluster, pause: bool) -> (usize,
             })
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    more_answers(&answers).await;
     tokio::task::block_in_place(|| {
         if pause {
             standby.psql("SELECT pg_wal_replay_pause()");
         }
     });
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    more_answers(&answers).await;
     tokio::task::block_in_place(|| {
         primary.kill();
         standby.promote();

@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::load::{self, claim, complete, submit};
@@ -34,18 +34,22 @@ async fn until<F: Future<Output = bool>>(what: &str, mut there: impl FnMut() -> 
 async fn acknowledged(
     store: &Arc<PostgresStore>,
     stop: &Arc<AtomicBool>,
+    answers: &Arc<AtomicUsize>,
     name: &'static str,
 ) -> BTreeMap<String, JobId> {
     let mut tasks = Vec::new();
     for submitter in 0..4 {
-        let (store, stop) = (Arc::clone(store), Arc::clone(stop));
+        let (store, stop, answers) = (Arc::clone(store), Arc::clone(stop), Arc::clone(answers));
         tasks.push(tokio::spawn(async move {
             let mut answered = BTreeMap::new();
             let mut number = 0;
             while !stop.load(Ordering::SeqCst) {
                 let key = format!("{name} {submitter} {number}");
                 match submit(&*store, &key).await {
-                    Ok(job) => drop(answered.insert(key, job.id)),
+                    Ok(job) => {
+                        answered.insert(key, job.id);
+                        answers.fetch_add(1, Ordering::SeqCst);
+                    }
                     Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 }
                 number += 1;
@@ -66,13 +70,14 @@ fn postgresql_is_killed_and_restarted() {
     let cluster = Cluster::start(Durability::On);
     runtime().block_on(async {
         let store = load::open(&cluster.url(), "longshore").await;
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let submitting = tokio::spawn({
-            let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
-            async move { acknowledged(&store, &stop, "restart").await }
+            let (store, stop, answers) = (Arc::clone(&store), Arc::clone(&stop), Arc::clone(&answers));
+            async move { acknowledged(&store, &stop, &answers, "restart").await }
         });
         for kill in [true, false, true] {
-            tokio::time::sleep(Duration::from_millis(700)).await;
+            let enough = answers.load(Ordering::SeqCst) + 50;
+            until("fifty more answers", || async { answers.load(Ordering::SeqCst) >= enough }).await;
             tokio::task::block_in_place(|| {
                 if kill {
                     cluster.kill();
@@ -148,7 +153,11 @@ fn whoever_is_in_the_way_is_waited_for() {
             let (store, job) = (Arc::clone(&store), jobs[0].clone());
             async move { complete(&*store, &job).await }
         });
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        // The database says that somebody waits for a lock.
+        let (watching, connection) = tokio_postgres::connect(&cluster.url(), NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        let waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        until("the wait", || async { !watching.query(waits, &[]).await.expect("an answer").is_empty() }).await;
         assert!(!settling.is_finished(), "it waits");
         holding.rollback().await.expect("the rows are let go");
         settling.await.expect("it ends").expect("the store answers").expect("the lease holds");

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::num::NonZeroUsize;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use common::load::{self, claim, complete, submit};
@@ -126,7 +126,29 @@ impl History {
     }
 }
 
-fn start(url: &str, name: &str, history: &Arc<Mutex<History>>) -> Child {
+/// The history, and a bell for each line that is added to it.
+#[derive(Debug, Default)]
+struct Book {
+    history: Mutex<History>,
+    longer: Condvar,
+}
+
+/// A node, and whoever writes down what it says.
+struct Node {
+    child: Child,
+    listener: std::thread::JoinHandle<()>,
+}
+
+impl Node {
+    /// It is gone, and all that it had said is written down.
+    fn kill(mut self) {
+        self.child.kill().expect("it is killed");
+        self.child.wait().expect("it is gone");
+        self.listener.join().expect("the listener ends with it");
+    }
+}
+
+fn start(url: &str, name: &str, book: &Arc<Book>) -> Node {
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "node", "--nocapture"])
         .env("LONGSHORE_TEST_NODE", url)
@@ -136,15 +158,24 @@ fn start(url: &str, name: &str, history: &Arc<Mutex<History>>) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .expect("a node starts");
-    let (lines, history) = (child.stdout.take().expect("its words"), Arc::clone(history));
-    std::thread::Builder::new()
+    let (lines, book) = (child.stdout.take().expect("its words"), Arc::clone(book));
+    let listener = std::thread::Builder::new()
         .spawn(move || {
             for line in BufReader::new(lines).lines().map_while(Result::ok) {
-                history.lock().expect("the history").hear(&line);
+                book.history.lock().expect("the history").hear(&line);
+                book.longer.notify_all();
             }
         })
         .expect("a listener");
-    child
+    Node { child, listener }
+}
+
+/// Waits for something in the history that has to come; says so if it does not.
+fn until(what: &str, book: &Book, there: impl Fn(&History) -> bool) {
+    let history = book.history.lock().expect("the history");
+    let waited = book.longer.wait_timeout_while(history, Duration::from_secs(120), |history| !there(history));
+    let over = waited.expect("the history").1.timed_out();
+    assert!(!over, "{what}: not within two minutes");
 }
 
 fn number(name: &str, otherwise: usize) -> usize {
@@ -154,36 +185,29 @@ fn number(name: &str, otherwise: usize) -> usize {
 /// P1, P4, P5 and P6 for a fleet: NODE_KILLS (6) node kills and at least WORKER_KILLS (30) worker kills under load. Of the lost runs, LATE_PERCENT
 /// (5: other tests share the machine) may begin again later than the lease and a second.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the test waits for real time to pass between kills")]
 fn three_nodes_with_random_kills() {
     let (kills, workers) = (number("NODE_KILLS", 6), number("WORKER_KILLS", 30));
     let cluster = Cluster::start(Durability::On);
     let url = cluster.url();
-    let history = Arc::new(Mutex::new(History::default()));
+    let book = Arc::new(Book::default());
     runtime().block_on(async {
         let store = load::open(&url, "longshore").await;
         load::put_queue(&*store, longshore_core::Duration::from_millis(LEASE_MS)).await;
     });
-    let mut nodes: Vec<Child> = (0..3).map(|number| start(&url, &format!("n{number}"), &history)).collect();
+    let mut nodes: std::collections::VecDeque<Node> =
+        (0..3).map(|number| start(&url, &format!("n{number}"), &book)).collect();
     for kill in 0..kills {
-        std::thread::sleep(Duration::from_millis(300 + 97 * (kill as u64 % 5)));
-        let place = kill % nodes.len();
-        nodes[place].kill().expect("it is killed");
-        nodes[place].wait().expect("it is gone");
-        nodes[place] = start(&url, &format!("r{kill}"), &history);
+        // In the middle of its work, wherever that is: a little more of it each time.
+        until(&format!("more runs before kill {kill}"), &book, |history| {
+            history.claimed.len() / (20 + kill % 5) > kill
+        });
+        nodes.pop_front().expect("three of them").kill();
+        nodes.push_back(start(&url, &format!("r{kill}"), &book));
     }
-    let began = Instant::now();
-    while history.lock().expect("the history").killed < workers {
-        assert!(began.elapsed() < Duration::from_secs(120), "too few workers were killed");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until("workers that are killed", &book, |history| history.killed >= workers);
     let all_stop = runtime().block_on(async { load::open(&url, "longshore").await.now() });
-    for node in &mut nodes {
-        node.kill().expect("it is killed");
-        node.wait().expect("it is gone");
-    }
-    std::thread::sleep(Duration::from_millis(200));
-    let mut history = std::mem::take(&mut *history.lock().expect("the history"));
+    nodes.into_iter().for_each(Node::kill);
+    let mut history = std::mem::take(&mut *book.history.lock().expect("the history"));
     let late = runtime().block_on(drain_and_check(&url, &mut history, all_stop));
     println!(
         "{} submitted, {} runs, {} completed, {} workers and {} nodes killed; {late}",

@@ -15,6 +15,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod http_subject;
+mod play;
 mod requests;
 mod snapshots;
 mod workflows;
@@ -28,15 +29,7 @@ const PARTS: usize = 4;
 fn play(part: usize) {
     let files = scenario::all_files();
     assert!(files.len() >= 170, "only {} scenario files were found", files.len());
-    let mut failures = Vec::new();
-    for file in files.iter().skip(part).step_by(PARTS) {
-        let name = file.file_name().unwrap().to_string_lossy();
-        let text = std::fs::read_to_string(file).unwrap();
-        if let Err(failure) = scenario::run(&text, &name, &mut HttpSubject::start()) {
-            failures.push(failure.to_string());
-        }
-    }
-    assert!(failures.is_empty(), "{} scenarios failed:\n\n{}\n", failures.len(), failures.join("\n\n"));
+    play::play(files.iter().skip(part).step_by(PARTS));
 }
 
 #[test]

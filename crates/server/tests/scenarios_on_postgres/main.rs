@@ -17,6 +17,8 @@ mod common;
 
 #[path = "../scenarios/http_subject.rs"]
 mod http_subject;
+#[path = "../scenarios/play.rs"]
+mod play;
 #[path = "../scenarios/requests.rs"]
 mod requests;
 #[path = "../scenarios/snapshots.rs"]
@@ -32,15 +34,7 @@ const PARTS: usize = 2;
 
 fn play(part: usize) {
     let every: usize = std::env::var("SCENARIO_STEP").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
-    let mut failures = Vec::new();
-    for file in scenario::all_files().iter().step_by(every).skip(part).step_by(PARTS) {
-        let name = file.file_name().unwrap().to_string_lossy();
-        let text = std::fs::read_to_string(file).unwrap();
-        if let Err(failure) = scenario::run(&text, &name, &mut HttpSubject::start()) {
-            failures.push(failure.to_string());
-        }
-    }
-    assert!(failures.is_empty(), "{} scenarios failed:\n\n{}\n", failures.len(), failures.join("\n\n"));
+    play::play(scenario::all_files().iter().step_by(every).skip(part).step_by(PARTS));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::ended::Chunks;
 use crate::listing::LiveIndex;
 use crate::records::payloads::read_payload;
 use crate::schema::{self, TimeKind};
-use crate::sealed_id::IdSeal;
+use crate::sealed_id::id_seal;
 
 /// A writer without its thread, and without the one that reads ahead.
 struct Bench {
@@ -52,7 +52,7 @@ impl Bench {
         let names = Arc::new(RwLock::new(crate::names::load(&connection).unwrap()));
         let chunks = Arc::new(RwLock::new(Chunks::load(&connection).unwrap()));
         let live = Arc::new(RwLock::new(LiveIndex::default()));
-        let seal = IdSeal::new(schema::id_key(&connection).unwrap());
+        let seal = id_seal(schema::id_key(&connection).unwrap());
         Self {
             engine: Engine::new(Options::default()),
             records: DiskRecords::new(connection, names, live, chunks, seal, ahead).unwrap(),
