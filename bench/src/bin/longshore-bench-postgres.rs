@@ -1,6 +1,7 @@
 //! Measures the PostgreSQL store beside the hand-written SKIP LOCKED loop, on the same server, in the same run.
 //!
-//! `longshore-bench-postgres compare URL [SECONDS]`: bulk submit and batched drain; one job a request at 8 and 64 clients; drain one by one.
+//! `longshore-bench-postgres compare URL [SECONDS [PHASES]]`: bulk submit (b), batched drain (d), drain one by one (o), one job a submission at 8 and 64
+//! clients (s), latency of one client (l).
 //! `longshore-bench-postgres backlog URL JOBS`: the rate of the first 10,000 drained from a backlog of 10,000 and of JOBS.
 //! `longshore-bench-postgres churn URL JOBS`: claim latency on the fresh tables and after JOBS jobs have gone through; transaction ids a job.
 
@@ -31,12 +32,15 @@ fn main() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(async {
         match words.as_slice() {
-            ["compare", url] => compare(url, 4).await,
-            ["compare", url, seconds] => compare(url, number(seconds)).await,
+            ["compare", url] => compare(url, 4, PHASES).await,
+            ["compare", url, seconds] => compare(url, number(seconds), PHASES).await,
+            ["compare", url, seconds, phases] => compare(url, number(seconds), phases).await,
             ["backlog", url, jobs] => backlog(url, number(jobs)).await,
             ["churn", url, jobs] => churn(url, number(jobs)).await,
             _ => {
-                eprintln!("usage: longshore-bench-postgres compare URL [SECONDS] | backlog URL JOBS | churn URL JOBS");
+                eprintln!(
+                    "usage: longshore-bench-postgres compare URL [SECONDS [PHASES]] | backlog URL JOBS | churn URL JOBS"
+                );
                 std::process::exit(2);
             }
         }
@@ -53,6 +57,9 @@ async fn open(url: &str) -> Arc<PostgresStore> {
     connect(url).await.batch_execute("DROP SCHEMA IF EXISTS longshore CASCADE").await.expect("the old schema goes");
     let mut options = Options::new(url);
     options.runtime = Some(tokio::runtime::Handle::current());
+    if let Ok(l) = std::env::var("LANES") {
+        options.lanes = l.parse().unwrap();
+    }
     let handle = tokio::runtime::Handle::current();
     Arc::new(PostgresStore::start(options, handle).await.expect("the store opens"))
 }
@@ -218,32 +225,99 @@ async fn loops(url: &str, number: usize) -> Vec<Loop> {
     all
 }
 
-async fn compare(url: &str, seconds: usize) {
-    let seconds = seconds as f64;
-    let (store, text) = (open(url).await, body());
-    let ticking = tick_along(Arc::clone(&store));
+/// What is compared, by a letter each: bulk submit, batched drain, drain one by one, one job a submission, latency.
+const PHASES: &str = "bdosl";
+
+/// Both sides begin every phase with empty tables and a checkpoint behind them.
+async fn fresh(url: &str) -> Arc<PostgresStore> {
     Loop::set_up(url).await;
+    let store = open(url).await;
+    connect(url).await.batch_execute("CHECKPOINT").await.expect("a checkpoint");
+    store
+}
+
+async fn compare(url: &str, seconds: usize, phases: &str) {
+    let (seconds, text) = (seconds as f64, body());
     let many = || vec![text.clone(); 1_000];
-    let theirs = rate(vec![PutMany(Loop::new(url).await, many())], seconds).await;
-    let ours = rate(vec![Submit(Arc::clone(&store), 1_000)], seconds).await;
-    line("bulk submit, 1 client, 1000 a call", theirs, ours, 0.4);
-    let bulk: Vec<PutMany> = loops(url, 4).await.into_iter().map(|one| PutMany(one, many())).collect();
-    let theirs = rate(bulk, seconds).await;
-    let ours = rate((0..4).map(|_| Submit(Arc::clone(&store), 1_000)).collect(), seconds).await;
-    line("bulk submit, 4 clients, 1000 a call", theirs, ours, 0.4);
-    let theirs = rate(loops(url, 8).await.into_iter().map(|one| Drain(one, 100)).collect(), seconds).await;
-    let ours = rate((0..8).map(|_| Finish(Arc::clone(&store), 100)).collect(), seconds).await;
-    line("drain, 8 workers, 100 a call", theirs, ours, 0.4);
-    let theirs = rate(loops(url, 8).await.into_iter().map(|one| Drain(one, 1)).collect(), seconds).await;
-    let ours = rate((0..8).map(|_| Finish(Arc::clone(&store), 1)).collect(), seconds).await;
-    line("drain, 8 workers, one by one", theirs, ours, 2.0);
-    for (clients, wanted) in [(8, 1.3), (64, 2.0)] {
-        let singles = loops(url, clients).await.into_iter().map(|one| PutOne(one, text.clone())).collect();
-        let theirs = rate(singles, seconds).await;
-        let ours = rate((0..clients).map(|_| Submit(Arc::clone(&store), 1)).collect(), seconds).await;
-        line(&format!("submit, {clients} clients, one a call"), theirs, ours, wanted);
+    for phase in phases.chars() {
+        match phase {
+            'b' => {
+                for clients in [1, 4] {
+                    let store = fresh(url).await;
+                    let bulk = loops(url, clients).await.into_iter().map(|one| PutMany(one, many())).collect();
+                    let theirs = rate(bulk, seconds).await;
+                    let ours = with_ticks(&store, || Submit(Arc::clone(&store), 1_000), clients, seconds).await;
+                    line(&format!("bulk submit, {clients} clients, 1000 a call"), theirs, ours, 0.4);
+                }
+            }
+            'd' => drain(url, seconds, 100, 200_000, 0.4).await,
+            'o' => drain(url, seconds, 1, 40_000, 2.0).await,
+            's' => {
+                for (clients, wanted) in [(8, 1.3), (64, 2.0)] {
+                    let store = fresh(url).await;
+                    let singles = loops(url, clients).await.into_iter().map(|one| PutOne(one, text.clone())).collect();
+                    let theirs = rate(singles, seconds).await;
+                    let ours = with_ticks(&store, || Submit(Arc::clone(&store), 1), clients, seconds).await;
+                    line(&format!("submit, {clients} clients, one a call"), theirs, ours, wanted);
+                }
+            }
+            'l' => latency(url).await,
+            other => panic!("no phase is called {other}"),
+        }
     }
+}
+
+async fn with_ticks<W: Work>(store: &Arc<PostgresStore>, work: impl Fn() -> W, clients: usize, seconds: f64) -> f64 {
+    let ticking = tick_along(Arc::clone(store));
+    let rate = rate((0..clients).map(|_| work()).collect(), seconds).await;
     ticking.abort();
+    rate
+}
+
+/// One client, one job at a time: how long each call takes.
+async fn latency(url: &str) {
+    let (store, text) = (fresh(url).await, body());
+    let (put, take) = (PutOne(Loop::new(url).await, text), Drain(Loop::new(url).await, 1));
+    let mut all: [Vec<f64>; 5] = Default::default();
+    let since = |began: Instant| began.elapsed().as_secs_f64() * 1e6;
+    for _ in 0..1_000 {
+        let began = Instant::now();
+        put.once().await;
+        all[0].push(since(began));
+        let began = Instant::now();
+        take.once().await;
+        all[1].push(since(began));
+        let began = Instant::now();
+        store.submit(batch(1)).await.expect("the store answers").expect("a job is taken in");
+        all[2].push(since(began));
+        let began = Instant::now();
+        let jobs = store.claim(claim(1)).await.expect("the store answers").expect("a job is handed out");
+        all[3].push(since(began));
+        let began = Instant::now();
+        store.settle(done(&jobs)).await.expect("the store answers");
+        all[4].push(since(began));
+    }
+    let [put, drain, submit, claim, settle] = all.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    });
+    println!(
+        "alone, p50: hand-written insert {put:.0} us, take and delete {drain:.0} us; submit {submit:.0} us, claim {claim:.0} us, settle {settle:.0} us"
+    );
+}
+
+async fn drain(url: &str, seconds: f64, at_once: usize, backlog: usize, wanted: f64) {
+    let store = fresh(url).await;
+    let filler = PutMany(Loop::new(url).await, vec![body(); 1_000]);
+    for _ in 0..backlog.div_ceil(1_000) {
+        filler.once().await;
+    }
+    fill(&store, backlog).await;
+    connect(url).await.batch_execute("CHECKPOINT").await.expect("a checkpoint");
+    let limit = i64::try_from(at_once).expect("small");
+    let theirs = rate(loops(url, 8).await.into_iter().map(|one| Drain(one, limit)).collect(), seconds).await;
+    let ours = with_ticks(&store, || Finish(Arc::clone(&store), at_once), 8, seconds).await;
+    line(&format!("drain, 8 workers, {at_once} a call"), theirs, ours, wanted);
 }
 
 /// What a server does beside: ticks, and with them the archive.

@@ -118,6 +118,22 @@ impl<'a> Draft<'a> {
         self.jobs.get(&seq).map(Box::as_ref)
     }
 
+    /// Nothing but rows of jobs is written: no names, no links, no workflows, no queues.
+    pub(crate) fn nothing_but_jobs(&self) -> bool {
+        let plain = |seq: &Seq| {
+            let Some(job) = self.job(*seq) else { return false };
+            let tags = self.before.get(seq).map_or_else(Tags::default, |before| before.tags.clone());
+            job.tags == tags && (job.external_id.is_none() || self.before.contains_key(seq))
+        };
+        self.removed.is_empty()
+            && self.keys.is_empty()
+            && self.links.is_empty()
+            && self.unlinks.is_empty()
+            && self.queues.is_empty()
+            && self.workflows.is_nothing()
+            && self.changed.iter().all(plain)
+    }
+
     fn unprune(&mut self, job: &Job) {
         if !self.prunes.is_empty() {
             let seq = job.seq;

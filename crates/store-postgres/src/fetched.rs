@@ -95,6 +95,10 @@ impl Fetched {
         }
     }
 
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.rows.values().filter_map(|found| Some(found.payload.as_ref()?.bytes().len())).sum()
+    }
+
     pub(crate) fn knows(&self, seq: Seq) -> bool {
         self.rows.contains_key(&seq) || self.absent.contains(&seq)
     }

@@ -1,47 +1,106 @@
 //! Lanes: each takes whatever waits, does all of it in one transaction, and answers everybody once it is durable.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longshore_store::StoreError;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc};
 
 use crate::error::{Failed, Trouble};
 use crate::link::Link;
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::tick;
-use crate::turn::Turn;
+use crate::turn::{Turn, quick};
 
 /// Jobs that share one transaction, at most.
 const COMMANDS_MAX: usize = 1_000;
+/// Commands that are worth a transaction, whatever else is under way.
+const ENOUGH: usize = 32;
 /// How often a transaction that somebody was in the way of is tried.
 const ATTEMPTS_MAX: u32 = 12;
 /// How often a connection that turns out to be dead is replaced.
 const LINKS_MAX: u32 = 4;
 
-pub(crate) type Waiting = Arc<Mutex<mpsc::Receiver<Request>>>;
+/// Requests of one sort, and the lanes that take them.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    requests: Mutex<mpsc::Receiver<Request>>,
+    /// Commands in transactions that are under way.
+    under_way: AtomicUsize,
+    ended: Notify,
+}
 
-/// Works until every sender is gone.
-pub(crate) async fn run(shared: Arc<Shared>, waiting: Waiting) {
-    let mut lane = Lane { shared, link: None };
-    while let Some(batch) = next(&waiting).await {
-        lane.serve(batch).await;
+impl Waiting {
+    pub(crate) fn new(requests: mpsc::Receiver<Request>) -> Self {
+        Self { requests: Mutex::new(requests), under_way: AtomicUsize::new(0), ended: Notify::new() }
+    }
+
+    /// Whatever waits, and whoever is just about to come. While others are under way, a transaction is worth its price only if it has as much to do as they
+    /// have: else those who are answered together would come back one by one.
+    async fn next(&self) -> Option<Batch<'_>> {
+        let mut waiting = self.requests.lock().await;
+        let first = waiting.recv().await?;
+        let mut batch = Batch { commands: first.commands(), requests: vec![first], of: self };
+        loop {
+            tokio::task::yield_now().await;
+            if batch.fill(&mut waiting) {
+                continue;
+            }
+            if batch.commands >= self.under_way.load(Ordering::Acquire).min(ENOUGH) {
+                break;
+            }
+            tokio::select! {
+                () = self.ended.notified() => {}
+                next = waiting.recv() => match next {
+                    Some(next) => batch.add(next),
+                    None => break,
+                },
+            }
+        }
+        self.under_way.fetch_add(batch.commands, Ordering::AcqRel);
+        Some(batch)
     }
 }
 
-async fn next(waiting: &Waiting) -> Option<Vec<Request>> {
-    let mut waiting = waiting.lock().await;
-    let first = waiting.recv().await?;
-    let mut commands = first.commands();
-    let mut batch = vec![first];
-    while commands < COMMANDS_MAX
-        && let Ok(next) = waiting.try_recv()
-    {
-        commands += next.commands();
-        batch.push(next);
+/// Requests that share a transaction.
+struct Batch<'a> {
+    requests: Vec<Request>,
+    commands: usize,
+    of: &'a Waiting,
+}
+
+impl Batch<'_> {
+    fn add(&mut self, request: Request) {
+        self.commands += request.commands();
+        self.requests.push(request);
     }
-    Some(batch)
+
+    /// Says whether anybody has come, and more may.
+    fn fill(&mut self, waiting: &mut mpsc::Receiver<Request>) -> bool {
+        let before = self.commands;
+        while self.commands < COMMANDS_MAX
+            && let Ok(next) = waiting.try_recv()
+        {
+            self.add(next);
+        }
+        self.commands > before && self.commands < COMMANDS_MAX
+    }
+
+    fn ended(&self) {
+        self.of.under_way.fetch_sub(self.commands, Ordering::AcqRel);
+        self.of.ended.notify_one();
+    }
+}
+
+/// Works until every sender is gone.
+pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<Waiting>) {
+    let mut lane = Lane { shared, link: None };
+    while let Some(mut batch) = waiting.next().await {
+        lane.serve(std::mem::take(&mut batch.requests)).await;
+        batch.ended();
+    }
 }
 
 pub(crate) struct Lane {
@@ -97,6 +156,16 @@ impl Lane {
     /// One transaction, again and again while others are in its way. Only what was certainly not committed is done again.
     pub(crate) async fn transact(&mut self, requests: &[Request]) -> Result<crate::turn::Done, Trouble> {
         let shared = Arc::clone(&self.shared);
+        match quick::take(&shared, self.link().await?, requests).await {
+            Ok(Some(done)) => return Ok(done),
+            Ok(None) => {}
+            // The connection may be gone, or somebody was in the way; the long way knows what to do.
+            Err(trouble @ (Trouble::Again(_) | Trouble::Lost(_))) => self.leave(&trouble).await,
+            Err(trouble) => {
+                self.leave(&trouble).await;
+                return Err(trouble);
+            }
+        }
         let (mut alone, mut links) = (false, 0);
         let mut attempt = 0;
         loop {

@@ -7,12 +7,14 @@
 //! - `store.rs`: opening it, the [`PostgresStore`] itself; `connect.rs`, `link.rs`: connections, and many statements on their way at once
 //! - `lanes.rs`: lanes that take whatever waits; what is tried again, and what must not be
 //! - `turn.rs`: one transaction; `turn/claims.rs`: which jobs a claim locks; `turn/fetch.rs`: what else is read; `turn/write.rs`: what is written
+//! - `turn/quick.rs`: one transaction in one trip, over what a node believes (`believed.rs`) and the database checks
 //! - `fetched.rs`, `draft.rs`: the records of one transaction as the engine sees them; `row.rs`: a job as a row; `known.rs`: queues and names
 //! - `tick.rs`: timers, retention, the archive; `wake.rs`: hints between nodes; `clock.rs`; `seal.rs`: ids that lead to their record
 //! - `inspect.rs`: reads and listings; `enqueue.rs`: submitting inside of an application's own transaction
 //! - `import.rs`: the jobs of another store, taken in whole
 //! - `migrate.rs` and `migrations/`: the tables; `statements.rs` and `sql/`: every statement; `error.rs`: what PostgreSQL's errors mean
 
+mod believed;
 mod clock;
 mod connect;
 mod draft;

@@ -43,6 +43,8 @@ pub(crate) enum Bounds {
     BeginLooking,
     Inside,
     Commit,
+    /// Nothing: the only statement is the whole transaction.
+    Whole,
     /// Nothing: each statement is a transaction of its own.
     None,
 }
@@ -93,7 +95,7 @@ impl Link {
         let opening = match bounds {
             Bounds::Begin => Some(format!("BEGIN;{}", self.begin)),
             Bounds::BeginLooking => Some(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}", self.begin)),
-            Bounds::Inside | Bounds::Commit | Bounds::None => None,
+            Bounds::Inside | Bounds::Commit | Bounds::Whole | Bounds::None => None,
         };
         let opens = opening.is_some();
         if let Some(opening) = opening {
@@ -106,7 +108,10 @@ impl Link {
             trips.push(Box::pin(async move { self.client.batch_execute("COMMIT").await.map(|()| Vec::new()) }));
         }
         let answers = join_all(trips).await;
-        let fail = if bounds == Bounds::Commit { Trouble::with_commit } else { Trouble::from };
+        let fail = match bounds {
+            Bounds::Commit | Bounds::Whole => Trouble::with_commit,
+            Bounds::Begin | Bounds::BeginLooking | Bounds::Inside | Bounds::None => Trouble::from,
+        };
         let mut rows = answers.into_iter().collect::<Result<Vec<_>, _>>().map_err(fail)?;
         if opens {
             rows.remove(0);

@@ -18,6 +18,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "tables", text: include_str!("../migrations/0001_tables.sql") },
     Migration { number: 2, name: "submit", text: include_str!("../migrations/0002_submit.sql") },
     Migration { number: 3, name: "workflows", text: include_str!("../migrations/0003_workflows.sql") },
+    Migration { number: 4, name: "quick", text: include_str!("../migrations/0004_quick.sql") },
 ];
 
 /// One step, and whether the database has taken it.
@@ -46,7 +47,7 @@ pub fn grants(schema: &str, role: &str) -> Result<String, StoreError> {
     Ok(format!(
         "GRANT USAGE ON SCHEMA {schema} TO {role};\n\
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};\n\
-         GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role};\n\
+         GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role};\n\
          GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};\n"
     ))
 }

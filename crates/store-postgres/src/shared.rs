@@ -7,6 +7,7 @@ use longshore_core::engine::{self, Effect};
 use longshore_core::time::{Duration, Timestamp};
 use longshore_store::WakeupsSender;
 
+use crate::believed::Believed;
 use crate::clock::NodeClock;
 use crate::error::{Failed, Trouble, words};
 use crate::known::Known;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub wakeups: WakeupsSender,
     pub notices: Notices,
     pub days: Days,
+    pub believed: Believed,
     /// How long archived jobs may outstay their retention, so that days go whole.
     pub retention_slack: Duration,
     known: RwLock<Arc<Known>>,
@@ -51,6 +53,7 @@ impl Shared {
             wakeups: WakeupsSender::default(),
             notices: Notices::default(),
             days: Days::default(),
+            believed: Believed::default(),
             retention_slack: Duration::ZERO,
             known: RwLock::new(Arc::new(Known::nothing())),
             deadline: Mutex::default(),

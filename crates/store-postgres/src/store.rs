@@ -16,12 +16,12 @@ use longshore_core::time::{Duration, Timestamp};
 use longshore_records::SystemDice;
 use longshore_store::{ClaimedJob, Clock, Store, StoreError, StoreFuture, Wakeups};
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::NodeClock;
 use crate::connect;
 use crate::error::{Failed, Trouble, words};
-use crate::lanes::{self, Lane};
+use crate::lanes::{self, Lane, Waiting};
 use crate::link::{Bounds, Prepared, order};
 use crate::migrate;
 use crate::request::{Reply, Request};
@@ -174,7 +174,7 @@ impl PostgresStore {
         let mut companions = Vec::new();
         let lane = |number: usize| {
             let (sender, waiting) = mpsc::channel(options.waiting_max.max(1));
-            let waiting = Arc::new(Mutex::new(waiting));
+            let waiting = Arc::new(Waiting::new(waiting));
             for _ in 0..number {
                 handle.spawn(lanes::run(Arc::clone(&shared), Arc::clone(&waiting)));
             }

@@ -2,6 +2,7 @@
 
 mod claims;
 pub(crate) mod fetch;
+pub(crate) mod quick;
 pub(crate) mod table;
 mod workflows;
 pub(crate) mod write;
@@ -91,7 +92,7 @@ impl<'a> Turn<'a> {
                 None => {
                     let shortage = self.claims.shortage(requests, &run.answers);
                     if shortage.is_empty() {
-                        return self.write(run, &fetched).await;
+                        return self.write(requests, run, &fetched).await;
                     }
                     drop(run);
                     self.fetched = fetched;
@@ -317,6 +318,16 @@ fn admit(engine: &mut Engine, draft: &Draft<'_>, fetched: &Fetched, which: &[Seq
 }
 
 impl Run<'_> {
+    fn done(self, written: &write::Written, now: Timestamp) -> Done {
+        Done {
+            deadline: self.engine.unfinished().then_some(now).or(written.deadline.map(Timestamp::from_millis)),
+            answers: self.answers,
+            effects: self.effects,
+            over: written.over,
+            now,
+        }
+    }
+
     fn apply(
         &mut self,
         request: &Request,

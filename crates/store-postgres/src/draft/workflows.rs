@@ -23,6 +23,18 @@ pub(crate) struct WorkflowChanges {
     pub names: HashMap<(Seq, Arc<str>), Option<Seq>>,
 }
 
+impl WorkflowChanges {
+    pub(crate) fn is_nothing(&self) -> bool {
+        let Self { put, removed, tallies, admitted, dismissed, names } = self;
+        put.is_empty()
+            && removed.is_empty()
+            && tallies.is_empty()
+            && admitted.is_empty()
+            && dismissed.is_empty()
+            && names.is_empty()
+    }
+}
+
 impl Draft<'_> {
     /// The number of a workflow. One that came from another store has an id of that store.
     pub(super) fn number_of(&self, id: WorkflowId) -> Option<Seq> {

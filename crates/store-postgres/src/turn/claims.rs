@@ -29,6 +29,11 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
+    /// The line, if so many are simply its first.
+    pub(crate) fn whole_line(&self, wanted: usize) -> Option<(i32, usize)> {
+        (!self.flat && self.types.is_empty() && self.limit == wanted).then_some((self.queue, wanted))
+    }
+
     pub(crate) fn order<'a>(&self, sql: &'a Statements, but: &[i64]) -> Order<'a> {
         let limit = i64::try_from(self.limit).unwrap_or(i64::MAX);
         let (queue, types, but) = (self.queue, self.types.clone(), but.to_vec());

@@ -1,12 +1,14 @@
 //! Rows of the table of jobs on their way there.
 
+use std::collections::HashMap;
+
 use longshore_core::id::Seq;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::Orders;
 use crate::error::Trouble;
-use crate::link::{Link, order};
-use crate::row::{Columns, Found};
+use crate::link::{Link, Order, Value, order};
+use crate::row::{Columns, Found, Origin};
 use crate::statements::Statements;
 
 /// Rows of the table of jobs, column by column.
@@ -66,45 +68,123 @@ impl Table {
         }
     }
 
+    /// All columns.
+    pub(crate) fn whole(self) -> Vec<Value> {
+        vec![
+            Box::new(self.seq),
+            Box::new(self.place),
+            Box::new(self.due_at),
+            Box::new(self.job_type),
+            Box::new(self.lease_version),
+            Box::new(self.came_at),
+            Box::new(self.ended_at),
+            Box::new(self.prune_at),
+            Box::new(self.queue),
+            Box::new(self.state),
+            Box::new(self.urgency),
+            Box::new(self.priority),
+            Box::new(self.timer),
+            Box::new(self.over),
+            Box::new(self.plain),
+            Box::new(self.record),
+            Box::new(self.told),
+        ]
+    }
+
     pub(crate) fn insert<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
         if !self.seq.is_empty() {
-            orders.push(order!(
-                sql.insert_jobs,
-                self.seq,
-                self.place,
-                self.due_at,
-                self.job_type,
-                self.lease_version,
-                self.came_at,
-                self.ended_at,
-                self.prune_at,
-                self.queue,
-                self.state,
-                self.urgency,
-                self.priority,
-                self.timer,
-                self.over,
-                self.plain,
-                self.record,
-                self.told,
-            ));
+            orders.push(Order { sql: &sql.insert_jobs, values: self.whole() });
         }
+    }
+
+    /// What changes of jobs that are claimed, and the lease versions that they had.
+    pub(crate) fn begun(self) -> [Value; 6] {
+        let Self { seq, due_at, timer, lease_version, record, was_version, .. } = self;
+        [
+            Box::new(seq),
+            Box::new(due_at),
+            Box::new(timer),
+            Box::new(lease_version),
+            Box::new(record),
+            Box::new(was_version),
+        ]
+    }
+
+    /// What changes of jobs that have ended.
+    pub(crate) fn ended(self) -> [Value; 7] {
+        let Self { seq, state, ended_at, prune_at, over, record, was_version, .. } = self;
+        [
+            Box::new(seq),
+            Box::new(state),
+            Box::new(ended_at),
+            Box::new(prune_at),
+            Box::new(over),
+            Box::new(record),
+            Box::new(was_version),
+        ]
+    }
+
+    /// What changes of jobs that go on running.
+    pub(crate) fn beaten(self) -> [Value; 3] {
+        [Box::new(self.seq), Box::new(self.record), Box::new(self.was_version)]
+    }
+
+    /// Jobs that run now, as they will be found.
+    pub(crate) fn runs(&self) -> Vec<(Seq, Found)> {
+        let run = |place: usize| {
+            let due = (self.due_at.get(place)?, self.timer.get(place)?);
+            let found = Found {
+                origin: Origin::Jobs,
+                state: *self.state.get(place)?,
+                lease_version: *self.lease_version.get(place)?,
+                place: *self.place.get(place)?,
+                due: due.0.map(|at| (at, due.1.unwrap_or(0))),
+                record: self.record.get(place)?.clone(),
+                told: *self.told.get(place)?,
+                payload: None,
+            };
+            Some((Seq(self.seq.get(place)?.cast_unsigned()), found))
+        };
+        (0..self.seq.len()).filter_map(run).collect()
+    }
+
+    /// The same rows in another order.
+    pub(crate) fn in_order(mut self, order: &[Seq]) -> Option<Self> {
+        let places: HashMap<i64, usize> = self.seq.iter().enumerate().map(|(place, seq)| (*seq, place)).collect();
+        let places: Vec<usize> =
+            order.iter().map(|seq| places.get(&seq.0.cast_signed()).copied()).collect::<Option<_>>()?;
+        fn pick<T: Clone>(column: &mut Vec<T>, places: &[usize]) -> Option<()> {
+            *column = places.iter().map(|place| column.get(*place).cloned()).collect::<Option<_>>()?;
+            Some(())
+        }
+        pick(&mut self.seq, &places)?;
+        pick(&mut self.place, &places)?;
+        pick(&mut self.due_at, &places)?;
+        pick(&mut self.timer, &places)?;
+        pick(&mut self.lease_version, &places)?;
+        pick(&mut self.state, &places)?;
+        pick(&mut self.record, &places)?;
+        pick(&mut self.told, &places)?;
+        pick(&mut self.was_version, &places)?;
+        Some(self)
     }
 
     /// From the line into a worker's hands.
     pub(crate) fn begin_runs<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
         if !self.seq.is_empty() {
             let rows = i64::try_from(self.seq.len()).unwrap_or(i64::MAX);
-            let Self { seq, due_at, timer, lease_version, record, was_version, .. } = self;
-            orders.push(order!(sql.begin_runs, seq, due_at, timer, lease_version, record, was_version, rows));
+            let mut values: Vec<Value> = self.begun().into();
+            values.push(Box::new(rows));
+            orders.push(Order { sql: &sql.begin_runs, values });
         }
     }
 
     pub(crate) fn end_runs<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
         if !self.seq.is_empty() {
             let rows = i64::try_from(self.seq.len()).unwrap_or(i64::MAX);
-            let Self { seq, state, ended_at, prune_at, over, record, was_version, .. } = self;
-            orders.push(order!(sql.end_runs, seq, state, ended_at, prune_at, over, record, was_version, rows));
+            let mut values: Vec<Value> = self.ended().into();
+            values.push(Box::new(rows));
+            orders.push(Order { sql: &sql.end_runs, values });
         }
     }
 
@@ -167,7 +247,9 @@ impl Table {
     pub(crate) fn heartbeat<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
         if !self.seq.is_empty() {
             let rows = i64::try_from(self.seq.len()).unwrap_or(i64::MAX);
-            orders.push(order!(sql.heartbeat_jobs, self.seq, self.record, self.was_version, rows));
+            let mut values: Vec<Value> = self.beaten().into();
+            values.push(Box::new(rows));
+            orders.push(Order { sql: &sql.heartbeat_jobs, values });
         }
     }
 }

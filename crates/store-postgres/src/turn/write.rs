@@ -18,19 +18,21 @@ use crate::draft::Draft;
 use crate::error::Trouble;
 use crate::fetched::Fetched;
 use crate::known::Known;
-use crate::link::{Blob, Bounds, order};
+use crate::link::{Blob, Bounds, Value, order};
+use crate::request::Request;
 use crate::row::{Columns, Found, Origin, kind_of, number_of, still_offered};
 use crate::shared::TOTALS_QUEUE;
+use crate::statements::Statements;
 
 /// Places of the counts: one for each state, and the held ones.
 const COUNTS: usize = StateKind::COUNT + 1;
 
 /// From so many new jobs on a COPY is quicker than its round trips.
-const COPY_FROM: usize = 100;
+pub(super) const COPY_FROM: usize = 100;
 
 /// Sums of what changed, by queue.
 #[derive(Default)]
-struct Counts(BTreeMap<i32, [i64; COUNTS]>);
+pub(super) struct Counts(BTreeMap<i32, [i64; COUNTS]>);
 
 impl Counts {
     fn add(&mut self, queue: i32, state: StateKind, held: bool, sign: i64) {
@@ -42,10 +44,49 @@ impl Counts {
             *count += sign;
         }
     }
+
+    /// Numbers that are counted like those of a queue.
+    pub(super) fn put(&mut self, queue: i32, numbers: &[i64]) {
+        let of_queue = self.0.entry(queue).or_insert([0; COUNTS]);
+        of_queue.iter_mut().zip(numbers).for_each(|(count, number)| *count += number);
+    }
+
+    /// Queues, and all their numbers one after the other.
+    pub(super) fn values(self) -> [Value; 2] {
+        let changed: Vec<_> = self.0.into_iter().filter(|(_, of)| of.iter().any(|change| *change != 0)).collect();
+        let queues: Vec<i32> = changed.iter().map(|(queue, _)| *queue).collect();
+        let changes: Vec<i64> = changed.into_iter().flat_map(|(_, of)| of).collect();
+        [Box::new(queues), Box::new(changes)]
+    }
+}
+
+/// The rows that a transaction writes, by what is done to them.
+#[derive(Default)]
+pub(super) struct Sorted {
+    pub inserted: Table,
+    pub updated: Table,
+    pub beaten: Table,
+    pub begun: Table,
+    pub ended: Table,
+    unarchived: Vec<i64>,
+    pub written: Written,
+}
+
+impl Sorted {
+    /// No rows are written.
+    pub(super) fn is_nothing(&self) -> bool {
+        let Self { inserted, updated, beaten, begun, ended, unarchived, written: _ } = self;
+        unarchived.is_empty() && [inserted, updated, beaten, begun, ended].iter().all(|table| table.seq.is_empty())
+    }
 }
 
 impl Turn<'_> {
-    pub(super) async fn write(self, mut run: Run<'_>, fetched: &Fetched) -> Result<Done, Trouble> {
+    pub(super) async fn write(
+        self,
+        requests: &[Request],
+        mut run: Run<'_>,
+        fetched: &Fetched,
+    ) -> Result<Done, Trouble> {
         let mut known = std::sync::Arc::clone(&self.known);
         let mut orders = Vec::new();
         let changes_queues = !run.draft.queues.is_empty();
@@ -54,8 +95,10 @@ impl Turn<'_> {
             known = Known { names, queues: run.engine.all_queues().clone(), ..Known::clone(&self.known) }.into();
             self.write_queues(&run.draft, &known, &mut orders)?;
         }
-        let mut written = Written::default();
-        let inserted = self.write_jobs(&run, &known, fetched, &mut orders, &mut written)?;
+        let sorted = self.sort(&run, &known, fetched)?;
+        let over: Vec<i64> = [&sorted.updated, &sorted.ended].into_iter().flat_map(|table| table.seq.clone()).collect();
+        let runs: Vec<_> = [&sorted.begun, &sorted.beaten].into_iter().flat_map(Table::runs).collect();
+        let (inserted, mut written) = write_jobs(sorted, &mut orders, &self.shared.sql);
         self.insert(inserted, &run.draft, &mut orders).await?;
         self.write_removals(&run.draft, &known, fetched, &mut orders, &mut written);
         self.write_tags_and_links(&run.draft, &known, &mut orders);
@@ -70,20 +113,34 @@ impl Turn<'_> {
         if let Some(totals) = totals_of(&run.effects) {
             orders.push(order!(sql.add_counts, TOTALS_QUEUE, totals));
         }
-        self.link.travel(&orders, Bounds::Commit).await?;
+        let look = self.look_ahead(requests, fetched);
+        orders.extend(look.iter().map(|(line, ahead)| order!(sql.look, *line, *ahead)));
+        let mut answers = self.link.travel(&orders, Bounds::Commit).await?;
         if changes_queues {
             let mut known = Known::clone(&known);
             known.names.committed();
             known.version += 1;
             self.shared.publish_known(known);
         }
-        Ok(Done {
-            answers: run.answers,
-            effects: run.effects,
-            deadline: run.engine.unfinished().then_some(self.now).or(written.deadline.map(Timestamp::from_millis)),
-            over: written.over,
-            now: self.now,
-        })
+        let believed = &self.shared.believed;
+        believed.forget_runs(&over);
+        believed.remember_runs(runs);
+        if let (Some((line, _)), Some(rows)) = (look, answers.pop()) {
+            believed.remember_head(line, rows.iter().map(Found::claimable).collect::<Result<_, _>>()?);
+        }
+        if let Some(first) = self.first_number {
+            believed.remember_block(first, run.engine.next_number() - first);
+        }
+        Ok(run.done(&written, self.now))
+    }
+
+    /// What comes next in the line that was claimed from, so that the next claim knows it.
+    fn look_ahead(&self, requests: &[Request], fetched: &Fetched) -> Option<(i32, i64)> {
+        let (line, wanted) = self.only_line(requests).filter(|_| self.link.copies())?;
+        // Who was not served in full has seen the end of the line.
+        let all = fetched.order.len() >= wanted;
+        let ahead = if all { self.shared.believed.worth_looking(line, wanted, fetched.payload_bytes()) } else { 0 };
+        i64::try_from(ahead).ok().filter(|ahead| *ahead > 0).map(|ahead| (line, ahead))
     }
 
     fn write_queues<'o>(&'o self, draft: &Draft<'_>, known: &Known, orders: &mut Orders<'o>) -> Result<(), Trouble> {
@@ -112,18 +169,9 @@ impl Turn<'_> {
         Ok(())
     }
 
-    fn write_jobs<'o>(
-        &'o self,
-        run: &Run<'_>,
-        known: &Known,
-        fetched: &Fetched,
-        orders: &mut Orders<'o>,
-        written: &mut Written,
-    ) -> Result<Table, Trouble> {
-        let sql = &self.shared.sql;
-        let (mut inserted, mut updated, mut beaten) = (Table::default(), Table::default(), Table::default());
-        let (mut begun, mut ended) = (Table::default(), Table::default());
-        let mut unarchived = Vec::new();
+    pub(super) fn sort(&self, run: &Run<'_>, known: &Known, fetched: &Fetched) -> Result<Sorted, Trouble> {
+        let mut sorted = Sorted::default();
+        let Sorted { inserted, updated, beaten, begun, ended, unarchived, written } = &mut sorted;
         let told_more = |(seq, found): (&Seq, &Found)| (told(run, *seq) != found.told).then_some(*seq);
         let mut changed = run.draft.changed.clone();
         changed.extend(fetched.rows.iter().filter(|(seq, _)| run.draft.job(**seq).is_some()).filter_map(told_more));
@@ -155,16 +203,8 @@ impl Turn<'_> {
                 Some(found) => updated.push((*seq, queue), &columns, told, record, Some(found)),
             }
         }
-        self.correct_timers(run, known, fetched, &mut updated)?;
-        if !unarchived.is_empty() {
-            let rows = i64::try_from(unarchived.len()).unwrap_or(i64::MAX);
-            orders.push(order!(sql.unarchive, unarchived, rows));
-        }
-        updated.update(orders, sql);
-        begun.begin_runs(orders, sql);
-        ended.end_runs(orders, sql);
-        beaten.heartbeat(orders, sql);
-        Ok(inserted)
+        self.correct_timers(run, known, fetched, updated)?;
+        Ok(sorted)
     }
 
     /// New jobs and their payloads: few go with the rest, many before it.
@@ -373,10 +413,10 @@ impl Keys {
 
 /// What is known of a transaction once all is written.
 #[derive(Default)]
-struct Written {
-    counts: Counts,
-    deadline: Option<i64>,
-    over: bool,
+pub(super) struct Written {
+    pub counts: Counts,
+    pub deadline: Option<i64>,
+    pub over: bool,
 }
 
 impl Written {
@@ -408,6 +448,20 @@ fn beats(job: &Job, found: &Found, columns: &Columns) -> bool {
         && found.place.is_none()
         && columns.place.is_none()
         && job.owes == longshore_core::dependency::Owes::Nothing
+}
+
+/// Answers the new ones, which take their own way.
+fn write_jobs<'o>(sorted: Sorted, orders: &mut Orders<'o>, sql: &'o Statements) -> (Table, Written) {
+    let Sorted { inserted, updated, beaten, begun, ended, unarchived, written } = sorted;
+    if !unarchived.is_empty() {
+        let rows = i64::try_from(unarchived.len()).unwrap_or(i64::MAX);
+        orders.push(order!(sql.unarchive, unarchived, rows));
+    }
+    updated.update(orders, sql);
+    begun.begin_runs(orders, sql);
+    ended.end_runs(orders, sql);
+    beaten.heartbeat(orders, sql);
+    (inserted, written)
 }
 
 /// What `submit` in SQL has to know of a queue, as JSON.

@@ -1,0 +1,4 @@
+SELECT j.seq, j.state, j.lease_version, j.place, j.due_at, j.timer, j.record, j.told, p.kind, p.bytes
+FROM @.jobs j JOIN @.payloads p ON p.seq = j.seq
+WHERE j.queue = $1 AND j.place IS NOT NULL
+ORDER BY j.queue, j.urgency, j.place LIMIT $2

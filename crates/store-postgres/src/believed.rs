@@ -1,0 +1,146 @@
+//! What a node believes without asking: the runs that it gave out, the heads of lines that it saw last, the numbers that it has left. It may be wrong about all
+//! of it; `turn/quick.rs` has the database check what it was built on.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use longshore_core::id::Seq;
+
+use crate::row::Found;
+use crate::turn::NUMBERS;
+
+/// Runs that are remembered.
+const RUNS_MAX: usize = 65_536;
+/// Longer records are not.
+const RECORD_MAX: usize = 4_096;
+/// Lines whose head is remembered.
+const LINES_MAX: usize = 1_024;
+/// Jobs at the head of a line, and the bytes of their payloads.
+const HEAD_MAX: usize = 1_000;
+const HEAD_BYTES_MAX: usize = 1 << 20;
+/// Claims for which a line is looked at first, after somebody else was seen to claim from it.
+const WARY: u32 = 16;
+
+#[derive(Debug, Default)]
+pub(crate) struct Believed {
+    runs: Mutex<Runs>,
+    lines: Mutex<HashMap<i32, Line>>,
+    block: Mutex<Block>,
+}
+
+#[derive(Debug, Default)]
+struct Runs {
+    of: HashMap<Seq, Found>,
+    /// By age; who is not there any more is passed over.
+    order: VecDeque<Seq>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    head: Vec<(Seq, Found)>,
+    wary: u32,
+}
+
+/// Numbers for new jobs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Block {
+    pub first: u64,
+    next: u64,
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Believed {
+    /// Jobs that run now, as they are stored.
+    pub(crate) fn remember_runs(&self, rows: Vec<(Seq, Found)>) {
+        let mut runs = lock(&self.runs);
+        for (seq, found) in rows.into_iter().filter(|(_, found)| found.record.len() <= RECORD_MAX) {
+            if runs.of.insert(seq, found).is_none() {
+                runs.order.push_back(seq);
+            }
+        }
+        // Runs that have ended leave their place in the order behind.
+        while runs.order.len() > RUNS_MAX
+            && let Some(oldest) = runs.order.pop_front()
+        {
+            runs.of.remove(&oldest);
+        }
+    }
+
+    /// All of these runs, or nothing; they are forgotten here, and are to be remembered again if they go on.
+    pub(crate) fn take_runs(&self, wanted: &[Seq]) -> Option<Vec<(Seq, Found)>> {
+        let mut runs = lock(&self.runs);
+        let all = wanted.iter().all(|seq| runs.of.contains_key(seq));
+        all.then(|| wanted.iter().filter_map(|seq| Some((*seq, runs.of.remove(seq)?))).collect())
+    }
+
+    /// Of jobs that may not run any more.
+    pub(crate) fn forget_runs(&self, over: &[i64]) {
+        let mut runs = lock(&self.runs);
+        for number in over {
+            runs.of.remove(&Seq(number.cast_unsigned()));
+        }
+    }
+
+    /// The head of a line, if it is known to be so long.
+    pub(crate) fn take_head(&self, line: i32, length: usize) -> Option<Vec<(Seq, Found)>> {
+        let mut lines = lock(&self.lines);
+        let mut head = std::mem::take(&mut lines.get_mut(&line)?.head);
+        if head.len() < length || length == 0 {
+            return None;
+        }
+        head.truncate(length);
+        Some(head)
+    }
+
+    /// How many jobs of a line's head are worth looking at, after a claim of so many with so many bytes.
+    pub(crate) fn worth_looking(&self, line: i32, claimed: usize, bytes: usize) -> usize {
+        let mut lines = lock(&self.lines);
+        if lines.len() >= LINES_MAX && !lines.contains_key(&line) {
+            lines.clear();
+        }
+        let known = lines.entry(line).or_default();
+        if known.wary > 0 {
+            known.wary -= 1;
+            return 0;
+        }
+        if bytes > HEAD_BYTES_MAX { 0 } else { claimed.min(HEAD_MAX) }
+    }
+
+    pub(crate) fn remember_head(&self, line: i32, head: Vec<(Seq, Found)>) {
+        let bytes: usize = head.iter().filter_map(|(_, found)| Some(found.payload.as_ref()?.bytes().len())).sum();
+        if bytes <= HEAD_BYTES_MAX {
+            lock(&self.lines).entry(line).or_default().head = head;
+        }
+    }
+
+    /// The head of a line was not what was believed.
+    pub(crate) fn was_wrong_about(&self, line: i32) {
+        let mut lines = lock(&self.lines);
+        let known = lines.entry(line).or_default();
+        known.head.clear();
+        known.wary = WARY;
+    }
+
+    /// So many numbers, in order: the block, and the first of them.
+    pub(crate) fn take_numbers(&self, wanted: u64) -> Option<(u64, u64)> {
+        let mut block = lock(&self.block);
+        let (first, next) = (block.first, block.next);
+        if first == 0 || next + wanted > first + NUMBERS {
+            return None;
+        }
+        block.next += wanted;
+        Some((first, next))
+    }
+
+    /// A new block was drawn; the first of its numbers are used already.
+    pub(crate) fn remember_block(&self, first: u64, used: u64) {
+        let mut block = lock(&self.block);
+        // A lane that was slower may come with an older one.
+        if first > block.first {
+            *block = Block { first, next: first + used };
+        }
+    }
+}
