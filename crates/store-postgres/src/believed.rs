@@ -18,6 +18,8 @@ const LINES_MAX: usize = 1_024;
 /// Jobs at the head of a line, and the bytes of their payloads.
 const HEAD_MAX: usize = 1_000;
 const HEAD_BYTES_MAX: usize = 1 << 20;
+/// Claims like the last one that a head should do for.
+const CLAIMS_AHEAD: usize = 4;
 /// Claims for which a line is looked at first, after somebody else was seen to claim from it.
 const WARY: u32 = 16;
 
@@ -84,15 +86,11 @@ impl Believed {
         }
     }
 
-    /// The head of a line, if it is known to be so long.
+    /// The head of a line, if it is known to be so long; what comes behind is the head then.
     pub(crate) fn take_head(&self, line: i32, length: usize) -> Option<Vec<(Seq, Found)>> {
         let mut lines = lock(&self.lines);
-        let mut head = std::mem::take(&mut lines.get_mut(&line)?.head);
-        if head.len() < length || length == 0 {
-            return None;
-        }
-        head.truncate(length);
-        Some(head)
+        let known = lines.get_mut(&line).filter(|known| length > 0 && known.head.len() >= length)?;
+        Some(known.head.drain(..length).collect())
     }
 
     /// How many jobs of a line's head are worth looking at, after a claim of so many with so many bytes.
@@ -106,7 +104,8 @@ impl Believed {
             known.wary -= 1;
             return 0;
         }
-        if bytes > HEAD_BYTES_MAX { 0 } else { claimed.min(HEAD_MAX) }
+        let each = bytes / claimed.max(1) + 1;
+        if known.head.len() >= claimed { 0 } else { (CLAIMS_AHEAD * claimed).min(HEAD_MAX).min(HEAD_BYTES_MAX / each) }
     }
 
     pub(crate) fn remember_head(&self, line: i32, head: Vec<(Seq, Found)>) {

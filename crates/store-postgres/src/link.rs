@@ -116,6 +116,7 @@ impl Link {
         if opens {
             rows.remove(0);
         }
+        rows.truncate(orders.len());
         Ok(rows)
     }
 

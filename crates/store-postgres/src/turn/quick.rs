@@ -134,7 +134,9 @@ impl Turn<'_> {
             return Ok(None);
         }
         believed.remember_runs(runs);
-        believed.remember_head(line, next.iter().map(Found::claimable).collect::<Result<_, _>>()?);
+        if ahead > 0 {
+            believed.remember_head(line, next.iter().map(Found::claimable).collect::<Result<_, _>>()?);
+        }
         Ok(Some(done))
     }
 
