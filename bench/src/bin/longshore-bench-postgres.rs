@@ -250,8 +250,11 @@ async fn compare(url: &str, seconds: usize, phases: &str) {
                     line(&format!("bulk submit, {clients} clients, 1000 a call"), theirs, ours, 0.4);
                 }
             }
-            'd' => drain(url, seconds, 100, 200_000, 0.4).await,
-            'o' => drain(url, seconds, 1, 40_000, 2.0).await,
+            'd' => drain(url, seconds, 8, 100, 0.4).await,
+            'o' => {
+                drain(url, seconds, 8, 1, 2.0).await;
+                drain(url, seconds, 64, 1, 2.0).await;
+            }
             's' => {
                 for (clients, wanted) in [(8, 1.3), (64, 2.0)] {
                     let store = fresh(url).await;
@@ -306,7 +309,8 @@ async fn latency(url: &str) {
     );
 }
 
-async fn drain(url: &str, seconds: f64, at_once: usize, backlog: usize, wanted: f64) {
+async fn drain(url: &str, seconds: f64, workers: usize, at_once: usize, wanted: f64) {
+    let backlog: usize = if at_once > 1 { 250_000 } else { 100_000 };
     let store = fresh(url).await;
     let filler = PutMany(Loop::new(url).await, vec![body(); 1_000]);
     for _ in 0..backlog.div_ceil(1_000) {
@@ -315,9 +319,9 @@ async fn drain(url: &str, seconds: f64, at_once: usize, backlog: usize, wanted: 
     fill(&store, backlog).await;
     connect(url).await.batch_execute("CHECKPOINT").await.expect("a checkpoint");
     let limit = i64::try_from(at_once).expect("small");
-    let theirs = rate(loops(url, 8).await.into_iter().map(|one| Drain(one, limit)).collect(), seconds).await;
-    let ours = with_ticks(&store, || Finish(Arc::clone(&store), at_once), 8, seconds).await;
-    line(&format!("drain, 8 workers, {at_once} a call"), theirs, ours, wanted);
+    let theirs = rate(loops(url, workers).await.into_iter().map(|one| Drain(one, limit)).collect(), seconds).await;
+    let ours = with_ticks(&store, || Finish(Arc::clone(&store), at_once), workers, seconds).await;
+    line(&format!("drain, {workers} workers, {at_once} a call"), theirs, ours, wanted);
 }
 
 /// What a server does beside: ticks, and with them the archive.
