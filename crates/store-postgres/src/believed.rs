@@ -71,11 +71,15 @@ impl Believed {
         }
     }
 
-    /// All of these runs, or nothing; they are forgotten here, and are to be remembered again if they go on.
-    pub(crate) fn take_runs(&self, wanted: &[Seq]) -> Option<Vec<(Seq, Found)>> {
+    pub(crate) fn knows_runs(&self, wanted: &[Seq]) -> bool {
+        let runs = lock(&self.runs);
+        wanted.iter().all(|seq| runs.of.contains_key(seq))
+    }
+
+    /// They are forgotten here, and are to be remembered again if they go on.
+    pub(crate) fn take_runs(&self, wanted: &[Seq]) -> Vec<(Seq, Found)> {
         let mut runs = lock(&self.runs);
-        let all = wanted.iter().all(|seq| runs.of.contains_key(seq));
-        all.then(|| wanted.iter().filter_map(|seq| Some((*seq, runs.of.remove(seq)?))).collect())
+        wanted.iter().filter_map(|seq| Some((*seq, runs.of.remove(seq)?))).collect()
     }
 
     /// Of jobs that may not run any more.
@@ -86,10 +90,15 @@ impl Believed {
         }
     }
 
-    /// The head of a line, if it is known to be so long; what comes behind is the head then.
+    /// The head of a line, if it is known to be so long; what comes behind is the head then. One that is too short is forgotten: somebody is about to
+    /// look.
     pub(crate) fn take_head(&self, line: i32, length: usize) -> Option<Vec<(Seq, Found)>> {
         let mut lines = lock(&self.lines);
-        let known = lines.get_mut(&line).filter(|known| length > 0 && known.head.len() >= length)?;
+        let known = lines.get_mut(&line)?;
+        if length == 0 || known.head.len() < length {
+            known.head.clear();
+            return None;
+        }
         Some(known.head.drain(..length).collect())
     }
 

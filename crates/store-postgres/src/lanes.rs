@@ -103,6 +103,34 @@ pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<Waiting>) {
     }
 }
 
+/// Where what is not done quickly goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Slow {
+    pub claims: mpsc::Sender<Request>,
+    pub settles: mpsc::Sender<Request>,
+}
+
+/// Claims, settlements and heartbeats: together and in one trip, or each by its own lane.
+pub(crate) async fn work(shared: Arc<Shared>, waiting: Arc<Waiting>, slow: Slow) {
+    let mut lane = Lane { shared, link: None };
+    while let Some(mut batch) = waiting.next().await {
+        let requests = std::mem::take(&mut batch.requests);
+        let claims = |request: &Request| request.is_claim();
+        let others: usize = requests.iter().filter(|request| !claims(request)).map(Request::commands).sum();
+        // So many settlements are worth a transaction of their own, beside the claims.
+        let (requests, apart) =
+            if others >= ENOUGH { requests.into_iter().partition(claims) } else { (requests, Vec::new()) };
+        let undone = lane.serve_quickly(requests).await;
+        for request in undone.into_iter().chain(apart) {
+            let lane = if claims(&request) { &slow.claims } else { &slow.settles };
+            if let Err(refused) = lane.send(request).await {
+                refused.0.fail(closed());
+            }
+        }
+        batch.ended();
+    }
+}
+
 pub(crate) struct Lane {
     pub shared: Arc<Shared>,
     pub link: Option<Link>,
@@ -136,6 +164,46 @@ impl Lane {
         }
     }
 
+    /// Answers those that could not be served so.
+    async fn serve_quickly(&mut self, batch: Vec<Request>) -> Vec<Request> {
+        match self.quick(&batch).await {
+            Ok(Some(done)) => {
+                self.shared.announce(done.effects, done.deadline);
+                batch.into_iter().zip(done.answers).for_each(|(request, answered)| request.answer(answered));
+                Vec::new()
+            }
+            Ok(None) => batch,
+            Err(trouble) => {
+                let error = trouble.into_store_error();
+                batch.into_iter().for_each(|request| request.fail(error.clone()));
+                Vec::new()
+            }
+        }
+    }
+
+    /// `None`: nothing was done.
+    async fn quick(&mut self, requests: &[Request]) -> Result<Option<crate::turn::Done>, Trouble> {
+        if requests.is_empty() {
+            return Ok(None);
+        }
+        let shared = Arc::clone(&self.shared);
+        let trouble = match quick::take(&shared, self.link().await?, requests).await {
+            Ok(done) => return Ok(done),
+            Err(trouble) => trouble,
+        };
+        self.leave(&trouble).await;
+        match trouble {
+            // The connection may be gone, or somebody was in the way; the long way knows what to do.
+            Trouble::Again(_) | Trouble::Lost(_) => Ok(None),
+            Trouble::Unknown(_)
+            | Trouble::Refused(_)
+            | Trouble::NeedsToBeAlone
+            | Trouble::TooMuch
+            | Trouble::Damaged(_)
+            | Trouble::NotStorable => Err(trouble),
+        }
+    }
+
     /// Where one of many is the culprit, the others need not suffer.
     async fn part_with(&mut self, batch: Vec<Request>, trouble: Trouble) {
         let alone = batch.len() == 1;
@@ -156,15 +224,8 @@ impl Lane {
     /// One transaction, again and again while others are in its way. Only what was certainly not committed is done again.
     pub(crate) async fn transact(&mut self, requests: &[Request]) -> Result<crate::turn::Done, Trouble> {
         let shared = Arc::clone(&self.shared);
-        match quick::take(&shared, self.link().await?, requests).await {
-            Ok(Some(done)) => return Ok(done),
-            Ok(None) => {}
-            // The connection may be gone, or somebody was in the way; the long way knows what to do.
-            Err(trouble @ (Trouble::Again(_) | Trouble::Lost(_))) => self.leave(&trouble).await,
-            Err(trouble) => {
-                self.leave(&trouble).await;
-                return Err(trouble);
-            }
+        if let Some(done) = self.quick(requests).await? {
+            return Ok(done);
         }
         let (mut alone, mut links) = (false, 0);
         let mut attempt = 0;

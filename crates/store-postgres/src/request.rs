@@ -42,6 +42,13 @@ pub(crate) enum Answered {
 }
 
 impl Request {
+    pub(crate) fn is_claim(&self) -> bool {
+        match self {
+            Self::Claim(..) => true,
+            Self::Submit(..) | Self::Settle(..) | Self::Extend(..) | Self::Admin(..) | Self::Tick(..) => false,
+        }
+    }
+
     pub(crate) fn commands(&self) -> usize {
         match self {
             Self::Submit(request, _) => request.batch.len(),

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::clock::NodeClock;
 use crate::connect;
 use crate::error::{Failed, Trouble, words};
-use crate::lanes::{self, Lane, Waiting};
+use crate::lanes::{self, Lane, Slow, Waiting};
 use crate::link::{Bounds, Prepared, order};
 use crate::migrate;
 use crate::request::{Reply, Request};
@@ -184,7 +184,10 @@ impl PostgresStore {
             let one = lane(1);
             (one.clone(), one.clone(), one.clone(), one.clone(), one.clone(), one)
         } else {
-            (lane(lanes), lane(1), lane(lanes), lane(1), lane(1), lane(1))
+            let slow = Slow { claims: lane(1), settles: lane(lanes) };
+            let (work, waiting) = mpsc::channel(options.waiting_max.max(1));
+            handle.spawn(lanes::work(Arc::clone(&shared), Arc::new(Waiting::new(waiting)), slow));
+            (lane(lanes), work.clone(), work.clone(), work, lane(1), lane(1))
         };
         let node = node_name();
         // Nobody shares a clock that is advanced by hand.

@@ -42,7 +42,7 @@ async fn whole(lane: &mut Lane, budget: NonZeroUsize) -> Result<Ticked, Trouble>
     let (now, ticked) = (done.now, *ticked);
     lane.shared.announce(done.effects, None);
     if done.over {
-        more |= keep_house(lane).await?;
+        more = keep_house(lane).await?.or(more);
     }
     let next = match next(lane, now).await {
         Ok(next) => next,
@@ -51,12 +51,11 @@ async fn whole(lane: &mut Lane, budget: NonZeroUsize) -> Result<Ticked, Trouble>
             return Err(trouble);
         }
     };
-    let next = if more { Some(now) } else { next };
-    Ok(Ticked { done: ticked.done, next })
+    Ok(Ticked { done: ticked.done, next: next.into_iter().chain(more).min() })
 }
 
-/// Archives some of the jobs that have ended, and adds up counts. Says whether there may be more to archive.
-async fn keep_house(lane: &mut Lane) -> Result<bool, Trouble> {
+/// Archives some of the jobs that have ended, and adds up counts. Says when to go on archiving, if there may be more.
+async fn keep_house(lane: &mut Lane) -> Result<Option<Timestamp>, Trouble> {
     let shared = Arc::clone(&lane.shared);
     let kept = clear(lane.link().await?, &shared).await;
     match kept {
@@ -64,12 +63,12 @@ async fn keep_house(lane: &mut Lane) -> Result<bool, Trouble> {
         Err(trouble) => {
             lane.leave(&trouble).await;
             // Somebody else is at it.
-            if let Trouble::Again(_) = trouble { Ok(false) } else { Err(trouble) }
+            if let Trouble::Again(_) = trouble { Ok(None) } else { Err(trouble) }
         }
     }
 }
 
-async fn clear(link: &Link, shared: &Shared) -> Result<bool, Trouble> {
+async fn clear(link: &Link, shared: &Shared) -> Result<Option<Timestamp>, Trouble> {
     let sql = &shared.sql;
     let orders = [order!(sql.fold_counts, shared.lock_key - 1), order!(sql.over, ARCHIVED_MAX)];
     let found = link.travel(&orders, Bounds::None).await?.pop().unwrap_or_default();
@@ -81,7 +80,10 @@ async fn clear(link: &Link, shared: &Shared) -> Result<bool, Trouble> {
         days.push(get::<i32>(row, 0)?);
     }
     if days.is_empty() {
-        return Ok(false);
+        return Ok(None);
+    }
+    if let Some(until) = shared.days.resting(shared.clock.now()) {
+        return Ok(Some(until));
     }
     for day in &days {
         if shared.days.is_new(*day) {
@@ -89,12 +91,14 @@ async fn clear(link: &Link, shared: &Shared) -> Result<bool, Trouble> {
             shared.days.made(*day);
         }
     }
+    let began = shared.clock.now();
     let archived = link.travel(&[order!(sql.archive, ARCHIVED_MAX, days)], Bounds::None).await?.pop();
+    shared.days.archived(began, shared.clock.now());
     let rows = match archived.as_ref().and_then(|rows| rows.first()) {
         Some(row) => get::<i64>(row, 0)?,
         None => 0,
     };
-    Ok(rows >= ARCHIVED_MAX)
+    Ok(if rows >= ARCHIVED_MAX { shared.days.resting(began).or(Some(began)) } else { None })
 }
 
 /// When something falls due next: not later than that, and exactly then unless very many heartbeats have moved timers.
@@ -143,7 +147,11 @@ const DROP_EVERY: Duration = Duration::from_mins(10);
 pub(crate) struct Days {
     made: Mutex<BTreeSet<i32>>,
     dropped: Mutex<Option<Timestamp>>,
+    rest: Mutex<Option<Timestamp>>,
 }
+
+/// Archiving can wait, others cannot: after each slice it rests for so many times as long as that took.
+const REST: i64 = 2;
 
 impl Days {
     fn is_new(&self, day: i32) -> bool {
@@ -152,6 +160,17 @@ impl Days {
 
     fn made(&self, day: i32) {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(day);
+    }
+
+    fn archived(&self, began: Timestamp, ended: Timestamp) {
+        let took = (ended.as_millis() - began.as_millis()).max(0);
+        let rest = Timestamp::from_millis(ended.as_millis() + REST * took);
+        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(rest);
+    }
+
+    /// Until when archiving rests.
+    fn resting(&self, now: Timestamp) -> Option<Timestamp> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner).filter(|until| now < *until)
     }
 
     /// The present, if it is time to look for days that may go.

@@ -3,11 +3,12 @@
 
 use longshore_core::engine::PayloadSource;
 use longshore_core::id::Seq;
+use longshore_core::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::claims::Claims;
 use super::table::Table;
-use super::write::{COPY_FROM, Counts, Sorted};
+use super::write::{COPY_FROM, Counts, Written};
 use super::{Done, Run, Turn, totals_of};
 use crate::error::Trouble;
 use crate::fetched::Fetched;
@@ -20,9 +21,8 @@ use crate::shared::{Shared, TOTALS_QUEUE};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Submit,
-    Claim,
-    /// Settlements and heartbeats.
-    Settle,
+    /// Claims, settlements and heartbeats.
+    Work,
 }
 
 /// `None`: nothing was done.
@@ -40,16 +40,14 @@ pub(crate) async fn take(shared: &Shared, link: &Link, requests: &[Request]) -> 
             turn.now = shared.clock.now();
             turn.submit_quickly(requests).await
         }
-        Kind::Claim => turn.claim_quickly(requests).await,
-        Kind::Settle => turn.settle_quickly(requests).await,
+        Kind::Work => turn.work_quickly(requests).await,
     }
 }
 
 fn kind_of_all(requests: &[Request]) -> Option<Kind> {
     let mut kinds = requests.iter().map(|request| match request {
         Request::Submit(..) => Some(Kind::Submit),
-        Request::Claim(..) => Some(Kind::Claim),
-        Request::Settle(..) | Request::Extend(..) => Some(Kind::Settle),
+        Request::Claim(..) | Request::Settle(..) | Request::Extend(..) => Some(Kind::Work),
         Request::Admin(..) | Request::Tick(..) => None,
     });
     let first = kinds.next()??;
@@ -74,7 +72,11 @@ impl Turn<'_> {
         if wanted.is_some() || run.engine.next_number() - first > numbers || !run.draft.nothing_but_jobs() {
             return Ok(None);
         }
-        let Some(sorted) = self.sort_for(&run, &fetched, |sorted| &mut sorted.inserted)? else { return Ok(None) };
+        let mut sorted = self.sort(&run, &self.known, &fetched)?;
+        let inserted = std::mem::take(&mut sorted.inserted);
+        if !sorted.is_nothing() {
+            return Ok(None);
+        }
         let mut values = self.beliefs();
         values.push(Box::new(block.cast_signed()));
         let (mut kinds, mut payloads) = (Vec::with_capacity(jobs), Vec::with_capacity(jobs));
@@ -83,8 +85,8 @@ impl Turn<'_> {
             kinds.push(kind_of(payload));
             payloads.push(Blob(payload.bytes().clone()));
         }
-        let (done, table, counts) = finish(run, sorted, |sorted| std::mem::take(&mut sorted.inserted), self.now);
-        values.extend(table.whole());
+        let (done, counts) = finish(run, sorted.written, self.now);
+        values.extend(inserted.whole());
         values.extend([Box::new(kinds) as Value, Box::new(payloads)]);
         values.extend(counts.values());
         let sql = &self.shared.sql.quick_submit;
@@ -99,87 +101,81 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    async fn claim_quickly(&mut self, requests: &[Request]) -> Result<Option<Done>, Trouble> {
-        let Some((line, length)) = self.only_line(requests) else { return Ok(None) };
+    async fn work_quickly(&mut self, requests: &[Request]) -> Result<Option<Done>, Trouble> {
         let believed = &self.shared.believed;
-        let Some(head) = believed.take_head(line, length) else { return Ok(None) };
+        let runs: Vec<Seq> = self.rows_of(requests).into_iter().map(|number| Seq(number.cast_unsigned())).collect();
         self.claims.first_selections(requests, &self.known);
-        let mut fetched = Fetched::default();
-        for (seq, found) in head {
-            fetched.add(seq, found);
-        }
-        let Ok((run, wanted)) = self.run(requests, &fetched) else { return Ok(None) };
-        let all = run.answers.iter().map(claimed).sum::<usize>() == length;
-        if wanted.is_some() || !all || run.engine.next_number() > 0 || !run.draft.nothing_but_jobs() {
+        let claims = !self.claims.is_empty();
+        let line = self.only_line(requests);
+        if (claims && line.is_none()) || !believed.knows_runs(&runs) {
             return Ok(None);
         }
-        let Some(sorted) = self.sort_for(&run, &fetched, |sorted| &mut sorted.begun)? else { return Ok(None) };
-        let ahead = believed.worth_looking(line, length, fetched.payload_bytes());
-        let (done, table, counts) = finish(run, sorted, |sorted| std::mem::take(&mut sorted.begun), self.now);
-        let Some(table) = table.in_order(&fetched.order) else { return Ok(None) };
-        let runs = table.runs();
+        let mut fetched = Fetched::default();
+        if let Some((line, length)) = line {
+            let Some(head) = believed.take_head(line, length) else { return Ok(None) };
+            head.into_iter().for_each(|(seq, found)| fetched.add(seq, found));
+        }
+        let head = fetched.order.clone();
+        believed.take_runs(&runs).into_iter().for_each(|(seq, found)| fetched.add(seq, found));
+        let Some((done, work)) = self.decide(requests, &fetched, line)? else { return Ok(None) };
+        let ahead = line.map_or(0, |(line, length)| believed.worth_looking(line, length, fetched.payload_bytes()));
+        let line = line.map(|(line, _)| line);
+        let Some(begun) = work.begun.in_order(&head) else { return Ok(None) };
+        let runs = begun.runs().into_iter().chain(work.beaten.runs()).collect();
         let mut values = self.beliefs();
+        let befores = [&work.ended, &work.beaten, &begun].map(|table| befores(table, &fetched));
+        let [of_ended, of_beaten, of_begun] = befores.map(|befores| Box::new(befores) as Value);
+        values.extend(work.ended.ended());
+        values.push(of_ended);
+        values.extend(work.beaten.beaten());
+        values.push(of_beaten);
         values.push(Box::new(line));
-        let befores = befores(&table, &fetched);
-        values.extend(table.begun());
-        values.push(Box::new(befores));
-        values.extend(counts.values());
+        values.extend(begun.begun());
+        values.push(of_begun);
+        values.extend(work.counts.values());
         values.push(Box::new(i64::try_from(ahead).unwrap_or(i64::MAX)));
-        let sql = &self.shared.sql.quick_claim;
+        let wrong = || line.into_iter().for_each(|line| believed.was_wrong_about(line));
+        let sql = &self.shared.sql.quick_work;
         let rows = self.link.travel(&[Order { sql, values }], Bounds::Whole).await;
-        let rows = rows.inspect_err(|_| believed.was_wrong_about(line))?.pop().unwrap_or_default();
+        let rows = rows.inspect_err(|_| wrong())?.pop().unwrap_or_default();
         let Some((answer, next)) = rows.split_first() else { return Err(Trouble::Damaged("an answer".to_owned())) };
         if !self.good(answer, 10)? {
-            believed.was_wrong_about(line);
+            wrong();
             return Ok(None);
         }
         believed.remember_runs(runs);
-        if ahead > 0 {
+        if let Some(line) = line.filter(|_| ahead > 0) {
             believed.remember_head(line, next.iter().map(Found::claimable).collect::<Result<_, _>>()?);
         }
         Ok(Some(done))
     }
 
-    async fn settle_quickly(&mut self, requests: &[Request]) -> Result<Option<Done>, Trouble> {
-        let believed = &self.shared.believed;
-        let wanted: Vec<Seq> = self.rows_of(requests).into_iter().map(|number| Seq(number.cast_unsigned())).collect();
-        let Some(runs) = believed.take_runs(&wanted) else { return Ok(None) };
-        let mut fetched = Fetched::default();
-        for (seq, found) in runs {
-            fetched.add(seq, found);
-        }
-        let Ok((run, wanted)) = self.run(requests, &fetched) else { return Ok(None) };
-        if wanted.is_some() || run.engine.next_number() > 0 || !run.draft.nothing_but_jobs() {
+    /// Asks the rules; `None` where there is more to it than runs that begin, go on, and end.
+    fn decide(
+        &self,
+        requests: &[Request],
+        fetched: &Fetched,
+        line: Option<(i32, usize)>,
+    ) -> Result<Option<(Done, Work)>, Trouble> {
+        let Ok((run, wanted)) = self.run(requests, fetched) else { return Ok(None) };
+        let served = run.answers.iter().map(claimed).sum::<usize>() == line.map_or(0, |(_, length)| length);
+        if wanted.is_some() || !served || run.engine.next_number() > 0 || !run.draft.nothing_but_jobs() {
             return Ok(None);
         }
-        let mut sorted = self.sort(&run, &self.known, &fetched)?;
-        let (ended, beaten) = (std::mem::take(&mut sorted.ended), std::mem::take(&mut sorted.beaten));
+        let mut sorted = self.sort(&run, &self.known, fetched)?;
+        let tables = [&mut sorted.begun, &mut sorted.ended, &mut sorted.beaten].map(std::mem::take);
         if !sorted.is_nothing() {
             return Ok(None);
         }
-        let (done, _, counts) = finish(run, sorted, |_| Table::default(), self.now);
-        let runs = beaten.runs();
-        let mut values = self.beliefs();
-        let (of_ended, of_beaten) = (befores(&ended, &fetched), befores(&beaten, &fetched));
-        values.extend(ended.ended());
-        values.push(Box::new(of_ended));
-        values.extend(beaten.beaten());
-        values.push(Box::new(of_beaten));
-        values.extend(counts.values());
-        let sql = &self.shared.sql.quick_settle;
-        let rows = self.link.travel(&[Order { sql, values }], Bounds::Whole).await?.pop().unwrap_or_default();
-        let Some(answer) = rows.first() else { return Err(Trouble::Damaged("an answer".to_owned())) };
-        if !self.good(answer, 0)? {
-            return Ok(None);
-        }
-        believed.remember_runs(runs);
-        Ok(Some(done))
+        let [begun, ended, beaten] = tables;
+        let (done, counts) = finish(run, sorted.written, self.now);
+        Ok(Some((done, Work { begun, ended, beaten, counts })))
     }
 
     /// The line that all claims ask first, and how many jobs they want; not where there is a choice to be made.
     pub(super) fn only_line(&self, requests: &[Request]) -> Option<(i32, usize)> {
         let selections = Claims::default().first_selections(requests, &self.known);
-        let wanted: usize = requests.iter().map(Request::commands).sum();
+        let wanted: usize = requests.iter().filter(|request| request.is_claim()).map(Request::commands).sum();
         match selections.as_slice() {
             [selection] => selection.whole_line(wanted),
             [] | [_, ..] => None,
@@ -202,20 +198,14 @@ impl Turn<'_> {
         self.shared.time_of(get(answer, column + 1)?);
         get(answer, column)
     }
+}
 
-    /// Everything that changes is of one kind.
-    fn sort_for(
-        &self,
-        run: &Run<'_>,
-        fetched: &Fetched,
-        kind: impl Fn(&mut Sorted) -> &mut Table,
-    ) -> Result<Option<Sorted>, Trouble> {
-        let mut sorted = self.sort(run, &self.known, fetched)?;
-        let wanted = std::mem::take(kind(&mut sorted));
-        let nothing_else = sorted.is_nothing();
-        *kind(&mut sorted) = wanted;
-        Ok(nothing_else.then_some(sorted))
-    }
+/// The rows that are written, and the counts.
+struct Work {
+    begun: Table,
+    ended: Table,
+    beaten: Table,
+    counts: Counts,
 }
 
 fn claimed(answered: &Answered) -> usize {
@@ -230,19 +220,13 @@ fn claimed(answered: &Answered) -> usize {
     }
 }
 
-/// What is answered once it is done, the rows, and the counts.
-fn finish(
-    run: Run<'_>,
-    mut sorted: Sorted,
-    rows: impl Fn(&mut Sorted) -> Table,
-    now: longshore_core::time::Timestamp,
-) -> (Done, Table, Counts) {
-    let table = rows(&mut sorted);
-    let mut counts = std::mem::take(&mut sorted.written.counts);
+/// What is answered once it is done, and the counts.
+fn finish(run: Run<'_>, mut written: Written, now: Timestamp) -> (Done, Counts) {
+    let mut counts = std::mem::take(&mut written.counts);
     if let Some(totals) = totals_of(&run.effects) {
         counts.put(TOTALS_QUEUE, &totals);
     }
-    (run.done(&sorted.written, now), table, counts)
+    (run.done(&written, now), counts)
 }
 
 /// The records that the rules have seen.
