@@ -143,8 +143,10 @@ BEGIN
     SET LOCAL lock_timeout = '1s';
     SET LOCAL enable_seqscan = on;
     FOR of_day IN
-        SELECT substr(c.relname, 9)::integer FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-        WHERE i.inhparent = '@.archive'::regclass AND substr(c.relname, 9)::integer < now_ms / 86400000 ORDER BY 1
+        -- Materialized: other tables have no number in their names, and must not be asked for one.
+        WITH days AS MATERIALIZED (
+            SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = '@.archive'::regclass)
+        SELECT substr(d.relname, 9)::integer FROM days d WHERE substr(d.relname, 9)::integer < now_ms / 86400000 ORDER BY 1
     LOOP
         EXECUTE format('SELECT EXISTS (SELECT 1 FROM @.archive_%s WHERE prune_at IS NULL OR prune_at > $1 OR NOT plain)', of_day) INTO stays USING now_ms;
         CONTINUE WHEN stays;

@@ -58,13 +58,13 @@ BEGIN
             over = u.over, record = u.record
         FROM unnest(ended, ended_states, ended_ats, ended_prunes, ended_overs, ended_records, ended_versions, ended_befores)
             AS u(seq, state, ended_at, prune_at, over, record, version, before)
-        WHERE j.seq = u.seq AND j.state + 0 = 3 AND j.lease_version = u.version AND j.record = u.before;
+        WHERE j.seq = u.seq AND j.state + 0 = 3 AND j.lease_version = u.version AND j.place IS NULL AND j.told IS NULL AND j.record = u.before;
         GET DIAGNOSTICS written = ROW_COUNT;
         PERFORM @.expect(written, cardinality(ended));
     END IF;
     IF cardinality(beaten) > 0 THEN
         UPDATE @.jobs j SET record = u.record FROM unnest(beaten, beaten_records, beaten_versions, beaten_befores) AS u(seq, record, version, before)
-        WHERE j.seq = u.seq AND j.state + 0 = 3 AND j.lease_version = u.version AND j.record = u.before;
+        WHERE j.seq = u.seq AND j.state + 0 = 3 AND j.lease_version = u.version AND j.place IS NULL AND j.told IS NULL AND j.record = u.before;
         GET DIAGNOSTICS written = ROW_COUNT;
         PERFORM @.expect(written, cardinality(beaten));
     END IF;

@@ -188,9 +188,13 @@ impl Lane {
         }
         let shared = Arc::clone(&self.shared);
         let trouble = match quick::take(&shared, self.link().await?, requests).await {
-            Ok(done) => return Ok(done),
+            Ok(done) => {
+                shared.count_trips(done.is_some());
+                return Ok(done);
+            }
             Err(trouble) => trouble,
         };
+        shared.count_trips(false);
         self.leave(&trouble).await;
         match trouble {
             // The connection may be gone, or somebody was in the way; the long way knows what to do.

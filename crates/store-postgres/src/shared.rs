@@ -1,5 +1,6 @@
 //! What all parts of a node share.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use deadpool_postgres::{Object, Pool};
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub notices: Notices,
     pub days: Days,
     pub believed: Believed,
+    /// Transactions in one trip, and others.
+    pub trips: [AtomicU64; 2],
     /// How long archived jobs may outstay their retention, so that days go whole.
     pub retention_slack: Duration,
     known: RwLock<Arc<Known>>,
@@ -54,6 +57,7 @@ impl Shared {
             notices: Notices::default(),
             days: Days::default(),
             believed: Believed::default(),
+            trips: Default::default(),
             retention_slack: Duration::ZERO,
             known: RwLock::new(Arc::new(Known::nothing())),
             deadline: Mutex::default(),
@@ -77,6 +81,11 @@ impl Shared {
             *known = Arc::clone(&learned);
         }
         learned
+    }
+
+    pub(crate) fn count_trips(&self, quick: bool) {
+        let [quickly, otherwise] = &self.trips;
+        if quick { quickly } else { otherwise }.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn slack_ms(&self) -> i64 {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use longshore_core::dice::Dice;
 use longshore_core::engine::{
@@ -200,6 +201,12 @@ impl PostgresStore {
             companions.push(handle.spawn(wake::poll(Arc::clone(&shared))));
         }
         Ok(Self { shared, handle, submits, claims, settles, extends, admins, ticks, companions, runtime: None })
+    }
+
+    /// How many transactions took one trip, and how often that was not possible.
+    pub fn trips(&self) -> (u64, u64) {
+        let [quick, long] = &self.shared.trips;
+        (quick.load(Ordering::Relaxed), long.load(Ordering::Relaxed))
     }
 
     /// Notes where virtual time stands, from a thread that may wait.

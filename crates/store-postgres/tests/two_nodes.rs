@@ -1,0 +1,176 @@
+//! Two nodes take turns at random, so that what each believes about runs, lines and numbers is often wrong: nobody may notice.
+
+#![expect(clippy::expect_used, reason = "a test says no by panicking")]
+
+mod common;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longshore_core::engine::{
+    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
+};
+use longshore_core::extend::Extended;
+use longshore_core::id::{QueueName, Seq, WorkflowId};
+use longshore_core::job::Job;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_core::time::Timestamp;
+use longshore_core::totals::Totals;
+use longshore_core::workflow::Workflow;
+use longshore_store::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
+use longshore_store::{ClaimedJob, Clock, Inspect, JobRef, QueueReport, Store, StoreFuture, VirtualClock, Wakeups};
+use longshore_store_postgres::{Connections, Options, PostgresStore};
+use longshore_testkit::conformance::{self, World};
+
+#[derive(Debug)]
+struct TwoNodes {
+    nodes: [PostgresStore; 2],
+    /// Always the same sequence.
+    dice: AtomicU64,
+}
+
+impl TwoNodes {
+    fn open(schema: &common::Schema, clock: &Arc<VirtualClock>) -> Self {
+        static SHARED: std::sync::OnceLock<Connections> = std::sync::OnceLock::new();
+        let connections = SHARED.get_or_init(|| Connections::new(&Options::new(&*schema.url), 24).expect("an address"));
+        let node = || {
+            let options = Options {
+                schema: schema.name.clone(),
+                clock: Some(Arc::<VirtualClock>::clone(clock) as Arc<dyn Clock>),
+                migrates: false,
+                lanes: 0,
+                readers: 1,
+                retention_slack: longshore_core::Duration::ZERO,
+                runtime: Some(common::runtime().handle().clone()),
+                connections: Some(connections.clone()),
+                ..Options::new(&*schema.url)
+            };
+            PostgresStore::open(options).expect("the store opens")
+        };
+        Self { nodes: [node(), node()], dice: AtomicU64::new(1) }
+    }
+
+    fn one(&self) -> &PostgresStore {
+        let next =
+            |dice: u64| Some(dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+        let dice = self.dice.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).expect("always a number");
+        // Longer turns as well, so that beliefs are right now and then.
+        let [first, second] = &self.nodes;
+        if (dice >> 33).is_multiple_of(3) { second } else { first }
+    }
+}
+
+impl Drop for TwoNodes {
+    fn drop(&mut self) {
+        for node in &self.nodes {
+            let (quick, long) = node.trips();
+            QUICK.fetch_add(quick, Ordering::Relaxed);
+            LONG.fetch_add(long, Ordering::Relaxed);
+        }
+    }
+}
+
+static QUICK: AtomicU64 = AtomicU64::new(0);
+static LONG: AtomicU64 = AtomicU64::new(0);
+
+impl Store for TwoNodes {
+    fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
+        self.one().submit(request)
+    }
+
+    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
+        self.one().claim(request)
+    }
+
+    fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
+        self.one().settle(settlements)
+    }
+
+    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+        self.one().extend(extensions)
+    }
+
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+        self.one().admin(command)
+    }
+
+    fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
+        self.one().tick(budget)
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.one().wakeups()
+    }
+}
+
+impl Inspect for TwoNodes {
+    fn now(&self) -> Timestamp {
+        self.one().now()
+    }
+
+    fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
+        self.one().get(jobs)
+    }
+
+    fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
+        self.one().payloads(jobs)
+    }
+
+    fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
+        self.one().list(query)
+    }
+
+    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+        self.one().ahead(place)
+    }
+
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+        self.one().queue(name)
+    }
+
+    fn totals(&self) -> StoreFuture<'_, Totals> {
+        self.one().totals()
+    }
+
+    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
+        self.one().workflow(id)
+    }
+
+    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
+        self.one().workflows(query)
+    }
+
+    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
+        self.one().members(query)
+    }
+
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+        self.one().queues()
+    }
+}
+
+fn world() -> World {
+    let (clock, schema) = (conformance::clock(), Arc::new(common::Schema::take()));
+    World::new(Arc::new(TwoNodes::open(&schema, &clock)), clock).keeping(schema)
+}
+
+/// Both ways are taken, and come to the same.
+fn both_ways_were_taken() {
+    let (quick, long) = (QUICK.load(Ordering::Relaxed), LONG.load(Ordering::Relaxed));
+    assert!(quick > 100 && long > 100, "{quick} transactions in one trip, {long} on the long way");
+}
+
+#[test]
+fn every_scenario() {
+    conformance::scenarios(&world);
+    both_ways_were_taken();
+}
+
+#[test]
+fn random_histories() {
+    conformance::histories(&world, 2_000_000..2_000_010);
+    both_ways_were_taken();
+}
