@@ -54,12 +54,15 @@ async fn connect(url: &str) -> Client {
 }
 
 async fn open(url: &str) -> Arc<PostgresStore> {
-    connect(url).await.batch_execute("DROP SCHEMA IF EXISTS longshore CASCADE").await.expect("the old schema goes");
+    open_in(url, "longshore").await
+}
+
+async fn open_in(url: &str, schema: &str) -> Arc<PostgresStore> {
+    let drop = format!("DROP SCHEMA IF EXISTS {schema} CASCADE");
+    connect(url).await.batch_execute(&drop).await.expect("the old schema goes");
     let mut options = Options::new(url);
+    schema.clone_into(&mut options.schema);
     options.runtime = Some(tokio::runtime::Handle::current());
-    if let Ok(l) = std::env::var("LANES") {
-        options.lanes = l.parse().unwrap();
-    }
     let handle = tokio::runtime::Handle::current();
     Arc::new(PostgresStore::start(options, handle).await.expect("the store opens"))
 }
@@ -363,16 +366,25 @@ async fn drain_some(store: &Arc<PostgresStore>, jobs: usize, limit: usize) -> f6
     jobs as f64 / began.elapsed().as_secs_f64()
 }
 
+/// The two take turns, so that both meet the same machine.
 async fn backlog(url: &str, jobs: usize) {
+    const ROUNDS: usize = 5;
     for limit in [1, 100] {
-        let store = open(url).await;
-        fill(&store, 11_000).await;
-        let short = drain_some(&store, 10_000, limit).await;
-        let store = open(url).await;
-        fill(&store, jobs).await;
-        let long = drain_some(&store, 10_000, limit).await;
+        let (short, long) = (open_in(url, "longshore_short").await, open(url).await);
+        fill(&long, jobs + ROUNDS * 11_000).await;
+        connect(url).await.batch_execute("CHECKPOINT").await.expect("a checkpoint");
+        let (mut of_short, mut of_long) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            fill(&short, 11_000).await;
+            of_short.push(drain_some(&short, 10_000, limit).await);
+            of_long.push(drain_some(&long, 10_000, limit).await);
+        }
+        let [short, long] = [of_short, of_long].map(|mut rates| {
+            rates.sort_by(f64::total_cmp);
+            rates[ROUNDS / 2]
+        });
         println!(
-            "drained {limit} a call: backlog of 10,000 {short:.0}/s, of {jobs} {long:.0}/s, ratio {:.2} (wanted 0.80)",
+            "drained {limit} a call, median of {ROUNDS} turns: backlog of 10,000 {short:.0}/s, of {jobs} {long:.0}/s, ratio {:.2} (wanted 0.80)",
             long / short
         );
     }

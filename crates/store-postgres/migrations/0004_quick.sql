@@ -26,14 +26,15 @@ BEGIN
     INSERT INTO @.count_changes (queue, changes) SELECT counted[n], quick_submit.changes[10 * n - 9 : 10 * n] FROM generate_subscripts(counted, 1) n;
 END $$;
 
--- Runs end, or go on under the same lease, and nobody else has to hear of it; jobs from the head of a line begin to run, if they still are its head. Answers
--- one row about itself, and then what comes next in that line, so that the next claim knows it.
+-- Runs end, or go on under the same lease, and nobody else has to hear of it; jobs from the head of a line begin to run, if they still are its head. The
+-- line is looked at from a place on: before it lie the remains of those who were claimed, until a vacuum comes by. Answers one row about itself, and then
+-- what comes next in that line, so that the next claim knows it.
 CREATE FUNCTION @.quick_work(
     lock_key bigint, believed_version bigint, believed_now bigint,
     ended bigint[], ended_states smallint[], ended_ats bigint[], ended_prunes bigint[], ended_overs boolean[], ended_records bytea[], ended_versions bigint[],
     ended_befores bytea[],
     beaten bigint[], beaten_records bytea[], beaten_versions bigint[], beaten_befores bytea[],
-    line integer, begun bigint[], begun_dues bigint[], begun_timers smallint[], begun_versions bigint[], begun_records bytea[], begun_was_versions bigint[],
+    line integer, from_urgency smallint, from_place bigint, begun bigint[], begun_dues bigint[], begun_timers smallint[], begun_versions bigint[], begun_records bytea[], begun_was_versions bigint[],
     begun_befores bytea[],
     counted integer[], changes bigint[], ahead bigint)
 RETURNS TABLE (seq bigint, state smallint, lease_version bigint, place bigint, due_at bigint, timer smallint, record bytea, told bigint, kind smallint, bytes bytea,
@@ -47,7 +48,9 @@ BEGIN
     good := (SELECT s.version FROM @.settings s) = believed_version AND (believed_now IS NULL OR believed_now BETWEEN now_ms - 1000 AND now_ms + 5);
     IF good AND cardinality(begun) > 0 THEN
         good := begun = ARRAY(
-            SELECT j.seq FROM @.jobs j WHERE j.queue = line AND j.place IS NOT NULL ORDER BY j.queue, j.urgency, j.place LIMIT cardinality(begun));
+            SELECT j.seq FROM @.jobs j WHERE j.queue = line AND j.place IS NOT NULL AND (j.urgency, j.place) >= (from_urgency, from_place)
+            ORDER BY j.queue, j.urgency, j.place LIMIT cardinality(begun))
+            AND NOT EXISTS (SELECT FROM @.jobs e WHERE e.queue = line AND e.place IS NOT NULL AND e.urgency < from_urgency);
     END IF;
     RETURN NEXT;
     IF NOT good THEN
@@ -81,6 +84,7 @@ BEGIN
         RETURN QUERY
             SELECT j.seq, j.state, j.lease_version, j.place, j.due_at, j.timer, j.record, j.told, p.kind, p.bytes, true, now_ms
             FROM @.jobs j JOIN @.payloads p ON p.seq = j.seq
-            WHERE j.queue = line AND j.place IS NOT NULL ORDER BY j.queue, j.urgency, j.place LIMIT ahead;
+            WHERE j.queue = line AND j.place IS NOT NULL AND (j.urgency, j.place) >= (from_urgency, from_place)
+            ORDER BY j.queue, j.urgency, j.place LIMIT ahead;
     END IF;
 END $$;

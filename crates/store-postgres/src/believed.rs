@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longshore_core::id::Seq;
+use longshore_core::time::{Duration, Timestamp};
 
 use crate::row::Found;
 use crate::turn::NUMBERS;
@@ -41,7 +42,18 @@ struct Runs {
 struct Line {
     head: Vec<(Seq, Found)>,
     wary: u32,
+    /// Nobody stood before it when the whole line was seen last.
+    from: Option<(Place, Timestamp)>,
 }
+
+/// Urgency and place: how a line is ordered.
+pub(crate) type Place = (i16, i64);
+
+/// The beginning of every line.
+pub(crate) const BEGINNING: Place = (i16::MIN, 0);
+
+/// How long somebody may stand unseen where nobody stood before: those whose commit took longer than that of others behind them.
+const WHOLE_EVERY: Duration = Duration::from_millis(250);
 
 /// Numbers for new jobs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -124,11 +136,47 @@ impl Believed {
         }
     }
 
+    /// Where to begin to look at a line: what lies before it are remains.
+    pub(crate) fn from(&self, line: i32, now: Timestamp) -> Option<Place> {
+        let (place, seen) = lock(&self.lines).get(&line)?.from?;
+        (now < seen + WHOLE_EVERY).then_some(place)
+    }
+
+    /// The first who was found in a line; with the time, if the whole line was looked at.
+    pub(crate) fn begins_at(&self, line: i32, place: Place, whole: Option<Timestamp>) {
+        let mut lines = lock(&self.lines);
+        let known = lines.entry(line).or_default();
+        known.from = match (whole, known.from) {
+            (Some(now), _) => Some((place, now)),
+            (None, Some((_, seen))) => Some((place, seen)),
+            (None, None) => None,
+        };
+    }
+
+    /// Somebody stands there now, and may be before everybody else.
+    pub(crate) fn comes_to(&self, line: i32, place: Place) {
+        if let Some(known) = lock(&self.lines).get_mut(&line)
+            && known.from.is_some_and(|(from, _)| place < from)
+        {
+            known.from = None;
+            known.head.clear();
+        }
+    }
+
+    /// Somebody may have come anywhere.
+    pub(crate) fn forget_line(&self, line: i32) {
+        if let Some(known) = lock(&self.lines).get_mut(&line) {
+            known.from = None;
+            known.head.clear();
+        }
+    }
+
     /// The head of a line was not what was believed.
     pub(crate) fn was_wrong_about(&self, line: i32) {
         let mut lines = lock(&self.lines);
         let known = lines.entry(line).or_default();
         known.head.clear();
+        known.from = None;
         known.wary = WARY;
     }
 

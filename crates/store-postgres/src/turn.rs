@@ -19,6 +19,7 @@ use longshore_core::totals::Totals;
 use longshore_records::SystemDice;
 use longshore_store::ClaimedJob;
 
+use crate::believed::Place;
 use crate::draft::Draft;
 use crate::error::Trouble;
 use crate::fetched::{Fetched, Wanted};
@@ -28,7 +29,7 @@ use crate::request::{Answered, Request};
 use crate::row::Origin;
 use crate::shared::Shared;
 
-use claims::Claims;
+use claims::{Claims, Selection};
 
 /// Numbers that one transaction may give; the step of the sequence.
 pub(crate) const NUMBERS: u64 = 4_096;
@@ -120,6 +121,7 @@ impl<'a> Turn<'a> {
             orders.push(order!(sql.lock_jobs, rows_wanted));
         }
         let selections = self.claims.first_selections(requests, &self.known);
+        let selections: Vec<_> = selections.into_iter().map(|one| self.begin_at(one)).collect();
         orders.extend(selections.iter().map(|selection| selection.order(sql, &[])));
         let mut rows = self.link.travel(&orders, Bounds::Begin).await?.into_iter();
         drop(orders);
@@ -151,6 +153,18 @@ impl<'a> Turn<'a> {
             self.take_in_claims(selection, &found)?;
         }
         self.prepare(requests).await
+    }
+
+    /// Lines are not looked at from their beginning each time.
+    fn begin_at(&self, selection: Selection) -> Selection {
+        let line = selection.line();
+        selection.from(self.known_place(line))
+    }
+
+    fn known_place(&self, line: i32) -> Option<Place> {
+        // In virtual time nothing is allowed to take a moment.
+        let clock = &self.shared.clock;
+        if clock.is_virtual() { None } else { self.shared.believed.from(line, clock.now()) }
     }
 
     /// What else can be told before the rules are asked.

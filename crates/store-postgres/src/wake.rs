@@ -138,10 +138,13 @@ fn heard(shared: &Shared, node: &str, words: &str) {
         return;
     }
     let ended = words.next() == Some("+");
-    let mut effects: Vec<Effect> = Vec::new();
+    let (mut effects, known): (Vec<Effect>, _) = (Vec::new(), shared.known());
     for word in words {
         match QueueName::new(word) {
-            Ok(queue) => effects.push(Effect::Claimable(queue)),
+            Ok(queue) => {
+                known.number_of(&queue).into_iter().for_each(|line| shared.believed.forget_line(line));
+                effects.push(Effect::Claimable(queue));
+            }
             Err(_) => return shared.wakeups.announce_missed(),
         }
     }

@@ -7,6 +7,7 @@ use longshore_core::id::{JobType, QueueName};
 use tokio_postgres::Row;
 
 use super::Turn;
+use crate::believed::{BEGINNING, Place};
 use crate::error::Trouble;
 use crate::known::Known;
 use crate::link::{Order, order};
@@ -26,9 +27,20 @@ pub(crate) struct Selection {
     /// In order of arrival, whatever the urgency.
     flat: bool,
     limit: usize,
+    /// Where to begin.
+    from: Place,
 }
 
 impl Selection {
+    /// Not from the beginning, if there is somewhere else to begin.
+    pub(crate) fn from(self, place: Option<Place>) -> Self {
+        Self { from: place.unwrap_or(self.from), ..self }
+    }
+
+    pub(crate) fn line(&self) -> i32 {
+        self.queue
+    }
+
     /// The line, if so many are simply its first.
     pub(crate) fn whole_line(&self, wanted: usize) -> Option<(i32, usize)> {
         (!self.flat && self.types.is_empty() && self.limit == wanted).then_some((self.queue, wanted))
@@ -38,7 +50,7 @@ impl Selection {
         let limit = i64::try_from(self.limit).unwrap_or(i64::MAX);
         let (queue, types, but) = (self.queue, self.types.clone(), but.to_vec());
         match (self.flat, types.is_empty()) {
-            (false, true) => order!(sql.claim, queue, limit, but),
+            (false, true) => order!(sql.claim, queue, limit, but, self.from.0, self.from.1),
             (false, false) => order!(sql.claim_types, queue, limit, but, types),
             (true, true) => order!(sql.claim_flat, queue, limit, but, limit + SPARE),
             (true, false) => order!(sql.claim_flat_types, queue, limit, but, types, limit + SPARE),
@@ -52,6 +64,8 @@ pub(crate) struct Claims {
     /// Lines in which nobody else stands.
     exhausted: BTreeSet<(i32, Vec<i64>)>,
     done: bool,
+    /// Some line was looked at from its beginning.
+    pub whole: bool,
 }
 
 fn hashes(types: &[JobType]) -> Vec<i64> {
@@ -113,14 +127,15 @@ impl Claims {
 fn selection(name: &QueueName, claim: &ClaimRequest, known: &Known, limit: usize) -> Option<Selection> {
     let queue = known.queues.get(name).filter(|queue| !queue.paused && queue.leaving.is_none())?;
     let (flat, types) = (!queue.intake.priority_order, hashes(&claim.types));
-    Some(Selection { queue: known.number_of(name)?, types, flat, limit: limit.min(10_000) })
+    Some(Selection { queue: known.number_of(name)?, types, flat, limit: limit.min(10_000), from: BEGINNING })
 }
 
 impl Turn<'_> {
     pub(super) fn take_in_claims(&mut self, selection: &Selection, found: &[Row]) -> Result<bool, Trouble> {
-        if found.len() < selection.limit {
+        if found.len() < selection.limit && selection.from == BEGINNING {
             self.claims.exhausted.insert((selection.queue, selection.types.clone()));
         }
+        self.claims.whole |= selection.from == BEGINNING;
         for row in found {
             let (seq, found) = Found::claimable(row)?;
             self.fetched.add(seq, found);
@@ -141,7 +156,7 @@ impl Turn<'_> {
             };
             let flat = !queue.intake.priority_order;
             let Some(number) = self.known.number_of(&name) else { continue };
-            let selection = Selection { queue: number, types: hashes(&types), flat, limit };
+            let selection = Selection { queue: number, types: hashes(&types), flat, limit, from: BEGINNING };
             let exhausted = |types: &[i64]| self.claims.exhausted.contains(&(number, types.to_vec()));
             if exhausted(&selection.types) || exhausted(&[]) {
                 continue;

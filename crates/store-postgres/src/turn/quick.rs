@@ -8,8 +8,9 @@ use tokio_postgres::Row;
 
 use super::claims::Claims;
 use super::table::Table;
-use super::write::{COPY_FROM, Counts, Written};
+use super::write::{COPY_FROM, Counts, Written, first_in_line};
 use super::{Done, Run, Turn, totals_of};
+use crate::believed::{BEGINNING, Place};
 use crate::error::Trouble;
 use crate::fetched::Fetched;
 use crate::link::{Blob, Bounds, Link, Order, Value, get};
@@ -86,6 +87,7 @@ impl Turn<'_> {
             payloads.push(Blob(payload.bytes().clone()));
         }
         let (done, counts) = finish(run, sorted.written, self.now);
+        let newcomers = inserted.first_in_lines();
         values.extend(inserted.whole());
         values.extend([Box::new(kinds) as Value, Box::new(payloads)]);
         values.extend(counts.values());
@@ -93,6 +95,7 @@ impl Turn<'_> {
         let rows = self.link.travel(&[Order { sql, values }], Bounds::Whole).await?.pop().unwrap_or_default();
         let Some(answer) = rows.first() else { return Err(Trouble::Damaged("an answer".to_owned())) };
         if self.good(answer, 0)? {
+            newcomers.into_iter().for_each(|(line, place)| self.shared.believed.comes_to(line, place));
             return Ok(Some(done));
         }
         if let Some(block) = get::<Option<i64>>(answer, 2)? {
@@ -112,14 +115,19 @@ impl Turn<'_> {
         }
         let mut fetched = Fetched::default();
         if let Some((line, length)) = line {
+            // Now and then the whole line is looked at.
+            if self.known_place(line).is_none() && !self.shared.clock.is_virtual() {
+                return Ok(None);
+            }
             let Some(head) = believed.take_head(line, length) else { return Ok(None) };
             head.into_iter().for_each(|(seq, found)| fetched.add(seq, found));
         }
         let head = fetched.order.clone();
         believed.take_runs(&runs).into_iter().for_each(|(seq, found)| fetched.add(seq, found));
-        let Some((done, work)) = self.decide(requests, &fetched, line)? else { return Ok(None) };
+        let Some((done, work, first)) = self.decide(requests, &fetched, line)? else { return Ok(None) };
         let ahead = line.map_or(0, |(line, length)| believed.worth_looking(line, length, fetched.payload_bytes()));
         let line = line.map(|(line, _)| line);
+        let from = line.and_then(|line| self.known_place(line)).unwrap_or(BEGINNING);
         let Some(begun) = work.begun.in_order(&head) else { return Ok(None) };
         let runs = begun.runs().into_iter().chain(work.beaten.runs()).collect();
         let mut values = self.beliefs();
@@ -130,6 +138,7 @@ impl Turn<'_> {
         values.extend(work.beaten.beaten());
         values.push(of_beaten);
         values.push(Box::new(line));
+        values.extend([Box::new(from.0) as Value, Box::new(from.1)]);
         values.extend(begun.begun());
         values.push(of_begun);
         values.extend(work.counts.values());
@@ -144,6 +153,9 @@ impl Turn<'_> {
             return Ok(None);
         }
         believed.remember_runs(runs);
+        if let (Some(line), Some(first)) = (line, first) {
+            believed.begins_at(line, first, None);
+        }
         if let Some(line) = line.filter(|_| ahead > 0) {
             believed.remember_head(line, next.iter().map(Found::claimable).collect::<Result<_, _>>()?);
         }
@@ -156,7 +168,7 @@ impl Turn<'_> {
         requests: &[Request],
         fetched: &Fetched,
         line: Option<(i32, usize)>,
-    ) -> Result<Option<(Done, Work)>, Trouble> {
+    ) -> Result<Option<(Done, Work, Option<Place>)>, Trouble> {
         let Ok((run, wanted)) = self.run(requests, fetched) else { return Ok(None) };
         let served = run.answers.iter().map(claimed).sum::<usize>() == line.map_or(0, |(_, length)| length);
         if wanted.is_some() || !served || run.engine.next_number() > 0 || !run.draft.nothing_but_jobs() {
@@ -172,8 +184,9 @@ impl Turn<'_> {
         if begun.seq.len() + ended.seq.len() + beaten.seq.len() < fetched.rows.len() {
             return Ok(None);
         }
+        let first = line.and_then(|_| first_in_line(&run, fetched));
         let (done, counts) = finish(run, sorted.written, self.now);
-        Ok(Some((done, Work { begun, ended, beaten, counts })))
+        Ok(Some((done, Work { begun, ended, beaten, counts }, first)))
     }
 
     /// The line that all claims ask first, and how many jobs they want; not where there is a choice to be made.

@@ -6,6 +6,7 @@ use longshore_core::id::Seq;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::Orders;
+use crate::believed::Place;
 use crate::error::Trouble;
 use crate::link::{Link, Order, Value, order};
 use crate::row::{Columns, Found, Origin};
@@ -146,6 +147,18 @@ impl Table {
             Some((Seq(self.seq.get(place)?.cast_unsigned()), found))
         };
         (0..self.seq.len()).filter_map(run).collect()
+    }
+
+    /// The first place of each line in which some of these stand.
+    pub(crate) fn first_in_lines(&self) -> Vec<(i32, Place)> {
+        let mut first: HashMap<i32, Place> = HashMap::new();
+        for ((queue, urgency), place) in self.queue.iter().zip(&self.urgency).zip(&self.place) {
+            if let Some(place) = place {
+                let known = first.entry(*queue).or_insert((*urgency, *place));
+                *known = (*known).min((*urgency, *place));
+            }
+        }
+        first.into_iter().collect()
     }
 
     /// The same rows in another order.

@@ -14,6 +14,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::table::Table;
 use super::{Done, Orders, Run, Turn, totals_of};
+use crate::believed::Place;
 use crate::draft::Draft;
 use crate::error::Trouble;
 use crate::fetched::Fetched;
@@ -96,6 +97,8 @@ impl Turn<'_> {
             self.write_queues(&run.draft, &known, &mut orders)?;
         }
         let sorted = self.sort(&run, &known, fetched)?;
+        let newcomers: Vec<_> =
+            [&sorted.updated, &sorted.inserted].into_iter().flat_map(Table::first_in_lines).collect();
         let over: Vec<i64> = [&sorted.updated, &sorted.ended].into_iter().flat_map(|table| table.seq.clone()).collect();
         let runs: Vec<_> = [&sorted.begun, &sorted.beaten].into_iter().flat_map(Table::runs).collect();
         let (inserted, mut written) = write_jobs(sorted, &mut orders, &self.shared.sql);
@@ -113,8 +116,12 @@ impl Turn<'_> {
         if let Some(totals) = totals_of(&run.effects) {
             orders.push(order!(sql.add_counts, TOTALS_QUEUE, totals));
         }
-        let look = self.look_ahead(requests, fetched);
-        orders.extend(look.iter().map(|(line, ahead)| order!(sql.look, *line, *ahead)));
+        let line = self.only_line(requests).filter(|_| self.link.copies());
+        let first = line.and_then(|(line, _)| Some((line, first_in_line(&run, fetched)?)));
+        let ahead = line.map_or(0, |(line, wanted)| self.look_ahead(line, wanted, fetched));
+        if let Some((line, place)) = first.filter(|_| ahead > 0) {
+            orders.push(order!(sql.look, line, ahead, place.0, place.1));
+        }
         let mut answers = self.link.travel(&orders, Bounds::Commit).await?;
         if changes_queues {
             let mut known = Known::clone(&known);
@@ -125,8 +132,14 @@ impl Turn<'_> {
         let believed = &self.shared.believed;
         believed.forget_runs(&over);
         believed.remember_runs(runs);
-        if let (Some((line, _)), Some(rows)) = (look, answers.pop()) {
-            believed.remember_head(line, rows.iter().map(Found::claimable).collect::<Result<_, _>>()?);
+        newcomers.into_iter().for_each(|(line, place)| believed.comes_to(line, place));
+        if let Some((line, place)) = first {
+            believed.begins_at(line, place, self.claims.whole.then(|| self.shared.clock.now()));
+            if ahead > 0
+                && let Some(rows) = answers.pop()
+            {
+                believed.remember_head(line, rows.iter().map(Found::claimable).collect::<Result<_, _>>()?);
+            }
         }
         if let Some(first) = self.first_number {
             believed.remember_block(first, run.engine.next_number() - first);
@@ -134,13 +147,12 @@ impl Turn<'_> {
         Ok(run.done(&written, self.now))
     }
 
-    /// What comes next in the line that was claimed from, so that the next claim knows it.
-    fn look_ahead(&self, requests: &[Request], fetched: &Fetched) -> Option<(i32, i64)> {
-        let (line, wanted) = self.only_line(requests).filter(|_| self.link.copies())?;
+    /// How much of what comes next in the line is looked at, so that the next claim knows it.
+    fn look_ahead(&self, line: i32, wanted: usize, fetched: &Fetched) -> i64 {
         // Who was not served in full has seen the end of the line.
         let all = fetched.order.len() >= wanted;
         let ahead = if all { self.shared.believed.worth_looking(line, wanted, fetched.payload_bytes()) } else { 0 };
-        i64::try_from(ahead).ok().filter(|ahead| *ahead > 0).map(|ahead| (line, ahead))
+        i64::try_from(ahead).unwrap_or(0)
     }
 
     fn write_queues<'o>(&'o self, draft: &Draft<'_>, known: &Known, orders: &mut Orders<'o>) -> Result<(), Trouble> {
@@ -448,6 +460,13 @@ fn beats(job: &Job, found: &Found, columns: &Columns) -> bool {
         && found.place.is_none()
         && columns.place.is_none()
         && job.owes == longshore_core::dependency::Owes::Nothing
+}
+
+/// Where the first of those stands that a claim has found.
+pub(super) fn first_in_line(run: &Run<'_>, fetched: &Fetched) -> Option<Place> {
+    let first = fetched.order.first()?;
+    let urgency = run.draft.job(*first)?.effective_priority().level();
+    Some((i16::from(urgency), fetched.rows.get(first)?.place?))
 }
 
 /// Answers the new ones, which take their own way.
