@@ -70,7 +70,8 @@ async fn keep_house(lane: &mut Lane) -> Result<Option<Timestamp>, Trouble> {
 
 async fn clear(link: &Link, shared: &Shared) -> Result<Option<Timestamp>, Trouble> {
     let sql = &shared.sql;
-    let orders = [order!(sql.fold_counts, shared.lock_key - 1), order!(sql.over, ARCHIVED_MAX)];
+    let (state, queue, seq) = if shared.clock.is_virtual() { FIRST } else { shared.days.left_off(shared.clock.now()) };
+    let orders = [order!(sql.fold_counts, shared.lock_key - 1), order!(sql.over, ARCHIVED_MAX, state, queue, seq)];
     let found = link.travel(&orders, Bounds::None).await?.pop().unwrap_or_default();
     if let Some(now) = shared.days.time_to_drop(shared.clock.now()) {
         link.travel(&[order!(sql.drop_days, now.as_millis())], Bounds::None).await?;
@@ -92,10 +93,16 @@ async fn clear(link: &Link, shared: &Shared) -> Result<Option<Timestamp>, Troubl
         }
     }
     let began = shared.clock.now();
-    let archived = link.travel(&[order!(sql.archive, ARCHIVED_MAX, days)], Bounds::None).await?.pop();
+    let archived =
+        link.travel(&[order!(sql.archive, ARCHIVED_MAX, days, state, queue, seq)], Bounds::None).await?.pop();
     shared.days.archived(began, shared.clock.now());
     let rows = match archived.as_ref().and_then(|rows| rows.first()) {
-        Some(row) => get::<i64>(row, 0)?,
+        Some(row) => {
+            if let (Some(state), Some(queue), Some(seq)) = (get(row, 2)?, get(row, 3)?, get(row, 4)?) {
+                shared.days.leave_off((state, queue, seq));
+            }
+            get::<i64>(row, 0)?
+        }
         None => 0,
     };
     Ok(if rows >= ARCHIVED_MAX { shared.days.resting(began).or(Some(began)) } else { None })
@@ -148,7 +155,30 @@ pub(crate) struct Days {
     made: Mutex<BTreeSet<i32>>,
     dropped: Mutex<Option<Timestamp>>,
     rest: Mutex<Option<Timestamp>>,
+    left_off: Mutex<LeftOff>,
 }
+
+/// State, queue, and number: how ended jobs are gone through.
+type Ended = (i16, i32, i64);
+
+/// Before all of them: behind whoever has not ended.
+const FIRST: Ended = (StateKind::Retrying as i16, i32::MAX, i64::MAX);
+
+/// How far archiving has come: what lies before are remains of those who were archived, until a vacuum comes by, and a few who ended late.
+#[derive(Debug)]
+struct LeftOff {
+    at: Ended,
+    began: Option<Timestamp>,
+}
+
+impl Default for LeftOff {
+    fn default() -> Self {
+        Self { at: FIRST, began: None }
+    }
+}
+
+/// How often it is gone through from the beginning.
+const ANEW_EVERY: Duration = Duration::from_secs(5);
 
 /// Archiving can wait, others cannot: after each slice it rests for so many times as long as that took.
 const REST: i64 = 2;
@@ -160,6 +190,19 @@ impl Days {
 
     fn made(&self, day: i32) {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(day);
+    }
+
+    /// Where to go on; from the beginning now and then.
+    fn left_off(&self, now: Timestamp) -> Ended {
+        let mut left = self.left_off.lock().unwrap_or_else(PoisonError::into_inner);
+        if left.began.is_none_or(|began| now >= began + ANEW_EVERY) {
+            *left = LeftOff { at: FIRST, began: Some(now) };
+        }
+        left.at
+    }
+
+    fn leave_off(&self, at: Ended) {
+        self.left_off.lock().unwrap_or_else(PoisonError::into_inner).at = at;
     }
 
     fn archived(&self, began: Timestamp, ended: Timestamp) {
