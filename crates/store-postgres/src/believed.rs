@@ -9,6 +9,7 @@ use longshore_core::time::{Duration, Timestamp};
 
 use crate::row::Found;
 use crate::turn::NUMBERS;
+use tokio_postgres::Row;
 
 /// Runs that are remembered.
 const RUNS_MAX: usize = 65_536;
@@ -129,7 +130,9 @@ impl Believed {
         if known.head.len() >= claimed { 0 } else { (CLAIMS_AHEAD * claimed).min(HEAD_MAX).min(HEAD_BYTES_MAX / each) }
     }
 
-    pub(crate) fn remember_head(&self, line: i32, head: Vec<(Seq, Found)>) {
+    /// Up to the first that cannot be read, or whose payload was too long to come along.
+    pub(crate) fn remember_head(&self, line: i32, rows: &[Row]) {
+        let head: Vec<(Seq, Found)> = rows.iter().map_while(|row| Found::claimable(row).ok()).collect();
         let bytes: usize = head.iter().filter_map(|(_, found)| Some(found.payload.as_ref()?.bytes().len())).sum();
         if bytes <= HEAD_BYTES_MAX {
             lock(&self.lines).entry(line).or_default().head = head;
@@ -171,6 +174,11 @@ impl Believed {
         }
     }
 
+    /// Somebody may have come to any line.
+    pub(crate) fn forget_lines(&self) {
+        lock(&self.lines).clear();
+    }
+
     /// The head of a line was not what was believed.
     pub(crate) fn was_wrong_about(&self, line: i32) {
         let mut lines = lock(&self.lines);
@@ -189,6 +197,11 @@ impl Believed {
         }
         block.next += wanted;
         Some((first, next))
+    }
+
+    /// The block that numbers are taken from.
+    pub(crate) fn block(&self) -> u64 {
+        lock(&self.block).first
     }
 
     /// A new block was drawn; the first of its numbers are used already.

@@ -35,6 +35,10 @@ impl Known {
         }
     }
 
+    pub(crate) fn name_of(&self, line: i32) -> Option<&QueueName> {
+        self.names.queue(u32::try_from(line).ok()?)
+    }
+
     /// What has changed since, by the snapshots of the transaction that is open.
     pub(crate) async fn read_again(&self, link: &Link, sql: &Statements) -> Result<Self, Trouble> {
         let (queues, policies) = self.names.known();

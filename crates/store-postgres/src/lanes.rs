@@ -18,6 +18,8 @@ use crate::turn::{Turn, quick};
 const COMMANDS_MAX: usize = 1_000;
 /// Commands that are worth a transaction, whatever else is under way.
 const ENOUGH: usize = 32;
+/// How long anybody waits for others to come.
+const PATIENCE: Duration = Duration::from_millis(5);
 /// How often a transaction that somebody was in the way of is tried.
 const ATTEMPTS_MAX: u32 = 12;
 /// How often a connection that turns out to be dead is replaced.
@@ -42,7 +44,7 @@ impl Waiting {
     async fn next(&self) -> Option<Batch<'_>> {
         let mut waiting = self.requests.lock().await;
         let first = waiting.recv().await?;
-        let mut batch = Batch { commands: first.commands(), requests: vec![first], of: self };
+        let mut batch = Batch { commands: first.commands(), requests: vec![first], of: self, begun: false };
         loop {
             tokio::task::yield_now().await;
             if batch.fill(&mut waiting) {
@@ -53,6 +55,8 @@ impl Waiting {
             }
             tokio::select! {
                 () = self.ended.notified() => {}
+                // Those may be stuck.
+                () = tokio::time::sleep(PATIENCE) => break,
                 next = waiting.recv() => match next {
                     Some(next) => batch.add(next),
                     None => break,
@@ -60,6 +64,7 @@ impl Waiting {
             }
         }
         self.under_way.fetch_add(batch.commands, Ordering::AcqRel);
+        batch.begun = true;
         Some(batch)
     }
 }
@@ -69,6 +74,8 @@ struct Batch<'a> {
     requests: Vec<Request>,
     commands: usize,
     of: &'a Waiting,
+    /// Its commands are counted among those that are under way.
+    begun: bool,
 }
 
 impl Batch<'_> {
@@ -87,10 +94,15 @@ impl Batch<'_> {
         }
         self.commands > before && self.commands < COMMANDS_MAX
     }
+}
 
-    fn ended(&self) {
-        self.of.under_way.fetch_sub(self.commands, Ordering::AcqRel);
-        self.of.ended.notify_one();
+impl Drop for Batch<'_> {
+    /// However it ended.
+    fn drop(&mut self) {
+        if self.begun {
+            self.of.under_way.fetch_sub(self.commands, Ordering::AcqRel);
+            self.of.ended.notify_one();
+        }
     }
 }
 
@@ -99,7 +111,6 @@ pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<Waiting>) {
     let mut lane = Lane { shared, link: None };
     while let Some(mut batch) = waiting.next().await {
         lane.serve(std::mem::take(&mut batch.requests)).await;
-        batch.ended();
     }
 }
 
@@ -108,6 +119,17 @@ pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<Waiting>) {
 pub(crate) struct Slow {
     pub claims: mpsc::Sender<Request>,
     pub settles: mpsc::Sender<Request>,
+}
+
+impl Slow {
+    async fn take(&self, requests: Vec<Request>) {
+        for request in requests {
+            let lane = if request.is_claim() { &self.claims } else { &self.settles };
+            if let Err(refused) = lane.send(request).await {
+                refused.0.fail(closed());
+            }
+        }
+    }
 }
 
 /// Claims, settlements and heartbeats: together and in one trip, or each by its own lane.
@@ -120,14 +142,8 @@ pub(crate) async fn work(shared: Arc<Shared>, waiting: Arc<Waiting>, slow: Slow)
         // So many settlements are worth a transaction of their own, beside the claims.
         let (requests, apart) =
             if others >= ENOUGH { requests.into_iter().partition(claims) } else { (requests, Vec::new()) };
-        let undone = lane.serve_quickly(requests).await;
-        for request in undone.into_iter().chain(apart) {
-            let lane = if claims(&request) { &slow.claims } else { &slow.settles };
-            if let Err(refused) = lane.send(request).await {
-                refused.0.fail(closed());
-            }
-        }
-        batch.ended();
+        slow.take(apart).await;
+        slow.take(lane.serve_quickly(requests).await).await;
     }
 }
 
@@ -197,14 +213,15 @@ impl Lane {
         shared.count_trips(false);
         self.leave(&trouble).await;
         match trouble {
-            // The connection may be gone, or somebody was in the way; the long way knows what to do.
-            Trouble::Again(_) | Trouble::Lost(_) => Ok(None),
-            Trouble::Unknown(_)
+            // Nothing was done: the connection may be gone, somebody was in the way, or one of many is to blame. The long way knows what to do.
+            Trouble::Again(_)
+            | Trouble::Lost(_)
             | Trouble::Refused(_)
             | Trouble::NeedsToBeAlone
             | Trouble::TooMuch
             | Trouble::Damaged(_)
-            | Trouble::NotStorable => Err(trouble),
+            | Trouble::NotStorable => Ok(None),
+            Trouble::Unknown(_) => Err(trouble),
         }
     }
 

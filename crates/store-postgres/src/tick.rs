@@ -81,7 +81,7 @@ async fn clear(link: &Link, shared: &Shared) -> Result<Option<Timestamp>, Troubl
         days.push(get::<i32>(row, 0)?);
     }
     if days.is_empty() {
-        return Ok(None);
+        return Ok(shared.days.anew_at());
     }
     if let Some(until) = shared.days.resting(shared.clock.now()) {
         return Ok(Some(until));
@@ -98,7 +98,9 @@ async fn clear(link: &Link, shared: &Shared) -> Result<Option<Timestamp>, Troubl
     shared.days.archived(began, shared.clock.now());
     let rows = match archived.as_ref().and_then(|rows| rows.first()) {
         Some(row) => {
-            if let (Some(state), Some(queue), Some(seq)) = (get(row, 2)?, get(row, 3)?, get(row, 4)?) {
+            if !shared.clock.is_virtual()
+                && let (Some(state), Some(queue), Some(seq)) = (get(row, 2)?, get(row, 3)?, get(row, 4)?)
+            {
                 shared.days.leave_off((state, queue, seq));
             }
             get::<i64>(row, 0)?
@@ -199,6 +201,12 @@ impl Days {
             *left = LeftOff { at: FIRST, began: Some(now) };
         }
         left.at
+    }
+
+    /// When to look for those who ended behind it.
+    fn anew_at(&self) -> Option<Timestamp> {
+        let left = self.left_off.lock().unwrap_or_else(PoisonError::into_inner);
+        left.began.filter(|_| left.at != FIRST).map(|began| began + ANEW_EVERY)
     }
 
     fn leave_off(&self, at: Ended) {

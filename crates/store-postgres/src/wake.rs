@@ -105,6 +105,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, config: Config, node: String) {
             tracing::debug!(error = %crate::error::words(&error), "the listener for hints was cut off");
         }
         // Whatever was said meanwhile was missed.
+        shared.believed.forget_lines();
         shared.wakeups.announce_missed();
         tokio::time::sleep(LISTEN_AGAIN).await;
     }
@@ -145,7 +146,10 @@ fn heard(shared: &Shared, node: &str, words: &str) {
                 known.number_of(&queue).into_iter().for_each(|line| shared.believed.forget_line(line));
                 effects.push(Effect::Claimable(queue));
             }
-            Err(_) => return shared.wakeups.announce_missed(),
+            Err(_) => {
+                shared.believed.forget_lines();
+                return shared.wakeups.announce_missed();
+            }
         }
     }
     shared.wakeups.announce(&mut effects);

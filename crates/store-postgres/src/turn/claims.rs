@@ -64,8 +64,16 @@ pub(crate) struct Claims {
     /// Lines in which nobody else stands.
     exhausted: BTreeSet<(i32, Vec<i64>)>,
     done: bool,
-    /// Some line was looked at from its beginning.
+    pub looks: Looks,
+}
+
+/// How lines were looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Looks {
+    /// From the beginning.
     pub whole: bool,
+    /// From a place that was believed to be the first.
+    pub partial: bool,
 }
 
 fn hashes(types: &[JobType]) -> Vec<i64> {
@@ -135,7 +143,11 @@ impl Turn<'_> {
         if found.len() < selection.limit && selection.from == BEGINNING {
             self.claims.exhausted.insert((selection.queue, selection.types.clone()));
         }
-        self.claims.whole |= selection.from == BEGINNING;
+        if selection.from == BEGINNING {
+            self.claims.looks.whole = true;
+        } else {
+            self.claims.looks.partial = true;
+        }
         for row in found {
             let (seq, found) = Found::claimable(row)?;
             self.fetched.add(seq, found);

@@ -11,11 +11,11 @@ use super::table::Table;
 use super::write::{COPY_FROM, Counts, Written, first_in_line};
 use super::{Done, Run, Turn, totals_of};
 use crate::believed::{BEGINNING, Place};
-use crate::error::Trouble;
+use crate::error::{Failed, Trouble};
 use crate::fetched::Fetched;
 use crate::link::{Blob, Bounds, Link, Order, Value, get};
 use crate::request::{Answered, Request};
-use crate::row::{Found, kind_of};
+use crate::row::kind_of;
 use crate::shared::{Shared, TOTALS_QUEUE};
 
 /// What all requests of a transaction are.
@@ -33,8 +33,12 @@ pub(crate) async fn take(shared: &Shared, link: &Link, requests: &[Request]) -> 
     turn.now = shared.clock.now();
     match kind {
         Kind::Submit => {
+            let block = shared.believed.block();
             if let Some(done) = turn.submit_quickly(requests).await? {
                 return Ok(Some(done));
+            }
+            if shared.believed.block() == block {
+                return Ok(None);
             }
             // Somebody else has drawn numbers: now there are new ones.
             let mut turn = Turn::new(shared, link, false);
@@ -93,7 +97,9 @@ impl Turn<'_> {
         values.extend(counts.values());
         let sql = &self.shared.sql.quick_submit;
         let rows = self.link.travel(&[Order { sql, values }], Bounds::Whole).await?.pop().unwrap_or_default();
-        let Some(answer) = rows.first() else { return Err(Trouble::Damaged("an answer".to_owned())) };
+        let Some(answer) = rows.first() else {
+            return Err(Trouble::Unknown(Failed("there was no answer".to_owned())));
+        };
         if self.good(answer, 0)? {
             newcomers.into_iter().for_each(|(line, place)| self.shared.believed.comes_to(line, place));
             return Ok(Some(done));
@@ -147,7 +153,9 @@ impl Turn<'_> {
         let sql = &self.shared.sql.quick_work;
         let rows = self.link.travel(&[Order { sql, values }], Bounds::Whole).await;
         let rows = rows.inspect_err(|_| wrong())?.pop().unwrap_or_default();
-        let Some((answer, next)) = rows.split_first() else { return Err(Trouble::Damaged("an answer".to_owned())) };
+        let Some((answer, next)) = rows.split_first() else {
+            return Err(Trouble::Unknown(Failed("there was no answer".to_owned())));
+        };
         if !self.good(answer, 10)? {
             wrong();
             return Ok(None);
@@ -157,7 +165,7 @@ impl Turn<'_> {
             believed.begins_at(line, first, None);
         }
         if let Some(line) = line.filter(|_| ahead > 0) {
-            believed.remember_head(line, next.iter().map(Found::claimable).collect::<Result<_, _>>()?);
+            believed.remember_head(line, next);
         }
         Ok(Some(done))
     }
@@ -184,7 +192,8 @@ impl Turn<'_> {
         if begun.seq.len() + ended.seq.len() + beaten.seq.len() < fetched.rows.len() {
             return Ok(None);
         }
-        let first = line.and_then(|_| first_in_line(&run, fetched));
+        let queue = line.and_then(|(line, _)| self.known.name_of(line));
+        let first = queue.and_then(|queue| first_in_line(&run, fetched, queue));
         let (done, counts) = finish(run, sorted.written, self.now);
         Ok(Some((done, Work { begun, ended, beaten, counts }, first)))
     }
@@ -212,8 +221,10 @@ impl Turn<'_> {
 
     /// Whether it was done; in any case the answer says what time it is.
     fn good(&self, answer: &Row, column: usize) -> Result<bool, Trouble> {
-        self.shared.time_of(get(answer, column + 1)?);
-        get(answer, column)
+        // It may have been done.
+        let unknown = |_: Trouble| Trouble::Unknown(Failed("an answer that cannot be read".to_owned()));
+        self.shared.time_of(get(answer, column + 1).map_err(unknown)?);
+        get(answer, column).map_err(unknown)
     }
 }
 

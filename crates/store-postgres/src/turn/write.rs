@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longshore_core::engine::{KeyEntry, PayloadSource, Queue, ordering};
-use longshore_core::id::Seq;
+use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::policy::{IdempotencyScope, SubmitMode};
 use longshore_core::state::StateKind;
@@ -12,6 +12,7 @@ use longshore_records::codec;
 use longshore_store::query::tag_words;
 use tokio_postgres::types::{ToSql, Type};
 
+use super::claims::Looks;
 use super::table::Table;
 use super::{Done, Orders, Run, Turn, totals_of};
 use crate::believed::Place;
@@ -117,7 +118,7 @@ impl Turn<'_> {
             orders.push(order!(sql.add_counts, TOTALS_QUEUE, totals));
         }
         let line = self.only_line(requests).filter(|_| self.link.copies());
-        let first = line.and_then(|(line, _)| Some((line, first_in_line(&run, fetched)?)));
+        let first = line.and_then(|(line, _)| Some((line, first_in_line(&run, fetched, known.name_of(line)?)?)));
         let ahead = line.map_or(0, |(line, wanted)| self.look_ahead(line, wanted, fetched));
         if let Some((line, place)) = first.filter(|_| ahead > 0) {
             orders.push(order!(sql.look, line, ahead, place.0, place.1));
@@ -134,11 +135,16 @@ impl Turn<'_> {
         believed.remember_runs(runs);
         newcomers.into_iter().for_each(|(line, place)| believed.comes_to(line, place));
         if let Some((line, place)) = first {
-            believed.begins_at(line, place, self.claims.whole.then(|| self.shared.clock.now()));
+            match self.claims.looks {
+                Looks { whole: true, partial: false } => believed.begins_at(line, place, Some(self.now)),
+                Looks { whole: false, .. } => believed.begins_at(line, place, None),
+                // There was somebody before the place from which the line was looked at first.
+                Looks { whole: true, partial: true } => believed.forget_line(line),
+            }
             if ahead > 0
                 && let Some(rows) = answers.pop()
             {
-                believed.remember_head(line, rows.iter().map(Found::claimable).collect::<Result<_, _>>()?);
+                believed.remember_head(line, &rows);
             }
         }
         if let Some(first) = self.first_number {
@@ -462,11 +468,13 @@ fn beats(job: &Job, found: &Found, columns: &Columns) -> bool {
         && job.owes == longshore_core::dependency::Owes::Nothing
 }
 
-/// Where the first of those stands that a claim has found.
-pub(super) fn first_in_line(run: &Run<'_>, fetched: &Fetched) -> Option<Place> {
-    let first = fetched.order.first()?;
-    let urgency = run.draft.job(*first)?.effective_priority().level();
-    Some((i16::from(urgency), fetched.rows.get(first)?.place?))
+/// Where the first of those stands that were found in a line.
+pub(super) fn first_in_line(run: &Run<'_>, fetched: &Fetched, queue: &QueueName) -> Option<Place> {
+    let place = |(seq, found): (&Seq, &Found)| {
+        let job = run.draft.job(*seq).filter(|job| job.queue == *queue)?;
+        Some((i16::from(job.effective_priority().level()), found.place?))
+    };
+    fetched.rows.iter().filter_map(place).min()
 }
 
 /// Answers the new ones, which take their own way.

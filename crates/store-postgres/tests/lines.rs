@@ -1,0 +1,116 @@
+//! Lines that are looked at from where they began last: whoever comes to stand before that place is not passed over.
+
+#![expect(clippy::expect_used, reason = "a test says no by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::load::{self, claim, complete};
+use longshore_core::Duration;
+use longshore_core::engine::{Settlement, Submission, SubmitRequest};
+use longshore_core::id::{JobId, JobType};
+use longshore_core::priority::Priority;
+use longshore_core::settle::Outcome;
+use longshore_core::submit::{NewJob, Payload};
+use longshore_store::Store;
+use longshore_store_postgres::PostgresStore;
+use tokio_postgres::NoTls;
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+async fn world() -> (Arc<PostgresStore>, String, String) {
+    let (url, schema) = (common::shared_url(), common::new_schema());
+    let store = load::open(&url, &schema).await;
+    load::put_queue(&*store, Duration::from_secs(60)).await;
+    (store, url, schema)
+}
+
+async fn submit(store: &PostgresStore, number: usize, priority: Priority) -> Vec<JobId> {
+    let mut job = NewJob::new(JobType::new("work").expect("a name"), Payload::Json(Bytes::from_static(b"{}")));
+    job.priority = priority;
+    let batch = vec![Submission { queue: load::queue(), job }; number];
+    let submitted = store.submit(SubmitRequest::new(batch)).await.expect("the store answers").expect("taken in");
+    submitted.into_iter().map(|job| job.id).collect()
+}
+
+async fn next(store: &PostgresStore) -> Option<JobId> {
+    let job = claim(store, 1).await.expect("the store answers").pop()?;
+    complete(store, &job).await.expect("the store answers").expect("it is completed");
+    Some(job.claimed.id)
+}
+
+/// Also on a node that believes to know who comes next.
+#[test]
+fn the_urgent_overtake_and_the_others_keep_their_order() {
+    runtime().block_on(async {
+        let (store, ..) = world().await;
+        let first = submit(&store, 20, Priority::Normal).await;
+        for id in first.iter().take(10) {
+            assert_eq!(next(&store).await, Some(*id));
+        }
+        let urgent = submit(&store, 2, Priority::Critical).await;
+        let last = submit(&store, 1, Priority::Normal).await;
+        for id in urgent.iter().chain(first.iter().skip(10)).chain(&last) {
+            assert_eq!(next(&store).await, Some(*id));
+        }
+        assert_eq!(next(&store).await, None);
+        let (quick, _) = store.trips();
+        assert!(quick > 20, "{quick} transactions in one trip");
+    });
+}
+
+/// A job that goes back to its place is the next, though others were claimed after it.
+#[test]
+fn who_is_released_goes_back_to_where_it_stood() {
+    runtime().block_on(async {
+        let (store, ..) = world().await;
+        let all = submit(&store, 12, Priority::Normal).await;
+        let early = claim(&*store, 1).await.expect("the store answers").remove(0);
+        for id in all.iter().take(6).skip(1) {
+            assert_eq!(next(&store).await, Some(*id));
+        }
+        let outcome = Outcome::Release;
+        let release = Settlement { id: early.claimed.id, token: Some(early.claimed.token), outcome };
+        store.settle(vec![release]).await.expect("the store answers").remove(0).expect("it is released");
+        let mut order = Vec::new();
+        while let Some(id) = next(&store).await {
+            order.push(id);
+        }
+        // Where a policy puts them is for the rules to say; nobody is lost, and nobody comes twice.
+        let mut expected: Vec<JobId> = all.iter().copied().skip(6).chain([early.claimed.id]).collect();
+        order.sort_unstable_by_key(|id| *id.as_bytes());
+        expected.sort_unstable_by_key(|id| *id.as_bytes());
+        assert_eq!(order, expected);
+    });
+}
+
+/// Its number is lower than that of those who were claimed before its commit.
+#[test]
+fn who_was_committed_late_is_not_passed_over_for_long() {
+    runtime().block_on(async {
+        let (store, url, schema) = world().await;
+        let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        let transaction = client.transaction().await.expect("a transaction");
+        let text = format!("SELECT ({schema}.submit('q', 'late', '{{}}'::jsonb))::text");
+        let late: String = transaction.query_one(&text, &[]).await.expect("it is submitted").get(0);
+        let late: JobId = late.parse().expect("an id");
+        const OTHERS: usize = 3_000;
+        for _ in 0..3 {
+            submit(&store, OTHERS / 3, Priority::Normal).await;
+        }
+        for _ in 0..10 {
+            assert_ne!(next(&store).await.expect("a job"), late);
+        }
+        transaction.commit().await.expect("it is committed");
+        let mut before = 10;
+        while next(&store).await.expect("a job") != late {
+            before += 1;
+        }
+        assert!(before < OTHERS, "it came when nobody else was left");
+    });
+}
