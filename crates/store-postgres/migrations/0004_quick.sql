@@ -34,8 +34,8 @@ CREATE FUNCTION @.quick_work(
     ended bigint[], ended_states smallint[], ended_ats bigint[], ended_prunes bigint[], ended_overs boolean[], ended_records bytea[], ended_versions bigint[],
     ended_befores bytea[],
     beaten bigint[], beaten_records bytea[], beaten_versions bigint[], beaten_befores bytea[],
-    line integer, from_urgency smallint, from_place bigint, begun bigint[], begun_dues bigint[], begun_timers smallint[], begun_versions bigint[], begun_records bytea[], begun_was_versions bigint[],
-    begun_befores bytea[],
+    line integer, from_urgency smallint, from_place bigint, begun bigint[], begun_dues bigint[], begun_timers smallint[], begun_versions bigint[],
+    begun_records bytea[], begun_was_versions bigint[], begun_befores bytea[],
     counted integer[], changes bigint[], ahead bigint)
 RETURNS TABLE (seq bigint, state smallint, lease_version bigint, place bigint, due_at bigint, timer smallint, record bytea, told bigint, kind smallint, bytes bytea,
     good boolean, now_ms bigint) LANGUAGE plpgsql AS $$
@@ -84,7 +84,8 @@ BEGIN
     INSERT INTO @.count_changes (queue, changes) SELECT counted[n], quick_work.changes[10 * n - 9 : 10 * n] FROM generate_subscripts(counted, 1) n;
     IF ahead > 0 THEN
         RETURN QUERY
-            SELECT j.seq, j.state, j.lease_version, j.place, j.due_at, j.timer, j.record, j.told, p.kind, CASE WHEN octet_length(p.bytes) <= 4096 THEN p.bytes END, true, now_ms
+            SELECT j.seq, j.state, j.lease_version, j.place, j.due_at, j.timer,
+                CASE WHEN octet_length(j.record) <= 4096 THEN j.record END, j.told, p.kind, CASE WHEN octet_length(p.bytes) <= 4096 THEN p.bytes END, true, now_ms
             FROM @.jobs j JOIN @.payloads p ON p.seq = j.seq
             WHERE j.queue = line AND j.place IS NOT NULL AND (j.urgency, j.place) >= (from_urgency, from_place)
             ORDER BY j.queue, j.urgency, j.place LIMIT ahead;

@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longshore_core::id::Seq;
 use longshore_core::time::{Duration, Timestamp};
+use tokio_postgres::Row;
 
 use crate::row::Found;
 use crate::turn::NUMBERS;
-use tokio_postgres::Row;
 
 /// Runs that are remembered.
 const RUNS_MAX: usize = 65_536;
@@ -58,8 +58,8 @@ const WHOLE_EVERY: Duration = Duration::from_millis(250);
 
 /// Numbers for new jobs.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Block {
-    pub first: u64,
+struct Block {
+    first: u64,
     next: u64,
 }
 
@@ -130,19 +130,19 @@ impl Believed {
         if known.head.len() >= claimed { 0 } else { (CLAIMS_AHEAD * claimed).min(HEAD_MAX).min(HEAD_BYTES_MAX / each) }
     }
 
-    /// Up to the first that cannot be read, or whose payload was too long to come along.
+    /// Up to the first that cannot be read, or was too long to come along.
     pub(crate) fn remember_head(&self, line: i32, rows: &[Row]) {
         let head: Vec<(Seq, Found)> = rows.iter().map_while(|row| Found::claimable(row).ok()).collect();
         let bytes: usize = head.iter().filter_map(|(_, found)| Some(found.payload.as_ref()?.bytes().len())).sum();
-        if bytes <= HEAD_BYTES_MAX {
-            lock(&self.lines).entry(line).or_default().head = head;
-        }
+        let head = if bytes <= HEAD_BYTES_MAX { head } else { Vec::new() };
+        lock(&self.lines).entry(line).or_default().head = head;
     }
 
     /// Where to begin to look at a line: what lies before it are remains.
     pub(crate) fn from(&self, line: i32, now: Timestamp) -> Option<Place> {
         let (place, seen) = lock(&self.lines).get(&line)?.from?;
-        (now < seen + WHOLE_EVERY).then_some(place)
+        // The database's clock may have been set, either way.
+        (now < seen + WHOLE_EVERY && seen < now + WHOLE_EVERY).then_some(place)
     }
 
     /// The first who was found in a line; with the time, if the whole line was looked at.

@@ -33,11 +33,21 @@ impl NodeClock {
         }
     }
 
+    /// What a transaction that begins now will be told, more or less; goes back where the database's clock does.
+    pub(crate) fn estimate(&self) -> Timestamp {
+        match self {
+            Self::Database { own, ahead, .. } => {
+                Timestamp::from_millis(own.now().as_millis() + ahead.load(Ordering::Relaxed))
+            }
+            Self::Given(clock) => clock.now(),
+        }
+    }
+
     /// Never goes back.
     pub(crate) fn now(&self) -> Timestamp {
         match self {
-            Self::Database { own, ahead, told } => {
-                let now = own.now().as_millis() + ahead.load(Ordering::Relaxed);
+            Self::Database { told, .. } => {
+                let now = self.estimate().as_millis();
                 Timestamp::from_millis(now.max(told.fetch_max(now, Ordering::Relaxed)))
             }
             Self::Given(clock) => clock.now(),

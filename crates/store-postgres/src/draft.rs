@@ -122,8 +122,10 @@ impl<'a> Draft<'a> {
     pub(crate) fn nothing_but_jobs(&self) -> bool {
         let plain = |seq: &Seq| {
             let Some(job) = self.job(*seq) else { return false };
-            let tags = self.before.get(seq).map_or_else(Tags::default, |before| before.tags.clone());
-            job.tags == tags && (job.external_id.is_none() || self.before.contains_key(seq))
+            match self.before.get(seq) {
+                Some(before) => before.tags == job.tags,
+                None => job.tags.pairs().next().is_none() && job.external_id.is_none(),
+            }
         };
         self.removed.is_empty()
             && self.keys.is_empty()

@@ -12,7 +12,7 @@ use longshore_records::codec;
 use longshore_store::StoreError;
 use tokio::sync::oneshot;
 
-use crate::error::Trouble;
+use crate::error::{Trouble, words};
 use crate::lanes::Lane;
 use crate::link::{Bounds, Link, get, order};
 use crate::request::{Answered, Request};
@@ -62,8 +62,22 @@ async fn keep_house(lane: &mut Lane) -> Result<Option<Timestamp>, Trouble> {
         Ok(more) => Ok(more),
         Err(trouble) => {
             lane.leave(&trouble).await;
-            // Somebody else is at it.
-            if let Trouble::Again(_) = trouble { Ok(None) } else { Err(trouble) }
+            match trouble {
+                // Somebody else is at it.
+                Trouble::Again(_) => Ok(None),
+                // Another node may have dropped a day that this one has made. Timers do not wait for the house to be in order.
+                Trouble::Refused(error) => {
+                    shared.days.forget_made();
+                    tracing::warn!(error = %words(&error), "ended jobs could not be archived");
+                    Ok(None)
+                }
+                Trouble::Lost(_)
+                | Trouble::Unknown(_)
+                | Trouble::NeedsToBeAlone
+                | Trouble::TooMuch
+                | Trouble::Damaged(_)
+                | Trouble::NotStorable => Err(trouble),
+            }
         }
     }
 }
@@ -107,7 +121,11 @@ async fn clear(link: &Link, shared: &Shared) -> Result<Option<Timestamp>, Troubl
         }
         None => 0,
     };
-    Ok(if rows >= ARCHIVED_MAX { shared.days.resting(began).or(Some(began)) } else { None })
+    Ok(if rows >= ARCHIVED_MAX {
+        shared.days.resting(shared.clock.now()).or(Some(began))
+    } else {
+        shared.days.anew_at()
+    })
 }
 
 /// When something falls due next: not later than that, and exactly then unless very many heartbeats have moved timers.
@@ -156,7 +174,8 @@ const DROP_EVERY: Duration = Duration::from_mins(10);
 pub(crate) struct Days {
     made: Mutex<BTreeSet<i32>>,
     dropped: Mutex<Option<Timestamp>>,
-    rest: Mutex<Option<Timestamp>>,
+    /// From when to when archiving rests.
+    rest: Mutex<Option<(Timestamp, Timestamp)>>,
     left_off: Mutex<LeftOff>,
 }
 
@@ -194,10 +213,14 @@ impl Days {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(day);
     }
 
+    fn forget_made(&self) {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Where to go on; from the beginning now and then.
     fn left_off(&self, now: Timestamp) -> Ended {
         let mut left = self.left_off.lock().unwrap_or_else(PoisonError::into_inner);
-        if left.began.is_none_or(|began| now >= began + ANEW_EVERY) {
+        if left.began.is_none_or(|began| now < began || now >= began + ANEW_EVERY) {
             *left = LeftOff { at: FIRST, began: Some(now) };
         }
         left.at
@@ -216,12 +239,13 @@ impl Days {
     fn archived(&self, began: Timestamp, ended: Timestamp) {
         let took = (ended.as_millis() - began.as_millis()).max(0);
         let rest = Timestamp::from_millis(ended.as_millis() + REST * took);
-        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(rest);
+        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some((ended, rest));
     }
 
     /// Until when archiving rests.
     fn resting(&self, now: Timestamp) -> Option<Timestamp> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner).filter(|until| now < *until)
+        let rest = *self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        rest.filter(|(from, until)| (*from..*until).contains(&now)).map(|(_, until)| until)
     }
 
     /// The present, if it is time to look for days that may go.
@@ -231,7 +255,7 @@ impl Days {
             return None;
         }
         // A day that was dropped may be needed again.
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.forget_made();
         *last = Some(now);
         Some(now)
     }

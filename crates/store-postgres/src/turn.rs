@@ -164,7 +164,7 @@ impl<'a> Turn<'a> {
     fn known_place(&self, line: i32) -> Option<Place> {
         // In virtual time nothing is allowed to take a moment.
         let clock = &self.shared.clock;
-        if clock.is_virtual() { None } else { self.shared.believed.from(line, clock.now()) }
+        if clock.is_virtual() { None } else { self.shared.believed.from(line, clock.estimate()) }
     }
 
     /// What else can be told before the rules are asked.

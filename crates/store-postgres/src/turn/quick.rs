@@ -29,23 +29,20 @@ enum Kind {
 /// `None`: nothing was done.
 pub(crate) async fn take(shared: &Shared, link: &Link, requests: &[Request]) -> Result<Option<Done>, Trouble> {
     let Some(kind) = kind_of_all(requests).filter(|_| link.copies()) else { return Ok(None) };
-    let mut turn = Turn::new(shared, link, false);
-    turn.now = shared.clock.now();
+    let begin = || Turn { now: shared.clock.estimate(), ..Turn::new(shared, link, false) };
     match kind {
         Kind::Submit => {
             let block = shared.believed.block();
-            if let Some(done) = turn.submit_quickly(requests).await? {
+            if let Some(done) = begin().submit_quickly(requests).await? {
                 return Ok(Some(done));
             }
             if shared.believed.block() == block {
                 return Ok(None);
             }
             // Somebody else has drawn numbers: now there are new ones.
-            let mut turn = Turn::new(shared, link, false);
-            turn.now = shared.clock.now();
-            turn.submit_quickly(requests).await
+            begin().submit_quickly(requests).await
         }
-        Kind::Work => turn.work_quickly(requests).await,
+        Kind::Work => begin().work_quickly(requests).await,
     }
 }
 
