@@ -228,19 +228,21 @@ fn backlog(dir: &Path, jobs: usize, size: usize) {
     println!("reopened in {:.2} s, {}", start.elapsed().as_secs_f64(), memory());
     let short = open(&dir.join("short"));
     fill(&short, SHORT_LINE, size);
-    let turns: Vec<(Rates, Rates)> = (0..8).map(|_| (drain(&long, size, 2), drain(&short, size, 2))).collect();
+    let turns: Vec<(Rates, Rates)> = (0..TURNS).map(|_| (drain(&long, size, 1), drain(&short, size, 1))).collect();
     let show = |verb: &str, rate: fn(&Rates) -> f64| {
         let of_long = median(turns.iter().map(|(long, _)| rate(long)));
         let of_short = median(turns.iter().map(|(_, short)| rate(short)));
         let ratio = of_long / of_short;
         println!(
-            "{verb}, jobs/s, median of 8 turns: {of_long:.0} of {jobs}, {of_short:.0} of {SHORT_LINE}: {ratio:.2}"
+            "{verb}, jobs/s, median of {TURNS} turns: {of_long:.0} of {jobs}, {of_short:.0} of {SHORT_LINE}: {ratio:.2}"
         );
     };
     show("claimed", |rates| rates.claimed);
     show("completed", |rates| rates.completed);
 }
 
+/// Of a second each, so that both lines meet the same disk.
+const TURNS: usize = 25;
 /// What a long line is compared with.
 const SHORT_LINE: usize = 10_000;
 

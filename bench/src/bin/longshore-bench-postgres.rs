@@ -28,8 +28,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let number = |text: &str| text.replace('_', "").parse::<usize>().expect("a number");
+    // One thread: PostgreSQL needs the other cores, and both sides are measured on the same runtime.
     let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     runtime.block_on(async {
         match words.as_slice() {
             ["compare", url] => compare(url, 4, PHASES).await,
@@ -62,7 +63,6 @@ async fn open_in(url: &str, schema: &str) -> Arc<PostgresStore> {
     connect(url).await.batch_execute(&drop).await.expect("the old schema goes");
     let mut options = Options::new(url);
     schema.clone_into(&mut options.schema);
-    options.runtime = Some(tokio::runtime::Handle::current());
     let handle = tokio::runtime::Handle::current();
     Arc::new(PostgresStore::start(options, handle).await.expect("the store opens"))
 }
@@ -190,12 +190,12 @@ impl Work for Finish {
 }
 
 /// Jobs a second by so many clients, each one call after the other; ends early when a client finds nothing to do.
-async fn rate<W: Work>(clients: Vec<W>, seconds: f64) -> f64 {
+async fn rate<W: Work>(clients: &[Arc<W>], seconds: f64) -> f64 {
     let (stop, jobs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let began = Instant::now();
     let mut tasks = Vec::new();
     for client in clients {
-        let (stop, jobs) = (Arc::clone(&stop), Arc::clone(&jobs));
+        let (client, stop, jobs) = (Arc::clone(client), Arc::clone(&stop), Arc::clone(&jobs));
         tasks.push(tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {
                 let some = client.once().await;
@@ -212,7 +212,34 @@ async fn rate<W: Work>(clients: Vec<W>, seconds: f64) -> f64 {
     jobs.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
 }
 
-fn line(what: &str, theirs: f64, ours: f64, wanted: f64) {
+/// How often each side has its turn.
+const TURNS: usize = 7;
+
+/// Both do the same by turns, so that they meet the same machine; the medians count.
+async fn by_turns<T: Work, O: Work>(
+    theirs: Vec<T>,
+    ours: Vec<O>,
+    store: &Arc<PostgresStore>,
+    seconds: f64,
+) -> (f64, f64) {
+    let (theirs, ours): (Vec<_>, Vec<_>) =
+        (theirs.into_iter().map(Arc::new).collect(), ours.into_iter().map(Arc::new).collect());
+    let (mut of_theirs, mut of_ours) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        of_theirs.push(rate(&theirs, seconds / TURNS as f64).await);
+        let ticking = tick_along(Arc::clone(store));
+        of_ours.push(rate(&ours, seconds / TURNS as f64).await);
+        ticking.abort();
+    }
+    (median(of_theirs), median(of_ours))
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+fn line(what: &str, (theirs, ours): (f64, f64), wanted: f64) {
     let ratio = ours / theirs;
     let verdict = if ratio >= wanted { "" } else { "  MISSED" };
     println!(
@@ -247,10 +274,10 @@ async fn compare(url: &str, seconds: usize, phases: &str) {
             'b' => {
                 for clients in [1, 4] {
                     let store = fresh(url).await;
-                    let bulk = loops(url, clients).await.into_iter().map(|one| PutMany(one, many())).collect();
-                    let theirs = rate(bulk, seconds).await;
-                    let ours = with_ticks(&store, || Submit(Arc::clone(&store), 1_000), clients, seconds).await;
-                    line(&format!("bulk submit, {clients} clients, 1000 a call"), theirs, ours, 0.4);
+                    let theirs = loops(url, clients).await.into_iter().map(|one| PutMany(one, many())).collect();
+                    let ours = (0..clients).map(|_| Submit(Arc::clone(&store), 1_000)).collect();
+                    let rates = by_turns(theirs, ours, &store, seconds).await;
+                    line(&format!("bulk submit, {clients} clients, 1000 a call"), rates, 0.4);
                 }
             }
             'd' => drain(url, seconds, 8, 100, 0.4).await,
@@ -261,23 +288,16 @@ async fn compare(url: &str, seconds: usize, phases: &str) {
             's' => {
                 for (clients, wanted) in [(8, 1.3), (64, 2.0)] {
                     let store = fresh(url).await;
-                    let singles = loops(url, clients).await.into_iter().map(|one| PutOne(one, text.clone())).collect();
-                    let theirs = rate(singles, seconds).await;
-                    let ours = with_ticks(&store, || Submit(Arc::clone(&store), 1), clients, seconds).await;
-                    line(&format!("submit, {clients} clients, one a call"), theirs, ours, wanted);
+                    let theirs = loops(url, clients).await.into_iter().map(|one| PutOne(one, text.clone())).collect();
+                    let ours = (0..clients).map(|_| Submit(Arc::clone(&store), 1)).collect();
+                    let rates = by_turns(theirs, ours, &store, seconds).await;
+                    line(&format!("submit, {clients} clients, one a call"), rates, wanted);
                 }
             }
             'l' => latency(url).await,
             other => panic!("no phase is called {other}"),
         }
     }
-}
-
-async fn with_ticks<W: Work>(store: &Arc<PostgresStore>, work: impl Fn() -> W, clients: usize, seconds: f64) -> f64 {
-    let ticking = tick_along(Arc::clone(store));
-    let rate = rate((0..clients).map(|_| work()).collect(), seconds).await;
-    ticking.abort();
-    rate
 }
 
 /// One client, one job at a time: how long each call takes.
@@ -303,17 +323,14 @@ async fn latency(url: &str) {
         store.settle(done(&jobs)).await.expect("the store answers");
         all[4].push(since(began));
     }
-    let [put, drain, submit, claim, settle] = all.map(|mut times| {
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
-    });
+    let [put, drain, submit, claim, settle] = all.map(median);
     println!(
         "alone, p50: hand-written insert {put:.0} us, take and delete {drain:.0} us; submit {submit:.0} us, claim {claim:.0} us, settle {settle:.0} us"
     );
 }
 
 async fn drain(url: &str, seconds: f64, workers: usize, at_once: usize, wanted: f64) {
-    let backlog: usize = if at_once > 1 { 250_000 } else { 100_000 };
+    let backlog: usize = if at_once > 1 { 400_000 } else { 100_000 };
     let store = fresh(url).await;
     let filler = PutMany(Loop::new(url).await, vec![body(); 1_000]);
     for _ in 0..backlog.div_ceil(1_000) {
@@ -322,9 +339,10 @@ async fn drain(url: &str, seconds: f64, workers: usize, at_once: usize, wanted: 
     fill(&store, backlog).await;
     connect(url).await.batch_execute("CHECKPOINT").await.expect("a checkpoint");
     let limit = i64::try_from(at_once).expect("small");
-    let theirs = rate(loops(url, workers).await.into_iter().map(|one| Drain(one, limit)).collect(), seconds).await;
-    let ours = with_ticks(&store, || Finish(Arc::clone(&store), at_once), workers, seconds).await;
-    line(&format!("drain, {workers} workers, {at_once} a call"), theirs, ours, wanted);
+    let theirs = loops(url, workers).await.into_iter().map(|one| Drain(one, limit)).collect();
+    let ours = (0..workers).map(|_| Finish(Arc::clone(&store), at_once)).collect();
+    let rates = by_turns(theirs, ours, &store, seconds).await;
+    line(&format!("drain, {workers} workers, {at_once} a call"), rates, wanted);
 }
 
 /// What a server does beside: ticks, and with them the archive.
@@ -379,10 +397,7 @@ async fn backlog(url: &str, jobs: usize) {
             of_short.push(drain_some(&short, 10_000, limit).await);
             of_long.push(drain_some(&long, 10_000, limit).await);
         }
-        let [short, long] = [of_short, of_long].map(|mut rates| {
-            rates.sort_by(f64::total_cmp);
-            rates[ROUNDS / 2]
-        });
+        let [short, long] = [of_short, of_long].map(median);
         println!(
             "drained {limit} a call, median of {ROUNDS} turns: backlog of 10,000 {short:.0}/s, of {jobs} {long:.0}/s, ratio {:.2} (wanted 0.80)",
             long / short

@@ -3,6 +3,7 @@
 pub(crate) mod ahead;
 mod flush;
 pub(crate) mod keys;
+mod many;
 pub(crate) mod payloads;
 mod pen;
 pub(crate) mod workflows;
@@ -54,6 +55,7 @@ const CACHED_JOBS_MAX: usize = 100_000;
 /// Keyed by our own numbers, which nobody outside can choose: no need for a hash that withstands an attack.
 type SeqMap<T> = HashMap<Seq, T, BuildHasherDefault<SeqHasher>>;
 
+/// Neighbours in the order of submission stay neighbours in memory, as they are claimed together: numbers are scattered by sixty-fours.
 #[derive(Debug, Default)]
 struct SeqHasher(u64);
 
@@ -64,12 +66,16 @@ impl Hasher for SeqHasher {
 
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            self.write_u64(u64::from(*byte));
+            self.write_u64(self.0 ^ u64::from(*byte));
         }
     }
 
     fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        const SCATTER: u64 = 0x9E37_79B9_7F4A_7C15;
+        const TAG: u64 = 0x7F << 57;
+        let sixty_four = (number >> 6).wrapping_mul(SCATTER) >> 25;
+        // The map begins to look at the place of the low bits, and tells those it meets there apart by the highest seven.
+        self.0 = sixty_four << 6 | number & 63 | number.wrapping_mul(SCATTER) & TAG;
     }
 }
 

@@ -47,7 +47,7 @@ impl DiskRecords {
     /// Brings the tables in step with the records in memory; says where each lay before, and lies now.
     fn write_records(&mut self, changed: Vec<(Seq, Origin)>) -> Result<Vec<Written>, Trouble> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let mut pen = Pen::new(&self.connection)?;
+        let mut pen = Pen::default();
         let mut record = Vec::new();
         let mut written = Vec::with_capacity(changed.len());
         for (seq, before) in changed {
@@ -55,20 +55,18 @@ impl DiskRecords {
             record = codec::job::encode(job, &names, record).ok_or(Trouble::NotStorable)?;
             let after = Origin::of(job);
             match (&before, &after) {
-                (Origin::Live(_), Origin::Live(_)) => pen.update_live(seq, &record)?,
-                (Origin::Nowhere, Origin::Live(_)) => pen.insert_live(seq, &record)?,
+                (Origin::Live(_), Origin::Live(_)) => pen.replace_live(seq, &record),
+                (Origin::Nowhere, Origin::Live(_)) => pen.insert_live(seq, &record),
                 (Origin::Ended(_), Origin::Live(_)) => {
-                    pen.delete_ended(seq)?;
-                    pen.insert_live(seq, &record)?;
+                    pen.delete_ended(seq);
+                    pen.insert_live(seq, &record);
                 }
-                (Origin::Ended(_), Origin::Ended(_)) => pen.update_ended(seq, job, &record)?,
+                (Origin::Ended(_), Origin::Ended(_)) => pen.update_ended(job, Features::of(job, &names), &record),
                 (Origin::Live(_), Origin::Ended(_)) => {
-                    pen.delete_live(seq)?;
-                    pen.insert_ended(seq, job, &Features::of(job, &names), &record)?;
+                    pen.delete_live(seq);
+                    pen.insert_ended(job, Features::of(job, &names), &record);
                 }
-                (Origin::Nowhere, Origin::Ended(_)) => {
-                    pen.insert_ended(seq, job, &Features::of(job, &names), &record)?;
-                }
+                (Origin::Nowhere, Origin::Ended(_)) => pen.insert_ended(job, Features::of(job, &names), &record),
                 (_, Origin::Nowhere) => {}
             }
             let features = match (&before, &after) {
@@ -78,6 +76,7 @@ impl DiskRecords {
             };
             written.push(Written { seq, before, after, features, prune_at: job.prune_at() });
         }
+        pen.write(&self.connection)?;
         Ok(written)
     }
 

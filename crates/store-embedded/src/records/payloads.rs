@@ -4,13 +4,16 @@ use std::collections::VecDeque;
 
 use longshore_core::id::Seq;
 use longshore_core::submit::Payload;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row};
 
+use super::many::INSERT_PAYLOADS;
 use super::{DiskRecords, SeqMap, Trouble};
 use longshore_records::codec;
 
 /// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
 const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;
+/// Longer payloads are written one by one: SQLite copies all of a statement first.
+const SHARED_PAYLOAD_BYTES_MAX: usize = 4 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct PayloadCache {
@@ -46,17 +49,20 @@ impl DiskRecords {
     }
 
     pub(super) fn write_payloads(&mut self) -> Result<(), Trouble> {
-        let mut insert = self
-            .connection
-            .prepare_cached("INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?;
-        for (seq, payload) in self.new_payloads.drain(..) {
-            let kind = match &payload {
-                Payload::Json(_) => 0,
-                Payload::Binary(_) => 1,
-            };
-            let bytes = payload.bytes();
-            let checksum = codec::checksum(payload_place(seq, kind), bytes);
-            insert.execute(params![seq.0.cast_signed(), kind, checksum, bytes.as_ref()])?;
+        let rows = std::mem::take(&mut self.new_payloads);
+        let small = |(_, payload): &(Seq, Payload)| payload.bytes().len() <= SHARED_PAYLOAD_BYTES_MAX;
+        for rows in rows.chunk_by(|one, next| small(one) && small(next)) {
+            INSERT_PAYLOADS.write(&self.connection, rows, |statement, first, (seq, payload)| {
+                let kind = match payload {
+                    Payload::Json(_) => 0,
+                    Payload::Binary(_) => 1,
+                };
+                let bytes = payload.bytes();
+                statement.raw_bind_parameter(first, seq.0.cast_signed())?;
+                statement.raw_bind_parameter(first + 1, kind)?;
+                statement.raw_bind_parameter(first + 2, codec::checksum(payload_place(*seq, kind), bytes))?;
+                statement.raw_bind_parameter(first + 3, bytes.as_ref())
+            })?;
         }
         Ok(())
     }

@@ -1,71 +1,113 @@
-//! The statements that write records, prepared once for all records of a batch.
+//! Writes the records of a batch: gathered first, then many to a statement.
+
+use std::ops::Range;
 
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::time::Timestamp;
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::{Connection, Statement, params};
 
-use super::state_number;
+use super::many::{INSERT_ENDED, INSERT_LIVE, Many, REPLACE_LIVE, ranges};
 use crate::ended::Features;
 
-pub(super) struct Pen<'a> {
-    insert_live: CachedStatement<'a>,
-    update_live: CachedStatement<'a>,
-    delete_live: CachedStatement<'a>,
-    insert_ended: CachedStatement<'a>,
-    update_ended: CachedStatement<'a>,
-    delete_ended: CachedStatement<'a>,
+/// Records that are to be written, sorted by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Pen {
+    /// The records, one after the other.
+    ink: Vec<u8>,
+    inserted: Vec<(Seq, Range<usize>)>,
+    replaced: Vec<(Seq, Range<usize>)>,
+    left: Vec<Seq>,
+    ended: Vec<(Seq, Ended)>,
+    changed_ended: Vec<(Seq, Ended)>,
+    returned: Vec<Seq>,
 }
 
-impl<'a> Pen<'a> {
-    pub(super) fn new(connection: &'a Connection) -> rusqlite::Result<Self> {
-        Ok(Self {
-            insert_live: connection.prepare_cached("INSERT INTO live(seq, record) VALUES (?1, ?2)")?,
-            update_live: connection.prepare_cached("UPDATE live SET record = ?2 WHERE seq = ?1")?,
-            delete_live: connection.prepare_cached("DELETE FROM live WHERE seq = ?1")?,
-            insert_ended: connection.prepare_cached(
-                "INSERT INTO ended(seq, queue, state, type, prune_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?,
-            update_ended: connection
-                .prepare_cached("UPDATE ended SET record = ?2, prune_at = ?3, state = ?4 WHERE seq = ?1")?,
-            delete_ended: connection.prepare_cached("DELETE FROM ended WHERE seq = ?1")?,
+#[derive(Debug)]
+struct Ended {
+    features: Features,
+    prune_at: Option<i64>,
+    record: Range<usize>,
+}
+
+impl Pen {
+    fn dip(&mut self, record: &[u8]) -> Range<usize> {
+        let start = self.ink.len();
+        self.ink.extend_from_slice(record);
+        start..self.ink.len()
+    }
+
+    pub(super) fn insert_live(&mut self, seq: Seq, record: &[u8]) {
+        let record = self.dip(record);
+        self.inserted.push((seq, record));
+    }
+
+    pub(super) fn replace_live(&mut self, seq: Seq, record: &[u8]) {
+        let record = self.dip(record);
+        self.replaced.push((seq, record));
+    }
+
+    pub(super) fn delete_live(&mut self, seq: Seq) {
+        self.left.push(seq);
+    }
+
+    pub(super) fn insert_ended(&mut self, job: &Job, features: Features, record: &[u8]) {
+        let ended = self.ended(job, features, record);
+        self.ended.push((job.seq, ended));
+    }
+
+    pub(super) fn update_ended(&mut self, job: &Job, features: Features, record: &[u8]) {
+        let ended = self.ended(job, features, record);
+        self.changed_ended.push((job.seq, ended));
+    }
+
+    pub(super) fn delete_ended(&mut self, seq: Seq) {
+        self.returned.push(seq);
+    }
+
+    fn ended(&mut self, job: &Job, features: Features, record: &[u8]) -> Ended {
+        Ended { features, prune_at: job.prune_at().map(Timestamp::as_millis), record: self.dip(record) }
+    }
+
+    /// What is gathered comes into the tables.
+    pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
+        for (table, seqs) in [("live", &self.left), ("ended", &self.returned)] {
+            if seqs.is_empty() {
+                continue;
+            }
+            let text = format!("DELETE FROM {table} WHERE seq BETWEEN ?1 AND ?2");
+            let mut delete = connection.prepare_cached(&text)?;
+            for (first, last) in ranges(seqs) {
+                delete.execute([first.0.cast_signed(), last.0.cast_signed()])?;
+            }
+        }
+        self.write_live(connection, &INSERT_LIVE, &self.inserted)?;
+        self.write_live(connection, &REPLACE_LIVE, &self.replaced)?;
+        INSERT_ENDED.write(connection, &self.ended, |statement, first, (seq, ended)| {
+            let Features { queue, state, job_type } = &ended.features;
+            statement.raw_bind_parameter(first, seq.0.cast_signed())?;
+            statement.raw_bind_parameter(first + 1, queue)?;
+            statement.raw_bind_parameter(first + 2, state)?;
+            statement.raw_bind_parameter(first + 3, job_type)?;
+            statement.raw_bind_parameter(first + 4, ended.prune_at)?;
+            statement.raw_bind_parameter(first + 5, self.read(&ended.record))
+        })?;
+        for (seq, ended) in &self.changed_ended {
+            let text = "UPDATE ended SET record = ?2, prune_at = ?3, state = ?4 WHERE seq = ?1";
+            let values = params![seq.0.cast_signed(), self.read(&ended.record), ended.prune_at, ended.features.state];
+            connection.prepare_cached(text)?.execute(values)?;
+        }
+        Ok(())
+    }
+
+    fn write_live(&self, connection: &Connection, many: &Many, rows: &[(Seq, Range<usize>)]) -> rusqlite::Result<()> {
+        many.write(connection, rows, |statement: &mut Statement<'_>, first, (seq, record)| {
+            statement.raw_bind_parameter(first, seq.0.cast_signed())?;
+            statement.raw_bind_parameter(first + 1, self.read(record))
         })
     }
 
-    pub(super) fn insert_live(&mut self, seq: Seq, record: &[u8]) -> rusqlite::Result<()> {
-        self.insert_live.execute(params![seq.0.cast_signed(), record]).map(drop)
+    fn read(&self, record: &Range<usize>) -> &[u8] {
+        self.ink.get(record.clone()).unwrap_or_default()
     }
-
-    pub(super) fn update_live(&mut self, seq: Seq, record: &[u8]) -> rusqlite::Result<()> {
-        self.update_live.execute(params![seq.0.cast_signed(), record]).map(drop)
-    }
-
-    pub(super) fn delete_live(&mut self, seq: Seq) -> rusqlite::Result<()> {
-        self.delete_live.execute([seq.0.cast_signed()]).map(drop)
-    }
-
-    pub(super) fn insert_ended(
-        &mut self,
-        seq: Seq,
-        job: &Job,
-        features: &Features,
-        record: &[u8],
-    ) -> rusqlite::Result<()> {
-        let Features { queue, state, job_type } = features;
-        let number = seq.0.cast_signed();
-        self.insert_ended.execute(params![number, queue, state, job_type, prune_at(job), record]).map(drop)
-    }
-
-    pub(super) fn update_ended(&mut self, seq: Seq, job: &Job, record: &[u8]) -> rusqlite::Result<()> {
-        let state = state_number(job.kind());
-        self.update_ended.execute(params![seq.0.cast_signed(), record, prune_at(job), state]).map(drop)
-    }
-
-    pub(super) fn delete_ended(&mut self, seq: Seq) -> rusqlite::Result<()> {
-        self.delete_ended.execute([seq.0.cast_signed()]).map(drop)
-    }
-}
-
-fn prune_at(job: &Job) -> Option<i64> {
-    job.prune_at().map(Timestamp::as_millis)
 }

@@ -88,8 +88,9 @@ impl Turn<'_> {
             payloads.push(Blob(payload.bytes().clone()));
         }
         let (done, counts) = finish(run, sorted.written, self.now);
-        let newcomers = inserted.first_in_lines();
-        values.extend(inserted.whole());
+        let lines = inserted.first_in_lines();
+        let Some(newcomers) = inserted.newcomers() else { return Ok(None) };
+        values.extend(newcomers);
         values.extend([Box::new(kinds) as Value, Box::new(payloads)]);
         values.extend(counts.values());
         let sql = &self.shared.sql.quick_submit;
@@ -98,7 +99,7 @@ impl Turn<'_> {
             return Err(Trouble::Unknown(Failed("there was no answer".to_owned())));
         };
         if self.good(answer, 0)? {
-            newcomers.into_iter().for_each(|(line, place)| self.shared.believed.comes_to(line, place));
+            lines.into_iter().for_each(|(line, place)| self.shared.believed.comes_to(line, place));
             return Ok(Some(done));
         }
         if let Some(block) = get::<Option<i64>>(answer, 2)? {

@@ -92,6 +92,30 @@ impl Table {
         ]
     }
 
+    /// The columns in which jobs that begin to wait differ; `None` if any of these is not such a job.
+    pub(crate) fn newcomers(self) -> Option<[Value; 10]> {
+        fn none(column: &[Option<i64>]) -> bool {
+            column.iter().all(Option::is_none)
+        }
+        let never_ran = none(&self.came_at) && self.lease_version.iter().all(|version| *version == 0);
+        let alive = none(&self.ended_at) && none(&self.prune_at) && !self.over.contains(&true);
+        if !(never_ran && alive && none(&self.told) && !self.plain.contains(&false)) {
+            return None;
+        }
+        Some([
+            Box::new(self.seq),
+            Box::new(self.place),
+            Box::new(self.due_at),
+            Box::new(self.job_type),
+            Box::new(self.queue),
+            Box::new(self.state),
+            Box::new(self.urgency),
+            Box::new(self.priority),
+            Box::new(self.timer),
+            Box::new(self.record),
+        ])
+    }
+
     pub(crate) fn insert<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
         if !self.seq.is_empty() {
             orders.push(Order { sql: &sql.insert_jobs, values: self.whole() });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use longshore_server::{KeptTime, TimeControl};
 use longshore_store::{Clock, StoreError, SystemClock, VirtualClock};
 use longshore_store_postgres::{Options, PostgresStore, migrate};
+use tokio::runtime::Handle;
 
 use super::options::{Address, Plan};
 use super::{Opened, about};
@@ -16,7 +17,8 @@ pub(super) async fn open(plan: &Plan, address: &Address) -> Result<Opened, Failu
     options.engine.auto_queues = plan.auto_queues;
     let about = about("postgres", "an answer means that PostgreSQL has committed it, as its synchronous_commit says");
     if !plan.virtual_clock {
-        let store = tokio::task::block_in_place(|| PostgresStore::open(options));
+        // On the threads of the server: on others every answer would have to wake one of these first.
+        let store = PostgresStore::start(options, Handle::current()).await;
         return Ok((Arc::new(store.map_err(|error| cannot_open(&error))?), TimeControl::Real, about));
     }
     let stands = migrate::virtual_now(&options.url, &options.schema).await.map_err(|error| cannot_open(&error))?;
