@@ -34,6 +34,10 @@ impl Tags {
         for (key, value) in self.pairs() {
             bounded_text("tags", key, TAG_KEY_CHARS_MAX)?;
             bounded_text("tags", value.unwrap_or_default(), TAG_VALUE_CHARS_MAX)?;
+            // Tags are looked up as text, and not every store has room for this one in its texts.
+            if [key, value.unwrap_or_default()].iter().any(|text| text.contains('\0')) {
+                return Err(Invalid::new("tags", "may not contain the character U+0000"));
+            }
         }
         Ok(())
     }
@@ -66,5 +70,7 @@ mod tests {
         assert!(Tags::List(vec!["a b".into()]).check_named().is_err());
         assert!(Tags::List(vec!["a b".into()]).check_free().is_ok());
         assert!(Tags::List(vec!["x".into(); 65]).check_named().is_err());
+        assert!(Tags::List(vec!["a\0".into()]).check_free().is_err());
+        assert!(Tags::Map([("a".into(), Some("\0".into()))].into()).check_named().is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::state::StateKind;
@@ -105,6 +106,9 @@ async fn remember_workers(app: &AppState) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// How long questions that nobody waits for any more may still take.
+const AFTER_THE_CUT: Duration = Duration::from_secs(1);
+
 /// No new work; what is under way gets the grace time.
 async fn drain(app: &AppState, cut: &CancellationToken) {
     app.stopping.cancel();
@@ -113,8 +117,12 @@ async fn drain(app: &AppState, cut: &CancellationToken) {
         tracing::warn!("requests did not end in time; cutting them off");
     }
     cut.cancel();
-    app.tasks.wait().await;
+    if timeout(AFTER_THE_CUT, app.tasks.wait()).await.is_err() {
+        tracing::warn!("the store does not answer; leaving without it");
+    }
     app.drained.cancel();
     app.companions.close();
-    app.companions.wait().await;
+    if timeout(AFTER_THE_CUT, app.companions.wait()).await.is_err() {
+        tracing::warn!("the store does not answer; leaving without it");
+    }
 }

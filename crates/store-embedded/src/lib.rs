@@ -6,7 +6,7 @@
 //! In reading order:
 //! - `open.rs`: opening a directory (or memory), recovery by scan, and the [`EmbeddedStore`] itself
 //! - `writer.rs`: the writer's loop, group commit, what happens when a commit fails
-//! - `records.rs`: the engine's records during a batch; `records/flush.rs`: their way to the tables; `records/payloads.rs`, `records/keys.rs` (idempotency), `records/workflows.rs`,
+//! - `records.rs`: the engine's records during a batch; `records/flush.rs`: their way to the tables, gathered by `records/pen.rs` and many rows to a statement by `records/many.rs`; `records/payloads.rs`, `records/keys.rs` (idempotency), `records/workflows.rs`,
 //!   `records/ahead.rs` (reading ahead of the claims)
 //! - `reader.rs`: threads that only look; `listing.rs`: which live jobs match what; `ended.rs`: where to look among the ended ones
 //! - the format of records is that of `longshore-records`; `names.rs`: its numbers for names, kept in a table; `sealed_id.rs`: ids that lead to their record

@@ -119,9 +119,11 @@ BEGIN
     END IF;
     IF n > 64 THEN
         PERFORM @.refuse('tags', 'may be at most 64');
-    ELSIF EXISTS (SELECT 1 FROM jsonb_array_elements_text(CASE kind WHEN 'array' THEN tags ELSE '[]' END) e WHERE length(e) > 128)
-        OR EXISTS (SELECT 1 FROM jsonb_each_text(CASE kind WHEN 'object' THEN tags ELSE '{}' END) e WHERE length(e.key) > 128 OR length(e.value) > 256) THEN
-        PERFORM @.refuse('tags', 'must have at most 128 characters each, and values at most 256');
+    ELSIF EXISTS (SELECT 1 FROM jsonb_array_elements_text(CASE kind WHEN 'array' THEN tags ELSE '[]' END) e WHERE e COLLATE "C" !~ '^[A-Za-z0-9_.:-]{1,128}$')
+        OR EXISTS (SELECT 1 FROM jsonb_object_keys(CASE kind WHEN 'object' THEN tags ELSE '{}' END) e WHERE e COLLATE "C" !~ '^[A-Za-z0-9_.:-]{1,128}$') THEN
+        PERFORM @.refuse('tags', 'must be 1-128 characters of A-Z a-z 0-9 _ . - :');
+    ELSIF EXISTS (SELECT 1 FROM jsonb_each_text(CASE kind WHEN 'object' THEN tags ELSE '{}' END) e WHERE length(e.value) > 256) THEN
+        PERFORM @.refuse('tags', 'must have values of at most 256 characters');
     END IF;
     RETURN CASE WHEN kind = 'array' THEN '\x02'::bytea ELSE '\x01'::bytea END || @.bytes_of_number(n) || coalesce(out, ''::bytea);
 END $$;
@@ -152,6 +154,8 @@ DECLARE
     id uuid;
     bytes bytea := convert_to(payload::text, 'UTF8');
     priority smallint := array_position(ARRAY['critical', 'high', 'normal', 'low', 'bulk'], coalesce(options->>'priority', 'normal')) - 1;
+    moment timestamptz;
+    millis numeric;
     run_at bigint;
     held boolean;
     state smallint;
@@ -211,13 +215,27 @@ BEGIN
     IF options->>'external_id' IS NOT NULL AND NOT (intake->>'external_ids')::boolean THEN
         PERFORM @.refuse('external_id', 'is not taken by this queue');
     END IF;
-    BEGIN
-        run_at := CASE
-            WHEN options->>'run_at' IS NOT NULL THEN floor(extract(epoch FROM (options->>'run_at')::timestamptz) * 1000)
-            WHEN options->>'delay' IS NOT NULL THEN turn.now_ms + ceil(extract(epoch FROM (options->>'delay')::interval) * 1000) END;
-    EXCEPTION WHEN data_exception THEN
-        PERFORM @.refuse('run_at', 'must be a time, and delay an interval');
-    END;
+    IF options->>'run_at' IS NOT NULL THEN
+        BEGIN
+            moment := (options->>'run_at')::timestamptz;
+        EXCEPTION WHEN data_exception THEN
+            PERFORM @.refuse('run_at', 'must be a time');
+        END;
+        IF NOT isfinite(moment) THEN
+            PERFORM @.refuse('run_at', 'must be a time, not infinity');
+        END IF;
+        run_at := floor(extract(epoch FROM moment) * 1000);
+    ELSIF options->>'delay' IS NOT NULL THEN
+        BEGIN
+            millis := ceil(extract(epoch FROM (options->>'delay')::interval) * 1000);
+        EXCEPTION WHEN data_exception THEN
+            PERFORM @.refuse('delay', 'must be an interval');
+        END;
+        IF millis NOT BETWEEN 0 AND 36500 * 86400000.0 THEN
+            PERFORM @.refuse('delay', 'must be 0 to 36500 days');
+        END IF;
+        run_at := turn.now_ms + millis;
+    END IF;
     IF run_at IS NOT NULL AND NOT (intake->>'delayed_start')::boolean AND (options ? 'run_at' OR run_at > turn.now_ms) THEN
         PERFORM @.refuse('run_at', 'is not taken by this queue: it has no delayed start');
     END IF;

@@ -216,6 +216,10 @@ impl<'a> Looker<'a> {
         let sql = &self.shared.sql;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         if let Some(word) = &filter.tag {
+            // PostgreSQL has no such texts, and no job has such a tag.
+            if word.contains('\0') {
+                return Ok(Vec::new());
+            }
             let rows = self.link.ask(order!(sql.list_tag, word.to_string(), before, limit)).await?;
             return rows.iter().map(|row| Ok(Candidate { seq: get(row, 0)?, features: None })).collect();
         }

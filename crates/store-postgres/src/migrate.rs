@@ -43,7 +43,7 @@ pub fn sql(schema: &str) -> Result<String, StoreError> {
 /// What a role needs that only runs servers: to use the tables, not to own them.
 pub fn grants(schema: &str, role: &str) -> Result<String, StoreError> {
     check_schema(schema)?;
-    check_schema(role)?;
+    check_name("role", role)?;
     Ok(format!(
         "GRANT USAGE ON SCHEMA {schema} TO {role};\n\
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};\n\
@@ -54,14 +54,18 @@ pub fn grants(schema: &str, role: &str) -> Result<String, StoreError> {
 
 /// The schema's name goes into statements as it is: nothing but plain names.
 pub(crate) fn check_schema(schema: &str) -> Result<(), StoreError> {
-    let mut bytes = schema.bytes();
+    check_name("schema", schema)
+}
+
+fn check_name(what: &str, name: &str) -> Result<(), StoreError> {
+    let mut bytes = name.bytes();
     let first = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let plain = bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-    if first && plain && schema.len() <= 40 && !schema.starts_with("pg_") {
+    if first && plain && name.len() <= 40 && !name.starts_with("pg_") {
         return Ok(());
     }
-    let what = "the schema must be 1-40 characters of a-z 0-9 _ and not begin with a digit or pg_";
-    Err(StoreError::not_applied(Failed(what.to_owned())))
+    let what = format!("the {what} must be 1-40 characters of a-z 0-9 _ and not begin with a digit or pg_");
+    Err(StoreError::not_applied(Failed(what)))
 }
 
 fn preamble(schema: &str) -> String {
@@ -93,15 +97,11 @@ pub(crate) async fn connect(url: &str) -> Result<Client, StoreError> {
 }
 
 async fn applied(client: &Client, schema: &str) -> Result<Vec<i32>, StoreError> {
-    let there = client
-        .query_typed(
-            "SELECT to_regclass($1)::text",
-            &[(&format!("{schema}.migrations"), tokio_postgres::types::Type::TEXT)],
-        )
-        .await
-        .map_err(|error| failed(&error))?;
-    let there: Option<String> = there.first().and_then(|row| row.get(0));
-    if there.is_none() {
+    // Not to_regclass: a session remembers that there was no such schema, and hears of it too late when another node makes it.
+    let text = "SELECT true FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+        WHERE n.nspname = $1 AND c.relname = 'migrations'";
+    let there = client.query_typed(text, &[(&schema, tokio_postgres::types::Type::TEXT)]).await;
+    if there.map_err(|error| failed(&error))?.is_empty() {
         return Ok(Vec::new());
     }
     let text = format!("SELECT number FROM {schema}.migrations ORDER BY number");
@@ -134,7 +134,7 @@ fn check_age(applied: &[i32]) -> Result<(), StoreError> {
     }
 }
 
-const SUPPORTED: &str = "databases with migrations up to 3";
+const SUPPORTED: &str = "databases with migrations up to 4";
 
 /// Brings the database up to date; says what it did.
 pub async fn up(url: &str, schema: &str) -> Result<Vec<Step>, StoreError> {

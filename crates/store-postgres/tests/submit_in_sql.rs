@@ -185,12 +185,19 @@ fn what_is_wrong_is_named() {
             ("default", "{\"prio\":\"high\"}", "prio"),
             ("default", "{\"priority\":\"best\"}", "priority"),
             ("default", "{\"priority\":7}", "priority"),
-            ("default", "{\"delay\":\"soon\"}", "run_at"),
+            ("default", "{\"delay\":\"soon\"}", "delay"),
+            ("default", "{\"delay\":\"-5 seconds\"}", "delay"),
+            ("default", "{\"delay\":\"400000 years\"}", "delay"),
+            ("default", "{\"run_at\":\"soon\"}", "run_at"),
+            ("default", "{\"run_at\":\"infinity\"}", "run_at"),
+            ("default", "{\"run_at\":\"-infinity\"}", "run_at"),
+            ("default", "{\"tags\":[\"a b\"]}", "tags"),
+            ("default", "{\"tags\":{\"a b\":null}}", "tags"),
             ("default", "{\"tags\":7}", "tags"),
             ("default", "{\"external_id\":\"x\"}", "external_id"),
         ] {
             let refused = enqueue(&client, &given(&schema, queue, options)).await.expect_err("it is refused");
-            assert!(refused.to_string().contains(word), "{queue} {options}: {refused}");
+            assert!(refused.to_string().contains(&format!("{word}: ")), "{queue} {options}: {refused}");
         }
         let page = store.list(longshore_store::JobQuery { filter: Default::default(), limit: 10, before: None }).await;
         assert!(page.expect("the store answers").jobs.is_empty(), "nothing is stored");

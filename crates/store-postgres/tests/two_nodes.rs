@@ -174,3 +174,16 @@ fn random_histories() {
     conformance::histories(&world, 2_000_000..2_000_010);
     both_ways_were_taken();
 }
+
+/// Several nodes may start at once on a database that has nothing yet.
+#[test]
+fn nodes_that_start_together() {
+    common::runtime().block_on(async {
+        for round in 0..3 {
+            let (url, schema) = (common::shared_url(), format!("together_{}_{round}", std::process::id()));
+            let nodes = (0..4).map(|_| common::load::open(&url, &schema));
+            let nodes = futures_util::future::join_all(nodes).await;
+            assert_eq!(nodes.len(), 4);
+        }
+    });
+}

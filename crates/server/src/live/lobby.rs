@@ -246,12 +246,12 @@ impl Place {
         brought
     }
 
-    /// There may be more work than this one could take: the next is called.
+    /// This one has what it wanted, and there may be more work than it could take: it stands up, and the next is called.
     pub(crate) fn call_next(&self) {
         let mut seats = self.lobby.seats();
+        seats.leave(&self.seat);
         for queue in &self.seat.request.queues {
-            let fits = |seat: &Seat| seat.number != self.seat.number && seat.shares_types(&self.seat.types);
-            let other = seats.first(queue, Line::next, fits);
+            let other = seats.first(queue, Line::next, |seat| seat.shares_types(&self.seat.types));
             if let Some(other) = other {
                 seats.call(&other);
             }
@@ -346,6 +346,22 @@ mod tests {
         assert_eq!(called(&[&b]), [true]);
         drop(b);
         assert_eq!(lobby.taken(), 0);
+        assert!(lobby.seats().lines.is_empty());
+    }
+
+    /// Work whose amount nobody knows (another node's, a queue that was resumed) is found out by one after the other.
+    #[tokio::test]
+    async fn who_is_served_calls_the_next_until_all_are() {
+        let lobby = Arc::new(Lobby::default());
+        let (a, b, c) = (sit(&lobby, &["q"], &[], 1), sit(&lobby, &["q"], &[], 1), sit(&lobby, &["q"], &["t"], 1));
+        lobby.may_have_work(&queue("q"));
+        a.called().await;
+        a.call_next();
+        assert_eq!(called(&[&a, &b, &c]), [false, true, true]);
+        b.called().await;
+        drop(a);
+        b.call_next();
+        drop((b, c));
         assert!(lobby.seats().lines.is_empty());
     }
 

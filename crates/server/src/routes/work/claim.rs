@@ -106,14 +106,19 @@ pub(crate) async fn ask_for_another(app: &AppState, errand: Errand) {
     }
 }
 
-/// Asks the store once. The question goes on by itself: should whoever asks be gone before the answer, the jobs go back.
+/// Asks the store once, and waits for it no longer than a submission does. The question goes on by itself: should whoever asks be gone before the answer, the jobs go back.
 pub(crate) async fn ask(app: &AppState, request: ClaimRequest) -> Result<Given, Failure> {
     let (tell, told) = oneshot::channel();
     let asking = ask_store(app.clone(), request);
     // Nobody there: what is in the answer is dropped, and thereby given back.
     app.tasks.spawn(async move { drop(tell.send(asking.await)) });
-    let answer = told.await.unwrap_or(Err(StoreError::Poisoned));
-    Ok(app.noted(answer)??)
+    let Ok(answer) = tokio::time::timeout(app.limits.submission_timeout, told).await else {
+        let patience = app.limits.submission_timeout.as_secs_f64();
+        let detail =
+            format!("the store has not answered within {patience} s; what it hands out now goes back into line");
+        return Err(Failure::new(ErrorCode::StoreUnavailable, detail));
+    };
+    Ok(app.noted(answer.unwrap_or(Err(StoreError::Poisoned)))??)
 }
 
 /// Asks until there is something, or the wait is over.
