@@ -85,6 +85,8 @@ struct Seat {
     /// Of the request.
     types: Types,
     called: AtomicBool,
+    /// Nobody knows how much work the call is about: whoever is served calls the next.
+    unmeasured: AtomicBool,
     call: Notify,
     /// What somebody else has claimed for it.
     brought: Mutex<Option<Given>>,
@@ -138,7 +140,10 @@ impl Seats {
         firsts.filter(|seat| fits(seat)).min_by_key(|seat| seat.number).cloned()
     }
 
-    fn call(&mut self, seat: &Arc<Seat>) {
+    fn call(&mut self, seat: &Arc<Seat>, unmeasured: bool) {
+        if unmeasured {
+            seat.unmeasured.store(true, Ordering::SeqCst);
+        }
         self.rise(seat);
         seat.call.notify_one();
     }
@@ -177,11 +182,12 @@ impl Lobby {
             request,
             types: types.into(),
             called: AtomicBool::new(false),
+            unmeasured: AtomicBool::new(false),
             call: Notify::new(),
             brought: Mutex::new(None),
         });
         seats.sit(&seat);
-        Place { lobby: Arc::clone(self), seat }
+        Place { lobby: Arc::clone(self), seat, unmeasured: AtomicBool::new(true) }
     }
 
     /// Claims that wait at this moment.
@@ -195,7 +201,7 @@ impl Lobby {
         while jobs > 0
             && let Some(seat) = seats.first(queue, Line::next, |seat| seat.wants(job_type))
         {
-            seats.call(&seat);
+            seats.call(&seat, false);
             jobs = jobs.saturating_sub(seat.request.limit.max(1));
         }
     }
@@ -217,7 +223,7 @@ impl Lobby {
             lines.values().filter_map(Line::next).map(Arc::clone).collect()
         };
         let called = seats.lines.get(queue).map(firsts).unwrap_or_default();
-        called.iter().for_each(|seat| seats.call(seat));
+        called.iter().for_each(|seat| seats.call(seat, true));
     }
 
     /// Anything may have happened.
@@ -232,6 +238,8 @@ impl Lobby {
 pub(crate) struct Place {
     lobby: Arc<Lobby>,
     seat: Arc<Seat>,
+    /// What it asks for now may be part of more than anybody was told of.
+    unmeasured: AtomicBool,
 }
 
 impl Place {
@@ -241,19 +249,26 @@ impl Place {
         let brought = self.seat.brought.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.seat.called.store(false, Ordering::SeqCst);
         let mut seats = self.lobby.seats();
+        self.unmeasured.store(self.seat.unmeasured.swap(false, Ordering::SeqCst), Ordering::SeqCst);
         seats.leave(&self.seat);
         seats.sit(&self.seat);
         brought
     }
 
-    /// This one has what it wanted, and there may be more work than it could take: it stands up, and the next is called.
+    /// This one has what it wanted: if there may be more work than it could take, it stands up, and the next is called.
     pub(crate) fn call_next(&self) {
+        if self.unmeasured.load(Ordering::SeqCst) {
+            self.pass_on(true);
+        }
+    }
+
+    fn pass_on(&self, unmeasured: bool) {
         let mut seats = self.lobby.seats();
         seats.leave(&self.seat);
         for queue in &self.seat.request.queues {
             let other = seats.first(queue, Line::next, |seat| seat.shares_types(&self.seat.types));
             if let Some(other) = other {
-                seats.call(&other);
+                seats.call(&other, unmeasured);
             }
         }
     }
@@ -263,7 +278,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.lobby.seats().leave(&self.seat);
         if self.seat.called.swap(false, Ordering::SeqCst) {
-            self.call_next();
+            self.pass_on(self.seat.unmeasured.load(Ordering::SeqCst));
         }
     }
 }
@@ -363,6 +378,16 @@ mod tests {
         b.call_next();
         drop((b, c));
         assert!(lobby.seats().lines.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_is_served_calls_nobody_if_all_were_called() {
+        let lobby = Arc::new(Lobby::default());
+        let (a, b) = (sit(&lobby, &["q"], &[], 1), sit(&lobby, &["q"], &[], 1));
+        lobby.work_came(&queue("q"), &kind("t"), 1);
+        a.called().await;
+        a.call_next();
+        assert_eq!(called(&[&a, &b]), [false, false]);
     }
 
     #[tokio::test]
