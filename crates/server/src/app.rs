@@ -112,12 +112,12 @@ impl AppState {
         &self.store
     }
 
-    /// The one call with a promise of its own: an acknowledgement within the submission timeout, or the word that there is none.
+    /// The one call with a code of its own: an acknowledgement within the submission timeout, or the word that there is none.
     pub(crate) async fn submit(&self, request: SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Failure> {
         let patience = self.limits.submission_timeout;
         let expected = self.expected(&request);
         let both = async {
-            let mut submission = pin!(self.ask(self.store.submit(request)));
+            let mut submission = pin!(self.store.submit(request));
             // On its way, before anybody asks for what it brings.
             let begun = poll_fn(|context| Poll::Ready(submission.as_mut().poll(context))).await;
             for (queue, job_type) in &expected {
@@ -131,7 +131,7 @@ impl AppState {
             }
         };
         match tokio::time::timeout(patience, both).await {
-            Ok(answer) => answer,
+            Ok(answer) => self.noted(answer),
             Err(_) => {
                 let detail = format!("no acknowledgement within {} s", patience.as_secs_f64());
                 Err(Failure::new(ErrorCode::SubmissionTimeout, detail))
@@ -156,9 +156,14 @@ impl App {
         self.broken.load(Ordering::SeqCst)
     }
 
-    /// Waits for the store's answer.
+    /// Waits for the store's answer, no longer than a submission would.
     pub(crate) async fn ask<T>(&self, question: StoreFuture<'_, T>) -> Result<T, Failure> {
-        self.noted(question.await)
+        let patience = self.limits.submission_timeout;
+        let silent = |_| {
+            let words = format!("no answer within {} s", patience.as_secs_f64());
+            Err(StoreError::unknown(std::io::Error::new(std::io::ErrorKind::TimedOut, words)))
+        };
+        self.noted(tokio::time::timeout(patience, question).await.unwrap_or_else(silent))
     }
 
     pub(crate) async fn admin(&self, command: AdminCommand) -> Result<AdminAnswer, Failure> {

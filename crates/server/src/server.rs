@@ -61,7 +61,7 @@ impl Server {
         self.address
     }
 
-    /// Serves until `shutdown`, then lets requests under way finish. The store is let go before this returns.
+    /// Serves until `shutdown`, then lets requests under way finish. The store is let go before this returns, unless it does not answer.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let Self { listener, app, .. } = self;
         if let Some(time) = &app.virtual_time {
@@ -117,12 +117,11 @@ async fn drain(app: &AppState, cut: &CancellationToken) {
         tracing::warn!("requests did not end in time; cutting them off");
     }
     cut.cancel();
-    if timeout(AFTER_THE_CUT, app.tasks.wait()).await.is_err() {
-        tracing::warn!("the store does not answer; leaving without it");
-    }
+    let asked = timeout(AFTER_THE_CUT, app.tasks.wait()).await;
     app.drained.cancel();
     app.companions.close();
-    if timeout(AFTER_THE_CUT, app.companions.wait()).await.is_err() {
+    let kept = timeout(AFTER_THE_CUT, app.companions.wait()).await;
+    if asked.is_err() || kept.is_err() {
         tracing::warn!("the store does not answer; leaving without it");
     }
 }

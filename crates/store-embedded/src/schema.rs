@@ -208,7 +208,7 @@ impl Location {
                 Connection::open_with_flags(path, common | access | OpenFlags::SQLITE_OPEN_NOFOLLOW)?
             }
         };
-        connection.set_prepared_statement_cache_capacity(64);
+        connection.set_prepared_statement_cache_capacity(128);
         // The log is moved when we say so: never on the way out of a store whose disk has failed.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         connection.busy_timeout(std::time::Duration::from_secs(10))?;

@@ -221,8 +221,8 @@ BEGIN
         EXCEPTION WHEN data_exception THEN
             PERFORM @.refuse('run_at', 'must be a time');
         END;
-        IF NOT isfinite(moment) THEN
-            PERFORM @.refuse('run_at', 'must be a time, not infinity');
+        IF NOT isfinite(moment) OR moment >= '10000-01-01 00:00:00+00' THEN
+            PERFORM @.refuse('run_at', 'must be a time before the year 10000');
         END IF;
         run_at := floor(extract(epoch FROM moment) * 1000);
     ELSIF options->>'delay' IS NOT NULL THEN

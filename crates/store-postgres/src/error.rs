@@ -62,10 +62,9 @@ impl From<tokio_postgres::Error> for Trouble {
 
 impl Trouble {
     /// The commit had been sent with what failed.
-    pub(crate) fn with_commit(error: tokio_postgres::Error) -> Self {
-        let trouble = Self::from(error);
+    pub(crate) fn with_commit(self) -> Self {
         // The server may still have worked on it when the connection went.
-        if let Self::Lost(failed) = trouble { Self::Unknown(failed) } else { trouble }
+        if let Self::Lost(failed) = self { Self::Unknown(failed) } else { self }
     }
 
     /// Whatever it was, this connection is not to be used.

@@ -1,6 +1,7 @@
 //! One connection, and many statements on their way over it at once.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use deadpool_postgres::Object;
 use futures_util::future::join_all;
@@ -54,6 +55,8 @@ pub(crate) struct Link {
     prepared: Prepared,
     /// Sent with every beginning.
     begin: String,
+    /// How long any answer is waited for.
+    patience: Duration,
     /// Failovers that the server has seen: lease versions begin anew above all that were given before.
     pub lease_floor: u64,
 }
@@ -73,8 +76,16 @@ enum Ready<'a> {
 }
 
 impl Link {
-    pub(crate) fn new(client: Object, prepared: Prepared, settings: &str, lease_floor: u64) -> Self {
-        Self { client, prepared, begin: settings.to_owned(), lease_floor }
+    pub(crate) fn new(client: Object, prepared: Prepared, settings: &str, patience: Duration) -> Self {
+        Self { client, prepared, begin: settings.to_owned(), patience, lease_floor: 0 }
+    }
+
+    /// A server may hold its peace while its machine still acknowledges every byte: only this ends the wait.
+    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
+        match tokio::time::timeout(self.patience, answer).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Trouble::Lost(Failed(format!("no answer within {:?}", self.patience)))),
+        }
     }
 
     async fn ready<'a>(&self, sql: &'a Sql) -> Result<Ready<'a>, Error> {
@@ -89,7 +100,7 @@ impl Link {
         let mut statements = Vec::with_capacity(orders.len());
         for order in orders {
             // Statements that are not prepared yet must not come after the commit.
-            statements.push(self.ready(order.sql).await?);
+            statements.push(self.in_time(self.ready(order.sql)).await?);
         }
         let mut trips: Vec<Trip<'_>> = Vec::new();
         let opening = match bounds {
@@ -107,12 +118,11 @@ impl Link {
         if bounds == Bounds::Commit {
             trips.push(Box::pin(async move { self.client.batch_execute("COMMIT").await.map(|()| Vec::new()) }));
         }
-        let answers = join_all(trips).await;
-        let fail = match bounds {
-            Bounds::Commit | Bounds::Whole => Trouble::with_commit,
-            Bounds::Begin | Bounds::BeginLooking | Bounds::Inside | Bounds::None => Trouble::from,
-        };
-        let mut rows = answers.into_iter().collect::<Result<Vec<_>, _>>().map_err(fail)?;
+        let answers = async { join_all(trips).await.into_iter().collect::<Result<Vec<_>, _>>() };
+        let mut rows = self.in_time(answers).await.map_err(|trouble| match bounds {
+            Bounds::Commit | Bounds::Whole => trouble.with_commit(),
+            Bounds::Begin | Bounds::BeginLooking | Bounds::Inside | Bounds::None => trouble,
+        })?;
         if opens {
             rows.remove(0);
         }
@@ -134,6 +144,14 @@ impl Link {
         }
     }
 
+    /// How often this server, or one before it, was promoted: whatever was lost then must not come back under the same lease version.
+    pub(crate) async fn learn_generation(&mut self) -> Result<(), Trouble> {
+        let text = "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint - 1";
+        let rows = self.in_time(self.client.query_typed(text, &[])).await?;
+        self.lease_floor = rows.first().map_or(Ok(0), |row| get::<i64>(row, 0))?.max(0).unsigned_abs();
+        Ok(())
+    }
+
     pub(crate) fn copies(&self) -> bool {
         self.prepared == Prepared::Yes
     }
@@ -145,14 +163,16 @@ impl Link {
         types: &[Type],
         rows: impl Iterator<Item = Vec<&'r (dyn ToSql + Sync)>>,
     ) -> Result<(), Trouble> {
-        let statement = self.client.prepare_typed_cached(&sql.text, sql.types).await?;
-        let sink = self.client.copy_in(&statement).await?;
-        let mut writer = std::pin::pin!(BinaryCopyInWriter::new(sink, types));
-        for row in rows {
-            writer.as_mut().write(&row).await?;
-        }
-        writer.as_mut().finish().await?;
-        Ok(())
+        self.in_time(async {
+            let statement = self.client.prepare_typed_cached(&sql.text, sql.types).await?;
+            let sink = self.client.copy_in(&statement).await?;
+            let mut writer = std::pin::pin!(BinaryCopyInWriter::new(sink, types));
+            for row in rows {
+                writer.as_mut().write(&row).await?;
+            }
+            writer.as_mut().finish().await.map(drop)
+        })
+        .await
     }
 
     /// One statement inside of the transaction.
@@ -162,7 +182,7 @@ impl Link {
 
     /// Back to where nothing was begun. Says whether the connection is good for more.
     pub(crate) async fn roll_back(&self) -> bool {
-        self.client.batch_execute("ROLLBACK").await.is_ok()
+        self.in_time(self.client.batch_execute("ROLLBACK")).await.is_ok()
     }
 
     pub(crate) fn closed(&self) -> bool {

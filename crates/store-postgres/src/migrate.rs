@@ -211,3 +211,16 @@ async fn settle_time(client: &Client, schema: &str, now: Option<Timestamp>) -> R
 fn other_clock(found: &str, supported: &'static str) -> StoreError {
     StoreError::Format { found: found.to_owned(), supported }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrations_are_numbered_in_order_and_the_last_is_named() {
+        let numbers: Vec<i32> = MIGRATIONS.iter().map(|migration| migration.number).collect();
+        assert_eq!(numbers, (1..).take(numbers.len()).collect::<Vec<_>>());
+        let newest = MIGRATIONS.last().map(|migration| migration.number.to_string()).unwrap();
+        assert!(SUPPORTED.ends_with(&format!(" {newest}")), "{SUPPORTED}, but the last is {newest}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use deadpool_postgres::{Object, Pool};
+use deadpool_postgres::Pool;
 use longshore_core::engine::{self, Effect};
 use longshore_core::time::{Duration, Timestamp};
 use longshore_store::WakeupsSender;
@@ -14,6 +14,7 @@ use crate::error::{Failed, Trouble, words};
 use crate::known::Known;
 use crate::link::{Link, Prepared};
 use crate::statements::Statements;
+use crate::store::Options;
 use crate::tick::Days;
 use crate::wake::Notices;
 
@@ -38,27 +39,31 @@ pub(crate) struct Shared {
     pub trips: [AtomicU64; 2],
     /// How long archived jobs may outstay their retention, so that days go whole.
     pub retention_slack: Duration,
+    /// How long any answer of the database is waited for.
+    pub patience: std::time::Duration,
     known: RwLock<Arc<Known>>,
     /// The earliest timer that was written since the last tick began.
     deadline: Mutex<Option<Timestamp>>,
 }
 
 impl Shared {
-    pub(crate) fn new(pool: Pool, schema: &str, prepared: Prepared, engine: engine::Options, clock: NodeClock) -> Self {
+    pub(crate) fn new(pool: Pool, clock: NodeClock, options: &Options) -> Self {
+        let schema = &options.schema;
         Self {
             pool,
             sql: Statements::new(schema),
-            schema: schema.to_owned(),
-            prepared,
+            schema: schema.clone(),
+            prepared: options.prepared,
             lock_key: lock_key(schema),
-            engine,
+            engine: options.engine,
             clock,
             wakeups: WakeupsSender::default(),
             notices: Notices::default(),
             days: Days::default(),
             believed: Believed::default(),
             trips: Default::default(),
-            retention_slack: Duration::ZERO,
+            retention_slack: options.retention_slack,
+            patience: options.patience,
             known: RwLock::new(Arc::new(Known::nothing())),
             deadline: Mutex::default(),
         }
@@ -97,13 +102,10 @@ impl Shared {
         self.clock.heard(Timestamp::from_millis(database_ms))
     }
 
-    async fn client(&self) -> Result<Object, Trouble> {
-        self.pool.get().await.map_err(|error| Trouble::Lost(Failed(words(&error))))
-    }
-
     /// A connection from the pool, for looking.
     pub(crate) async fn looking_glass(&self) -> Result<Link, Trouble> {
-        Ok(Link::new(self.client().await?, self.prepared, self.begin(), 0))
+        let client = self.pool.get().await.map_err(|error| Trouble::Lost(Failed(words(&error))))?;
+        Ok(Link::new(client, self.prepared, self.begin(), self.patience))
     }
 
     /// What a transaction is told that its session was not.
@@ -116,21 +118,14 @@ impl Shared {
 
     /// A connection from the pool, with what has to be known of its server.
     pub(crate) async fn link(&self) -> Result<Link, Trouble> {
-        let client = self.client().await?;
-        // How often this server, or one before it, was promoted: whatever was lost then must not come back under the same lease version.
-        let text = "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint - 1";
-        let generation = match self.prepared {
-            Prepared::Yes => client.query(text, &[]).await,
-            Prepared::No => client.query_typed(text, &[]).await,
-        };
-        let generation = match generation {
-            Ok(rows) => rows.first().map_or(0, |row| row.get::<_, i64>(0)).max(0).unsigned_abs(),
-            Err(error) => {
-                drop(Object::take(client));
-                return Err(Trouble::from(error).lost());
+        let mut link = self.looking_glass().await?;
+        match link.learn_generation().await {
+            Ok(()) => Ok(link),
+            Err(trouble) => {
+                link.discard();
+                Err(trouble.lost())
             }
-        };
-        Ok(Link::new(client, self.prepared, self.begin(), generation))
+        }
     }
 
     /// Tells whoever listens what a transaction has done, once it is there to be seen.

@@ -48,6 +48,8 @@ pub struct Options {
     pub migrates: bool,
     /// How long archived jobs may outstay their retention: then most go a day at a time, and cost nothing.
     pub retention_slack: Duration,
+    /// How long any answer of the database is waited for; longer than a lock is.
+    pub patience: std::time::Duration,
     /// Where the work is done; `None`: on threads of its own.
     pub runtime: Option<Handle>,
     /// Shared by stores that go by the same address, on the same runtime; `None`: connections of its own.
@@ -102,6 +104,7 @@ impl Options {
             waiting_max: 4_096,
             migrates: true,
             retention_slack: Duration::from_hours(25),
+            patience: std::time::Duration::from_secs(20),
             runtime: None,
             connections: None,
         }
@@ -166,11 +169,8 @@ impl PostgresStore {
         let client = pool.get().await.map_err(|error| StoreError::not_applied(Failed(words(&error))))?;
         migrate::prepare(&client, &options.schema, options.migrates, virtual_now).await?;
         drop(client);
-        let slack = options.retention_slack;
-        let clock = options.clock.map_or_else(NodeClock::database, NodeClock::Given);
-        let mut shared = Shared::new(pool, &options.schema, options.prepared, options.engine, clock);
-        shared.retention_slack = slack;
-        let shared = Arc::new(shared);
+        let clock = options.clock.clone().map_or_else(NodeClock::database, NodeClock::Given);
+        let shared = Arc::new(Shared::new(pool, clock, &options));
         begin(&shared).await?;
         let mut companions = Vec::new();
         let lane = |number: usize| {
@@ -249,7 +249,11 @@ async fn begin(shared: &Arc<Shared>) -> Result<(), StoreError> {
     let (reply, _answer) = oneshot::channel();
     let known = async {
         let link = lane.link().await?;
-        shared.learn(&shared.known(), link).await
+        // One moment for all of it: another node may be making the same queue.
+        link.travel(&[], Bounds::BeginLooking).await?;
+        let known = shared.learn(&shared.known(), link).await?;
+        link.travel(&[], Bounds::Commit).await?;
+        Ok(known)
     };
     let known = known.await.map_err(Trouble::into_store_error)?;
     if known.queues.contains_key(&name) {

@@ -12,8 +12,9 @@ use std::time::Duration;
 use common::load::{self, claim, complete, submit};
 use common::{Cluster, Durability};
 use longshore_core::id::JobId;
-use longshore_store::Store;
-use longshore_store_postgres::PostgresStore;
+use longshore_core::state::StateKind;
+use longshore_store::{Inspect, JobFilter, JobQuery, JobRef, Store};
+use longshore_store_postgres::{Options, PostgresStore};
 use tokio_postgres::NoTls;
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -120,6 +121,36 @@ fn a_read_only_server_is_left() {
             cluster.psql("SELECT pg_reload_conf()");
         });
         until("a write", || async { submit(&*store, "after").await.is_ok() }).await;
+    });
+}
+
+/// A server that takes bytes and answers nothing is given up: everybody hears, nobody waits for ever, and work goes on when it speaks again.
+#[test]
+fn a_silent_server_is_given_up() {
+    let cluster = Cluster::start(Durability::Off);
+    runtime().block_on(async {
+        let options = Options { patience: Duration::from_millis(500), ..Options::new(cluster.url()) };
+        let store = PostgresStore::start(options, tokio::runtime::Handle::current()).await.expect("the store opens");
+        submit(&store, "before").await.expect("it is stored");
+        let job = claim(&store, 1).await.expect("it is claimed").remove(0);
+        let silenced = tokio::task::block_in_place(|| cluster.silenced());
+        let (submitted, claimed, completed, looked) = tokio::join!(
+            submit(&store, "meanwhile"),
+            claim(&store, 1),
+            complete(&store, &job),
+            store.get(vec![JobRef::Id(job.claimed.id)])
+        );
+        let unheard = [submitted.is_err(), claimed.is_err(), completed.is_err(), looked.is_err()];
+        assert_eq!(unheard, [true; 4], "nobody was answered");
+        tokio::task::block_in_place(|| drop(silenced));
+        // What had been sent may be done now; the same key never makes a second job.
+        until("an answer", || async { submit(&store, "meanwhile").await.is_ok() }).await;
+        until("the end of the job", || async {
+            complete(&store, &job).await.is_ok_and(|verdict| verdict == Ok(StateKind::Completed))
+        })
+        .await;
+        let query = JobQuery { filter: JobFilter::default(), limit: 10, before: None };
+        assert_eq!(store.list(query).await.expect("the store answers").jobs.len(), 2);
     });
 }
 

@@ -191,6 +191,7 @@ fn what_is_wrong_is_named() {
             ("default", "{\"run_at\":\"soon\"}", "run_at"),
             ("default", "{\"run_at\":\"infinity\"}", "run_at"),
             ("default", "{\"run_at\":\"-infinity\"}", "run_at"),
+            ("default", "{\"run_at\":\"10000-01-01T00:00:00Z\"}", "run_at"),
             ("default", "{\"tags\":[\"a b\"]}", "tags"),
             ("default", "{\"tags\":{\"a b\":null}}", "tags"),
             ("default", "{\"tags\":7}", "tags"),

@@ -109,13 +109,20 @@ impl Cluster {
 
     /// As the kernel would: nobody is told.
     pub fn kill(&self) {
+        signal("-9", &[self.pid()]);
+    }
+
+    fn pid(&self) -> String {
         let pid = std::fs::read_to_string(self.data().join("postmaster.pid")).expect("the server runs");
-        let pid = pid.lines().next().expect("its number").to_owned();
-        run({
-            let mut kill = Command::new("kill");
-            kill.args(["-9", &pid]);
-            kill
-        });
+        pid.lines().next().expect("its number").to_owned()
+    }
+
+    /// Takes what it is sent, and answers nothing until the value goes.
+    pub fn silenced(&self) -> Silenced {
+        let of_sessions = self.psql("SELECT pid FROM pg_stat_activity WHERE application_name = 'longshore'");
+        let pids: Vec<String> = std::iter::once(self.pid()).chain(of_sessions.lines().map(str::to_owned)).collect();
+        signal("-STOP", &pids);
+        Silenced(pids)
     }
 
     pub fn url(&self) -> String {
@@ -131,6 +138,22 @@ impl Cluster {
         assert!(output.status.success(), "{text}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
+}
+
+/// Processes that are stopped.
+#[derive(Debug)]
+pub struct Silenced(Vec<String>);
+
+impl Drop for Silenced {
+    fn drop(&mut self) {
+        signal("-CONT", &self.0);
+    }
+}
+
+fn signal(which: &str, pids: &[String]) {
+    let mut kill = Command::new("kill");
+    kill.arg(which).args(pids);
+    run(kill);
 }
 
 impl Drop for Cluster {

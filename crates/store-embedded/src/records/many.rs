@@ -46,7 +46,8 @@ impl Many {
                 let (rows, rest) = left.split_at_checked(size)?;
                 close(rows).then_some((text, rows, rest))
             });
-            let Some((text, rows, rest)) = together else { break };
+            // One row is always close to itself.
+            let (text, rows, rest) = together.ok_or(rusqlite::Error::InvalidQuery)?;
             let mut statement = connection.prepare_cached(text)?;
             for (place, row) in rows.iter().enumerate() {
                 bind(&mut statement, place * self.columns + 1, row)?;

@@ -90,11 +90,11 @@ impl Pen {
             statement.raw_bind_parameter(first + 2, state)?;
             statement.raw_bind_parameter(first + 3, job_type)?;
             statement.raw_bind_parameter(first + 4, ended.prune_at)?;
-            statement.raw_bind_parameter(first + 5, self.read(&ended.record))
+            statement.raw_bind_parameter(first + 5, self.read(&ended.record)?)
         })?;
         for (seq, ended) in &self.changed_ended {
             let text = "UPDATE ended SET record = ?2, prune_at = ?3, state = ?4 WHERE seq = ?1";
-            let values = params![seq.0.cast_signed(), self.read(&ended.record), ended.prune_at, ended.features.state];
+            let values = params![seq.0.cast_signed(), self.read(&ended.record)?, ended.prune_at, ended.features.state];
             connection.prepare_cached(text)?.execute(values)?;
         }
         Ok(())
@@ -103,11 +103,11 @@ impl Pen {
     fn write_live(&self, connection: &Connection, many: &Many, rows: &[(Seq, Range<usize>)]) -> rusqlite::Result<()> {
         many.write(connection, rows, |statement: &mut Statement<'_>, first, (seq, record)| {
             statement.raw_bind_parameter(first, seq.0.cast_signed())?;
-            statement.raw_bind_parameter(first + 1, self.read(record))
+            statement.raw_bind_parameter(first + 1, self.read(record)?)
         })
     }
 
-    fn read(&self, record: &Range<usize>) -> &[u8] {
-        self.ink.get(record.clone()).unwrap_or_default()
+    fn read(&self, record: &Range<usize>) -> rusqlite::Result<&[u8]> {
+        self.ink.get(record.clone()).ok_or(rusqlite::Error::InvalidQuery)
     }
 }

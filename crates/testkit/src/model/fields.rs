@@ -59,6 +59,8 @@ pub(crate) fn is_name(text: &str) -> bool {
 }
 
 pub(crate) fn are_tags(tags: &BTreeMap<String, Option<String>>) -> bool {
-    let short = |value: &Option<String>| value.as_ref().is_none_or(|value| value.chars().count() <= 256);
+    let short = |value: &Option<String>| {
+        value.as_ref().is_none_or(|value| value.chars().count() <= 256 && !value.contains('\0'))
+    };
     tags.len() <= 64 && tags.iter().all(|(key, value)| is_name(key) && short(value))
 }
