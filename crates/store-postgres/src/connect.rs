@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
 use longshore_store::StoreError;
 use tokio_postgres::{Config, NoTls};
 
@@ -39,4 +39,15 @@ pub(crate) fn pool(config: Config, connections: usize) -> Result<Pool, StoreErro
     let timeouts = Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) };
     let built = Pool::builder(manager).max_size(connections).timeouts(timeouts).runtime(Runtime::Tokio1).build();
     built.map_err(|error| StoreError::not_applied(Failed(words(&error))))
+}
+
+/// A connection from the pool.
+pub(crate) async fn take(pool: &Pool) -> Result<Object, Failed> {
+    pool.get().await.map_err(|error| match error {
+        PoolError::Timeout(_) => Failed(format!("no connection to PostgreSQL within {} s", PATIENCE.as_secs())),
+        PoolError::Backend(error) => Failed(words(&error)),
+        other @ (PoolError::Closed | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
+            Failed(words(&other))
+        }
+    })
 }

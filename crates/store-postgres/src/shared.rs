@@ -10,7 +10,8 @@ use longshore_store::WakeupsSender;
 
 use crate::believed::Believed;
 use crate::clock::NodeClock;
-use crate::error::{Failed, Trouble, words};
+use crate::connect;
+use crate::error::Trouble;
 use crate::known::Known;
 use crate::link::{Link, Prepared};
 use crate::statements::Statements;
@@ -104,7 +105,7 @@ impl Shared {
 
     /// A connection from the pool, for looking.
     pub(crate) async fn looking_glass(&self) -> Result<Link, Trouble> {
-        let client = self.pool.get().await.map_err(|error| Trouble::Lost(Failed(words(&error))))?;
+        let client = connect::take(&self.pool).await.map_err(Trouble::Lost)?;
         Ok(Link::new(client, self.prepared, self.begin(), self.patience))
     }
 
@@ -112,7 +113,7 @@ impl Shared {
     fn begin(&self) -> &'static str {
         match self.prepared {
             Prepared::Yes => "",
-            Prepared::No => crate::connect::SETTINGS_LOCAL,
+            Prepared::No => connect::SETTINGS_LOCAL,
         }
     }
 

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::NodeClock;
 use crate::connect;
-use crate::error::{Failed, Trouble, words};
+use crate::error::{Failed, Trouble};
 use crate::lanes::{self, Lane, Slow, Waiting};
 use crate::link::{Bounds, Prepared, order};
 use crate::migrate;
@@ -166,7 +166,7 @@ impl PostgresStore {
             None => connect::pool(config.clone(), 2 * lanes + 5 + options.readers.max(1))?,
         };
         let virtual_now = options.clock.as_ref().map(|clock| clock.now());
-        let client = pool.get().await.map_err(|error| StoreError::not_applied(Failed(words(&error))))?;
+        let client = connect::take(&pool).await.map_err(StoreError::not_applied)?;
         migrate::prepare(&client, &options.schema, options.migrates, virtual_now).await?;
         drop(client);
         let clock = options.clock.clone().map_or_else(NodeClock::database, NodeClock::Given);
