@@ -6,7 +6,7 @@ use foldhash::HashMap;
 use longshore_core::id::{JobType, QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::priority::Priority;
-use longshore_core::state::StateKind;
+use longshore_core::state::{State, StateKind};
 use longshore_store::{InLine, JobFilter};
 use roaring::RoaringTreemap;
 
@@ -20,6 +20,23 @@ pub(crate) struct LiveEntry {
     state: StateKind,
     job_type: JobType,
     priority: Priority,
+    /// Where it stands in line, if not where its number says.
+    position: Option<u64>,
+}
+
+/// A position that a job was given when it came (back) into line.
+fn position_of(seq: Seq, state: &State) -> Option<u64> {
+    match state {
+        State::Scheduled { position } => Some(*position).filter(|position| *position != seq.0),
+        State::Pending { .. }
+        | State::Delayed { .. }
+        | State::Running(_)
+        | State::Retrying { .. }
+        | State::Completed { .. }
+        | State::Failed { .. }
+        | State::DeadLetter { .. }
+        | State::Cancelled { .. } => None,
+    }
 }
 
 impl LiveEntry {
@@ -34,6 +51,7 @@ impl LiveEntry {
             state: job.kind(),
             job_type: job.job_type.clone(),
             priority: job.priority,
+            position: position_of(job.seq, &job.state),
         }
     }
 }
@@ -47,6 +65,21 @@ pub(crate) struct LiveIndex {
     states: Sets<StateKind>,
     types: Sets<JobType>,
     priorities: Sets<Priority>,
+    returned: HashMap<QueueName, HashMap<Priority, Returned>>,
+}
+
+/// Jobs in line that do not stand where their numbers say.
+#[derive(Debug, Default)]
+struct Returned {
+    seqs: RoaringTreemap,
+    positions: RoaringTreemap,
+}
+
+impl Returned {
+    /// How many more of these stand up to here than their numbers say, modulo 2^64.
+    fn shift(&self, below: u64) -> u64 {
+        self.positions.rank(below).wrapping_sub(self.seqs.rank(below))
+    }
 }
 
 #[derive(Debug)]
@@ -121,6 +154,35 @@ impl LiveIndex {
         self.states.append(heads, |head| head.state.kind(), |a, b| a.state.kind() == b.state.kind());
         self.types.append(heads, |head| (*head.job_type).clone(), |a, b| a.job_type == b.job_type);
         self.priorities.append(heads, |head| head.priority, |a, b| a.priority == b.priority);
+        for head in heads {
+            if let Some(position) = position_of(head.seq, &head.state) {
+                self.come_back(&head.queue, head.priority, head.seq, position);
+            }
+        }
+    }
+
+    fn come_back(&mut self, queue: &QueueName, priority: Priority, seq: Seq, position: u64) {
+        let of_queue = match self.returned.get_mut(queue) {
+            Some(of_queue) => of_queue,
+            None => self.returned.entry(queue.clone()).or_default(),
+        };
+        let returned = of_queue.entry(priority).or_default();
+        returned.seqs.insert(seq.0);
+        returned.positions.insert(position);
+    }
+
+    fn leave_again(&mut self, queue: &QueueName, priority: Priority, seq: Seq, position: u64) {
+        let Some(of_queue) = self.returned.get_mut(queue) else { return };
+        if let Some(returned) = of_queue.get_mut(&priority) {
+            returned.seqs.remove(seq.0);
+            returned.positions.remove(position);
+            if returned.seqs.is_empty() {
+                of_queue.remove(&priority);
+            }
+        }
+        if of_queue.is_empty() {
+            self.returned.remove(queue);
+        }
     }
 
     pub(crate) fn replace(&mut self, before: Option<&LiveEntry>, after: Option<&LiveEntry>) {
@@ -129,6 +191,12 @@ impl LiveIndex {
         self.states.change(seq, before.map(|entry| &entry.state), after.map(|entry| &entry.state));
         self.types.change(seq, before.map(|entry| &entry.job_type), after.map(|entry| &entry.job_type));
         self.priorities.change(seq, before.map(|entry| &entry.priority), after.map(|entry| &entry.priority));
+        if let Some((entry, position)) = before.and_then(|entry| Some((entry, entry.position?))) {
+            self.leave_again(&entry.queue, entry.priority, seq, position);
+        }
+        if let Some((entry, position)) = after.and_then(|entry| Some((entry, entry.position?))) {
+            self.come_back(&entry.queue, entry.priority, seq, position);
+        }
     }
 
     /// In order of creation.
@@ -147,13 +215,19 @@ impl LiveIndex {
         else {
             return 0;
         };
-        let Some(below) = place.seq.0.checked_sub(1) else { return 0 };
+        let Some(below) = place.position.checked_sub(1) else { return 0 };
         let line = queue & scheduled;
-        let Some(priority) = place.priority else { return line.rank(below) };
+        let of_queue = self.returned.get(&place.queue);
+        let Some(priority) = place.priority else {
+            let shifts = of_queue.into_iter().flat_map(HashMap::values).map(|returned| returned.shift(below));
+            return shifts.fold(line.rank(below), u64::wrapping_add);
+        };
+        let shift = of_queue.and_then(|of_queue| of_queue.get(&priority)).map_or(0, |returned| returned.shift(below));
         let of = |level: &Priority| self.priorities.0.get(level);
         let more_urgent = Priority::ALL.iter().filter(|level| **level < priority).filter_map(of);
         let more_urgent: u64 = more_urgent.map(|set| line.intersection_len(set)).sum();
-        more_urgent + of(&priority).map_or(0, |equal| (&line & equal).rank(below))
+        let equal = of(&priority).map_or(0, |equal| (&line & equal).rank(below));
+        more_urgent + equal.wrapping_add(shift)
     }
 
     /// Matches of queue, state, type and priority before `before`.

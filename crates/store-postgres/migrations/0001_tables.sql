@@ -105,16 +105,24 @@ BEGIN
 END $$;
 
 -- The beginning of every transaction that changes jobs: from here on queues and names stay as they are. Alone: nobody else changes anything meanwhile.
-CREATE FUNCTION @.open_turn(alone boolean, lock_key bigint, wants_numbers boolean, OUT version bigint, OUT now_ms bigint, OUT first_number bigint)
+-- No lock is waited for longer than lock_ms; NULL: as the session says.
+CREATE FUNCTION @.open_turn(
+    alone boolean, lock_key bigint, wants_numbers boolean, lock_ms bigint, OUT version bigint, OUT now_ms bigint, OUT first_number bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
     IF alone THEN
+        -- Everybody who comes later waits behind this, so it gives up soon and comes back.
+        PERFORM set_config('lock_timeout', '50ms', true);
         PERFORM pg_advisory_xact_lock(lock_key);
-    ELSE
+    END IF;
+    IF lock_ms IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', lock_ms || 'ms', true);
+    END IF;
+    IF NOT alone THEN
         PERFORM pg_advisory_xact_lock_shared(lock_key);
     END IF;
-    SELECT s.version INTO version FROM @.settings s;
-    now_ms := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    SELECT s.version, CASE WHEN s.virtual_now > 0 THEN s.virtual_now ELSE floor(extract(epoch FROM clock_timestamp()) * 1000) END
+        INTO version, now_ms FROM @.settings s;
     IF wants_numbers THEN
         first_number := nextval('@.numbers');
     END IF;

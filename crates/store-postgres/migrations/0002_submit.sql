@@ -176,6 +176,9 @@ BEGIN
     IF payload IS NULL THEN
         PERFORM @.refuse('payload', 'must be JSON; for nothing give ''null''');
     END IF;
+    IF EXISTS (SELECT FROM jsonb_path_query(payload, 'strict $.**{64}') deep WHERE jsonb_typeof(deep) IN ('array', 'object')) THEN
+        PERFORM @.refuse('payload', 'nests deeper than 64 levels');
+    END IF;
     IF jsonb_typeof(options) IS DISTINCT FROM 'object' THEN
         PERFORM @.refuse('options', 'must be an object');
     END IF;
@@ -203,7 +206,7 @@ BEGIN
     ELSIF options ? 'external_id' AND (length(options->>'external_id') NOT BETWEEN 1 AND 256 OR options->>'external_id' ~ '[\u0001-\u001f\u007f-\u009f]') THEN
         PERFORM @.refuse('external_id', 'must be 1-256 printable characters');
     END IF;
-    SELECT * INTO turn FROM @.open_turn(false, @LOCK, true);
+    SELECT * INTO turn FROM @.open_turn(false, @LOCK, true, NULL);
     seq := turn.first_number;
     SELECT n.number, q.intake INTO number, intake FROM @.queue_names n JOIN @.queues q ON q.number = n.number WHERE n.name = submit.queue;
     IF intake IS NULL OR NOT (intake->>'open')::boolean THEN

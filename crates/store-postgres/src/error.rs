@@ -80,6 +80,11 @@ impl Trouble {
         }
     }
 
+    /// Somebody holds what is needed, and has not let go of it in time.
+    pub(crate) fn held_up(&self) -> bool {
+        matches!(self, Self::Again(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
+    }
+
     pub(crate) fn damaged(seq: Seq) -> Self {
         Self::Damaged(format!("the record of job {seq}"))
     }

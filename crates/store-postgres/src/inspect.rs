@@ -250,7 +250,7 @@ impl<'a> Looker<'a> {
         let shared = self.shared;
         self.begin(Vec::new()).await?;
         let Some(queue) = self.known.number_of(&place.queue) else { return Ok(0) };
-        let seq = i64::try_from(place.seq.0).unwrap_or(i64::MAX);
+        let position = i64::try_from(place.position).unwrap_or(i64::MAX);
         let levels = |fits: &dyn Fn(Priority) -> bool| -> Vec<i16> {
             Priority::ALL.iter().copied().filter(|level| fits(*level)).map(|level| i16::from(level.level())).collect()
         };
@@ -259,7 +259,7 @@ impl<'a> Looker<'a> {
             Some(own) => (levels(&|level| level < own), levels(&|level| level == own)),
         };
         let count = |levels: Vec<i16>, below: i64| order!(shared.sql.ahead, queue, levels, below, COUNTED_MAX);
-        let rows = self.link.travel(&[count(urgent, i64::MAX), count(equal, seq)], Bounds::Inside).await?;
+        let rows = self.link.travel(&[count(urgent, i64::MAX), count(equal, position)], Bounds::Inside).await?;
         let mut ahead = 0;
         for rows in &rows {
             let counted: i64 = rows.first().map(|row| get(row, 0)).transpose()?.unwrap_or(0);

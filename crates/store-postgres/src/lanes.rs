@@ -22,6 +22,14 @@ const ENOUGH: usize = 32;
 const PATIENCE: Duration = Duration::from_millis(5);
 /// How often a transaction that somebody was in the way of is tried.
 const ATTEMPTS_MAX: u32 = 12;
+/// How often one is that has waited for a lock as long as it may.
+const HELD_UP_ATTEMPTS_MAX: u32 = 2;
+/// How often one that has to be alone is: it waits for 50 ms each time.
+const ALONE_ATTEMPTS_MAX: u32 = 80;
+/// How long a transaction of many waits for others who hold what one of them needs.
+const LOCKS_OF_MANY: Duration = Duration::from_millis(200);
+/// How long one that waits by itself does.
+const LOCKS_OF_ONE: Duration = Duration::from_secs(10);
 /// How often a connection that turns out to be dead is replaced.
 const LINKS_MAX: u32 = 4;
 
@@ -107,10 +115,20 @@ impl Drop for Batch<'_> {
 }
 
 /// Works until every sender is gone.
-pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<Waiting>) {
-    let mut lane = Lane { shared, link: None };
+pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<Waiting>, patient: Option<mpsc::Sender<Request>>) {
+    let mut lane = Lane { shared, link: None, patient };
     while let Some(mut batch) = waiting.next().await {
         lane.serve(std::mem::take(&mut batch.requests)).await;
+    }
+}
+
+/// Those who wait for somebody else's transaction, one by one, so that nobody has to wait with them.
+pub(crate) async fn wait(shared: Arc<Shared>, waiting: Arc<Waiting>) {
+    let mut lane = Lane { shared, link: None, patient: None };
+    loop {
+        let next = waiting.requests.lock().await.recv().await;
+        let Some(request) = next else { return };
+        lane.serve(vec![request]).await;
     }
 }
 
@@ -134,7 +152,7 @@ impl Slow {
 
 /// Claims, settlements and heartbeats: together and in one trip, or each by its own lane.
 pub(crate) async fn work(shared: Arc<Shared>, waiting: Arc<Waiting>, slow: Slow) {
-    let mut lane = Lane { shared, link: None };
+    let mut lane = Lane { shared, link: None, patient: None };
     while let Some(mut batch) = waiting.next().await {
         let requests = std::mem::take(&mut batch.requests);
         let claims = |request: &Request| request.is_claim();
@@ -150,6 +168,8 @@ pub(crate) async fn work(shared: Arc<Shared>, waiting: Arc<Waiting>, slow: Slow)
 pub(crate) struct Lane {
     pub shared: Arc<Shared>,
     pub link: Option<Link>,
+    /// Who takes over what somebody else's transaction holds up; `None`: it is waited for here.
+    pub patient: Option<mpsc::Sender<Request>>,
 }
 
 impl Lane {
@@ -232,9 +252,18 @@ impl Lane {
             Trouble::Refused(_) | Trouble::TooMuch | Trouble::Damaged(_) | Trouble::NotStorable => true,
             Trouble::Again(_) | Trouble::Lost(_) | Trouble::Unknown(_) | Trouble::NeedsToBeAlone => false,
         };
-        if one_is_to_blame && !alone {
+        let held_up = self.patient.is_some() && trouble.held_up();
+        if (one_is_to_blame || held_up) && !alone {
             for request in batch {
                 Box::pin(self.serve(vec![request])).await;
+            }
+            return;
+        }
+        if let Some(patient) = self.patient.as_ref().filter(|_| held_up) {
+            for request in batch {
+                if let Err(refused) = patient.send(request).await {
+                    refused.0.fail(closed());
+                }
             }
             return;
         }
@@ -248,21 +277,27 @@ impl Lane {
         if let Some(done) = self.quick(requests).await? {
             return Ok(done);
         }
+        let hurried = self.patient.is_some();
+        let locks = if hurried { LOCKS_OF_MANY } else { LOCKS_OF_ONE };
         let (mut alone, mut links) = (false, 0);
         let mut attempt = 0;
         loop {
             let link = self.link().await?;
-            let trouble = match Turn::new(&shared, link, alone).take(requests).await {
+            let trouble = match Turn::new(&shared, link, alone, locks).take(requests).await {
                 Ok(done) => return Ok(done),
                 Err(trouble) => trouble,
             };
             self.leave(&trouble).await;
+            let held_up = trouble.held_up();
+            if held_up && hurried {
+                return Err(trouble);
+            }
             if let Trouble::NeedsToBeAlone = trouble
                 && !alone
             {
                 alone = true;
             } else if let Trouble::Again(_) = trouble
-                && attempt < ATTEMPTS_MAX
+                && attempt < attempts_max(requests, held_up, alone)
             {
                 attempt += 1;
                 pause(attempt).await;
@@ -294,6 +329,16 @@ impl Lane {
         if !good && let Some(link) = self.link.take() {
             link.discard();
         }
+    }
+}
+
+/// Time does not wait for those who change queues; they have patience.
+fn attempts_max(requests: &[Request], held_up: bool, alone: bool) -> u32 {
+    let ticks = requests.iter().any(|request| matches!(request, Request::Tick(..)));
+    match (held_up, alone) {
+        (true, true) if !ticks => ALONE_ATTEMPTS_MAX,
+        (true, false) => HELD_UP_ATTEMPTS_MAX,
+        (true, true) | (false, _) => ATTEMPTS_MAX,
     }
 }
 

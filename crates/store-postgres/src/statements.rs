@@ -29,7 +29,7 @@ macro_rules! statements {
 }
 
 statements! {
-    open [BOOL, INT8, BOOL]
+    open [BOOL, INT8, BOOL, INT8]
     load_settings []
     load_names [INT4]
     load_policies [INT4]

@@ -21,12 +21,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::NodeClock;
 use crate::connect;
-use crate::error::{Failed, Trouble};
+use crate::error::{Failed, Trouble, words};
 use crate::lanes::{self, Lane, Slow, Waiting};
 use crate::link::{Bounds, Prepared, order};
 use crate::migrate;
 use crate::request::{Reply, Request};
-use crate::shared::Shared;
+use crate::shared::{Shared, lock_key};
 use crate::wake;
 
 #[derive(Clone, Debug)]
@@ -48,6 +48,8 @@ pub struct Options {
     pub migrates: bool,
     /// How long archived jobs may outstay their retention: then most go a day at a time, and cost nothing.
     pub retention_slack: Duration,
+    /// Refuses a schema that another node has open in the same way.
+    pub exclusive: bool,
     /// How long any answer of the database is waited for; longer than a lock is.
     pub patience: std::time::Duration,
     /// Where the work is done; `None`: on threads of its own.
@@ -104,6 +106,7 @@ impl Options {
             waiting_max: 4_096,
             migrates: true,
             retention_slack: Duration::from_hours(25),
+            exclusive: false,
             patience: std::time::Duration::from_secs(20),
             runtime: None,
             connections: None,
@@ -123,8 +126,12 @@ pub struct PostgresStore {
     ticks: mpsc::Sender<Request>,
     companions: Vec<tokio::task::JoinHandle<()>>,
     runtime: Option<Runtime>,
+    /// The connection that holds the place of the only node.
+    _place: Option<tokio_postgres::Client>,
 }
 
+/// Requests that may wait for other transactions at once.
+const PATIENT_LANES: usize = 4;
 /// Threads of a store that brings its own.
 const THREADS: usize = 2;
 
@@ -162,33 +169,42 @@ impl PostgresStore {
         let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
         let pool = match &options.connections {
             Some(connections) => connections.0.clone(),
-            // Every lane holds one; so does whoever sends hints.
-            None => connect::pool(config.clone(), 2 * lanes + 5 + options.readers.max(1))?,
+            // Every lane holds one, and every one that waits; so does whoever sends hints.
+            None => connect::pool(config.clone(), 2 * lanes + 5 + PATIENT_LANES + options.readers.max(1))?,
         };
         let virtual_now = options.clock.as_ref().map(|clock| clock.now());
         let client = connect::take(&pool).await.map_err(StoreError::not_applied)?;
         migrate::prepare(&client, &options.schema, options.migrates, virtual_now).await?;
         drop(client);
+        let place = if options.exclusive { Some(take_place(&options).await?) } else { None };
         let clock = options.clock.clone().map_or_else(NodeClock::database, NodeClock::Given);
         let shared = Arc::new(Shared::new(pool, clock, &options));
         begin(&shared).await?;
         let mut companions = Vec::new();
-        let lane = |number: usize| {
+        let line = || {
             let (sender, waiting) = mpsc::channel(options.waiting_max.max(1));
-            let waiting = Arc::new(Waiting::new(waiting));
+            (sender, Arc::new(Waiting::new(waiting)))
+        };
+        let lane = |number: usize, patient: Option<&mpsc::Sender<Request>>| {
+            let (sender, waiting) = line();
             for _ in 0..number {
-                handle.spawn(lanes::run(Arc::clone(&shared), Arc::clone(&waiting)));
+                handle.spawn(lanes::run(Arc::clone(&shared), Arc::clone(&waiting), patient.cloned()));
             }
             sender
         };
         let (submits, claims, settles, extends, admins, ticks) = if lanes == 0 {
-            let one = lane(1);
+            let one = lane(1, None);
             (one.clone(), one.clone(), one.clone(), one.clone(), one.clone(), one)
         } else {
-            let slow = Slow { claims: lane(1), settles: lane(lanes) };
-            let (work, waiting) = mpsc::channel(options.waiting_max.max(1));
-            handle.spawn(lanes::work(Arc::clone(&shared), Arc::new(Waiting::new(waiting)), slow));
-            (lane(lanes), work.clone(), work.clone(), work, lane(1), lane(1))
+            let (patient, waiting) = line();
+            for _ in 0..PATIENT_LANES {
+                handle.spawn(lanes::wait(Arc::clone(&shared), Arc::clone(&waiting)));
+            }
+            let patient = Some(&patient);
+            let slow = Slow { claims: lane(1, patient), settles: lane(lanes, patient) };
+            let (work, waiting) = line();
+            handle.spawn(lanes::work(Arc::clone(&shared), waiting, slow));
+            (lane(lanes, patient), work.clone(), work.clone(), work, lane(1, patient), lane(1, None))
         };
         let node = node_name();
         // Nobody shares a clock that is advanced by hand.
@@ -200,7 +216,19 @@ impl PostgresStore {
             }
             companions.push(handle.spawn(wake::poll(Arc::clone(&shared))));
         }
-        Ok(Self { shared, handle, submits, claims, settles, extends, admins, ticks, companions, runtime: None })
+        Ok(Self {
+            shared,
+            handle,
+            submits,
+            claims,
+            settles,
+            extends,
+            admins,
+            ticks,
+            companions,
+            runtime: None,
+            _place: place,
+        })
     }
 
     /// How many transactions took one trip, and how often that was not possible.
@@ -235,6 +263,18 @@ impl PostgresStore {
     }
 }
 
+/// Holds a lock for as long as its connection lives.
+async fn take_place(options: &Options) -> Result<tokio_postgres::Client, StoreError> {
+    let client = migrate::connect(&options.url).await?;
+    let text = format!("SELECT pg_try_advisory_lock({})", lock_key(&options.schema) - 3);
+    let rows = client.query_typed(&text, &[]).await.map_err(|error| StoreError::not_applied(Failed(words(&error))))?;
+    if rows.first().is_some_and(|row| row.get(0)) {
+        return Ok(client);
+    }
+    let what = format!("another server has the schema {} open, and only one may in virtual time", options.schema);
+    Err(StoreError::not_applied(Failed(what)))
+}
+
 /// Nobody is told this name; it only tells a node's own hints from others'.
 fn node_name() -> String {
     let mut dice = SystemDice::default();
@@ -244,7 +284,7 @@ fn node_name() -> String {
 
 /// Learns what is there, and sees to it that the queue `default` is.
 async fn begin(shared: &Arc<Shared>) -> Result<(), StoreError> {
-    let mut lane = Lane { shared: Arc::clone(shared), link: None };
+    let mut lane = Lane { shared: Arc::clone(shared), link: None, patient: None };
     let name = QueueName::new(Queue::DEFAULT).map_err(|_| StoreError::corrupt("the name of a queue"))?;
     let (reply, _answer) = oneshot::channel();
     let known = async {

@@ -9,6 +9,7 @@ pub(crate) mod write;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longshore_core::engine::{self, AdminCommand, Claimed, Effect, Engine, Outside, Settlement, Ticked};
 use longshore_core::id::{JobId, LeaseVersion, QueueName, Seq};
@@ -41,6 +42,8 @@ pub(crate) struct Turn<'a> {
     pub link: &'a Link,
     /// Nobody else changes anything meanwhile.
     pub alone: bool,
+    /// How long others are waited for who hold what is needed.
+    locks: Duration,
     known: Arc<Known>,
     now: Timestamp,
     first_number: Option<u64>,
@@ -69,11 +72,12 @@ struct Run<'a> {
 }
 
 impl<'a> Turn<'a> {
-    pub(crate) fn new(shared: &'a Shared, link: &'a Link, alone: bool) -> Self {
+    pub(crate) fn new(shared: &'a Shared, link: &'a Link, alone: bool, locks: Duration) -> Self {
         Self {
             shared,
             link,
             alone,
+            locks,
             known: shared.known(),
             now: Timestamp::from_millis(0),
             first_number: None,
@@ -111,11 +115,16 @@ impl<'a> Turn<'a> {
         Err(Trouble::TooMuch)
     }
 
+    fn opening(&self, wants_numbers: bool) -> Order<'a> {
+        let locks = i64::try_from(self.locks.as_millis()).unwrap_or(i64::MAX);
+        order!(self.shared.sql.open, self.alone, self.shared.lock_key, wants_numbers, locks)
+    }
+
     /// The first trip: time, numbers, and what is sure to be needed.
     async fn open(&mut self, requests: &[Request]) -> Result<(), Trouble> {
         let sql = &self.shared.sql;
         let wants_numbers = requests.iter().any(wants_numbers);
-        let mut orders = vec![order!(sql.open, self.alone, self.shared.lock_key, wants_numbers)];
+        let mut orders = vec![self.opening(wants_numbers)];
         let rows_wanted = self.rows_of(requests);
         if !rows_wanted.is_empty() {
             orders.push(order!(sql.lock_jobs, rows_wanted));

@@ -9,11 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use common::load::{self, claim, complete, submit};
 use common::{Cluster, Durability};
-use longshore_core::id::JobId;
+use longshore_core::engine::{AdminCommand, Submission, SubmitRequest};
+use longshore_core::id::{JobId, JobType, QueueName};
+use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
-use longshore_store::{Inspect, JobFilter, JobQuery, JobRef, Store};
+use longshore_core::submit::{DependencyRef, NewJob, Payload};
+use longshore_core::time::Timestamp;
+use longshore_store::{ClaimedJob, Clock, Inspect, JobFilter, JobQuery, JobRef, Store, VirtualClock};
 use longshore_store_postgres::{Options, PostgresStore};
 use tokio_postgres::NoTls;
 
@@ -248,5 +253,125 @@ fn heartbeats_stay_in_their_page() {
             hot.parse::<u32>().is_ok_and(|hot| hot >= 45)
         })
         .await;
+    });
+}
+
+/// A job that two others are waited for, and the two, claimed.
+async fn fork(store: &PostgresStore) -> (JobId, Vec<ClaimedJob>) {
+    let new = |name: &str| {
+        let mut new = NewJob::new(JobType::new(name).expect("a name"), Payload::Json(Bytes::from_static(b"1")));
+        new.priority = if name == "child" { Priority::Bulk } else { Priority::High };
+        new
+    };
+    let mut child = new("child");
+    child.after = vec![DependencyRef::Place(0), DependencyRef::Place(1)];
+    let batch = [new("one"), new("other"), child].map(|job| Submission { queue: load::queue(), job });
+    let jobs = store.submit(SubmitRequest::new(batch.into())).await.expect("an answer").expect("they are taken in");
+    let child = jobs.last().expect("three jobs").id;
+    (child, claim(store, 2).await.expect("both are claimed"))
+}
+
+/// F40: ends that meet at one dependent wait for each other, and do not lock each other out.
+#[test]
+fn ends_that_meet_at_one_dependent() {
+    let cluster = Cluster::start(Durability::Off);
+    runtime().block_on(async {
+        let one = load::open(&cluster.url(), "longshore").await;
+        let other = load::open(&cluster.url(), "longshore").await;
+        load::put_queue(&*one, longshore_core::Duration::from_mins(5)).await;
+        for _ in 0..30 {
+            let (child, both) = fork(&one).await;
+            assert_eq!(both.len(), 2);
+            let (first, second) = tokio::join!(complete(&*one, &both[0]), complete(&*other, &both[1]));
+            let verdicts = [first, second].map(|verdict| verdict.expect("the store answers"));
+            assert_eq!(verdicts, [Ok(StateKind::Completed), Ok(StateKind::Completed)]);
+            assert_eq!(load::state(&*one, child).await, Some(StateKind::Scheduled));
+            let last = claim(&*one, 1).await.expect("it is claimed").remove(0);
+            complete(&*one, &last).await.expect("the store answers").expect("the lease holds");
+        }
+        let text = "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'";
+        // Sessions tell what they have counted once they are done.
+        drop((one, other));
+        until("the end of the sessions", || async {
+            let text = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'longshore'";
+            tokio::task::block_in_place(|| cluster.psql(text)) == "0"
+        })
+        .await;
+        assert_eq!(tokio::task::block_in_place(|| cluster.psql(text)), "0", "deadlocks");
+    });
+}
+
+/// Whoever calls `submit` in SQL and does not commit holds up nothing but changes of queues, and those who bring the same key.
+#[test]
+fn a_transaction_that_stays_open_holds_up_only_its_own() {
+    let cluster = Cluster::start(Durability::Off);
+    runtime().block_on(async {
+        let store = load::open(&cluster.url(), "longshore").await;
+        load::put_queue(&*store, longshore_core::Duration::from_mins(5)).await;
+        submit(&*store, "before").await.expect("it is stored");
+        let mut sessions = Vec::new();
+        for number in 0..6 {
+            let (session, connection) = tokio_postgres::connect(&cluster.url(), NoTls).await.expect("a connection");
+            tokio::spawn(connection);
+            let text = format!(
+                "BEGIN; SELECT longshore.submit('q', 'work', '\"k{number}\"', '{{\"idempotency_key\": \"k{number}\"}}')"
+            );
+            session.batch_execute(&text).await.expect("it is taken in");
+            sessions.push(session);
+        }
+        // These wait: for a key each, and for a change of queues.
+        let mut waiting: Vec<tokio::task::JoinHandle<bool>> = Vec::new();
+        for number in 0..6 {
+            let store = Arc::clone(&store);
+            let same_key = async move { submit(&*store, &format!("k{number}")).await.is_ok_and(|job| job.duplicate) };
+            waiting.push(tokio::spawn(same_key));
+        }
+        let change = {
+            let store = Arc::clone(&store);
+            async move {
+                let command = AdminCommand::PauseQueue { queue: QueueName::new("default").expect("a name") };
+                store.admin(command).await.is_ok_and(|answer| answer.is_ok())
+            }
+        };
+        waiting.push(tokio::spawn(change));
+        // Nobody else does: all of this is answered while they wait.
+        for number in 0..20 {
+            submit(&*store, &format!("other {number}")).await.expect("it is stored");
+            let job = claim(&*store, 1).await.expect("the store answers").remove(0);
+            complete(&*store, &job).await.expect("the store answers").expect("the lease holds");
+        }
+        assert!(waiting.iter().all(|waiting| !waiting.is_finished()), "they wait");
+        for session in &sessions {
+            session.batch_execute("COMMIT").await.expect("it is there");
+        }
+        for waiting in waiting {
+            assert!(waiting.await.expect("it ends"), "they go on");
+        }
+    });
+}
+
+/// In virtual time one node at a time: a second one would not know what time it is. Submissions in SQL go by that time.
+#[test]
+fn one_node_in_virtual_time() {
+    let cluster = Cluster::start(Durability::Off);
+    runtime().block_on(async {
+        let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(4_000_000_000_000)));
+        let open = || {
+            let clock = Some(Arc::<VirtualClock>::clone(&clock) as Arc<dyn Clock>);
+            let options = Options { clock, exclusive: true, ..Options::new(cluster.url()) };
+            PostgresStore::start(options, tokio::runtime::Handle::current())
+        };
+        let store = open().await.expect("the first one opens");
+        let refused = open().await.map(drop).expect_err("the second one does not");
+        assert!(refused.to_string().contains("only one may in virtual time"), "{refused}");
+        let id = tokio::task::block_in_place(|| {
+            cluster.psql("SELECT longshore.submit('default', 't', '1', '{\"delay\": \"10 min\"}')")
+        });
+        let id = id.parse::<JobId>().expect("an id");
+        let job = store.get(vec![JobRef::Id(id)]).await.expect("an answer").remove(0).expect("it is there");
+        assert_eq!(job.created_at, clock.now());
+        assert_eq!(job.state.run_at(), Some(clock.now() + longshore_core::Duration::from_mins(10)));
+        drop(store);
+        until("the place", || async { open().await.is_ok() }).await;
     });
 }

@@ -169,7 +169,7 @@ fn it_lives_and_dies_with_the_transaction() {
 #[test]
 fn what_is_wrong_is_named() {
     runtime().block_on(async {
-        let (store, client, schema) = world().await;
+        let (store, mut client, schema) = world().await;
         put(
             &*store,
             "small",
@@ -199,6 +199,13 @@ fn what_is_wrong_is_named() {
         ] {
             let refused = enqueue(&client, &given(&schema, queue, options)).await.expect_err("it is refused");
             assert!(refused.to_string().contains(&format!("{word}: ")), "{queue} {options}: {refused}");
+        }
+        for (levels, taken) in [(64, true), (65, false)] {
+            let text = format!(
+                "SELECT {schema}.submit('default', 't', (repeat('[', {levels}) || repeat(']', {levels}))::jsonb)"
+            );
+            let transaction = client.transaction().await.expect("a transaction");
+            assert_eq!(transaction.query(&text, &[]).await.is_ok(), taken, "{levels} levels");
         }
         let page = store.list(longshore_store::JobQuery { filter: Default::default(), limit: 10, before: None }).await;
         assert!(page.expect("the store answers").jobs.is_empty(), "nothing is stored");

@@ -344,7 +344,7 @@ mod tests {
         let query = JobQuery { filter: crate::JobFilter::default(), limit: 10, before: None };
         assert!(finish(store.list(query)).unwrap().next.is_none());
         assert_eq!(last(&notes), (Verb::List, 0, 0, "answered", 3));
-        let place = InLine { queue: QueueName::new("q").unwrap(), seq: Seq(1), priority: None };
+        let place = InLine { queue: QueueName::new("q").unwrap(), position: 1, priority: None };
         assert_eq!(finish(store.ahead(place)).unwrap(), 0);
         assert_eq!(last(&notes), (Verb::Ahead, 1, 0, "answered", 3));
         assert!(finish(store.queue(QueueName::new("q").unwrap())).unwrap().is_none());

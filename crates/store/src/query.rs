@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longshore_core::id::{JobType, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::priority::Priority;
-use longshore_core::state::StateKind;
+use longshore_core::state::{State, StateKind};
 use longshore_core::tags::Tags;
 use longshore_core::workflow::{Workflow, WorkflowState};
 
@@ -94,19 +94,21 @@ pub struct WorkflowPage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InLine {
     pub queue: QueueName,
-    pub seq: Seq,
+    /// As the job's state says.
+    pub position: u64,
     /// Of the job itself; `None` where the queue does not look at priorities.
     pub priority: Option<Priority>,
 }
 
 impl InLine {
-    /// Whether a job stands before this place, as far as its own priority and its number tell.
+    /// Whether a job stands before this place, as far as its own priority and its position tell.
     pub fn behind(&self, job: &Job) -> bool {
+        let State::Scheduled { position } = job.state else { return false };
         let first = match self.priority {
-            None => job.seq < self.seq,
-            Some(priority) => (job.priority, job.seq) < (priority, self.seq),
+            None => position < self.position,
+            Some(priority) => (job.priority, position) < (priority, self.position),
         };
-        first && job.queue == self.queue && job.kind() == StateKind::Scheduled
+        first && job.queue == self.queue
     }
 }
 

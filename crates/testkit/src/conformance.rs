@@ -217,6 +217,7 @@ macro_rules! with_conformance_cases {
                 a_report_counts_by_state
                 first_in_line_since
                 how_many_stand_before
+                how_many_stand_before_those_who_came_later
                 the_time_of_the_store
             }
             listing {

@@ -2,13 +2,13 @@
 
 pub(crate) mod workflows;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use longshore_core::dependency::Owes;
 use longshore_core::engine::{KeyEntry, StateCounts};
 use longshore_core::id::{JobId, QueueName, Seq};
-use longshore_core::state::StateKind;
+use longshore_core::state::{Ending, StateKind};
 use longshore_core::time::Timestamp;
 use longshore_records::codec;
 use tokio_postgres::Row;
@@ -34,7 +34,7 @@ impl Turn<'_> {
             if self.first_number.is_some() {
                 return Err(Trouble::TooMuch);
             }
-            let drawn = self.link.ask(order!(self.shared.sql.open, self.alone, self.shared.lock_key, true)).await?;
+            let drawn = self.link.ask(self.opening(true)).await?;
             self.first_number = match drawn.first() {
                 Some(row) => get::<Option<i64>>(row, 2)?.map(i64::cast_unsigned),
                 None => None,
@@ -49,8 +49,8 @@ impl Turn<'_> {
         if !wanted.external_ids.is_empty() {
             self.fetch_external_ids(wanted.external_ids.into_iter().collect()).await?;
         }
-        for (dependency, (after, limit)) in wanted.dependents {
-            rows.extend(self.fetch_dependents(dependency, after, limit).await?);
+        if !wanted.dependents.is_empty() {
+            rows.extend(self.fetch_dependents(wanted.dependents).await?);
         }
         for ((queue, state), limit) in wanted.members {
             rows.extend(self.fetch_members(queue, state, limit).await?);
@@ -144,30 +144,46 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Answers those who will have to be looked at: the dependents, and what they depend on besides.
-    async fn fetch_dependents(&mut self, of: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
-        let limit_sent = i64::try_from(limit).unwrap_or(i64::MAX);
-        let (number, after_number) = (of.0.cast_signed(), i64::try_from(after.0).unwrap_or(i64::MAX));
-        let rows = self.link.ask(order!(self.shared.sql.dependents, number, after_number, limit_sent)).await?;
-        let found = rows.iter().map(seq).collect::<Result<Vec<_>, _>>()?;
-        let new: Vec<Seq> = found.iter().copied().filter(|seq| !self.fetched.knows(*seq)).collect();
-        self.fetched.dependents.insert(of, Slice { cut: found.len() >= limit, found, after });
-        self.fetch_rows(new.clone()).await?;
-        let returns = self.fetched.rows.get(&of).is_some_and(|found| {
-            let job = codec::job::decode(of, &found.record, &self.known.names);
-            job.is_ok_and(|job| job.owes != Owes::End)
-        });
-        let mut others = Vec::new();
-        if returns {
-            for dependent in new {
-                let Some(found) = self.fetched.rows.get(&dependent) else { continue };
-                let job = codec::job::decode(dependent, &found.record, &self.known.names)
-                    .map_err(|_| Trouble::damaged(dependent))?;
-                others.extend(job.dependencies.all().into_iter().map(|id| self.known.seal.unseal(id)));
+    /// The dependents of all at once, locked in the order of their numbers: two ends that meet at one dependent wait for each other there, and nowhere else.
+    /// Answers those who will have to be looked at besides.
+    async fn fetch_dependents(&mut self, wanted: HashMap<Seq, (Seq, usize)>) -> Result<Vec<Seq>, Trouble> {
+        let signed = |seq: Seq| i64::try_from(seq.0).unwrap_or(i64::MAX);
+        let sql = &self.shared.sql;
+        let order = |(of, (after, limit)): (&Seq, &(Seq, usize))| {
+            order!(sql.dependents, signed(*of), signed(*after), i64::try_from(*limit).unwrap_or(i64::MAX))
+        };
+        let orders: Vec<_> = wanted.iter().map(order).collect();
+        let slices = self.link.travel(&orders, Bounds::Inside).await?;
+        let (mut new, mut of_returned) = (BTreeSet::new(), BTreeSet::new());
+        for ((of, (after, limit)), rows) in wanted.into_iter().zip(slices) {
+            let found = rows.iter().map(seq).collect::<Result<Vec<_>, _>>()?;
+            let unknown = found.iter().copied().filter(|seq| !self.fetched.knows(*seq));
+            if self.returns(of) {
+                of_returned.extend(unknown.clone());
             }
+            new.extend(unknown);
+            self.fetched.dependents.insert(of, Slice { cut: found.len() >= limit, found, after });
+        }
+        self.fetch_rows(new.into_iter().collect()).await?;
+        let mut others = Vec::new();
+        for dependent in of_returned {
+            let Some(found) = self.fetched.rows.get(&dependent) else { continue };
+            let job = codec::job::decode(dependent, &found.record, &self.known.names)
+                .map_err(|_| Trouble::damaged(dependent))?;
+            others.extend(job.dependencies.all().into_iter().map(|id| self.known.seal.unseal(id)));
         }
         others.retain(|seq| i64::try_from(seq.0).is_ok());
         Ok(others)
+    }
+
+    /// A job whose dependents may come back with it: then it is asked what else they depend on. An end is told without.
+    fn returns(&self, of: Seq) -> bool {
+        let Some(found) = self.fetched.rows.get(&of) else { return false };
+        codec::job::decode(of, &found.record, &self.known.names).is_ok_and(|job| match job.owes {
+            Owes::Nothing => Ending::of(job.kind()).is_some(),
+            Owes::End => false,
+            Owes::Return | Owes::NewLife | Owes::ReturnAndEnd => true,
+        })
     }
 
     async fn fetch_members(&mut self, queue: QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Trouble> {

@@ -1,6 +1,8 @@
 //! A transaction in one trip: the rules decide over what the node believes, and the database does it if all of that is so. If anything else would be needed, or
 //! was otherwise, the long way is taken.
 
+use std::time::Duration;
+
 use longshore_core::engine::PayloadSource;
 use longshore_core::id::Seq;
 use longshore_core::time::Timestamp;
@@ -29,7 +31,7 @@ enum Kind {
 /// `None`: nothing was done.
 pub(crate) async fn take(shared: &Shared, link: &Link, requests: &[Request]) -> Result<Option<Done>, Trouble> {
     let Some(kind) = kind_of_all(requests).filter(|_| link.copies()) else { return Ok(None) };
-    let begin = || Turn { now: shared.clock.estimate(), ..Turn::new(shared, link, false) };
+    let begin = || Turn { now: shared.clock.estimate(), ..Turn::new(shared, link, false, Duration::ZERO) };
     match kind {
         Kind::Submit => {
             let block = shared.believed.block();

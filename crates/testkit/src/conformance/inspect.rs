@@ -8,8 +8,8 @@ use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::priority::Priority;
 use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
-use longshore_core::state::StateKind;
-use longshore_core::submit::{NewJob, Payload};
+use longshore_core::state::{State, StateKind};
+use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_store::{InLine, JobRef};
 
 use super::harness::*;
@@ -149,23 +149,56 @@ pub(super) fn how_many_stand_before(h: &mut Harness) {
         let jobs = levels.map(|priority| h.submit(name, work_with(|job| job.priority = priority)));
         let held = h.submit(name, work_with(|job| job.hold = Some(true)));
         let priority_order = h.report(name).queue.intake.priority_order;
-        let ahead = |seq: Seq, priority: Priority| {
+        let ahead = |position: u64, priority: Priority| {
             let priority = priority_order.then_some(priority);
-            answered(h.store().ahead(InLine { queue: queue(name), seq, priority }))
+            answered(h.store().ahead(InLine { queue: queue(name), position, priority }))
         };
         for taken in 0..levels.len() {
             let waiting = jobs.iter().zip(levels).filter(|(job, _)| h.state(job.id) == StateKind::Scheduled);
-            let mut places: Vec<_> = waiting.map(|(job, level)| (ahead(job.seq, level), job.id)).collect();
+            let mut places: Vec<_> = waiting.map(|(job, level)| (ahead(job.seq.0, level), job.id)).collect();
             places.sort_unstable();
             let numbers: Vec<u64> = places.iter().map(|(place, _)| *place).collect();
             let expected: Vec<u64> = (0..).take(levels.len() - taken).collect();
             assert_eq!(numbers, expected, "{name} after {taken} claims");
             assert_eq!(h.claim_one(name).id, places[0].1);
         }
-        assert_eq!(ahead(held.seq, Priority::Bulk), 0, "nobody waits any more");
+        assert_eq!(ahead(held.seq.0, Priority::Bulk), 0, "nobody waits any more");
     }
-    let nowhere = InLine { queue: queue("nowhere"), seq: Seq(u64::MAX), priority: None };
+    let nowhere = InLine { queue: queue("nowhere"), position: u64::MAX, priority: None };
     assert_eq!(answered(h.store().ahead(nowhere)), 0);
+}
+
+/// Where jobs come into line at its tail, in whichever order: those who came back, or whose delay is over, stand behind those who were there.
+pub(super) fn how_many_stand_before_those_who_came_later(h: &mut Harness) {
+    h.put_queue("tail", Profile::Taskharbor);
+    let delays = [3, 1, 0, 2, 2];
+    let jobs = delays.map(|seconds| {
+        let start = if seconds == 0 { Start::Now } else { Start::In(Duration::from_secs(seconds)) };
+        h.submit("tail", work_with(|job| job.start = start))
+    });
+    for _ in 0..3 {
+        h.pass(Duration::from_secs(1));
+    }
+    let released = h.claim_one("tail");
+    h.settle(&released, Outcome::Release).unwrap();
+    let position = |h: &Harness, id: JobId| match h.job(id).state {
+        State::Scheduled { position } => position,
+        ref other => panic!("{other:?} is not in line"),
+    };
+    let mut waiting: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    while !waiting.is_empty() {
+        let ahead = |id: &JobId| {
+            let place = InLine { queue: queue("tail"), position: position(h, *id), priority: None };
+            (answered(h.store().ahead(place)), *id)
+        };
+        let mut places: Vec<_> = waiting.iter().map(ahead).collect();
+        places.sort_unstable();
+        let numbers: Vec<u64> = places.iter().map(|(place, _)| *place).collect();
+        assert_eq!(numbers, (0..).take(waiting.len()).collect::<Vec<u64>>());
+        let claimed = h.claim_one("tail").id;
+        assert_eq!(claimed, places[0].1);
+        waiting.retain(|id| *id != claimed);
+    }
 }
 
 pub(super) fn the_time_of_the_store(h: &mut Harness) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use longshore_core::Duration;
 use longshore_server::{KeptTime, TimeControl};
 use longshore_store::{Clock, StoreError, SystemClock, VirtualClock};
 use longshore_store_postgres::{Options, PostgresStore, migrate};
@@ -24,6 +25,9 @@ pub(super) async fn open(plan: &Plan, address: &Address) -> Result<Opened, Failu
     let stands = migrate::virtual_now(&options.url, &options.schema).await.map_err(|error| cannot_open(&error))?;
     let clock = Arc::new(VirtualClock::new(stands.unwrap_or_else(|| SystemClock::new().now())));
     options.clock = Some(Arc::<VirtualClock>::clone(&clock));
+    // Nobody else can know what time it is; and nothing may be later than that time says.
+    options.exclusive = true;
+    options.retention_slack = Duration::ZERO;
     let store = tokio::task::block_in_place(|| PostgresStore::open(options));
     let store = Arc::new(store.map_err(|error| cannot_open(&error))?);
     let keeper = Arc::downgrade(&store);

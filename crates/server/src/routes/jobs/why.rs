@@ -90,9 +90,9 @@ fn lifetime(job: &Job) -> Option<Reason> {
 
 /// `None`: it does not stand in line.
 async fn ahead(app: &AppState, job: &Job, queue: Option<&QueueReport>) -> Result<Option<u64>, Failure> {
-    let (JobState::Scheduled { .. }, Some(report)) = (&job.state, queue) else { return Ok(None) };
+    let (JobState::Scheduled { position }, Some(report)) = (&job.state, queue) else { return Ok(None) };
     let priority = report.queue.intake.priority_order.then(|| job.effective_priority());
-    let place = InLine { queue: job.queue.clone(), seq: job.seq, priority };
+    let place = InLine { queue: job.queue.clone(), position: *position, priority };
     Ok(Some(app.ask(app.store.ahead(place)).await?))
 }
 
