@@ -84,6 +84,10 @@ impl Options {
                 }
                 Some(("prepared", "no")) => options.prepared = Prepared::No,
                 Some(("prepared", "yes")) => options.prepared = Prepared::Yes,
+                Some(("prepared", other)) => {
+                    let what = format!("prepared={other}: must be yes or no");
+                    return Err(StoreError::not_applied(Failed(what)));
+                }
                 Some(_) | None => others.push(parameter),
             }
         }

@@ -50,5 +50,8 @@ fn cannot_open(error: &StoreError) -> Failure {
         }
         return failure.hint("a newer program has been here: start that one");
     }
+    if error.to_string().contains("permission denied") {
+        return failure.hint("`longshore migrate grants ROLE` prints what a role needs that only runs servers");
+    }
     failure.hint("postgres://USER:PASSWORD@HOST:PORT/DATABASE, where that user may create a schema or uses one that `longshore migrate up` made")
 }
