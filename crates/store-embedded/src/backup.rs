@@ -1,6 +1,7 @@
 //! Copies of a store that are whole, and stores made from copies.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use longshore_core::id::{LeaseToken, Seq};
@@ -9,27 +10,48 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
 use crate::error::{damaged, sql};
+use crate::log;
 use crate::noted;
-use crate::schema::{self, DATABASE, Location, Role};
+use crate::schema::{self, DATABASE, Location, Role, make_directory, private};
 use longshore_records::SystemDice;
 use longshore_records::codec;
+
+/// What a copy is called until it is whole.
+const UNFINISHED: &str = "longshore.db.unfinished";
 
 /// Writes the store, as it is at this moment, into a new directory. Work goes on meanwhile.
 pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreError> {
     // A connection that only looks may not even write elsewhere.
     let connection = location.open(Role::Checkpointer).map_err(sql)?;
-    fs::create_dir_all(directory).map_err(StoreError::not_applied)?;
+    make_directory(directory).map_err(StoreError::not_applied)?;
     let target = directory.join(DATABASE);
     if target.exists() {
         return Err(StoreError::not_applied(Exists(target)));
     }
-    let unfinished = directory.join(format!("{DATABASE}.unfinished"));
-    drop(fs::remove_file(&unfinished));
+    let unfinished = begin_copy(directory).map_err(StoreError::not_applied)?;
     connection.execute("VACUUM INTO ?1", [unfinished.to_string_lossy()]).map_err(sql)?;
-    // Only a copy that is on disk as a whole gets its name.
-    File::open(&unfinished).and_then(|file| file.sync_all()).map_err(StoreError::not_applied)?;
-    fs::rename(&unfinished, &target).map_err(StoreError::not_applied)?;
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(StoreError::not_applied)
+    finish_copy(directory).map_err(StoreError::not_applied)
+}
+
+/// An empty file for a copy, for nobody else's eyes. What an earlier one has left goes first: SQLite would take the journal of another copy for that of this one.
+fn begin_copy(directory: &Path) -> io::Result<PathBuf> {
+    for left in ["", "-journal", "-wal", "-shm"] {
+        match fs::remove_file(directory.join(format!("{UNFINISHED}{left}"))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    let unfinished = directory.join(UNFINISHED);
+    private(&unfinished)?;
+    Ok(unfinished)
+}
+
+/// Only a copy that is on disk as a whole gets its name.
+fn finish_copy(directory: &Path) -> io::Result<()> {
+    let unfinished = directory.join(UNFINISHED);
+    File::open(&unfinished)?.sync_all()?;
+    fs::rename(&unfinished, directory.join(DATABASE))?;
+    File::open(directory)?.sync_all()
 }
 
 /// How a directory was found when it was copied.
@@ -42,14 +64,16 @@ pub enum Copied {
 }
 
 /// Copies the store of a directory, whether or not a server has it open. SQLite lets others read beside the writer, and a commit is seen
-/// by them only once it is synced.
+/// by them only once it is synced. What a server would refuse to open is not copied either: the copy would look whole.
 pub fn backup_directory(directory: &Path, target: &Path) -> Result<Copied, StoreError> {
     let (copied, home) = match schema::Home::existing(directory) {
         Ok(home) => (Copied::Closed, home),
         Err(error) if in_use(&error) => (Copied::InUse, schema::Home::of_another_process(directory)),
         Err(error) => return Err(error),
     };
-    schema::check(&home.database.open(Role::Reader).map_err(sql)?)?;
+    let connection = home.database.open(Role::Reader).map_err(sql)?;
+    schema::check(&connection)?;
+    log::compare(&home.database, &connection)?;
     backup(&home.database, target)?;
     Ok(copied)
 }
@@ -61,24 +85,56 @@ pub fn in_use(error: &StoreError) -> bool {
 
 /// Makes a store from a backup. Leases of before are void, and lease versions go on above all that were ever given.
 pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
+    let _alone = only_a_database(backup)?;
     let home = schema::Home::to_fill(directory)?;
     let Location::File(database) = &home.database else { return Err(damaged("the place of the store")) };
     if database.exists() {
         return Err(StoreError::not_applied(Exists(database.clone())));
     }
     noted::forget(&home.database).map_err(StoreError::not_applied)?;
-    let unfinished = directory.join(format!("{DATABASE}.unfinished"));
-    fs::copy(backup.join(DATABASE), &unfinished).map_err(StoreError::not_applied)?;
+    let unfinished = begin_copy(directory).map_err(StoreError::not_applied)?;
+    let copy = || io::copy(&mut File::open(backup.join(DATABASE))?, &mut private(&unfinished)?);
+    let _: u64 = copy().map_err(StoreError::not_applied)?;
     {
         let connection = Location::File(unfinished.clone()).open(Role::Writer).map_err(sql)?;
         schema::check(&connection)?;
+        log::compare_with_noted(&Location::File(backup.join(DATABASE)), &connection)?;
         start_new_epoch(&connection)?;
         connection.pragma_update(None, "journal_mode", "DELETE").map_err(sql)?;
     }
-    File::open(&unfinished).and_then(|file| file.sync_all()).map_err(StoreError::not_applied)?;
-    fs::rename(&unfinished, database).map_err(StoreError::not_applied)?;
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(StoreError::not_applied)
+    finish_copy(directory).map_err(StoreError::not_applied)
 }
+
+/// Refuses a store that is at work, or that was not stopped: the database without its log is not what was acknowledged. The lock of one that was stopped is
+/// held as long as the answer is; a backup has none.
+fn only_a_database(backup: &Path) -> Result<Option<File>, StoreError> {
+    let database = backup.join(DATABASE);
+    for log in [log::path_of(&database), log::journal_of(&database)] {
+        if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+            return Err(StoreError::not_applied(NotABackup(backup.to_owned())));
+        }
+    }
+    match schema::lock_if_there(backup) {
+        Err(error) if in_use(&error) => Err(StoreError::not_applied(NotABackup(backup.to_owned()))),
+        other => other,
+    }
+}
+
+/// A data directory was named instead of a backup.
+#[derive(Debug)]
+struct NotABackup(PathBuf);
+
+impl std::fmt::Display for NotABackup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let from = self.0.display();
+        write!(
+            f,
+            "{from} is a store, not a backup: copy it with `longshore backup {from} COPY` first, then restore COPY"
+        )
+    }
+}
+
+impl std::error::Error for NotABackup {}
 
 fn start_new_epoch(connection: &Connection) -> Result<(), StoreError> {
     let names = crate::names::load(connection)?;

@@ -27,8 +27,17 @@ const MAGIC: u32 = 0x377f_0682;
 const PAGE_BYTES: usize = 4_096;
 
 pub(crate) fn path_of(database: &Path) -> PathBuf {
+    beside(database, "-wal")
+}
+
+/// Where SQLite keeps what it would have to take back, in a database that has no log.
+pub(crate) fn journal_of(database: &Path) -> PathBuf {
+    beside(database, "-journal")
+}
+
+fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(database);
-    name.push("-wal");
+    name.push(ending);
     PathBuf::from(name)
 }
 
@@ -195,20 +204,30 @@ pub(crate) fn note(noted: &Mutex<Noted>, mark: i64) -> rusqlite::Result<()> {
 
 /// Refuses a log that ends before what was copied from it into the database, or that belongs to another one. What both show together would be a
 /// mixture of two moments.
+///
+/// Another process may go on writing meanwhile: what it has noted or copied was committed before, so it is read first.
 pub(crate) fn compare(location: &Location, connection: &Connection) -> Result<(), StoreError> {
     let Location::File(path) = location else { return Ok(()) };
-    let seen = Mark::read(connection)?;
-    if noted::newest(location, seen.id_key) > Some(seen.mark) {
-        let what = "has lost its end, or the files are of an earlier moment than was noted beside them";
-        return Err(StoreError::corrupt(format!("the log {} {what}", path_of(path).display())));
-    }
     // A database that was never copied into says nothing.
-    let Some(copied) = alone(path) else { return Ok(()) };
+    let copied = alone(path);
+    compare_with_noted(location, connection)?;
+    let (Some(copied), seen) = (copied, Mark::read(connection)?) else { return Ok(()) };
     if copied.id_key != seen.id_key {
         return Err(StoreError::corrupt(format!("the log {} is of another store", path_of(path).display())));
     }
     if copied.mark > seen.mark {
         return Err(StoreError::corrupt(format!("the log {} has lost its end", path_of(path).display())));
+    }
+    Ok(())
+}
+
+/// Refuses what is of an earlier moment than was noted beside the database of this place.
+pub(crate) fn compare_with_noted(location: &Location, connection: &Connection) -> Result<(), StoreError> {
+    let Location::File(path) = location else { return Ok(()) };
+    let noted = noted::newest(location, schema::id_key(connection)?);
+    if noted > Some(schema::mark(connection)?) {
+        let what = "has lost its end, or the files are of an earlier moment than was noted beside them";
+        return Err(StoreError::corrupt(format!("the log {} {what}", path_of(path).display())));
     }
     Ok(())
 }

@@ -146,7 +146,7 @@ pub(crate) fn private(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-fn make_directory(directory: &Path) -> std::io::Result<()> {
+pub(crate) fn make_directory(directory: &Path) -> std::io::Result<()> {
     if directory.is_dir() {
         return Ok(());
     }
@@ -161,8 +161,20 @@ fn make_directory(directory: &Path) -> std::io::Result<()> {
     }
 }
 
-pub(crate) fn lock(directory: &Path) -> Result<File, StoreError> {
-    let file = private(&directory.join(LOCK)).map_err(StoreError::not_applied)?;
+fn lock(directory: &Path) -> Result<File, StoreError> {
+    take(private(&directory.join(LOCK)).map_err(StoreError::not_applied)?, directory)
+}
+
+/// The lock of a directory that is only read: none is made.
+pub(crate) fn lock_if_there(directory: &Path) -> Result<Option<File>, StoreError> {
+    match File::open(directory.join(LOCK)) {
+        Ok(file) => take(file, directory).map(Some),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::not_applied(error)),
+    }
+}
+
+fn take(file: File, directory: &Path) -> Result<File, StoreError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::not_applied(Locked(directory.to_owned()))),
