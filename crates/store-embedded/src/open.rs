@@ -81,6 +81,7 @@ pub struct EmbeddedStore {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     writer: Option<JoinHandle<()>>,
+    reserve_missing_at_start: Option<u64>,
     /// Kept until everything else has ended.
     home: Home,
 }
@@ -104,6 +105,7 @@ impl EmbeddedStore {
             Place::Memory => Reserve::none(),
             Place::Directory(directory) => Reserve::set_aside(directory, options.reserve_bytes),
         };
+        let reserve_missing_at_start = reserve.missing_bytes();
         let names = crate::names::load(&connection)?;
         let seal = id_seal(schema::id_key(&connection)?);
         let mut live = LiveIndex::default();
@@ -146,12 +148,18 @@ impl EmbeddedStore {
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
         let work = move || writer.run(requests);
         let thread = Builder::new().name("longshore-write".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        Ok(Self { requests: Some(sender), readers, shared, clock: options.clock, writer: Some(thread), home })
+        let (requests, writer) = (Some(sender), Some(thread));
+        Ok(Self { requests, readers, shared, clock: options.clock, writer, reserve_missing_at_start, home })
     }
 
     /// Whether an earlier write failed: only a restart helps.
     pub fn poisoned(&self) -> bool {
         self.shared.poisoned()
+    }
+
+    /// How much could not be set aside for a full disk when the store was opened. New jobs are refused until that much is free.
+    pub fn reserve_missing_at_start(&self) -> Option<u64> {
+        self.reserve_missing_at_start
     }
 
     /// Waits until a write has failed (true) or the store was closed in good health (false). A process that serves a store ends when it fails, with an

@@ -23,7 +23,7 @@ use crate::error::{Kind, kind};
 use crate::log;
 use crate::noted::Noted;
 use crate::records::{DiskRecords, Trouble};
-use crate::reserve::{NoSpace, Reserve};
+use crate::reserve::Reserve;
 use crate::schema::{set_mark, set_meta, set_totals};
 use longshore_records::SystemDice;
 
@@ -246,7 +246,9 @@ impl Writer {
             };
         }
         Ok(match request {
-            Request::Submit(..) if self.reserve.in_use() => Answered::Failed(StoreError::not_applied(NoSpace)),
+            Request::Submit(..) if !self.reserve.has_room() => {
+                Answered::Failed(StoreError::not_applied(self.reserve.no_space()))
+            }
             Request::Submit(request, _) => {
                 self.stirred.extend(request.batch.iter().map(|submission| submission.queue.clone()));
                 Answered::Submit(engine.submit(request, outside!())?)
@@ -346,7 +348,7 @@ impl Writer {
                 if self.reserve.release() {
                     return self.serve(batch, &mut || None);
                 }
-                StoreError::not_applied(NoSpace)
+                StoreError::not_applied(self.reserve.no_space())
             }
         };
         if batch.len() == 1 {

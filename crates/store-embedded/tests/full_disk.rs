@@ -19,6 +19,7 @@ use longshore_core::id::{JobType, Seq};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
+use longshore_store::clock::monotonic;
 use longshore_store::{ClaimedJob, Clock, Store as _, StoreError};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
@@ -209,20 +210,52 @@ fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
     });
     let refused = refused.expect("the disk fills up");
     assert!(matches!(refused, StoreError::NotApplied(_)), "{refused}");
+    assert!(refused.to_string().contains("once 1048576 bytes are free"), "{refused}");
     assert!(!store.poisoned());
     finish_work(&store, &running);
     assert!(matches!(submit(&store, 1), Err(StoreError::NotApplied(_))), "still no new work");
     assert_all_there(&store, &acknowledged);
 
     std::fs::remove_file(&ballast).expect("it is there");
-    let budget = std::num::NonZeroUsize::new(10).expect("not zero");
-    let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
-    acknowledged.push((submit(&store, 7).expect("there is room again"), 7));
+    acknowledged.push((submitted_soon(&store, 7), 7));
     println!("{} jobs fitted", acknowledged.len());
     drop(store);
     assert_whole(&home);
     assert_all_there(&open(&home).expect("the store opens"), &acknowledged);
     assert_reopens(&home);
+}
+
+/// Nothing falls due, nobody ticks: whoever comes with new work is enough for the room to be noticed.
+fn submitted_soon(store: &EmbeddedStore, number: u32) -> Seq {
+    let begin = monotonic();
+    loop {
+        match submit(store, number) {
+            Ok(seq) => return seq,
+            Err(error) => assert!(monotonic() - begin < Duration::from_secs(10), "there is room again: {error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_store_that_starts_on_a_full_disk_says_so_and_takes_work_once_there_is_room() {
+    let Some(disk) = SmallDisk::mount() else {
+        println!("not played: mounting is not allowed here");
+        return;
+    };
+    let home = disk.0.path().join("store");
+    drop(open(&home).expect("the store opens"));
+    std::fs::remove_file(home.join("reserve")).expect("it is there");
+    let ballast = disk.0.path().join("ballast");
+    std::fs::write(&ballast, vec![0; 15 << 20]).expect("there is room");
+    let store = open(&home).expect("the store opens");
+    assert_eq!(store.reserve_missing_at_start(), Some(1 << 20));
+    let refused = submit(&store, 1).expect_err("there is no room").to_string();
+    assert!(refused.contains("once 1048576 bytes are free"), "{refused}");
+    std::fs::remove_file(&ballast).expect("it is there");
+    submitted_soon(&store, 2);
+    drop(store);
+    assert_eq!(open(&home).expect("the store opens").reserve_missing_at_start(), None);
 }
 
 fn finish_work(store: &EmbeddedStore, running: &[ClaimedJob]) {
