@@ -12,6 +12,7 @@ use rusqlite::{Connection, params};
 use crate::error::{damaged, sql};
 use crate::log;
 use crate::noted;
+use crate::order::InOrder;
 use crate::schema::{self, DATABASE, Location, Role, make_directory, private};
 use longshore_records::SystemDice;
 use longshore_records::codec;
@@ -142,11 +143,12 @@ fn start_new_epoch(connection: &Connection) -> Result<(), StoreError> {
     let epoch: i64 = schema::meta(&transaction, "epoch")?;
     schema::set_meta(&transaction, "epoch", epoch + 1).map_err(sql)?;
     let mut dice = SystemDice::default();
-    let mut select = transaction.prepare("SELECT seq, record FROM live").map_err(sql)?;
-    let mut rows = select.query([]).map_err(sql)?;
+    let mut select = transaction.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("live"));
     while let Some(row) = rows.next().map_err(sql)? {
         let number: i64 = row.get(0).map_err(sql)?;
         let seq = Seq(number.cast_unsigned());
+        order.next(seq)?;
         let broken = || damaged(&format!("the record of job {seq}"));
         let bytes = row.get_ref(1).map_err(sql)?.as_blob().map_err(|_| broken())?;
         let mut job = codec::job::decode(seq, bytes, &names).map_err(|_| broken())?;

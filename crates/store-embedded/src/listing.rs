@@ -27,6 +27,14 @@ impl LiveEntry {
         self.job_type == *job_type
     }
 
+    /// As far as the listings know.
+    fn may_match(&self, filter: &JobFilter) -> bool {
+        filter.queue.as_ref().is_none_or(|queue| *queue == self.queue)
+            && filter.state.is_none_or(|state| state == self.state)
+            && filter.job_type.as_ref().is_none_or(|job_type| *job_type == self.job_type)
+            && filter.priority.is_none_or(|priority| priority == self.priority)
+    }
+
     pub(crate) fn of(job: &Job) -> Self {
         Self {
             seq: job.seq,
@@ -47,6 +55,8 @@ pub(crate) struct LiveIndex {
     states: Sets<StateKind>,
     types: Sets<JobType>,
     priorities: Sets<Priority>,
+    /// Changes that the tables may not show yet, or already: those of a batch that is under way.
+    under_way: Vec<(Option<LiveEntry>, Option<LiveEntry>)>,
 }
 
 #[derive(Debug)]
@@ -123,7 +133,36 @@ impl LiveIndex {
         self.priorities.append(heads, |head| head.priority, |a, b| a.priority == b.priority);
     }
 
-    pub(crate) fn replace(&mut self, before: Option<&LiveEntry>, after: Option<&LiveEntry>) {
+    /// A change of a batch that is under way.
+    pub(crate) fn replace(&mut self, before: Option<LiveEntry>, after: Option<LiveEntry>) {
+        self.put(before.as_ref(), after.as_ref());
+        self.under_way.push((before, after));
+    }
+
+    /// The batch is in the tables, for everybody who begins to look now.
+    pub(crate) fn committed(&mut self) {
+        self.under_way.clear();
+    }
+
+    /// The batch never was.
+    pub(crate) fn rolled_back(&mut self) {
+        for (before, after) in std::mem::take(&mut self.under_way).into_iter().rev() {
+            self.put(after.as_ref(), before.as_ref());
+        }
+    }
+
+    /// Jobs before `before` that a batch under way has changed, and that matched before or match now, newest first. Which of the two the tables show, only
+    /// they can tell.
+    pub(crate) fn under_way(&self, filter: &JobFilter, before: Option<Seq>) -> Vec<Seq> {
+        let entries = self.under_way.iter().flat_map(|(was, is)| was.iter().chain(is));
+        let here = entries.filter(|entry| before.is_none_or(|before| entry.seq < before));
+        let mut jobs: Vec<Seq> = here.filter(|entry| entry.may_match(filter)).map(|entry| entry.seq).collect();
+        jobs.sort_unstable_by(|a, b| b.cmp(a));
+        jobs.dedup();
+        jobs
+    }
+
+    fn put(&mut self, before: Option<&LiveEntry>, after: Option<&LiveEntry>) {
         let Some(seq) = before.or(after).map(|entry| entry.seq) else { return };
         self.queues.change(seq, before.map(|entry| &entry.queue), after.map(|entry| &entry.queue));
         self.states.change(seq, before.map(|entry| &entry.state), after.map(|entry| &entry.state));
@@ -187,7 +226,8 @@ impl LiveIndex {
             self.states.0.values().flat_map(|set| walk(set, before, limit, |_| true).jobs).collect();
         jobs.sort_unstable_by(|a, b| b.cmp(a));
         jobs.truncate(limit);
-        Found { jobs, stopped_at: None }
+        let stopped_at = jobs.last().copied().filter(|_| jobs.len() >= limit);
+        Found { jobs, stopped_at }
     }
 }
 

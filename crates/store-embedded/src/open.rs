@@ -34,6 +34,7 @@ use crate::error::{damaged, sql};
 use crate::listing::LiveIndex;
 use crate::log;
 use crate::noted::Noted;
+use crate::order::InOrder;
 use crate::reader::{Known, Readers};
 use crate::records::ahead::Ahead;
 use crate::records::{DiskRecords, Trouble, workflows};
@@ -242,20 +243,23 @@ fn recover(
     live: &mut LiveIndex,
 ) -> Result<Engine, StoreError> {
     let mut queues = Vec::new();
-    let mut select = connection.prepare("SELECT name, record FROM queue").map_err(sql)?;
-    let mut rows = select.query([]).map_err(sql)?;
+    let mut select = connection.prepare("SELECT name, record FROM queue ORDER BY name").map_err(sql)?;
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("queue"));
     while let Some(row) = rows.next().map_err(sql)? {
         let name: String = row.get(0).map_err(sql)?;
+        order.next(name.clone())?;
         let record: Vec<u8> = row.get(1).map_err(sql)?;
         let name = QueueName::new(&name).map_err(|_| damaged("the name of a queue"))?;
         queues.push(codec::policy::decode_queue(name, &record).map_err(|_| damaged("the record of a queue"))?);
     }
     let mut ended = Vec::new();
-    let mut select = connection.prepare("SELECT queue, state, jobs FROM ended_count WHERE jobs > 0").map_err(sql)?;
-    let mut rows = select.query([]).map_err(sql)?;
+    let counts = "SELECT queue, state, jobs FROM ended_count WHERE jobs > 0 ORDER BY queue, state";
+    let mut select = connection.prepare(counts).map_err(sql)?;
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("ended_count"));
     while let Some(row) = rows.next().map_err(sql)? {
         let (queue, state, jobs): (String, u8, i64) =
             (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?, row.get(2).map_err(sql)?);
+        order.next((queue.clone(), state))?;
         let queue = QueueName::new(&queue).map_err(|_| damaged("the name of a queue"))?;
         let state = StateKind::ALL.get(usize::from(state)).ok_or_else(|| damaged("the counts of ended jobs"))?;
         ended.push((queue, *state, jobs.max(0).unsigned_abs()));
@@ -302,10 +306,11 @@ fn read_records(
 ) -> Result<(), StoreError> {
     const HELPING: usize = 256;
     let mut select = connection.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
-    let mut rows = select.query([]).map_err(sql)?;
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("live"));
     let mut helping = Helping::default();
     while let Some(row) = rows.next().map_err(sql)? {
         let seq = Seq(row.get::<_, i64>(0).map_err(sql)?.cast_unsigned());
+        order.next(seq)?;
         let record = row.get_ref(1).map_err(sql)?.as_blob();
         helping.bytes.extend_from_slice(record.map_err(|_| damaged(&format!("the record of job {seq}")))?);
         helping.ends.push((seq, helping.bytes.len()));

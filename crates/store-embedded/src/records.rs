@@ -99,8 +99,6 @@ pub(crate) struct DiskRecords {
     payloads: PayloadCache,
     pub(crate) ahead: Ahead,
     new_payloads: Vec<(Seq, Payload)>,
-    /// Changes of the listings, to be taken back with the batch.
-    listed: Vec<(Option<LiveEntry>, Option<LiveEntry>)>,
     chunks: Arc<RwLock<Chunks>>,
     /// What this batch has added to the sums, to be taken back with it.
     summed: Vec<(u64, Features)>,
@@ -154,7 +152,6 @@ impl DiskRecords {
             payloads: PayloadCache::default(),
             ahead,
             new_payloads: Vec::new(),
-            listed: Vec::new(),
             ended_counts: HashMap::new(),
             cached: VecDeque::new(),
             workflows: Workflows::default(),
@@ -202,7 +199,7 @@ impl DiskRecords {
     /// The batch is on disk.
     pub(crate) fn committed(&mut self) {
         self.erased = false;
-        self.listed.clear();
+        self.live.write().unwrap_or_else(PoisonError::into_inner).committed();
         self.summed.clear();
         self.workflows.committed();
         if self.names().anything_fresh() {
@@ -246,11 +243,7 @@ impl DiskRecords {
         self.new_payloads.clear();
         self.ended_counts.clear();
         self.touched.clear();
-        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
-        for (before, after) in std::mem::take(&mut self.listed).into_iter().rev() {
-            live.replace(after.as_ref(), before.as_ref());
-        }
-        drop(live);
+        self.live.write().unwrap_or_else(PoisonError::into_inner).rolled_back();
         let mut chunks = self.chunks.write().unwrap_or_else(PoisonError::into_inner);
         for (chunk, features) in std::mem::take(&mut self.summed) {
             chunks.remove(chunk, &features);
@@ -429,8 +422,7 @@ impl Records for DiskRecords {
             Origin::Nowhere => return Ok(()),
             Origin::Ended(state) => *self.ended_counts.entry((job.queue.clone(), *state)).or_default() -= 1,
             Origin::Live(entry) => {
-                self.live.write().unwrap_or_else(PoisonError::into_inner).replace(Some(entry), None);
-                self.listed.push((Some(entry.clone()), None));
+                self.live.write().unwrap_or_else(PoisonError::into_inner).replace(Some(entry.clone()), None);
             }
         }
         self.removed.insert(seq, origin);

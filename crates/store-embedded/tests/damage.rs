@@ -292,6 +292,81 @@ fn a_cut_or_blank_piece_of_the_database_is_found() {
     tally.finish("pages");
 }
 
+/// Pages of a table that hold its rows, in their order.
+fn leaves_of(directory: &Path, table: &str) -> Vec<usize> {
+    let connection = Connection::open(directory.join(DATABASE)).expect("a database");
+    let mut select = connection
+        .prepare("SELECT pageno FROM dbstat WHERE name = ?1 AND pagetype = 'leaf' ORDER BY path")
+        .expect("SQLite knows its pages");
+    let pages = select.query_map([table], |row| row.get::<_, i64>(0)).expect("pages");
+    pages.map(|page| usize::try_from(page.expect("a page")).expect("a number") - 1).collect()
+}
+
+/// A store with several pages of live and of ended jobs, closed, and their numbers.
+fn several_pages() -> (tempfile::TempDir, Vec<Seq>) {
+    let home = fast_directory();
+    let store = open(home.path()).expect("the store opens");
+    for number in 0..400 {
+        let name = BatchName { cycle: 1, thread: number % 2, number };
+        drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
+    }
+    fill(&store);
+    for _ in 0..30 {
+        fill(&store);
+    }
+    let all = jobs_above(&store, Seq(0)).expect("jobs are listed").iter().map(|job| job.seq).collect();
+    (home, all)
+}
+
+/// A write that went to the wrong place: each row is sound, and the wrong ones are missing.
+#[test]
+fn a_page_in_the_place_of_its_neighbour_is_not_served() {
+    let (home, all) = several_pages();
+    let (files, bytes) = (files_of(home.path()), fs::read(home.path().join(DATABASE)).expect("bytes"));
+    let moved = |from: usize, to: usize| {
+        let (copy, mut changed) = (copy(&files), bytes.clone());
+        changed.copy_within(from * 4_096..(from + 1) * 4_096, to * 4_096);
+        fs::write(copy.path().join(DATABASE), changed).expect("a file");
+        copy
+    };
+    let live = leaves_of(home.path(), "live");
+    assert!(live.len() > 4, "{live:?}");
+    for (from, to) in live.iter().zip(live.iter().skip(1)).flat_map(|(a, b)| [(*a, *b), (*b, *a)]) {
+        let copy = moved(from, to);
+        let refused = open(copy.path()).expect_err("jobs are missing").to_string();
+        assert!(refused.contains("damaged") && refused.contains("\"live\""), "{refused}");
+    }
+    let ended = leaves_of(home.path(), "ended");
+    assert!(ended.len() > 4, "{ended:?}");
+    for (from, to) in ended.iter().zip(ended.iter().skip(1)).flat_map(|(a, b)| [(*a, *b), (*b, *a)]) {
+        let copy = moved(from, to);
+        let Ok(store) = open(copy.path()) else { continue };
+        for limit in [3, 1_000] {
+            assert_ends(&store, limit, &all);
+        }
+    }
+}
+
+/// A listing comes to an end, in order, or to the damage.
+fn assert_ends(store: &EmbeddedStore, limit: usize, all: &[Seq]) {
+    let mut before = None;
+    for _ in 0..=all.len() {
+        let page = match block_on(store.list(JobQuery { filter: JobFilter::default(), limit, before })) {
+            Ok(page) => page,
+            Err(error) => return assert!(matches!(error, StoreError::Corrupt { .. }), "{error}"),
+        };
+        for job in &page.jobs {
+            assert!(before.is_none_or(|before| job.seq < before), "{} is listed behind {before:?}", job.seq);
+            before = Some(job.seq);
+        }
+        let Some(next) = page.next else {
+            return assert!(limit < 1_000, "a page that lies in two places was not noticed");
+        };
+        before = Some(next);
+    }
+    panic!("the listing does not end");
+}
+
 /// An empty file in the place of a database that was there: never a fresh start on top of what is left.
 #[test]
 fn a_log_without_its_database_is_not_a_new_store() {
