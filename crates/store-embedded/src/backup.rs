@@ -10,10 +10,11 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
 use crate::error::{damaged, sql};
+use crate::home::{self, Home, make_directory, private, with_a_store};
 use crate::log;
 use crate::noted;
 use crate::order::InOrder;
-use crate::schema::{self, DATABASE, Location, Role, make_directory, private};
+use crate::schema::{self, DATABASE, Location, Role, unopened};
 use longshore_records::SystemDice;
 use longshore_records::codec;
 
@@ -23,14 +24,15 @@ const UNFINISHED: &str = "longshore.db.unfinished";
 /// Writes the store, as it is at this moment, into a new directory. Work goes on meanwhile.
 pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreError> {
     // A connection that only looks may not even write elsewhere.
-    let connection = location.open(Role::Checkpointer).map_err(sql)?;
-    make_directory(directory).map_err(StoreError::not_applied)?;
+    let connection = location.open(Role::Checkpointer).map_err(unopened)?;
+    let directory = &make_directory(directory)?;
     let target = directory.join(DATABASE);
     if target.exists() {
         return Err(StoreError::not_applied(Exists(target)));
     }
     let unfinished = begin_copy(directory).map_err(StoreError::not_applied)?;
-    connection.execute("VACUUM INTO ?1", [unfinished.to_string_lossy()]).map_err(sql)?;
+    let name = unfinished.to_str().ok_or_else(|| sql(rusqlite::Error::InvalidPath(unfinished.clone())))?;
+    connection.execute("VACUUM INTO ?1", [name]).map_err(sql)?;
     finish_copy(directory).map_err(StoreError::not_applied)
 }
 
@@ -67,12 +69,12 @@ pub enum Copied {
 /// Copies the store of a directory, whether or not a server has it open. SQLite lets others read beside the writer, and a commit is seen
 /// by them only once it is synced. What a server would refuse to open is not copied either: the copy would look whole.
 pub fn backup_directory(directory: &Path, target: &Path) -> Result<Copied, StoreError> {
-    let (copied, home) = match schema::Home::existing(directory) {
+    let (copied, home) = match Home::existing(directory) {
         Ok(home) => (Copied::Closed, home),
-        Err(error) if in_use(&error) => (Copied::InUse, schema::Home::of_another_process(directory)),
+        Err(error) if in_use(&error) => (Copied::InUse, Home::of_another_process(directory)?),
         Err(error) => return Err(error),
     };
-    let connection = home.database.open(Role::Reader).map_err(sql)?;
+    let connection = home.database.open(Role::Reader).map_err(unopened)?;
     schema::check(&connection)?;
     log::compare(&home.database, &connection)?;
     backup(&home.database, target)?;
@@ -81,14 +83,16 @@ pub fn backup_directory(directory: &Path, target: &Path) -> Result<Copied, Store
 
 /// Whether a directory could not be opened because another process works in it.
 pub fn in_use(error: &StoreError) -> bool {
-    matches!(error, StoreError::NotApplied(cause) if cause.downcast_ref::<schema::Locked>().is_some())
+    matches!(error, StoreError::NotApplied(cause) if cause.downcast_ref::<home::Locked>().is_some())
 }
 
 /// Makes a store from a backup. Leases of before are void, and lease versions go on above all that were ever given.
 pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
+    let backup = &with_a_store(backup)?;
     let _alone = only_a_database(backup)?;
-    let home = schema::Home::to_fill(directory)?;
+    let home = Home::to_fill(directory)?;
     let Location::File(database) = &home.database else { return Err(damaged("the place of the store")) };
+    let directory = database.parent().unwrap_or(directory);
     if database.exists() {
         return Err(StoreError::not_applied(Exists(database.clone())));
     }
@@ -97,7 +101,7 @@ pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
     let copy = || io::copy(&mut File::open(backup.join(DATABASE))?, &mut private(&unfinished)?);
     let _: u64 = copy().map_err(StoreError::not_applied)?;
     {
-        let connection = Location::File(unfinished.clone()).open(Role::Writer).map_err(sql)?;
+        let connection = Location::File(unfinished.clone()).open(Role::Writer).map_err(unopened)?;
         schema::check(&connection)?;
         log::compare_with_noted(&Location::File(backup.join(DATABASE)), &connection)?;
         start_new_epoch(&connection)?;
@@ -115,7 +119,7 @@ fn only_a_database(backup: &Path) -> Result<Option<File>, StoreError> {
             return Err(StoreError::not_applied(NotABackup(backup.to_owned())));
         }
     }
-    match schema::lock_if_there(backup) {
+    match home::lock_if_there(backup) {
         Err(error) if in_use(&error) => Err(StoreError::not_applied(NotABackup(backup.to_owned()))),
         other => other,
     }

@@ -15,10 +15,11 @@ use rusqlite::Connection;
 
 use crate::ended::{Features, chunk_of};
 use crate::error::sql;
+use crate::home::Home;
 use crate::log;
 use crate::records::payloads::read_payload;
 use crate::records::{keys, state_number};
-use crate::schema::{self, Home, Role};
+use crate::schema;
 use crate::sealed_id::{IdSeal, id_seal};
 use longshore_records::Names;
 use longshore_records::codec;
@@ -37,8 +38,8 @@ pub struct Diagnosis {
 
 /// Checks a store that nobody has open.
 pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
-    let home = Home::existing(directory)?;
-    let connection = home.database.open(Role::Writer).map_err(sql)?;
+    let home = Home::to_look_at(directory)?;
+    let connection = home.look()?;
     schema::check(&connection)?;
     log::compare(&home.database, &connection)?;
     let mut diagnosis = Diagnosis::default();

@@ -16,11 +16,12 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, Row, params};
 
 use crate::error::{damaged, sql};
+use crate::home::Home;
 use crate::log;
 use crate::order::InOrder;
 use crate::records::payloads::read_payload;
 use crate::records::{Trouble, keys, workflows};
-use crate::schema::{self, Home, Role, TimeKind};
+use crate::schema::{self, Role, TimeKind, unopened};
 
 /// Holds the lock of the directory: no server works in it meanwhile. Everything that is read is checked against its checksum.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl Export {
     /// Refuses a directory in which a server works ([`crate::in_use`]).
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let home = Home::existing(directory)?;
-        let connection = home.database.open(Role::Writer).map_err(sql)?;
+        let connection = home.database.open(Role::Writer).map_err(unopened)?;
         schema::check(&connection)?;
         log::compare(&home.database, &connection)?;
         let names = crate::names::load(&connection)?;

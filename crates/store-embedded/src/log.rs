@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use longshore_store::StoreError;
+use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
 
 use crate::checkpoint::checkpoint;
 use crate::error::{Kind, kind, of_file, sql};
@@ -246,11 +246,7 @@ impl Mark {
 
 /// What the database shows without its log.
 fn alone(path: &Path) -> Option<Mark> {
-    let mut uri = OsString::from("file:");
-    uri.push(std::path::absolute(path).ok()?.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23"));
-    uri.push("?immutable=1");
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(uri, flags).ok()?;
+    let connection = schema::open_frozen(path).ok()?;
     // While pages are copied the database may be shorter than it says; this lets it be read all the same.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true).ok()?;
     Mark::read(&connection).ok()

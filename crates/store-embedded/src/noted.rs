@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use longshore_records::codec::checksum;
 use longshore_store::StoreError;
 
-use crate::schema::{Location, private};
+use crate::home::private;
+use crate::schema::Location;
 
 const NOTED: &str = "longshore.mark";
 /// Each place lies in a sector of its own.

@@ -31,6 +31,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::checkpoint::Checkpoints;
 use crate::ended::Chunks;
 use crate::error::{damaged, sql};
+use crate::home::Home;
 use crate::listing::LiveIndex;
 use crate::log;
 use crate::noted::Noted;
@@ -39,7 +40,7 @@ use crate::reader::{Known, Readers};
 use crate::records::ahead::Ahead;
 use crate::records::{DiskRecords, Trouble, workflows};
 use crate::reserve::Reserve;
-use crate::schema::{self, Home, Location, Role, TimeKind};
+use crate::schema::{self, Location, Role, TimeKind, unopened};
 use crate::sealed_id::id_seal;
 use crate::writer::{Failed, Reply, Request, Shared, Writer};
 use longshore_records::Names;
@@ -96,7 +97,7 @@ impl EmbeddedStore {
             Place::Memory => Home::memory(format!("longshore-{}", MEMORIES.fetch_add(1, Ordering::Relaxed))),
             Place::Directory(directory) => Home::directory(directory)?,
         };
-        let connection = home.database.open(Role::Writer).map_err(sql)?;
+        let connection = home.database.open(Role::Writer).map_err(unopened)?;
         schema::prepare(&connection, options.time)?;
         log::compare(&home.database, &connection)?;
         let noted = Noted::open(&home.database, schema::id_key(&connection)?)?;

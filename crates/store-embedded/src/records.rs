@@ -44,6 +44,17 @@ pub(crate) enum Trouble {
     NotStorable,
 }
 
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sql(error) => write!(f, "{error}"),
+            Self::Damaged(seq) => write!(f, "the record of job {seq} is damaged"),
+            Self::DamagedWorkflow(number) => write!(f, "the record of workflow {number} is damaged"),
+            Self::NotStorable => f.write_str("a custom backoff cannot be stored"),
+        }
+    }
+}
+
 impl From<rusqlite::Error> for Trouble {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use longshore_store::clock::monotonic;
 use rustix::io::Errno;
 
-use crate::schema::private;
+use crate::home::private;
 
 const RESERVE: &str = "reserve";
 /// Between two looks whether a full disk has room again.

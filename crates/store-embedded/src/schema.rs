@@ -1,25 +1,22 @@
-//! The files: one directory, one database in it, one lock.
+//! The database: its tables, its version, its notes, and connections to it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
 use longshore_core::totals::Totals;
 use longshore_store::StoreError;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use crate::error::{damaged, sql};
-use crate::log;
 use longshore_records::codec::{self, checksum, seal, unseal};
 
 /// Version of the tables. A newer one is refused, never rewritten.
 pub(crate) const SCHEMA: i64 = 1;
-const SUPPORTED: &str = "an embedded store of version 1";
+pub(crate) const SUPPORTED: &str = "an embedded store of version 1";
 /// Marks the database as ours ("Lngs").
 const APPLICATION_ID: i32 = 0x4c6e_6773;
 
 pub(crate) const DATABASE: &str = "longshore.db";
-const LOCK: &str = "lock";
 
 const TABLES: &str = "
 CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -72,127 +69,13 @@ impl TimeKind {
     }
 }
 
-/// Where a store keeps its files, and the lock that keeps others out.
-#[derive(Debug)]
-pub(crate) struct Home {
-    pub database: Location,
-    /// Held until the store is closed.
-    _lock: Option<File>,
-}
-
+/// Where a database is.
 #[derive(Clone, Debug)]
 pub(crate) enum Location {
     /// A name of a shared database in memory, gone with its last connection.
     Memory(String),
     File(PathBuf),
 }
-
-impl Home {
-    pub(crate) fn memory(name: String) -> Self {
-        Self { database: Location::Memory(name), _lock: None }
-    }
-
-    /// The directory of a store that is there.
-    pub(crate) fn existing(directory: &Path) -> Result<Self, StoreError> {
-        if !directory.join(DATABASE).is_file() {
-            let found = format!("{}: there is no store in it", directory.display());
-            return Err(StoreError::Format { found, supported: SUPPORTED });
-        }
-        Self::locked(directory)
-    }
-
-    /// The directory of a store that another process has the lock of: for looking only.
-    pub(crate) fn of_another_process(directory: &Path) -> Self {
-        Self { database: Location::File(directory.join(DATABASE)), _lock: None }
-    }
-
-    /// Makes the directory if need be, and takes its lock.
-    pub(crate) fn directory(directory: &Path) -> Result<Self, StoreError> {
-        let home = Self::to_fill(directory)?;
-        if let Location::File(database) = &home.database {
-            // SQLite gives its other files the rights of this one.
-            drop(private(database).map_err(StoreError::not_applied)?);
-        }
-        Ok(home)
-    }
-
-    /// The same, without any file of a store.
-    pub(crate) fn to_fill(directory: &Path) -> Result<Self, StoreError> {
-        make_directory(directory).map_err(StoreError::not_applied)?;
-        Self::locked(directory)
-    }
-
-    fn locked(directory: &Path) -> Result<Self, StoreError> {
-        let lock = lock(directory)?;
-        let database = directory.join(DATABASE);
-        let log = log::path_of(&database);
-        let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
-        if (!database.exists() && log.exists()) || (bytes(&database) == 0 && bytes(&log) > 0) {
-            // Somebody has lost the database; a new one would look as if there had never been a job, and SQLite would remove the log.
-            let found = format!("{}: a log without its database", directory.display());
-            return Err(StoreError::Format { found, supported: SUPPORTED });
-        }
-        log::check(&database)?;
-        Ok(Self { database: Location::File(database), _lock: Some(lock) })
-    }
-}
-
-/// Opens a file for writing, made for its owner alone if it is not there.
-pub(crate) fn private(path: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
-pub(crate) fn make_directory(directory: &Path) -> std::io::Result<()> {
-    if directory.is_dir() {
-        return Ok(());
-    }
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(directory)?;
-    // The entry in the parent must outlive a power cut, too.
-    match directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
-fn lock(directory: &Path) -> Result<File, StoreError> {
-    take(private(&directory.join(LOCK)).map_err(StoreError::not_applied)?, directory)
-}
-
-/// The lock of a directory that is only read: none is made.
-pub(crate) fn lock_if_there(directory: &Path) -> Result<Option<File>, StoreError> {
-    match File::open(directory.join(LOCK)) {
-        Ok(file) => take(file, directory).map(Some),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(StoreError::not_applied(error)),
-    }
-}
-
-fn take(file: File, directory: &Path) -> Result<File, StoreError> {
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::not_applied(Locked(directory.to_owned()))),
-        Err(TryLockError::Error(error)) => Err(StoreError::not_applied(error)),
-    }
-}
-
-/// Another process works in the directory.
-#[derive(Debug)]
-pub(crate) struct Locked(PathBuf);
-
-impl std::fmt::Display for Locked {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is in use by another process", self.0.display())
-    }
-}
-
-impl std::error::Error for Locked {}
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,10 +122,22 @@ impl Location {
     }
 }
 
+/// A database without its log, that nobody writes to meanwhile. Nothing is made beside it.
+pub(crate) fn open_frozen(database: &Path) -> rusqlite::Result<Connection> {
+    let path = std::path::absolute(database).unwrap_or_else(|_| database.to_owned());
+    let path = path.to_str().ok_or_else(|| rusqlite::Error::InvalidPath(database.to_owned()))?;
+    let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(format!("file:{path}?immutable=1"), flags)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    Ok(connection)
+}
+
 /// Makes the tables of a new store, or makes sure that an old one is ours.
 pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), StoreError> {
-    let fresh =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).map_err(sql)? == 0;
+    let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
+    let fresh = tables.map_err(unopened)? == 0;
     if fresh {
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(sql)?;
         connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
@@ -271,7 +166,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
 
 /// Makes sure that a database is one of ours, of a version this program knows.
 pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
-    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
+    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(unopened)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sql)?;
     if application != APPLICATION_ID {
         return Err(StoreError::Format { found: "a database of another program".to_owned(), supported: SUPPORTED });
@@ -280,6 +175,15 @@ pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
         return Err(StoreError::Format { found: format!("a store of version {version}"), supported: SUPPORTED });
     }
     Ok(())
+}
+
+/// Something else may have been put where the database should be.
+pub(crate) fn unopened(error: rusqlite::Error) -> StoreError {
+    if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
+        let found = format!("a {DATABASE} that is not one of ours, or whose beginning is damaged");
+        return StoreError::Format { found, supported: SUPPORTED };
+    }
+    sql(error)
 }
 
 /// How time passes in a store that is there.

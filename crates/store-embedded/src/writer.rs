@@ -334,14 +334,14 @@ impl Writer {
         };
         if what == Kind::Broken || !self.roll_back() {
             self.shared.poison();
-            let error = Arc::new(Failed(format!("{trouble:?}")));
+            let error = Arc::new(Failed(trouble.to_string()));
             batch.into_iter().for_each(|request| request.fail(StoreError::Unknown(error.clone())));
             return;
         }
         let error = match trouble {
             Trouble::Damaged(seq) => StoreError::corrupt(format!("the record of job {seq}")),
             Trouble::DamagedWorkflow(number) => StoreError::corrupt(format!("the record of workflow {number}")),
-            Trouble::NotStorable => StoreError::not_applied(Failed("a custom backoff cannot be stored".to_owned())),
+            Trouble::NotStorable => StoreError::not_applied(Failed(trouble.to_string())),
             Trouble::Sql(error) if what == Kind::Damage => StoreError::corrupt(error.to_string()),
             Trouble::Sql(_) => {
                 // Room for everything that is not new work; the rest hears that there is none.

@@ -581,7 +581,9 @@ fn newer_and_foreign_databases_are_refused_and_left_as_they_are() {
     let home = fast_directory();
     fs::write(home.path().join(DATABASE), "This is a letter to my aunt. ".repeat(500)).expect("a file");
     let before = everything_in(home.path());
-    let error = open(home.path()).expect_err("not a database");
-    assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Format { .. }), "{error}");
+    for error in [open(home.path()).map(drop), examine(home.path()).map(drop)] {
+        let error = error.expect_err("not a database");
+        assert!(matches!(error, StoreError::Format { .. }) && error.to_string().contains("not one of ours"), "{error}");
+    }
     assert!(everything_in(home.path()) == before, "something was rewritten");
 }

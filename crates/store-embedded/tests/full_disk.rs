@@ -48,6 +48,7 @@ fn fail(site: Site, what: &str, cycle: u64) -> Ledger {
     let first = ledger.errors.first();
     println!("{site}, {what}: {} acknowledged, then {first:?}", ledger.acknowledged);
     assert!(ledger.poisoned, "{:?}", ledger.errors);
+    assert!(!ledger.errors.iter().any(|error| error.contains("SqliteFailure")), "for people: {:?}", ledger.errors);
     assert_eq!(status.code(), Some(load::POISONED), "the process says how it ended");
     let store = open(home.path()).expect("the store opens after a failure");
     ledger.check_recent(&store);
