@@ -99,10 +99,17 @@ impl Checkpoints {
         self.commits = 0;
         let (log, _) = checkpoint(connection, "NOOP")?;
         if log >= LOG_PAGES_WORTH {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    /// Lets the log be copied now, however short it is.
+    pub(crate) fn wake(&self) {
+        if let Some(worker) = &self.worker {
             // Already awake is as good.
             let _ = worker.wake.try_send(());
         }
-        Ok(())
     }
 
     /// Ends the copying beside the writer.

@@ -31,6 +31,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::checkpoint::Checkpoints;
 use crate::ended::Chunks;
 use crate::error::{damaged, sql};
+use crate::give_back::GiveBack;
 use crate::home::Home;
 use crate::listing::LiveIndex;
 use crate::log;
@@ -140,6 +141,7 @@ impl EmbeddedStore {
             shared: Arc::clone(&shared),
             checkpoints,
             reserve,
+            give_back: GiveBack::new(matches!(home.database, Location::File(_)), options.time),
             dice: SystemDice::default(),
             effects: Vec::new(),
             stirred: BTreeSet::new(),
@@ -179,7 +181,7 @@ impl EmbeddedStore {
 
     /// Commits since the store was opened.
     pub fn commits(&self) -> u64 {
-        self.shared.commits.load(Ordering::Relaxed)
+        self.shared.commits()
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, StoreError> {

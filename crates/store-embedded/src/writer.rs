@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::checkpoint::Checkpoints;
 use crate::error::{Kind, kind};
+use crate::give_back::GiveBack;
 use crate::log;
 use crate::noted::Noted;
 use crate::records::{DiskRecords, Trouble};
@@ -115,6 +116,11 @@ impl Shared {
         self.poisoned.send_replace(true);
     }
 
+    /// Since the store was opened.
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn poisoned(&self) -> bool {
         *self.poisoned.borrow()
     }
@@ -138,6 +144,7 @@ pub(crate) struct Writer {
     pub shared: Arc<Shared>,
     pub checkpoints: Checkpoints,
     pub reserve: Reserve,
+    pub give_back: GiveBack,
     pub dice: SystemDice,
     pub effects: Vec<Effect>,
     /// Queues whose report may have changed in this batch.
@@ -157,6 +164,7 @@ impl Writer {
             self.serve(vec![first], &mut || requests.try_recv().ok());
             self.records.make_room();
             self.records.look_ahead(&self.engine);
+            self.give_back();
             let checkpointed = self.checkpoints.take_turn(self.records.connection(), self.mark, &self.shared);
             self.answer_for(checkpointed);
         }
@@ -219,6 +227,7 @@ impl Writer {
         if self.records.erased {
             // The numbers of jobs that are there speak for themselves; one that goes must not be given again.
             set_meta(self.records.connection(), "next_number", self.engine.next_number().cast_signed())?;
+            self.give_back.stir();
         }
         let mut totals = self.totals;
         totals.count(&self.effects);
@@ -278,6 +287,7 @@ impl Writer {
             }
             Request::Tick(budget, _) => {
                 self.reserve.restore();
+                self.give_back.tick(now);
                 Answered::Tick(engine.tick(records, now, budget.get(), dice, effects)?)
             }
         })
@@ -315,7 +325,12 @@ impl Writer {
         }
         *self.shared.totals.write().unwrap_or_else(PoisonError::into_inner) = self.totals;
         self.shared.wakeups.announce(&mut self.effects);
-        self.shared.wakeups.announce_deadline(self.engine.next_deadline(self.clock.now()));
+        self.announce_deadline();
+    }
+
+    pub(crate) fn announce_deadline(&self) {
+        let next = self.engine.next_deadline(self.clock.now()).into_iter().chain(self.give_back.deadline()).min();
+        self.shared.wakeups.announce_deadline(next);
     }
 
     pub(crate) fn report(&self, name: &QueueName) -> Option<QueueReport> {
@@ -346,6 +361,7 @@ impl Writer {
             Trouble::Sql(_) => {
                 // Room for everything that is not new work; the rest hears that there is none.
                 if self.reserve.release() {
+                    self.give_back.stir();
                     return self.serve(batch, &mut || None);
                 }
                 StoreError::not_applied(self.reserve.no_space())

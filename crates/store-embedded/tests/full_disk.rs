@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longshore_core::claim::Terms;
-use longshore_core::engine::{ClaimRequest, Extension, Settlement, Submission, SubmitRequest};
+use longshore_core::engine::{AdminCommand, ClaimRequest, Extension, Settlement, Submission, SubmitRequest};
 use longshore_core::extend::Notes;
 use longshore_core::failure::{Reported, ReportedCategory};
 use longshore_core::id::{JobType, Seq};
@@ -147,10 +147,10 @@ fn a_writer_that_dies_poisons_its_store() {
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    fn mount() -> Option<Self> {
+    fn mount(size: &str) -> Option<Self> {
         let at = tempfile::tempdir().expect("a directory");
         let path = at.path().to_str().expect("a path").to_owned();
-        run(&["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", &path]).then_some(Self(at))
+        run(&["mount", "-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", &path]).then_some(Self(at))
     }
 }
 
@@ -191,7 +191,7 @@ fn assert_all_there(store: &EmbeddedStore, acknowledged: &[(Seq, u32)]) {
 
 #[test]
 fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
-    let Some(disk) = SmallDisk::mount() else {
+    let Some(disk) = SmallDisk::mount("16m") else {
         println!("not played: mounting is not allowed here");
         return;
     };
@@ -240,7 +240,7 @@ fn submitted_soon(store: &EmbeddedStore, number: u32) -> Seq {
 
 #[test]
 fn a_store_that_starts_on_a_full_disk_says_so_and_takes_work_once_there_is_room() {
-    let Some(disk) = SmallDisk::mount() else {
+    let Some(disk) = SmallDisk::mount("16m") else {
         println!("not played: mounting is not allowed here");
         return;
     };
@@ -257,6 +257,38 @@ fn a_store_that_starts_on_a_full_disk_says_so_and_takes_work_once_there_is_room(
     submitted_soon(&store, 2);
     drop(store);
     assert_eq!(open(&home).expect("the store opens").reserve_missing_at_start(), None);
+}
+
+/// Nobody else makes room: what is deleted has to.
+#[test]
+fn deleting_jobs_makes_room_on_a_full_disk() {
+    let Some(disk) = SmallDisk::mount("96m") else {
+        println!("not played: mounting is not allowed here");
+        return;
+    };
+    let home = disk.0.path().join("store");
+    let options = Options { reserve_bytes: 24 << 20, ..common::options(&home) };
+    let store = EmbeddedStore::open(options).expect("the store opens");
+    let taken = (0..100_000).take_while(|number| submit(&store, *number).is_ok()).count();
+    let refused = submit(&store, 1).expect_err("the disk is full").to_string();
+    assert!(refused.contains("once 25165824 bytes are free"), "{refused}");
+    println!("{taken} jobs fitted");
+    for _ in 0..taken.div_ceil(100) {
+        let claimed = claim(&store, 100);
+        claimed.iter().for_each(|job| settle(&store, job, Outcome::Complete { result: None }));
+        for job in claimed {
+            let deleted = block_on(store.admin(AdminCommand::Delete { id: job.claimed.id }));
+            deleted.expect("jobs can be deleted on a full disk").expect("the rules allow it");
+        }
+    }
+    let begin = monotonic();
+    while let Err(error) = submit(&store, 2) {
+        assert!(monotonic() - begin < Duration::from_secs(20), "there is room again: {error}");
+        let budget = std::num::NonZeroUsize::new(10).expect("not zero");
+        let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
+    }
+    drop(store);
+    assert_whole(&home);
 }
 
 fn finish_work(store: &EmbeddedStore, running: &[ClaimedJob]) {
