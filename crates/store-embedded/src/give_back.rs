@@ -10,7 +10,7 @@ use longshore_core::time::{Duration, Timestamp};
 use longshore_store::clock::monotonic;
 use rusqlite::Connection;
 
-use crate::error::{Kind, kind};
+use crate::error::{Kind, kind_at};
 use crate::schema::{TimeKind, set_mark};
 use crate::writer::Writer;
 
@@ -88,7 +88,7 @@ impl Writer {
                 }
                 None
             }
-            Err(error) if kind(&error) == Kind::Full && self.roll_back_slice() => Some(now + PAUSE),
+            Err(error) if kind_at(&self.location, &error) == Kind::Full && self.roll_back_slice() => Some(now + PAUSE),
             Err(_) => return self.shared.poison(),
         };
         self.announce_deadline();

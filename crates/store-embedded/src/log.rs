@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use crate::checkpoint::checkpoint;
-use crate::error::{Kind, kind, of_file, sql};
+use crate::error::{Kind, kind_at, of_file, sql};
 use crate::noted::{self, Noted};
 use crate::schema::{self, Location};
 
@@ -178,11 +178,11 @@ fn read_up_to(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
 ///
 /// After a sync that failed, memory may show pages which the disk does not have and will never be given: the kernel takes them for written. Here
 /// they are written again, elsewhere, and synced.
-pub(crate) fn settle(connection: &Connection, noted: &Mutex<Noted>) -> Result<(), StoreError> {
+pub(crate) fn settle(location: &Location, connection: &Connection, noted: &Mutex<Noted>) -> Result<(), StoreError> {
     match copy_all(connection, schema::mark(connection)?, noted) {
         Ok(()) => Ok(()),
         // The log keeps what does not fit now.
-        Err(error) if kind(&error) == Kind::Full => Ok(()),
+        Err(error) if kind_at(location, &error) == Kind::Full => Ok(()),
         Err(error) => Err(sql(error)),
     }
 }

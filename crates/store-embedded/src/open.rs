@@ -103,7 +103,7 @@ impl EmbeddedStore {
         log::compare(&home.database, &connection)?;
         let noted = Noted::open(&home.database, schema::id_key(&connection)?)?;
         let shared = Arc::new(Shared { noted: Mutex::new(noted), ..Shared::default() });
-        log::settle(&connection, &shared.noted)?;
+        log::settle(&home.database, &connection, &shared.noted)?;
         let reserve = match &options.place {
             Place::Memory => Reserve::none(),
             Place::Directory(directory) => Reserve::set_aside(directory, options.reserve_bytes),
@@ -141,6 +141,7 @@ impl EmbeddedStore {
             shared: Arc::clone(&shared),
             checkpoints,
             reserve,
+            location: home.database.clone(),
             give_back: GiveBack::new(matches!(home.database, Location::File(_)), options.time),
             dice: SystemDice::default(),
             effects: Vec::new(),

@@ -19,13 +19,13 @@ use longshore_store::{ClaimedJob, Clock, QueueReport, StoreError, WakeupsSender}
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::checkpoint::Checkpoints;
-use crate::error::{Kind, kind};
+use crate::error::{Kind, kind_at};
 use crate::give_back::GiveBack;
 use crate::log;
 use crate::noted::Noted;
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::Reserve;
-use crate::schema::{set_mark, set_meta, set_totals};
+use crate::schema::{Location, set_mark, set_meta, set_totals};
 use longshore_records::SystemDice;
 
 /// Commands that share one commit, at most.
@@ -144,6 +144,7 @@ pub(crate) struct Writer {
     pub shared: Arc<Shared>,
     pub checkpoints: Checkpoints,
     pub reserve: Reserve,
+    pub location: Location,
     pub give_back: GiveBack,
     pub dice: SystemDice,
     pub effects: Vec<Effect>,
@@ -179,7 +180,7 @@ impl Writer {
 
     /// A checkpoint that finds no room leaves the log as it is; any other failure is one of the disk.
     fn answer_for(&self, checkpointed: rusqlite::Result<()>) {
-        if checkpointed.is_err_and(|error| kind(&error) != Kind::Full) {
+        if checkpointed.is_err_and(|error| kind_at(&self.location, &error) != Kind::Full) {
             self.shared.poison();
         }
     }
@@ -344,7 +345,7 @@ impl Writer {
         self.effects.clear();
         self.stirred.clear();
         let what = match &trouble {
-            Trouble::Sql(error) => kind(error),
+            Trouble::Sql(error) => kind_at(&self.location, error),
             Trouble::Damaged(_) | Trouble::DamagedWorkflow(_) | Trouble::NotStorable => Kind::Damage,
         };
         if what == Kind::Broken || !self.roll_back() {

@@ -112,6 +112,34 @@ fn a_disk_that_fails_during_recovery_is_not_opened() {
     }
 }
 
+/// A quota that is used up is no broken disk (F10): SQLite says the same of both.
+#[test]
+fn a_quota_that_is_used_up_is_a_full_disk() {
+    if !strace::allowed() {
+        return;
+    }
+    for at in [30, 47] {
+        let home = tempfile::tempdir().expect("a directory");
+        drop(open(home.path()).expect("the store opens"));
+        let mut ledger = Ledger::default();
+        // The file by which the store finds out has no room either.
+        let files = ["longshore.db-wal", "probe"];
+        let words = strace::injecting_into(home.path(), &files, "pwrite64", &format!("error=EDQUOT:when={at}+"));
+        let mut command = child::command(&words, home.path(), 0);
+        let status = Load::start(command.env(child::BATCHES, "2000")).finish(&mut ledger);
+        println!("{} acknowledged, then {:?}", ledger.acknowledged, ledger.errors.first());
+        assert!(!ledger.poisoned && status.success(), "{status}: {:?}", ledger.errors);
+        assert!(ledger.errors.iter().all(|error| error.starts_with("not-applied")), "{:?}", ledger.errors);
+        assert!(ledger.errors.iter().any(|error| error.contains("no space")), "{:?}", ledger.errors);
+        let store = open(home.path()).expect("the store opens");
+        ledger.check_recent(&store);
+        ledger.check_all(&store);
+        drop(store);
+        assert_whole(home.path());
+        assert!(!home.path().join("probe").exists());
+    }
+}
+
 /// A clock that stops the writer in its tracks.
 #[derive(Debug, Default)]
 struct Landmine(AtomicBool);
