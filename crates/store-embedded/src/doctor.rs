@@ -54,11 +54,17 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     for table in ["live", "ended"] {
         check_records(&connection, table, &names, &mut diagnosis, &mut found)?;
     }
+    if let Err(error) = schema::check_live_jobs(&connection, diagnosis.live_jobs) {
+        diagnosis.problems.push(error.to_string());
+    }
     check_counts(&connection, &found.ended, &mut diagnosis)?;
     // Reading the store's own notes is looking at their checksums.
     for note in ["next_number", "epoch"] {
         schema::meta(&connection, note)?;
     }
+    let notes: Vec<String> = rows(&connection, "SELECT key FROM meta", |row| row.get(0))?;
+    let strange = notes.into_iter().filter(|note| !schema::NOTES.contains(&note.as_str()));
+    diagnosis.problems.extend(strange.map(|note| format!("there is a note \"{note}\" that nobody has written")));
     found.check(&connection, &mut diagnosis)?;
     found.members.check(&connection, &mut diagnosis)?;
     Ok(diagnosis)

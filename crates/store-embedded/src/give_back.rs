@@ -11,7 +11,7 @@ use longshore_store::clock::monotonic;
 use rusqlite::Connection;
 
 use crate::error::{Kind, kind_at};
-use crate::schema::{TimeKind, set_mark};
+use crate::schema::{TimeKind, move_mark};
 use crate::writer::Writer;
 
 /// Free pages that stay where they are: 16 MiB, and a quarter of the file.
@@ -106,7 +106,7 @@ impl Writer {
             }
         }
         self.mark += 1;
-        set_mark(connection, self.mark)?;
+        move_mark(connection, self.mark)?;
         connection.execute_batch("COMMIT")?;
         let commits = self.shared.commits();
         // The ticks that bring the slices commit, too.

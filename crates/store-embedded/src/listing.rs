@@ -55,6 +55,7 @@ pub(crate) struct LiveIndex {
     states: Sets<StateKind>,
     types: Sets<JobType>,
     priorities: Sets<Priority>,
+    jobs: u64,
     /// Changes that the tables may not show yet, or already: those of a batch that is under way.
     under_way: Vec<(Option<LiveEntry>, Option<LiveEntry>)>,
 }
@@ -127,10 +128,16 @@ pub(crate) struct Found {
 impl LiveIndex {
     /// Takes in live records in order of their numbers, in the course of a recovery.
     pub(crate) fn admit(&mut self, heads: &[Head<'_>]) {
+        self.jobs += heads.len() as u64;
         self.queues.append(heads, |head| (*head.queue).clone(), |a, b| a.queue == b.queue);
         self.states.append(heads, |head| head.state.kind(), |a, b| a.state.kind() == b.state.kind());
         self.types.append(heads, |head| (*head.job_type).clone(), |a, b| a.job_type == b.job_type);
         self.priorities.append(heads, |head| head.priority, |a, b| a.priority == b.priority);
+    }
+
+    /// How many live jobs there are, as the batch under way has it.
+    pub(crate) fn jobs(&self) -> u64 {
+        self.jobs
     }
 
     /// A change of a batch that is under way.
@@ -164,6 +171,7 @@ impl LiveIndex {
 
     fn put(&mut self, before: Option<&LiveEntry>, after: Option<&LiveEntry>) {
         let Some(seq) = before.or(after).map(|entry| entry.seq) else { return };
+        self.jobs = (self.jobs + u64::from(after.is_some())).saturating_sub(u64::from(before.is_some()));
         self.queues.change(seq, before.map(|entry| &entry.queue), after.map(|entry| &entry.queue));
         self.states.change(seq, before.map(|entry| &entry.state), after.map(|entry| &entry.state));
         self.types.change(seq, before.map(|entry| &entry.job_type), after.map(|entry| &entry.job_type));

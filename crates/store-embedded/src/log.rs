@@ -191,7 +191,9 @@ pub(crate) fn settle(location: &Location, connection: &Connection, noted: &Mutex
 pub(crate) fn copy_all(connection: &Connection, mark: i64, noted: &Mutex<Noted>) -> rusqlite::Result<()> {
     let (log, _) = checkpoint(connection, "NOOP")?;
     if log > 0 {
-        schema::set_mark(connection, mark + 1)?;
+        let transaction = connection.unchecked_transaction()?;
+        schema::move_mark(&transaction, mark + 1)?;
+        transaction.commit()?;
         note(noted, mark + 1)?;
     }
     checkpoint(connection, "TRUNCATE").map(drop)

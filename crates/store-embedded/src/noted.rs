@@ -120,7 +120,7 @@ mod tests {
         let transaction = writer.unchecked_transaction().unwrap();
         let insert = "INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, 0, 0, zeroblob(20000))";
         transaction.execute(insert, [mark]).unwrap();
-        schema::set_mark(&transaction, mark).unwrap();
+        schema::set_mark(&transaction, mark, 0).unwrap();
         transaction.commit().unwrap();
     }
 

@@ -291,6 +291,7 @@ fn recover(
         let filed = filing.join().unwrap_or_else(|_| Err(damaged("a record, so that reading it failed")));
         read.and(filed)
     })?;
+    schema::check_live_jobs(connection, live.jobs())?;
     Ok(engine)
 }
 

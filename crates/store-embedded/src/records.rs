@@ -175,6 +175,10 @@ impl DiskRecords {
         &self.connection
     }
 
+    pub(crate) fn live_jobs(&self) -> u64 {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).jobs()
+    }
+
     fn names(&self) -> RwLockReadGuard<'_, Names> {
         self.names.read().unwrap_or_else(PoisonError::into_inner)
     }

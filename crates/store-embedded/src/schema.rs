@@ -152,7 +152,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         set_meta(&transaction, "epoch", 1_i64).map_err(sql)?;
         set_meta(&transaction, "next_number", 1_i64).map_err(sql)?;
         set_totals(&transaction, &Totals::default()).map_err(sql)?;
-        set_mark(&transaction, 0).map_err(sql)?;
+        set_mark(&transaction, 0, 0).map_err(sql)?;
         return transaction.commit().map_err(sql);
     }
     check(connection)?;
@@ -196,6 +196,10 @@ pub(crate) fn time(connection: &Connection) -> Result<TimeKind, StoreError> {
 const ID_KEY: &str = "id_key";
 const TIME: &str = "time";
 const MARK: &str = "mark";
+const LIVE_JOBS: &str = "live_jobs";
+
+/// All there are.
+pub(crate) const NOTES: [&str; 7] = [ID_KEY, TIME, "epoch", "next_number", TOTALS, MARK, LIVE_JOBS];
 
 /// The secret that leads from ids to records. Damage to it would make every id unknown.
 pub(crate) fn id_key(connection: &Connection) -> Result<[u8; 16], StoreError> {
@@ -207,8 +211,40 @@ pub(crate) fn mark(connection: &Connection) -> Result<i64, StoreError> {
     meta(connection, MARK)
 }
 
-pub(crate) fn set_mark(connection: &Connection, mark: i64) -> rusqlite::Result<()> {
+/// The mark of a commit, and how many live jobs there are after it.
+pub(crate) fn set_mark(connection: &Connection, mark: i64, live_jobs: u64) -> rusqlite::Result<()> {
+    let live = [mark.to_le_bytes(), live_jobs.to_le_bytes()].as_flattened().to_vec();
+    set_note(connection, LIVE_JOBS, live)?;
     set_meta(connection, MARK, mark)
+}
+
+/// The mark of a commit that moves no job.
+pub(crate) fn move_mark(connection: &Connection, mark: i64) -> rusqlite::Result<()> {
+    match live_jobs(connection) {
+        Ok(Some(live_jobs)) => set_mark(connection, mark, live_jobs),
+        // Of what cannot be read nothing is said: whoever opens the store next finds out.
+        Ok(None) | Err(_) => set_meta(connection, MARK, mark),
+    }
+}
+
+/// How many live jobs there must be: pages that are missing from a table leave no other trace in it. `None`: the last commit was of an older program, which did not count
+/// them.
+pub(crate) fn live_jobs(connection: &Connection) -> Result<Option<u64>, StoreError> {
+    let Some(noted) = find_note(connection, LIVE_JOBS)? else { return Ok(None) };
+    let (words, _) = noted.as_chunks::<8>();
+    let [noted_at, live_jobs] = *words else { return Err(damaged(DAMAGED_NOTES)) };
+    let current = i64::from_le_bytes(noted_at) == mark(connection)?;
+    Ok(current.then_some(u64::from_le_bytes(live_jobs)))
+}
+
+/// Refuses a table of live jobs that has lost or gained some.
+pub(crate) fn check_live_jobs(connection: &Connection, found: u64) -> Result<(), StoreError> {
+    match live_jobs(connection)? {
+        Some(noted) if noted != found => {
+            Err(damaged(&format!("table \"live\" holds {found} jobs, and {noted} were written")))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Under which the totals of the Ocypod dialect are kept.
@@ -235,10 +271,14 @@ pub(crate) fn set_meta(connection: &Connection, key: &str, value: i64) -> rusqli
 const DAMAGED_NOTES: &str = "the store's notes";
 
 fn note(connection: &Connection, key: &str) -> Result<Vec<u8>, StoreError> {
+    find_note(connection, key)?.ok_or_else(|| damaged(&format!("\"{key}\" is missing from the store's notes")))
+}
+
+fn find_note(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1").map_err(sql)?;
     let sealed: Option<Vec<u8>> = select.query_row([key], |row| row.get(0)).optional().map_err(sql)?;
-    let sealed = sealed.ok_or_else(|| damaged(&format!("\"{key}\" is missing from the store's notes")))?;
-    unseal(place_of(key), &sealed).map(<[u8]>::to_vec).map_err(|_| damaged(DAMAGED_NOTES))
+    let unsealed = sealed.map(|sealed| unseal(place_of(key), &sealed).map(<[u8]>::to_vec));
+    unsealed.transpose().map_err(|_| damaged(DAMAGED_NOTES))
 }
 
 fn set_note(connection: &Connection, key: &str, value: Vec<u8>) -> rusqlite::Result<()> {

@@ -238,7 +238,7 @@ impl Writer {
         // A batch that has changed nothing writes nothing, and waits for no disk.
         if self.records.connection().total_changes() != changes {
             self.mark += 1;
-            set_mark(self.records.connection(), self.mark)?;
+            set_mark(self.records.connection(), self.mark, self.records.live_jobs())?;
         }
         self.records.connection().execute_batch("COMMIT")?;
         self.totals = totals;

@@ -336,6 +336,17 @@ fn a_page_in_the_place_of_its_neighbour_is_not_served() {
         let refused = open(copy.path()).expect_err("jobs are missing").to_string();
         assert!(refused.contains("damaged") && refused.contains("\"live\""), "{refused}");
     }
+    // The whole tree gone but for one page: what is left is in order.
+    let root: i64 = {
+        let connection = Connection::open(home.path().join(DATABASE)).expect("a database");
+        let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'live'";
+        connection.query_row(root, [], |row| row.get(0)).expect("a table")
+    };
+    for leaf in &live {
+        let copy = moved(*leaf, usize::try_from(root).expect("a number") - 1);
+        let refused = open(copy.path()).expect_err("jobs are missing").to_string();
+        assert!(refused.contains("damaged") && refused.contains("\"live\""), "{refused}");
+    }
     let ended = leaves_of(home.path(), "ended");
     assert!(ended.len() > 4, "{ended:?}");
     for (from, to) in ended.iter().zip(ended.iter().skip(1)).flat_map(|(a, b)| [(*a, *b), (*b, *a)]) {
