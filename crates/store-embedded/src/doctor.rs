@@ -13,12 +13,13 @@ use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use rusqlite::Connection;
 
-use crate::ended::{Features, chunk_of};
+use crate::ended::{Chunks, Features, Prunes, chunk_of};
 use crate::error::sql;
 use crate::home::Home;
 use crate::log;
+use crate::open::read_queues;
 use crate::records::payloads::read_payload;
-use crate::records::{keys, state_number};
+use crate::records::{keys, state_number, workflows};
 use crate::schema;
 use crate::sealed_id::{IdSeal, id_seal};
 use longshore_records::Names;
@@ -66,6 +67,17 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     let strange = notes.into_iter().filter(|note| !schema::NOTES.contains(&note.as_str()));
     diagnosis.problems.extend(strange.map(|note| format!("there is a note \"{note}\" that nobody has written")));
     found.check(&connection, &mut diagnosis)?;
+    // What else a start reads: an index that nothing refers to just now may be damaged unseen.
+    let read = [
+        read_queues(&connection).map(drop),
+        workflows::with_errands(&connection).map(drop),
+        Chunks::load(&connection).map(drop),
+        Prunes::load(&connection).map(drop),
+    ];
+    diagnosis.problems.extend(read.into_iter().filter_map(Result::err).map(|error| error.to_string()));
+    if let Err(trouble) = keys::next_purge(&connection) {
+        diagnosis.problems.push(trouble.to_string());
+    }
     found.members.check(&connection, &mut diagnosis)?;
     Ok(diagnosis)
 }

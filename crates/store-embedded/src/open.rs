@@ -239,13 +239,7 @@ impl Writer {
     }
 }
 
-/// Reads what is alive, and how much has ended.
-fn recover(
-    connection: &Connection,
-    options: engine::Options,
-    names: &Names,
-    live: &mut LiveIndex,
-) -> Result<Engine, StoreError> {
+pub(crate) fn read_queues(connection: &Connection) -> Result<Vec<Queue>, StoreError> {
     let mut queues = Vec::new();
     let mut select = connection.prepare("SELECT name, record FROM queue ORDER BY name").map_err(sql)?;
     let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("queue"));
@@ -256,6 +250,17 @@ fn recover(
         let name = QueueName::new(&name).map_err(|_| damaged("the name of a queue"))?;
         queues.push(codec::policy::decode_queue(name, &record).map_err(|_| damaged("the record of a queue"))?);
     }
+    Ok(queues)
+}
+
+/// Reads what is alive, and how much has ended.
+fn recover(
+    connection: &Connection,
+    options: engine::Options,
+    names: &Names,
+    live: &mut LiveIndex,
+) -> Result<Engine, StoreError> {
+    let queues = read_queues(connection)?;
     let mut ended = Vec::new();
     let counts = "SELECT queue, state, jobs FROM ended_count WHERE jobs > 0 ORDER BY queue, state";
     let mut select = connection.prepare(counts).map_err(sql)?;

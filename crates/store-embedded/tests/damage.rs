@@ -358,6 +358,27 @@ fn a_page_in_the_place_of_its_neighbour_is_not_served() {
     }
 }
 
+/// What a start would refuse, the doctor names: also in an index that is empty just now.
+#[test]
+fn the_doctor_names_whatever_a_start_refuses() {
+    let home = fast_directory();
+    let store = open(home.path()).expect("the store opens");
+    fill(&store);
+    drop(store);
+    let (files, bytes) = (files_of(home.path()), fs::read(home.path().join(DATABASE)).expect("bytes"));
+    let pages = bytes.len() / 4_096;
+    for to in 2..pages {
+        for from in [2, 3, 7, 15, 17, pages - 1] {
+            let (copy, mut changed) = (copy(&files), bytes.clone());
+            changed.copy_within(from * 4_096..(from + 1) * 4_096, to * 4_096);
+            fs::write(copy.path().join(DATABASE), changed).expect("a file");
+            let whole = examine(copy.path()).is_ok_and(|found| found.problems.is_empty());
+            let opened = open(copy.path());
+            assert!(!whole || opened.is_ok(), "page {to} as page {from}: {:?}", opened.err());
+        }
+    }
+}
+
 /// A listing comes to an end, in order, or to the damage.
 fn assert_ends(store: &EmbeddedStore, limit: usize, all: &[Seq]) {
     let mut before = None;
