@@ -1,6 +1,7 @@
 //! Copies of a store that are whole, and stores made from copies.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use longshore_core::id::{LeaseToken, Seq};
@@ -9,27 +10,51 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
 use crate::error::{damaged, sql};
+use crate::home::{self, Home, make_directory, private, with_a_store};
+use crate::log;
 use crate::noted;
-use crate::schema::{self, DATABASE, Location, Role};
+use crate::order::InOrder;
+use crate::schema::{self, DATABASE, Location, Role, unopened};
 use longshore_records::SystemDice;
 use longshore_records::codec;
+
+/// What a copy is called until it is whole.
+const UNFINISHED: &str = "longshore.db.unfinished";
 
 /// Writes the store, as it is at this moment, into a new directory. Work goes on meanwhile.
 pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreError> {
     // A connection that only looks may not even write elsewhere.
-    let connection = location.open(Role::Checkpointer).map_err(sql)?;
-    fs::create_dir_all(directory).map_err(StoreError::not_applied)?;
+    let connection = location.open(Role::Checkpointer).map_err(unopened)?;
+    let directory = &make_directory(directory)?;
     let target = directory.join(DATABASE);
     if target.exists() {
         return Err(StoreError::not_applied(Exists(target)));
     }
-    let unfinished = directory.join(format!("{DATABASE}.unfinished"));
-    drop(fs::remove_file(&unfinished));
-    connection.execute("VACUUM INTO ?1", [unfinished.to_string_lossy()]).map_err(sql)?;
-    // Only a copy that is on disk as a whole gets its name.
-    File::open(&unfinished).and_then(|file| file.sync_all()).map_err(StoreError::not_applied)?;
-    fs::rename(&unfinished, &target).map_err(StoreError::not_applied)?;
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(StoreError::not_applied)
+    let unfinished = begin_copy(directory).map_err(StoreError::not_applied)?;
+    let name = unfinished.to_str().ok_or_else(|| sql(rusqlite::Error::InvalidPath(unfinished.clone())))?;
+    connection.execute("VACUUM INTO ?1", [name]).map_err(sql)?;
+    finish_copy(directory).map_err(StoreError::not_applied)
+}
+
+/// An empty file for a copy, for nobody else's eyes. What an earlier one has left goes first: SQLite would take the journal of another copy for that of this one.
+fn begin_copy(directory: &Path) -> io::Result<PathBuf> {
+    for left in ["", "-journal", "-wal", "-shm"] {
+        match fs::remove_file(directory.join(format!("{UNFINISHED}{left}"))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    let unfinished = directory.join(UNFINISHED);
+    private(&unfinished)?;
+    Ok(unfinished)
+}
+
+/// Only a copy that is on disk as a whole gets its name.
+fn finish_copy(directory: &Path) -> io::Result<()> {
+    let unfinished = directory.join(UNFINISHED);
+    File::open(&unfinished)?.sync_all()?;
+    fs::rename(&unfinished, directory.join(DATABASE))?;
+    File::open(directory)?.sync_all()
 }
 
 /// How a directory was found when it was copied.
@@ -42,43 +67,79 @@ pub enum Copied {
 }
 
 /// Copies the store of a directory, whether or not a server has it open. SQLite lets others read beside the writer, and a commit is seen
-/// by them only once it is synced.
+/// by them only once it is synced. What a server would refuse to open is not copied either: the copy would look whole.
 pub fn backup_directory(directory: &Path, target: &Path) -> Result<Copied, StoreError> {
-    let (copied, home) = match schema::Home::existing(directory) {
+    let (copied, home) = match Home::existing(directory) {
         Ok(home) => (Copied::Closed, home),
-        Err(error) if in_use(&error) => (Copied::InUse, schema::Home::of_another_process(directory)),
+        Err(error) if in_use(&error) => (Copied::InUse, Home::of_another_process(directory)?),
         Err(error) => return Err(error),
     };
-    schema::check(&home.database.open(Role::Reader).map_err(sql)?)?;
+    let connection = home.database.open(Role::Reader).map_err(unopened)?;
+    schema::check(&connection)?;
+    log::compare(&home.database, &connection)?;
     backup(&home.database, target)?;
     Ok(copied)
 }
 
 /// Whether a directory could not be opened because another process works in it.
 pub fn in_use(error: &StoreError) -> bool {
-    matches!(error, StoreError::NotApplied(cause) if cause.downcast_ref::<schema::Locked>().is_some())
+    matches!(error, StoreError::NotApplied(cause) if cause.downcast_ref::<home::Locked>().is_some())
 }
 
 /// Makes a store from a backup. Leases of before are void, and lease versions go on above all that were ever given.
 pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
-    let home = schema::Home::to_fill(directory)?;
+    let backup = &with_a_store(backup)?;
+    let _alone = only_a_database(backup)?;
+    let home = Home::to_fill(directory)?;
     let Location::File(database) = &home.database else { return Err(damaged("the place of the store")) };
+    let directory = database.parent().unwrap_or(directory);
     if database.exists() {
         return Err(StoreError::not_applied(Exists(database.clone())));
     }
     noted::forget(&home.database).map_err(StoreError::not_applied)?;
-    let unfinished = directory.join(format!("{DATABASE}.unfinished"));
-    fs::copy(backup.join(DATABASE), &unfinished).map_err(StoreError::not_applied)?;
+    let unfinished = begin_copy(directory).map_err(StoreError::not_applied)?;
+    let copy = || io::copy(&mut File::open(backup.join(DATABASE))?, &mut private(&unfinished)?);
+    let _: u64 = copy().map_err(StoreError::not_applied)?;
     {
-        let connection = Location::File(unfinished.clone()).open(Role::Writer).map_err(sql)?;
+        let connection = Location::File(unfinished.clone()).open(Role::Writer).map_err(unopened)?;
         schema::check(&connection)?;
+        log::compare_with_noted(&Location::File(backup.join(DATABASE)), &connection)?;
         start_new_epoch(&connection)?;
         connection.pragma_update(None, "journal_mode", "DELETE").map_err(sql)?;
     }
-    File::open(&unfinished).and_then(|file| file.sync_all()).map_err(StoreError::not_applied)?;
-    fs::rename(&unfinished, database).map_err(StoreError::not_applied)?;
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(StoreError::not_applied)
+    finish_copy(directory).map_err(StoreError::not_applied)
 }
+
+/// Refuses a store that is at work, or that was not stopped: the database without its log is not what was acknowledged. The lock of one that was stopped is
+/// held as long as the answer is; a backup has none.
+fn only_a_database(backup: &Path) -> Result<Option<File>, StoreError> {
+    let database = backup.join(DATABASE);
+    for log in [log::path_of(&database), log::journal_of(&database)] {
+        if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+            return Err(StoreError::not_applied(NotABackup(backup.to_owned())));
+        }
+    }
+    match home::lock_if_there(backup) {
+        Err(error) if in_use(&error) => Err(StoreError::not_applied(NotABackup(backup.to_owned()))),
+        other => other,
+    }
+}
+
+/// A data directory was named instead of a backup.
+#[derive(Debug)]
+struct NotABackup(PathBuf);
+
+impl std::fmt::Display for NotABackup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let from = self.0.display();
+        write!(
+            f,
+            "{from} is a store, not a backup: copy it with `longshore backup {from} COPY` first, then restore COPY"
+        )
+    }
+}
+
+impl std::error::Error for NotABackup {}
 
 fn start_new_epoch(connection: &Connection) -> Result<(), StoreError> {
     let names = crate::names::load(connection)?;
@@ -86,11 +147,12 @@ fn start_new_epoch(connection: &Connection) -> Result<(), StoreError> {
     let epoch: i64 = schema::meta(&transaction, "epoch")?;
     schema::set_meta(&transaction, "epoch", epoch + 1).map_err(sql)?;
     let mut dice = SystemDice::default();
-    let mut select = transaction.prepare("SELECT seq, record FROM live").map_err(sql)?;
-    let mut rows = select.query([]).map_err(sql)?;
+    let mut select = transaction.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("live"));
     while let Some(row) = rows.next().map_err(sql)? {
         let number: i64 = row.get(0).map_err(sql)?;
         let seq = Seq(number.cast_unsigned());
+        order.next(seq)?;
         let broken = || damaged(&format!("the record of job {seq}"));
         let bytes = row.get_ref(1).map_err(sql)?.as_blob().map_err(|_| broken())?;
         let mut job = codec::job::decode(seq, bytes, &names).map_err(|_| broken())?;

@@ -14,7 +14,7 @@ use std::thread::{Builder, JoinHandle};
 use longshore_store::StoreError;
 use rusqlite::Connection;
 
-use crate::error::{Kind, kind, of_file, sql};
+use crate::error::{Kind, kind_at, of_file, sql};
 use crate::log;
 use crate::noted::Noted;
 use crate::schema::{self, Location, Role};
@@ -70,7 +70,7 @@ impl Checkpoints {
                         Ok((log, copied)) if log - copied > REST_PAGES_MAX => {}
                         Ok(_) => break,
                         // The log keeps what does not fit now.
-                        Err(error) if kind(&error) == Kind::Full => break,
+                        Err(error) if kind_at(&location, &error) == Kind::Full => break,
                         Err(_) => return shared.poison(),
                     }
                 }
@@ -99,10 +99,17 @@ impl Checkpoints {
         self.commits = 0;
         let (log, _) = checkpoint(connection, "NOOP")?;
         if log >= LOG_PAGES_WORTH {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    /// Lets the log be copied now, however short it is.
+    pub(crate) fn wake(&self) {
+        if let Some(worker) = &self.worker {
             // Already awake is as good.
             let _ = worker.wake.try_send(());
         }
-        Ok(())
     }
 
     /// Ends the copying beside the writer.

@@ -13,12 +13,14 @@ use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use rusqlite::Connection;
 
-use crate::ended::{Features, chunk_of};
+use crate::ended::{Chunks, Features, Prunes, chunk_of};
 use crate::error::sql;
+use crate::home::Home;
 use crate::log;
+use crate::open::read_queues;
 use crate::records::payloads::read_payload;
-use crate::records::{keys, state_number};
-use crate::schema::{self, Home, Role};
+use crate::records::{keys, state_number, workflows};
+use crate::schema;
 use crate::sealed_id::{IdSeal, id_seal};
 use longshore_records::Names;
 use longshore_records::codec;
@@ -37,8 +39,8 @@ pub struct Diagnosis {
 
 /// Checks a store that nobody has open.
 pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
-    let home = Home::existing(directory)?;
-    let connection = home.database.open(Role::Writer).map_err(sql)?;
+    let home = Home::to_look_at(directory)?;
+    let connection = home.look()?;
     schema::check(&connection)?;
     log::compare(&home.database, &connection)?;
     let mut diagnosis = Diagnosis::default();
@@ -53,12 +55,29 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     for table in ["live", "ended"] {
         check_records(&connection, table, &names, &mut diagnosis, &mut found)?;
     }
+    if let Err(error) = schema::check_live_jobs(&connection, diagnosis.live_jobs) {
+        diagnosis.problems.push(error.to_string());
+    }
     check_counts(&connection, &found.ended, &mut diagnosis)?;
     // Reading the store's own notes is looking at their checksums.
     for note in ["next_number", "epoch"] {
         schema::meta(&connection, note)?;
     }
+    let notes: Vec<String> = rows(&connection, "SELECT key FROM meta", |row| row.get(0))?;
+    let strange = notes.into_iter().filter(|note| !schema::NOTES.contains(&note.as_str()));
+    diagnosis.problems.extend(strange.map(|note| format!("there is a note \"{note}\" that nobody has written")));
     found.check(&connection, &mut diagnosis)?;
+    // What else a start reads: an index that nothing refers to just now may be damaged unseen.
+    let read = [
+        read_queues(&connection).map(drop),
+        workflows::with_errands(&connection).map(drop),
+        Chunks::load(&connection).map(drop),
+        Prunes::load(&connection).map(drop),
+    ];
+    diagnosis.problems.extend(read.into_iter().filter_map(Result::err).map(|error| error.to_string()));
+    if let Err(trouble) = keys::next_purge(&connection) {
+        diagnosis.problems.push(trouble.to_string());
+    }
     found.members.check(&connection, &mut diagnosis)?;
     Ok(diagnosis)
 }

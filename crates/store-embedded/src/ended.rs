@@ -15,6 +15,7 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
 use crate::error::sql;
+use crate::order::InOrder;
 use crate::records::{state_number, type_hash};
 use longshore_records::Names;
 
@@ -72,8 +73,9 @@ pub(crate) struct Chunks(BTreeMap<u64, HashSet<Features>>);
 impl Chunks {
     pub(crate) fn load(connection: &Connection) -> Result<Self, StoreError> {
         let mut chunks = Self::default();
-        let mut select = connection.prepare("SELECT chunk, queue, state, type FROM ended_chunk").map_err(sql)?;
-        let mut rows = select.query([]).map_err(sql)?;
+        let sums = "SELECT chunk, queue, state, type FROM ended_chunk ORDER BY chunk, queue, state, type";
+        let mut select = connection.prepare(sums).map_err(sql)?;
+        let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("ended_chunk"));
         while let Some(row) = rows.next().map_err(sql)? {
             let chunk: i64 = row.get(0).map_err(sql)?;
             let features = Features {
@@ -81,6 +83,7 @@ impl Chunks {
                 state: row.get(2).map_err(sql)?,
                 job_type: row.get(3).map_err(sql)?,
             };
+            order.next((chunk, features.queue, features.state, features.job_type))?;
             chunks.0.entry(chunk.cast_unsigned()).or_default().insert(features);
         }
         Ok(chunks)
@@ -133,10 +136,11 @@ enum Entry {
 impl Prunes {
     pub(crate) fn load(connection: &Connection) -> Result<Self, StoreError> {
         let mut prunes = Self::default();
-        let mut select = connection.prepare("SELECT chunk, prune_at FROM prune_chunk").map_err(sql)?;
-        let mut rows = select.query([]).map_err(sql)?;
+        let mut select = connection.prepare("SELECT chunk, prune_at FROM prune_chunk ORDER BY chunk").map_err(sql)?;
+        let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("prune_chunk"));
         while let Some(row) = rows.next().map_err(sql)? {
             let (chunk, at): (i64, i64) = (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?);
+            order.next(chunk)?;
             prunes.set_chunk(chunk.cast_unsigned(), Timestamp::from_millis(at));
         }
         Ok(prunes)

@@ -1,7 +1,15 @@
 //! What SQLite says, in the words of a store.
 
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
 use longshore_store::StoreError;
 use rusqlite::{ErrorCode, ffi};
+
+use crate::home::private;
+use crate::schema::Location;
 
 /// A failure outside of a commit: nothing was written.
 pub(crate) fn sql(error: rusqlite::Error) -> StoreError {
@@ -16,10 +24,14 @@ pub(crate) fn damaged(what: &str) -> StoreError {
 }
 
 /// A failure on a file of ours that SQLite knows nothing of.
-pub(crate) fn of_file(error: &std::io::Error) -> rusqlite::Error {
-    let full = error.kind() == std::io::ErrorKind::StorageFull;
-    let code = if full { ffi::SQLITE_FULL } else { ffi::SQLITE_IOERR };
+pub(crate) fn of_file(error: &io::Error) -> rusqlite::Error {
+    let code = if no_room(error) { ffi::SQLITE_FULL } else { ffi::SQLITE_IOERR };
     rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(error.to_string()))
+}
+
+/// Of the disk, or of what one may have of it.
+pub(crate) fn no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// What an error means for the writer.
@@ -39,4 +51,22 @@ pub(crate) fn kind(error: &rusqlite::Error) -> Kind {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Kind::Damage,
         _ => Kind::Broken,
     }
+}
+
+/// The same, where a quota may be used up. SQLite knows a full disk only and calls this a write that failed, and what the operating system has said to it is
+/// out of our reach; so it is asked again, in the same directory. Whatever the reason was, nothing is trusted that was not: a write that failed is not a sync that
+/// failed, and the transaction is rolled back.
+pub(crate) fn kind_at(location: &Location, error: &rusqlite::Error) -> Kind {
+    let write_failed = error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_WRITE);
+    match location {
+        Location::File(database) if write_failed && over_quota(database) => Kind::Full,
+        Location::File(_) | Location::Memory(_) => kind(error),
+    }
+}
+
+fn over_quota(database: &Path) -> bool {
+    let probe = database.with_file_name("probe");
+    let written = private(&probe).and_then(|file| file.write_all_at(&[0; 16 << 10], 0));
+    drop(fs::remove_file(&probe));
+    written.is_err_and(|error| error.kind() == io::ErrorKind::QuotaExceeded)
 }

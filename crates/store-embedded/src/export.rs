@@ -16,10 +16,12 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, Row, params};
 
 use crate::error::{damaged, sql};
+use crate::home::Home;
 use crate::log;
+use crate::order::InOrder;
 use crate::records::payloads::read_payload;
 use crate::records::{Trouble, keys, workflows};
-use crate::schema::{self, Home, Role, TimeKind};
+use crate::schema::{self, Role, TimeKind, unopened};
 
 /// Holds the lock of the directory: no server works in it meanwhile. Everything that is read is checked against its checksum.
 #[derive(Debug)]
@@ -65,7 +67,7 @@ impl Export {
     /// Refuses a directory in which a server works ([`crate::in_use`]).
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let home = Home::existing(directory)?;
-        let connection = home.database.open(Role::Writer).map_err(sql)?;
+        let connection = home.database.open(Role::Writer).map_err(unopened)?;
         schema::check(&connection)?;
         log::compare(&home.database, &connection)?;
         let names = crate::names::load(&connection)?;
@@ -153,9 +155,10 @@ impl Export {
         let mut select = self.connection.prepare_cached(text).map_err(sql)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut rows = select.query(params![after.0.cast_signed(), limit]).map_err(sql)?;
-        let mut jobs = Vec::new();
+        let (mut jobs, mut order) = (Vec::new(), InOrder::behind("live\" or \"ended", Some(after)));
         while let Some(row) = rows.next().map_err(sql)? {
             let job = self.decode(row)?;
+            order.next(job.seq)?;
             let payload = read_payload(&self.connection, job.seq).map_err(unreadable)?;
             let payload = payload.ok_or_else(|| damaged(&format!("the payload of job {}", job.seq)))?;
             jobs.push((job, payload));
@@ -196,8 +199,10 @@ impl Export {
         let select = select.as_mut().map_err(|_| damaged("the table of workflows"))?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let (mut rows, mut found) = (select.query(params![after.0.cast_signed(), limit]).map_err(sql)?, Vec::new());
+        let mut order = InOrder::behind("workflow", Some(after));
         while let Some(row) = rows.next().map_err(sql)? {
             let number = number(row, 0)?;
+            order.next(number)?;
             let workflow = workflows::read(&self.connection, number).map_err(unreadable)?;
             let workflow = workflow.ok_or_else(|| damaged(&format!("the record of workflow {number}")))?;
             let members = workflows::members(&self.connection, number, Seq(0), usize::MAX).map_err(unreadable)?;

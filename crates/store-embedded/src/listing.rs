@@ -44,6 +44,14 @@ impl LiveEntry {
         self.job_type == *job_type
     }
 
+    /// As far as the listings know.
+    fn may_match(&self, filter: &JobFilter) -> bool {
+        filter.queue.as_ref().is_none_or(|queue| *queue == self.queue)
+            && filter.state.is_none_or(|state| state == self.state)
+            && filter.job_type.as_ref().is_none_or(|job_type| *job_type == self.job_type)
+            && filter.priority.is_none_or(|priority| priority == self.priority)
+    }
+
     pub(crate) fn of(job: &Job) -> Self {
         Self {
             seq: job.seq,
@@ -66,6 +74,9 @@ pub(crate) struct LiveIndex {
     types: Sets<JobType>,
     priorities: Sets<Priority>,
     returned: HashMap<QueueName, HashMap<Priority, Returned>>,
+    jobs: u64,
+    /// Changes that the tables may not show yet, or already: those of a batch that is under way.
+    under_way: Vec<(Option<LiveEntry>, Option<LiveEntry>)>,
 }
 
 /// Jobs in line that do not stand where their numbers say.
@@ -150,6 +161,7 @@ pub(crate) struct Found {
 impl LiveIndex {
     /// Takes in live records in order of their numbers, in the course of a recovery.
     pub(crate) fn admit(&mut self, heads: &[Head<'_>]) {
+        self.jobs += heads.len() as u64;
         self.queues.append(heads, |head| (*head.queue).clone(), |a, b| a.queue == b.queue);
         self.states.append(heads, |head| head.state.kind(), |a, b| a.state.kind() == b.state.kind());
         self.types.append(heads, |head| (*head.job_type).clone(), |a, b| a.job_type == b.job_type);
@@ -185,8 +197,43 @@ impl LiveIndex {
         }
     }
 
-    pub(crate) fn replace(&mut self, before: Option<&LiveEntry>, after: Option<&LiveEntry>) {
+    /// How many live jobs there are, as the batch under way has it.
+    pub(crate) fn jobs(&self) -> u64 {
+        self.jobs
+    }
+
+    /// A change of a batch that is under way.
+    pub(crate) fn replace(&mut self, before: Option<LiveEntry>, after: Option<LiveEntry>) {
+        self.put(before.as_ref(), after.as_ref());
+        self.under_way.push((before, after));
+    }
+
+    /// The batch is in the tables, for everybody who begins to look now.
+    pub(crate) fn committed(&mut self) {
+        self.under_way.clear();
+    }
+
+    /// The batch never was.
+    pub(crate) fn rolled_back(&mut self) {
+        for (before, after) in std::mem::take(&mut self.under_way).into_iter().rev() {
+            self.put(after.as_ref(), before.as_ref());
+        }
+    }
+
+    /// Jobs before `before` that a batch under way has changed, and that matched before or match now, newest first. Which of the two the tables show, only
+    /// they can tell.
+    pub(crate) fn under_way(&self, filter: &JobFilter, before: Option<Seq>) -> Vec<Seq> {
+        let entries = self.under_way.iter().flat_map(|(was, is)| was.iter().chain(is));
+        let here = entries.filter(|entry| before.is_none_or(|before| entry.seq < before));
+        let mut jobs: Vec<Seq> = here.filter(|entry| entry.may_match(filter)).map(|entry| entry.seq).collect();
+        jobs.sort_unstable_by(|a, b| b.cmp(a));
+        jobs.dedup();
+        jobs
+    }
+
+    fn put(&mut self, before: Option<&LiveEntry>, after: Option<&LiveEntry>) {
         let Some(seq) = before.or(after).map(|entry| entry.seq) else { return };
+        self.jobs = (self.jobs + u64::from(after.is_some())).saturating_sub(u64::from(before.is_some()));
         self.queues.change(seq, before.map(|entry| &entry.queue), after.map(|entry| &entry.queue));
         self.states.change(seq, before.map(|entry| &entry.state), after.map(|entry| &entry.state));
         self.types.change(seq, before.map(|entry| &entry.job_type), after.map(|entry| &entry.job_type));
@@ -261,7 +308,8 @@ impl LiveIndex {
             self.states.0.values().flat_map(|set| walk(set, before, limit, |_| true).jobs).collect();
         jobs.sort_unstable_by(|a, b| b.cmp(a));
         jobs.truncate(limit);
-        Found { jobs, stopped_at: None }
+        let stopped_at = jobs.last().copied().filter(|_| jobs.len() >= limit);
+        Found { jobs, stopped_at }
     }
 }
 

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use longshore_store::StoreError;
+use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
 
 use crate::checkpoint::checkpoint;
-use crate::error::{Kind, kind, of_file, sql};
+use crate::error::{Kind, kind_at, of_file, sql};
 use crate::noted::{self, Noted};
 use crate::schema::{self, Location};
 
@@ -27,8 +27,17 @@ const MAGIC: u32 = 0x377f_0682;
 const PAGE_BYTES: usize = 4_096;
 
 pub(crate) fn path_of(database: &Path) -> PathBuf {
+    beside(database, "-wal")
+}
+
+/// Where SQLite keeps what it would have to take back, in a database that has no log.
+pub(crate) fn journal_of(database: &Path) -> PathBuf {
+    beside(database, "-journal")
+}
+
+fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(database);
-    name.push("-wal");
+    name.push(ending);
     PathBuf::from(name)
 }
 
@@ -169,11 +178,11 @@ fn read_up_to(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
 ///
 /// After a sync that failed, memory may show pages which the disk does not have and will never be given: the kernel takes them for written. Here
 /// they are written again, elsewhere, and synced.
-pub(crate) fn settle(connection: &Connection, noted: &Mutex<Noted>) -> Result<(), StoreError> {
+pub(crate) fn settle(location: &Location, connection: &Connection, noted: &Mutex<Noted>) -> Result<(), StoreError> {
     match copy_all(connection, schema::mark(connection)?, noted) {
         Ok(()) => Ok(()),
         // The log keeps what does not fit now.
-        Err(error) if kind(&error) == Kind::Full => Ok(()),
+        Err(error) if kind_at(location, &error) == Kind::Full => Ok(()),
         Err(error) => Err(sql(error)),
     }
 }
@@ -182,7 +191,9 @@ pub(crate) fn settle(connection: &Connection, noted: &Mutex<Noted>) -> Result<()
 pub(crate) fn copy_all(connection: &Connection, mark: i64, noted: &Mutex<Noted>) -> rusqlite::Result<()> {
     let (log, _) = checkpoint(connection, "NOOP")?;
     if log > 0 {
-        schema::set_mark(connection, mark + 1)?;
+        let transaction = connection.unchecked_transaction()?;
+        schema::move_mark(&transaction, mark + 1)?;
+        transaction.commit()?;
         note(noted, mark + 1)?;
     }
     checkpoint(connection, "TRUNCATE").map(drop)
@@ -195,20 +206,30 @@ pub(crate) fn note(noted: &Mutex<Noted>, mark: i64) -> rusqlite::Result<()> {
 
 /// Refuses a log that ends before what was copied from it into the database, or that belongs to another one. What both show together would be a
 /// mixture of two moments.
+///
+/// Another process may go on writing meanwhile: what it has noted or copied was committed before, so it is read first.
 pub(crate) fn compare(location: &Location, connection: &Connection) -> Result<(), StoreError> {
     let Location::File(path) = location else { return Ok(()) };
-    let seen = Mark::read(connection)?;
-    if noted::newest(location, seen.id_key) > Some(seen.mark) {
-        let what = "has lost its end, or the files are of an earlier moment than was noted beside them";
-        return Err(StoreError::corrupt(format!("the log {} {what}", path_of(path).display())));
-    }
     // A database that was never copied into says nothing.
-    let Some(copied) = alone(path) else { return Ok(()) };
+    let copied = alone(path);
+    compare_with_noted(location, connection)?;
+    let (Some(copied), seen) = (copied, Mark::read(connection)?) else { return Ok(()) };
     if copied.id_key != seen.id_key {
         return Err(StoreError::corrupt(format!("the log {} is of another store", path_of(path).display())));
     }
     if copied.mark > seen.mark {
         return Err(StoreError::corrupt(format!("the log {} has lost its end", path_of(path).display())));
+    }
+    Ok(())
+}
+
+/// Refuses what is of an earlier moment than was noted beside the database of this place.
+pub(crate) fn compare_with_noted(location: &Location, connection: &Connection) -> Result<(), StoreError> {
+    let Location::File(path) = location else { return Ok(()) };
+    let noted = noted::newest(location, schema::id_key(connection)?);
+    if noted > Some(schema::mark(connection)?) {
+        let what = "has lost its end, or the files are of an earlier moment than was noted beside them";
+        return Err(StoreError::corrupt(format!("the log {} {what}", path_of(path).display())));
     }
     Ok(())
 }
@@ -227,11 +248,7 @@ impl Mark {
 
 /// What the database shows without its log.
 fn alone(path: &Path) -> Option<Mark> {
-    let mut uri = OsString::from("file:");
-    uri.push(std::path::absolute(path).ok()?.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23"));
-    uri.push("?immutable=1");
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(uri, flags).ok()?;
+    let connection = schema::open_frozen(path).ok()?;
     // While pages are copied the database may be shorter than it says; this lets it be read all the same.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true).ok()?;
     Mark::read(&connection).ok()

@@ -6,6 +6,7 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
 use crate::error::{damaged, sql};
+use crate::order::InOrder;
 
 /// What the checksum of a name covers beside the name.
 fn place_of(kind: u8, number: u32) -> u64 {
@@ -15,9 +16,10 @@ fn place_of(kind: u8, number: u32) -> u64 {
 pub(crate) fn load(connection: &Connection) -> Result<Names, StoreError> {
     let mut names = Names::default();
     let mut rows = connection.prepare("SELECT kind, number, value FROM name ORDER BY kind, number").map_err(sql)?;
-    let mut rows = rows.query([]).map_err(sql)?;
+    let (mut rows, mut order) = (rows.query([]).map_err(sql)?, InOrder::through("name"));
     while let Some(row) = rows.next().map_err(sql)? {
         let (kind, number): (u8, u32) = (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?);
+        order.next((kind, number))?;
         let sealed: Vec<u8> = row.get(2).map_err(sql)?;
         let value = unseal(place_of(kind, number), &sealed).map_err(|_| damaged("the table of names"))?;
         names.restore(kind, number, value).map_err(|_| damaged("the table of names"))?;

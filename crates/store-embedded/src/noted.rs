@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use longshore_records::codec::checksum;
 use longshore_store::StoreError;
 
-use crate::schema::{Location, private};
+use crate::error::no_room;
+use crate::home::private;
+use crate::schema::Location;
 
 const NOTED: &str = "longshore.mark";
 /// Each place lies in a sector of its own.
@@ -44,7 +46,7 @@ impl Noted {
         });
         match made {
             Ok(file) => Ok(Self { file: Some(file), id_key, last: newest(location, id_key), next_place: 0 }),
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(Self::default()),
+            Err(error) if no_room(&error) => Ok(Self::default()),
             Err(error) => Err(StoreError::not_applied(error)),
         }
     }
@@ -118,7 +120,7 @@ mod tests {
         let transaction = writer.unchecked_transaction().unwrap();
         let insert = "INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, 0, 0, zeroblob(20000))";
         transaction.execute(insert, [mark]).unwrap();
-        schema::set_mark(&transaction, mark).unwrap();
+        schema::set_mark(&transaction, mark, 0).unwrap();
         transaction.commit().unwrap();
     }
 
@@ -127,7 +129,7 @@ mod tests {
     fn a_log_that_loses_what_was_copied_beside_a_reader_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let (location, writer) = filled(home.path());
-        log::settle(&writer, &Mutex::default()).unwrap();
+        log::settle(&location, &writer, &Mutex::default()).unwrap();
         commit(&writer, 10);
         let log = log::path_of(&home.path().join(schema::DATABASE));
         let short = fs::metadata(&log).unwrap().len();

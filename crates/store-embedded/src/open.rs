@@ -31,14 +31,17 @@ use tokio::sync::{mpsc, oneshot};
 use crate::checkpoint::Checkpoints;
 use crate::ended::Chunks;
 use crate::error::{damaged, sql};
+use crate::give_back::GiveBack;
+use crate::home::Home;
 use crate::listing::LiveIndex;
 use crate::log;
 use crate::noted::Noted;
+use crate::order::InOrder;
 use crate::reader::{Known, Readers};
 use crate::records::ahead::Ahead;
 use crate::records::{DiskRecords, Trouble, workflows};
 use crate::reserve::Reserve;
-use crate::schema::{self, Home, Location, Role, TimeKind};
+use crate::schema::{self, Location, Role, TimeKind, unopened};
 use crate::sealed_id::id_seal;
 use crate::writer::{Failed, Reply, Request, Shared, Writer};
 use longshore_records::Names;
@@ -81,6 +84,7 @@ pub struct EmbeddedStore {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     writer: Option<JoinHandle<()>>,
+    reserve_missing_at_start: Option<u64>,
     /// Kept until everything else has ended.
     home: Home,
 }
@@ -94,16 +98,17 @@ impl EmbeddedStore {
             Place::Memory => Home::memory(format!("longshore-{}", MEMORIES.fetch_add(1, Ordering::Relaxed))),
             Place::Directory(directory) => Home::directory(directory)?,
         };
-        let connection = home.database.open(Role::Writer).map_err(sql)?;
+        let connection = home.database.open(Role::Writer).map_err(unopened)?;
         schema::prepare(&connection, options.time)?;
         log::compare(&home.database, &connection)?;
         let noted = Noted::open(&home.database, schema::id_key(&connection)?)?;
         let shared = Arc::new(Shared { noted: Mutex::new(noted), ..Shared::default() });
-        log::settle(&connection, &shared.noted)?;
+        log::settle(&home.database, &connection, &shared.noted)?;
         let reserve = match &options.place {
             Place::Memory => Reserve::none(),
             Place::Directory(directory) => Reserve::set_aside(directory, options.reserve_bytes),
         };
+        let reserve_missing_at_start = reserve.missing_bytes();
         let names = crate::names::load(&connection)?;
         let seal = id_seal(schema::id_key(&connection)?);
         let mut live = LiveIndex::default();
@@ -136,6 +141,8 @@ impl EmbeddedStore {
             shared: Arc::clone(&shared),
             checkpoints,
             reserve,
+            location: home.database.clone(),
+            give_back: GiveBack::new(matches!(home.database, Location::File(_)), options.time),
             dice: SystemDice::default(),
             effects: Vec::new(),
             stirred: BTreeSet::new(),
@@ -146,12 +153,18 @@ impl EmbeddedStore {
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
         let work = move || writer.run(requests);
         let thread = Builder::new().name("longshore-write".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        Ok(Self { requests: Some(sender), readers, shared, clock: options.clock, writer: Some(thread), home })
+        let (requests, writer) = (Some(sender), Some(thread));
+        Ok(Self { requests, readers, shared, clock: options.clock, writer, reserve_missing_at_start, home })
     }
 
     /// Whether an earlier write failed: only a restart helps.
     pub fn poisoned(&self) -> bool {
         self.shared.poisoned()
+    }
+
+    /// How much could not be set aside for a full disk when the store was opened. New jobs are refused until that much is free.
+    pub fn reserve_missing_at_start(&self) -> Option<u64> {
+        self.reserve_missing_at_start
     }
 
     /// Waits until a write has failed (true) or the store was closed in good health (false). A process that serves a store ends when it fails, with an
@@ -169,7 +182,7 @@ impl EmbeddedStore {
 
     /// Commits since the store was opened.
     pub fn commits(&self) -> u64 {
-        self.shared.commits.load(Ordering::Relaxed)
+        self.shared.commits()
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, StoreError> {
@@ -226,6 +239,20 @@ impl Writer {
     }
 }
 
+pub(crate) fn read_queues(connection: &Connection) -> Result<Vec<Queue>, StoreError> {
+    let mut queues = Vec::new();
+    let mut select = connection.prepare("SELECT name, record FROM queue ORDER BY name").map_err(sql)?;
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("queue"));
+    while let Some(row) = rows.next().map_err(sql)? {
+        let name: String = row.get(0).map_err(sql)?;
+        order.next(name.clone())?;
+        let record: Vec<u8> = row.get(1).map_err(sql)?;
+        let name = QueueName::new(&name).map_err(|_| damaged("the name of a queue"))?;
+        queues.push(codec::policy::decode_queue(name, &record).map_err(|_| damaged("the record of a queue"))?);
+    }
+    Ok(queues)
+}
+
 /// Reads what is alive, and how much has ended.
 fn recover(
     connection: &Connection,
@@ -233,21 +260,15 @@ fn recover(
     names: &Names,
     live: &mut LiveIndex,
 ) -> Result<Engine, StoreError> {
-    let mut queues = Vec::new();
-    let mut select = connection.prepare("SELECT name, record FROM queue").map_err(sql)?;
-    let mut rows = select.query([]).map_err(sql)?;
-    while let Some(row) = rows.next().map_err(sql)? {
-        let name: String = row.get(0).map_err(sql)?;
-        let record: Vec<u8> = row.get(1).map_err(sql)?;
-        let name = QueueName::new(&name).map_err(|_| damaged("the name of a queue"))?;
-        queues.push(codec::policy::decode_queue(name, &record).map_err(|_| damaged("the record of a queue"))?);
-    }
+    let queues = read_queues(connection)?;
     let mut ended = Vec::new();
-    let mut select = connection.prepare("SELECT queue, state, jobs FROM ended_count WHERE jobs > 0").map_err(sql)?;
-    let mut rows = select.query([]).map_err(sql)?;
+    let counts = "SELECT queue, state, jobs FROM ended_count WHERE jobs > 0 ORDER BY queue, state";
+    let mut select = connection.prepare(counts).map_err(sql)?;
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("ended_count"));
     while let Some(row) = rows.next().map_err(sql)? {
         let (queue, state, jobs): (String, u8, i64) =
             (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?, row.get(2).map_err(sql)?);
+        order.next((queue.clone(), state))?;
         let queue = QueueName::new(&queue).map_err(|_| damaged("the name of a queue"))?;
         let state = StateKind::ALL.get(usize::from(state)).ok_or_else(|| damaged("the counts of ended jobs"))?;
         ended.push((queue, *state, jobs.max(0).unsigned_abs()));
@@ -275,6 +296,7 @@ fn recover(
         let filed = filing.join().unwrap_or_else(|_| Err(damaged("a record, so that reading it failed")));
         read.and(filed)
     })?;
+    schema::check_live_jobs(connection, live.jobs())?;
     Ok(engine)
 }
 
@@ -294,10 +316,11 @@ fn read_records(
 ) -> Result<(), StoreError> {
     const HELPING: usize = 256;
     let mut select = connection.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
-    let mut rows = select.query([]).map_err(sql)?;
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("live"));
     let mut helping = Helping::default();
     while let Some(row) = rows.next().map_err(sql)? {
         let seq = Seq(row.get::<_, i64>(0).map_err(sql)?.cast_unsigned());
+        order.next(seq)?;
         let record = row.get_ref(1).map_err(sql)?.as_blob();
         helping.bytes.extend_from_slice(record.map_err(|_| damaged(&format!("the record of job {seq}")))?);
         helping.ends.push((seq, helping.bytes.len()));

@@ -1,5 +1,6 @@
 //! Threads that only look, each with a connection of its own: they never wait behind the writer.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,12 +15,13 @@ use longshore_store::query::workflow_of;
 use longshore_store::{
     InLine, JobFilter, JobQuery, JobRef, MemberQuery, Page, StoreError, WorkflowPage, WorkflowQuery,
 };
-use rusqlite::{Connection, ToSql, params};
+use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use crate::ended::{Chunks, Wanted, numbers_of};
 use crate::error::sql;
 use crate::listing::{Found, LiveIndex};
+use crate::order::InOrder;
 use crate::records::payloads::read_payload;
 use crate::records::{Trouble, state_number, type_hash, workflows};
 use crate::schema::{Location, Role};
@@ -50,6 +52,8 @@ pub(crate) struct Reader {
     live: Arc<RwLock<LiveIndex>>,
     chunks: Arc<RwLock<Chunks>>,
     seal: IdSeal,
+    /// A database in memory has no log: whoever begins to look waits for the batch under way, and whoever looks holds up its commit.
+    waits_for_batches: bool,
 }
 
 /// What the writer shares with those who look.
@@ -71,6 +75,7 @@ impl Readers {
                 live: Arc::clone(known.live),
                 chunks: Arc::clone(known.chunks),
                 seal: known.seal.clone(),
+                waits_for_batches: matches!(location, Location::Memory(_)),
             };
             let (sender, work) = channel::<Work>();
             let look = move || work.into_iter().for_each(|work| work(&reader));
@@ -170,10 +175,16 @@ impl Reader {
     fn page(&self, query: &JobQuery) -> Result<Page, StoreError> {
         let JobQuery { filter, limit, before } = query;
         let examined_max = EXAMINED_MAX.max(*limit);
-        let Candidates { numbers, all_from } = self.candidates(filter, *before, examined_max)?;
+        let Candidates { numbers, all_from, living } = self.candidates(filter, *before, examined_max)?;
         let mut jobs = Vec::new();
         for seq in &numbers {
-            if let Some(job) = self.read(*seq)?.filter(|job| filter.matches(job)) {
+            let Some(job) = self.read(*seq)? else {
+                if living.must_have(*seq) {
+                    return Err(StoreError::corrupt(format!("the record of job {seq} is missing")));
+                }
+                continue;
+            };
+            if filter.matches(&job) {
                 jobs.push(Arc::new(job));
                 if jobs.len() >= *limit {
                     // There may be nothing behind it; the next page says so.
@@ -186,26 +197,23 @@ impl Reader {
 
     fn candidates(&self, filter: &JobFilter, before: Option<Seq>, limit: usize) -> Result<Candidates, StoreError> {
         if let Some(word) = &filter.tag {
-            let tagged = self.numbers(
-                "SELECT seq FROM tag WHERE word = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3",
-                &[&word.as_ref()],
-                before,
-                limit,
-            )?;
+            let tagged = self.tagged(word, before, limit)?;
             return Ok(Candidates::of(tagged, limit));
         }
         if let Some(workflow) = filter.workflow {
             let number = self.seal.number_of(workflow);
             let members = workflows::members_before(&self.connection, number, before, limit).map_err(unreadable)?;
+            falling("member", before, members.iter().copied())?;
             return Ok(Candidates::of(members, limit));
         }
         let terminal = filter.state.map(StateKind::terminal);
         // An ended job that still owes its dependents the news lies with the living, so these are always asked.
-        let mut parts = vec![Candidates::live(self.live_candidates(filter, before, limit))];
-        if terminal != Some(false) {
-            parts.push(self.ended_candidates(filter, before, limit)?);
+        let (found, living) = self.live_candidates(filter, before, limit)?;
+        let live = Candidates::live(found, living);
+        if terminal == Some(false) {
+            return Ok(live);
         }
-        Ok(Candidates::merge(parts))
+        Ok(live.with(self.ended_candidates(filter, before, limit)?))
     }
 
     pub(crate) fn workflow(&self, id: WorkflowId) -> Result<Option<Arc<Workflow>>, StoreError> {
@@ -215,6 +223,7 @@ impl Reader {
 
     pub(crate) fn workflows(&self, query: &WorkflowQuery) -> Result<WorkflowPage, StoreError> {
         let workflows = workflows::page(&self.connection, query).map_err(unreadable)?;
+        falling("workflow", query.before, workflows.iter().map(|workflow| workflow.number))?;
         let next = workflows.last().filter(|_| workflows.len() >= query.limit).map(|workflow| workflow.number);
         Ok(WorkflowPage { workflows: workflows.into_iter().map(Arc::new).collect(), next })
     }
@@ -231,6 +240,8 @@ impl Reader {
         let MemberQuery { workflow, limit, after } = *query;
         let (number, examined_max) = (self.seal.number_of(workflow), EXAMINED_MAX.max(limit));
         let candidates = workflows::members(&self.connection, number, after, examined_max).map_err(unreadable)?;
+        let mut order = InOrder::behind("member", Some(after));
+        candidates.iter().try_for_each(|seq| order.next(*seq))?;
         let ours = |job: &Job| workflow_of(job) == Some(workflow) && job.requeued_as.is_none();
         let mut jobs = Vec::new();
         for seq in &candidates {
@@ -247,8 +258,31 @@ impl Reader {
         self.live.read().unwrap_or_else(PoisonError::into_inner).ahead(place)
     }
 
-    fn live_candidates(&self, filter: &JobFilter, before: Option<Seq>, limit: usize) -> Found {
-        self.live.read().unwrap_or_else(PoisonError::into_inner).find(filter, before, limit)
+    /// Begins to look: from here on the tables stand still.
+    ///
+    /// The index and the tables must show one moment, or a job that goes from one table to the other meanwhile is in neither. While the index is
+    /// held no batch can begin to change it, nor be done with it: the tables then show what they did before the batch under way, or after it.
+    /// Nobody waits for a sync here; and in memory no batch can commit once the tables stand still.
+    fn live_candidates(
+        &self,
+        filter: &JobFilter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<(Found, Living), StoreError> {
+        let stand_still = || {
+            let mut select = self.connection.prepare_cached("SELECT 1 FROM meta LIMIT 1").map_err(sql)?;
+            select.query_row([], |_| Ok(())).map_err(sql)
+        };
+        if self.waits_for_batches {
+            stand_still()?;
+        }
+        let index = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        if !self.waits_for_batches {
+            stand_still()?;
+        }
+        let found = index.find(filter, before, limit);
+        let living = Living { certain: found.jobs.clone(), under_way: index.under_way(filter, before) };
+        Ok((found, living))
     }
 
     fn ended_candidates(
@@ -264,11 +298,12 @@ impl Reader {
         };
         if let Some(queue) = &filter.queue {
             let number = self.names.read().unwrap_or_else(PoisonError::into_inner).queue_number(queue);
-            let Some(number) = number else { return Ok(Candidates { numbers: Vec::new(), all_from: None }) };
+            let Some(number) = number else { return Ok(Candidates::of(Vec::new(), limit)) };
             wanted.queue = Some(i64::from(number));
         }
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner).with(&wanted, before, CHUNKS_MAX);
         let mut numbers = Vec::new();
+        let mut order = InOrder::behind("ended", before.map(Reverse));
         for chunk in &chunks {
             let (from, to) = numbers_of(*chunk);
             let before = before.map_or(to, |before| i64::try_from(before.0).unwrap_or(i64::MAX).min(to));
@@ -283,7 +318,9 @@ impl Reader {
             let given = params![from, before, wanted.queue, wanted.state, wanted.job_type, room];
             let rows = select.query_map(given, |row| row.get::<_, i64>(0)).map_err(sql)?;
             for number in rows {
-                numbers.push(Seq(number.map_err(sql)?.cast_unsigned()));
+                let seq = Seq(number.map_err(sql)?.cast_unsigned());
+                order.next(Reverse(seq))?;
+                numbers.push(seq);
             }
             if numbers.len() >= limit {
                 return Ok(Candidates::of(numbers, limit));
@@ -292,25 +329,26 @@ impl Reader {
         // The last chunk that was looked at, if there may be more.
         let all_from = chunks.last().filter(|_| chunks.len() >= CHUNKS_MAX);
         let all_from = all_from.map(|chunk| Seq(numbers_of(*chunk).0.cast_unsigned()));
-        Ok(Candidates { numbers, all_from })
+        Ok(Candidates { numbers, all_from, living: Living::default() })
     }
 
-    fn numbers(
-        &self,
-        statement: &str,
-        given: &[&dyn ToSql],
-        before: Option<Seq>,
-        limit: usize,
-    ) -> Result<Vec<Seq>, StoreError> {
-        let before = before.map_or(i64::MAX, |before| i64::try_from(before.0).unwrap_or(i64::MAX));
+    fn tagged(&self, word: &str, before: Option<Seq>, limit: usize) -> Result<Vec<Seq>, StoreError> {
+        let below = before.map_or(i64::MAX, |before| i64::try_from(before.0).unwrap_or(i64::MAX));
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut values: Vec<&dyn ToSql> = given.to_vec();
-        values.push(&before);
-        values.push(&limit);
+        let statement = "SELECT seq FROM tag WHERE word = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
         let mut select = self.connection.prepare_cached(statement).map_err(sql)?;
-        let rows = select.query_map(&*values, |row| row.get::<_, i64>(0)).map_err(sql)?;
-        rows.map(|number| number.map(|number| Seq(number.cast_unsigned())).map_err(sql)).collect()
+        let rows = select.query_map(params![word, below, limit], |row| row.get::<_, i64>(0)).map_err(sql)?;
+        let numbers = rows.map(|number| number.map(|number| Seq(number.cast_unsigned())));
+        let numbers: Vec<Seq> = numbers.collect::<Result<_, _>>().map_err(sql)?;
+        falling("tag", before, numbers.iter().copied())?;
+        Ok(numbers)
     }
+}
+
+/// A page that leads back to where it began would never let a listing end.
+fn falling(table: &'static str, before: Option<Seq>, mut numbers: impl Iterator<Item = Seq>) -> Result<(), StoreError> {
+    let mut order = InOrder::behind(table, before.map(Reverse));
+    numbers.try_for_each(|number| order.next(Reverse(number)))
 }
 
 /// What a look at workflows may meet.
@@ -329,25 +367,47 @@ struct Candidates {
     numbers: Vec<Seq>,
     /// Below this number nobody has looked yet.
     all_from: Option<Seq>,
+    living: Living,
+}
+
+/// What the index of live jobs has found, newest first.
+#[derive(Default)]
+struct Living {
+    certain: Vec<Seq>,
+    /// Of these the tables may show what was before, or what is.
+    under_way: Vec<Seq>,
+}
+
+impl Living {
+    /// Whether the tables must have a record of this one.
+    fn must_have(&self, seq: Seq) -> bool {
+        let among = |newest_first: &[Seq]| newest_first.binary_search_by(|other| seq.cmp(other)).is_ok();
+        among(&self.certain) && !among(&self.under_way)
+    }
 }
 
 impl Candidates {
     fn of(numbers: Vec<Seq>, limit: usize) -> Self {
         let all_from = if numbers.len() >= limit { numbers.last().copied() } else { None };
-        Self { numbers, all_from }
+        Self { numbers, all_from, living: Living::default() }
     }
 
-    fn live(found: Found) -> Self {
-        Self { numbers: found.jobs, all_from: found.stopped_at }
+    fn live(found: Found, living: Living) -> Self {
+        let mut numbers = found.jobs;
+        numbers.extend(&living.under_way);
+        Self { numbers, all_from: found.stopped_at, living }.in_order()
     }
 
     /// Together they are complete down to where the first of them stopped.
-    fn merge(parts: Vec<Self>) -> Self {
-        let all_from = parts.iter().filter_map(|part| part.all_from).max();
-        let mut numbers: Vec<Seq> = parts.into_iter().flat_map(|part| part.numbers).collect();
-        numbers.sort_unstable_by(|a, b| b.cmp(a));
-        numbers.dedup();
-        numbers.retain(|seq| all_from.is_none_or(|all_from| *seq >= all_from));
-        Self { numbers, all_from }
+    fn with(mut self, ended: Self) -> Self {
+        self.numbers.extend(ended.numbers);
+        Self { all_from: self.all_from.max(ended.all_from), ..self }.in_order()
+    }
+
+    fn in_order(mut self) -> Self {
+        self.numbers.sort_unstable_by(|a, b| b.cmp(a));
+        self.numbers.dedup();
+        self.numbers.retain(|seq| self.all_from.is_none_or(|all_from| *seq >= all_from));
+        self
     }
 }

@@ -44,6 +44,17 @@ pub(crate) enum Trouble {
     NotStorable,
 }
 
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sql(error) => write!(f, "{error}"),
+            Self::Damaged(seq) => write!(f, "the record of job {seq} is damaged"),
+            Self::DamagedWorkflow(number) => write!(f, "the record of workflow {number} is damaged"),
+            Self::NotStorable => f.write_str("a custom backoff cannot be stored"),
+        }
+    }
+}
+
 impl From<rusqlite::Error> for Trouble {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
@@ -99,8 +110,6 @@ pub(crate) struct DiskRecords {
     payloads: PayloadCache,
     pub(crate) ahead: Ahead,
     new_payloads: Vec<(Seq, Payload)>,
-    /// Changes of the listings, to be taken back with the batch.
-    listed: Vec<(Option<LiveEntry>, Option<LiveEntry>)>,
     chunks: Arc<RwLock<Chunks>>,
     /// What this batch has added to the sums, to be taken back with it.
     summed: Vec<(u64, Features)>,
@@ -154,7 +163,6 @@ impl DiskRecords {
             payloads: PayloadCache::default(),
             ahead,
             new_payloads: Vec::new(),
-            listed: Vec::new(),
             ended_counts: HashMap::new(),
             cached: VecDeque::new(),
             workflows: Workflows::default(),
@@ -165,6 +173,10 @@ impl DiskRecords {
 
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
+    }
+
+    pub(crate) fn live_jobs(&self) -> u64 {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).jobs()
     }
 
     fn names(&self) -> RwLockReadGuard<'_, Names> {
@@ -202,7 +214,7 @@ impl DiskRecords {
     /// The batch is on disk.
     pub(crate) fn committed(&mut self) {
         self.erased = false;
-        self.listed.clear();
+        self.live.write().unwrap_or_else(PoisonError::into_inner).committed();
         self.summed.clear();
         self.workflows.committed();
         if self.names().anything_fresh() {
@@ -246,11 +258,7 @@ impl DiskRecords {
         self.new_payloads.clear();
         self.ended_counts.clear();
         self.touched.clear();
-        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
-        for (before, after) in std::mem::take(&mut self.listed).into_iter().rev() {
-            live.replace(after.as_ref(), before.as_ref());
-        }
-        drop(live);
+        self.live.write().unwrap_or_else(PoisonError::into_inner).rolled_back();
         let mut chunks = self.chunks.write().unwrap_or_else(PoisonError::into_inner);
         for (chunk, features) in std::mem::take(&mut self.summed) {
             chunks.remove(chunk, &features);
@@ -429,8 +437,7 @@ impl Records for DiskRecords {
             Origin::Nowhere => return Ok(()),
             Origin::Ended(state) => *self.ended_counts.entry((job.queue.clone(), *state)).or_default() -= 1,
             Origin::Live(entry) => {
-                self.live.write().unwrap_or_else(PoisonError::into_inner).replace(Some(entry), None);
-                self.listed.push((Some(entry.clone()), None));
+                self.live.write().unwrap_or_else(PoisonError::into_inner).replace(Some(entry.clone()), None);
             }
         }
         self.removed.insert(seq, origin);

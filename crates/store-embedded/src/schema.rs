@@ -1,25 +1,22 @@
-//! The files: one directory, one database in it, one lock.
+//! The database: its tables, its version, its notes, and connections to it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
 use longshore_core::totals::Totals;
 use longshore_store::StoreError;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use crate::error::{damaged, sql};
-use crate::log;
 use longshore_records::codec::{self, checksum, seal, unseal};
 
 /// Version of the tables. A newer one is refused, never rewritten.
 pub(crate) const SCHEMA: i64 = 1;
-const SUPPORTED: &str = "an embedded store of version 1";
+pub(crate) const SUPPORTED: &str = "an embedded store of version 1";
 /// Marks the database as ours ("Lngs").
 const APPLICATION_ID: i32 = 0x4c6e_6773;
 
 pub(crate) const DATABASE: &str = "longshore.db";
-const LOCK: &str = "lock";
 
 const TABLES: &str = "
 CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -72,115 +69,13 @@ impl TimeKind {
     }
 }
 
-/// Where a store keeps its files, and the lock that keeps others out.
-#[derive(Debug)]
-pub(crate) struct Home {
-    pub database: Location,
-    /// Held until the store is closed.
-    _lock: Option<File>,
-}
-
+/// Where a database is.
 #[derive(Clone, Debug)]
 pub(crate) enum Location {
     /// A name of a shared database in memory, gone with its last connection.
     Memory(String),
     File(PathBuf),
 }
-
-impl Home {
-    pub(crate) fn memory(name: String) -> Self {
-        Self { database: Location::Memory(name), _lock: None }
-    }
-
-    /// The directory of a store that is there.
-    pub(crate) fn existing(directory: &Path) -> Result<Self, StoreError> {
-        if !directory.join(DATABASE).is_file() {
-            let found = format!("{}: there is no store in it", directory.display());
-            return Err(StoreError::Format { found, supported: SUPPORTED });
-        }
-        Self::locked(directory)
-    }
-
-    /// The directory of a store that another process has the lock of: for looking only.
-    pub(crate) fn of_another_process(directory: &Path) -> Self {
-        Self { database: Location::File(directory.join(DATABASE)), _lock: None }
-    }
-
-    /// Makes the directory if need be, and takes its lock.
-    pub(crate) fn directory(directory: &Path) -> Result<Self, StoreError> {
-        let home = Self::to_fill(directory)?;
-        if let Location::File(database) = &home.database {
-            // SQLite gives its other files the rights of this one.
-            drop(private(database).map_err(StoreError::not_applied)?);
-        }
-        Ok(home)
-    }
-
-    /// The same, without any file of a store.
-    pub(crate) fn to_fill(directory: &Path) -> Result<Self, StoreError> {
-        make_directory(directory).map_err(StoreError::not_applied)?;
-        Self::locked(directory)
-    }
-
-    fn locked(directory: &Path) -> Result<Self, StoreError> {
-        let lock = lock(directory)?;
-        let database = directory.join(DATABASE);
-        let log = log::path_of(&database);
-        let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
-        if (!database.exists() && log.exists()) || (bytes(&database) == 0 && bytes(&log) > 0) {
-            // Somebody has lost the database; a new one would look as if there had never been a job, and SQLite would remove the log.
-            let found = format!("{}: a log without its database", directory.display());
-            return Err(StoreError::Format { found, supported: SUPPORTED });
-        }
-        log::check(&database)?;
-        Ok(Self { database: Location::File(database), _lock: Some(lock) })
-    }
-}
-
-/// Opens a file for writing, made for its owner alone if it is not there.
-pub(crate) fn private(path: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
-fn make_directory(directory: &Path) -> std::io::Result<()> {
-    if directory.is_dir() {
-        return Ok(());
-    }
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(directory)?;
-    // The entry in the parent must outlive a power cut, too.
-    match directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
-pub(crate) fn lock(directory: &Path) -> Result<File, StoreError> {
-    let file = private(&directory.join(LOCK)).map_err(StoreError::not_applied)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::not_applied(Locked(directory.to_owned()))),
-        Err(TryLockError::Error(error)) => Err(StoreError::not_applied(error)),
-    }
-}
-
-/// Another process works in the directory.
-#[derive(Debug)]
-pub(crate) struct Locked(PathBuf);
-
-impl std::fmt::Display for Locked {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is in use by another process", self.0.display())
-    }
-}
-
-impl std::error::Error for Locked {}
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,10 +122,22 @@ impl Location {
     }
 }
 
+/// A database without its log, that nobody writes to meanwhile. Nothing is made beside it.
+pub(crate) fn open_frozen(database: &Path) -> rusqlite::Result<Connection> {
+    let path = std::path::absolute(database).unwrap_or_else(|_| database.to_owned());
+    let path = path.to_str().ok_or_else(|| rusqlite::Error::InvalidPath(database.to_owned()))?;
+    let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(format!("file:{path}?immutable=1"), flags)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    Ok(connection)
+}
+
 /// Makes the tables of a new store, or makes sure that an old one is ours.
 pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), StoreError> {
-    let fresh =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).map_err(sql)? == 0;
+    let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
+    let fresh = tables.map_err(unopened)? == 0;
     if fresh {
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(sql)?;
         connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
@@ -245,7 +152,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         set_meta(&transaction, "epoch", 1_i64).map_err(sql)?;
         set_meta(&transaction, "next_number", 1_i64).map_err(sql)?;
         set_totals(&transaction, &Totals::default()).map_err(sql)?;
-        set_mark(&transaction, 0).map_err(sql)?;
+        set_mark(&transaction, 0, 0).map_err(sql)?;
         return transaction.commit().map_err(sql);
     }
     check(connection)?;
@@ -259,7 +166,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
 
 /// Makes sure that a database is one of ours, of a version this program knows.
 pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
-    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
+    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(unopened)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sql)?;
     if application != APPLICATION_ID {
         return Err(StoreError::Format { found: "a database of another program".to_owned(), supported: SUPPORTED });
@@ -268,6 +175,15 @@ pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
         return Err(StoreError::Format { found: format!("a store of version {version}"), supported: SUPPORTED });
     }
     Ok(())
+}
+
+/// Something else may have been put where the database should be.
+pub(crate) fn unopened(error: rusqlite::Error) -> StoreError {
+    if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
+        let found = format!("a {DATABASE} that is not one of ours, or whose beginning is damaged");
+        return StoreError::Format { found, supported: SUPPORTED };
+    }
+    sql(error)
 }
 
 /// How time passes in a store that is there.
@@ -280,6 +196,10 @@ pub(crate) fn time(connection: &Connection) -> Result<TimeKind, StoreError> {
 const ID_KEY: &str = "id_key";
 const TIME: &str = "time";
 const MARK: &str = "mark";
+const LIVE_JOBS: &str = "live_jobs";
+
+/// All there are.
+pub(crate) const NOTES: [&str; 7] = [ID_KEY, TIME, "epoch", "next_number", TOTALS, MARK, LIVE_JOBS];
 
 /// The secret that leads from ids to records. Damage to it would make every id unknown.
 pub(crate) fn id_key(connection: &Connection) -> Result<[u8; 16], StoreError> {
@@ -291,8 +211,40 @@ pub(crate) fn mark(connection: &Connection) -> Result<i64, StoreError> {
     meta(connection, MARK)
 }
 
-pub(crate) fn set_mark(connection: &Connection, mark: i64) -> rusqlite::Result<()> {
+/// The mark of a commit, and how many live jobs there are after it.
+pub(crate) fn set_mark(connection: &Connection, mark: i64, live_jobs: u64) -> rusqlite::Result<()> {
+    let live = [mark.to_le_bytes(), live_jobs.to_le_bytes()].as_flattened().to_vec();
+    set_note(connection, LIVE_JOBS, live)?;
     set_meta(connection, MARK, mark)
+}
+
+/// The mark of a commit that moves no job.
+pub(crate) fn move_mark(connection: &Connection, mark: i64) -> rusqlite::Result<()> {
+    match live_jobs(connection) {
+        Ok(Some(live_jobs)) => set_mark(connection, mark, live_jobs),
+        // Of what cannot be read nothing is said: whoever opens the store next finds out.
+        Ok(None) | Err(_) => set_meta(connection, MARK, mark),
+    }
+}
+
+/// How many live jobs there must be: pages that are missing from a table leave no other trace in it. `None`: the last commit was of an older program, which did not count
+/// them.
+pub(crate) fn live_jobs(connection: &Connection) -> Result<Option<u64>, StoreError> {
+    let Some(noted) = find_note(connection, LIVE_JOBS)? else { return Ok(None) };
+    let (words, _) = noted.as_chunks::<8>();
+    let [noted_at, live_jobs] = *words else { return Err(damaged(DAMAGED_NOTES)) };
+    let current = i64::from_le_bytes(noted_at) == mark(connection)?;
+    Ok(current.then_some(u64::from_le_bytes(live_jobs)))
+}
+
+/// Refuses a table of live jobs that has lost or gained some.
+pub(crate) fn check_live_jobs(connection: &Connection, found: u64) -> Result<(), StoreError> {
+    match live_jobs(connection)? {
+        Some(noted) if noted != found => {
+            Err(damaged(&format!("table \"live\" holds {found} jobs, and {noted} were written")))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Under which the totals of the Ocypod dialect are kept.
@@ -319,10 +271,14 @@ pub(crate) fn set_meta(connection: &Connection, key: &str, value: i64) -> rusqli
 const DAMAGED_NOTES: &str = "the store's notes";
 
 fn note(connection: &Connection, key: &str) -> Result<Vec<u8>, StoreError> {
+    find_note(connection, key)?.ok_or_else(|| damaged(&format!("\"{key}\" is missing from the store's notes")))
+}
+
+fn find_note(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1").map_err(sql)?;
     let sealed: Option<Vec<u8>> = select.query_row([key], |row| row.get(0)).optional().map_err(sql)?;
-    let sealed = sealed.ok_or_else(|| damaged(&format!("\"{key}\" is missing from the store's notes")))?;
-    unseal(place_of(key), &sealed).map(<[u8]>::to_vec).map_err(|_| damaged(DAMAGED_NOTES))
+    let unsealed = sealed.map(|sealed| unseal(place_of(key), &sealed).map(<[u8]>::to_vec));
+    unsealed.transpose().map_err(|_| damaged(DAMAGED_NOTES))
 }
 
 fn set_note(connection: &Connection, key: &str, value: Vec<u8>) -> rusqlite::Result<()> {

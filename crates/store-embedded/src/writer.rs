@@ -19,12 +19,13 @@ use longshore_store::{ClaimedJob, Clock, QueueReport, StoreError, WakeupsSender}
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::checkpoint::Checkpoints;
-use crate::error::{Kind, kind};
+use crate::error::{Kind, kind_at};
+use crate::give_back::GiveBack;
 use crate::log;
 use crate::noted::Noted;
 use crate::records::{DiskRecords, Trouble};
-use crate::reserve::{NoSpace, Reserve};
-use crate::schema::{set_mark, set_meta, set_totals};
+use crate::reserve::Reserve;
+use crate::schema::{Location, set_mark, set_meta, set_totals};
 use longshore_records::SystemDice;
 
 /// Commands that share one commit, at most.
@@ -115,6 +116,11 @@ impl Shared {
         self.poisoned.send_replace(true);
     }
 
+    /// Since the store was opened.
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn poisoned(&self) -> bool {
         *self.poisoned.borrow()
     }
@@ -138,6 +144,8 @@ pub(crate) struct Writer {
     pub shared: Arc<Shared>,
     pub checkpoints: Checkpoints,
     pub reserve: Reserve,
+    pub location: Location,
+    pub give_back: GiveBack,
     pub dice: SystemDice,
     pub effects: Vec<Effect>,
     /// Queues whose report may have changed in this batch.
@@ -157,6 +165,7 @@ impl Writer {
             self.serve(vec![first], &mut || requests.try_recv().ok());
             self.records.make_room();
             self.records.look_ahead(&self.engine);
+            self.give_back();
             let checkpointed = self.checkpoints.take_turn(self.records.connection(), self.mark, &self.shared);
             self.answer_for(checkpointed);
         }
@@ -171,7 +180,7 @@ impl Writer {
 
     /// A checkpoint that finds no room leaves the log as it is; any other failure is one of the disk.
     fn answer_for(&self, checkpointed: rusqlite::Result<()>) {
-        if checkpointed.is_err_and(|error| kind(&error) != Kind::Full) {
+        if checkpointed.is_err_and(|error| kind_at(&self.location, &error) != Kind::Full) {
             self.shared.poison();
         }
     }
@@ -219,6 +228,7 @@ impl Writer {
         if self.records.erased {
             // The numbers of jobs that are there speak for themselves; one that goes must not be given again.
             set_meta(self.records.connection(), "next_number", self.engine.next_number().cast_signed())?;
+            self.give_back.stir();
         }
         let mut totals = self.totals;
         totals.count(&self.effects);
@@ -228,7 +238,7 @@ impl Writer {
         // A batch that has changed nothing writes nothing, and waits for no disk.
         if self.records.connection().total_changes() != changes {
             self.mark += 1;
-            set_mark(self.records.connection(), self.mark)?;
+            set_mark(self.records.connection(), self.mark, self.records.live_jobs())?;
         }
         self.records.connection().execute_batch("COMMIT")?;
         self.totals = totals;
@@ -246,7 +256,9 @@ impl Writer {
             };
         }
         Ok(match request {
-            Request::Submit(..) if self.reserve.in_use() => Answered::Failed(StoreError::not_applied(NoSpace)),
+            Request::Submit(..) if !self.reserve.has_room() => {
+                Answered::Failed(StoreError::not_applied(self.reserve.no_space()))
+            }
             Request::Submit(request, _) => {
                 self.stirred.extend(request.batch.iter().map(|submission| submission.queue.clone()));
                 Answered::Submit(engine.submit(request, outside!())?)
@@ -276,6 +288,7 @@ impl Writer {
             }
             Request::Tick(budget, _) => {
                 self.reserve.restore();
+                self.give_back.tick(now);
                 Answered::Tick(engine.tick(records, now, budget.get(), dice, effects)?)
             }
         })
@@ -313,7 +326,12 @@ impl Writer {
         }
         *self.shared.totals.write().unwrap_or_else(PoisonError::into_inner) = self.totals;
         self.shared.wakeups.announce(&mut self.effects);
-        self.shared.wakeups.announce_deadline(self.engine.next_deadline(self.clock.now()));
+        self.announce_deadline();
+    }
+
+    pub(crate) fn announce_deadline(&self) {
+        let next = self.engine.next_deadline(self.clock.now()).into_iter().chain(self.give_back.deadline()).min();
+        self.shared.wakeups.announce_deadline(next);
     }
 
     pub(crate) fn report(&self, name: &QueueName) -> Option<QueueReport> {
@@ -327,26 +345,27 @@ impl Writer {
         self.effects.clear();
         self.stirred.clear();
         let what = match &trouble {
-            Trouble::Sql(error) => kind(error),
+            Trouble::Sql(error) => kind_at(&self.location, error),
             Trouble::Damaged(_) | Trouble::DamagedWorkflow(_) | Trouble::NotStorable => Kind::Damage,
         };
         if what == Kind::Broken || !self.roll_back() {
             self.shared.poison();
-            let error = Arc::new(Failed(format!("{trouble:?}")));
+            let error = Arc::new(Failed(trouble.to_string()));
             batch.into_iter().for_each(|request| request.fail(StoreError::Unknown(error.clone())));
             return;
         }
         let error = match trouble {
             Trouble::Damaged(seq) => StoreError::corrupt(format!("the record of job {seq}")),
             Trouble::DamagedWorkflow(number) => StoreError::corrupt(format!("the record of workflow {number}")),
-            Trouble::NotStorable => StoreError::not_applied(Failed("a custom backoff cannot be stored".to_owned())),
+            Trouble::NotStorable => StoreError::not_applied(Failed(trouble.to_string())),
             Trouble::Sql(error) if what == Kind::Damage => StoreError::corrupt(error.to_string()),
             Trouble::Sql(_) => {
                 // Room for everything that is not new work; the rest hears that there is none.
                 if self.reserve.release() {
+                    self.give_back.stir();
                     return self.serve(batch, &mut || None);
                 }
-                StoreError::not_applied(NoSpace)
+                StoreError::not_applied(self.reserve.no_space())
             }
         };
         if batch.len() == 1 {

@@ -19,12 +19,12 @@ use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_store::{ClaimedJob, Clock, Store as _, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, restore};
+use longshore_store_embedded::{Copied, EmbeddedStore, Options, Place, TimeKind, backup_directory, restore};
 use longshore_testkit::block_on::block_on;
 use longshore_testkit::conformance;
 
 use common::load::{self, BatchName};
-use common::{assert_counts, assert_whole, jobs_above, open};
+use common::{assert_counts, assert_whole, files_of, jobs_above, open};
 
 fn claim(store: &EmbeddedStore, limit: usize) -> Vec<ClaimedJob> {
     let queues = vec![load::queue("even"), load::queue("odd")];
@@ -202,4 +202,124 @@ fn neither_backup_nor_restore_overwrites_anything() {
     restore(&at("copy"), &at("new")).expect("a failed restore is in nobody's way");
     let store = open(&at("store")).expect("the store opens");
     assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 1 }).0);
+}
+
+/// As a kill leaves it: files of a store at work, without its lock.
+fn killed(directory: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().expect("a directory");
+    for (name, bytes) in files_of(directory) {
+        fs::write(copy.path().join(name), bytes).expect("a file");
+    }
+    copy
+}
+
+/// The database alone is not what was acknowledged.
+#[test]
+fn a_store_is_not_restored_as_if_it_were_a_backup() {
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| root.path().join(name);
+    let store = open(&at("store")).expect("the store opens");
+    submit(&store, 0, 0);
+    let killed = killed(&at("store"));
+    for (from, to) in [(at("store"), at("from-work")), (killed.path().to_owned(), at("from-killed"))] {
+        let refused = restore(&from, &to).expect_err("a log belongs to it").to_string();
+        assert!(refused.contains("is a store, not a backup") && refused.contains("longshore backup"), "{refused}");
+        assert!(!to.join("longshore.db").exists());
+    }
+    drop(store);
+    // Stopped in good order, the database is everything; but then nobody may begin to work in it.
+    restore(&at("store"), &at("from-stopped")).expect("there is no log");
+    let store = open(&at("from-stopped")).expect("it opens");
+    assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 0 }).0);
+    drop(store);
+    let at_work = fs::File::open(at("store").join("lock")).expect("a lock");
+    at_work.lock().expect("it is free");
+    let refused = restore(&at("store"), &at("from-locked")).expect_err("it is at work").to_string();
+    assert!(refused.contains("is a store, not a backup"), "{refused}");
+}
+
+/// SQLite would take the journal of a copy that was killed for that of the next one.
+#[test]
+fn what_a_killed_copy_has_left_is_not_rolled_into_the_next() {
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| root.path().join(name);
+    let store = open(&at("store")).expect("the store opens");
+    (0..8).for_each(|number| submit(&store, 0, number));
+    block_on(store.backup(at("copy"))).expect("a backup");
+    // A journal as a kill leaves it: of a database of the same name, with other pages.
+    let other = rusqlite::Connection::open(at("longshore.db.unfinished")).expect("a database");
+    other.execute_batch("CREATE TABLE a(b); PRAGMA cache_size = 2; PRAGMA cache_spill = 1").expect("a table");
+    let fill = "INSERT INTO a SELECT randomblob(900) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL \
+                SELECT i + 1 FROM n WHERE i < 400) SELECT i FROM n)";
+    other.execute_batch(fill).expect("rows");
+    other.execute_batch("BEGIN; UPDATE a SET b = randomblob(900)").expect("an update");
+    let journal = fs::read(at("longshore.db.unfinished-journal")).expect("a journal");
+    assert!(journal.len() > 100_000);
+    let leave = |directory: &Path| {
+        fs::create_dir_all(directory).expect("a directory");
+        for (ending, bytes) in [("", b"rest".as_slice()), ("-journal", &journal), ("-wal", &journal), ("-shm", b"x")] {
+            fs::write(directory.join(format!("longshore.db.unfinished{ending}")), bytes).expect("a file");
+        }
+    };
+    leave(&at("restored"));
+    restore(&at("copy"), &at("restored")).expect("it can be restored");
+    assert_whole(&at("restored"));
+    leave(&at("second-copy"));
+    block_on(store.backup(at("second-copy"))).expect("a backup");
+    assert_whole(&at("second-copy"));
+    for directory in ["restored", "second-copy"] {
+        let names: Vec<_> = files_of(&at(directory)).into_iter().map(|(name, _)| name).collect();
+        assert!(names.iter().all(|name| !name.to_string_lossy().contains("unfinished")), "{names:?}");
+    }
+}
+
+/// A copy of what a server refuses to open would look whole.
+#[test]
+fn what_cannot_be_opened_is_not_copied() {
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| root.path().join(name);
+    let store = open(&at("store")).expect("the store opens");
+    (0..8).for_each(|number| submit(&store, 0, number));
+    let early = killed(&at("store"));
+    (8..16).for_each(|number| submit(&store, 0, number));
+    drop(store);
+    // Everything was copied out of the log and noted; then the database of an earlier moment came back.
+    fs::copy(at("store").join("longshore.mark"), early.path().join("longshore.mark")).expect("a file");
+    let refused = open(early.path()).expect_err("it is of an earlier moment").to_string();
+    assert!(refused.contains("earlier moment"), "{refused}");
+    let refused = backup_directory(early.path(), &at("copy")).expect_err("nor is it copied").to_string();
+    assert!(refused.contains("earlier moment"), "{refused}");
+    assert!(!at("copy").join("longshore.db").exists());
+    fs::remove_file(early.path().join("longshore.db-wal")).expect("a log");
+    let refused = restore(early.path(), &at("restored")).expect_err("nor restored").to_string();
+    assert!(refused.contains("earlier moment"), "{refused}");
+    assert!(!at("restored").join("longshore.db").exists());
+    assert_eq!(backup_directory(&at("store"), &at("copy")).expect("all is well"), Copied::Closed);
+    let store = open(&at("store")).expect("the store opens");
+    submit(&store, 0, 16);
+    assert_eq!(backup_directory(&at("store"), &at("beside")).expect("all is well"), Copied::InUse);
+}
+
+/// Payloads are nobody else's business (S33).
+#[cfg(unix)]
+#[test]
+fn nobody_else_may_read_a_copy() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| root.path().join(name);
+    let store = open(&at("store")).expect("the store opens");
+    submit(&store, 0, 0);
+    block_on(store.backup(at("copy"))).expect("a backup");
+    // Whoever took the copy elsewhere may have left it open to all.
+    fs::set_permissions(at("copy").join("longshore.db"), fs::Permissions::from_mode(0o644)).expect("it is ours");
+    restore(&at("copy"), &at("restored")).expect("it can be restored");
+    fs::set_permissions(at("copy").join("longshore.db"), fs::Permissions::from_mode(0o600)).expect("it is ours");
+    assert_eq!(backup_directory(&at("restored"), &at("again")).expect("a backup"), Copied::Closed);
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    for directory in ["restored", "again"] {
+        assert_eq!(mode(&at(directory)), 0o700, "{directory}");
+        for (name, _) in files_of(&at(directory)) {
+            assert_eq!(mode(&at(directory).join(&name)), 0o600, "{directory}/{}", name.display());
+        }
+    }
 }

@@ -292,6 +292,113 @@ fn a_cut_or_blank_piece_of_the_database_is_found() {
     tally.finish("pages");
 }
 
+/// Pages of a table that hold its rows, in their order.
+fn leaves_of(directory: &Path, table: &str) -> Vec<usize> {
+    let connection = Connection::open(directory.join(DATABASE)).expect("a database");
+    let mut select = connection
+        .prepare("SELECT pageno FROM dbstat WHERE name = ?1 AND pagetype = 'leaf' ORDER BY path")
+        .expect("SQLite knows its pages");
+    let pages = select.query_map([table], |row| row.get::<_, i64>(0)).expect("pages");
+    pages.map(|page| usize::try_from(page.expect("a page")).expect("a number") - 1).collect()
+}
+
+/// A store with several pages of live and of ended jobs, closed, and their numbers.
+fn several_pages() -> (tempfile::TempDir, Vec<Seq>) {
+    let home = fast_directory();
+    let store = open(home.path()).expect("the store opens");
+    for number in 0..400 {
+        let name = BatchName { cycle: 1, thread: number % 2, number };
+        drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
+    }
+    fill(&store);
+    for _ in 0..30 {
+        fill(&store);
+    }
+    let all = jobs_above(&store, Seq(0)).expect("jobs are listed").iter().map(|job| job.seq).collect();
+    (home, all)
+}
+
+/// A write that went to the wrong place: each row is sound, and the wrong ones are missing.
+#[test]
+fn a_page_in_the_place_of_its_neighbour_is_not_served() {
+    let (home, all) = several_pages();
+    let (files, bytes) = (files_of(home.path()), fs::read(home.path().join(DATABASE)).expect("bytes"));
+    let moved = |from: usize, to: usize| {
+        let (copy, mut changed) = (copy(&files), bytes.clone());
+        changed.copy_within(from * 4_096..(from + 1) * 4_096, to * 4_096);
+        fs::write(copy.path().join(DATABASE), changed).expect("a file");
+        copy
+    };
+    let live = leaves_of(home.path(), "live");
+    assert!(live.len() > 4, "{live:?}");
+    for (from, to) in live.iter().zip(live.iter().skip(1)).flat_map(|(a, b)| [(*a, *b), (*b, *a)]) {
+        let copy = moved(from, to);
+        let refused = open(copy.path()).expect_err("jobs are missing").to_string();
+        assert!(refused.contains("damaged") && refused.contains("\"live\""), "{refused}");
+    }
+    // The whole tree gone but for one page: what is left is in order.
+    let root: i64 = {
+        let connection = Connection::open(home.path().join(DATABASE)).expect("a database");
+        let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'live'";
+        connection.query_row(root, [], |row| row.get(0)).expect("a table")
+    };
+    for leaf in &live {
+        let copy = moved(*leaf, usize::try_from(root).expect("a number") - 1);
+        let refused = open(copy.path()).expect_err("jobs are missing").to_string();
+        assert!(refused.contains("damaged") && refused.contains("\"live\""), "{refused}");
+    }
+    let ended = leaves_of(home.path(), "ended");
+    assert!(ended.len() > 4, "{ended:?}");
+    for (from, to) in ended.iter().zip(ended.iter().skip(1)).flat_map(|(a, b)| [(*a, *b), (*b, *a)]) {
+        let copy = moved(from, to);
+        let Ok(store) = open(copy.path()) else { continue };
+        for limit in [3, 1_000] {
+            assert_ends(&store, limit, &all);
+        }
+    }
+}
+
+/// What a start would refuse, the doctor names: also in an index that is empty just now.
+#[test]
+fn the_doctor_names_whatever_a_start_refuses() {
+    let home = fast_directory();
+    let store = open(home.path()).expect("the store opens");
+    fill(&store);
+    drop(store);
+    let (files, bytes) = (files_of(home.path()), fs::read(home.path().join(DATABASE)).expect("bytes"));
+    let pages = bytes.len() / 4_096;
+    for to in 2..pages {
+        for from in [2, 3, 7, 15, 17, pages - 1] {
+            let (copy, mut changed) = (copy(&files), bytes.clone());
+            changed.copy_within(from * 4_096..(from + 1) * 4_096, to * 4_096);
+            fs::write(copy.path().join(DATABASE), changed).expect("a file");
+            let whole = examine(copy.path()).is_ok_and(|found| found.problems.is_empty());
+            let opened = open(copy.path());
+            assert!(!whole || opened.is_ok(), "page {to} as page {from}: {:?}", opened.err());
+        }
+    }
+}
+
+/// A listing comes to an end, in order, or to the damage.
+fn assert_ends(store: &EmbeddedStore, limit: usize, all: &[Seq]) {
+    let mut before = None;
+    for _ in 0..=all.len() {
+        let page = match block_on(store.list(JobQuery { filter: JobFilter::default(), limit, before })) {
+            Ok(page) => page,
+            Err(error) => return assert!(matches!(error, StoreError::Corrupt { .. }), "{error}"),
+        };
+        for job in &page.jobs {
+            assert!(before.is_none_or(|before| job.seq < before), "{} is listed behind {before:?}", job.seq);
+            before = Some(job.seq);
+        }
+        let Some(next) = page.next else {
+            return assert!(limit < 1_000, "a page that lies in two places was not noticed");
+        };
+        before = Some(next);
+    }
+    panic!("the listing does not end");
+}
+
 /// An empty file in the place of a database that was there: never a fresh start on top of what is left.
 #[test]
 fn a_log_without_its_database_is_not_a_new_store() {
@@ -506,7 +613,9 @@ fn newer_and_foreign_databases_are_refused_and_left_as_they_are() {
     let home = fast_directory();
     fs::write(home.path().join(DATABASE), "This is a letter to my aunt. ".repeat(500)).expect("a file");
     let before = everything_in(home.path());
-    let error = open(home.path()).expect_err("not a database");
-    assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Format { .. }), "{error}");
+    for error in [open(home.path()).map(drop), examine(home.path()).map(drop)] {
+        let error = error.expect_err("not a database");
+        assert!(matches!(error, StoreError::Format { .. }) && error.to_string().contains("not one of ours"), "{error}");
+    }
     assert!(everything_in(home.path()) == before, "something was rewritten");
 }

@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longshore_core::claim::Terms;
-use longshore_core::engine::{ClaimRequest, Extension, Settlement, Submission, SubmitRequest};
+use longshore_core::engine::{AdminCommand, ClaimRequest, Extension, Settlement, Submission, SubmitRequest};
 use longshore_core::extend::Notes;
 use longshore_core::failure::{Reported, ReportedCategory};
 use longshore_core::id::{JobType, Seq};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
+use longshore_store::clock::monotonic;
 use longshore_store::{ClaimedJob, Clock, Store as _, StoreError};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
@@ -47,6 +48,7 @@ fn fail(site: Site, what: &str, cycle: u64) -> Ledger {
     let first = ledger.errors.first();
     println!("{site}, {what}: {} acknowledged, then {first:?}", ledger.acknowledged);
     assert!(ledger.poisoned, "{:?}", ledger.errors);
+    assert!(!ledger.errors.iter().any(|error| error.contains("SqliteFailure")), "for people: {:?}", ledger.errors);
     assert_eq!(status.code(), Some(load::POISONED), "the process says how it ended");
     let store = open(home.path()).expect("the store opens after a failure");
     ledger.check_recent(&store);
@@ -110,6 +112,34 @@ fn a_disk_that_fails_during_recovery_is_not_opened() {
     }
 }
 
+/// A quota that is used up is no broken disk (F10): SQLite says the same of both.
+#[test]
+fn a_quota_that_is_used_up_is_a_full_disk() {
+    if !strace::allowed() {
+        return;
+    }
+    for at in [30, 47] {
+        let home = tempfile::tempdir().expect("a directory");
+        drop(open(home.path()).expect("the store opens"));
+        let mut ledger = Ledger::default();
+        // The file by which the store finds out has no room either.
+        let files = ["longshore.db-wal", "probe"];
+        let words = strace::injecting_into(home.path(), &files, "pwrite64", &format!("error=EDQUOT:when={at}+"));
+        let mut command = child::command(&words, home.path(), 0);
+        let status = Load::start(command.env(child::BATCHES, "2000")).finish(&mut ledger);
+        println!("{} acknowledged, then {:?}", ledger.acknowledged, ledger.errors.first());
+        assert!(!ledger.poisoned && status.success(), "{status}: {:?}", ledger.errors);
+        assert!(ledger.errors.iter().all(|error| error.starts_with("not-applied")), "{:?}", ledger.errors);
+        assert!(ledger.errors.iter().any(|error| error.contains("no space")), "{:?}", ledger.errors);
+        let store = open(home.path()).expect("the store opens");
+        ledger.check_recent(&store);
+        ledger.check_all(&store);
+        drop(store);
+        assert_whole(home.path());
+        assert!(!home.path().join("probe").exists());
+    }
+}
+
 /// A clock that stops the writer in its tracks.
 #[derive(Debug, Default)]
 struct Landmine(AtomicBool);
@@ -145,10 +175,10 @@ fn a_writer_that_dies_poisons_its_store() {
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    fn mount() -> Option<Self> {
+    fn mount(size: &str) -> Option<Self> {
         let at = tempfile::tempdir().expect("a directory");
         let path = at.path().to_str().expect("a path").to_owned();
-        run(&["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", &path]).then_some(Self(at))
+        run(&["mount", "-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", &path]).then_some(Self(at))
     }
 }
 
@@ -189,7 +219,7 @@ fn assert_all_there(store: &EmbeddedStore, acknowledged: &[(Seq, u32)]) {
 
 #[test]
 fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
-    let Some(disk) = SmallDisk::mount() else {
+    let Some(disk) = SmallDisk::mount("16m") else {
         println!("not played: mounting is not allowed here");
         return;
     };
@@ -209,20 +239,84 @@ fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
     });
     let refused = refused.expect("the disk fills up");
     assert!(matches!(refused, StoreError::NotApplied(_)), "{refused}");
+    assert!(refused.to_string().contains("once 1048576 bytes are free"), "{refused}");
     assert!(!store.poisoned());
     finish_work(&store, &running);
     assert!(matches!(submit(&store, 1), Err(StoreError::NotApplied(_))), "still no new work");
     assert_all_there(&store, &acknowledged);
 
     std::fs::remove_file(&ballast).expect("it is there");
-    let budget = std::num::NonZeroUsize::new(10).expect("not zero");
-    let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
-    acknowledged.push((submit(&store, 7).expect("there is room again"), 7));
+    acknowledged.push((submitted_soon(&store, 7), 7));
     println!("{} jobs fitted", acknowledged.len());
     drop(store);
     assert_whole(&home);
     assert_all_there(&open(&home).expect("the store opens"), &acknowledged);
     assert_reopens(&home);
+}
+
+/// Nothing falls due, nobody ticks: whoever comes with new work is enough for the room to be noticed.
+fn submitted_soon(store: &EmbeddedStore, number: u32) -> Seq {
+    let begin = monotonic();
+    loop {
+        match submit(store, number) {
+            Ok(seq) => return seq,
+            Err(error) => assert!(monotonic() - begin < Duration::from_secs(10), "there is room again: {error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_store_that_starts_on_a_full_disk_says_so_and_takes_work_once_there_is_room() {
+    let Some(disk) = SmallDisk::mount("16m") else {
+        println!("not played: mounting is not allowed here");
+        return;
+    };
+    let home = disk.0.path().join("store");
+    drop(open(&home).expect("the store opens"));
+    std::fs::remove_file(home.join("reserve")).expect("it is there");
+    let ballast = disk.0.path().join("ballast");
+    std::fs::write(&ballast, vec![0; 15 << 20]).expect("there is room");
+    let store = open(&home).expect("the store opens");
+    assert_eq!(store.reserve_missing_at_start(), Some(1 << 20));
+    let refused = submit(&store, 1).expect_err("there is no room").to_string();
+    assert!(refused.contains("once 1048576 bytes are free"), "{refused}");
+    std::fs::remove_file(&ballast).expect("it is there");
+    submitted_soon(&store, 2);
+    drop(store);
+    assert_eq!(open(&home).expect("the store opens").reserve_missing_at_start(), None);
+}
+
+/// Nobody else makes room: what is deleted has to.
+#[test]
+fn deleting_jobs_makes_room_on_a_full_disk() {
+    let Some(disk) = SmallDisk::mount("96m") else {
+        println!("not played: mounting is not allowed here");
+        return;
+    };
+    let home = disk.0.path().join("store");
+    let options = Options { reserve_bytes: 24 << 20, ..common::options(&home) };
+    let store = EmbeddedStore::open(options).expect("the store opens");
+    let taken = (0..100_000).take_while(|number| submit(&store, *number).is_ok()).count();
+    let refused = submit(&store, 1).expect_err("the disk is full").to_string();
+    assert!(refused.contains("once 25165824 bytes are free"), "{refused}");
+    println!("{taken} jobs fitted");
+    for _ in 0..taken.div_ceil(100) {
+        let claimed = claim(&store, 100);
+        claimed.iter().for_each(|job| settle(&store, job, Outcome::Complete { result: None }));
+        for job in claimed {
+            let deleted = block_on(store.admin(AdminCommand::Delete { id: job.claimed.id }));
+            deleted.expect("jobs can be deleted on a full disk").expect("the rules allow it");
+        }
+    }
+    let begin = monotonic();
+    while let Err(error) = submit(&store, 2) {
+        assert!(monotonic() - begin < Duration::from_secs(20), "there is room again: {error}");
+        let budget = std::num::NonZeroUsize::new(10).expect("not zero");
+        let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
+    }
+    drop(store);
+    assert_whole(&home);
 }
 
 fn finish_work(store: &EmbeddedStore, running: &[ClaimedJob]) {

@@ -121,10 +121,9 @@ impl DiskRecords {
             Origin::Live(entry) => Some(entry),
             Origin::Nowhere | Origin::Ended(_) => None,
         };
-        let change = (entry(before), entry(after));
-        if change.0 != change.1 {
-            live.replace(change.0.as_ref(), change.1.as_ref());
-            self.listed.push(change);
+        let (before, after) = (entry(before), entry(after));
+        if before != after {
+            live.replace(before, after);
         }
     }
 

@@ -90,7 +90,7 @@ pub(super) fn remove(connection: &Connection, key: &KeyPath) -> Result<(), Troub
     Ok(())
 }
 
-pub(super) fn next_purge(connection: &Connection) -> Result<Option<(Timestamp, Prune)>, Trouble> {
+pub(crate) fn next_purge(connection: &Connection) -> Result<Option<(Timestamp, Prune)>, Trouble> {
     let mut select = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM key WHERE purge_at IS NOT NULL ORDER BY purge_at, path LIMIT 1"
     ))?;

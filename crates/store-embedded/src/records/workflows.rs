@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::Trouble;
 use crate::error::sql;
+use crate::order::InOrder;
 use longshore_records::codec;
 
 /// Records that stay in memory between batches.
@@ -212,8 +213,10 @@ pub(crate) fn with_errands(connection: &Connection) -> Result<Vec<WorkflowId>, S
     let mut select =
         connection.prepare("SELECT number, record FROM workflow WHERE errand <> 0 ORDER BY number").map_err(sql)?;
     let (mut rows, mut found) = (select.query([]).map_err(sql)?, Vec::new());
+    let mut order = InOrder::through("workflow");
     while let Some(row) = rows.next().map_err(sql)? {
         let workflow = decode(row).map_err(|_| crate::error::damaged("the record of a workflow"))?;
+        order.next(workflow.number)?;
         found.push(workflow.id);
     }
     Ok(found)

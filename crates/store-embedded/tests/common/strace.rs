@@ -45,8 +45,13 @@ pub(crate) fn watching(home: &Path, log: &Path) -> Vec<String> {
 
 /// What goes in front of the load to do something to its calls at a site: `signal=KILL:when=7` and the like.
 pub(crate) fn injecting(home: &Path, site: Site, what: &str) -> Vec<String> {
-    let mut words = words(home, Path::new("/dev/null"), &[site.file]);
-    words.extend(["-e".to_owned(), format!("inject={}:{what}", site.call)]);
+    injecting_into(home, &[site.file], site.call, what)
+}
+
+/// The same for several files at once.
+pub(crate) fn injecting_into(home: &Path, files: &[&str], call: &str, what: &str) -> Vec<String> {
+    let mut words = words(home, Path::new("/dev/null"), files);
+    words.extend(["-e".to_owned(), format!("inject={call}:{what}")]);
     words
 }
 

@@ -126,6 +126,9 @@ fn open_embedded(plan: &Plan) -> Result<Opened, Failure> {
     store.engine.default_profile = plan.default_profile;
     store.engine.auto_queues = plan.auto_queues;
     let store = EmbeddedStore::open(store).map_err(|error| cannot_open(plan, &error))?;
+    if let Some(bytes) = store.reserve_missing_at_start() {
+        tracing::warn!("no {bytes} bytes are left to set aside on the disk: new jobs are refused until there are");
+    }
     Ok((Arc::new(store), time, about))
 }
 

@@ -30,17 +30,29 @@ pub(crate) fn start(directory: Option<&Path>, wall: Timestamp) -> io::Result<(Ar
 
 /// A copy of a store goes on where its time stood, too. In real time there is nothing to copy.
 pub(crate) fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::copy(from.join(NAME), to.join(NAME)) {
-        Ok(_) => File::open(to.join(NAME))?.sync_all(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
+    let time = match fs::read(from.join(NAME)) {
+        Ok(time) => time,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut written = private(&to.join(NAME))?;
+    written.write_all(&time)?;
+    written.sync_all()
+}
+
+/// An empty file for its owner alone, as all files of a data directory are.
+fn private(file: &Path) -> io::Result<File> {
+    let mut options = fs::OpenOptions::new();
+    options.create(true).truncate(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file)
 }
 
 /// The whole file or none: a crash leaves the one before.
 fn keep(file: &Path, now: Timestamp) -> io::Result<()> {
     let fresh = PathBuf::from(format!("{}.new", file.display()));
-    let mut written = File::create(&fresh)?;
+    let mut written = private(&fresh)?;
     writeln!(written, "{}", now.as_millis())?;
     written.sync_all()?;
     fs::rename(&fresh, file)

@@ -1,0 +1,146 @@
+//! A page of a listing shows one moment, whatever goes on meanwhile: nothing that was there all the time is missing, and nothing is there twice.
+
+#![expect(clippy::expect_used, reason = "a test says no by panicking")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use longshore_core::cancel::Force;
+use longshore_core::engine::{AdminAnswer, AdminCommand, Submission, SubmitRequest};
+use longshore_core::id::{JobId, JobType, Seq};
+use longshore_core::requeue::{Requeue, Reset};
+use longshore_core::state::StateKind;
+use longshore_core::submit::{NewJob, Payload};
+use longshore_store::clock::monotonic;
+use longshore_store::{Inspect as _, JobFilter, JobQuery, Store as _, SystemClock};
+use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_testkit::block_on::block_on;
+
+use common::load;
+
+const JOBS: usize = 200;
+/// How long each listing is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+fn open(place: Place) -> EmbeddedStore {
+    let options = Options::new(place, Arc::new(SystemClock::new()), TimeKind::Real);
+    EmbeddedStore::open(Options { reserve_bytes: 0, ..options }).expect("the store opens")
+}
+
+fn submit(store: &EmbeddedStore, count: usize) -> Vec<JobId> {
+    let one = || {
+        let job = NewJob::new(JobType::new("load").expect("a type"), Payload::Binary(Bytes::new()));
+        Submission { queue: load::queue("even"), job }
+    };
+    let request = SubmitRequest::new((0..count).map(|_| one()).collect());
+    let submitted = block_on(store.submit(request)).expect("the store takes it").expect("the rules allow it");
+    submitted.iter().map(|job| job.id).collect()
+}
+
+fn cancel(id: JobId) -> AdminCommand {
+    AdminCommand::Cancel { id, reason: None, force: Force::ByPolicy }
+}
+
+fn requeue(id: JobId) -> AdminCommand {
+    AdminCommand::Requeue { id, how: Requeue { counters: Reset::Keep, run_at: None } }
+}
+
+/// Cancels and requeues one job after the other until it is told to stop.
+fn move_about(store: &EmbeddedStore, ids: &[JobId], stop: &AtomicBool) {
+    for id in ids.iter().cycle() {
+        for command in [cancel(*id), requeue(*id)] {
+            let _: AdminAnswer = block_on(store.admin(command)).expect("the store does it").expect("it may be done");
+        }
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+    }
+}
+
+/// All numbers, by pages of this size. What is on one page is of one moment; each job is on the page that its number belongs to.
+fn listed(store: &EmbeddedStore, filter: &JobFilter, limit: usize) -> Vec<Seq> {
+    let (mut numbers, mut before) = (Vec::new(), None);
+    loop {
+        let query = JobQuery { filter: filter.clone(), limit, before };
+        let page = block_on(store.list(query)).expect("jobs are listed");
+        numbers.extend(page.jobs.iter().map(|job| job.seq));
+        match page.next {
+            Some(next) => before = Some(next),
+            None => return numbers,
+        }
+    }
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn assert_nothing_is_missed(store: &EmbeddedStore) {
+    let ids = submit(store, JOBS);
+    let (stop, everything) = (AtomicBool::new(false), JobFilter::default());
+    let all: Vec<Seq> = listed(store, &everything, 1_000);
+    assert_eq!(all.len(), JOBS);
+    let of_queue = JobFilter { queue: Some(load::queue("even")), ..JobFilter::default() };
+    let ended = JobFilter { state: Some(StateKind::Cancelled), ..JobFilter::default() };
+    thread::scope(|scope| {
+        for ids in ids.chunks(JOBS / 2) {
+            let stop = &stop;
+            scope.spawn(move || move_about(store, ids, stop));
+        }
+        let _end = StopAtEnd(&stop);
+        let (begin, mut pages) = (monotonic(), 0);
+        while monotonic() - begin < LOOK {
+            for (filter, limit) in [(&everything, 1_000), (&of_queue, 1_000), (&of_queue, 7)] {
+                assert_eq!(listed(store, filter, limit), all, "{filter:?}");
+                pages += 1;
+            }
+            // Of these there are at most as many as are being moved; none of them is there twice.
+            let moving = listed(store, &ended, 1_000);
+            assert_eq!(moving.iter().collect::<BTreeSet<_>>().len(), moving.len());
+            assert!(moving.len() <= 2, "{moving:?}");
+        }
+        println!("{pages} listings");
+        assert!(pages > 10);
+    });
+}
+
+#[test]
+fn a_page_lacks_nothing_while_jobs_end_and_come_back() {
+    let home = tempfile::tempdir().expect("a directory");
+    assert_nothing_is_missed(&open(Place::Directory(home.path().to_owned())));
+}
+
+#[test]
+fn a_page_lacks_nothing_in_memory_either() {
+    assert_nothing_is_missed(&open(Place::Memory));
+}
+
+/// A filter of which the index knows nothing: a page may hold none that match, and still have others behind it.
+#[test]
+fn a_listing_goes_on_behind_many_that_do_not_match() {
+    let store = open(Place::Memory);
+    let first = submit(&store, 1);
+    (0..5).for_each(|_| drop(submit(&store, 1_000)));
+    let filter = JobFilter { error_code: Some("none".into()), ..JobFilter::default() };
+    let (mut pages, mut before) = (0, None);
+    loop {
+        let query = JobQuery { filter: filter.clone(), limit: 10, before };
+        let page = block_on(store.list(query)).expect("jobs are listed");
+        pages += 1;
+        match page.next {
+            Some(next) => before = Some(next),
+            None => break,
+        }
+    }
+    assert!(pages > 2, "{} and 5,000 others were looked at on {pages} pages", first.len());
+}

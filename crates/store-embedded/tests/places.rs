@@ -1,0 +1,131 @@
+//! Where a store may lie: behind links, but not with links among its own files (S33); in a directory, not in something else; and where nothing can be written
+//! it can still be looked at.
+
+#![expect(clippy::expect_used, reason = "a test says no by panicking")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use longshore_core::id::Seq;
+use longshore_store::{Store as _, StoreError};
+use longshore_store_embedded::{Copied, EmbeddedStore, backup_directory, examine, restore};
+use longshore_testkit::block_on::block_on;
+
+use common::load::BatchName;
+use common::strace::run;
+use common::{assert_whole, jobs_above, open};
+
+fn submit(store: &EmbeddedStore, number: u64) {
+    let name = BatchName { cycle: 1, thread: 0, number };
+    drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
+}
+
+#[test]
+fn links_may_lead_to_a_directory() {
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| root.path().join(name);
+    fs::create_dir(at("parent")).expect("a directory");
+    symlink(at("parent"), at("link")).expect("a link");
+    let store = open(&at("link").join("store")).expect("the store opens behind a link");
+    submit(&store, 0);
+    // The directory is the same one, however it is named.
+    let second = open(&at("parent").join("store")).expect_err("it is in use").to_string();
+    assert!(second.contains("in use"), "{second}");
+    let copied = backup_directory(&at("link").join("store"), &at("link").join("beside")).expect("a backup");
+    assert_eq!(copied, Copied::InUse);
+    drop(store);
+    assert_whole(&at("link").join("store"));
+    symlink(at("parent").join("store"), at("itself")).expect("a link");
+    let copied = backup_directory(&at("itself"), &at("link").join("copy")).expect("a backup");
+    assert_eq!(copied, Copied::Closed);
+    restore(&at("link").join("copy"), &at("link").join("restored")).expect("it can be restored");
+    assert_whole(&at("link").join("restored"));
+    let store = open(&at("itself")).expect("the store opens");
+    assert!(!jobs_above(&store, Seq(0)).expect("jobs are listed").is_empty());
+}
+
+#[test]
+fn what_is_not_a_directory_is_named() {
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| root.path().join(name);
+    drop(open(&at("store")).expect("the store opens"));
+    fs::write(at("file"), "a letter").expect("a file");
+    symlink(at("nowhere"), at("dangling")).expect("a link");
+    let check = |what: &str, told: Result<(), StoreError>| {
+        let told = told.expect_err("it is not a directory").to_string();
+        assert!(told.contains("is not a directory"), "{what}: {told}");
+    };
+    for path in [at("file"), at("dangling"), at("file").join("below")] {
+        check("open", open(&path).map(drop));
+        check("backup from", backup_directory(&path, &at("copy")).map(drop));
+        check("backup to", backup_directory(&at("store"), &path).map(drop));
+        check("restore from", restore(&path, &at("restored")));
+        check("restore to", restore(&at("store"), &path));
+        check("examine", examine(&path).map(drop));
+    }
+    assert_eq!(fs::read(at("file")).expect("a file"), b"a letter");
+    assert!(!at("nowhere").exists());
+}
+
+#[test]
+fn a_file_of_a_store_is_no_link() {
+    for name in ["longshore.db", "lock", "longshore.mark"] {
+        let root = tempfile::tempdir().expect("a directory");
+        let (home, elsewhere) = (root.path().join("store"), root.path().join("elsewhere"));
+        drop(open(&home).expect("the store opens"));
+        fs::rename(home.join(name), &elsewhere).expect("a file");
+        symlink(&elsewhere, home.join(name)).expect("a link");
+        let before = fs::read(&elsewhere).expect("bytes");
+        let told = open(&home).expect_err("a link is not followed").to_string();
+        assert!(told.contains(name) && told.contains("symbolic link"), "{name}: {told}");
+        assert_eq!(fs::read(&elsewhere).expect("bytes"), before, "{name}");
+    }
+}
+
+/// A disk of its own on which nothing can be written any more, gone at the end.
+struct ReadOnly(tempfile::TempDir);
+
+impl ReadOnly {
+    fn holding(what: &Path) -> Option<Self> {
+        let at = tempfile::tempdir().expect("a directory");
+        let path = at.path().to_str().expect("a path").to_owned();
+        if !run(&["mount", "-t", "tmpfs", "tmpfs", &path]) {
+            return None;
+        }
+        let disk = Self(at);
+        let copied = run(&["cp", "-a", what.to_str().expect("a path"), &format!("{path}/store")]);
+        (copied && run(&["mount", "-o", "remount,ro", &path])).then_some(disk)
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        run(&["umount", "-l", self.0.path().to_str().unwrap_or_default()]);
+    }
+}
+
+#[test]
+fn a_backup_can_be_examined_and_restored_where_nothing_can_be_written() {
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| root.path().join(name);
+    let store = open(&at("store")).expect("the store opens");
+    submit(&store, 0);
+    block_on(store.backup(at("copy"))).expect("a backup");
+    let Some(killed) = ReadOnly::holding(&at("store")) else {
+        println!("not played: mounting is not allowed here");
+        return;
+    };
+    drop(store);
+    let told = examine(&killed.0.path().join("store")).expect_err("its log would have to be worked on").to_string();
+    assert!(told.contains("copy it elsewhere"), "{told}");
+    for (what, jobs) in [("copy", true), ("store", true)] {
+        let disk = ReadOnly::holding(&at(what)).expect("mounting is allowed");
+        let found = examine(&disk.0.path().join("store")).expect("it can be looked at");
+        assert!(found.problems.is_empty() && (found.live_jobs > 0) == jobs, "{found:?}");
+        restore(&disk.0.path().join("store"), &at(&format!("from-{what}"))).expect("it can be restored");
+        assert_whole(&at(&format!("from-{what}")));
+    }
+}
