@@ -27,7 +27,11 @@ const HELD_UP_ATTEMPTS_MAX: u32 = 2;
 /// How often one that has to be alone is: it waits for 50 ms each time.
 const ALONE_ATTEMPTS_MAX: u32 = 80;
 /// How long a transaction of many waits for others who hold what one of them needs.
-const LOCKS_OF_MANY: Duration = Duration::from_millis(200);
+const LOCKS_OF_MANY: Duration = Duration::from_millis(300);
+/// How long its parts do, once it is known that one of them is held up.
+const LOCKS_OF_PARTS: Duration = Duration::from_millis(50);
+/// So many are tried one by one; more are halved, because each of them may take long.
+const SINGLES_MAX: usize = 8;
 /// How long one that waits by itself does.
 const LOCKS_OF_ONE: Duration = Duration::from_secs(10);
 /// How often a connection that turns out to be dead is replaced.
@@ -116,7 +120,7 @@ impl Drop for Batch<'_> {
 
 /// Works until every sender is gone.
 pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<Waiting>, patient: Option<mpsc::Sender<Request>>) {
-    let mut lane = Lane { shared, link: None, patient };
+    let mut lane = Lane::new(shared, patient);
     while let Some(mut batch) = waiting.next().await {
         lane.serve(std::mem::take(&mut batch.requests)).await;
     }
@@ -124,7 +128,7 @@ pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<Waiting>, patient: Opt
 
 /// Those who wait for somebody else's transaction, one by one, so that nobody has to wait with them.
 pub(crate) async fn wait(shared: Arc<Shared>, waiting: Arc<Waiting>) {
-    let mut lane = Lane { shared, link: None, patient: None };
+    let mut lane = Lane::new(shared, None);
     loop {
         let next = waiting.requests.lock().await.recv().await;
         let Some(request) = next else { return };
@@ -152,7 +156,7 @@ impl Slow {
 
 /// Claims, settlements and heartbeats: together and in one trip, or each by its own lane.
 pub(crate) async fn work(shared: Arc<Shared>, waiting: Arc<Waiting>, slow: Slow) {
-    let mut lane = Lane { shared, link: None, patient: None };
+    let mut lane = Lane::new(shared, None);
     while let Some(mut batch) = waiting.next().await {
         let requests = std::mem::take(&mut batch.requests);
         let claims = |request: &Request| request.is_claim();
@@ -169,10 +173,17 @@ pub(crate) struct Lane {
     pub shared: Arc<Shared>,
     pub link: Option<Link>,
     /// Who takes over what somebody else's transaction holds up; `None`: it is waited for here.
-    pub patient: Option<mpsc::Sender<Request>>,
+    patient: Option<mpsc::Sender<Request>>,
+    /// How long others are waited for who hold what is needed.
+    locks: Duration,
 }
 
 impl Lane {
+    pub(crate) fn new(shared: Arc<Shared>, patient: Option<mpsc::Sender<Request>>) -> Self {
+        let locks = if patient.is_some() { LOCKS_OF_MANY } else { LOCKS_OF_ONE };
+        Self { shared, link: None, patient, locks }
+    }
+
     pub(crate) async fn serve(&mut self, batch: Vec<Request>) {
         if let [Request::Tick(budget, _)] = batch.as_slice() {
             let ticked = tick::tick(self, *budget).await;
@@ -252,11 +263,21 @@ impl Lane {
             Trouble::Refused(_) | Trouble::TooMuch | Trouble::Damaged(_) | Trouble::NotStorable => true,
             Trouble::Again(_) | Trouble::Lost(_) | Trouble::Unknown(_) | Trouble::NeedsToBeAlone => false,
         };
-        let held_up = self.patient.is_some() && trouble.held_up();
-        if (one_is_to_blame || held_up) && !alone {
+        if one_is_to_blame && !alone {
             for request in batch {
                 Box::pin(self.serve(vec![request])).await;
             }
+            return;
+        }
+        let held_up = self.patient.is_some() && trouble.held_up();
+        if held_up && !alone {
+            let locks = std::mem::replace(&mut self.locks, LOCKS_OF_PARTS);
+            let size = if batch.len() > SINGLES_MAX { batch.len().div_ceil(2) } else { 1 };
+            let mut rest = batch.into_iter().peekable();
+            while rest.peek().is_some() {
+                Box::pin(self.serve(rest.by_ref().take(size).collect())).await;
+            }
+            self.locks = locks;
             return;
         }
         if let Some(patient) = self.patient.as_ref().filter(|_| held_up) {
@@ -277,8 +298,7 @@ impl Lane {
         if let Some(done) = self.quick(requests).await? {
             return Ok(done);
         }
-        let hurried = self.patient.is_some();
-        let locks = if hurried { LOCKS_OF_MANY } else { LOCKS_OF_ONE };
+        let (hurried, locks) = (self.patient.is_some(), self.locks);
         let (mut alone, mut links) = (false, 0);
         let mut attempt = 0;
         loop {

@@ -288,7 +288,7 @@ fn node_name() -> String {
 
 /// Learns what is there, and sees to it that the queue `default` is.
 async fn begin(shared: &Arc<Shared>) -> Result<(), StoreError> {
-    let mut lane = Lane { shared: Arc::clone(shared), link: None, patient: None };
+    let mut lane = Lane::new(Arc::clone(shared), None);
     let name = QueueName::new(Queue::DEFAULT).map_err(|_| StoreError::corrupt("the name of a queue"))?;
     let (reply, _answer) = oneshot::channel();
     let known = async {
