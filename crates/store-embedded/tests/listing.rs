@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use bytes::Bytes;
 use longshore_core::cancel::Force;
@@ -17,7 +16,6 @@ use longshore_core::id::{JobId, JobType, Seq};
 use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
-use longshore_store::clock::monotonic;
 use longshore_store::{Inspect as _, JobFilter, JobQuery, Store as _, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
@@ -25,8 +23,6 @@ use longshore_testkit::block_on::block_on;
 use common::load;
 
 const JOBS: usize = 200;
-/// How long each listing is looked at.
-const LOOK: Duration = Duration::from_secs(2);
 
 fn open(place: Place) -> EmbeddedStore {
     let options = Options::new(place, Arc::new(SystemClock::new()), TimeKind::Real);
@@ -85,7 +81,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-fn assert_nothing_is_missed(store: &EmbeddedStore) {
+/// Looks so many times, while jobs move.
+fn assert_nothing_is_missed(store: &EmbeddedStore, rounds: usize) {
     let ids = submit(store, JOBS);
     let (stop, everything) = (AtomicBool::new(false), JobFilter::default());
     let all: Vec<Seq> = listed(store, &everything, 1_000);
@@ -98,31 +95,28 @@ fn assert_nothing_is_missed(store: &EmbeddedStore) {
             scope.spawn(move || move_about(store, ids, stop));
         }
         let _end = StopAtEnd(&stop);
-        let (begin, mut pages) = (monotonic(), 0);
-        while monotonic() - begin < LOOK {
+        for _ in 0..rounds {
             for (filter, limit) in [(&everything, 1_000), (&of_queue, 1_000), (&of_queue, 7)] {
                 assert_eq!(listed(store, filter, limit), all, "{filter:?}");
-                pages += 1;
             }
             // Of these there are at most as many as are being moved; none of them is there twice.
             let moving = listed(store, &ended, 1_000);
             assert_eq!(moving.iter().collect::<BTreeSet<_>>().len(), moving.len());
             assert!(moving.len() <= 2, "{moving:?}");
         }
-        println!("{pages} listings");
-        assert!(pages > 10);
     });
 }
 
 #[test]
 fn a_page_lacks_nothing_while_jobs_end_and_come_back() {
     let home = tempfile::tempdir().expect("a directory");
-    assert_nothing_is_missed(&open(Place::Directory(home.path().to_owned())));
+    assert_nothing_is_missed(&open(Place::Directory(home.path().to_owned())), 60);
 }
 
 #[test]
 fn a_page_lacks_nothing_in_memory_either() {
-    assert_nothing_is_missed(&open(Place::Memory));
+    // There whoever looks waits for those who write: a page takes a while.
+    assert_nothing_is_missed(&open(Place::Memory), 3);
 }
 
 /// A filter of which the index knows nothing: a page may hold none that match, and still have others behind it.
