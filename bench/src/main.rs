@@ -239,6 +239,9 @@ fn backlog(dir: &Path, jobs: usize, size: usize) {
     };
     show("claimed", |rates| rates.claimed);
     show("completed", |rates| rates.completed);
+    let of_long = median(turns.iter().map(|(long, _)| long.writer));
+    let of_short = median(turns.iter().map(|(_, short)| short.writer));
+    println!("writer, µs to put in, claim and complete a job: {of_long:.2} and {of_short:.2}");
 }
 
 /// Of a second each, so that both lines meet the same disk.
@@ -362,6 +365,8 @@ fn scan(dir: &Path) -> Duration {
 struct Rates {
     claimed: f64,
     completed: f64,
+    /// Processor time of the writer, in microseconds a job.
+    writer: f64,
 }
 
 /// Claims and completes for some seconds, each on its own clock; what has gone is put back now and then, on neither, so that the line
@@ -369,6 +374,7 @@ struct Rates {
 fn drain(store: &EmbeddedStore, size: usize, seconds: u64) -> Rates {
     let (mut claiming, mut completing) = (Duration::ZERO, Duration::ZERO);
     let (mut done, mut missing) = (0, 0);
+    let before = writer_seconds();
     while claiming + completing < Duration::from_secs(seconds) {
         let start = Instant::now();
         let held = block_on(store.claim(claim(size))).expect("stored").expect("accepted");
@@ -384,7 +390,8 @@ fn drain(store: &EmbeddedStore, size: usize, seconds: u64) -> Rates {
         }
     }
     put_back(store, missing, size);
-    Rates { claimed: done as f64 / claiming.as_secs_f64(), completed: done as f64 / completing.as_secs_f64() }
+    let writer = (writer_seconds() - before) * 1e6 / done as f64;
+    Rates { claimed: done as f64 / claiming.as_secs_f64(), completed: done as f64 / completing.as_secs_f64(), writer }
 }
 
 fn put_back(store: &EmbeddedStore, jobs: usize, size: usize) {

@@ -81,15 +81,22 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
+    #[inline]
     pub fn byte(&mut self) -> Result<u8, Damaged> {
         let (first, rest) = self.rest.split_first().ok_or(Damaged)?;
         self.rest = rest;
         Ok(*first)
     }
 
+    #[inline]
     pub fn number(&mut self) -> Result<u64, Damaged> {
-        let mut number = 0_u64;
-        for shift in (0..64).step_by(7) {
+        // Most are small.
+        let first = self.byte()?;
+        if first < 0x80 {
+            return Ok(u64::from(first));
+        }
+        let mut number = u64::from(first & 0x7f);
+        for shift in (7..64).step_by(7) {
             let byte = self.byte()?;
             number |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
@@ -99,10 +106,12 @@ impl<'a> Reader<'a> {
         Err(Damaged)
     }
 
+    #[inline]
     pub fn small<T: TryFrom<u64>>(&mut self) -> Result<T, Damaged> {
         T::try_from(self.number()?).map_err(|_| Damaged)
     }
 
+    #[inline]
     pub fn signed(&mut self) -> Result<i64, Damaged> {
         let number = self.number()?;
         Ok((number >> 1).cast_signed() ^ -((number & 1).cast_signed()))
@@ -119,16 +128,19 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Damaged)
     }
 
+    #[inline]
     pub fn fixed(&mut self) -> Result<[u8; 16], Damaged> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(Damaged)?;
         self.rest = rest;
         Ok(*bytes)
     }
 
+    #[inline]
     pub fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Damaged>) -> Result<Option<T>, Damaged> {
         if self.flag()? { read(self).map(Some) } else { Ok(None) }
     }
 
+    #[inline]
     pub fn flag(&mut self) -> Result<bool, Damaged> {
         match self.byte()? {
             0 => Ok(false),
@@ -138,6 +150,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A value by its place in a closed list.
+    #[inline]
     pub fn one_of<T: Copy>(&mut self, all: &[T]) -> Result<T, Damaged> {
         all.get(usize::from(self.byte()?)).copied().ok_or(Damaged)
     }
@@ -152,9 +165,17 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
+    /// Passes over these bytes, if they are the next ones.
+    pub fn skip(&mut self, bytes: &[u8]) -> bool {
+        let rest = self.rest.strip_prefix(bytes);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
     /// Nothing more, or zeroes.
     pub fn end_or_filling(&self) -> Result<(), Damaged> {
-        if self.rest.iter().all(|byte| *byte == 0) { Ok(()) } else { Err(Damaged) }
+        // Looks at all of them, which is quicker than to stop at the first that is none.
+        if self.rest.iter().fold(0, |all, byte| all | byte) == 0 { Ok(()) } else { Err(Damaged) }
     }
 
     pub fn end(&self) -> Result<(), Damaged> {
@@ -173,6 +194,13 @@ pub fn seal(key: u64, mut bytes: Vec<u8>) -> Vec<u8> {
 pub fn unseal(key: u64, sealed: &[u8]) -> Result<&[u8], Damaged> {
     let (bytes, sum) = sealed.split_last_chunk::<4>().ok_or(Damaged)?;
     if checksum(key, bytes) == u32::from_le_bytes(*sum) { Ok(bytes) } else { Err(Damaged) }
+}
+
+/// A record without most of the zeroes at its end. Some of them may be its own: more than those are left.
+pub fn without_filling(bytes: &[u8]) -> &[u8] {
+    const OWN_MAX: usize = 32;
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    bytes.get(..end + OWN_MAX).unwrap_or(bytes)
 }
 
 pub fn checksum(key: u64, bytes: &[u8]) -> u32 {

@@ -25,6 +25,13 @@ fn rows<T: rusqlite::types::FromSql>(connection: &Connection, statement: &str) -
     rows.collect::<Result<_, _>>().expect("rows")
 }
 
+/// Without the zeroes behind it, of which there may be any number.
+fn body(seq: Seq, record: &[u8]) -> &[u8] {
+    let bytes = unseal(seq.0, record).expect("its checksum is right");
+    let end = bytes.iter().rposition(|byte| *byte != 0).expect("it has a version") + 1;
+    &bytes[..end]
+}
+
 #[test]
 fn jobs_are_written_as_they_were() {
     let connection = fixture();
@@ -33,12 +40,10 @@ fn jobs_are_written_as_they_were() {
     for table in ["live", "ended"] {
         for (number, record) in rows::<i64>(&connection, &format!("SELECT seq, record FROM {table}")) {
             let seq = Seq(number.cast_unsigned());
-            assert_eq!(unseal(seq.0, &record).expect("its checksum is right")[0], FORMAT);
+            assert_eq!(body(seq, &record)[0], FORMAT);
             let decoded = job::decode(seq, &record, &names).expect("it is read");
-            assert!(
-                job::encode(&decoded, &names, Vec::new()).as_deref() == Some(record.as_slice()),
-                "job {seq}: {HINT}"
-            );
+            let encoded = job::encode(&decoded, &names, Vec::new()).expect("it can be stored");
+            assert!(body(seq, &encoded) == body(seq, &record), "job {seq}: {HINT}");
             seen += 1;
         }
     }

@@ -1,6 +1,7 @@
 //! Which live jobs match what: compressed sets of sequence numbers, one for each queue, state, type and priority.
 
 use std::hash::Hash;
+use std::ops::RangeInclusive;
 
 use foldhash::HashMap;
 use longshore_core::id::{JobType, QueueName, Seq};
@@ -44,6 +45,17 @@ impl LiveEntry {
         self.job_type == *job_type
     }
 
+    /// Whether both are in the same sets, and in those only.
+    fn is_like(&self, other: &Self) -> bool {
+        let Self { seq: _, queue, state, job_type, priority, position } = other;
+        self.state == *state
+            && self.priority == *priority
+            && self.queue == *queue
+            && self.job_type == *job_type
+            && self.position.is_none()
+            && position.is_none()
+    }
+
     /// As far as the listings know.
     fn may_match(&self, filter: &JobFilter) -> bool {
         filter.queue.as_ref().is_none_or(|queue| *queue == self.queue)
@@ -76,7 +88,40 @@ pub(crate) struct LiveIndex {
     returned: HashMap<QueueName, HashMap<Priority, Returned>>,
     jobs: u64,
     /// Changes that the tables may not show yet, or already: those of a batch that is under way.
-    under_way: Vec<(Option<LiveEntry>, Option<LiveEntry>)>,
+    under_way: Vec<Run>,
+}
+
+/// What became of one job, for the listings: at least one of the two is there.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub before: Option<LiveEntry>,
+    pub after: Option<LiveEntry>,
+}
+
+impl Change {
+    fn seq(&self) -> Seq {
+        self.before.as_ref().or(self.after.as_ref()).map_or(Seq(0), |entry| entry.seq)
+    }
+}
+
+/// Neighbours that changed alike: the first one's change, and the last one.
+#[derive(Debug)]
+struct Run {
+    change: Change,
+    last: Seq,
+}
+
+impl Run {
+    fn goes_on_with(&self, next: &Change) -> bool {
+        let alike = |one: &Option<LiveEntry>, other: &Option<LiveEntry>| match (one, other) {
+            (Some(one), Some(other)) => one.is_like(other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        self.last.0 + 1 == next.seq().0
+            && alike(&self.change.before, &next.before)
+            && alike(&self.change.after, &next.after)
+    }
 }
 
 /// Jobs in line that do not stand where their numbers say.
@@ -103,16 +148,25 @@ impl<T> Default for Sets<T> {
 }
 
 impl<T: Clone + Eq + Hash> Sets<T> {
-    fn insert(&mut self, name: &T, seq: Seq) {
-        match self.0.get_mut(name) {
-            Some(set) => set.insert(seq.0),
-            None => self.0.entry(name.clone()).or_default().insert(seq.0),
+    fn insert(&mut self, name: &T, seqs: RangeInclusive<u64>) {
+        let set = match self.0.get_mut(name) {
+            Some(set) => set,
+            None => self.0.entry(name.clone()).or_default(),
+        };
+        if seqs.start() == seqs.end() {
+            u64::from(set.insert(*seqs.start()))
+        } else {
+            set.insert_range(seqs)
         };
     }
 
-    fn remove(&mut self, name: &T, seq: Seq) {
+    fn remove(&mut self, name: &T, seqs: RangeInclusive<u64>) {
         if let Some(set) = self.0.get_mut(name) {
-            set.remove(seq.0);
+            if seqs.start() == seqs.end() {
+                u64::from(set.remove(*seqs.start()))
+            } else {
+                set.remove_range(seqs)
+            };
             if set.is_empty() {
                 self.0.remove(name);
             }
@@ -137,15 +191,15 @@ impl<T: Clone + Eq + Hash> Sets<T> {
         }
     }
 
-    fn change(&mut self, seq: Seq, before: Option<&T>, after: Option<&T>) {
+    fn change(&mut self, seqs: &RangeInclusive<u64>, before: Option<&T>, after: Option<&T>) {
         if before == after {
             return;
         }
         if let Some(name) = before {
-            self.remove(name, seq);
+            self.remove(name, seqs.clone());
         }
         if let Some(name) = after {
-            self.insert(name, seq);
+            self.insert(name, seqs.clone());
         }
     }
 }
@@ -202,10 +256,20 @@ impl LiveIndex {
         self.jobs
     }
 
-    /// A change of a batch that is under way.
-    pub(crate) fn replace(&mut self, before: Option<LiveEntry>, after: Option<LiveEntry>) {
-        self.put(before.as_ref(), after.as_ref());
-        self.under_way.push((before, after));
+    /// Changes of a batch that is under way, by rising numbers.
+    pub(crate) fn replace(&mut self, changes: impl IntoIterator<Item = Change>) {
+        let first = self.under_way.len();
+        for change in changes {
+            match self.under_way.get_mut(first..).and_then(<[Run]>::last_mut).filter(|run| run.goes_on_with(&change)) {
+                Some(run) => run.last = change.seq(),
+                None => self.under_way.push(Run { last: change.seq(), change }),
+            }
+        }
+        let runs = std::mem::take(&mut self.under_way);
+        for Run { change, last } in runs.iter().skip(first) {
+            self.put(change.seq(), *last, change.before.as_ref(), change.after.as_ref());
+        }
+        self.under_way = runs;
     }
 
     /// The batch is in the tables, for everybody who begins to look now.
@@ -215,34 +279,39 @@ impl LiveIndex {
 
     /// The batch never was.
     pub(crate) fn rolled_back(&mut self) {
-        for (before, after) in std::mem::take(&mut self.under_way).into_iter().rev() {
-            self.put(after.as_ref(), before.as_ref());
+        for Run { change, last } in std::mem::take(&mut self.under_way).into_iter().rev() {
+            self.put(change.seq(), last, change.after.as_ref(), change.before.as_ref());
         }
     }
 
     /// Jobs before `before` that a batch under way has changed, and that matched before or match now, newest first. Which of the two the tables show, only
     /// they can tell.
     pub(crate) fn under_way(&self, filter: &JobFilter, before: Option<Seq>) -> Vec<Seq> {
-        let entries = self.under_way.iter().flat_map(|(was, is)| was.iter().chain(is));
-        let here = entries.filter(|entry| before.is_none_or(|before| entry.seq < before));
-        let mut jobs: Vec<Seq> = here.filter(|entry| entry.may_match(filter)).map(|entry| entry.seq).collect();
+        let matches = |run: &&Run| {
+            let Change { before, after } = &run.change;
+            before.iter().chain(after).any(|entry| entry.may_match(filter))
+        };
+        let jobs = self.under_way.iter().filter(matches).flat_map(|run| run.change.seq().0..=run.last.0).map(Seq);
+        let mut jobs: Vec<Seq> = jobs.filter(|seq| before.is_none_or(|before| *seq < before)).collect();
         jobs.sort_unstable_by(|a, b| b.cmp(a));
         jobs.dedup();
         jobs
     }
 
-    fn put(&mut self, before: Option<&LiveEntry>, after: Option<&LiveEntry>) {
-        let Some(seq) = before.or(after).map(|entry| entry.seq) else { return };
-        self.jobs = (self.jobs + u64::from(after.is_some())).saturating_sub(u64::from(before.is_some()));
-        self.queues.change(seq, before.map(|entry| &entry.queue), after.map(|entry| &entry.queue));
-        self.states.change(seq, before.map(|entry| &entry.state), after.map(|entry| &entry.state));
-        self.types.change(seq, before.map(|entry| &entry.job_type), after.map(|entry| &entry.job_type));
-        self.priorities.change(seq, before.map(|entry| &entry.priority), after.map(|entry| &entry.priority));
+    /// Neighbours that change alike, from `first` to `last`.
+    fn put(&mut self, first: Seq, last: Seq, before: Option<&LiveEntry>, after: Option<&LiveEntry>) {
+        let (seqs, jobs) = (first.0..=last.0, last.0 - first.0 + 1);
+        let (more, less) = (u64::from(after.is_some()) * jobs, u64::from(before.is_some()) * jobs);
+        self.jobs = (self.jobs + more).saturating_sub(less);
+        self.queues.change(&seqs, before.map(|entry| &entry.queue), after.map(|entry| &entry.queue));
+        self.states.change(&seqs, before.map(|entry| &entry.state), after.map(|entry| &entry.state));
+        self.types.change(&seqs, before.map(|entry| &entry.job_type), after.map(|entry| &entry.job_type));
+        self.priorities.change(&seqs, before.map(|entry| &entry.priority), after.map(|entry| &entry.priority));
         if let Some((entry, position)) = before.and_then(|entry| Some((entry, entry.position?))) {
-            self.leave_again(&entry.queue, entry.priority, seq, position);
+            self.leave_again(&entry.queue, entry.priority, first, position);
         }
         if let Some((entry, position)) = after.and_then(|entry| Some((entry, entry.position?))) {
-            self.come_back(&entry.queue, entry.priority, seq, position);
+            self.come_back(&entry.queue, entry.priority, first, position);
         }
     }
 
@@ -253,6 +322,10 @@ impl LiveIndex {
         };
         let (few, many) = if queue.len() <= state.len() { (queue, state) } else { (state, queue) };
         few.iter().filter(|number| many.contains(*number)).take(limit).map(Seq).collect()
+    }
+
+    pub(crate) fn jobs_of(&self, queue: &QueueName) -> u64 {
+        self.queues.0.get(queue).map_or(0, RoaringTreemap::len)
     }
 
     /// How many jobs stand before this place: sums over the sets, no walk over jobs.

@@ -130,7 +130,7 @@ impl EmbeddedStore {
         )?;
         let ahead = match &home.database {
             Location::Memory(_) => Ahead::default(),
-            Location::File(_) => Ahead::start(&home.database, &names, &shared)?,
+            Location::File(_) => Ahead::start(&home.database, &shared)?,
         };
         let (mark, totals) = (schema::mark(&connection)?, schema::totals(&connection)?);
         *shared.totals.write().unwrap_or_else(PoisonError::into_inner) = totals;

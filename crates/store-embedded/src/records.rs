@@ -25,7 +25,7 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::ended::{Chunks, Features, First, Prunes, earlier};
-use crate::listing::{LiveEntry, LiveIndex};
+use crate::listing::{Change, LiveEntry, LiveIndex};
 use crate::records::ahead::Ahead;
 use crate::records::payloads::PayloadCache;
 use crate::records::workflows::Workflows;
@@ -120,7 +120,16 @@ pub(crate) struct DiskRecords {
     /// Records that were looked up one by one.
     pub(crate) reads: u64,
     /// Written in this batch.
-    touched: Vec<Seq>,
+    touched: Vec<Touched>,
+    /// In memory, and to go when there is time: they stand so far back that they would have gone before their turn.
+    far_back: Vec<Seq>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Touched {
+    seq: Seq,
+    /// Submitted in this batch.
+    fresh: bool,
 }
 
 /// Where a record lies on disk.
@@ -134,6 +143,13 @@ enum Origin {
 impl Origin {
     fn of(job: &Job) -> Self {
         if job.live() { Self::Live(LiveEntry::of(job)) } else { Self::Ended(job.kind()) }
+    }
+
+    fn live(self) -> Option<LiveEntry> {
+        match self {
+            Self::Live(entry) => Some(entry),
+            Self::Nowhere | Self::Ended(_) => None,
+        }
     }
 }
 
@@ -168,6 +184,7 @@ impl DiskRecords {
             workflows: Workflows::default(),
             reads: 0,
             touched: Vec::new(),
+            far_back: Vec::new(),
         })
     }
 
@@ -191,9 +208,12 @@ impl DiskRecords {
 
     /// A record that is not among those in memory.
     fn fetch(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Trouble> {
-        if let Some(job) = self.ahead.take(seq) {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        // What is damaged is read again below, and reported.
+        if let Some(job) = self.ahead.take(seq, &|seq, record| codec::job::decode_unsealed(seq, record, &names)) {
             return Ok(Some(job));
         }
+        drop(names);
         self.reads += 1;
         Ok(self.read(seq)?.map(Box::new))
     }
@@ -220,18 +240,37 @@ impl DiskRecords {
         if self.names().anything_fresh() {
             self.names.write().unwrap_or_else(PoisonError::into_inner).committed();
         }
-        for seq in &std::mem::take(&mut self.touched) {
-            if self.jobs.get(seq).is_some_and(|job| job.live()) {
-                self.cached.push_back(*seq);
+        self.sort_out();
+    }
+
+    /// What stays in memory of what was written.
+    fn sort_out(&mut self) {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        let mut line = None::<(QueueName, bool)>;
+        for Touched { seq, fresh } in std::mem::take(&mut self.touched) {
+            let Some(job) = self.jobs.get(&seq).filter(|job| job.live()) else {
+                self.jobs.remove(&seq);
+                self.payloads.payloads.remove(&seq);
+                continue;
+            };
+            // Mostly the same queue as before.
+            if fresh && line.as_ref().is_none_or(|(queue, _)| *queue != job.queue) {
+                line = Some((job.queue.clone(), live.jobs_of(&job.queue) > CACHED_JOBS_MAX as u64));
+            }
+            if fresh && line.as_ref().is_some_and(|(_, long)| *long) {
+                self.far_back.push(seq);
             } else {
-                self.jobs.remove(seq);
-                self.payloads.payloads.remove(seq);
+                self.cached.push_back(seq);
             }
         }
     }
 
     /// Lets go of what has been longest in memory; after the answers, for which nobody need wait.
     pub(crate) fn make_room(&mut self) {
+        for seq in self.far_back.drain(..) {
+            self.jobs.remove(&seq);
+            self.payloads.payloads.remove(&seq);
+        }
         while let Some(oldest) = self.cached.front()
             && (self.jobs.len() > CACHED_JOBS_MAX || !self.jobs.contains_key(oldest))
         {
@@ -258,6 +297,7 @@ impl DiskRecords {
         self.new_payloads.clear();
         self.ended_counts.clear();
         self.touched.clear();
+        self.far_back.clear();
         self.live.write().unwrap_or_else(PoisonError::into_inner).rolled_back();
         let mut chunks = self.chunks.write().unwrap_or_else(PoisonError::into_inner);
         for (chunk, features) in std::mem::take(&mut self.summed) {
@@ -328,7 +368,9 @@ impl Records for DiskRecords {
         if self.removed.contains_key(&seq) {
             return Ok(None);
         }
-        let job = match self.jobs.remove(&seq) {
+        // What was read ahead is not in the cache as well: no need to look there.
+        let cached = if self.ahead.is_next(seq) { None } else { self.jobs.remove(&seq) };
+        let job = match cached {
             Some(job) => Some(job),
             None => self.fetch(seq)?,
         };
@@ -437,7 +479,10 @@ impl Records for DiskRecords {
             Origin::Nowhere => return Ok(()),
             Origin::Ended(state) => *self.ended_counts.entry((job.queue.clone(), *state)).or_default() -= 1,
             Origin::Live(entry) => {
-                self.live.write().unwrap_or_else(PoisonError::into_inner).replace(Some(entry.clone()), None);
+                self.live
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .replace([Change { before: Some(entry.clone()), after: None }]);
             }
         }
         self.removed.insert(seq, origin);

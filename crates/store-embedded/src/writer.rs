@@ -168,6 +168,7 @@ impl Writer {
             self.give_back();
             let checkpointed = self.checkpoints.take_turn(self.records.connection(), self.mark, &self.shared);
             self.answer_for(checkpointed);
+            while requests.is_empty() && self.records.make_ahead() {}
         }
         self.records.ahead.stop();
         self.checkpoints.stop();

@@ -47,9 +47,9 @@ impl Base {
 }
 
 /// Room that a waiting record keeps for what its next claim will add.
-const CLAIM_BYTES: usize = 96;
+const CLAIM_BYTES: usize = 112;
 /// Sizes of live records are multiples of this.
-const STEP_BYTES: usize = 128;
+const STEP_BYTES: usize = 64;
 const CHECKSUM_BYTES: usize = 4;
 
 /// A live record is filled up with zeroes, so that its next version mostly has the same size: SQLite then overwrites it where it lies,
@@ -230,17 +230,85 @@ impl<'a> Head<'a> {
     }
 }
 
+/// What most jobs have nothing of.
+#[derive(Default)]
+struct More {
+    tags: Tags,
+    correlation_id: Option<Arc<str>>,
+    callback_url: Option<Arc<str>>,
+    external_id: Option<Arc<str>>,
+    idempotency: Option<IdempotencyKey>,
+    progress: Option<Bytes>,
+    checkpoint: Option<Bytes>,
+    result: Option<Bytes>,
+    error: Option<Arc<Failure>>,
+    dependencies: Dependencies,
+    parent: Option<JobId>,
+    requeued_from: Option<JobId>,
+    requeued_as: Option<JobId>,
+    membership: Option<Membership>,
+    settled: Option<(LeaseToken, OutcomeKind)>,
+}
+
+impl More {
+    /// Each of them is a byte 0 where there is nothing.
+    const NOTHING: [u8; 15] = [0; 15];
+
+    #[inline]
+    fn read(reader: &mut Reader<'_>, names: &Names, base: &Base) -> Result<Self, Damaged> {
+        if reader.skip(&Self::NOTHING) {
+            return Ok(Self::default());
+        }
+        Ok(Self {
+            tags: get_tags(reader)?,
+            correlation_id: get_text(reader)?,
+            callback_url: get_text(reader)?,
+            external_id: get_text(reader)?,
+            idempotency: reader.option(|reader| {
+                Ok(IdempotencyKey {
+                    key: Arc::from(reader.text()?),
+                    scope: reader.one_of(IdempotencyScope::ALL)?,
+                    job_type: get_type(reader, names)?.into_owned(),
+                })
+            })?,
+            progress: get_bytes(reader)?,
+            checkpoint: get_bytes(reader)?,
+            result: get_bytes(reader)?,
+            error: reader.option(|reader| get_failure(reader, base).map(Arc::new))?,
+            dependencies: get_dependencies(reader, base)?,
+            parent: get_id(reader)?,
+            requeued_from: get_id(reader)?,
+            requeued_as: get_id(reader)?,
+            membership: reader.option(|reader| {
+                let workflow = WorkflowId::from_bytes(reader.fixed()?);
+                Ok(Membership { workflow, reference: Arc::from(reader.text()?) })
+            })?,
+            settled: reader
+                .option(|reader| Ok((LeaseToken::from_bytes(reader.fixed()?), reader.one_of(OutcomeKind::ALL)?)))?,
+        })
+    }
+}
+
 /// Looks no further than it must; the checksum vouches for the rest.
 pub fn decode_head<'a>(seq: Seq, sealed: &[u8], names: &'a Names) -> Result<Head<'a>, Damaged> {
     Head::read(seq, &mut Reader::new(unseal(seq.0, sealed)?), names)
 }
 
 pub fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Damaged> {
-    let mut reader = Reader::new(unseal(seq.0, sealed)?);
-    let reader = &mut reader;
+    decode_unsealed(seq, unseal(seq.0, sealed)?, names)
+}
+
+/// Of a record whose checksum is known to be right.
+pub fn decode_unsealed(seq: Seq, bytes: &[u8], names: &Names) -> Result<Job, Damaged> {
+    let reader = &mut Reader::new(bytes);
     let head = Head::read(seq, reader, names)?;
     let base = Base(head.created_at);
-    let job = Job {
+    let more = More::read(reader, names, &base)?;
+    let attempts = reader.list(|reader| get_attempt(reader, more.error.as_ref(), &base))?;
+    let moves = reader.list(|reader| get_move(reader, &base))?;
+    reader.end_or_filling()?;
+    // Put together in one place at the end: a job is large, and moving it costs as much as reading it.
+    Ok(Job {
         id: head.id,
         seq,
         queue: head.queue.into_owned(),
@@ -261,38 +329,24 @@ pub fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Damaged> {
         last_heartbeat_at: head.last_heartbeat_at,
         attempt_ended_at: head.attempt_ended_at,
         lifetime_ends_at: head.lifetime_ends_at,
-        tags: get_tags(reader)?,
-        correlation_id: get_text(reader)?,
-        callback_url: get_text(reader)?,
-        external_id: get_text(reader)?,
-        idempotency: reader.option(|reader| {
-            Ok(IdempotencyKey {
-                key: Arc::from(reader.text()?),
-                scope: reader.one_of(IdempotencyScope::ALL)?,
-                job_type: get_type(reader, names)?.into_owned(),
-            })
-        })?,
-        progress: get_bytes(reader)?,
-        checkpoint: get_bytes(reader)?,
-        result: get_bytes(reader)?,
-        error: reader.option(|reader| get_failure(reader, &base).map(Arc::new))?,
-        dependencies: get_dependencies(reader, &base)?,
-        parent: get_id(reader)?,
-        requeued_from: get_id(reader)?,
-        requeued_as: get_id(reader)?,
-        membership: reader.option(|reader| {
-            let workflow = WorkflowId::from_bytes(reader.fixed()?);
-            Ok(Membership { workflow, reference: Arc::from(reader.text()?) })
-        })?,
-        settled: reader
-            .option(|reader| Ok((LeaseToken::from_bytes(reader.fixed()?), reader.one_of(OutcomeKind::ALL)?)))?,
-        attempts: Vec::new(),
-        history: History::default(),
-    };
-    let attempts = reader.list(|reader| get_attempt(reader, job.error.as_ref(), &base))?;
-    let moves = reader.list(|reader| get_move(reader, &base))?;
-    reader.end_or_filling()?;
-    Ok(Job { attempts, history: History::from_moves(moves), ..job })
+        tags: more.tags,
+        correlation_id: more.correlation_id,
+        callback_url: more.callback_url,
+        external_id: more.external_id,
+        idempotency: more.idempotency,
+        progress: more.progress,
+        checkpoint: more.checkpoint,
+        result: more.result,
+        error: more.error,
+        dependencies: more.dependencies,
+        parent: more.parent,
+        requeued_from: more.requeued_from,
+        requeued_as: more.requeued_as,
+        membership: more.membership,
+        settled: more.settled,
+        attempts,
+        history: History::from_moves(moves),
+    })
 }
 
 /// A name with a number is written as number + 1; 0 says that the name itself follows.

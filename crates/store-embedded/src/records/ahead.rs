@@ -2,16 +2,21 @@
 //!
 //! Why no stale record is ever used. A record is asked for after a commit, when it is neither in the writer's cache nor here, so the table has it as it is. It is
 //! read at that commit or a later one. The writer changes no record that it has not taken first ([`Ahead::take`]), and from then on the answer to that question
-//! is not wanted any more (`asked`): what is accepted was not even looked at between question and answer, so whichever commit was read, it says the same. And what has
-//! been accepted leaves with the first `take`, too: a record is here, or in the writer's cache, never in both. Questions have numbers, and one is open at a time, so no
-//! answer can be taken for another. Payloads are written once, and no number is given twice.
+//! is not wanted any more: what is accepted was not even looked at between question and answer, so whichever commit was read, it says the same. And what has
+//! been accepted leaves with the first `take`, too: a record is here, or in the writer's cache, never in both. One question is open at a time, and its answers come in
+//! its order. Payloads are written once, and no number is given twice.
+//!
+//! Records stay bytes until they are taken: the writer makes them into jobs in its own memory. Made by the other thread they cost the writer more than that, in memory that
+//! is far from it and in names that both of them count.
 
 mod read;
+mod shelf;
 #[cfg(test)]
 mod tests;
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, RwLock};
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longshore_core::engine::{ClaimRequest, Claimed, Engine};
@@ -20,45 +25,39 @@ use longshore_core::job::Job;
 use longshore_core::submit::Payload;
 use longshore_store::StoreError;
 
-use self::read::{Found, Wanted, answer, read};
+use self::read::{Wanted, answer, read};
+use self::shelf::{Decode, Helping, Place, Shelf};
 use super::{DiskRecords, SeqMap, Trouble};
 use crate::error::sql;
 use crate::schema::{Location, Role};
 use crate::writer::Shared;
-use longshore_records::Names;
+use longshore_records::codec;
 
 /// Jobs that are held here, of all lines together.
-const WINDOW: usize = 16_384;
-const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+const WINDOW: usize = 4_096;
+const BYTES_MAX: usize = 16 << 20;
+/// Jobs that are read, and handed over, together.
+const HELPING: usize = 512;
+/// Jobs that are made at a time, while nobody waits.
+const SLICE: usize = 32;
+/// So many are made for the next claim, at least.
+const MADE_MIN: usize = 64;
 /// Lines that are followed; with more of them the next one starts afresh.
 const LINES_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     beside: Option<Beside>,
-    warm: SeqMap<Warm>,
-    payload_bytes: usize,
+    shelf: Shelf,
+    /// The open question, as far as it is not answered.
+    asked: VecDeque<Vec<Wanted>>,
     lines: Vec<Line>,
     /// A claim has met a record that was not in memory.
     missed: bool,
     /// While a question is open: how many may be claimed before one is met that it asks for.
     lead: usize,
-}
-
-#[derive(Debug, Default)]
-struct Warm {
-    /// The question that asked for it, while the writer has not touched the record since.
-    asked: Option<u64>,
-    job: Option<Box<Job>>,
-    payload: Option<Payload>,
-}
-
-impl Warm {
-    /// Says how many bytes more there are.
-    fn hold(&mut self, payload: Payload) -> usize {
-        let bytes = payload.bytes().len();
-        if self.payload.replace(payload).is_none() { bytes } else { 0 }
-    }
+    /// How many jobs the last claim got.
+    last_claim: usize,
 }
 
 /// One kind of claim: who asks for the same has the same jobs before him.
@@ -76,81 +75,77 @@ struct Line {
 #[derive(Debug)]
 struct Beside {
     questions: Option<Sender<Question>>,
-    answers: Option<Receiver<Answer>>,
+    answers: Option<Receiver<Helping>>,
     thread: Option<JoinHandle<()>>,
-    /// The last question, and whether it is still open.
-    question: u64,
-    waiting: bool,
 }
 
 #[derive(Debug)]
 struct Question {
-    wanted: Vec<Wanted>,
-    payload_bytes_max: usize,
-}
-
-#[derive(Debug)]
-struct Answer {
-    found: Found,
-    last: bool,
+    /// Helping by helping, each by rising numbers.
+    wanted: Vec<Vec<Wanted>>,
+    bytes_max: usize,
+    /// Memory for the answers.
+    spare: Vec<Vec<u8>>,
 }
 
 impl Ahead {
-    pub(crate) fn start(
-        location: &Location,
-        names: &Arc<RwLock<Names>>,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn start(location: &Location, shared: &Arc<Shared>) -> Result<Self, StoreError> {
         let (questions, asked) = channel();
         let (sender, answers) = channel();
-        let (connection, names) = (location.open(Role::Reader).map_err(sql)?, Arc::clone(names));
+        let connection = location.open(Role::Reader).map_err(sql)?;
         let shared = Arc::clone(shared);
         let work = move || {
             for question in asked {
-                if answer(&connection, &names, &question, &sender, &shared.reading_ahead).is_err() {
+                if answer(&connection, question, &sender, &shared.reading_ahead).is_err() {
                     return;
                 }
             }
         };
         let thread = Builder::new().name("longshore-ahead".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        let beside = Beside {
-            questions: Some(questions),
-            answers: Some(answers),
-            thread: Some(thread),
-            question: 0,
-            waiting: false,
-        };
+        let beside = Beside { questions: Some(questions), answers: Some(answers), thread: Some(thread) };
         Ok(Self { beside: Some(beside), ..Self::default() })
     }
 
+    /// Whether a record is the next one that was read ahead.
+    pub(super) fn is_next(&self, seq: Seq) -> bool {
+        self.shelf.is_next(seq)
+    }
+
     /// The writer is about to use this record, and perhaps to change it.
-    pub(super) fn take(&mut self, seq: Seq) -> Option<Box<Job>> {
-        let warm = self.warm.get_mut(&seq)?;
-        warm.asked = None;
-        let job = warm.job.take();
-        if warm.payload.is_none() {
-            self.warm.remove(&seq);
+    pub(super) fn take(&mut self, seq: Seq, decode: Decode<'_>) -> Option<Box<Job>> {
+        let taken = self.shelf.take_record(seq, decode);
+        if taken.is_none()
+            && let Some(wanted) = self.asked_for(seq)
+        {
+            wanted.record = false;
         }
-        job
+        taken
+    }
+
+    fn asked_for(&mut self, seq: Seq) -> Option<&mut Wanted> {
+        self.asked.iter_mut().find_map(|helping| {
+            let place = helping.binary_search_by_key(&seq, |wanted| wanted.seq).ok()?;
+            helping.get_mut(place)
+        })
     }
 
     pub(super) fn take_payload(&mut self, seq: Seq) -> Option<Payload> {
-        let payload = self.warm.remove(&seq)?.payload?;
-        self.payload_bytes = self.payload_bytes.saturating_sub(payload.bytes().len());
-        Some(payload)
+        self.shelf.take_payload(seq)
     }
 
     /// Ends the reading beside the writer.
     pub(crate) fn stop(&mut self) {
         self.beside = None;
+        self.asked.clear();
     }
 
     fn waiting(&self) -> bool {
-        self.beside.as_ref().is_some_and(|beside| beside.waiting)
+        !self.asked.is_empty()
     }
 
     /// Notes who was served, and thus who is next.
     fn follow(&mut self, request: &ClaimRequest, claimed: &[Claimed]) {
+        self.last_claim = claimed.len();
         self.lead = self.lead.saturating_sub(claimed.len());
         for served in claimed.chunk_by(|a, b| a.queue == b.queue) {
             let Some(queue) = served.first().map(|claimed| &claimed.queue) else { continue };
@@ -169,32 +164,22 @@ impl Ahead {
 
     /// Takes in what was read meanwhile, unless the writer has touched the record since that was asked for.
     fn receive(&mut self) {
-        while let Some(beside) = self.beside.as_mut().filter(|beside| beside.waiting)
-            && let Some(Ok(Answer { found, last })) = beside.answers.as_ref().map(Receiver::try_recv)
+        while !self.asked.is_empty()
+            && let Some(answered) =
+                self.beside.as_ref().and_then(|beside| beside.answers.as_ref()).map(Receiver::try_recv)
         {
-            beside.waiting = !last;
-            let asked = Some(beside.question);
-            for job in found.jobs {
-                if let Some(warm) = self.warm.get_mut(&job.seq).filter(|warm| warm.asked == asked) {
-                    warm.job = Some(job);
+            match answered {
+                Ok(mut helping) => {
+                    let asked = self.asked.pop_front().unwrap_or_default();
+                    for (place, wanted) in asked.iter().enumerate() {
+                        helping.forget(place, !wanted.record, !wanted.payload);
+                    }
+                    self.shelf.add(helping);
                 }
+                Err(TryRecvError::Empty) => return,
+                // It has died: the writer reads for itself.
+                Err(TryRecvError::Disconnected) => self.stop(),
             }
-            for (seq, payload) in found.payloads {
-                if let Some(warm) = self.warm.get_mut(&seq).filter(|warm| warm.asked == asked) {
-                    self.payload_bytes += warm.hold(payload);
-                }
-            }
-        }
-    }
-
-    /// Keeps what the writer has just read itself.
-    fn keep(&mut self, found: Found) {
-        for job in found.jobs {
-            let seq = job.seq;
-            self.warm.entry(seq).or_default().job = Some(job);
-        }
-        for (seq, payload) in found.payloads {
-            self.payload_bytes += self.warm.entry(seq).or_default().hold(payload);
         }
     }
 
@@ -218,25 +203,25 @@ impl Ahead {
     fn tidy(&mut self, engine: &Engine) {
         let at_the_head = self.lines.iter().flat_map(|line| engine.in_line(&line.queue, &line.types, line.window));
         let keep: SeqMap<()> = at_the_head.map(|seq| (seq, ())).collect();
-        self.warm.retain(|seq, _| keep.contains_key(seq));
-        let payloads = self.warm.values().filter_map(|warm| warm.payload.as_ref());
-        self.payload_bytes = payloads.map(|payload| payload.bytes().len()).sum();
+        self.shelf.retain(|seq| keep.contains_key(&seq));
     }
 
-    fn ask(&mut self, wanted: Vec<Wanted>) {
-        let payload_bytes_max = PAYLOAD_BYTES_MAX.saturating_sub(self.payload_bytes);
-        let Some(beside) = &mut self.beside else { return };
-        beside.question += 1;
-        for wanted in &wanted {
-            self.warm.entry(wanted.seq).or_default().asked = Some(beside.question);
-        }
-        let sent = beside.questions.as_ref().map(|questions| questions.send(Question { wanted, payload_bytes_max }));
-        match sent {
-            Some(Ok(())) => beside.waiting = true,
-            // It has died: the writer reads for itself.
-            Some(Err(_)) | None => self.beside = None,
+    fn ask(&mut self, wanted: &[Wanted]) {
+        let bytes_max = BYTES_MAX.saturating_sub(self.shelf.bytes());
+        let helpings: Vec<Vec<Wanted>> = wanted.chunks(HELPING).map(sorted).collect();
+        self.asked = helpings.clone().into();
+        let question = Question { wanted: helpings, bytes_max, spare: std::mem::take(&mut self.shelf.spare) };
+        let questions = self.beside.as_ref().and_then(|beside| beside.questions.as_ref());
+        if questions.is_none_or(|questions| questions.send(question).is_err()) {
+            self.stop();
         }
     }
+}
+
+fn sorted(wanted: &[Wanted]) -> Vec<Wanted> {
+    let mut sorted = wanted.to_vec();
+    sorted.sort_unstable_by_key(|wanted| wanted.seq);
+    sorted
 }
 
 impl Drop for Beside {
@@ -256,27 +241,37 @@ impl DiskRecords {
         self.ahead.receive();
     }
 
+    /// While nobody waits: makes some of what was read into the jobs that the next claim wants. Says whether there was anything to do.
+    pub(crate) fn make_ahead(&mut self) -> bool {
+        self.ahead.receive();
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let most = self.ahead.last_claim.max(MADE_MIN);
+        self.ahead.shelf.make_some(SLICE, most, &|seq, record| codec::job::decode_unsealed(seq, record, &names))
+    }
+
     /// After a commit: asks for what is next in the lines that are being claimed from.
     pub(crate) fn look_ahead(&mut self, engine: &Engine) {
         if self.ahead.beside.is_none() || self.ahead.waiting() {
             return;
         }
         let (mut wanted, mut lead) = (Vec::new(), usize::MAX);
+        let mut likely = self.ahead.shelf.first();
         for (place, window) in self.ahead.due() {
             let Some(line) = self.ahead.lines.get(place) else { continue };
             let next = engine.in_line(&line.queue, &line.types, window);
-            let cold = next.iter().map(|seq| self.cold(*seq));
-            lead = lead.min(cold.clone().take_while(Option::is_none).count());
-            wanted.extend(cold.flatten());
+            let cold: Vec<Option<Wanted>> = next.into_iter().map(|seq| self.cold(seq, &mut likely)).collect();
+            lead = lead.min(cold.iter().take_while(|wanted| wanted.is_none()).count());
+            wanted.extend(cold.into_iter().flatten());
         }
         self.ahead.lead = lead;
         if wanted.is_empty() {
             return;
         }
-        if self.ahead.warm.len() + wanted.len() > WINDOW || self.ahead.payload_bytes > PAYLOAD_BYTES_MAX / 2 {
+        let shelf = &self.ahead.shelf;
+        if shelf.parts() + 2 * wanted.len() > 2 * WINDOW || shelf.bytes() > BYTES_MAX / 2 {
             self.ahead.tidy(engine);
         }
-        self.ahead.ask(wanted);
+        self.ahead.ask(&wanted);
     }
 
     /// Before a claim that will meet records which are not in memory: reads them together, where they lie side by side.
@@ -289,10 +284,11 @@ impl DiskRecords {
         }
         let mut room = request.limit.min(WINDOW);
         let mut wanted = Vec::new();
+        let mut likely = self.ahead.shelf.first();
         for queue in &request.queues {
             let next = engine.in_line(queue, &request.types, room);
             room = room.saturating_sub(next.len());
-            wanted.extend(next.into_iter().filter_map(|seq| self.cold(seq)));
+            wanted.extend(next.into_iter().filter_map(|seq| self.cold(seq, &mut likely)));
             if room == 0 {
                 break;
             }
@@ -301,9 +297,17 @@ impl DiskRecords {
             return Ok(());
         }
         self.ahead.missed = true;
-        let mut payload_bytes_max = PAYLOAD_BYTES_MAX.saturating_sub(self.ahead.payload_bytes);
-        let found = read(&self.connection, &self.names, wanted, &mut payload_bytes_max)?;
-        self.ahead.keep(found);
+        let mut bytes_max = BYTES_MAX.saturating_sub(self.ahead.shelf.bytes());
+        for helping in wanted.chunks(HELPING).map(sorted) {
+            for Wanted { seq, record, payload } in &helping {
+                if let Some(asked) = self.ahead.asked_for(*seq) {
+                    (asked.record, asked.payload) = (asked.record && !record, asked.payload && !payload);
+                }
+            }
+            let memory = self.ahead.shelf.spare.pop().unwrap_or_default();
+            let read = read(&self.connection, &helping, memory, &mut bytes_max)?;
+            self.ahead.shelf.add(read);
+        }
         Ok(())
     }
 
@@ -313,11 +317,11 @@ impl DiskRecords {
         self.ahead.follow(request, claimed);
     }
 
-    /// What of a job in line is not in memory.
-    fn cold(&self, seq: Seq) -> Option<Wanted> {
-        let warm = self.ahead.warm.get(&seq);
-        let record = !self.jobs.contains_key(&seq) && warm.is_none_or(|warm| warm.job.is_none());
-        let payload = warm.is_none_or(|warm| warm.payload.is_none()) && !self.payloads.payloads.contains_key(&seq);
+    /// What of a job in line is not in memory. `likely` walks along the line.
+    fn cold(&self, seq: Seq, likely: &mut Place) -> Option<Wanted> {
+        let (record, payload) = self.ahead.shelf.has(seq, likely);
+        let record = !record && !self.jobs.contains_key(&seq);
+        let payload = !payload && !self.payloads.payloads.contains_key(&seq);
         (record || payload).then_some(Wanted { seq, record, payload })
     }
 }

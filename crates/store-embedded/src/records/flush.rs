@@ -1,15 +1,15 @@
 //! The end of a batch: tables, counts, sums and listings are brought in step with the records in memory.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use longshore_core::id::Seq;
 use longshore_core::time::Timestamp;
 use rusqlite::params;
 
 use super::pen::Pen;
-use super::{DiskRecords, Origin, Trouble, state_number};
+use super::{DiskRecords, Origin, Touched, Trouble, state_number};
 use crate::ended::{Features, chunk_of, save_features};
-use crate::listing::LiveIndex;
+use crate::listing::Change;
 use longshore_records::codec;
 
 /// What became of one record in a flush.
@@ -82,8 +82,7 @@ impl DiskRecords {
 
     /// Keeps counts, sums and listings in step with what was written.
     fn account(&mut self, written: Vec<Written>) -> Result<(), Trouble> {
-        let live = Arc::clone(&self.live);
-        let mut live = live.write().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = Vec::with_capacity(written.len());
         for Written { seq, before, after, features, prune_at } in written {
             if let Some(features) = features {
                 self.sum_up(seq, features)?;
@@ -91,9 +90,14 @@ impl DiskRecords {
             if let Some(at) = prune_at {
                 self.prunes.note(&self.connection, seq, at)?;
             }
-            self.touched.push(seq);
-            self.recount(seq, before, after, &mut live);
+            self.touched.push(Touched { seq, fresh: matches!(before, Origin::Nowhere) });
+            self.recount(seq, &before, &after);
+            let change = Change { before: before.live(), after: after.live() };
+            if change.before != change.after {
+                changes.push(change);
+            }
         }
+        self.live.write().unwrap_or_else(PoisonError::into_inner).replace(changes);
         Ok(())
     }
 
@@ -109,21 +113,13 @@ impl DiskRecords {
         Ok(())
     }
 
-    fn recount(&mut self, seq: Seq, before: Origin, after: Origin, live: &mut LiveIndex) {
-        for (origin, sign) in [(&before, -1), (&after, 1)] {
+    fn recount(&mut self, seq: Seq, before: &Origin, after: &Origin) {
+        for (origin, sign) in [(before, -1), (after, 1)] {
             if let Origin::Ended(state) = origin
                 && let Some(job) = self.jobs.get(&seq)
             {
                 *self.ended_counts.entry((job.queue.clone(), *state)).or_default() += sign;
             }
-        }
-        let entry = |origin: Origin| match origin {
-            Origin::Live(entry) => Some(entry),
-            Origin::Nowhere | Origin::Ended(_) => None,
-        };
-        let (before, after) = (entry(before), entry(after));
-        if before != after {
-            live.replace(before, after);
         }
     }
 

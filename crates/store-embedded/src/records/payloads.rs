@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use longshore_core::id::Seq;
 use longshore_core::submit::Payload;
 use rusqlite::{Connection, Row};
@@ -39,11 +40,11 @@ impl PayloadCache {
 
 impl DiskRecords {
     pub(crate) fn payload(&mut self, seq: Seq) -> Result<Option<Payload>, Trouble> {
-        if let Some(payload) = self.payloads.payloads.get(&seq) {
-            return Ok(Some(payload.clone()));
+        if let Some(payload) = self.ahead.take_payload(seq) {
+            return Ok(Some(payload));
         }
-        match self.ahead.take_payload(seq) {
-            Some(payload) => Ok(Some(payload)),
+        match self.payloads.payloads.get(&seq) {
+            Some(payload) => Ok(Some(payload.clone())),
             None => read_payload(&self.connection, seq),
         }
     }
@@ -88,7 +89,7 @@ pub(super) fn payload_in(row: &Row<'_>, seq: Seq) -> Result<Payload, Trouble> {
     if codec::checksum(payload_place(seq, kind), bytes) != checksum {
         return Err(Trouble::Damaged(seq));
     }
-    let bytes = bytes::Bytes::copy_from_slice(bytes);
+    let bytes = Bytes::copy_from_slice(bytes);
     match kind {
         0 => Ok(Payload::Json(bytes)),
         1 => Ok(Payload::Binary(bytes)),

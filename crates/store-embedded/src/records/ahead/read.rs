@@ -1,20 +1,16 @@
 //! Records and payloads, many at a time.
 
 use std::sync::mpsc::{SendError, Sender};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError};
 
 use longshore_core::id::Seq;
-use longshore_core::job::Job;
-use longshore_core::submit::Payload;
 use rusqlite::{Connection, Rows};
 
-use super::{Answer, Question};
+use super::Question;
+use super::shelf::Helping;
 use crate::records::payloads::payload_in;
-use longshore_records::Names;
 use longshore_records::codec;
 
-/// Jobs that are read, and handed over, together.
-const HELPING: usize = 512;
 /// Rows that may be passed over rather than looking the next one up.
 const GAP_MAX: u64 = 16;
 
@@ -26,69 +22,59 @@ pub(super) struct Wanted {
     pub payload: bool,
 }
 
-/// What was found, as it was written. What was not, or is damaged, is left out.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    #[expect(clippy::vec_box, reason = "the boxes move on, into the writer's cache")]
-    pub jobs: Vec<Box<Job>>,
-    pub payloads: Vec<(Seq, Payload)>,
-}
-
-/// Answers in helpings, the first in line first. An error means that nobody listens any more.
+/// Answers helping by helping. An error means that nobody listens any more.
 pub(super) fn answer(
     connection: &Connection,
-    names: &RwLock<Names>,
-    question: &Question,
-    answers: &Sender<Answer>,
+    mut question: Question,
+    answers: &Sender<Helping>,
     reading: &Mutex<()>,
-) -> Result<(), SendError<Answer>> {
-    let mut room = question.payload_bytes_max;
-    let helpings = question.wanted.chunks(HELPING);
-    let mut left = helpings.len();
-    for helping in helpings {
-        left -= 1;
+) -> Result<(), SendError<Helping>> {
+    for wanted in &question.wanted {
+        let memory = question.spare.pop().unwrap_or_default();
         let now = reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = read(connection, names, helping.to_vec(), &mut room).unwrap_or_default();
+        let helping = read(connection, wanted, memory, &mut question.bytes_max).unwrap_or_default();
         drop(now);
-        answers.send(Answer { found, last: left == 0 })?;
+        answers.send(helping)?;
     }
     Ok(())
 }
 
-/// Reads range by range. Each range is of one moment, not all of them together: a reader that stays long keeps the log from starting again.
+/// Reads range by range. Each range is of one moment, not all of them together: a reader that stays long keeps the log from starting again. What is not there,
+/// is damaged, or for which there is no room, is left out. `wanted` rises, `memory` is lent.
 pub(super) fn read(
     connection: &Connection,
-    names: &RwLock<Names>,
-    mut wanted: Vec<Wanted>,
-    payload_bytes_max: &mut usize,
-) -> rusqlite::Result<Found> {
-    wanted.sort_unstable_by_key(|wanted| wanted.seq);
-    let mut found = Found::default();
+    wanted: &[Wanted],
+    memory: Vec<u8>,
+    bytes_max: &mut usize,
+) -> rusqlite::Result<Helping> {
+    let mut helping = Helping::of(wanted.iter().map(|wanted| wanted.seq), memory);
     let side_by_side = |a: &Seq, b: &Seq| b.0.saturating_sub(a.0) <= GAP_MAX;
     let records: Vec<Seq> = wanted.iter().filter(|wanted| wanted.record).map(|wanted| wanted.seq).collect();
     for range in records.chunk_by(side_by_side) {
-        read_records(connection, names, range, &mut found)?;
+        read_records(connection, range, &mut helping, bytes_max)?;
     }
     let payloads: Vec<Seq> = wanted.iter().filter(|wanted| wanted.payload).map(|wanted| wanted.seq).collect();
     for range in payloads.chunk_by(side_by_side) {
-        read_payloads(connection, range, &mut found, payload_bytes_max)?;
+        read_payloads(connection, range, &mut helping, bytes_max)?;
     }
-    Ok(found)
+    Ok(helping)
 }
 
 fn read_records(
     connection: &Connection,
-    names: &RwLock<Names>,
     range: &[Seq],
-    found: &mut Found,
+    helping: &mut Helping,
+    bytes_max: &mut usize,
 ) -> rusqlite::Result<()> {
     let mut select = connection.prepare_cached("SELECT record, seq FROM live WHERE seq BETWEEN ?1 AND ?2")?;
     let mut rows = select.query(ends(range))?;
     each_of(range, &mut rows, 1, |seq, row| {
-        let names = names.read().unwrap_or_else(PoisonError::into_inner);
-        let record = row.get_ref(0)?.as_blob().ok();
-        let job = record.and_then(|bytes| codec::job::decode(seq, bytes, &names).ok());
-        found.jobs.extend(job.map(Box::new));
+        let sealed = row.get_ref(0)?.as_blob().ok();
+        let Some(record) = sealed.and_then(|sealed| codec::unseal(seq.0, sealed).ok()) else { return Ok(true) };
+        let record = codec::without_filling(record);
+        let Some(room) = bytes_max.checked_sub(record.len()) else { return Ok(false) };
+        *bytes_max = room;
+        helping.put_record(seq, record);
         Ok(true)
     })
 }
@@ -96,7 +82,7 @@ fn read_records(
 fn read_payloads(
     connection: &Connection,
     range: &[Seq],
-    found: &mut Found,
+    helping: &mut Helping,
     bytes_max: &mut usize,
 ) -> rusqlite::Result<()> {
     let statement = "SELECT kind, checksum, bytes, seq FROM payload WHERE seq BETWEEN ?1 AND ?2";
@@ -107,7 +93,7 @@ fn read_payloads(
         let Some(room) = bytes_max.checked_sub(bytes) else { return Ok(false) };
         if let Ok(payload) = payload_in(row, seq) {
             *bytes_max = room;
-            found.payloads.push((seq, payload));
+            helping.put_payload(seq, payload);
         }
         Ok(true)
     })
