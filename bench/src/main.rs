@@ -6,6 +6,9 @@
 //! `longshore-bench workflows DIR JOBS ROUNDS`: a group of JOBS submitted in batches and drained, in turn with as many jobs of no workflow; then a fan-in of 1,000.
 //! `longshore-bench backlog DIR JOBS [BATCH]`: fill, reopen, then claim and complete from a long line and a short one in turn.
 
+mod backlog;
+mod machine;
+
 use std::fs::File;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -15,15 +18,16 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Joining, Settlement, Submission, SubmitRequest, count_of};
+use longshore_core::engine::{AdminCommand, ClaimRequest, Joining, Settlement, Submission, SubmitRequest};
 use longshore_core::id::{JobType, QueueName, WorkflowId};
 use longshore_core::patch::SettingsPatch;
 use longshore_core::settle::Outcome;
-use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
 use longshore_core::workflow::WorkflowState;
 use longshore_store::{ClaimedJob, Inspect, Store, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+
+use crate::machine::{Host, Latencies, writer_seconds};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -37,8 +41,8 @@ fn main() {
         ["sustained", dir, batch, seconds] => sustained(Path::new(dir), number(batch), number(seconds)),
         ["workflows", dir, jobs, rounds] => workflows(Path::new(dir), number(jobs), number(rounds)),
         ["single", dir, times] => single(Path::new(dir), number(times)),
-        ["backlog", dir, jobs] => backlog(Path::new(dir), number(jobs), 512),
-        ["backlog", dir, jobs, batch] => backlog(Path::new(dir), number(jobs), number(batch)),
+        ["backlog", dir, jobs] => backlog::backlog(Path::new(dir), number(jobs), 512),
+        ["backlog", dir, jobs, batch] => backlog::backlog(Path::new(dir), number(jobs), number(batch)),
         _ => {
             eprintln!(
                 "usage: longshore-bench life|sustained DIR BATCH SECONDS | single DIR TIMES | workflows DIR JOBS ROUNDS | backlog DIR JOBS [BATCH]"
@@ -96,17 +100,6 @@ fn block_on<F: Future>(future: F) -> F::Output {
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
-#[derive(Default)]
-struct Latencies(Vec<Duration>);
-
-impl Latencies {
-    fn show(&mut self) -> String {
-        self.0.sort_unstable();
-        let at = |part: f64| self.0[((self.0.len() - 1) as f64 * part) as usize].as_micros();
-        format!("p50_us={} p99_us={} p999_us={} max_us={}", at(0.5), at(0.99), at(0.999), at(1.0))
-    }
-}
-
 /// Clients that keep the writer busy: while one takes its answers, the next commit is under way.
 const CLIENTS: usize = 2;
 
@@ -117,7 +110,7 @@ fn life(dir: &Path, size: usize, seconds: usize) {
     for _ in 0..4 * CLIENTS {
         block_on(store.submit(batch(third))).expect("stored").expect("accepted");
     }
-    let (commits_before, start) = (store.commits(), Instant::now());
+    let (commits_before, start, host) = (store.commits(), Instant::now(), Host::now());
     let until = start + Duration::from_secs(seconds as u64);
     let clients: Vec<(usize, Latencies)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| rounds(&store, third, until))).collect();
@@ -129,11 +122,12 @@ fn life(dir: &Path, size: usize, seconds: usize) {
     let transitions: usize = clients.iter().map(|(transitions, _)| transitions).sum();
     let mut latencies = Latencies(clients.into_iter().flat_map(|(_, latencies)| latencies.0).collect());
     println!(
-        "life longshore batch={size} transitions_s={:.0} commits_s={:.0} commands_per_commit={:.0} writer_cpu_us={:.2} answer: {}",
+        "life longshore batch={size} transitions_s={:.0} commits_s={:.0} commands_per_commit={:.0} writer_cpu_us={:.2} stolen={:.1}% answer: {}",
         transitions as f64 / elapsed,
         commits as f64 / elapsed,
         transitions as f64 / commits as f64,
         busy * 1e6 / transitions as f64,
+        host.stolen_since(),
         latencies.show()
     );
 }
@@ -149,7 +143,7 @@ fn sustained(dir: &Path, size: usize, seconds: usize) {
     for _ in 0..4 {
         block_on(store.submit(batch(third))).expect("stored").expect("accepted");
     }
-    let until = Instant::now() + Duration::from_secs(seconds as u64);
+    let (until, host) = (Instant::now() + Duration::from_secs(seconds as u64), Host::now());
     let budget = NonZeroUsize::new(128).expect("above 0");
     let ((transitions, mut latencies), pruned) = std::thread::scope(|scope| {
         let janitor = scope.spawn(|| {
@@ -166,9 +160,10 @@ fn sustained(dir: &Path, size: usize, seconds: usize) {
         (rounds(&store, third, until), janitor.join().expect("a janitor that ends well"))
     });
     println!(
-        "sustained batch={size} transitions_s={:.0} pruned_s={:.0} commit: {}",
+        "sustained batch={size} transitions_s={:.0} pruned_s={:.0} stolen={:.1}% commit: {}",
         transitions as f64 / seconds as f64,
         pruned as f64 / seconds as f64,
+        host.stolen_since(),
         latencies.show()
     );
 }
@@ -200,7 +195,7 @@ fn single(dir: &Path, times: usize) {
     file.write_all(&vec![0; 64 << 20]).expect("space");
     file.sync_all().expect("a sync");
     let store = open(&dir.join("store"));
-    let (mut bare, mut ours) = (Latencies::default(), Latencies::default());
+    let (mut bare, mut ours, host) = (Latencies::default(), Latencies::default(), Host::now());
     for n in 0..times {
         let start = Instant::now();
         file.write_all_at(&[1; 4096], (n as u64 % 16_000) * 4096).expect("a write");
@@ -212,59 +207,7 @@ fn single(dir: &Path, times: usize) {
     }
     println!("bare 4 KiB write and fdatasync: {}", bare.show());
     println!("one durable submission:         {}", ours.show());
-}
-
-/// A long line and a short one, in turn: how fast each is worked off does not depend on what else the machine does in that minute.
-fn backlog(dir: &Path, jobs: usize, size: usize) {
-    let long = open(&dir.join("long"));
-    let start = Instant::now();
-    let filled = fill(&long, jobs, size);
-    let took = start.elapsed().as_secs_f64();
-    println!("filled {filled} in {took:.1} s, {:.0}/s, {}", filled as f64 / took, memory());
-    drop(long);
-    println!("bare scan of the live records in {:.2} s", scan(&dir.join("long")).as_secs_f64());
-    let start = Instant::now();
-    let long = open(&dir.join("long"));
-    println!("reopened in {:.2} s, {}", start.elapsed().as_secs_f64(), memory());
-    let short = open(&dir.join("short"));
-    fill(&short, SHORT_LINE, size);
-    let turns: Vec<(Rates, Rates)> = (0..TURNS).map(|_| (drain(&long, size, 1), drain(&short, size, 1))).collect();
-    let show = |verb: &str, rate: fn(&Rates) -> f64| {
-        let of_long = median(turns.iter().map(|(long, _)| rate(long)));
-        let of_short = median(turns.iter().map(|(_, short)| rate(short)));
-        let ratio = of_long / of_short;
-        println!(
-            "{verb}, jobs/s, median of {TURNS} turns: {of_long:.0} of {jobs}, {of_short:.0} of {SHORT_LINE}: {ratio:.2}"
-        );
-    };
-    show("claimed", |rates| rates.claimed);
-    show("completed", |rates| rates.completed);
-    let of_long = median(turns.iter().map(|(long, _)| long.writer));
-    let of_short = median(turns.iter().map(|(_, short)| short.writer));
-    println!("writer, µs to put in, claim and complete a job: {of_long:.2} and {of_short:.2}");
-}
-
-/// Of a second each, so that both lines meet the same disk.
-const TURNS: usize = 25;
-/// What a long line is compared with.
-const SHORT_LINE: usize = 10_000;
-
-/// A directory that was filled before is only topped up. Answers how many jobs that took.
-fn fill(store: &EmbeddedStore, jobs: usize, size: usize) -> usize {
-    let report = block_on(store.queue(queue())).expect("an answer");
-    let there = report.map_or(0, |report| count_of(&report.counts, StateKind::Scheduled) as usize);
-    let mut filled = 0;
-    while there + filled < jobs {
-        let (a, b) = block_on(async { tokio::join!(store.submit(batch(size)), store.submit(batch(size))) });
-        filled += a.expect("stored").expect("accepted").len() + b.expect("stored").expect("accepted").len();
-    }
-    filled
-}
-
-fn median(rates: impl Iterator<Item = f64>) -> f64 {
-    let mut rates: Vec<f64> = rates.collect();
-    rates.sort_by(f64::total_cmp);
-    rates[rates.len() / 2]
+    println!("the host took {:.1} % of the time", host.stolen_since());
 }
 
 /// Jobs of one call to an open workflow, at most.
@@ -344,77 +287,4 @@ fn fan_in(store: &EmbeddedStore) {
     );
     assert_eq!(last.len(), 1);
     block_on(store.settle(completions(last))).expect("stored");
-}
-
-/// Reads every live record and does nothing with it.
-fn scan(dir: &Path) -> Duration {
-    let connection = rusqlite::Connection::open(dir.join("longshore.db")).expect("a database");
-    let start = Instant::now();
-    let mut select = connection.prepare("SELECT seq, record FROM live ORDER BY seq").expect("a statement");
-    let mut rows = select.query([]).expect("rows");
-    let mut bytes = 0;
-    while let Some(row) = rows.next().expect("a row") {
-        bytes += row.get_ref(1).expect("a column").as_blob().expect("a record").len();
-    }
-    assert!(bytes > 0);
-    start.elapsed()
-}
-
-/// How fast jobs are claimed, and how fast they are completed, in jobs a second.
-#[derive(Clone, Copy)]
-struct Rates {
-    claimed: f64,
-    completed: f64,
-    /// Processor time of the writer, in microseconds a job.
-    writer: f64,
-}
-
-/// Claims and completes for some seconds, each on its own clock; what has gone is put back now and then, on neither, so that the line
-/// keeps its length.
-fn drain(store: &EmbeddedStore, size: usize, seconds: u64) -> Rates {
-    let (mut claiming, mut completing) = (Duration::ZERO, Duration::ZERO);
-    let (mut done, mut missing) = (0, 0);
-    let before = writer_seconds();
-    while claiming + completing < Duration::from_secs(seconds) {
-        let start = Instant::now();
-        let held = block_on(store.claim(claim(size))).expect("stored").expect("accepted");
-        claiming += start.elapsed();
-        done += held.len();
-        missing += held.len();
-        let completions = completions(held);
-        let start = Instant::now();
-        block_on(store.settle(completions)).expect("stored");
-        completing += start.elapsed();
-        if missing >= 8 * size {
-            put_back(store, std::mem::take(&mut missing), size);
-        }
-    }
-    put_back(store, missing, size);
-    let writer = (writer_seconds() - before) * 1e6 / done as f64;
-    Rates { claimed: done as f64 / claiming.as_secs_f64(), completed: done as f64 / completing.as_secs_f64(), writer }
-}
-
-fn put_back(store: &EmbeddedStore, jobs: usize, size: usize) {
-    for first in (0..jobs).step_by(size) {
-        block_on(store.submit(batch(size.min(jobs - first)))).expect("stored").expect("accepted");
-    }
-}
-
-/// Processor time of the writer's thread so far, in steps of ten milliseconds.
-fn writer_seconds() -> f64 {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
-    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
-    let writer = stats.filter_map(|stat| {
-        stat.split_once(") ").filter(|(name, _)| name.ends_with("(longshore-write")).map(|(_, rest)| rest.to_owned())
-    });
-    let ticks =
-        |rest: String| -> f64 { rest.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum() };
-    writer.map(ticks).sum::<f64>() / 100.0
-}
-
-fn memory() -> String {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or("VmRSS: 0 kB");
-    let kib: u64 = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
-    format!("resident {} MiB", kib / 1024)
 }
