@@ -283,7 +283,7 @@ fn recover(
     let next_number = noted.max(last.saturating_add(1));
     let mut engine = Engine::rebuild(options, queues, [], ended, next_number.cast_unsigned());
     workflows::with_errands(connection)?.into_iter().for_each(|workflow| engine.resume(workflow));
-    // One thread reads the records while another checks them and puts them in order.
+    // One thread reads and checks the records while another puts them in order.
     let (sender, helpings) = sync_channel(64);
     // Emptied helpings go back: new memory for each would cost more than what is put into it.
     let (giver, emptied) = channel();
@@ -308,7 +308,7 @@ struct Helping {
     ends: Vec<(Seq, usize)>,
 }
 
-/// Reads all live records, in order.
+/// Reads all live records, in order, and makes sure that each is what was written.
 fn read_records(
     connection: &Connection,
     sender: &SyncSender<Helping>,
@@ -321,8 +321,9 @@ fn read_records(
     while let Some(row) = rows.next().map_err(sql)? {
         let seq = Seq(row.get::<_, i64>(0).map_err(sql)?.cast_unsigned());
         order.next(seq)?;
-        let record = row.get_ref(1).map_err(sql)?.as_blob();
-        helping.bytes.extend_from_slice(record.map_err(|_| damaged(&format!("the record of job {seq}")))?);
+        let sealed = row.get_ref(1).map_err(sql)?.as_blob().ok();
+        let record = sealed.and_then(|sealed| codec::unseal(seq.0, sealed).ok());
+        helping.bytes.extend_from_slice(record.ok_or_else(|| damaged(&format!("the record of job {seq}")))?);
         helping.ends.push((seq, helping.bytes.len()));
         if helping.ends.len() == HELPING {
             let full = std::mem::replace(&mut helping, emptied.try_recv().unwrap_or_default());
@@ -336,7 +337,7 @@ fn read_records(
     Ok(())
 }
 
-/// Checks records and puts the jobs in order, by the heads of their records.
+/// Puts the jobs in order, by the heads of their records.
 fn file_heads(
     helpings: Receiver<Helping>,
     emptied: &Sender<Helping>,

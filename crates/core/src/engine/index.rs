@@ -2,11 +2,13 @@
 
 mod admission;
 mod in_line;
+mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::HashMap;
 
+use self::places::Places;
 use crate::id::{JobType, QueueName, Seq};
 use crate::job::{Job, Outline};
 use crate::lease::LeaseEnd;
@@ -159,7 +161,7 @@ struct Line {
 /// types without passing over the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Level {
-    by_type: HashMap<JobType, BTreeMap<u64, Seq>>,
+    by_type: HashMap<JobType, Places>,
     heads: BTreeMap<u64, JobType>,
 }
 
@@ -248,7 +250,7 @@ impl Index {
     #[expect(clippy::indexing_slicing, reason = "as many levels as priorities")]
     fn stands_in_line(&self, entry: &Entry, position: u64) -> bool {
         let line = self.lines.get(&entry.queue).map(|line| &line.levels[entry.priority as usize]);
-        line.and_then(|level| level.by_type.get(&entry.job_type)?.get(&position)) == Some(&entry.seq)
+        line.and_then(|level| level.by_type.get(&entry.job_type)?.get(position)) == Some(entry.seq)
     }
 
     /// Who is next in line, of these types (none named: of any).
@@ -344,12 +346,11 @@ impl Line {
 
 impl Level {
     fn insert(&mut self, job_type: &JobType, position: u64, seq: Seq) {
-        let Some(line) = self.by_type.get_mut(job_type) else {
-            self.by_type.insert(job_type.clone(), BTreeMap::from([(position, seq)]));
-            self.heads.insert(position, job_type.clone());
-            return;
+        let line = match self.by_type.get_mut(job_type) {
+            Some(line) => line,
+            None => self.by_type.entry(job_type.clone()).or_default(),
         };
-        let head = line.first_key_value().map(|(head, _)| *head);
+        let head = line.first().map(|(head, _)| head);
         line.insert(position, seq);
         if head.is_none_or(|head| position < head) {
             if let Some(head) = head {
@@ -362,13 +363,13 @@ impl Level {
     /// Does nothing if another job, or none, stands there.
     fn remove(&mut self, job_type: &JobType, position: u64, seq: Seq) {
         let Some(line) = self.by_type.get_mut(job_type) else { return };
-        if line.get(&position) != Some(&seq) {
+        if line.get(position) != Some(seq) {
             return;
         }
-        let was_head = line.first_key_value().is_some_and(|(head, _)| *head == position);
-        line.remove(&position);
-        let head = line.first_key_value().map(|(head, _)| *head);
-        if head.is_none() {
+        let was_head = line.first().is_some_and(|(head, _)| head == position);
+        line.remove(position);
+        let head = line.first().map(|(head, _)| head);
+        if line.is_empty() {
             self.by_type.remove(job_type);
         }
         if was_head {
@@ -378,10 +379,7 @@ impl Level {
     }
 
     fn first(&self, types: &[JobType]) -> Option<(u64, Seq)> {
-        let head = |job_type: &JobType| {
-            let line = self.by_type.get(job_type)?;
-            line.first_key_value().map(|(position, seq)| (*position, *seq))
-        };
+        let head = |job_type: &JobType| self.by_type.get(job_type)?.first();
         if types.is_empty() {
             return self.heads.first_key_value().and_then(|(_, job_type)| head(job_type));
         }

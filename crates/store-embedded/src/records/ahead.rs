@@ -40,7 +40,8 @@ const BYTES_MAX: usize = 16 << 20;
 const HELPING: usize = 512;
 /// Jobs that are made at a time, while nobody waits.
 const SLICE: usize = 32;
-/// So many are made for the next claim, at least.
+/// Jobs that are made before they are wanted: for so many claims like the last one, and at least so many jobs. While one is being served nobody makes any.
+const MADE_CLAIMS: usize = 4;
 const MADE_MIN: usize = 64;
 /// Lines that are followed; with more of them the next one starts afresh.
 const LINES_MAX: usize = 64;
@@ -241,11 +242,11 @@ impl DiskRecords {
         self.ahead.receive();
     }
 
-    /// While nobody waits: makes some of what was read into the jobs that the next claim wants. Says whether there was anything to do.
+    /// While nobody waits: makes some of what was read into the jobs that the next claims want. Says whether there was anything to do.
     pub(crate) fn make_ahead(&mut self) -> bool {
         self.ahead.receive();
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let most = self.ahead.last_claim.max(MADE_MIN);
+        let most = (MADE_CLAIMS * self.ahead.last_claim).clamp(MADE_MIN, WINDOW);
         self.ahead.shelf.make_some(SLICE, most, &|seq, record| codec::job::decode_unsealed(seq, record, &names))
     }
 

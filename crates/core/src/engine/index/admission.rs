@@ -31,12 +31,12 @@ impl Index {
         }
         let level = line.level(first.effective_priority);
         let line = level.by_type.entry(first.job_type.clone()).or_default();
-        if let Some((head, _)) = line.first_key_value() {
-            level.heads.remove(head);
+        if let Some((head, _)) = line.first() {
+            level.heads.remove(&head);
         }
         let places = || run.iter().filter_map(|job| Some((place(job)?, job.seq)));
-        line.extend(places());
-        level.heads.extend(line.first_key_value().map(|(head, _)| (*head, first.job_type.clone())));
+        places().for_each(|(position, seq)| line.insert(position, seq));
+        level.heads.extend(line.first().map(|(head, _)| (head, first.job_type.clone())));
         places().map(|(position, seq)| position.max(seq.0)).max().unwrap_or(0)
     }
 }

@@ -1,8 +1,9 @@
 //! A look at the line, for stores that read ahead of the claims.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, btree_map};
+use std::collections::BinaryHeap;
 
+use super::places::Places;
 use super::{Index, Level};
 use crate::engine::Engine;
 use crate::id::{JobType, QueueName, Seq};
@@ -32,22 +33,20 @@ impl Index {
     }
 }
 
-type InOrder<'a> = btree_map::Iter<'a, u64, Seq>;
-
 impl Level {
     /// Lines in which the next `limit` jobs stand. However many types there are, those jobs stand in the `limit` lines whose heads come first.
-    fn lines<'a>(&'a self, types: &'a [JobType], limit: usize) -> impl Iterator<Item = InOrder<'a>> {
+    fn lines<'a>(&'a self, types: &'a [JobType], limit: usize) -> impl Iterator<Item = &'a Places> {
         let any = self.heads.values().take(if types.is_empty() { limit } else { 0 });
-        any.chain(types).filter_map(|job_type| self.by_type.get(job_type)).map(btree_map::BTreeMap::iter)
+        any.chain(types).filter_map(|job_type| self.by_type.get(job_type))
     }
 }
 
 /// Adds the first of all lines together, by position, until there are `limit`.
-fn merge<'a>(lines: impl Iterator<Item = InOrder<'a>>, limit: usize, next: &mut Vec<Seq>) {
+fn merge<'a>(lines: impl Iterator<Item = &'a Places>, limit: usize, next: &mut Vec<Seq>) {
     let mut heads = BinaryHeap::new();
     let mut rests = Vec::new();
-    for mut line in lines {
-        heads.extend(line.next().map(|(position, seq)| Reverse((*position, *seq, rests.len()))));
+    for mut line in lines.map(Places::iter) {
+        heads.extend(line.next().map(|(position, seq)| Reverse((position, seq, rests.len()))));
         rests.push(line);
     }
     while next.len() < limit
@@ -58,6 +57,6 @@ fn merge<'a>(lines: impl Iterator<Item = InOrder<'a>>, limit: usize, next: &mut 
             next.push(seq);
         }
         let follower = rests.get_mut(which).and_then(Iterator::next);
-        heads.extend(follower.map(|(position, seq)| Reverse((*position, *seq, which))));
+        heads.extend(follower.map(|(position, seq)| Reverse((position, seq, which))));
     }
 }
