@@ -5,8 +5,10 @@
 //! `longshore-bench single DIR NUMBER`: one submission after the other, beside bare `fdatasync` calls of the same disk.
 //! `longshore-bench workflows DIR JOBS ROUNDS`: a group of JOBS submitted in batches and drained, in turn with as many jobs of no workflow; then a fan-in of 1,000.
 //! `longshore-bench backlog DIR JOBS [BATCH]`: fill, reopen, then claim and complete from a long line and a short one in turn.
+//! `longshore-bench give-back DIR SECONDS`: single submissions beside a store that gives space back to the disk, and beside one that has none to give.
 
 mod backlog;
+mod give_back;
 mod machine;
 
 use std::fs::File;
@@ -43,9 +45,10 @@ fn main() {
         ["single", dir, times] => single(Path::new(dir), number(times)),
         ["backlog", dir, jobs] => backlog::backlog(Path::new(dir), number(jobs), 512),
         ["backlog", dir, jobs, batch] => backlog::backlog(Path::new(dir), number(jobs), number(batch)),
+        ["give-back", dir, seconds] => give_back::give_back(Path::new(dir), number(seconds) as u64),
         _ => {
             eprintln!(
-                "usage: longshore-bench life|sustained DIR BATCH SECONDS | single DIR TIMES | workflows DIR JOBS ROUNDS | backlog DIR JOBS [BATCH]"
+                "usage: longshore-bench life|sustained DIR BATCH SECONDS | single DIR TIMES | workflows DIR JOBS ROUNDS | backlog DIR JOBS [BATCH] | give-back DIR SECONDS"
             );
             std::process::exit(2);
         }

@@ -294,6 +294,7 @@ impl DiskRecords {
         self.bereft.clear();
         self.erased = false;
         self.payloads = PayloadCache::default();
+        self.ahead.rolled_back();
         self.new_payloads.clear();
         self.ended_counts.clear();
         self.touched.clear();

@@ -7,18 +7,17 @@ mod common;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use longshore_core::claim::Terms;
-use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest, Ticked};
+use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_core::id::{JobType, Seq};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
 use longshore_store::clock::monotonic;
-use longshore_store::{ClaimedJob, Clock, Store as _, SystemClock, VirtualClock};
+use longshore_store::{ClaimedJob, Clock, Store as _, VirtualClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
 
@@ -28,7 +27,7 @@ const PAYLOAD_BYTES: usize = 16 << 10;
 
 fn submit(store: &EmbeddedStore, queue: &str, count: usize) {
     let one = || {
-        let payload = Payload::Binary(Bytes::from(vec![7; if count == 1 { 100 } else { PAYLOAD_BYTES }]));
+        let payload = Payload::Binary(Bytes::from(vec![7; PAYLOAD_BYTES]));
         let job = NewJob::new(JobType::new("load").expect("a type"), payload);
         Submission { queue: load::queue(queue), job }
     };
@@ -108,54 +107,4 @@ fn a_store_that_was_emptied_gives_its_space_back() {
     assert_eq!(payloads.iter().flatten().filter(|payload| payload.bytes().len() == PAYLOAD_BYTES).count(), 40);
     drop(store);
     assert_whole(home.path());
-}
-
-/// What whoever submits feels of the slices; run by hand. Prints the times of single submissions beside a store that gives back, and beside one that has nothing to give.
-#[test]
-#[ignore = "a measurement"]
-fn the_cost_of_giving_back() {
-    for emptied in [false, true, false, true] {
-        let home = tempfile::tempdir().expect("a directory");
-        let virtual_clock = Arc::new(VirtualClock::new(SystemClock::new().now()));
-        let store = open(home.path(), &virtual_clock);
-        if emptied {
-            (0..100).for_each(|_| submit(&store, "odd", 200));
-            end_all(&store, "odd");
-            let gone = || jobs_above(&store, Seq(0)).expect("jobs are listed").is_empty();
-            tick_until(&store, &virtual_clock, "ended jobs are pruned", gone);
-        }
-        drop(store);
-        let before = file_bytes(home.path());
-        let store = common::open(home.path()).expect("the store opens");
-        let (begin, stop) = (monotonic(), AtomicBool::new(false));
-        let mut times: Vec<Duration> = std::thread::scope(|scope| {
-            let (store, stop) = (&store, &stop);
-            let submitter = move || {
-                let mut times = Vec::new();
-                while !stop.load(Ordering::SeqCst) {
-                    let asked = monotonic();
-                    submit(store, "even", 1);
-                    times.push(monotonic() - asked);
-                }
-                times
-            };
-            let submitters: Vec<_> = (0..4).map(|_| scope.spawn(submitter)).collect();
-            let (clock, wakeups) = (SystemClock::new(), store.wakeups());
-            while monotonic() - begin < Duration::from_secs(10) {
-                if wakeups.deadline().is_some_and(|deadline| deadline <= clock.now()) {
-                    let budget = NonZeroUsize::new(500).expect("not zero");
-                    let _: Ticked = block_on(store.tick(budget)).expect("the store ticks");
-                }
-                std::thread::park_timeout(Duration::from_millis(1));
-            }
-            stop.store(true, Ordering::SeqCst);
-            submitters.into_iter().flat_map(|thread| thread.join().expect("it ends")).collect()
-        });
-        drop(store);
-        times.sort_unstable();
-        let at = |part: usize| times.get(times.len() * part / 1_000).copied().unwrap_or_default();
-        let (count, after) = (times.len(), file_bytes(home.path()));
-        println!("emptied {emptied}: {count}, p50 {:?} p99 {:?} p99.9 {:?}", at(500), at(990), at(999));
-        println!("  {before} bytes, then {after}");
-    }
 }

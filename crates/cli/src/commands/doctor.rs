@@ -57,16 +57,17 @@ impl Doctor {
             let word = if problems.is_empty() { "is whole" } else { "is damaged" };
             context.screen.line(&format!("{shown} {word}"))?;
             context.screen.line(&format!(
-                "  {live_jobs} jobs that have not ended, {ended_jobs} that have, {payload_bytes} bytes of payload"
+                "  jobs that have not ended: {live_jobs}; that have: {ended_jobs}; bytes of payload: {payload_bytes}"
             ))?;
             for problem in problems {
                 context.screen.line(&format!("  {problem}"))?;
             }
         }
-        match problems.len() {
-            0 => Ok(()),
-            count => Err(Failure::refused(format!("{count} problems were found"))
-                .hint("keep the directory as it is, and restore the last backup into a new one")),
-        }
+        let found = match problems.len() {
+            0 => return Ok(()),
+            1 => "one problem was found".to_owned(),
+            count => format!("{count} problems were found"),
+        };
+        Err(Failure::refused(found).hint("keep the directory as it is, and restore the last backup into a new one"))
     }
 }

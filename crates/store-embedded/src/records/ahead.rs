@@ -3,8 +3,8 @@
 //! Why no stale record is ever used. A record is asked for after a commit, when it is neither in the writer's cache nor here, so the table has it as it is. It is
 //! read at that commit or a later one. The writer changes no record that it has not taken first ([`Ahead::take`]), and from then on the answer to that question
 //! is not wanted any more: what is accepted was not even looked at between question and answer, so whichever commit was read, it says the same. And what has
-//! been accepted leaves with the first `take`, too: a record is here, or in the writer's cache, never in both. One question is open at a time, and its answers come in
-//! its order. Payloads are written once, and no number is given twice.
+//! been accepted leaves with the first `take`, too: a record is here, or in the writer's cache, never in both, and never here twice ([`each_once`]). One question is open at a
+//! time, and its answers come in its order. Payloads are written once. A number is given again only after a batch that never was, and with that everything here goes.
 //!
 //! Records stay bytes until they are taken: the writer makes them into jobs in its own memory. Made by the other thread they cost the writer more than that, in memory that
 //! is far from it and in names that both of them count.
@@ -36,8 +36,8 @@ use longshore_records::codec;
 /// Jobs that are held here, of all lines together.
 const WINDOW: usize = 4_096;
 const BYTES_MAX: usize = 16 << 20;
-/// Jobs that are read, and handed over, together.
-const HELPING: usize = 512;
+/// Jobs that are read, and handed over, together. Tests have few jobs, and want many helpings.
+const HELPING: usize = if cfg!(test) { 8 } else { 512 };
 /// Jobs that are made at a time, while nobody waits.
 const SLICE: usize = 32;
 /// Jobs that are made before they are wanted: for so many claims like the last one, and at least so many jobs. While one is being served nobody makes any.
@@ -134,6 +134,12 @@ impl Ahead {
         self.shelf.take_payload(seq)
     }
 
+    /// After a batch that never was: some of what is here may have been read in the midst of it.
+    pub(super) fn rolled_back(&mut self) {
+        self.shelf = Shelf::default();
+        self.missed = true;
+    }
+
     /// Ends the reading beside the writer.
     pub(crate) fn stop(&mut self) {
         self.beside = None;
@@ -219,6 +225,13 @@ impl Ahead {
     }
 }
 
+/// Lines may share jobs, and a claim may name a queue twice. Of what is read twice one copy would outlive the change of the other.
+fn each_once(mut wanted: Vec<Wanted>) -> Vec<Wanted> {
+    let mut seen = SeqMap::with_capacity_and_hasher(wanted.len(), Default::default());
+    wanted.retain(|wanted| seen.insert(wanted.seq, ()).is_none());
+    wanted
+}
+
 fn sorted(wanted: &[Wanted]) -> Vec<Wanted> {
     let mut sorted = wanted.to_vec();
     sorted.sort_unstable_by_key(|wanted| wanted.seq);
@@ -272,7 +285,7 @@ impl DiskRecords {
         if shelf.parts() + 2 * wanted.len() > 2 * WINDOW || shelf.bytes() > BYTES_MAX / 2 {
             self.ahead.tidy(engine);
         }
-        self.ahead.ask(&wanted);
+        self.ahead.ask(&each_once(wanted));
     }
 
     /// Before a claim that will meet records which are not in memory: reads them together, where they lie side by side.
@@ -299,7 +312,7 @@ impl DiskRecords {
         }
         self.ahead.missed = true;
         let mut bytes_max = BYTES_MAX.saturating_sub(self.ahead.shelf.bytes());
-        for helping in wanted.chunks(HELPING).map(sorted) {
+        for helping in each_once(wanted).chunks(HELPING).map(sorted) {
             for Wanted { seq, record, payload } in &helping {
                 if let Some(asked) = self.ahead.asked_for(*seq) {
                     (asked.record, asked.payload) = (asked.record && !record, asked.payload && !payload);

@@ -90,10 +90,20 @@ impl Bench {
         done
     }
 
-    /// A batch that fails: nothing is left in the writer's own cache.
+    /// Nothing is left in the writer's own cache.
     fn cool_down(&mut self) {
         self.records.receive_ahead();
+        let shelf = std::mem::take(&mut self.records.ahead.shelf);
         self.records.rolled_back();
+        self.records.ahead.shelf = shelf;
+    }
+
+    /// A claim of one of several kinds, which share their jobs.
+    fn claim_some_way(&mut self, limit: usize, dice: &mut dyn Dice) -> Vec<Claimed> {
+        let types: Vec<JobType> = ["t", "u"].map(|name| JobType::new(name).unwrap()).into();
+        let types = types.into_iter().take(usize::try_from(dice.up_to(2)).unwrap()).collect();
+        let queues = vec![queue(); 1 + usize::try_from(dice.up_to(1)).unwrap()];
+        self.claim_as(ClaimRequest { queues, limit, types, terms: Terms::default() }).unwrap()
     }
 
     fn submit(&mut self, jobs: usize, payload_bytes: usize) -> Vec<JobId> {
@@ -107,7 +117,10 @@ impl Bench {
     }
 
     fn try_claim(&mut self, limit: usize) -> Result<Vec<Claimed>, Trouble> {
-        let request = ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() };
+        self.claim_as(ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() })
+    }
+
+    fn claim_as(&mut self, request: ClaimRequest) -> Result<Vec<Claimed>, Trouble> {
         self.batch_of(|Self { engine, records, dice, effects, .. }| {
             records.prepare(engine, &request)?;
             let reads = records.reads;
@@ -222,7 +235,10 @@ fn what_is_held_is_what_the_table_says_in_random_histories() {
                 |dice: &mut dyn Dice, ids: &[JobId]| ids[usize::try_from(dice.up_to(ids.len() as u64 - 1)).unwrap()];
             match dice.up_to(11) {
                 0 => ids.extend(bench.submit(8, 16)),
-                1 | 2 => running.extend(bench.claim(1 + usize::try_from(dice.up_to(5)).unwrap())),
+                1 | 2 => {
+                    let limit = 1 + usize::try_from(dice.up_to(20)).unwrap();
+                    running.extend(bench.claim_some_way(limit, dice));
+                }
                 3 if !running.is_empty() => {
                     let job = running.swap_remove(0);
                     bench.settle(&job, Outcome::Release);
