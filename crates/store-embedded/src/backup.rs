@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use longshore_core::id::{LeaseToken, Seq};
+use longshore_core::lease::LeaseEnd;
 use longshore_core::state::State;
 use longshore_store::StoreError;
 use rusqlite::{Connection, params};
@@ -33,6 +34,7 @@ pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreE
     let unfinished = begin_copy(directory).map_err(StoreError::not_applied)?;
     let name = unfinished.to_str().ok_or_else(|| sql(rusqlite::Error::InvalidPath(unfinished.clone())))?;
     connection.execute("VACUUM INTO ?1", [name]).map_err(sql)?;
+    change_copy(&unfinished, |copy| schema::call_backup(copy).map_err(sql))?;
     finish_copy(directory).map_err(StoreError::not_applied)
 }
 
@@ -47,6 +49,16 @@ fn begin_copy(directory: &Path) -> io::Result<PathBuf> {
     let unfinished = directory.join(UNFINISHED);
     private(&unfinished)?;
     Ok(unfinished)
+}
+
+/// All of it is in the one file afterwards.
+fn change_copy(
+    unfinished: &Path,
+    change: impl FnOnce(&Connection) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let connection = Location::File(unfinished.to_owned()).open(Role::Writer).map_err(unopened)?;
+    change(&connection)?;
+    connection.pragma_update(None, "journal_mode", "DELETE").map_err(sql)
 }
 
 /// Only a copy that is on disk as a whole gets its name.
@@ -100,13 +112,11 @@ pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
     let unfinished = begin_copy(directory).map_err(StoreError::not_applied)?;
     let copy = || io::copy(&mut File::open(backup.join(DATABASE))?, &mut private(&unfinished)?);
     let _: u64 = copy().map_err(StoreError::not_applied)?;
-    {
-        let connection = Location::File(unfinished.clone()).open(Role::Writer).map_err(unopened)?;
-        schema::check(&connection)?;
-        log::compare_with_noted(&Location::File(backup.join(DATABASE)), &connection)?;
-        start_new_epoch(&connection)?;
-        connection.pragma_update(None, "journal_mode", "DELETE").map_err(sql)?;
-    }
+    change_copy(&unfinished, |copy| {
+        schema::check(copy)?;
+        log::compare_with_noted(&Location::File(backup.join(DATABASE)), copy)?;
+        start_new_epoch(copy)
+    })?;
     finish_copy(directory).map_err(StoreError::not_applied)
 }
 
@@ -146,6 +156,7 @@ fn start_new_epoch(connection: &Connection) -> Result<(), StoreError> {
     let transaction = connection.unchecked_transaction().map_err(sql)?;
     let epoch: i64 = schema::meta(&transaction, "epoch")?;
     schema::set_meta(&transaction, "epoch", epoch + 1).map_err(sql)?;
+    schema::call_store(&transaction).map_err(sql)?;
     let mut dice = SystemDice::default();
     let mut select = transaction.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
     let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("live"));
@@ -158,6 +169,10 @@ fn start_new_epoch(connection: &Connection) -> Result<(), StoreError> {
         let mut job = codec::job::decode(seq, bytes, &names).map_err(|_| broken())?;
         if let State::Running(lease) = &mut job.state {
             lease.token = LeaseToken::random(&mut dice);
+            if lease.end() == LeaseEnd::Never {
+                // Nobody has the token that could end this run.
+                lease.expires_at = Some(job.updated_at);
+            }
             let record = codec::job::encode(&job, &names, Vec::new()).ok_or_else(broken)?;
             let mut update = transaction.prepare_cached("UPDATE live SET record = ?2 WHERE seq = ?1").map_err(sql)?;
             update.execute(params![number, record]).map_err(sql)?;

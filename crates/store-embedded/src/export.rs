@@ -69,6 +69,7 @@ impl Export {
         let home = Home::existing(directory)?;
         let connection = home.database.open(Role::Writer).map_err(unopened)?;
         schema::check(&connection)?;
+        schema::refuse_backup(&connection)?;
         log::compare(&home.database, &connection)?;
         let names = crate::names::load(&connection)?;
         Ok(Self { connection, names, _home: home })

@@ -197,9 +197,31 @@ const ID_KEY: &str = "id_key";
 const TIME: &str = "time";
 const MARK: &str = "mark";
 const LIVE_JOBS: &str = "live_jobs";
+/// Only in copies.
+const BACKUP: &str = "backup";
 
 /// All there are.
-pub(crate) const NOTES: [&str; 7] = [ID_KEY, TIME, "epoch", "next_number", TOTALS, MARK, LIVE_JOBS];
+pub(crate) const NOTES: [&str; 8] = [ID_KEY, TIME, "epoch", "next_number", TOTALS, MARK, LIVE_JOBS, BACKUP];
+
+/// Leases that were given before the copy was made, or after it by the original, must not be good in a store that goes on from here: it has to be restored first.
+pub(crate) fn call_backup(connection: &Connection) -> rusqlite::Result<()> {
+    set_note(connection, BACKUP, Vec::new())
+}
+
+pub(crate) fn call_store(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM meta WHERE key = ?1", [BACKUP]).map(drop)
+}
+
+/// Whoever is about to work with the jobs wants a store.
+pub(crate) fn refuse_backup(connection: &Connection) -> Result<(), StoreError> {
+    match find_note(connection, BACKUP)? {
+        Some(_) => Err(StoreError::Format {
+            found: "a backup".to_owned(),
+            supported: "a store made from it by `longshore restore`",
+        }),
+        None => Ok(()),
+    }
+}
 
 /// The secret that leads from ids to records. Damage to it would make every id unknown.
 pub(crate) fn id_key(connection: &Connection) -> Result<[u8; 16], StoreError> {

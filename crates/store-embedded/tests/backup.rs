@@ -6,18 +6,21 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use longshore_core::claim::Terms;
-use longshore_core::engine::{ClaimRequest, Extension, Settlement};
+use longshore_core::engine::{AdminCommand, ClaimRequest, Extension, Settlement};
 use longshore_core::extend::Notes;
 use longshore_core::id::Seq;
+use longshore_core::patch::SettingsPatch;
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
+use longshore_core::time::Duration;
 use longshore_store::{ClaimedJob, Clock, Store as _, VirtualClock};
 use longshore_store_embedded::{Copied, EmbeddedStore, Options, Place, TimeKind, backup_directory, restore};
 use longshore_testkit::block_on::block_on;
@@ -162,8 +165,8 @@ fn after_a_restore_old_leases_are_dead_and_versions_go_on_above_all_others() {
             assert_eq!(verdict.expect_err("an old lease is not extended").code(), "stale_lease");
         }
         // Whatever was running comes back by itself, under a version that nobody has ever seen.
-        clock.advance(longshore_core::time::Duration::from_hours(1));
-        let budget = std::num::NonZeroUsize::new(1_000).expect("not zero");
+        clock.advance(Duration::from_hours(1));
+        let budget = NonZeroUsize::new(1_000).expect("not zero");
         let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
         let fresh = claim(&store, 1_000);
         let given: BTreeSet<Seq> = fresh.iter().map(|job| job.claimed.seq).collect();
@@ -322,4 +325,47 @@ fn nobody_else_may_read_a_copy() {
             assert_eq!(mode(&at(directory).join(&name)), 0o600, "{directory}/{}", name.display());
         }
     }
+}
+
+/// P4: a token of the original would be good in a copy that is simply served.
+#[test]
+fn a_backup_is_no_store_until_it_is_restored() {
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| root.path().join(name);
+    let store = open(&at("store")).expect("the store opens");
+    submit(&store, 0, 0);
+    block_on(store.backup(at("copy"))).expect("a backup");
+    let refused = open(&at("copy")).expect_err("a backup").to_string();
+    assert!(refused.contains("longshore restore"), "{refused}");
+    assert_whole(&at("copy"));
+    assert!(backup_directory(&at("copy"), &at("copy-of-copy")).is_ok());
+    restore(&at("copy-of-copy"), &at("again")).expect("it can be restored");
+    let again = open(&at("again")).expect("it opens");
+    assert_eq!(claim(&again, 100).len(), claim(&store, 100).len());
+}
+
+/// Nobody has the token of a run that was given to somebody else's store: where no time ends such a run, the restore does.
+#[test]
+fn a_run_without_an_end_is_run_again_after_a_restore() {
+    let (clock, root) = (conformance::clock(), tempfile::tempdir().expect("a directory"));
+    let at = |name: &str| root.path().join(name);
+    let store = in_virtual_time(&at("store"), &clock);
+    let mut overrides = SettingsPatch::default();
+    let never = Some(Duration::ZERO);
+    (overrides.job.lease, overrides.job.execution_timeout) = (never, never);
+    for queue in ["even", "odd"] {
+        let overrides = Some(Box::new(overrides.clone()));
+        let put = AdminCommand::PutQueue { queue: load::queue(queue), profile: None, overrides };
+        block_on(store.admin(put)).expect("the store takes it").expect("the rules allow it");
+    }
+    submit(&store, 0, 0);
+    let lost = claim(&store, 100);
+    assert!(!lost.is_empty() && lost.iter().all(|job| job.claimed.expires_at.is_none()));
+    block_on(store.backup(at("copy"))).expect("a backup");
+    restore(&at("copy"), &at("again")).expect("it can be restored");
+    let again = in_virtual_time(&at("again"), &clock);
+    let budget = NonZeroUsize::new(100).expect("above 0");
+    block_on(again.tick(budget)).expect("the store ticks");
+    assert_eq!(claim(&again, 100).len(), lost.len());
+    assert!(complete(&again, &lost).iter().all(Result::is_err));
 }

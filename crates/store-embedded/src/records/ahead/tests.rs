@@ -103,7 +103,7 @@ impl Bench {
         let types: Vec<JobType> = ["t", "u"].map(|name| JobType::new(name).unwrap()).into();
         let types = types.into_iter().take(usize::try_from(dice.up_to(2)).unwrap()).collect();
         let queues = vec![queue(); 1 + usize::try_from(dice.up_to(1)).unwrap()];
-        self.claim_as(ClaimRequest { queues, limit, types, terms: Terms::default() }).unwrap()
+        self.claim_as(&ClaimRequest { queues, limit, types, terms: Terms::default() }).unwrap()
     }
 
     fn submit(&mut self, jobs: usize, payload_bytes: usize) -> Vec<JobId> {
@@ -117,15 +117,15 @@ impl Bench {
     }
 
     fn try_claim(&mut self, limit: usize) -> Result<Vec<Claimed>, Trouble> {
-        self.claim_as(ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() })
+        self.claim_as(&ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() })
     }
 
-    fn claim_as(&mut self, request: ClaimRequest) -> Result<Vec<Claimed>, Trouble> {
+    fn claim_as(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Trouble> {
         self.batch_of(|Self { engine, records, dice, effects, .. }| {
-            records.prepare(engine, &request)?;
+            records.prepare(engine, request)?;
             let reads = records.reads;
-            let claimed = engine.claim(&request, Outside { records, dice, now: NOW, effects })?.unwrap();
-            records.follow(&request, &claimed, reads);
+            let claimed = engine.claim(request, Outside { records, dice, now: NOW, effects })?.unwrap();
+            records.follow(request, &claimed, reads);
             for job in &claimed {
                 assert!(records.payload(job.seq)?.is_some(), "job {} has its payload", job.seq);
             }
