@@ -12,8 +12,8 @@ use crate::machine::{Host, memory, writer_seconds};
 use crate::{batch, block_on, claim, completions, open, queue};
 
 /// Turns that count, of a second each, so that both lines meet the same disk.
-const TURNS: usize = 25;
-const TURNS_TRIED_MAX: usize = 200;
+const TURNS: usize = 15;
+const TURNS_TRIED_MAX: usize = 80;
 /// A turn during which the host took more of the time than this, in percent, does not count: it hits the line that needs both processors harder.
 const STOLEN_MAX: f64 = 2.0;
 /// What a long line is compared with.
