@@ -100,7 +100,6 @@ impl EmbeddedStore {
         };
         let connection = home.database.open(Role::Writer).map_err(unopened)?;
         schema::prepare(&connection, options.time)?;
-        schema::refuse_backup(&connection)?;
         log::compare(&home.database, &connection)?;
         let noted = Noted::open(&home.database, schema::id_key(&connection)?)?;
         let shared = Arc::new(Shared { noted: Mutex::new(noted), ..Shared::default() });

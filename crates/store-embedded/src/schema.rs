@@ -156,6 +156,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         return transaction.commit().map_err(sql);
     }
     check(connection)?;
+    refuse_backup(connection)?;
     let kept = note(connection, TIME)?;
     if kept != time.word().as_bytes() {
         let found = format!("a store that was made in {} time", String::from_utf8_lossy(&kept));

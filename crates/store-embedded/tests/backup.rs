@@ -335,8 +335,10 @@ fn a_backup_is_no_store_until_it_is_restored() {
     let store = open(&at("store")).expect("the store opens");
     submit(&store, 0, 0);
     block_on(store.backup(at("copy"))).expect("a backup");
+    let copied = fs::read(at("copy").join("longshore.db")).expect("a copy");
     let refused = open(&at("copy")).expect_err("a backup").to_string();
     assert!(refused.contains("longshore restore"), "{refused}");
+    assert!(fs::read(at("copy").join("longshore.db")).expect("a copy") == copied, "a refusal changes nothing");
     assert_whole(&at("copy"));
     assert!(backup_directory(&at("copy"), &at("copy-of-copy")).is_ok());
     restore(&at("copy-of-copy"), &at("again")).expect("it can be restored");
