@@ -20,21 +20,14 @@ fn psql(text: &str) -> String {
     run(psql, text.as_bytes()).expect(0).stdout.trim().to_owned()
 }
 
-fn call(server: &Server, path: &str, body: &Value) -> Value {
-    let mut curl = Command::new("curl");
-    curl.args(["-s", "-X", "POST", "-H", "content-type: application/json", "-d", &body.to_string()]);
-    curl.arg(format!("{}{path}", server.url));
-    run(curl, b"").expect(0).json()
-}
-
 fn claim(server: &Server, queue: &str) -> Option<Value> {
-    let claimed = call(server, "/v1/claims", &json!({"queues":[queue],"worker":"w"}));
+    let claimed = server.call("POST", "/v1/claims", &json!({"queues":[queue],"worker":"w"}));
     claimed["jobs"].get(0).cloned()
 }
 
 fn complete(server: &Server, job: &Value) -> Value {
     let path = format!("/v1/jobs/{}/complete", job["id"].as_str().unwrap());
-    call(server, &path, &json!({"lease": job["lease"]["token"]}))
+    server.call("POST", &path, &json!({"lease": job["lease"]["token"]}))
 }
 
 #[test]
@@ -91,7 +84,7 @@ fn two_servers_share_the_jobs_and_one_is_killed() {
     let three = Server::start(&["--store", &url]);
     let waits = std::thread::scope(|scope| {
         let waiting =
-            scope.spawn(|| call(&three, "/v1/claims", &json!({"queues":["default"],"worker":"w","wait":"60s"})));
+            scope.spawn(|| three.call("POST", "/v1/claims", &json!({"queues":["default"],"worker":"w","wait":"60s"})));
         let sent = two.submit(&["-t", "c"]);
         (waiting.join().unwrap(), sent)
     });
@@ -109,7 +102,7 @@ fn virtual_time_is_the_servers_and_outlives_it() {
     let server = Server::start(&["--virtual-clock", "--store", &url]);
     let id = server.submit(&["-t", "a", "--delay", "30d"]);
     assert_eq!(server.state(&id), "delayed");
-    let advanced = call(&server, "/v1/clock/advance", &json!({"by": "30d"}));
+    let advanced = server.call("POST", "/v1/clock/advance", &json!({"by": "30d"}));
     let now = advanced["now"].as_str().unwrap().to_owned();
     assert_eq!(server.state(&id), "scheduled");
     server.signal(Signal::KILL);
@@ -129,7 +122,7 @@ fn a_directory_is_moved() {
     let data = directory.path().join("data");
     let from = data.to_str().unwrap();
     let server = Server::on(&data);
-    let put = |body: &Value| call_put(&server, "/v1/queues/q", body);
+    let put = |body: &Value| server.call("PUT", "/v1/queues/q", body);
     put(&json!({"settings":{"lease":"10m","retry":{"limit":0}}}));
     let held = server.submit(&["-q", "q", "-t", "held", "--hold"]);
     let running = server.submit(&["-q", "q", "-t", "running", "-p", "{\"n\":  1}"]);
@@ -141,7 +134,7 @@ fn a_directory_is_moved() {
     let failed = server.submit(&["-q", "q", "-t", "failed"]);
     let lost = claim(&server, "q").unwrap();
     let error = json!({"lease": lost["lease"]["token"], "error":{"category":"permanent","message":"no"}});
-    call(&server, &format!("/v1/jobs/{failed}/fail"), &error);
+    server.call("POST", &format!("/v1/jobs/{failed}/fail"), &error);
     let cancelled = server.submit(&["-q", "q", "-t", "cancelled"]);
     server.run(&["jobs", "cancel", &cancelled]).expect(0);
     let delayed = server.submit(&["-q", "q", "-t", "delayed", "--delay", "1h"]);
@@ -196,11 +189,4 @@ fn a_directory_is_moved() {
     server.run(&["jobs", "run-now", &delayed]).expect(0);
     server.work_off("cat", &["--queue", "q"]).expect(0);
     assert_eq!((server.state(&after), server.state(&delayed)), ("completed".to_owned(), "completed".to_owned()));
-}
-
-fn call_put(server: &Server, path: &str, body: &Value) -> Value {
-    let mut curl = Command::new("curl");
-    curl.args(["-s", "-X", "PUT", "-H", "content-type: application/json", "-d", &body.to_string()]);
-    curl.arg(format!("{}{path}", server.url));
-    run(curl, b"").expect(0).json()
 }

@@ -153,6 +153,15 @@ impl Server {
         self.job(id)["state"].as_str().unwrap().to_owned()
     }
 
+    /// What no command of ours does, straight over HTTP.
+    #[track_caller]
+    pub(crate) fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-X", method, "-H", "content-type: application/json", "-d", &body.to_string()]);
+        curl.arg(format!("{}{path}", self.url));
+        run(curl, b"").expect(0).json()
+    }
+
     /// Runs one program for each job that there is, and comes back.
     pub(crate) fn work_off(&self, program: &str, arguments: &[&str]) -> Done {
         self.run(&[&["work", "--until-empty", "--exec", program], arguments].concat())
@@ -267,7 +276,8 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let until = monotonic() + PATIENCE;
     while !holds() {
         assert!(monotonic() < until, "{what}: not within {PATIENCE:?}");
-        std::thread::yield_now();
+        // Whoever is waited for needs the processor more.
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

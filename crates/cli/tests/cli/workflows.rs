@@ -64,21 +64,14 @@ fn an_open_one_is_added_to_and_closed() {
     server.run_with(&["workflows", "add", &id, "-"], more).expect(1);
 }
 
-fn call(server: &Server, path: &str, body: &Value) -> Value {
-    let mut curl = std::process::Command::new("curl");
-    curl.args(["-s", "-X", "POST", "-H", "content-type: application/json", "-d", &body.to_string()]);
-    curl.arg(format!("{}{path}", server.url));
-    crate::support::run(curl, b"").expect(0).json()
-}
-
 fn claim(server: &Server) -> Option<Value> {
-    let claimed = call(server, "/v1/claims", &serde_json::json!({"queues":["pics"],"worker":"w"}));
+    let claimed = server.call("POST", "/v1/claims", &serde_json::json!({"queues":["pics"],"worker":"w"}));
     claimed["jobs"].get(0).cloned()
 }
 
 fn settle(server: &Server, job: &Value, verb: &str, mut body: Value) {
     body["lease"] = job["lease"]["token"].clone();
-    let answer = call(server, &format!("/v1/jobs/{}/{verb}", job["id"].as_str().unwrap()), &body);
+    let answer = server.call("POST", &format!("/v1/jobs/{}/{verb}", job["id"].as_str().unwrap()), &body);
     assert!(answer["state"].is_string(), "{answer}");
 }
 
