@@ -2,6 +2,9 @@
 //!
 //! A thread with a connection of its own copies page after page while the writer goes on appending. Each round leaves only what was
 //! written during it, so a few rounds leave little; then the writer copies that rest itself, which lets the log start again from its beginning.
+//!
+//! Between two rounds the log alone holds what was acknowledged. How far that has come is noted beside it now and then, so that a log which went
+//! missing, or lost more than its last moments, is missed.
 
 use std::fs::File;
 use std::io;
@@ -11,6 +14,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
+use longshore_core::time::{Duration, Timestamp};
 use longshore_store::StoreError;
 use rusqlite::Connection;
 
@@ -27,11 +31,15 @@ const REST_PAGES_MAX: i64 = 128;
 const ROUNDS_MAX: usize = 8;
 /// Commits between two looks at the log.
 const LOOK_EVERY: usize = 16;
+/// A note is one more sync for the writer: it comes after the first commit, and then no more often than this.
+const NOTES_APART: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     worker: Option<Worker>,
     commits: usize,
+    /// When the writer last noted how far it had come.
+    noted_at: Option<Timestamp>,
     /// Closed last: closing any handle of a file gives up the locks that SQLite has on it.
     _database: Option<Arc<File>>,
 }
@@ -46,7 +54,7 @@ struct Worker {
 
 impl Checkpoints {
     pub(crate) fn none() -> Self {
-        Self { worker: None, commits: 0, _database: None }
+        Self { worker: None, commits: 0, noted_at: None, _database: None }
     }
 
     pub(crate) fn start(database: &Path, shared: &Arc<Shared>) -> Result<Self, StoreError> {
@@ -79,12 +87,22 @@ impl Checkpoints {
         };
         let thread =
             Builder::new().name("longshore-checkpoint".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        Ok(Self { worker: Some(Worker { wake, ready, thread }), commits: 0, _database: Some(file) })
+        Ok(Self { worker: Some(Worker { wake, ready, thread }), commits: 0, noted_at: None, _database: Some(file) })
     }
 
     /// Called by the writer between two commits.
-    pub(crate) fn take_turn(&mut self, connection: &Connection, mark: i64, shared: &Shared) -> rusqlite::Result<()> {
+    pub(crate) fn take_turn(
+        &mut self,
+        connection: &Connection,
+        mark: i64,
+        now: Timestamp,
+        shared: &Shared,
+    ) -> rusqlite::Result<()> {
         let Some(worker) = &self.worker else { return Ok(()) };
+        if self.noted_at.is_none_or(|noted_at| now >= noted_at + NOTES_APART) {
+            log::note(&shared.noted, mark)?;
+            self.noted_at = Some(now);
+        }
         // Somebody reads ahead: the next commit will do.
         if let Ok(_nobody) = shared.reading_ahead.try_lock()
             && worker.ready.swap(false, Ordering::SeqCst)

@@ -105,9 +105,10 @@ impl Writer {
                 break;
             }
         }
-        self.mark += 1;
-        move_mark(connection, self.mark)?;
+        let mark = self.mark + 1;
+        move_mark(connection, mark)?;
         connection.execute_batch("COMMIT")?;
+        self.mark = mark;
         let commits = self.shared.commits();
         // The ticks that bring the slices commit, too.
         let alone = commits.saturating_sub(self.give_back.commits) <= 2;

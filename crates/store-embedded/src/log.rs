@@ -199,7 +199,7 @@ pub(crate) fn copy_all(connection: &Connection, mark: i64, noted: &Mutex<Noted>)
     checkpoint(connection, "TRUNCATE").map(drop)
 }
 
-/// Before anything up to this commit is copied.
+/// This commit is on disk; nothing up to it is copied before it is noted.
 pub(crate) fn note(noted: &Mutex<Noted>, mark: i64) -> rusqlite::Result<()> {
     noted.lock().unwrap_or_else(PoisonError::into_inner).note(mark).map_err(|error| of_file(&error))
 }

@@ -1,8 +1,9 @@
-//! How far the store had come when pages were last copied from the log, noted beside the database before they are.
+//! How far the store had come, noted beside the database: before pages are copied from the log, and now and then between (see
+//! [`crate::checkpoint`]).
 //!
 //! The mark among the store's notes (see [`crate::schema::mark`]) lies on a page that is copied like any other: while somebody reads an earlier
 //! moment SQLite leaves it out, and a power cut may lose it and keep its neighbours. A log that then loses its end would make a mixture of two moments
-//! that nobody notices. Here the mark is on disk first.
+//! that nobody notices. Here the mark is on disk first. Before anything was copied the log is all there is: without it the store would look empty.
 //!
 //! Two places, written in turn: `mark (8 bytes) · CRC-32 of it and the store's key (4 bytes)`, little endian. One that was torn leaves the other.
 
@@ -51,7 +52,7 @@ impl Noted {
         }
     }
 
-    /// Before anything up to this commit is copied. The commit is on disk.
+    /// The commit is on disk; whatever is copied up to it is copied after this.
     pub(crate) fn note(&mut self, mark: i64) -> io::Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| self.last < Some(mark)) else { return Ok(()) };
         let place = PLACES.get(self.next_place).copied().unwrap_or_default();

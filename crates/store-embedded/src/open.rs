@@ -148,6 +148,7 @@ impl EmbeddedStore {
             stirred: BTreeSet::new(),
             mark,
             totals,
+            now: options.clock.now(),
         };
         writer.keep_queues()?;
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));

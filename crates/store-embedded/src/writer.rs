@@ -150,10 +150,12 @@ pub(crate) struct Writer {
     pub effects: Vec<Effect>,
     /// Queues whose report may have changed in this batch.
     pub stirred: BTreeSet<QueueName>,
-    /// The last mark that a commit has carried.
+    /// The last mark that a commit has carried. One that failed never had it: what is noted beside the database must be on disk.
     pub mark: i64,
     /// As they are on disk.
     pub totals: Totals,
+    /// Of the last batch.
+    pub now: Timestamp,
 }
 
 impl Writer {
@@ -166,7 +168,7 @@ impl Writer {
             self.records.make_room();
             self.records.look_ahead(&self.engine);
             self.give_back();
-            let checkpointed = self.checkpoints.take_turn(self.records.connection(), self.mark, &self.shared);
+            let checkpointed = self.checkpoints.take_turn(self.records.connection(), self.mark, self.now, &self.shared);
             self.answer_for(checkpointed);
             while requests.is_empty() && self.records.make_ahead() {}
         }
@@ -209,6 +211,7 @@ impl Writer {
         more: &mut dyn FnMut() -> Option<Request>,
     ) -> Result<Vec<Answered>, Trouble> {
         let now = self.clock.now();
+        self.now = now;
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let changes = connection.total_changes();
@@ -237,11 +240,13 @@ impl Writer {
             set_totals(self.records.connection(), &totals)?;
         }
         // A batch that has changed nothing writes nothing, and waits for no disk.
+        let mut mark = self.mark;
         if self.records.connection().total_changes() != changes {
-            self.mark += 1;
-            set_mark(self.records.connection(), self.mark, self.records.live_jobs())?;
+            mark += 1;
+            set_mark(self.records.connection(), mark, self.records.live_jobs())?;
         }
         self.records.connection().execute_batch("COMMIT")?;
+        self.mark = mark;
         self.totals = totals;
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         self.engine.commit();

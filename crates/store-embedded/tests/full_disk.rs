@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,14 +21,14 @@ use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
 use longshore_store::clock::monotonic;
-use longshore_store::{ClaimedJob, Clock, Store as _, StoreError};
+use longshore_store::{ClaimedJob, Clock, Store as _, StoreError, VirtualClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
 
 use common::child::{self, Load};
 use common::ledger::Ledger;
 use common::strace::{self, SYNC, Site, run};
-use common::{assert_whole, jobs_above, load, open, payloads_of};
+use common::{assert_whole, files_of, jobs_above, load, open, payloads_of};
 
 /// The load; see `common/child.rs`.
 #[test]
@@ -254,6 +255,45 @@ fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
     assert_reopens(&home);
 }
 
+/// P13, F10: how far the store has come is noted beside it, and a commit that found no room has not come anywhere. Killed right after, the store
+/// opens; with a note of the commit that failed it would be missing it.
+#[test]
+fn a_commit_that_found_no_room_is_not_noted() {
+    let Some(disk) = SmallDisk::mount("16m") else {
+        println!("not played: mounting is not allowed here");
+        return;
+    };
+    let home = disk.0.path().join("store");
+    let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(1_000_000)));
+    let options = |home: &Path| Options {
+        reserve_bytes: 1 << 20,
+        ..Options::new(Place::Directory(home.to_owned()), clock.clone(), TimeKind::Virtual)
+    };
+    let store = EmbeddedStore::open(options(&home)).expect("the store opens");
+    let mut acknowledged = Vec::new();
+    let refused = (0..100_000).find_map(|number| {
+        // Every commit is noted.
+        clock.advance(longshore_core::Duration::from_secs(60));
+        match submit(&store, number) {
+            Ok(seq) => {
+                acknowledged.push((seq, number));
+                None
+            }
+            Err(error) => Some(error),
+        }
+    });
+    assert!(matches!(refused, Some(StoreError::NotApplied(_))), "{refused:?}");
+    // Once this is answered, the turn before is over.
+    block_on(store.tick(NonZeroUsize::MIN)).expect("the store goes on");
+    let killed = tempfile::tempdir().expect("a directory");
+    for (name, bytes) in files_of(&home) {
+        std::fs::write(killed.path().join(name), bytes).expect("there is room elsewhere");
+    }
+    assert_whole(killed.path());
+    let opened = EmbeddedStore::open(options(killed.path())).expect("nothing is missing");
+    assert_all_there(&opened, &acknowledged);
+}
+
 /// Nothing falls due, nobody ticks: whoever comes with new work is enough for the room to be noticed.
 fn submitted_soon(store: &EmbeddedStore, number: u32) -> Seq {
     let begin = monotonic();
@@ -312,7 +352,7 @@ fn deleting_jobs_makes_room_on_a_full_disk() {
     let begin = monotonic();
     while let Err(error) = submit(&store, 2) {
         assert!(monotonic() - begin < Duration::from_secs(20), "there is room again: {error}");
-        let budget = std::num::NonZeroUsize::new(10).expect("not zero");
+        let budget = NonZeroUsize::new(10).expect("not zero");
         let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
     }
     drop(store);

@@ -26,6 +26,7 @@ use common::{assert_counts, assert_counts_of_queues, between, fast_directory, fi
 
 const DATABASE: &str = "longshore.db";
 const LOG: &str = "longshore.db-wal";
+const NOTE: &str = "longshore.mark";
 const HEADER_BYTES: usize = 32;
 const FRAME_BYTES: usize = 24 + 4_096;
 const SCRIPT: &str = "LONGSHORE_SCRIPT_DIRECTORY";
@@ -95,7 +96,14 @@ impl Wreck {
         &self.files.iter().find(|(name, _)| name.as_os_str() == LOG).expect("a log").1
     }
 
+    /// Without the note of how far it had come: the log has to speak for itself.
     fn with_log(&self, log: &[u8]) -> tempfile::TempDir {
+        let copy = self.with_log_and_note(log);
+        fs::remove_file(copy.path().join(NOTE)).expect("it is noted how far it had come");
+        copy
+    }
+
+    fn with_log_and_note(&self, log: &[u8]) -> tempfile::TempDir {
         let copy = fast_directory();
         for (name, bytes) in &self.files {
             let bytes = if name.as_os_str() == LOG { log } else { bytes };
@@ -153,6 +161,41 @@ fn a_log_that_is_cut_anywhere_shows_what_was_committed_up_to_there() {
     cuts.dedup();
     in_parallel(&cuts, |cut| assert_shows(&wreck, &log[..cut], cut, &format!("cut at {cut}")));
     println!("{} cuts, each shows what was acknowledged up to there", cuts.len());
+}
+
+/// F07: nothing was ever copied out of this log, so the database beside it shows an empty store. It is noted how far the store had come: a log that is gone or
+/// empty, or that has lost more than was written since the note, is missed. What is not missed shows what was committed up to there.
+#[test]
+fn a_log_that_is_gone_is_missed_and_so_is_all_that_was_noted() {
+    let wreck = Wreck::make();
+    let log = wreck.log();
+    let gone = wreck.with_log_and_note(&[]);
+    fs::remove_file(gone.path().join(LOG)).expect("a log");
+    let zeroed = wreck.with_log_and_note(&vec![0; log.len()]);
+    for home in [&gone, &zeroed, &wreck.with_log_and_note(&[])] {
+        for refused in [examine(home.path()).err(), look(home.path()).err()] {
+            let refused = refused.expect("it is no empty store").to_string();
+            assert!(refused.contains("lost its end"), "{refused}");
+        }
+    }
+    let ends: Vec<usize> = (HEADER_BYTES..=log.len()).step_by(FRAME_BYTES).collect();
+    let missed: Vec<usize> = ends
+        .iter()
+        .copied()
+        .filter(|cut| match look(wreck.with_log_and_note(&log[..*cut]).path()) {
+            Ok(seen) => {
+                assert_eq!(seen, wreck.state_before(*cut), "cut at {cut}: not what was acknowledged up to there");
+                false
+            }
+            Err(StoreError::Corrupt { what }) => what.contains("lost its end"),
+            Err(error) => panic!("cut at {cut}: {error}"),
+        })
+        .collect();
+    println!("{} of {} cuts are missed", missed.len(), ends.len());
+    let first_commit = wreck.states[0].0;
+    assert!(ends.iter().all(|cut| *cut >= first_commit || missed.contains(cut)), "the first commit is noted");
+    assert!(missed.len() < ends.len(), "the whole log is not missed");
+    assert_eq!(missed, ends[..missed.len()], "what is noted is a moment, and everything before it");
 }
 
 #[test]
