@@ -9,6 +9,7 @@ use uuid::{Builder, Uuid};
 use crate::dice::Dice;
 use crate::limits::{QUEUE_NAME_CHARS_MAX, TYPE_CHARS_MAX, WORKER_CHARS_MAX};
 use crate::refusal::Invalid;
+use crate::time::Timestamp;
 
 macro_rules! uuid_v4 {
     ($(#[$doc:meta])* $name:ident) => {
@@ -80,6 +81,24 @@ impl fmt::Display for Seq {
 /// How often a job was claimed. Only grows, whatever happens to the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseVersion(pub u64);
+
+impl LeaseVersion {
+    /// Room for the claims of one job in an epoch. With seconds as epochs, a version stays below 2^53 until 2162: JSON has no larger numbers for everybody.
+    const EPOCH_BITS: u32 = 21;
+    const EPOCHS_BEGIN_SECS: u64 = 1_767_225_600;
+
+    /// What all versions of an epoch are above. The first one begins at nothing.
+    pub fn floor(epoch: u64) -> Self {
+        Self(epoch.saturating_sub(1) << Self::EPOCH_BITS)
+    }
+
+    /// The epoch of a store that goes on, now, from an earlier moment: what was given since that moment is not known to it. Epochs are seconds since
+    /// 2026, so that whoever goes on later is above whoever went on before, also from the same moment; should the clock be behind, it is far above that moment's own.
+    pub fn next_epoch(epoch: u64, now: Timestamp) -> u64 {
+        let secs = now.as_millis().max(0).unsigned_abs() / 1_000;
+        secs.saturating_sub(Self::EPOCHS_BEGIN_SECS).max(epoch.saturating_add(1 << 11))
+    }
+}
 
 /// Proof of a lease: unguessable, new with every claim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -30,6 +30,19 @@ use crate::live::workers::Workers;
 use crate::options::{Limits, Options, StoreAbout, TimeControl};
 use crate::routes::work::claim::ask_for_another;
 use crate::wire::problem::Failure;
+
+/// What was met and told: a worker that asks again and again meets the same damage each time.
+#[derive(Debug, Default)]
+struct Damage(Mutex<BTreeSet<String>>);
+
+impl Damage {
+    const TOLD_MAX: usize = 1_000;
+
+    fn is_news(&self, what: &str) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.len() < Self::TOLD_MAX && told.insert(what.to_owned())
+    }
+}
 
 /// Shared by all connections.
 #[derive(Clone, Debug)]
@@ -69,6 +82,7 @@ pub struct App {
     pub(crate) stopping: CancellationToken,
     /// The store has failed for good.
     broken: AtomicBool,
+    damage: Damage,
     pub(crate) gave_up: Notify,
     started: Duration,
 }
@@ -102,6 +116,7 @@ impl AppState {
             drained: CancellationToken::new(),
             stopping: CancellationToken::new(),
             broken: AtomicBool::new(false),
+            damage: Damage::default(),
             gave_up: Notify::new(),
             started: monotonic(),
         }))
@@ -195,6 +210,11 @@ impl App {
         if matches!(error, StoreError::Poisoned) && !self.broken.swap(true, Ordering::SeqCst) {
             tracing::error!(%error, "the store has failed for good; stopping");
             self.gave_up.notify_one();
+        }
+        if let StoreError::Corrupt { what } = error
+            && self.damage.is_news(what)
+        {
+            tracing::error!(%error, "damage was met, and not served; `longshore doctor` on a copy says whether there is more");
         }
         if matches!(error, StoreError::Unknown(_)) {
             // Whoever was in the failed commit hears this; whether the store lives on, the next tick tells.

@@ -4,23 +4,21 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use longshore_core::id::{LeaseToken, Seq};
+use longshore_core::id::{LeaseToken, LeaseVersion, Seq};
 use longshore_core::lease::LeaseEnd;
 use longshore_core::state::State;
+use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
 use crate::error::{damaged, sql};
-use crate::home::{self, Home, make_directory, private, with_a_store};
+use crate::home::{self, Home, UNFINISHED, make_directory, private, with_a_store};
 use crate::log;
 use crate::noted;
 use crate::order::InOrder;
 use crate::schema::{self, DATABASE, Location, Role, unopened};
 use longshore_records::SystemDice;
 use longshore_records::codec;
-
-/// What a copy is called until it is whole.
-const UNFINISHED: &str = "longshore.db.unfinished";
 
 /// Writes the store, as it is at this moment, into a new directory. Work goes on meanwhile.
 pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreError> {
@@ -31,24 +29,40 @@ pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreE
     if target.exists() {
         return Err(StoreError::not_applied(Exists(target)));
     }
+    copied(directory, |unfinished| {
+        let name = unfinished.to_str().ok_or_else(|| sql(rusqlite::Error::InvalidPath(unfinished.to_owned())))?;
+        connection.execute("VACUUM INTO ?1", [name]).map_err(sql)?;
+        change_copy(unfinished, |copy| schema::call_backup(copy).map_err(sql))
+    })
+}
+
+/// Makes a copy under another name first. One that fails leaves nothing: the disk may be full because of it.
+fn copied(directory: &Path, copy: impl FnOnce(&Path) -> Result<(), StoreError>) -> Result<(), StoreError> {
     let unfinished = begin_copy(directory).map_err(StoreError::not_applied)?;
-    let name = unfinished.to_str().ok_or_else(|| sql(rusqlite::Error::InvalidPath(unfinished.clone())))?;
-    connection.execute("VACUUM INTO ?1", [name]).map_err(sql)?;
-    change_copy(&unfinished, |copy| schema::call_backup(copy).map_err(sql))?;
-    finish_copy(directory).map_err(StoreError::not_applied)
+    let done = copy(&unfinished).and_then(|()| finish_copy(directory).map_err(StoreError::not_applied));
+    if done.is_err() {
+        // What is left is refused by whoever would serve it, and goes with the next copy.
+        drop(remove_copy(directory));
+    }
+    done
 }
 
 /// An empty file for a copy, for nobody else's eyes. What an earlier one has left goes first: SQLite would take the journal of another copy for that of this one.
 fn begin_copy(directory: &Path) -> io::Result<PathBuf> {
+    remove_copy(directory)?;
+    let unfinished = directory.join(UNFINISHED);
+    private(&unfinished)?;
+    Ok(unfinished)
+}
+
+fn remove_copy(directory: &Path) -> io::Result<()> {
     for left in ["", "-journal", "-wal", "-shm"] {
         match fs::remove_file(directory.join(format!("{UNFINISHED}{left}"))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
     }
-    let unfinished = directory.join(UNFINISHED);
-    private(&unfinished)?;
-    Ok(unfinished)
+    Ok(())
 }
 
 /// All of it is in the one file afterwards.
@@ -98,9 +112,13 @@ pub fn in_use(error: &StoreError) -> bool {
     matches!(error, StoreError::NotApplied(cause) if cause.downcast_ref::<home::Locked>().is_some())
 }
 
-/// Makes a store from a backup. Leases of before are void, and lease versions go on above all that were ever given.
-pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
+/// Makes a store from a backup. Leases of before are void, and lease versions go on above all that were ever given, also by stores that were made from
+/// the same backup before now.
+pub fn restore(backup: &Path, directory: &Path, now: Timestamp) -> Result<(), StoreError> {
     let backup = &with_a_store(backup)?;
+    if fs::canonicalize(directory).is_ok_and(|directory| directory == *backup) {
+        return Err(StoreError::not_applied(Exists(backup.join(DATABASE))));
+    }
     let _alone = only_a_database(backup)?;
     let home = Home::to_fill(directory)?;
     let Location::File(database) = &home.database else { return Err(damaged("the place of the store")) };
@@ -109,15 +127,15 @@ pub fn restore(backup: &Path, directory: &Path) -> Result<(), StoreError> {
         return Err(StoreError::not_applied(Exists(database.clone())));
     }
     noted::forget(&home.database).map_err(StoreError::not_applied)?;
-    let unfinished = begin_copy(directory).map_err(StoreError::not_applied)?;
-    let copy = || io::copy(&mut File::open(backup.join(DATABASE))?, &mut private(&unfinished)?);
-    let _: u64 = copy().map_err(StoreError::not_applied)?;
-    change_copy(&unfinished, |copy| {
-        schema::check(copy)?;
-        log::compare_with_noted(&Location::File(backup.join(DATABASE)), copy)?;
-        start_new_epoch(copy)
-    })?;
-    finish_copy(directory).map_err(StoreError::not_applied)
+    copied(directory, |unfinished| {
+        let copy = || io::copy(&mut File::open(backup.join(DATABASE))?, &mut private(unfinished)?);
+        let _: u64 = copy().map_err(StoreError::not_applied)?;
+        change_copy(unfinished, |copy| {
+            schema::check(copy)?;
+            log::compare_with_noted(&Location::File(backup.join(DATABASE)), copy)?;
+            start_new_epoch(copy, now)
+        })
+    })
 }
 
 /// Refuses a store that is at work, or that was not stopped: the database without its log is not what was acknowledged. The lock of one that was stopped is
@@ -151,11 +169,12 @@ impl std::fmt::Display for NotABackup {
 
 impl std::error::Error for NotABackup {}
 
-fn start_new_epoch(connection: &Connection) -> Result<(), StoreError> {
+fn start_new_epoch(connection: &Connection, now: Timestamp) -> Result<(), StoreError> {
     let names = crate::names::load(connection)?;
     let transaction = connection.unchecked_transaction().map_err(sql)?;
     let epoch: i64 = schema::meta(&transaction, "epoch")?;
-    schema::set_meta(&transaction, "epoch", epoch + 1).map_err(sql)?;
+    let next = LeaseVersion::next_epoch(epoch.max(1).unsigned_abs(), now);
+    schema::set_meta(&transaction, "epoch", next.cast_signed()).map_err(sql)?;
     schema::call_store(&transaction).map_err(sql)?;
     let mut dice = SystemDice::default();
     let mut select = transaction.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;

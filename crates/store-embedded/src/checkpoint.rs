@@ -3,19 +3,20 @@
 //! A thread with a connection of its own copies page after page while the writer goes on appending. Each round leaves only what was
 //! written during it, so a few rounds leave little; then the writer copies that rest itself, which lets the log start again from its beginning.
 //!
-//! Between two rounds the log alone holds what was acknowledged. How far that has come is noted beside it now and then, so that a log which went
-//! missing, or lost more than its last moments, is missed.
+//! Between two rounds the log alone holds what was acknowledged. The same thread notes beside it how far that has come, within a second of each commit,
+//! so that a log which went missing, or lost more than its last moments, is missed.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
-use longshore_core::time::{Duration, Timestamp};
 use longshore_store::StoreError;
+use longshore_store::clock::monotonic;
 use rusqlite::Connection;
 
 use crate::error::{Kind, kind_at, of_file, sql};
@@ -31,81 +32,71 @@ const REST_PAGES_MAX: i64 = 128;
 const ROUNDS_MAX: usize = 8;
 /// Commits between two looks at the log.
 const LOOK_EVERY: usize = 16;
-/// A note is one more sync for the writer: it comes after the first commit, and then no more often than this.
+/// A note is one more sync for the disk.
 const NOTES_APART: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     worker: Option<Worker>,
     commits: usize,
-    /// When the writer last noted how far it had come.
-    noted_at: Option<Timestamp>,
     /// Closed last: closing any handle of a file gives up the locks that SQLite has on it.
     _database: Option<Arc<File>>,
 }
 
 #[derive(Debug)]
 struct Worker {
-    wake: SyncSender<()>,
-    /// The rest is small: the writer's turn.
-    ready: Arc<AtomicBool>,
+    bell: SyncSender<()>,
+    slate: Arc<Slate>,
     thread: JoinHandle<()>,
+}
+
+/// What the writer and the copying thread tell each other.
+#[derive(Debug, Default)]
+struct Slate {
+    /// The log is to be copied.
+    copy: AtomicBool,
+    /// The rest is small: the writer's turn.
+    ready: AtomicBool,
+    /// The mark of the last commit.
+    committed: AtomicI64,
+    /// Nothing is left to note: the next commit has to ring.
+    asleep: AtomicBool,
 }
 
 impl Checkpoints {
     pub(crate) fn none() -> Self {
-        Self { worker: None, commits: 0, noted_at: None, _database: None }
+        Self { worker: None, commits: 0, _database: None }
     }
 
-    pub(crate) fn start(database: &Path, shared: &Arc<Shared>) -> Result<Self, StoreError> {
+    pub(crate) fn start(database: &Path, mark: i64, shared: &Arc<Shared>) -> Result<Self, StoreError> {
         let location = Location::File(database.to_owned());
         let connection = location.open(Role::Checkpointer).map_err(sql)?;
         let guard = location.open(Role::Reader).map_err(sql)?;
         let file = Arc::new(File::open(database).map_err(StoreError::not_applied)?);
-        let synced = Arc::clone(&file);
-        let (wake, woken) = sync_channel(1);
-        let ready = Arc::new(AtomicBool::new(false));
-        let (told, shared) = (Arc::clone(&ready), Arc::clone(shared));
+        let slate = Arc::new(Slate { committed: AtomicI64::new(mark), ..Slate::default() });
+        let (bell, rung) = sync_channel(1);
+        let (shared, database) = (Arc::clone(shared), Arc::clone(&file));
+        let copier = Copier { location, connection, guard, database, slate: Arc::clone(&slate), shared, rung };
         let work = move || {
-            while woken.recv().is_ok() {
-                for _ in 0..ROUNDS_MAX {
-                    let round = copy_noted(&connection, &guard, &shared.noted);
-                    // SQLite syncs the database only with the last page of the log: it is better done here than in the writer's turn.
-                    if round.is_ok() && synced.sync_data().is_err() {
-                        return shared.poison();
-                    }
-                    match round {
-                        Ok((log, copied)) if log - copied > REST_PAGES_MAX => {}
-                        Ok(_) => break,
-                        // The log keeps what does not fit now.
-                        Err(error) if kind_at(&location, &error) == Kind::Full => break,
-                        Err(_) => return shared.poison(),
-                    }
-                }
-                told.store(true, Ordering::SeqCst);
+            if let Err(error) = copier.run() {
+                copier.shared.poison(&error);
             }
         };
         let thread =
             Builder::new().name("longshore-checkpoint".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        Ok(Self { worker: Some(Worker { wake, ready, thread }), commits: 0, noted_at: None, _database: Some(file) })
+        Ok(Self { worker: Some(Worker { bell, slate, thread }), commits: 0, _database: Some(file) })
     }
 
     /// Called by the writer between two commits.
-    pub(crate) fn take_turn(
-        &mut self,
-        connection: &Connection,
-        mark: i64,
-        now: Timestamp,
-        shared: &Shared,
-    ) -> rusqlite::Result<()> {
+    pub(crate) fn take_turn(&mut self, connection: &Connection, mark: i64, shared: &Shared) -> rusqlite::Result<()> {
         let Some(worker) = &self.worker else { return Ok(()) };
-        if self.noted_at.is_none_or(|noted_at| now >= noted_at + NOTES_APART) {
-            log::note(&shared.noted, mark)?;
-            self.noted_at = Some(now);
+        worker.slate.committed.store(mark, Ordering::SeqCst);
+        if worker.slate.asleep.swap(false, Ordering::SeqCst) {
+            worker.ring();
         }
         // Somebody reads ahead: the next commit will do.
         if let Ok(_nobody) = shared.reading_ahead.try_lock()
-            && worker.ready.swap(false, Ordering::SeqCst)
+            && worker.slate.ready.swap(false, Ordering::SeqCst)
         {
             log::note(&shared.noted, mark)?;
             return checkpoint(connection, "PASSIVE").map(drop);
@@ -125,17 +116,97 @@ impl Checkpoints {
     /// Lets the log be copied now, however short it is.
     pub(crate) fn wake(&self) {
         if let Some(worker) = &self.worker {
-            // Already awake is as good.
-            let _ = worker.wake.try_send(());
+            worker.slate.copy.store(true, Ordering::SeqCst);
+            worker.ring();
         }
     }
 
     /// Ends the copying beside the writer.
     pub(crate) fn stop(&mut self) {
-        if let Some(Worker { wake, thread, .. }) = self.worker.take() {
-            drop(wake);
+        if let Some(Worker { bell, thread, .. }) = self.worker.take() {
+            drop(bell);
             drop(thread.join());
         }
+    }
+}
+
+impl Worker {
+    fn ring(&self) {
+        // A bell that rings already is as good.
+        let _ = self.bell.try_send(());
+    }
+}
+
+/// The thread beside the writer.
+struct Copier {
+    location: Location,
+    connection: Connection,
+    guard: Connection,
+    database: Arc<File>,
+    slate: Arc<Slate>,
+    shared: Arc<Shared>,
+    rung: Receiver<()>,
+}
+
+impl Copier {
+    /// Works until the writer is gone, or something fails.
+    fn run(&self) -> rusqlite::Result<()> {
+        // As it was opened: the first commit need not wait for its note.
+        let mut noted = self.slate.committed.load(Ordering::SeqCst);
+        self.note(noted)?;
+        let mut rest_until = None;
+        while self.wait(rest_until, noted) {
+            if self.slate.copy.swap(false, Ordering::SeqCst) {
+                self.copy()?;
+                self.slate.ready.store(true, Ordering::SeqCst);
+            }
+            if rest_until.is_none_or(|until| monotonic() >= until) {
+                let committed = self.slate.committed.load(Ordering::SeqCst);
+                rest_until = (committed > noted).then(|| monotonic() + NOTES_APART);
+                self.note(committed)?;
+                noted = committed;
+            }
+        }
+        Ok(())
+    }
+
+    /// Until there is something to do; false once the writer is gone.
+    fn wait(&self, rest_until: Option<Duration>, noted: i64) -> bool {
+        if let Some(until) = rest_until {
+            let rest = until.saturating_sub(monotonic());
+            return self.rung.recv_timeout(rest) != Err(RecvTimeoutError::Disconnected);
+        }
+        self.slate.asleep.store(true, Ordering::SeqCst);
+        // A commit that came before this was said has not rung.
+        let woken = self.slate.committed.load(Ordering::SeqCst) > noted || self.rung.recv().is_ok();
+        self.slate.asleep.store(false, Ordering::SeqCst);
+        woken
+    }
+
+    fn note(&self, mark: i64) -> rusqlite::Result<()> {
+        match log::note(&self.shared.noted, mark) {
+            // Tried again with the next one.
+            Err(error) if kind_at(&self.location, &error) == Kind::Full => Ok(()),
+            noted => noted,
+        }
+    }
+
+    fn copy(&self) -> rusqlite::Result<()> {
+        for _ in 0..ROUNDS_MAX {
+            match copy_noted(&self.connection, &self.guard, &self.shared.noted) {
+                Ok((log, copied)) => {
+                    // SQLite syncs the database only with the last page of the log: it is better done here than in the writer's turn.
+                    self.database.sync_data().map_err(|error| of_file(&error))?;
+                    if log - copied <= REST_PAGES_MAX {
+                        break;
+                    }
+                }
+                // The log keeps what does not fit now.
+                Err(error) if kind_at(&self.location, &error) == Kind::Full => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 

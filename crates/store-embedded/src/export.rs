@@ -20,7 +20,7 @@ use crate::home::Home;
 use crate::log;
 use crate::order::InOrder;
 use crate::records::payloads::read_payload;
-use crate::records::{Trouble, keys, workflows};
+use crate::records::{keys, workflows};
 use crate::schema::{self, Role, TimeKind, unopened};
 
 /// Holds the lock of the directory: no server works in it meanwhile. Everything that is read is checked against its checksum.
@@ -48,15 +48,6 @@ pub struct WholeWorkflow {
     pub workflow: Workflow,
     pub members: Vec<Seq>,
     pub names: Vec<(String, Seq)>,
-}
-
-fn unreadable(trouble: Trouble) -> StoreError {
-    match trouble {
-        Trouble::Sql(error) => sql(error),
-        Trouble::Damaged(seq) => damaged(&format!("the record of job {seq}")),
-        Trouble::DamagedWorkflow(number) => damaged(&format!("the record of workflow {number}")),
-        Trouble::NotStorable => damaged("the settings of a queue"),
-    }
 }
 
 fn number(row: &Row<'_>, column: usize) -> Result<Seq, StoreError> {
@@ -160,7 +151,7 @@ impl Export {
         while let Some(row) = rows.next().map_err(sql)? {
             let job = self.decode(row)?;
             order.next(job.seq)?;
-            let payload = read_payload(&self.connection, job.seq).map_err(unreadable)?;
+            let payload = read_payload(&self.connection, job.seq)?;
             let payload = payload.ok_or_else(|| damaged(&format!("the payload of job {}", job.seq)))?;
             jobs.push((job, payload));
         }
@@ -169,7 +160,7 @@ impl Export {
 
     /// Idempotency keys behind this one, by their bytes.
     pub fn keys(&self, after: &[u8], limit: usize) -> Result<Vec<(KeyPath, KeyEntry)>, StoreError> {
-        keys::behind(&self.connection, after, limit).map_err(unreadable)
+        Ok(keys::behind(&self.connection, after, limit)?)
     }
 
     pub fn external_ids(&self) -> Result<Vec<(QueueName, String, Seq)>, StoreError> {
@@ -204,10 +195,10 @@ impl Export {
         while let Some(row) = rows.next().map_err(sql)? {
             let number = number(row, 0)?;
             order.next(number)?;
-            let workflow = workflows::read(&self.connection, number).map_err(unreadable)?;
+            let workflow = workflows::read(&self.connection, number)?;
             let workflow = workflow.ok_or_else(|| damaged(&format!("the record of workflow {number}")))?;
-            let members = workflows::members(&self.connection, number, Seq(0), usize::MAX).map_err(unreadable)?;
-            let names = workflows::names(&self.connection, number).map_err(unreadable)?;
+            let members = workflows::members(&self.connection, number, Seq(0), usize::MAX)?;
+            let names = workflows::names(&self.connection, number)?;
             found.push(WholeWorkflow { workflow, members, names });
         }
         Ok(found)

@@ -89,7 +89,7 @@ impl Writer {
                 None
             }
             Err(error) if kind_at(&self.location, &error) == Kind::Full && self.roll_back_slice() => Some(now + PAUSE),
-            Err(_) => return self.shared.poison(),
+            Err(error) => return self.shared.poison(&error),
         };
         self.announce_deadline();
     }

@@ -8,9 +8,12 @@ use longshore_store::StoreError;
 use rusqlite::Connection;
 
 use crate::log;
+use crate::noted;
 use crate::schema::{DATABASE, Location, Role, SUPPORTED, open_frozen, unopened};
 
 const LOCK: &str = "lock";
+/// What a copy is called until it is whole.
+pub(crate) const UNFINISHED: &str = "longshore.db.unfinished";
 
 /// Where a store keeps its files, and the lock that keeps others out.
 #[derive(Debug)]
@@ -31,12 +34,14 @@ impl Home {
     pub(crate) fn existing(directory: &Path) -> Result<Self, StoreError> {
         let directory = with_a_store(directory)?;
         let lock = lock(&directory)?;
+        miss_the_database(&directory)?;
         Self::locked(&directory, Some(lock))
     }
 
     /// The same, for looking only: a backup may lie where nothing can be written.
     pub(crate) fn to_look_at(directory: &Path) -> Result<Self, StoreError> {
         let directory = with_a_store(directory)?;
+        miss_the_database(&directory)?;
         match private(&directory.join(LOCK)) {
             Ok(file) => Self::locked(&directory, Some(take(file, &directory)?)),
             Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
@@ -56,6 +61,7 @@ impl Home {
     pub(crate) fn directory(directory: &Path) -> Result<Self, StoreError> {
         let home = Self::to_fill(directory)?;
         if let Location::File(database) = &home.database {
+            miss_the_database(database.parent().unwrap_or(directory))?;
             // SQLite gives its other files the rights of this one.
             drop(private(database).map_err(StoreError::not_applied)?);
         }
@@ -94,12 +100,30 @@ impl Home {
         let left_over = !database.exists() && (log.exists() || journal.exists());
         if left_over || (bytes_of(&database) == 0 && bytes_of(&log) > 0) {
             // Somebody has lost the database; a new one would look as if there had never been a job, and SQLite would remove the log.
-            let found = format!("{}: a log without its database", directory.display());
+            let found = "a log without its database".to_owned();
             return Err(StoreError::Format { found, supported: SUPPORTED });
         }
         log::check(&database)?;
         Ok(Self { database: Location::File(database), writable: true, _lock: lock })
     }
+}
+
+/// Where it is noted that there was a store, a database that is gone or empty is not a new one; and a copy that was never finished is none at all.
+fn miss_the_database(directory: &Path) -> Result<(), StoreError> {
+    let database = directory.join(DATABASE);
+    if bytes_of(&database) > 0 {
+        return Ok(());
+    }
+    if noted::anything(&database) {
+        let mark = noted::FILE;
+        let what = format!("{} is missing or empty, and {mark} says that there was a store", database.display());
+        return Err(StoreError::corrupt(what));
+    }
+    if directory.join(UNFINISHED).exists() {
+        let why = "is what a backup or a restore has left that did not come to its end: do it again";
+        return Err(StoreError::not_applied(Unfit { path: directory.join(UNFINISHED), why }));
+    }
+    Ok(())
 }
 
 fn log_bytes(database: &Path) -> u64 {
@@ -142,7 +166,7 @@ fn real(directory: &Path) -> Result<Option<PathBuf>, StoreError> {
 pub(crate) fn with_a_store(directory: &Path) -> Result<PathBuf, StoreError> {
     let real = real(directory)?.filter(|real| real.join(DATABASE).is_file());
     real.ok_or_else(|| {
-        let found = format!("{}: there is no store in it", directory.display());
+        let found = "a directory without a store".to_owned();
         StoreError::Format { found, supported: SUPPORTED }
     })
 }

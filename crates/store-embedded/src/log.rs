@@ -16,7 +16,7 @@ use rusqlite::config::DbConfig;
 
 use crate::checkpoint::checkpoint;
 use crate::error::{Kind, kind_at, of_file, sql};
-use crate::noted::{self, Noted};
+use crate::noted::{self, Found, Noted};
 use crate::schema::{self, Location};
 
 const HEADER_BYTES: usize = 32;
@@ -226,12 +226,17 @@ pub(crate) fn compare(location: &Location, connection: &Connection) -> Result<()
 /// Refuses what is of an earlier moment than was noted beside the database of this place.
 pub(crate) fn compare_with_noted(location: &Location, connection: &Connection) -> Result<(), StoreError> {
     let Location::File(path) = location else { return Ok(()) };
-    let noted = noted::newest(location, schema::id_key(connection)?);
-    if noted > Some(schema::mark(connection)?) {
-        let what = "has lost its end, or the files are of an earlier moment than was noted beside them";
-        return Err(StoreError::corrupt(format!("the log {} {what}", path_of(path).display())));
+    match noted::newest(location, schema::id_key(connection)?) {
+        Found::Mark(noted) if noted > schema::mark(connection)? => {
+            let what = "has lost its end, or the files are of an earlier moment than was noted beside them";
+            Err(StoreError::corrupt(format!("the log {} {what}", path_of(path).display())))
+        }
+        Found::Strange => {
+            let what = format!("{} beside {} is of another store, or damaged", noted::FILE, path.display());
+            Err(StoreError::corrupt(what))
+        }
+        Found::Mark(_) | Found::Nothing => Ok(()),
     }
-    Ok(())
 }
 
 /// Which store, and how far it had come.

@@ -19,7 +19,7 @@ use crate::error::no_room;
 use crate::home::private;
 use crate::schema::Location;
 
-const NOTED: &str = "longshore.mark";
+pub(crate) const FILE: &str = "longshore.mark";
 /// Each place lies in a sector of its own.
 const PLACES: [u64; 2] = [0, 4_096];
 const BYTES: usize = 12;
@@ -46,7 +46,7 @@ impl Noted {
             Ok(file)
         });
         match made {
-            Ok(file) => Ok(Self { file: Some(file), id_key, last: newest(location, id_key), next_place: 0 }),
+            Ok(file) => Ok(Self { file: Some(file), id_key, last: newest(location, id_key).mark(), next_place: 0 }),
             Err(error) if no_room(&error) => Ok(Self::default()),
             Err(error) => Err(StoreError::not_applied(error)),
         }
@@ -64,16 +64,52 @@ impl Noted {
     }
 }
 
-/// The highest mark that was noted for this store. What cannot be read says nothing.
-pub(crate) fn newest(location: &Location, id_key: [u8; 16]) -> Option<i64> {
-    let file = File::open(path(location)?).ok()?;
-    let marks = PLACES.iter().filter_map(|place| {
+/// What lies beside a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    /// The highest that was noted for this store.
+    Mark(i64),
+    /// Something that was not noted for this store.
+    Strange,
+}
+
+impl Found {
+    fn mark(self) -> Option<i64> {
+        match self {
+            Self::Mark(mark) => Some(mark),
+            Self::Nothing | Self::Strange => None,
+        }
+    }
+}
+
+pub(crate) fn newest(location: &Location, id_key: [u8; 16]) -> Found {
+    let places = path(location).map(|path| read(&path)).unwrap_or_default();
+    let marks = places.iter().filter_map(|found| {
+        let mark = i64::from_le_bytes(*found.first_chunk()?);
+        (*found == sealed(mark, &id_key)).then_some(mark)
+    });
+    match marks.max() {
+        Some(mark) => Found::Mark(mark),
+        None if places.is_empty() => Found::Nothing,
+        None => Found::Strange,
+    }
+}
+
+/// Whether anything was ever noted beside this database, for whichever store.
+pub(crate) fn anything(database: &Path) -> bool {
+    !read(&database.with_file_name(FILE)).is_empty()
+}
+
+/// The places that were written to. What cannot be read says nothing.
+fn read(path: &Path) -> Vec<[u8; BYTES]> {
+    let Ok(file) = File::open(path) else { return Vec::new() };
+    let read = |place: &u64| {
         let mut found = [0; BYTES];
         file.read_exact_at(&mut found, *place).ok()?;
-        let mark = i64::from_le_bytes(*found.first_chunk()?);
-        (found == sealed(mark, &id_key)).then_some(mark)
-    });
-    marks.max()
+        (found != [0; BYTES]).then_some(found)
+    };
+    PLACES.iter().filter_map(read).collect()
 }
 
 /// For a store that goes on from an earlier moment by intention.
@@ -87,7 +123,7 @@ pub(crate) fn forget(location: &Location) -> io::Result<()> {
 fn path(location: &Location) -> Option<PathBuf> {
     match location {
         Location::Memory(_) => None,
-        Location::File(database) => Some(database.parent().unwrap_or(Path::new("")).join(NOTED)),
+        Location::File(database) => Some(database.parent().unwrap_or(Path::new("")).join(FILE)),
     }
 }
 
@@ -145,7 +181,7 @@ mod tests {
         let (copier, guard) = (location.open(Role::Checkpointer).unwrap(), location.open(Role::Reader).unwrap());
         let (pages, copied) = copy_noted(&copier, &guard, &noted).unwrap();
         assert!(copied > 0 && copied < pages, "{copied} of {pages} pages were copied");
-        assert_eq!(newest(&location, id_key), Some(12));
+        assert_eq!(newest(&location, id_key), Found::Mark(12));
         let whole = tempfile::tempdir().unwrap();
         for file in fs::read_dir(home.path()).unwrap() {
             let file = file.unwrap();
@@ -172,14 +208,14 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let location = Location::File(home.path().join(schema::DATABASE));
         let mut noted = Noted::open(&location, [7; 16]).unwrap();
-        assert_eq!(newest(&location, [7; 16]), None);
+        assert_eq!(newest(&location, [7; 16]), Found::Nothing);
         for mark in [1, 5, 5, 4, 9] {
             noted.note(mark).unwrap();
         }
-        assert_eq!(newest(&location, [7; 16]), Some(9));
-        assert_eq!(newest(&location, [8; 16]), None);
+        assert_eq!(newest(&location, [7; 16]), Found::Mark(9));
+        assert_eq!(newest(&location, [8; 16]), Found::Strange);
         File::options().write(true).open(path(&location).unwrap()).unwrap().write_all_at(b"torn", 0).unwrap();
-        assert_eq!(newest(&location, [7; 16]), Some(5), "the third went where the first was");
+        assert_eq!(newest(&location, [7; 16]), Found::Mark(5), "the third went where the first was");
         assert_eq!(Noted::open(&location, [7; 16]).unwrap().last, Some(5));
     }
 }

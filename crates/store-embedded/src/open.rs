@@ -113,15 +113,14 @@ impl EmbeddedStore {
         let seal = id_seal(schema::id_key(&connection)?);
         let mut live = LiveIndex::default();
         let epoch: i64 = schema::meta(&connection, "epoch")?;
-        // Each restore from a backup leaves room for more claims than the lost time can have seen.
-        let lease_floor = LeaseVersion(epoch.saturating_sub(1).max(0).unsigned_abs() << 32);
+        let lease_floor = LeaseVersion::floor(epoch.max(1).unsigned_abs());
         let engine_options = engine::Options { lease_floor, ..options.engine };
         let engine = recover(&connection, engine_options, &names, &mut live)?;
         let chunks = Arc::new(RwLock::new(Chunks::load(&connection)?));
         let (names, live) = (Arc::new(RwLock::new(names)), Arc::new(RwLock::new(live)));
         let checkpoints = match &home.database {
             Location::Memory(_) => Checkpoints::none(),
-            Location::File(database) => Checkpoints::start(database, &shared)?,
+            Location::File(database) => Checkpoints::start(database, schema::mark(&connection)?, &shared)?,
         };
         let readers = Readers::start(
             options.reader_threads.max(1),
@@ -148,7 +147,6 @@ impl EmbeddedStore {
             stirred: BTreeSet::new(),
             mark,
             totals,
-            now: options.clock.now(),
         };
         writer.keep_queues()?;
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
@@ -223,12 +221,7 @@ impl Writer {
             writer.records.connection().execute_batch("COMMIT")?;
             Ok::<(), Trouble>(())
         };
-        keep(self).map_err(|trouble| match trouble {
-            Trouble::Sql(error) => sql(error),
-            Trouble::Damaged(seq) => StoreError::corrupt(format!("the record of job {seq}")),
-            Trouble::DamagedWorkflow(number) => StoreError::corrupt(format!("the record of workflow {number}")),
-            Trouble::NotStorable => StoreError::corrupt("the settings of a queue"),
-        })?;
+        keep(self)?;
         self.records.committed();
         for queue in queues {
             if let Some(report) = self.report(&queue.name) {

@@ -153,13 +153,17 @@ impl Reader {
     }
 
     pub(crate) fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<Payload>>, StoreError> {
-        let read = |seq: &Seq| {
-            read_payload(&self.connection, *seq).map_err(|trouble| match trouble {
-                Trouble::Sql(error) => sql(error),
-                Trouble::Damaged(_) | Trouble::DamagedWorkflow(_) | Trouble::NotStorable => {
-                    StoreError::corrupt(format!("the payload of job {seq}"))
-                }
-            })
+        let damaged = |seq: Seq| {
+            let name = self.read(seq).ok().flatten().map_or_else(|| seq.to_string(), |job| job.id.to_string());
+            StoreError::corrupt(format!("the payload of job {name}"))
+        };
+        let read = |seq: &Seq| match read_payload(&self.connection, *seq) {
+            Ok(Some(payload)) => Ok(Some(payload)),
+            // Every job has one, as long as it is there.
+            Ok(None) if self.read(*seq)?.is_some() => Err(damaged(*seq)),
+            Ok(None) => Ok(None),
+            Err(Trouble::Damaged(_)) => Err(damaged(*seq)),
+            Err(trouble) => Err(trouble.into()),
         };
         jobs.iter().map(read).collect()
     }
@@ -351,14 +355,13 @@ fn falling(table: &'static str, before: Option<Seq>, mut numbers: impl Iterator<
     numbers.try_for_each(|number| order.next(Reverse(number)))
 }
 
-/// What a look at workflows may meet.
+/// Members' numbers are looked up like those of jobs: whatever is met, it is the workflow's.
 fn unreadable(trouble: Trouble) -> StoreError {
     match trouble {
-        Trouble::Sql(error) => sql(error),
-        Trouble::DamagedWorkflow(number) | Trouble::Damaged(number) => {
-            StoreError::corrupt(format!("the record of workflow {number}"))
+        Trouble::Damaged(number) => Trouble::DamagedWorkflow(number).into(),
+        Trouble::Sql(_) | Trouble::DamagedWorkflow(_) | Trouble::DamagedPayload(_) | Trouble::NotStorable => {
+            trouble.into()
         }
-        Trouble::NotStorable => StoreError::corrupt("a workflow"),
     }
 }
 

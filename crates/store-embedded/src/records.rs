@@ -25,6 +25,7 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::ended::{Chunks, Features, First, Prunes, earlier};
+use crate::error::sql;
 use crate::listing::{Change, LiveEntry, LiveIndex};
 use crate::records::ahead::Ahead;
 use crate::records::payloads::PayloadCache;
@@ -40,6 +41,7 @@ pub(crate) enum Trouble {
     /// A record is not what was written.
     Damaged(Seq),
     DamagedWorkflow(Seq),
+    DamagedPayload(JobId),
     /// A policy with a function in it cannot be kept.
     NotStorable,
 }
@@ -50,7 +52,24 @@ impl std::fmt::Display for Trouble {
             Self::Sql(error) => write!(f, "{error}"),
             Self::Damaged(seq) => write!(f, "the record of job {seq} is damaged"),
             Self::DamagedWorkflow(number) => write!(f, "the record of workflow {number} is damaged"),
+            Self::DamagedPayload(id) => write!(f, "the payload of job {id} is damaged"),
             Self::NotStorable => f.write_str("a custom backoff cannot be stored"),
+        }
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+impl From<Trouble> for StoreError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Sql(error) => sql(error),
+            Trouble::Damaged(seq) => Self::corrupt(format!("the record of job {seq}")),
+            Trouble::DamagedWorkflow(number) => Self::corrupt(format!("the record of workflow {number}")),
+            Trouble::DamagedPayload(id) => Self::corrupt(format!(
+                "the payload of job {id}; as long as the job waits, others wait behind it: cancel it"
+            )),
+            Trouble::NotStorable => Self::not_applied(trouble),
         }
     }
 }

@@ -136,9 +136,7 @@ pub(crate) fn open_frozen(database: &Path) -> rusqlite::Result<Connection> {
 
 /// Makes the tables of a new store, or makes sure that an old one is ours.
 pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), StoreError> {
-    let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
-    let fresh = tables.map_err(unopened)? == 0;
-    if fresh {
+    if empty(connection)? {
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(sql)?;
         connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
         connection.pragma_update(None, "user_version", SCHEMA).map_err(sql)?;
@@ -165,10 +163,19 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
     connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)
 }
 
+fn empty(connection: &Connection) -> Result<bool, StoreError> {
+    let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
+    Ok(tables.map_err(unopened)? == 0)
+}
+
 /// Makes sure that a database is one of ours, of a version this program knows.
 pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(unopened)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sql)?;
+    if empty(connection)? {
+        let found = "an empty database, as a first start leaves it that did not come to its end".to_owned();
+        return Err(StoreError::Format { found, supported: SUPPORTED });
+    }
     if application != APPLICATION_ID {
         return Err(StoreError::Format { found: "a database of another program".to_owned(), supported: SUPPORTED });
     }

@@ -112,8 +112,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn poison(&self) {
-        self.poisoned.send_replace(true);
+    pub(crate) fn poison(&self, why: &dyn std::fmt::Display) {
+        if !self.poisoned.send_replace(true) {
+            tracing::error!(%why, "a write or a sync failed: the store takes nothing more until it is opened again");
+        }
     }
 
     /// Since the store was opened.
@@ -132,7 +134,7 @@ struct Obituary(Arc<Shared>);
 impl Drop for Obituary {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.poison();
+            self.0.poison(&"the writer died of a panic");
         }
     }
 }
@@ -154,8 +156,6 @@ pub(crate) struct Writer {
     pub mark: i64,
     /// As they are on disk.
     pub totals: Totals,
-    /// Of the last batch.
-    pub now: Timestamp,
 }
 
 impl Writer {
@@ -168,7 +168,7 @@ impl Writer {
             self.records.make_room();
             self.records.look_ahead(&self.engine);
             self.give_back();
-            let checkpointed = self.checkpoints.take_turn(self.records.connection(), self.mark, self.now, &self.shared);
+            let checkpointed = self.checkpoints.take_turn(self.records.connection(), self.mark, &self.shared);
             self.answer_for(checkpointed);
             while requests.is_empty() && self.records.make_ahead() {}
         }
@@ -183,8 +183,10 @@ impl Writer {
 
     /// A checkpoint that finds no room leaves the log as it is; any other failure is one of the disk.
     fn answer_for(&self, checkpointed: rusqlite::Result<()>) {
-        if checkpointed.is_err_and(|error| kind_at(&self.location, &error) != Kind::Full) {
-            self.shared.poison();
+        if let Err(error) = checkpointed
+            && kind_at(&self.location, &error) != Kind::Full
+        {
+            self.shared.poison(&error);
         }
     }
 
@@ -211,7 +213,6 @@ impl Writer {
         more: &mut dyn FnMut() -> Option<Request>,
     ) -> Result<Vec<Answered>, Trouble> {
         let now = self.clock.now();
-        self.now = now;
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let changes = connection.total_changes();
@@ -302,7 +303,11 @@ impl Writer {
 
     fn with_payloads(&mut self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, Trouble> {
         let with_payload = |claimed: Claimed| {
-            let payload = self.records.payload(claimed.seq)?.ok_or(Trouble::Damaged(claimed.seq))?;
+            let payload = match self.records.payload(claimed.seq) {
+                Ok(Some(payload)) => payload,
+                Ok(None) | Err(Trouble::Damaged(_)) => return Err(Trouble::DamagedPayload(claimed.id)),
+                Err(trouble) => return Err(trouble),
+            };
             Ok(ClaimedJob { claimed, payload })
         };
         claimed.into_iter().map(with_payload).collect()
@@ -352,27 +357,25 @@ impl Writer {
         self.stirred.clear();
         let what = match &trouble {
             Trouble::Sql(error) => kind_at(&self.location, error),
-            Trouble::Damaged(_) | Trouble::DamagedWorkflow(_) | Trouble::NotStorable => Kind::Damage,
+            Trouble::Damaged(_) | Trouble::DamagedWorkflow(_) | Trouble::DamagedPayload(_) | Trouble::NotStorable => {
+                Kind::Damage
+            }
         };
         if what == Kind::Broken || !self.roll_back() {
-            self.shared.poison();
+            self.shared.poison(&trouble);
             let error = Arc::new(Failed(trouble.to_string()));
             batch.into_iter().for_each(|request| request.fail(StoreError::Unknown(error.clone())));
             return;
         }
-        let error = match trouble {
-            Trouble::Damaged(seq) => StoreError::corrupt(format!("the record of job {seq}")),
-            Trouble::DamagedWorkflow(number) => StoreError::corrupt(format!("the record of workflow {number}")),
-            Trouble::NotStorable => StoreError::not_applied(Failed(trouble.to_string())),
-            Trouble::Sql(error) if what == Kind::Damage => StoreError::corrupt(error.to_string()),
-            Trouble::Sql(_) => {
-                // Room for everything that is not new work; the rest hears that there is none.
-                if self.reserve.release() {
-                    self.give_back.stir();
-                    return self.serve(batch, &mut || None);
-                }
-                StoreError::not_applied(self.reserve.no_space())
+        let error = if what == Kind::Full {
+            // Room for everything that is not new work; the rest hears that there is none.
+            if self.reserve.release() {
+                self.give_back.stir();
+                return self.serve(batch, &mut || None);
             }
+            StoreError::not_applied(self.reserve.no_space())
+        } else {
+            trouble.into()
         };
         if batch.len() == 1 {
             batch.into_iter().for_each(|request| request.fail(error.clone()));

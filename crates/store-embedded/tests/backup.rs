@@ -20,14 +20,19 @@ use longshore_core::patch::SettingsPatch;
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
-use longshore_core::time::Duration;
-use longshore_store::{ClaimedJob, Clock, Store as _, VirtualClock};
+use longshore_core::time::{Duration, Timestamp};
+use longshore_store::{ClaimedJob, Clock, Store as _, SystemClock, VirtualClock};
 use longshore_store_embedded::{Copied, EmbeddedStore, Options, Place, TimeKind, backup_directory, restore};
 use longshore_testkit::block_on::block_on;
 use longshore_testkit::conformance;
 
 use common::load::{self, BatchName};
+use common::strace::run;
 use common::{assert_counts, assert_whole, files_of, jobs_above, open};
+
+fn now() -> Timestamp {
+    SystemClock::new().now()
+}
 
 fn claim(store: &EmbeddedStore, limit: usize) -> Vec<ClaimedJob> {
     let queues = vec![load::queue("even"), load::queue("odd")];
@@ -102,7 +107,7 @@ impl Drop for StopAtEnd<'_> {
 fn assert_one_instant(copy: &Path, before: &[u64], after: &[u64]) {
     assert_whole(copy);
     let restored = copy.with_extension("restored");
-    restore(copy, &restored).expect("it can be restored");
+    restore(copy, &restored, now()).expect("it can be restored");
     assert_whole(&restored);
     let store = open(&restored).expect("it opens");
     let all = jobs_above(&store, Seq(0)).expect("jobs are listed");
@@ -149,7 +154,7 @@ fn after_a_restore_old_leases_are_dead_and_versions_go_on_above_all_others() {
         drop(store);
 
         home = root.path().join(format!("store-{}", round + 1));
-        restore(&copy, &home).expect("it can be restored");
+        restore(&copy, &home, now()).expect("it can be restored");
         assert_whole(&home);
         let store = in_virtual_time(&home, &clock);
         for verdict in complete(&store, &old) {
@@ -183,6 +188,73 @@ fn after_a_restore_old_leases_are_dead_and_versions_go_on_above_all_others() {
     }
 }
 
+/// A restore that was thrown away and done again, maybe from the same backup: whoever had a job of the first store is behind whoever has it of the second.
+#[test]
+fn a_backup_that_is_restored_twice_gives_no_version_twice() {
+    let (clock, root) = (conformance::clock(), tempfile::tempdir().expect("a directory"));
+    let store = in_virtual_time(&root.path().join("store"), &clock);
+    submit(&store, 0, 0);
+    let copy = root.path().join("copy");
+    block_on(store.backup(copy.clone())).expect("a backup");
+    let first_version = |home: &str, now: Timestamp| {
+        let home = root.path().join(home);
+        restore(&copy, &home, now).expect("it can be restored");
+        let claimed = claim(&in_virtual_time(&home, &clock), 1);
+        claimed.first().expect("a job").claimed.version.0
+    };
+    let begin = now();
+    let one = first_version("one", begin);
+    let two = first_version("two", begin + Duration::from_secs(1));
+    let later = first_version("later", begin + Duration::from_hours(24 * 365 * 100));
+    assert!(one > 1 << 32 && two >= one + (1 << 20) && later > two, "{one} {two} {later}");
+    assert!(later < 1 << 53, "not every reader of JSON could tell {later} from its neighbours");
+    // A clock that was set back: above what the backup itself knew, all the same.
+    assert!(first_version("early", Timestamp::from_millis(0)) > 1 << 32);
+}
+
+/// F10: what does not fit is taken away again; whoever had the room before has it back.
+#[test]
+fn a_copy_that_finds_no_room_leaves_nothing() {
+    let root = tempfile::tempdir().expect("a directory");
+    let small = root.path().join("small");
+    fs::create_dir(&small).expect("a directory");
+    let path = small.to_str().expect("a path").to_owned();
+    if !run(&["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", &path]) {
+        println!("not played: mounting is not allowed here");
+        return;
+    }
+    let store = open(&root.path().join("store")).expect("the store opens");
+    (0..200).for_each(|number| submit(&store, 0, number));
+    let failed = [block_on(store.backup(small.join("copy"))).expect_err("there is no room"), {
+        block_on(store.backup(root.path().join("copy"))).expect("a backup");
+        restore(&root.path().join("copy"), &small.join("copy"), now()).expect_err("there is no room")
+    }];
+    let left: Vec<_> = files_of(&small.join("copy")).into_iter().map(|(name, _)| name).collect();
+    run(&["umount", "-l", &path]);
+    assert!(
+        failed.iter().all(|error| error.to_string().contains("full") || error.to_string().contains("space")),
+        "{failed:?}"
+    );
+    assert!(left.iter().all(|name| name.as_os_str() == "lock"), "{left:?}");
+}
+
+/// A restore that was killed is no store without jobs.
+#[test]
+fn what_an_unfinished_copy_has_left_is_not_served() {
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| root.path().join(name);
+    let store = open(&at("store")).expect("the store opens");
+    submit(&store, 0, 0);
+    block_on(store.backup(at("copy"))).expect("a backup");
+    fs::create_dir(at("half")).expect("a directory");
+    fs::write(at("half").join("longshore.db.unfinished"), "half").expect("a file");
+    let refused = open(&at("half")).expect_err("it is none").to_string();
+    assert!(refused.contains("did not come to its end"), "{refused}");
+    restore(&at("copy"), &at("half"), now()).expect("it is done again");
+    let store = open(&at("half")).expect("the store opens");
+    assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 0 }).0);
+}
+
 #[test]
 fn neither_backup_nor_restore_overwrites_anything() {
     let root = tempfile::tempdir().expect("a directory");
@@ -196,13 +268,13 @@ fn neither_backup_nor_restore_overwrites_anything() {
     drop(block_on(store.backup(at("copy"))).expect_err("there is a backup already"));
     drop(block_on(store.backup(at("store"))).expect_err("there is a store already"));
     assert!(bytes() == before);
-    drop(restore(&at("copy"), &at("store")).expect_err("the store is at work"));
+    drop(restore(&at("copy"), &at("store"), now()).expect_err("the store is at work"));
     drop(store);
-    drop(restore(&at("copy"), &at("store")).expect_err("there is a store already"));
-    drop(restore(&at("copy"), &at("copy")).expect_err("a backup is not restored onto itself"));
+    drop(restore(&at("copy"), &at("store"), now()).expect_err("there is a store already"));
+    drop(restore(&at("copy"), &at("copy"), now()).expect_err("a backup is not restored onto itself"));
     assert!(bytes() == before);
-    drop(restore(&at("nothing"), &at("new")).expect_err("there is no backup"));
-    restore(&at("copy"), &at("new")).expect("a failed restore is in nobody's way");
+    drop(restore(&at("nothing"), &at("new"), now()).expect_err("there is no backup"));
+    restore(&at("copy"), &at("new"), now()).expect("a failed restore is in nobody's way");
     let store = open(&at("store")).expect("the store opens");
     assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 1 }).0);
 }
@@ -225,19 +297,19 @@ fn a_store_is_not_restored_as_if_it_were_a_backup() {
     submit(&store, 0, 0);
     let killed = killed(&at("store"));
     for (from, to) in [(at("store"), at("from-work")), (killed.path().to_owned(), at("from-killed"))] {
-        let refused = restore(&from, &to).expect_err("a log belongs to it").to_string();
+        let refused = restore(&from, &to, now()).expect_err("a log belongs to it").to_string();
         assert!(refused.contains("is a store, not a backup") && refused.contains("longshore backup"), "{refused}");
         assert!(!to.join("longshore.db").exists());
     }
     drop(store);
     // Stopped in good order, the database is everything; but then nobody may begin to work in it.
-    restore(&at("store"), &at("from-stopped")).expect("there is no log");
+    restore(&at("store"), &at("from-stopped"), now()).expect("there is no log");
     let store = open(&at("from-stopped")).expect("it opens");
     assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 0 }).0);
     drop(store);
     let at_work = fs::File::open(at("store").join("lock")).expect("a lock");
     at_work.lock().expect("it is free");
-    let refused = restore(&at("store"), &at("from-locked")).expect_err("it is at work").to_string();
+    let refused = restore(&at("store"), &at("from-locked"), now()).expect_err("it is at work").to_string();
     assert!(refused.contains("is a store, not a backup"), "{refused}");
 }
 
@@ -265,7 +337,7 @@ fn what_a_killed_copy_has_left_is_not_rolled_into_the_next() {
         }
     };
     leave(&at("restored"));
-    restore(&at("copy"), &at("restored")).expect("it can be restored");
+    restore(&at("copy"), &at("restored"), now()).expect("it can be restored");
     assert_whole(&at("restored"));
     leave(&at("second-copy"));
     block_on(store.backup(at("second-copy"))).expect("a backup");
@@ -294,7 +366,7 @@ fn what_cannot_be_opened_is_not_copied() {
     assert!(refused.contains("earlier moment"), "{refused}");
     assert!(!at("copy").join("longshore.db").exists());
     fs::remove_file(early.path().join("longshore.db-wal")).expect("a log");
-    let refused = restore(early.path(), &at("restored")).expect_err("nor restored").to_string();
+    let refused = restore(early.path(), &at("restored"), now()).expect_err("nor restored").to_string();
     assert!(refused.contains("earlier moment"), "{refused}");
     assert!(!at("restored").join("longshore.db").exists());
     assert_eq!(backup_directory(&at("store"), &at("copy")).expect("all is well"), Copied::Closed);
@@ -315,7 +387,7 @@ fn nobody_else_may_read_a_copy() {
     block_on(store.backup(at("copy"))).expect("a backup");
     // Whoever took the copy elsewhere may have left it open to all.
     fs::set_permissions(at("copy").join("longshore.db"), fs::Permissions::from_mode(0o644)).expect("it is ours");
-    restore(&at("copy"), &at("restored")).expect("it can be restored");
+    restore(&at("copy"), &at("restored"), now()).expect("it can be restored");
     fs::set_permissions(at("copy").join("longshore.db"), fs::Permissions::from_mode(0o600)).expect("it is ours");
     assert_eq!(backup_directory(&at("restored"), &at("again")).expect("a backup"), Copied::Closed);
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
@@ -341,7 +413,7 @@ fn a_backup_is_no_store_until_it_is_restored() {
     assert!(fs::read(at("copy").join("longshore.db")).expect("a copy") == copied, "a refusal changes nothing");
     assert_whole(&at("copy"));
     assert!(backup_directory(&at("copy"), &at("copy-of-copy")).is_ok());
-    restore(&at("copy-of-copy"), &at("again")).expect("it can be restored");
+    restore(&at("copy-of-copy"), &at("again"), now()).expect("it can be restored");
     let again = open(&at("again")).expect("it opens");
     assert_eq!(claim(&again, 100).len(), claim(&store, 100).len());
 }
@@ -364,7 +436,7 @@ fn a_run_without_an_end_is_run_again_after_a_restore() {
     let lost = claim(&store, 100);
     assert!(!lost.is_empty() && lost.iter().all(|job| job.claimed.expires_at.is_none()));
     block_on(store.backup(at("copy"))).expect("a backup");
-    restore(&at("copy"), &at("again")).expect("it can be restored");
+    restore(&at("copy"), &at("again"), now()).expect("it can be restored");
     let again = in_virtual_time(&at("again"), &clock);
     let budget = NonZeroUsize::new(100).expect("above 0");
     block_on(again.tick(budget)).expect("the store ticks");

@@ -10,7 +10,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use longshore_core::id::Seq;
-use longshore_store::{Store as _, StoreError};
+use longshore_core::time::Timestamp;
+use longshore_store::{Clock as _, Store as _, StoreError, SystemClock};
 use longshore_store_embedded::{Copied, EmbeddedStore, backup_directory, examine, restore};
 use longshore_testkit::block_on::block_on;
 
@@ -21,6 +22,10 @@ use common::{assert_whole, jobs_above, open};
 fn submit(store: &EmbeddedStore, number: u64) {
     let name = BatchName { cycle: 1, thread: 0, number };
     drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
+}
+
+fn now() -> Timestamp {
+    SystemClock::new().now()
 }
 
 #[test]
@@ -41,7 +46,7 @@ fn links_may_lead_to_a_directory() {
     symlink(at("parent").join("store"), at("itself")).expect("a link");
     let copied = backup_directory(&at("itself"), &at("link").join("copy")).expect("a backup");
     assert_eq!(copied, Copied::Closed);
-    restore(&at("link").join("copy"), &at("link").join("restored")).expect("it can be restored");
+    restore(&at("link").join("copy"), &at("link").join("restored"), now()).expect("it can be restored");
     assert_whole(&at("link").join("restored"));
     let store = open(&at("itself")).expect("the store opens");
     assert!(!jobs_above(&store, Seq(0)).expect("jobs are listed").is_empty());
@@ -62,8 +67,8 @@ fn what_is_not_a_directory_is_named() {
         check("open", open(&path).map(drop));
         check("backup from", backup_directory(&path, &at("copy")).map(drop));
         check("backup to", backup_directory(&at("store"), &path).map(drop));
-        check("restore from", restore(&path, &at("restored")));
-        check("restore to", restore(&at("store"), &path));
+        check("restore from", restore(&path, &at("restored"), now()));
+        check("restore to", restore(&at("store"), &path, now()));
         check("examine", examine(&path).map(drop));
     }
     assert_eq!(fs::read(at("file")).expect("a file"), b"a letter");
@@ -125,7 +130,7 @@ fn a_backup_can_be_examined_and_restored_where_nothing_can_be_written() {
         let disk = ReadOnly::holding(&at(what)).expect("mounting is allowed");
         let found = examine(&disk.0.path().join("store")).expect("it can be looked at");
         assert!(found.problems.is_empty() && (found.live_jobs > 0) == jobs, "{found:?}");
-        restore(&disk.0.path().join("store"), &at(&format!("from-{what}"))).expect("it can be restored");
+        restore(&disk.0.path().join("store"), &at(&format!("from-{what}")), now()).expect("it can be restored");
         assert_whole(&at(&format!("from-{what}")));
     }
 }

@@ -15,14 +15,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_core::dice::{Dice as _, SeededDice};
 use longshore_core::id::Seq;
-use longshore_store::{StoreError, VirtualClock};
+use longshore_store::{Store as _, StoreError, VirtualClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, examine};
+use longshore_testkit::block_on::block_on;
 
 use common::child::{self, Load};
 use common::ledger::Ledger;
 use common::picture::describe;
 use common::strace::{self, Site};
-use common::{assert_counts, assert_counts_of_queues, between, fast_directory, files_of, jobs_above, load, rich};
+use common::{
+    assert_counts, assert_counts_of_queues, between, fast_directory, files_of, jobs_above, load, noted_mark, rich,
+    until_noted,
+};
 
 const DATABASE: &str = "longshore.db";
 const LOG: &str = "longshore.db-wal";
@@ -45,6 +49,8 @@ fn child() {
         step(&mut script);
         tell(directory, &store);
     }
+    // What was made when the store was opened has the first mark.
+    until_noted(directory, 2);
     println!("done");
     loop {
         std::thread::park();
@@ -196,6 +202,22 @@ fn a_log_that_is_gone_is_missed_and_so_is_all_that_was_noted() {
     assert!(ends.iter().all(|cut| *cut >= first_commit || missed.contains(cut)), "the first commit is noted");
     assert!(missed.len() < ends.len(), "the whole log is not missed");
     assert_eq!(missed, ends[..missed.len()], "what is noted is a moment, and everything before it");
+}
+
+/// Nobody comes any more, and the store's own time stands still: it is noted all the same, the first commit and the last.
+#[test]
+fn what_was_committed_is_noted_soon() {
+    let home = fast_directory();
+    let clock = Arc::new(VirtualClock::new(rich::BEGIN));
+    let store = EmbeddedStore::open(options(home.path(), Arc::clone(&clock))).expect("the store opens");
+    let opened = noted_mark(home.path());
+    for commit in 1..=3 {
+        let name = load::BatchName { cycle: 1, thread: 0, number: commit };
+        drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
+        let mark = opened + i64::try_from(commit).expect("small");
+        until_noted(home.path(), mark);
+        assert_eq!(noted_mark(home.path()), mark);
+    }
 }
 
 #[test]

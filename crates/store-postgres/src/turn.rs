@@ -265,7 +265,8 @@ impl<'a> Turn<'a> {
 
     /// Asks the rules, over what was fetched. Where that was not enough, says what is missing.
     fn run<'f>(&self, requests: &[Request], fetched: &'f Fetched) -> Result<(Run<'f>, Option<Wanted>), Trouble> {
-        let lease_floor = LeaseVersion((self.link.lease_floor + self.known.epoch.max(1).unsigned_abs() - 1) << 32);
+        let epoch = LeaseVersion::floor(self.known.epoch.max(1).unsigned_abs());
+        let lease_floor = LeaseVersion(epoch.0 + (self.link.lease_floor << 32));
         let options = engine::Options { lease_floor, ..self.shared.engine };
         let mut engine = Engine::over(options, Arc::clone(&self.known.queues), self.first_number.unwrap_or(0));
         let mut draft = Draft::new(fetched, &self.known, self.alone);

@@ -35,6 +35,14 @@ impl StoreError {
         Self::Corrupt { what: what.into() }
     }
 
+    /// For whoever only wanted to read, or writes somewhere else: that nothing was written would be no news.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::NotApplied(cause) | Self::Unknown(cause) => cause.to_string(),
+            Self::Poisoned | Self::Corrupt { .. } | Self::Format { .. } => self.to_string(),
+        }
+    }
+
     /// Whether a write that got this answer may be there all the same.
     pub fn may_have_applied(&self) -> bool {
         match self {
@@ -53,7 +61,7 @@ impl fmt::Display for StoreError {
                 "nothing was written: an earlier write failed, and the store takes no more until it is restarted",
             ),
             Self::Corrupt { what } => write!(f, "the stored data is damaged: {what}"),
-            Self::Format { found, supported } => write!(f, "cannot open {found}; this program reads {supported}"),
+            Self::Format { found, supported } => write!(f, "found {found}; this program reads {supported}"),
         }
     }
 }

@@ -71,7 +71,7 @@ fn directory_bytes(directory: &Path) -> u64 {
 }
 
 fn told(error: &StoreError, data: &Path) -> Failure {
-    let failure = Failure::failed(format!("cannot copy {}: {error}", data.display()));
+    let failure = Failure::failed(format!("cannot copy {}: {}", data.display(), error.cause()));
     if let StoreError::Format { .. } = error {
         return failure.hint("DIR is the data directory of a server, as given to `longshore serve --data DIR`");
     }

@@ -9,6 +9,9 @@ use longshore_store_embedded::{Diagnosis, examine, in_use};
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 
+pub(crate) const WHEN_DAMAGED: &str =
+    "keep the directory as it is, and restore the last backup into a new one; docs/data-directory.md has more";
+
 /// Check every byte of a data directory or of a backup.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -32,11 +35,14 @@ impl Doctor {
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let shown = self.data.display();
         let diagnosis = examine(&self.data).map_err(|error| {
-            let told = format!("cannot examine {shown}: {error}");
+            let told = format!("cannot examine {shown}: {}", error.cause());
             if let StoreError::Corrupt { .. } = error {
-                return Failure::refused(told).hint("restore the last backup into a new directory");
+                return Failure::refused(told).hint(WHEN_DAMAGED);
             }
             let failure = Failure::failed(told);
+            if let StoreError::Format { .. } = error {
+                return failure.hint("DIR is the data directory of a server, or a copy made by `longshore backup`");
+            }
             if in_use(&error) {
                 return failure.hint(format!(
                     "stop its server first; or look at a copy: `longshore backup {shown} COPY`, `longshore doctor COPY`"
@@ -68,6 +74,6 @@ impl Doctor {
             1 => "one problem was found".to_owned(),
             count => format!("{count} problems were found"),
         };
-        Err(Failure::refused(found).hint("keep the directory as it is, and restore the last backup into a new one"))
+        Err(Failure::refused(found).hint(WHEN_DAMAGED))
     }
 }

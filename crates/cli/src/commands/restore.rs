@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use longshore_store::{Clock as _, StoreError, SystemClock};
 use longshore_store_embedded::{in_use, restore};
 
+use super::doctor::WHEN_DAMAGED;
 use super::serve::virtual_time;
 use crate::context::Context;
 use crate::terminal::failure::Failure;
@@ -36,13 +38,19 @@ struct Done {
 impl Restore {
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let (backup, to) = (self.backup.display(), self.to.display());
-        restore(&self.backup, &self.to).map_err(|error| {
-            let failure = Failure::failed(format!("cannot restore {backup} to {to}: {error}"));
+        restore(&self.backup, &self.to, SystemClock::new().now()).map_err(|error| {
+            let failure = Failure::failed(format!("cannot restore {backup} to {to}: {}", error.cause()));
             if in_use(&error) {
                 return failure.hint("stop the server that runs on it, or name another directory");
             }
             if error.to_string().contains("exists already") {
                 return failure.hint("a store is never overwritten: name a new directory, or move the old one away");
+            }
+            if let StoreError::Format { .. } = error {
+                return failure.hint("DIR is a copy made by `longshore backup`");
+            }
+            if let StoreError::Corrupt { .. } = error {
+                return failure.hint(WHEN_DAMAGED);
             }
             failure
         })?;

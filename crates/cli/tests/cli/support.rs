@@ -271,12 +271,12 @@ impl Drop for Running {
 }
 
 /// Looks again and again: for what nobody announces.
+#[expect(clippy::disallowed_methods, reason = "without a rest it would take the processor from whoever is waited for")]
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let until = monotonic() + PATIENCE;
     while !holds() {
         assert!(monotonic() < until, "{what}: not within {PATIENCE:?}");
-        // Whoever is waited for needs the processor more.
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -21,6 +21,7 @@ use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
+use longshore_store::clock::monotonic;
 use longshore_store::{Inspect, JobFilter, JobQuery, StoreError, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
@@ -49,6 +50,26 @@ pub(crate) fn files_of(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         .collect();
     files.sort();
     files
+}
+
+/// How far a store had come, as it is noted beside it; 0 is not at all.
+pub(crate) fn noted_mark(directory: &Path) -> i64 {
+    let bytes = fs::read(directory.join("longshore.mark")).unwrap_or_default();
+    let places = [0, 4_096].into_iter().filter_map(|place| bytes.get(place..place + 8));
+    places.map(|bytes| i64::from_le_bytes(bytes.try_into().expect("eight bytes"))).max().unwrap_or(0)
+}
+
+/// Waits for the note, which nobody announces.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "looking again and again would take the processor from whoever is waited for"
+)]
+pub(crate) fn until_noted(directory: &Path, mark: i64) {
+    let begin = monotonic();
+    while noted_mark(directory) < mark {
+        assert!(monotonic() - begin < std::time::Duration::from_secs(60), "{mark} is not noted");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
 }
 
 /// From `least` to `most`, both included.

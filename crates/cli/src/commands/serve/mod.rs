@@ -149,7 +149,7 @@ fn about(kind: &str, durability: &str) -> StoreAbout {
 }
 
 fn cannot_open(plan: &Plan, error: &StoreError) -> Failure {
-    let failure = Failure::failed(format!("cannot open {}: {error}", plan.store));
+    let failure = Failure::failed(format!("cannot open {}: {}", plan.store, error.cause()));
     if in_use(error) {
         return failure.hint("one server for each directory: stop the other one, or give --data DIR");
     }
@@ -160,9 +160,14 @@ fn cannot_open(plan: &Plan, error: &StoreError) -> Failure {
         if found.contains("real time") {
             return failure.hint("start it without --virtual-clock, or give another --data DIR");
         }
+        if found == "a backup" {
+            return failure.hint("`longshore restore BACKUP DIR` makes a data directory from it");
+        }
+        return failure
+            .hint("look whether this is the right directory, and keep it as it is; --data DIR takes another one");
     }
     if let StoreError::Corrupt { .. } = error {
-        return failure.hint("`longshore doctor DIR` says more; a backup may have to be restored");
+        return failure.hint("`longshore doctor DIR` says more; docs/data-directory.md says what can be done");
     }
     failure
 }
