@@ -83,20 +83,20 @@ impl fmt::Display for Seq {
 pub struct LeaseVersion(pub u64);
 
 impl LeaseVersion {
-    /// Room for the claims of one job in an epoch. With seconds as epochs, a version stays below 2^53 until 2162: JSON has no larger numbers for everybody.
-    const EPOCH_BITS: u32 = 21;
-    const EPOCHS_BEGIN_SECS: u64 = 1_767_225_600;
+    /// Room for the claims of one job in an epoch. With milliseconds as epochs, a version stays below 2^53 until 2095: JSON has no larger numbers for everybody.
+    const EPOCH_BITS: u32 = 12;
+    const EPOCHS_BEGIN_MILLIS: u64 = 1_767_225_600_000;
 
     /// What all versions of an epoch are above. The first one begins at nothing.
     pub fn floor(epoch: u64) -> Self {
         Self(epoch.saturating_sub(1) << Self::EPOCH_BITS)
     }
 
-    /// The epoch of a store that goes on, now, from an earlier moment: what was given since that moment is not known to it. Epochs are seconds since
+    /// The epoch of a store that goes on, now, from an earlier moment: what was given since that moment is not known to it. Epochs are milliseconds since
     /// 2026, so that whoever goes on later is above whoever went on before, also from the same moment; should the clock be behind, it is far above that moment's own.
     pub fn next_epoch(epoch: u64, now: Timestamp) -> u64 {
-        let secs = now.as_millis().max(0).unsigned_abs() / 1_000;
-        secs.saturating_sub(Self::EPOCHS_BEGIN_SECS).max(epoch.saturating_add(1 << 11))
+        let millis = now.as_millis().max(0).unsigned_abs();
+        millis.saturating_sub(Self::EPOCHS_BEGIN_MILLIS).max(epoch.saturating_add(1 << 20))
     }
 }
 
