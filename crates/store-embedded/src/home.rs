@@ -166,7 +166,7 @@ fn real(directory: &Path) -> Result<Option<PathBuf>, StoreError> {
 pub(crate) fn with_a_store(directory: &Path) -> Result<PathBuf, StoreError> {
     let real = real(directory)?.filter(|real| real.join(DATABASE).is_file());
     real.ok_or_else(|| {
-        let found = "a directory without a store".to_owned();
+        let found = "no store".to_owned();
         StoreError::Format { found, supported: SUPPORTED }
     })
 }
