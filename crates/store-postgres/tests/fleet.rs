@@ -204,7 +204,10 @@ fn three_nodes_with_random_kills() {
         nodes.pop_front().expect("three of them").kill();
         nodes.push_back(start(&url, &format!("r{kill}"), &book));
     }
-    until("workers that are killed", &book, |history| history.killed >= workers);
+    // All of that may take less than a lease.
+    until("workers that are killed, and a lost run that begins again", &book, |history| {
+        history.killed >= workers && history.claimed.iter().any(|(_, version)| *version > 1)
+    });
     let all_stop = runtime().block_on(async { load::open(&url, "longshore").await.now() });
     nodes.into_iter().for_each(Node::kill);
     let mut history = std::mem::take(&mut *book.history.lock().expect("the history"));
