@@ -28,7 +28,7 @@ use longshore_testkit::conformance;
 
 use common::load::{self, BatchName};
 use common::strace::run;
-use common::{assert_counts, assert_whole, files_of, jobs_above, open};
+use common::{assert_counts, assert_whole, copy_of, files_of, jobs_above, open};
 
 fn now() -> Timestamp {
     SystemClock::new().now()
@@ -279,15 +279,6 @@ fn neither_backup_nor_restore_overwrites_anything() {
     assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 1 }).0);
 }
 
-/// As a kill leaves it: files of a store at work, without its lock.
-fn killed(directory: &Path) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().expect("a directory");
-    for (name, bytes) in files_of(directory) {
-        fs::write(copy.path().join(name), bytes).expect("a file");
-    }
-    copy
-}
-
 /// The database alone is not what was acknowledged.
 #[test]
 fn a_store_is_not_restored_as_if_it_were_a_backup() {
@@ -295,7 +286,7 @@ fn a_store_is_not_restored_as_if_it_were_a_backup() {
     let at = |name: &str| root.path().join(name);
     let store = open(&at("store")).expect("the store opens");
     submit(&store, 0, 0);
-    let killed = killed(&at("store"));
+    let killed = copy_of(&at("store"));
     for (from, to) in [(at("store"), at("from-work")), (killed.path().to_owned(), at("from-killed"))] {
         let refused = restore(&from, &to, now()).expect_err("a log belongs to it").to_string();
         assert!(refused.contains("is a store, not a backup") && refused.contains("longshore backup"), "{refused}");
@@ -355,7 +346,7 @@ fn what_cannot_be_opened_is_not_copied() {
     let at = |name: &str| root.path().join(name);
     let store = open(&at("store")).expect("the store opens");
     (0..8).for_each(|number| submit(&store, 0, number));
-    let early = killed(&at("store"));
+    let early = copy_of(&at("store"));
     (8..16).for_each(|number| submit(&store, 0, number));
     drop(store);
     // Everything was copied out of the log and noted; then the database of an earlier moment came back.

@@ -27,7 +27,7 @@ use longshore_testkit::block_on::block_on;
 use common::child::{self, Load};
 use common::ledger::Ledger;
 use common::strace::{self, SYNC, Site, run};
-use common::{assert_whole, files_of, jobs_above, load, open, payloads_of};
+use common::{assert_whole, copy_of, jobs_above, load, open, payloads_of};
 
 /// The load; see `common/child.rs`.
 #[test]
@@ -281,10 +281,7 @@ fn a_commit_that_found_no_room_is_not_noted() {
     assert!(matches!(refused, Some(StoreError::NotApplied(_))), "{refused:?}");
     // For as long as it takes to note whatever there is: notes are a second apart.
     for _ in 0..12 {
-        let killed = tempfile::tempdir().expect("a directory");
-        for (name, bytes) in files_of(&home) {
-            std::fs::write(killed.path().join(name), bytes).expect("there is room elsewhere");
-        }
+        let killed = copy_of(&home);
         assert_whole(killed.path());
         let opened = EmbeddedStore::open(options(killed.path())).expect("nothing is missing");
         assert_all_there(&opened, &acknowledged);

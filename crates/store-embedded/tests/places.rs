@@ -1,5 +1,5 @@
 //! Where a store may lie: behind links, but not with links among its own files (S33); in a directory, not in something else; and where nothing can be written
-//! it can still be looked at.
+//! it can still be looked at. Files that are gone from it, or come from elsewhere, are noticed (F07).
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -17,7 +17,10 @@ use longshore_testkit::block_on::block_on;
 
 use common::load::BatchName;
 use common::strace::run;
-use common::{assert_whole, jobs_above, open};
+use common::{assert_whole, copy_of, fast_directory, jobs_above, open};
+
+const DATABASE: &str = "longshore.db";
+const LOG: &str = "longshore.db-wal";
 
 fn submit(store: &EmbeddedStore, number: u64) {
     let name = BatchName { cycle: 1, thread: 0, number };
@@ -133,4 +136,60 @@ fn a_backup_can_be_examined_and_restored_where_nothing_can_be_written() {
         restore(&disk.0.path().join("store"), &at(&format!("from-{what}")), now()).expect("it can be restored");
         assert_whole(&at(&format!("from-{what}")));
     }
+}
+
+/// F07: where it is noted that there was a store, a database that is gone or empty is not a new one.
+#[test]
+fn an_emptied_directory_is_not_a_new_store() {
+    let home = fast_directory();
+    let store = open(home.path()).expect("the store opens");
+    submit(&store, 0);
+    let killed = copy_of(home.path());
+    drop(store);
+    let remove = |home: &Path, name: &str| drop(fs::remove_file(home.join(name)));
+    let empty = |home: &Path, name: &str| fs::write(home.join(name), "").expect("a file");
+    type Change<'a> = &'a dyn Fn(&Path);
+    let changes: [(&str, Change<'_>); 5] = [
+        ("emptied", &|home| empty(home, DATABASE)),
+        ("emptied, no log", &|home| {
+            empty(home, DATABASE);
+            remove(home, LOG);
+        }),
+        ("both emptied", &|home| {
+            empty(home, DATABASE);
+            empty(home, LOG);
+        }),
+        ("gone", &|home| remove(home, DATABASE)),
+        ("all gone", &|home| [DATABASE, LOG, "longshore.db-shm"].iter().for_each(|name| remove(home, name))),
+    ];
+    for (from, home) in [("stopped", home.path()), ("killed", killed.path())] {
+        for (what, change) in changes {
+            let changed = copy_of(home);
+            change(changed.path());
+            let refused = open(changed.path()).expect_err("it is no new store").to_string();
+            assert!(refused.contains("database") || refused.contains("says that there was a store"), "{refused}");
+            assert!(examine(changed.path()).is_err(), "{from}, {what}");
+        }
+    }
+    // With the note gone there is nothing left to tell by, and room for a new store.
+    let cleared = copy_of(home.path());
+    [DATABASE, LOG, "longshore.db-shm", "longshore.mark"].iter().for_each(|name| remove(cleared.path(), name));
+    assert!(jobs_above(&open(cleared.path()).expect("a new store"), Seq(0)).expect("jobs are listed").is_empty());
+}
+
+/// F07: the database of another store, put beside the note of this one.
+#[test]
+fn the_database_of_another_store_is_refused() {
+    let (ours, theirs) = (fast_directory(), fast_directory());
+    for home in [ours.path(), theirs.path()] {
+        submit(&open(home).expect("the store opens"), 0);
+    }
+    fs::copy(theirs.path().join(DATABASE), ours.path().join(DATABASE)).expect("a file");
+    for refused in [open(ours.path()).map(drop), examine(ours.path()).map(drop)] {
+        let refused = refused.expect_err("it is not ours").to_string();
+        assert!(refused.contains("longshore.mark") && refused.contains("of another store"), "{refused}");
+    }
+    // Whoever means it takes the note away.
+    fs::remove_file(ours.path().join("longshore.mark")).expect("a note");
+    drop(open(ours.path()).expect("the store opens"));
 }

@@ -52,6 +52,15 @@ pub(crate) fn files_of(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
+/// The files of a directory in another one. Of a store at work: as a kill leaves it, without its lock.
+pub(crate) fn copy_of(directory: &Path) -> tempfile::TempDir {
+    let copy = fast_directory();
+    for (name, bytes) in files_of(directory) {
+        fs::write(copy.path().join(name), bytes).expect("a file");
+    }
+    copy
+}
+
 /// How far a store had come, as it is noted beside it; 0 is not at all.
 pub(crate) fn noted_mark(directory: &Path) -> i64 {
     let bytes = fs::read(directory.join("longshore.mark")).unwrap_or_default();
