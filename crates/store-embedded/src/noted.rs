@@ -46,7 +46,12 @@ impl Noted {
             Ok(file)
         });
         match made {
-            Ok(file) => Ok(Self { file: Some(file), id_key, last: newest(location, id_key).mark(), next_place: 0 }),
+            Ok(file) => {
+                let last = newest(location, id_key).mark();
+                // The newest stays until another one is on disk.
+                let in_first = last.is_some_and(|mark| read(&path).first() == Some(&Some(sealed(mark, &id_key))));
+                Ok(Self { file: Some(file), id_key, last, next_place: usize::from(in_first) })
+            }
             Err(error) if no_room(&error) => Ok(Self::default()),
             Err(error) => Err(StoreError::not_applied(error)),
         }
@@ -85,31 +90,30 @@ impl Found {
 
 pub(crate) fn newest(location: &Location, id_key: [u8; 16]) -> Found {
     let places = path(location).map(|path| read(&path)).unwrap_or_default();
-    let marks = places.iter().filter_map(|found| {
+    let marks = places.iter().flatten().filter_map(|found| {
         let mark = i64::from_le_bytes(*found.first_chunk()?);
         (*found == sealed(mark, &id_key)).then_some(mark)
     });
     match marks.max() {
         Some(mark) => Found::Mark(mark),
-        None if places.is_empty() => Found::Nothing,
+        None if places == [None; 2] => Found::Nothing,
         None => Found::Strange,
     }
 }
 
 /// Whether anything was ever noted beside this database, for whichever store.
 pub(crate) fn anything(database: &Path) -> bool {
-    !read(&database.with_file_name(FILE)).is_empty()
+    read(&database.with_file_name(FILE)) != [None; 2]
 }
 
-/// The places that were written to. What cannot be read says nothing.
-fn read(path: &Path) -> Vec<[u8; BYTES]> {
-    let Ok(file) = File::open(path) else { return Vec::new() };
-    let read = |place: &u64| {
+/// Both places, where they were written to. What cannot be read says nothing.
+fn read(path: &Path) -> [Option<[u8; BYTES]>; 2] {
+    let Ok(file) = File::open(path) else { return [None; 2] };
+    PLACES.map(|place| {
         let mut found = [0; BYTES];
-        file.read_exact_at(&mut found, *place).ok()?;
+        file.read_exact_at(&mut found, place).ok()?;
         (found != [0; BYTES]).then_some(found)
-    };
-    PLACES.iter().filter_map(read).collect()
+    })
 }
 
 /// For a store that goes on from an earlier moment by intention.
@@ -216,6 +220,12 @@ mod tests {
         assert_eq!(newest(&location, [8; 16]), Found::Strange);
         File::options().write(true).open(path(&location).unwrap()).unwrap().write_all_at(b"torn", 0).unwrap();
         assert_eq!(newest(&location, [7; 16]), Found::Mark(5), "the third went where the first was");
-        assert_eq!(Noted::open(&location, [7; 16]).unwrap().last, Some(5));
+        let mut again = Noted::open(&location, [7; 16]).unwrap();
+        assert_eq!(again.last, Some(5));
+        // Whoever opens it writes over the older one first, whichever place that has.
+        again.note(10).unwrap();
+        assert_eq!(read(&path(&location).unwrap()).map(Option::unwrap), [sealed(10, &[7; 16]), sealed(5, &[7; 16])]);
+        Noted::open(&location, [7; 16]).unwrap().note(11).unwrap();
+        assert_eq!(read(&path(&location).unwrap()).map(Option::unwrap), [sealed(10, &[7; 16]), sealed(11, &[7; 16])]);
     }
 }
