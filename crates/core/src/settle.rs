@@ -30,6 +30,8 @@ pub enum Outcome {
     },
     /// Hand it back untouched; the worker is stopping.
     Release,
+    /// The server gives back a lease whose answer never left it. No worker can report this.
+    Undelivered,
 }
 
 words!(
@@ -43,14 +45,14 @@ impl Outcome {
             Self::Complete { .. } => OutcomeKind::Complete,
             Self::Fail(_) => OutcomeKind::Fail,
             Self::Snooze { .. } => OutcomeKind::Snooze,
-            Self::Release => OutcomeKind::Release,
+            Self::Release | Self::Undelivered => OutcomeKind::Release,
         }
     }
 
     /// What is wrong with it whatever the job; asked before anything is looked up.
     pub fn check(&self) -> Result<(), Invalid> {
         match self {
-            Self::Complete { .. } | Self::Release => {}
+            Self::Complete { .. } | Self::Release | Self::Undelivered => {}
             Self::Fail(reported) => reported.check()?,
             Self::Snooze { delay } => {
                 delay.within_limit().map_err(|invalid| invalid.at("delay"))?;
@@ -82,7 +84,7 @@ pub fn settle(
         return Ok(job.kind());
     }
     let lease = lease::check(job, token, moment.now)?;
-    let hands_back = matches!(kind, OutcomeKind::Snooze | OutcomeKind::Release);
+    let hands_back = matches!(outcome, Outcome::Snooze { .. } | Outcome::Release);
     if hands_back && job.policy.profile.strict() {
         let verb = if kind == OutcomeKind::Snooze { "snoozed" } else { "released" };
         return Err(Refusal::IllegalTransition { from: job.kind(), verb });
@@ -93,16 +95,25 @@ pub fn settle(
     let (token, cancel_requested) = (lease.token, lease.cancel_requested.is_some());
     match outcome {
         Outcome::Complete { result } => complete(job, result.clone(), moment),
-        Outcome::Fail(_) | Outcome::Snooze { .. } | Outcome::Release if cancel_requested => cancel::heed(job, moment),
+        Outcome::Fail(_) | Outcome::Snooze { .. } | Outcome::Release | Outcome::Undelivered if cancel_requested => {
+            cancel::heed(job, moment);
+        }
         Outcome::Fail(reported) => fail(job, reported, home, moment),
         // There is no line to go back to.
-        Outcome::Snooze { .. } | Outcome::Release if home == Home::Deleted => cancel::end_with_queue(job, moment),
+        Outcome::Snooze { .. } | Outcome::Release | Outcome::Undelivered if home == Home::Deleted => {
+            cancel::end_with_queue(job, moment);
+        }
         Outcome::Snooze { delay } => {
             let until = moment.now + *delay;
             hand_back(job, AttemptOutcome::Snoozed, Some(*delay), moment);
             job.enter(State::Delayed { until }, Cause::Snooze, moment);
         }
-        Outcome::Release => {
+        // A strict lifecycle has no way from running to scheduled: the job takes the way of a retry that is due at once and not counted.
+        Outcome::Undelivered if job.policy.profile.strict() => {
+            hand_back(job, AttemptOutcome::Released, Some(Duration::ZERO), moment);
+            job.enter(State::Retrying { until: moment.now }, Cause::Release, moment);
+        }
+        Outcome::Release | Outcome::Undelivered => {
             hand_back(job, AttemptOutcome::Released, None, moment);
             job.enter_line(Cause::Release, moment);
         }

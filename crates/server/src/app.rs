@@ -1,34 +1,27 @@
 //! What every route can reach.
 
 use std::collections::BTreeSet;
-use std::future::poll_fn;
 use std::ops::Deref;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use longshore_api::ErrorCode;
 use longshore_core::Timestamp;
-use longshore_core::engine::{AdminAnswer, AdminCommand, BatchRefusal, SubmitRequest, Submitted};
-use longshore_core::id::{JobType, QueueName};
+use longshore_core::engine::{AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
 use longshore_core::profile::Profile;
-use longshore_core::submit::{NewJob, Start};
 use longshore_store::clock::monotonic;
-use longshore_store::{Observed, Store, StoreError, StoreFuture};
+use longshore_store::{Grant, Observed, Park, Store, StoreError, StoreFuture};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::live::endings::Endings;
-use crate::live::lobby::Lobby;
 use crate::live::metrics::Metrics;
 use crate::live::tally::Tally;
 use crate::live::virtual_time::VirtualTime;
 use crate::live::workers::Workers;
 use crate::options::{Limits, Options, StoreAbout, TimeControl};
-use crate::routes::work::claim::ask_for_another;
 use crate::wire::problem::Failure;
 
 /// What was met and told: a worker that asks again and again meets the same damage each time.
@@ -64,7 +57,6 @@ pub struct App {
     pub(crate) default_profile: Profile,
     pub(crate) auto_queues: bool,
     pub(crate) limits: Limits,
-    pub(crate) lobby: Arc<Lobby>,
     pub(crate) endings: Arc<Endings>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) tally: Tally,
@@ -105,7 +97,6 @@ impl AppState {
             auto_queues,
             bodies: Arc::new(Semaphore::new(limits.bodies_bytes_max / BODY_UNIT)),
             limits,
-            lobby: Arc::default(),
             endings: Arc::default(),
             workers: Arc::default(),
             tally: Tally::default(),
@@ -130,22 +121,7 @@ impl AppState {
     /// The one call with a code of its own: an acknowledgement within the submission timeout, or the word that there is none.
     pub(crate) async fn submit(&self, request: SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Failure> {
         let patience = self.limits.submission_timeout;
-        let expected = self.expected(&request);
-        let both = async {
-            let mut submission = pin!(self.store.submit(request));
-            // On its way, before anybody asks for what it brings.
-            let begun = poll_fn(|context| Poll::Ready(submission.as_mut().poll(context))).await;
-            for (queue, job_type) in &expected {
-                if let Some(errand) = self.lobby.work_is_coming(queue, job_type) {
-                    ask_for_another(self, errand).await;
-                }
-            }
-            match begun {
-                Poll::Ready(answer) => answer,
-                Poll::Pending => submission.await,
-            }
-        };
-        match tokio::time::timeout(patience, both).await {
+        match tokio::time::timeout(patience, self.store.submit(request)).await {
             Ok(answer) => self.noted(answer),
             Err(_) => {
                 let detail = format!("no acknowledgement within {} s", patience.as_secs_f64());
@@ -181,21 +157,34 @@ impl App {
         self.noted(tokio::time::timeout(patience, question).await.unwrap_or_else(silent))
     }
 
-    pub(crate) async fn admin(&self, command: AdminCommand) -> Result<AdminAnswer, Failure> {
-        Ok(self.ask(self.store.admin(command)).await??)
+    /// Claims, and gives the store as long as a submission has beyond the wait. Dropping the call leaves nothing leased.
+    pub(crate) async fn claim(&self, request: ClaimRequest, wait: Duration) -> Result<Grant, Failure> {
+        let patience = self.limits.submission_timeout;
+        let park = if wait.is_zero() {
+            Park::No
+        } else {
+            let stopping = self.stopping.clone();
+            let end = async move {
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = stopping.cancelled_owned() => {}
+                }
+            };
+            Park::Until(Box::pin(end))
+        };
+        let claim = self.store.claim_or_park(request, park);
+        let Ok(answer) = tokio::time::timeout(wait + patience, claim).await else {
+            let detail = format!(
+                "the store has not answered within {} s; jobs that it leases to this claim go back into line",
+                patience.as_secs_f64()
+            );
+            return Err(Failure::new(ErrorCode::StoreUnavailable, detail));
+        };
+        Ok(self.noted(answer)??)
     }
 
-    /// The jobs of a request that go into line at once, if anybody waits for work.
-    fn expected(&self, request: &SubmitRequest) -> BTreeSet<(QueueName, JobType)> {
-        if self.lobby.taken() == 0 {
-            return BTreeSet::new();
-        }
-        let at_once = |new: &NewJob| {
-            let now = matches!(new.start, Start::Now) && new.hold != Some(true);
-            now && new.after.is_empty() && new.after_any.is_empty()
-        };
-        let jobs = request.batch.iter().filter(|submission| at_once(&submission.job));
-        jobs.map(|submission| (submission.queue.clone(), submission.job.job_type.clone())).collect()
+    pub(crate) async fn admin(&self, command: AdminCommand) -> Result<AdminAnswer, Failure> {
+        Ok(self.ask(self.store.admin(command)).await??)
     }
 
     pub(crate) fn noted<T>(&self, answer: Result<T, StoreError>) -> Result<T, Failure> {

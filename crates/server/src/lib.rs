@@ -10,7 +10,7 @@
 //! - `wire/`: bodies, strict JSON, query strings, paths; answers and problems, with the one table of refusals
 //! - `convert/`: between types of the wire and of the rules
 //! - `routes/`: one file a verb, in `queues/`, `jobs/`, `work/` and `watch/`
-//! - `live/`: what goes on beside requests: claims that wait (`lobby.rs`), jobs that are waited for (`endings.rs`), the effects of commits (`feed.rs`),
+//! - `live/`: what goes on beside requests: jobs that are waited for (`endings.rs`), the effects of commits (`feed.rs`),
 //!   time (`maintenance.rs`, `virtual_time.rs`), who works (`workers.rs`), how fast (`tally.rs`)
 //! - `openapi.rs`: the description of all of it that the server serves
 //! - [`dialects`]: other servers' own routes

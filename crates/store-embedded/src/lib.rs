@@ -6,6 +6,7 @@
 //! In reading order:
 //! - `open.rs`: opening a directory (or memory), recovery by scan, and the [`EmbeddedStore`] itself
 //! - `writer.rs`: the writer's loop, group commit, what happens when a commit fails
+//! - `granting.rs`: claims that wait, and the commits that grant them jobs; `request.rs`: what callers ask and are answered
 //! - `records.rs`: the engine's records during a batch; `records/flush.rs`: their way to the tables, gathered by `records/pen.rs` and many rows to a statement by `records/many.rs`; `records/payloads.rs`, `records/keys.rs` (idempotency), `records/workflows.rs`,
 //!   `records/ahead.rs` (reading ahead of the claims)
 //! - `reader.rs`: threads that only look; `listing.rs`: which live jobs match what; `ended.rs`: where to look among the ended ones
@@ -22,6 +23,7 @@ mod export;
 #[cfg(test)]
 mod fixture;
 mod give_back;
+mod granting;
 mod home;
 mod listing;
 mod log;
@@ -31,6 +33,7 @@ mod open;
 mod order;
 mod reader;
 mod records;
+mod request;
 mod reserve;
 mod schema;
 mod sealed_id;

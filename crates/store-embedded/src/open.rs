@@ -22,16 +22,17 @@ use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
-    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreError,
-    StoreFuture, Wakeups, WorkflowPage, WorkflowQuery,
+    Clock, Grant, InLine, Inspect, JobQuery, JobRef, Mailbox, MemberQuery, Notices, Page, Park, QueueReport, Store,
+    StoreError, StoreFuture, Ticket, Wakeups, WorkflowPage, WorkflowQuery, await_grant, mailbox,
 };
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::checkpoint::Checkpoints;
 use crate::ended::Chunks;
 use crate::error::{damaged, sql};
 use crate::give_back::GiveBack;
+use crate::granting::{Granting, ReturnToWriter};
 use crate::home::Home;
 use crate::listing::LiveIndex;
 use crate::log;
@@ -40,10 +41,11 @@ use crate::order::InOrder;
 use crate::reader::{Known, Readers};
 use crate::records::ahead::Ahead;
 use crate::records::{DiskRecords, Trouble, workflows};
+use crate::request::{Failed, Reply, Request};
 use crate::reserve::Reserve;
 use crate::schema::{self, Location, Role, TimeKind, unopened};
 use crate::sealed_id::id_seal;
-use crate::writer::{Failed, Reply, Request, Shared, Writer};
+use crate::writer::{Shared, Writer};
 use longshore_records::Names;
 use longshore_records::SystemDice;
 use longshore_records::codec;
@@ -79,7 +81,9 @@ impl Options {
 
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    requests: Option<mpsc::Sender<Request>>,
+    requests: Option<Mailbox<Request>>,
+    /// Numbers claims that may park, in the order in which they come.
+    tickets: AtomicU64,
     readers: Readers,
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
@@ -133,6 +137,7 @@ impl EmbeddedStore {
         };
         let (mark, totals) = (schema::mark(&connection)?, schema::totals(&connection)?);
         *shared.totals.write().unwrap_or_else(PoisonError::into_inner) = totals;
+        let (sender, requests) = mailbox(options.waiting_max);
         let mut writer = Writer {
             engine,
             records: DiskRecords::new(connection, names, live, chunks, seal, ahead)?,
@@ -147,13 +152,14 @@ impl EmbeddedStore {
             stirred: BTreeSet::new(),
             mark,
             totals,
+            granting: Granting::new(Arc::new(ReturnToWriter(sender.notices()))),
         };
         writer.keep_queues()?;
-        let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
         let work = move || writer.run(requests);
         let thread = Builder::new().name("longshore-write".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
         let (requests, writer) = (Some(sender), Some(thread));
-        Ok(Self { requests, readers, shared, clock: options.clock, writer, reserve_missing_at_start, home })
+        let tickets = AtomicU64::new(0);
+        Ok(Self { requests, tickets, readers, shared, clock: options.clock, writer, reserve_missing_at_start, home })
     }
 
     /// Whether an earlier write failed: only a restart helps.
@@ -186,15 +192,21 @@ impl EmbeddedStore {
 
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        // What the writer has never taken in was not begun; one that is dying takes nothing in any more.
-        if self.poisoned() {
-            return Err(StoreError::Poisoned);
-        }
-        let Some(requests) = &self.requests else { return Err(StoreError::Poisoned) };
-        requests.send(request(reply)).await.map_err(|_| StoreError::Poisoned)?;
+        self.send(request(reply)).await?;
         // A writer that dies without a word may have written.
-        answer.await.unwrap_or_else(|_| Err(StoreError::unknown(Failed("the writer died".to_owned()))))
+        answer.await.unwrap_or_else(|_| Err(StoreError::unknown(writer_died())))
     }
+
+    /// Hands a request to the writer. On `Err` it was not begun: a writer that is dying takes nothing in any more.
+    async fn send(&self, request: Request) -> Result<Notices<Request>, StoreError> {
+        let requests = self.requests.as_ref().filter(|_| !self.poisoned()).ok_or(StoreError::Poisoned)?;
+        requests.send(request).await.map_err(|_| StoreError::Poisoned)?;
+        Ok(requests.notices())
+    }
+}
+
+fn writer_died() -> Failed {
+    Failed("the writer died".to_owned())
 }
 
 impl Drop for EmbeddedStore {
@@ -362,8 +374,26 @@ impl Store for EmbeddedStore {
         Box::pin(self.ask(|reply| Request::Submit(Box::new(request), reply)))
     }
 
-    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
-        Box::pin(self.ask(|reply| Request::Claim(request, reply)))
+    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
+        let ticket = match &park {
+            Park::No => None,
+            Park::Until(_) => Some(Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))),
+        };
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let requests = self.send(Request::Claim(request, ticket, reply)).await?;
+            let unpark = || ticket.into_iter().for_each(|ticket| requests.post(Request::Unpark(ticket)));
+            // A claim that the writer took to its grave may have been written.
+            await_grant(answer, park, unpark).await.unwrap_or_else(|| Err(StoreError::unknown(writer_died())))
+        })
+    }
+
+    fn parked_claims(&self) -> usize {
+        self.shared.parked_claims.load(Ordering::Relaxed)
+    }
+
+    fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
+        Box::pin(self.ask(move |reply| Request::HoldGrants(hold, reply)))
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {

@@ -1,101 +1,30 @@
 //! The one thread that changes anything: it takes whatever waits, applies it, commits once, then answers everyone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Effect, Engine, Extension, Outside, Settlement,
-    SubmitRequest, Submitted, Ticked,
-};
-use longshore_core::extend::Extended;
+use longshore_core::engine::{AdminCommand, Effect, Engine, Outside};
 use longshore_core::id::QueueName;
-use longshore_core::refusal::Refusal;
-use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
-use longshore_store::{ClaimedJob, Clock, QueueReport, StoreError, WakeupsSender};
-use tokio::sync::{mpsc, oneshot, watch};
+use longshore_store::{Clock, Letters, QueueReport, StoreError, WakeupsSender};
+use tokio::sync::watch;
 
 use crate::checkpoint::Checkpoints;
 use crate::error::{Kind, kind_at};
 use crate::give_back::GiveBack;
+use crate::granting::{Granting, Undone};
 use crate::log;
 use crate::noted::Noted;
 use crate::records::{DiskRecords, Trouble};
+use crate::request::{Answered, Failed, Request};
 use crate::reserve::Reserve;
 use crate::schema::{Location, set_mark, set_meta, set_totals};
 use longshore_records::SystemDice;
 
 /// Commands that share one commit, at most.
-const COMMANDS_MAX: usize = 2_048;
-
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
-
-pub(crate) enum Request {
-    Submit(Box<SubmitRequest>, Reply<Result<Vec<Submitted>, BatchRefusal>>),
-    Claim(ClaimRequest, Reply<Result<Vec<ClaimedJob>, Refusal>>),
-    Settle(Vec<Settlement>, Reply<Vec<Result<StateKind, Refusal>>>),
-    Extend(Vec<Extension>, Reply<Vec<Result<Extended, Refusal>>>),
-    Admin(Box<AdminCommand>, Reply<Result<AdminAnswer, Refusal>>),
-    Tick(NonZeroUsize, Reply<Ticked>),
-}
-
-impl std::fmt::Debug for Request {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Request")
-    }
-}
-
-/// A request whose effects wait for the commit.
-enum Answered {
-    Submit(Result<Vec<Submitted>, BatchRefusal>),
-    Claim(Result<Vec<ClaimedJob>, Refusal>),
-    Settle(Vec<Result<StateKind, Refusal>>),
-    Extend(Vec<Result<Extended, Refusal>>),
-    Admin(Result<AdminAnswer, Refusal>),
-    Tick(Ticked),
-    /// Refused before it was looked at.
-    Failed(StoreError),
-}
-
-impl Request {
-    fn commands(&self) -> usize {
-        match self {
-            Self::Submit(request, _) => request.batch.len(),
-            Self::Claim(request, _) => request.limit,
-            Self::Settle(settlements, _) => settlements.len(),
-            Self::Extend(extensions, _) => extensions.len(),
-            Self::Admin(..) | Self::Tick(..) => 1,
-        }
-    }
-
-    /// Nobody waiting any more is no error: the work is done all the same.
-    fn answer(self, answered: Answered) {
-        match (self, answered) {
-            (Self::Submit(_, reply), Answered::Submit(value)) => drop(reply.send(Ok(value))),
-            (Self::Claim(_, reply), Answered::Claim(value)) => drop(reply.send(Ok(value))),
-            (Self::Settle(_, reply), Answered::Settle(value)) => drop(reply.send(Ok(value))),
-            (Self::Extend(_, reply), Answered::Extend(value)) => drop(reply.send(Ok(value))),
-            (Self::Admin(_, reply), Answered::Admin(value)) => drop(reply.send(Ok(value))),
-            (Self::Tick(_, reply), Answered::Tick(value)) => drop(reply.send(Ok(value))),
-            (request, Answered::Failed(error)) => request.fail(error),
-            (request, _) => request.fail(StoreError::unknown(Failed("an answer to another question".to_owned()))),
-        }
-    }
-
-    pub(crate) fn fail(self, error: StoreError) {
-        match self {
-            Self::Submit(_, reply) => drop(reply.send(Err(error))),
-            Self::Claim(_, reply) => drop(reply.send(Err(error))),
-            Self::Settle(_, reply) => drop(reply.send(Err(error))),
-            Self::Extend(_, reply) => drop(reply.send(Err(error))),
-            Self::Admin(_, reply) => drop(reply.send(Err(error))),
-            Self::Tick(_, reply) => drop(reply.send(Err(error))),
-        }
-    }
-}
+pub(crate) const COMMANDS_MAX: usize = 2_048;
 
 /// What readers may see without asking the writer.
 #[derive(Debug, Default)]
@@ -105,6 +34,7 @@ pub(crate) struct Shared {
     /// Once true, always true.
     pub poisoned: watch::Sender<bool>,
     pub commits: AtomicU64,
+    pub parked_claims: AtomicUsize,
     pub wakeups: WakeupsSender,
     pub noted: Mutex<Noted>,
     /// Held by whoever reads ahead, and by the writer while it copies the rest of the log: only a log that nobody reads can start again.
@@ -156,15 +86,23 @@ pub(crate) struct Writer {
     pub mark: i64,
     /// As they are on disk.
     pub totals: Totals,
+    pub granting: Granting,
 }
 
 impl Writer {
     /// Works until every sender is gone.
-    pub(crate) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+    pub(crate) fn run(mut self, mut requests: Letters<Request>) {
         let _obituary = Obituary(Arc::clone(&self.shared));
         while let Some(first) = requests.blocking_recv() {
+            // A claim that ends empty changes nothing: it needs no transaction.
+            if let Request::Unpark(ticket) = first {
+                self.unpark(ticket);
+                self.count_parked();
+                continue;
+            }
             self.records.receive_ahead();
             self.serve(vec![first], &mut || requests.try_recv().ok());
+            self.grant_rest(&mut || requests.try_recv().ok());
             self.records.make_room();
             self.records.look_ahead(&self.engine);
             self.give_back();
@@ -191,16 +129,20 @@ impl Writer {
     }
 
     /// `more` are those who came while the first were looked at: they share the commit.
-    fn serve(&mut self, mut batch: Vec<Request>, more: &mut dyn FnMut() -> Option<Request>) {
+    pub(crate) fn serve(&mut self, mut batch: Vec<Request>, more: &mut dyn FnMut() -> Option<Request>) {
         if self.shared.poisoned() {
             batch.into_iter().for_each(|request| request.fail(StoreError::Poisoned));
+            self.fail_parked();
             return;
         }
         match self.commit(&mut batch, more) {
             Ok(answers) => {
-                // Whoever hears the answer may look at once.
+                // A caller may read as soon as it has its answer.
                 self.publish();
-                batch.into_iter().zip(answers).for_each(|(request, answered)| request.answer(answered));
+                let take_back = Arc::clone(&self.granting.take_back);
+                batch.into_iter().zip(answers).for_each(|(request, answered)| request.answer(answered, &take_back));
+                self.answer_granted();
+                self.count_parked();
             }
             Err(trouble) => self.recover(batch, trouble),
         }
@@ -217,18 +159,8 @@ impl Writer {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let changes = connection.total_changes();
         self.engine.begin();
-        let (mut answers, mut commands) = (Vec::with_capacity(batch.len()), 0);
-        loop {
-            for request in batch.iter().skip(answers.len()) {
-                commands += request.commands();
-                answers.push(self.apply(request, now)?);
-            }
-            if commands >= COMMANDS_MAX {
-                break;
-            }
-            let Some(next) = more() else { break };
-            batch.push(next);
-        }
+        let answers = self.apply_all(batch, more, now)?;
+        self.grant_parked(now)?;
         self.records.flush()?;
         if self.records.erased {
             // The numbers of jobs that are there speak for themselves; one that goes must not be given again.
@@ -255,7 +187,29 @@ impl Writer {
         Ok(answers)
     }
 
-    fn apply(&mut self, request: &Request, now: Timestamp) -> Result<Answered, Trouble> {
+    /// Applies the batch, and what comes in meanwhile, up to the size of a commit.
+    fn apply_all(
+        &mut self,
+        batch: &mut Vec<Request>,
+        more: &mut dyn FnMut() -> Option<Request>,
+        now: Timestamp,
+    ) -> Result<Vec<Answered>, Trouble> {
+        self.granting.commands = 0;
+        let mut answers = Vec::with_capacity(batch.len());
+        loop {
+            while let Some(request) = batch.get_mut(answers.len()) {
+                self.granting.commands += request.commands();
+                answers.push(self.apply(request, now)?);
+            }
+            if self.granting.commands >= COMMANDS_MAX {
+                return Ok(answers);
+            }
+            let Some(next) = more() else { return Ok(answers) };
+            batch.push(next);
+        }
+    }
+
+    fn apply(&mut self, request: &mut Request, now: Timestamp) -> Result<Answered, Trouble> {
         let Self { engine, records, dice, effects, .. } = self;
         macro_rules! outside {
             () => {
@@ -270,16 +224,24 @@ impl Writer {
                 self.stirred.extend(request.batch.iter().map(|submission| submission.queue.clone()));
                 Answered::Submit(engine.submit(request, outside!())?)
             }
-            Request::Claim(request, _) => {
-                records.prepare(engine, request)?;
-                let reads = records.reads;
-                match engine.claim(request, outside!())? {
-                    Ok(claimed) => {
-                        records.follow(request, &claimed, reads);
-                        Answered::Claim(Ok(self.with_payloads(claimed)?))
-                    }
-                    Err(refusal) => Answered::Claim(Err(refusal)),
+            Request::Claim(..) => return self.claim_or_park(request, now),
+            Request::Parked(_) => Answered::Nothing,
+            Request::Unpark(ticket) => {
+                let ticket = *ticket;
+                self.unpark(ticket);
+                Answered::Nothing
+            }
+            Request::HoldGrants(hold, _) => {
+                let hold = *hold;
+                self.hold_grants(hold);
+                Answered::Held
+            }
+            Request::TakeBack(undelivered) => {
+                for settlement in undelivered.iter() {
+                    // A lease that is not current any more has nothing to give back.
+                    drop(engine.settle(settlement, outside!())?);
                 }
+                Answered::Nothing
             }
             Request::Settle(settlements, _) => {
                 let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, outside!()));
@@ -299,18 +261,6 @@ impl Writer {
                 Answered::Tick(engine.tick(records, now, budget.get(), dice, effects)?)
             }
         })
-    }
-
-    fn with_payloads(&mut self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, Trouble> {
-        let with_payload = |claimed: Claimed| {
-            let payload = match self.records.payload(claimed.seq) {
-                Ok(Some(payload)) => payload,
-                Ok(None) | Err(Trouble::Damaged(_)) => return Err(Trouble::DamagedPayload(claimed.id)),
-                Err(trouble) => return Err(trouble),
-            };
-            Ok(ClaimedJob { claimed, payload })
-        };
-        claimed.into_iter().map(with_payload).collect()
     }
 
     /// Shows others what the commit has changed.
@@ -361,11 +311,19 @@ impl Writer {
                 Kind::Damage
             }
         };
+        let Undone { batch, granted, culprit } = self.undo_grants(batch);
         if what == Kind::Broken || !self.roll_back() {
             self.shared.poison(&trouble);
             let error = Arc::new(Failed(trouble.to_string()));
             batch.into_iter().for_each(|request| request.fail(StoreError::Unknown(error.clone())));
+            self.fail_parked();
             return;
+        }
+        if what == Kind::Damage
+            && let Some(claim) = culprit.and_then(|ticket| self.take_parked(ticket))
+        {
+            drop(claim.send(Err(trouble.into())));
+            return self.serve(batch, &mut || None);
         }
         let error = if what == Kind::Full {
             // Room for everything that is not new work; the rest hears that there is none.
@@ -377,6 +335,13 @@ impl Writer {
         } else {
             trouble.into()
         };
+        if granted {
+            // The requests may fit without the grants; parked claims are tried again by a turn of their own.
+            self.granting.suspended = true;
+            self.serve(batch, &mut || None);
+            self.granting.suspended = false;
+            return;
+        }
         if batch.len() == 1 {
             batch.into_iter().for_each(|request| request.fail(error.clone()));
             return;
@@ -414,15 +379,3 @@ fn queue_of(command: &AdminCommand) -> Option<QueueName> {
         | AdminCommand::ChangeStatus { .. } => None,
     }
 }
-
-/// What went wrong, for whoever asks.
-#[derive(Debug)]
-pub(crate) struct Failed(pub String);
-
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Failed {}

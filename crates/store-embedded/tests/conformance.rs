@@ -12,6 +12,7 @@ use longshore_store::{Clock, JobRef, Store, VirtualClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
 use longshore_testkit::conformance::{self, World};
+use longshore_testkit::parking::{self, Order};
 
 fn open(place: Place, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
@@ -63,4 +64,13 @@ fn without_a_path_nothing_outlives_the_store() {
     let after = open(Place::Memory, &clock);
     assert!(block_on(after.get(vec![JobRef::Id(id)])).expect("an answer").iter().all(Option::is_none));
     assert_eq!(submit(&after).first().expect("one job").seq, born.first().expect("one job").seq);
+}
+
+/// A hundred thousand rounds of claims that park, end, hang up and are granted, in the exact order of the model.
+#[test]
+fn waiting_claims_are_served_in_order_and_none_sleeps_beside_its_job() {
+    let (clock, seed) = (conformance::clock(), 20_261_118);
+    let store = open(Place::Memory, &clock);
+    let grants = parking::play(&*store, &clock, seed, 100_000, Order::Exact);
+    assert!(grants > 10_000, "{grants} grants");
 }

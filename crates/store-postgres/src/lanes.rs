@@ -184,7 +184,11 @@ impl Lane {
         Self { shared, link: None, patient, locks }
     }
 
-    pub(crate) async fn serve(&mut self, batch: Vec<Request>) {
+    pub(crate) async fn serve(&mut self, mut batch: Vec<Request>) {
+        batch.retain(|request| !request.abandoned());
+        if batch.is_empty() {
+            return;
+        }
         if let [Request::Tick(budget, _)] = batch.as_slice() {
             let ticked = tick::tick(self, *budget).await;
             for request in batch {
@@ -212,7 +216,8 @@ impl Lane {
     }
 
     /// Answers those that could not be served so.
-    async fn serve_quickly(&mut self, batch: Vec<Request>) -> Vec<Request> {
+    async fn serve_quickly(&mut self, mut batch: Vec<Request>) -> Vec<Request> {
+        batch.retain(|request| !request.abandoned());
         match self.quick(&batch).await {
             Ok(Some(done)) => {
                 self.shared.announce(done.effects, done.deadline);

@@ -6,6 +6,7 @@
 //! In reading order:
 //! - `store.rs`: opening it, the [`PostgresStore`] itself; `connect.rs`, `link.rs`: connections, and many statements on their way at once
 //! - `lanes.rs`: lanes that take whatever waits; what is tried again, and what must not be
+//! - `dispatch.rs`: claims that wait on this node; `dispatch/work.rs`: how much work it knows of for them
 //! - `turn.rs`: one transaction; `turn/claims.rs`: which jobs a claim locks; `turn/fetch.rs`: what else is read; `turn/write.rs`: what is written
 //! - `turn/quick.rs`: one transaction in one trip, over what a node believes (`believed.rs`) and the database checks
 //! - `fetched.rs`, `draft.rs`: the records of one transaction as the engine sees them; `row.rs`: a job as a row; `known.rs`: queues and names
@@ -17,6 +18,7 @@
 mod believed;
 mod clock;
 mod connect;
+mod dispatch;
 mod draft;
 mod enqueue;
 mod error;

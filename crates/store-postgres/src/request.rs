@@ -1,6 +1,7 @@
 //! What callers wait for, and what they are told.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use longshore_core::engine::{
     AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
@@ -8,16 +9,38 @@ use longshore_core::engine::{
 use longshore_core::extend::Extended;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
-use longshore_store::{ClaimedJob, StoreError};
+use longshore_store::{ClaimedJob, Grant, StoreError, TakeBack};
 use tokio::sync::oneshot;
 
 use crate::error::Failed;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
+/// The caller's end of a claim. Jobs that do not reach it are given back.
+#[derive(Debug)]
+pub(crate) struct ClaimReply {
+    reply: Reply<Result<Grant, Refusal>>,
+    take_back: Arc<dyn TakeBack>,
+}
+
+impl ClaimReply {
+    pub(crate) fn new(reply: Reply<Result<Grant, Refusal>>, take_back: Arc<dyn TakeBack>) -> Self {
+        Self { reply, take_back }
+    }
+
+    /// The caller is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    pub(crate) fn send(self, answer: Result<Result<Grant, Refusal>, StoreError>) {
+        drop(self.reply.send(answer));
+    }
+}
+
 pub(crate) enum Request {
     Submit(Box<SubmitRequest>, Reply<Result<Vec<Submitted>, BatchRefusal>>),
-    Claim(ClaimRequest, Reply<Result<Vec<ClaimedJob>, Refusal>>),
+    Claim(ClaimRequest, ClaimReply),
     Settle(Vec<Settlement>, Reply<Vec<Result<StateKind, Refusal>>>),
     Extend(Vec<Extension>, Reply<Vec<Result<Extended, Refusal>>>),
     Admin(Box<AdminCommand>, Reply<Result<AdminAnswer, Refusal>>),
@@ -49,6 +72,14 @@ impl Request {
         }
     }
 
+    /// A claim whose caller is gone: there is nothing to lease for it.
+    pub(crate) fn abandoned(&self) -> bool {
+        match self {
+            Self::Claim(_, reply) => reply.is_closed(),
+            Self::Submit(..) | Self::Settle(..) | Self::Extend(..) | Self::Admin(..) | Self::Tick(..) => false,
+        }
+    }
+
     pub(crate) fn commands(&self) -> usize {
         match self {
             Self::Submit(request, _) => request.batch.len(),
@@ -63,7 +94,10 @@ impl Request {
     pub(crate) fn answer(self, answered: Answered) {
         match (self, answered) {
             (Self::Submit(_, reply), Answered::Submit(value)) => drop(reply.send(Ok(value))),
-            (Self::Claim(_, reply), Answered::Claim(value)) => drop(reply.send(Ok(value))),
+            (Self::Claim(_, reply), Answered::Claim(value)) => {
+                let take_back = Arc::clone(&reply.take_back);
+                reply.send(Ok(value.map(|jobs| Grant::new(jobs, take_back))));
+            }
             (Self::Settle(_, reply), Answered::Settle(value)) => drop(reply.send(Ok(value))),
             (Self::Extend(_, reply), Answered::Extend(value)) => drop(reply.send(Ok(value))),
             (Self::Admin(_, reply), Answered::Admin(value)) => drop(reply.send(Ok(value))),
@@ -75,7 +109,7 @@ impl Request {
     pub(crate) fn fail(self, error: StoreError) {
         match self {
             Self::Submit(_, reply) => drop(reply.send(Err(error))),
-            Self::Claim(_, reply) => drop(reply.send(Err(error))),
+            Self::Claim(_, reply) => reply.send(Err(error)),
             Self::Settle(_, reply) => drop(reply.send(Err(error))),
             Self::Extend(_, reply) => drop(reply.send(Err(error))),
             Self::Admin(_, reply) => drop(reply.send(Err(error))),

@@ -1,16 +1,18 @@
 //! What all parts of a node share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use deadpool_postgres::Pool;
 use longshore_core::engine::{self, Effect};
+use longshore_core::id::QueueName;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_store::WakeupsSender;
 
 use crate::believed::Believed;
 use crate::clock::NodeClock;
 use crate::connect;
+use crate::dispatch::{Mail, ready_lines};
 use crate::error::Trouble;
 use crate::known::Known;
 use crate::link::{Link, Prepared};
@@ -34,6 +36,12 @@ pub(crate) struct Shared {
     pub clock: NodeClock,
     pub wakeups: WakeupsSender,
     pub notices: Notices,
+    /// The dispatcher of waiting claims.
+    pub dispatcher: longshore_store::Notices<Mail>,
+    /// Claims that may wait and are not answered: while there are none, commits need not tell the dispatcher anything.
+    pub waiting_claims: AtomicUsize,
+    /// Claims that are parked, for people.
+    pub parked_claims: AtomicUsize,
     pub days: Days,
     pub believed: Believed,
     /// Transactions in one trip, and others.
@@ -48,7 +56,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(pool: Pool, clock: NodeClock, options: &Options) -> Self {
+    pub(crate) fn new(
+        pool: Pool,
+        clock: NodeClock,
+        options: &Options,
+        dispatcher: longshore_store::Notices<Mail>,
+    ) -> Self {
         let schema = &options.schema;
         Self {
             pool,
@@ -60,6 +73,9 @@ impl Shared {
             clock,
             wakeups: WakeupsSender::default(),
             notices: Notices::default(),
+            dispatcher,
+            waiting_claims: AtomicUsize::new(0),
+            parked_claims: AtomicUsize::new(0),
             days: Days::default(),
             believed: Believed::default(),
             trips: Default::default(),
@@ -132,11 +148,38 @@ impl Shared {
     /// Tells whoever listens what a transaction has done, once it is there to be seen.
     pub(crate) fn announce(&self, mut effects: Vec<Effect>, deadline: Option<Timestamp>) {
         self.notices.note(&effects);
+        self.tell_dispatcher(&effects);
         self.wakeups.announce(&mut effects);
         if deadline.is_some() {
             let mut known = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
             *known = known.into_iter().chain(deadline).min();
             self.wakeups.announce_deadline(*known);
+        }
+    }
+
+    /// Tells the dispatcher which lines have new jobs. A claim that begins to wait after this look begins its transaction after the commit.
+    fn tell_dispatcher(&self, effects: &[Effect]) {
+        if self.waiting_claims.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let (ready, stirred) = ready_lines(effects);
+        if !ready.is_empty() {
+            self.dispatcher.post(Mail::Ready(ready));
+        }
+        stirred.into_iter().for_each(|queue| self.dispatcher.post(Mail::Stirred(queue)));
+    }
+
+    /// Jobs may have come to this queue on another node.
+    pub(crate) fn stir_queue(&self, queue: &QueueName) {
+        if self.waiting_claims.load(Ordering::SeqCst) > 0 {
+            self.dispatcher.post(Mail::Stirred(queue.clone()));
+        }
+    }
+
+    /// Jobs may have come anywhere.
+    pub(crate) fn stir_all(&self) {
+        if self.waiting_claims.load(Ordering::SeqCst) > 0 {
+            self.dispatcher.post(Mail::AllStirred);
         }
     }
 

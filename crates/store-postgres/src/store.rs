@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use longshore_core::dice::Dice;
 use longshore_core::engine::{
@@ -15,17 +15,20 @@ use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_records::SystemDice;
-use longshore_store::{ClaimedJob, Clock, Store, StoreError, StoreFuture, Wakeups};
+use longshore_store::{
+    Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, Wakeups, await_grant, mailbox,
+};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::NodeClock;
 use crate::connect;
+use crate::dispatch::{self, Mail, ReturnToDispatcher};
 use crate::error::{Failed, Trouble, words};
 use crate::lanes::{self, Lane, Slow, Waiting};
 use crate::link::{Bounds, Prepared, order};
 use crate::migrate;
-use crate::request::{Reply, Request};
+use crate::request::{ClaimReply, Reply, Request};
 use crate::shared::{Shared, lock_key};
 use crate::wake;
 
@@ -128,6 +131,10 @@ pub struct PostgresStore {
     extends: mpsc::Sender<Request>,
     admins: mpsc::Sender<Request>,
     ticks: mpsc::Sender<Request>,
+    /// Claims that may wait.
+    dispatcher: Mailbox<Mail>,
+    take_back: Arc<dyn TakeBack>,
+    tickets: AtomicU64,
     companions: Vec<tokio::task::JoinHandle<()>>,
     runtime: Option<Runtime>,
     /// The connection that holds the place of the only node.
@@ -182,7 +189,9 @@ impl PostgresStore {
         drop(client);
         let place = if options.exclusive { Some(take_place(&options).await?) } else { None };
         let clock = options.clock.clone().map_or_else(NodeClock::database, NodeClock::Given);
-        let shared = Arc::new(Shared::new(pool, clock, &options));
+        let (dispatcher, mail) = mailbox(options.waiting_max);
+        let take_back: Arc<dyn TakeBack> = Arc::new(ReturnToDispatcher(dispatcher.notices()));
+        let shared = Arc::new(Shared::new(pool, clock, &options, dispatcher.notices()));
         begin(&shared).await?;
         let mut companions = Vec::new();
         let line = || {
@@ -210,6 +219,8 @@ impl PostgresStore {
             handle.spawn(lanes::work(Arc::clone(&shared), waiting, slow));
             (lane(lanes, patient), work.clone(), work.clone(), work, lane(1, patient), lane(1, None))
         };
+        let lanes = dispatch::Lanes { claims: claims.clone(), settles: settles.clone() };
+        handle.spawn(dispatch::run(Arc::clone(&shared), lanes, Arc::clone(&take_back), mail));
         let node = node_name();
         // Nobody shares a clock that is advanced by hand.
         if !shared.clock.is_virtual() {
@@ -229,6 +240,9 @@ impl PostgresStore {
             extends,
             admins,
             ticks,
+            dispatcher,
+            take_back,
+            tickets: AtomicU64::new(0),
             companions,
             runtime: None,
             _place: place,
@@ -264,6 +278,22 @@ impl PostgresStore {
         lane.send(request(reply)).await.map_err(|_| lanes::closed())?;
         // A lane that dies without a word may have written.
         answer.await.unwrap_or_else(|_| Err(StoreError::unknown(Failed("the store was closed".to_owned()))))
+    }
+}
+
+/// Counts a claim while it may wait.
+struct WaitingClaim<'a>(&'a AtomicUsize);
+
+impl<'a> WaitingClaim<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for WaitingClaim<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -322,8 +352,34 @@ impl Store for PostgresStore {
         Box::pin(self.ask(&self.submits, |reply| Request::Submit(Box::new(request), reply)))
     }
 
-    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
-        Box::pin(self.ask(&self.claims, |reply| Request::Claim(request, reply)))
+    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
+        let Park::Until(_) = park else {
+            return Box::pin(self.ask(&self.claims, |reply| {
+                Request::Claim(request, ClaimReply::new(reply, Arc::clone(&self.take_back)))
+            }));
+        };
+        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed));
+        Box::pin(async move {
+            let _waiting = WaitingClaim::new(&self.shared.waiting_claims);
+            let (reply, answer) = oneshot::channel();
+            let reply = ClaimReply::new(reply, Arc::clone(&self.take_back));
+            self.dispatcher.send(Mail::Claim(ticket, request, reply)).await.map_err(|_| lanes::closed())?;
+            let dispatcher = self.dispatcher.notices();
+            let answer = await_grant(answer, park, || dispatcher.post(Mail::Unpark(ticket))).await;
+            answer.unwrap_or_else(|| Err(lanes::closed()))
+        })
+    }
+
+    fn parked_claims(&self) -> usize {
+        self.shared.parked_claims.load(Ordering::Relaxed)
+    }
+
+    fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            self.dispatcher.send(Mail::Hold(hold, reply)).await.map_err(|_| lanes::closed())?;
+            answer.await.unwrap_or_else(|_| Err(lanes::closed()))
+        })
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {

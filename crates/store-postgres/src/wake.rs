@@ -106,6 +106,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, config: Config, node: String) {
         }
         // Whatever was said meanwhile was missed.
         shared.believed.forget_lines();
+        shared.stir_all();
         shared.wakeups.announce_missed();
         tokio::time::sleep(LISTEN_AGAIN).await;
     }
@@ -144,10 +145,12 @@ fn heard(shared: &Shared, node: &str, words: &str) {
         match QueueName::new(word) {
             Ok(queue) => {
                 known.number_of(&queue).into_iter().for_each(|line| shared.believed.forget_line(line));
+                shared.stir_queue(&queue);
                 effects.push(Effect::Claimable(queue));
             }
             Err(_) => {
                 shared.believed.forget_lines();
+                shared.stir_all();
                 return shared.wakeups.announce_missed();
             }
         }
@@ -163,6 +166,7 @@ fn heard(shared: &Shared, node: &str, words: &str) {
 pub(crate) async fn poll(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(POLL).await;
+        shared.stir_all();
         shared.wakeups.announce_missed();
     }
 }

@@ -9,12 +9,17 @@
 //! - [`StoreError`] (`error.rs`): whether the thing may have happened
 //! - [`clock`]: the time of this machine, steady and without jumps, and the virtual time of tests
 //! - [`Wakeups`] (`wakeups.rs`): hints that something may have changed
+//! - [`Grant`] (`grant.rs`): claimed jobs on their way to a worker; [`ParkedClaims`] (`parked.rs`): claims that wait for jobs
+//! - [`Mailbox`] (`mailbox.rs`): the way of requests to the component that serves them
 //! - [`Observed`] (`observed.rs`): a store that counts and times what is asked of another
 //! - [`Unreliable`] (`unreliable.rs`): a store that fails at will, for tests of what is above it
 
 pub mod clock;
 mod error;
+mod grant;
+mod mailbox;
 mod observed;
+mod parked;
 pub mod query;
 mod store;
 #[cfg(test)]
@@ -24,7 +29,10 @@ mod wakeups;
 
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{Cause, StoreError};
+pub use grant::{Grant, Park, TakeBack, await_grant};
+pub use mailbox::{Letters, Mailbox, Notices, mailbox};
 pub use observed::{Observation, Observed, Observer, Verb};
+pub use parked::{ParkedClaim, ParkedClaims, Ticket};
 pub use query::{InLine, JobFilter, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 pub use store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
 pub use unreliable::{Fault, Faults, Unreliable};

@@ -19,8 +19,9 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
+use crate::grant::{Grant, Park};
 use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
-use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
+use crate::store::{Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::Wakeups;
 
 /// What can be asked of a store.
@@ -107,6 +108,8 @@ pub struct Observation<'a> {
     /// `None`: the caller stopped waiting; the store may have done it all the same.
     pub outcome: Option<Result<(), &'a StoreError>>,
     pub took: Duration,
+    /// The call may have been parked: `took` says nothing about the store then.
+    pub waits: bool,
 }
 
 /// Whoever keeps the figures. Called on the caller's path: it must not wait for anything.
@@ -140,13 +143,11 @@ impl Observed {
         call: StoreFuture<'a, T>,
         count: impl FnOnce(&T) -> (usize, usize) + Send + 'a,
     ) -> StoreFuture<'a, T> {
-        Box::pin(async move {
-            let mut watch = Watch { observed: self, verb, asked, started: (self.monotonic)(), told: false };
-            let answer = call.await;
-            let (items, refused) = answer.as_ref().map_or((asked, 0), count);
-            watch.tell(items, refused, Some(answer.as_ref().map(|_| ())));
-            answer
-        })
+        Box::pin(async move { self.begin(verb, asked).finish(call.await, count) })
+    }
+
+    fn begin(&self, verb: Verb, asked: usize) -> Watch<'_> {
+        Watch { observed: self, verb, asked, started: (self.monotonic)(), waits: false, told: false }
     }
 }
 
@@ -156,14 +157,32 @@ struct Watch<'a> {
     verb: Verb,
     asked: usize,
     started: Duration,
+    waits: bool,
     told: bool,
 }
 
 impl Watch<'_> {
+    fn finish<T>(
+        mut self,
+        answer: Result<T, StoreError>,
+        count: impl FnOnce(&T) -> (usize, usize),
+    ) -> Result<T, StoreError> {
+        let (items, refused) = answer.as_ref().map_or((self.asked, 0), count);
+        self.tell(items, refused, Some(answer.as_ref().map(|_| ())));
+        answer
+    }
+
     fn tell(&mut self, items: usize, refused: usize, outcome: Option<Result<(), &StoreError>>) {
         let took = (self.observed.monotonic)().saturating_sub(self.started);
         self.told = true;
-        self.observed.observer.observe(&Observation { verb: self.verb, items, refused, outcome, took });
+        self.observed.observer.observe(&Observation {
+            verb: self.verb,
+            items,
+            refused,
+            outcome,
+            took,
+            waits: self.waits,
+        });
     }
 }
 
@@ -192,9 +211,23 @@ impl Store for Observed {
         self.watch(Verb::Submit, asked, self.store.submit(request), refused)
     }
 
-    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
-        let given = |answer: &Result<Vec<_>, _>| answer.as_ref().map_or((0, 1), |jobs| (jobs.len(), 0));
-        self.watch(Verb::Claim, 0, self.store.claim(request), given)
+    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
+        let given = |answer: &Result<Grant, _>| answer.as_ref().map_or((0, 1), |grant| (grant.jobs().len(), 0));
+        let waits = matches!(park, Park::Until(_));
+        let call = self.store.claim_or_park(request, park);
+        Box::pin(async move {
+            let mut watch = self.begin(Verb::Claim, 0);
+            watch.waits = waits;
+            watch.finish(call.await, given)
+        })
+    }
+
+    fn parked_claims(&self) -> usize {
+        self.store.parked_claims()
+    }
+
+    fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
+        self.store.hold_grants(hold)
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {

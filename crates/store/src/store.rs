@@ -20,6 +20,7 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
+use crate::grant::{Grant, Park};
 use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use crate::wakeups::Wakeups;
 
@@ -31,8 +32,21 @@ pub trait Store: Inspect {
     /// All of the batch is stored, or nothing.
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>>;
 
-    /// Takes jobs from the line under new leases. May give fewer than asked, never more; does not wait.
-    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>>;
+    /// Takes jobs from the line under new leases; may give fewer than asked, never more. A claim that finds nothing is parked if `park` allows it. It is
+    /// then answered exactly once: with jobs as soon as a commit makes some ready, or empty when its wait ends. A claim whose future is
+    /// dropped leases nothing; a grant that is dropped undelivered gives its leases back.
+    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>>;
+
+    /// Claims what is ready now.
+    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
+        Box::pin(async move { Ok(self.claim_or_park(request, Park::No).await?.map(Grant::deliver)) })
+    }
+
+    /// Claims that wait at this moment.
+    fn parked_claims(&self) -> usize;
+
+    /// While held, no parked claim is granted anything, and a claim that may park does so unserved. Virtual time advances under a hold.
+    fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()>;
 
     /// Ends leases; one verdict for each, in order.
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>>;

@@ -23,8 +23,9 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
+use crate::grant::{Grant, Park};
 use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
-use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
+use crate::store::{Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::{Wakeups, WakeupsSender};
 
 /// More than this is refused.
@@ -68,8 +69,16 @@ impl Store for Stub {
         self.change(if fits { Ok(Vec::new()) } else { Err(Refusal::JobNotFound.into()) })
     }
 
-    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
-        self.change(if request.limit > 0 { Ok(Vec::new()) } else { Err(Refusal::JobNotFound) })
+    fn claim_or_park(&self, request: ClaimRequest, _: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
+        self.change(if request.limit > 0 { Ok(Grant::delivered(Vec::new())) } else { Err(Refusal::JobNotFound) })
+    }
+
+    fn parked_claims(&self) -> usize {
+        0
+    }
+
+    fn hold_grants(&self, _: bool) -> StoreFuture<'_, ()> {
+        ready(())
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {

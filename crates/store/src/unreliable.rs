@@ -20,6 +20,7 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
+use crate::grant::{Grant, Park};
 use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::Wakeups;
@@ -201,8 +202,21 @@ impl Store for Unreliable {
         self.change(|store| store.submit(request))
     }
 
+    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
+        self.change(|store| store.claim_or_park(request, park))
+    }
+
+    /// An answer that is lost has left the store: its leases are not given back.
     fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
         self.change(|store| store.claim(request))
+    }
+
+    fn parked_claims(&self) -> usize {
+        self.store.parked_claims()
+    }
+
+    fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
+        self.store.hold_grants(hold)
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {

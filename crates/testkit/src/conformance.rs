@@ -30,6 +30,7 @@ mod harness;
 mod idempotency;
 mod inspect;
 mod listing;
+mod parking;
 mod proofs;
 mod recovery;
 mod refusals;
@@ -229,6 +230,16 @@ macro_rules! with_conformance_cases {
                 a_filter_follows_what_changes
                 tags_are_found_by_key_and_by_value
                 a_sparse_filter_over_many_jobs
+            }
+            parking {
+                a_submission_is_granted_to_the_claim_that_waits
+                a_wait_that_ends_is_answered_empty
+                a_claim_whose_caller_is_gone_leases_nothing
+                no_claim_sleeps_beside_a_job_of_the_same_commit
+                an_undelivered_grant_costs_the_job_nothing
+                a_hold_keeps_claims_parked
+                a_resumed_queue_serves_all_that_wait
+                random_rounds
             }
             wakeups {
                 a_change_is_told_after_it_is_there

@@ -6,6 +6,7 @@
 //! - [`store_subject`]: any store, in virtual time
 //! - [`memory_store`]: the plainest store, to hold the suite against
 //! - [`mod@conformance`]: what every store must do; one line makes it the tests of a store
+//! - [`parking`]: random rounds of claims that wait, against a model
 //! - [`postgres`]: a PostgreSQL server for tests
 //! - [`side_by_side`]: random histories on the model and another subject, compared step by step, shrunk when they differ
 //! - [`scenario`]: behaviour as text files (`scenarios/*.txt`), and their runner
@@ -19,6 +20,7 @@ mod convert;
 pub mod engine_subject;
 pub mod memory_store;
 pub mod model;
+pub mod parking;
 pub mod postgres;
 pub mod scenario;
 pub mod side_by_side;

@@ -22,20 +22,55 @@ use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
-    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreFuture, Wakeups,
-    WakeupsSender, WorkflowPage, WorkflowQuery,
+    ClaimedJob, Clock, Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueueReport,
+    Store, StoreError, StoreFuture, TakeBack, Ticket, Wakeups, WakeupsSender, WorkflowPage, WorkflowQuery, await_grant,
 };
+use tokio::sync::oneshot;
 
 use crate::engine_subject::rebuild;
 
 /// Records that one page looks at: few, so that pages end early.
 const ROWS_PER_PAGE: usize = 40;
 
+/// The engine answers each command in its own kind.
+macro_rules! answer {
+    ($told:expr, $kind:ident) => {
+        match $told {
+            Answer::$kind(answer) => answer,
+            other => panic!("another answer: {other:?}"),
+        }
+    };
+}
+
 #[derive(Debug)]
 pub struct MemoryStore {
     disk: Disk,
     clock: Arc<dyn Clock>,
     wakeups: WakeupsSender,
+    granting: Arc<Granting>,
+}
+
+type ClaimReply = oneshot::Sender<Result<Grant, Refusal>>;
+
+/// Claims that wait, and leases that come back undelivered.
+#[derive(Debug, Default)]
+struct Granting {
+    parked: Mutex<Parked>,
+    returned: Mutex<Vec<Settlement>>,
+}
+
+#[derive(Debug, Default)]
+struct Parked {
+    claims: ParkedClaims<ClaimReply>,
+    next_ticket: u64,
+    held: bool,
+}
+
+impl TakeBack for Granting {
+    /// The next turn does the rest.
+    fn take_back(&self, undelivered: Vec<Settlement>) {
+        self.returned.lock().unwrap().extend(undelivered);
+    }
 }
 
 /// What outlives a store that is closed, as a disk would.
@@ -77,7 +112,7 @@ impl MemoryStore {
             let mut held = disk.lock();
             held.engine = rebuild(&held.engine, &held.records);
         }
-        Self { disk, clock, wakeups: WakeupsSender::default() }
+        Self { disk, clock, wakeups: WakeupsSender::default(), granting: Arc::default() }
     }
 
     /// One turn at the lock: effects are told after it, deadlines with it.
@@ -85,7 +120,12 @@ impl MemoryStore {
         let mut effects = Vec::new();
         let mut held = self.disk.lock();
         let now = self.clock.now();
+        for settlement in std::mem::take(&mut *self.granting.returned.lock().unwrap()) {
+            drop(held.apply(Command::Settle(settlement), now, &mut effects));
+        }
+        self.grant(&mut held, now, &mut effects);
         let answer = work(&mut held, now, &mut effects);
+        self.grant(&mut held, now, &mut effects);
         let Held { engine, records, dice, totals } = &mut *held;
         totals.count(&effects);
         let Ok(Ticked { next, .. }) = engine.tick(records, now, 0, dice, &mut effects);
@@ -99,12 +139,65 @@ impl MemoryStore {
     fn apply(&self, command: Command) -> Answer {
         self.turn(|held, now, effects| held.apply(command, now, effects))
     }
+
+    /// Grants what is ready to parked claims, in order: naively, one after the other.
+    fn grant(&self, held: &mut Held, now: Timestamp, effects: &mut Vec<Effect>) {
+        let mut parked = self.granting.parked.lock().unwrap();
+        if parked.held {
+            return;
+        }
+        parked.claims.stir_all();
+        while let Some(ticket) = parked.claims.next_candidate(|queue, types| held.engine.has_ready(queue, types)) {
+            let claim = parked.claims.take(ticket).expect("a candidate is parked");
+            if !claim.caller.is_closed() {
+                let answer = held.claim(claim.request, now, effects);
+                drop(claim.caller.send(answer.map(|jobs| self.granted(jobs))));
+            }
+        }
+    }
+
+    fn granted(&self, jobs: Vec<ClaimedJob>) -> Grant {
+        Grant::new(jobs, Arc::<Granting>::clone(&self.granting))
+    }
+
+    /// Answers a claim, or parks it.
+    fn ask(&self, request: ClaimRequest, parks: bool) -> (Ticket, oneshot::Receiver<Result<Grant, Refusal>>) {
+        let (reply, answer) = oneshot::channel();
+        let ticket = self.turn(|held, now, effects| {
+            let mut parked = self.granting.parked.lock().unwrap();
+            parked.next_ticket += 1;
+            let ticket = Ticket(parked.next_ticket);
+            let unserved = parks && parked.held;
+            let answer = if unserved { Ok(Vec::new()) } else { held.claim(request.clone(), now, effects) };
+            if parks && answer.as_ref().is_ok_and(Vec::is_empty) {
+                parked.claims.park(ticket, request, reply);
+            } else {
+                drop(reply.send(answer.map(|jobs| self.granted(jobs))));
+            }
+            ticket
+        });
+        (ticket, answer)
+    }
 }
 
 impl Held {
     fn apply(&mut self, command: Command, now: Timestamp, effects: &mut Vec<Effect>) -> Answer {
         let Ok(answer) = self.engine.apply(&mut self.records, &command, now, &mut self.dice, effects);
         answer
+    }
+
+    fn claim(
+        &mut self,
+        request: ClaimRequest,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Vec<ClaimedJob>, Refusal> {
+        let claimed = answer!(self.apply(Command::Claim(request), now, effects), Claimed)?;
+        let with_payload = claimed.into_iter().map(|claimed| {
+            let payload = self.records.payload(claimed.seq).cloned().expect("every job has a payload");
+            ClaimedJob { claimed, payload }
+        });
+        Ok(with_payload.collect())
     }
 
     fn find(&self, job: JobRef) -> Option<Arc<Job>> {
@@ -128,16 +221,6 @@ fn ready<'a, T: Send + 'a>(answer: T) -> StoreFuture<'a, T> {
     Box::pin(std::future::ready(Ok(answer)))
 }
 
-/// The engine answers each command in its own kind.
-macro_rules! answer {
-    ($told:expr, $kind:ident) => {
-        match $told {
-            Answer::$kind(answer) => answer,
-            other => panic!("another answer: {other:?}"),
-        }
-    };
-}
-
 /// Work is done when the future is polled, not when it is made: a call that nobody waits for does nothing.
 macro_rules! later {
     ($work:expr) => {
@@ -150,15 +233,26 @@ impl Store for MemoryStore {
         later!(answer!(self.apply(Command::Submit(request)), Submitted))
     }
 
-    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
-        later!(self.turn(|held, now, effects| {
-            let claimed = answer!(held.apply(Command::Claim(request), now, effects), Claimed)?;
-            let with_payload = claimed.into_iter().map(|claimed| {
-                let payload = held.records.payload(claimed.seq).cloned().expect("every job has a payload");
-                ClaimedJob { claimed, payload }
-            });
-            Ok(with_payload.collect())
-        }))
+    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
+        Box::pin(async move {
+            let (ticket, answer) = self.ask(request, matches!(park, Park::Until(_)));
+            let unpark = || {
+                let claim = self.granting.parked.lock().unwrap().claims.take(ticket);
+                claim.into_iter().for_each(|claim| drop(claim.caller.send(Ok(self.granted(Vec::new())))));
+            };
+            await_grant(answer, park, unpark).await.ok_or(StoreError::Poisoned)
+        })
+    }
+
+    fn parked_claims(&self) -> usize {
+        self.granting.parked.lock().unwrap().claims.len()
+    }
+
+    fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
+        later!({
+            self.granting.parked.lock().unwrap().held = hold;
+            self.turn(|_, _, _| ());
+        })
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {

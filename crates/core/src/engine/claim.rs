@@ -15,7 +15,7 @@ use crate::tags::Tags;
 use crate::time::Timestamp;
 
 use super::records::Records;
-use super::{Stop, Turn};
+use super::{Engine, Stop, Turn};
 
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
@@ -73,6 +73,15 @@ impl Claimed {
             version: job.lease_version,
             expires_at: lease.expires_at,
             deadline_at: lease.deadline_at,
+        })
+    }
+}
+
+impl Engine {
+    /// Whether a claim for these types (none named: any) would get a job of this queue now.
+    pub fn has_ready(&self, queue: &QueueName, types: &[JobType]) -> bool {
+        self.queue(queue).is_some_and(|settings| {
+            !settings.paused && self.index.first_in_line(queue, types, settings.intake.priority_order).is_some()
         })
     }
 }

@@ -1,9 +1,6 @@
-//! Follows the effects of commits: calls waiting claims, rings for jobs that ended, counts.
-
-use std::collections::{BTreeMap, HashMap};
+//! Follows the effects of commits: rings for jobs that ended, counts, keeps the picture of workers.
 
 use longshore_core::engine::Effect;
-use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::state::StateKind;
 use longshore_store::Wakeups;
 
@@ -19,7 +16,6 @@ pub(crate) async fn follow(app: AppState, mut wakeups: Wakeups) {
         match effects {
             Some(effects) => hear(&app, &effects),
             None => {
-                app.lobby.anything_may_have_come();
                 app.endings.any_may_have_ended();
                 app.look.notify_one();
             }
@@ -28,34 +24,20 @@ pub(crate) async fn follow(app: AppState, mut wakeups: Wakeups) {
 }
 
 fn hear(app: &AppState, effects: &[Effect]) {
-    let mut came: HashMap<JobId, (&QueueName, &JobType)> = HashMap::new();
     let (mut ends, mut left) = (false, Vec::new());
     for effect in effects {
         match effect {
-            Effect::Moved { id, queue, job_type, step, .. } => {
+            Effect::Moved { id, step, .. } => {
                 if step.from == Some(StateKind::Running) && step.to != StateKind::Running {
                     left.push(*id);
-                }
-                if step.to == StateKind::Scheduled {
-                    came.insert(*id, (queue, job_type));
-                } else if step.from == Some(StateKind::Scheduled) {
-                    // If it came and went in one commit, somebody who waited has it already.
-                    came.remove(id);
                 }
                 if step.to.terminal() {
                     app.endings.ended(*id);
                 }
                 ends |= step.to.terminal() || step.from.is_some_and(StateKind::terminal);
             }
-            Effect::Claimable(queue) => app.lobby.may_have_work(queue),
+            Effect::Claimable(_) => {}
         }
-    }
-    let mut lines: BTreeMap<(&QueueName, &JobType), usize> = BTreeMap::new();
-    for line in came.into_values() {
-        *lines.entry(line).or_default() += 1;
-    }
-    for ((queue, job_type), jobs) in lines {
-        app.lobby.work_came(queue, job_type, jobs);
     }
     app.workers.done(left.into_iter());
     app.tally.count(effects.iter().filter_map(|effect| match effect {

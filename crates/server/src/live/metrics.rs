@@ -102,7 +102,9 @@ impl Observer for Metrics {
     fn observe(&self, observation: &Observation<'_>) {
         let place = Verb::ALL.iter().position(|verb| *verb == observation.verb);
         let Some(verb) = place.and_then(|place| self.store.get(place)) else { return };
-        verb.took.observe(observation.took);
+        if !observation.waits {
+            verb.took.observe(observation.took);
+        }
         verb.items.fetch_add(observation.items as u64, Ordering::Relaxed);
         verb.refused.fetch_add(observation.refused as u64, Ordering::Relaxed);
         if matches!(observation.outcome, Some(Err(_))) {
@@ -145,7 +147,7 @@ pub(crate) fn exposition(app: &AppState, queues: &[QueueReport]) -> String {
     text.about("longshore_connections", "gauge", "Open connections.");
     text.plain("longshore_connections", app.metrics.connections.load(Ordering::Relaxed));
     text.about("longshore_waiting_claims", "gauge", "Claims that wait for work.");
-    text.plain("longshore_waiting_claims", app.lobby.taken());
+    text.plain("longshore_waiting_claims", app.store.parked_claims());
     text.about("longshore_request_panics_total", "counter", "Requests that ended in a panic: defects.");
     text.plain("longshore_request_panics_total", app.metrics.panics.load(Ordering::Relaxed));
     write_queues(&mut text, app, queues);

@@ -2,7 +2,6 @@
 
 pub(crate) mod endings;
 pub(crate) mod feed;
-pub(crate) mod lobby;
 pub(crate) mod maintenance;
 pub(crate) mod metrics;
 pub(crate) mod tally;

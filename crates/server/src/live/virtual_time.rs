@@ -19,7 +19,7 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
-    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreError,
+    Clock, Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, QueueReport, Store, StoreError,
     StoreFuture, VirtualClock, Wakeups, WorkflowPage, WorkflowQuery,
 };
 use tokio::sync::RwLock;
@@ -49,13 +49,20 @@ impl VirtualTime {
         if let Some(KeptTime(keep)) = &self.kept {
             keep(target).map_err(StoreError::not_applied)?;
         }
+        self.store.hold_grants(true).await?;
+        let advanced = self.advance_to(target).await;
+        self.store.hold_grants(false).await?;
+        advanced.map(|()| self.clock.now())
+    }
+
+    async fn advance_to(&self, target: Timestamp) -> Result<(), StoreError> {
         let mut next = self.settle_down().await?;
         while let Some(due) = next.filter(|due| *due <= target) {
             self.clock.advance_to(due);
             next = self.settle_down().await?;
         }
         self.clock.advance_to(target);
-        Ok(self.clock.now())
+        Ok(())
     }
 
     /// Ticks until nothing is due at this instant; says when something will be.
@@ -86,8 +93,20 @@ impl Store for VirtualTime {
         self.prompt(move || self.store.submit(request))
     }
 
-    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
-        self.prompt(move || self.store.claim(request))
+    /// A claim that may wait does not hold the gate: an advance would have to wait for it. The hold keeps it unserved meanwhile.
+    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
+        match park {
+            Park::No => self.prompt(move || self.store.claim_or_park(request, Park::No)),
+            Park::Until(_) => self.store.claim_or_park(request, park),
+        }
+    }
+
+    fn parked_claims(&self) -> usize {
+        self.store.parked_claims()
+    }
+
+    fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
+        self.store.hold_grants(hold)
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {

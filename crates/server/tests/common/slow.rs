@@ -16,7 +16,7 @@ use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
-    ClaimedJob, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreFuture, Wakeups,
+    Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, QueueReport, Store, StoreFuture, Wakeups,
     WorkflowPage, WorkflowQuery,
 };
 use tokio::sync::watch;
@@ -62,11 +62,19 @@ impl Store for Slow {
         })
     }
 
-    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
+    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
         Box::pin(async move {
             self.gate().await;
-            self.store.claim(request).await
+            self.store.claim_or_park(request, park).await
         })
+    }
+
+    fn parked_claims(&self) -> usize {
+        self.store.parked_claims()
+    }
+
+    fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
+        self.store.hold_grants(hold)
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {

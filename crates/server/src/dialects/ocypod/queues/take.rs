@@ -1,5 +1,7 @@
 //! `GET /queue/{name}/job`
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use bytes::Bytes;
 use longshore_core::claim::Terms;
@@ -10,7 +12,6 @@ use serde_json::value::RawValue;
 use super::super::answer::{Answer, No, done};
 use super::super::call::Call;
 use super::super::object::input;
-use crate::routes::work::claim::ask;
 use crate::routes::work::handed::hand_over;
 
 #[derive(Serialize)]
@@ -24,9 +25,9 @@ pub(crate) async fn take(call: Call) -> Answer {
     let name = call.known_queue().await?.queue.name.clone();
     let terms = Terms { worker: None, lease: None, execution_timeout: None };
     let request = ClaimRequest { queues: vec![name], limit: 1, types: Vec::new(), terms };
-    let (jobs, untold) = ask(&call.app, request).await?;
-    let Some(job) = jobs.first() else { return done() };
+    let grant = call.app.claim(request, Duration::ZERO).await?;
+    let Some(job) = grant.jobs().first() else { return done() };
     let taken = Taken { id: job.claimed.seq.0, input: input(Some(&job.payload)) };
     let bytes = serde_json::to_vec(&taken).map_err(|_| No::silent(StatusCode::INTERNAL_SERVER_ERROR))?;
-    Ok(hand_over(Bytes::from(bytes), untold))
+    Ok(hand_over(Bytes::from(bytes), grant))
 }
