@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::AppState;
-use crate::live::{feed, maintenance};
+use crate::live::{feed, maintenance, worker_check};
 use crate::net::accept::accept;
 use crate::options::Options;
 use crate::routes;
@@ -69,6 +69,7 @@ impl Server {
         }
         remember_workers(&app).await.map_err(ServerError::Store)?;
         app.companions.spawn(feed::follow(app.clone(), app.store.wakeups()));
+        app.companions.spawn(worker_check::keep_checking(app.clone()));
         if app.virtual_time.is_none() {
             app.companions.spawn(maintenance::keep_time(app.clone(), app.store.wakeups()));
         }

@@ -9,11 +9,15 @@ use tokio_postgres::{Config, NoTls};
 use crate::error::{Failed, words};
 
 /// Plans that do not depend on what the tables held when they were made: everything we ask for has an index, and is too little to be shared out.
+///
+/// A node sends the next statement of a transaction within milliseconds. After 2 s without one the node is frozen or gone, and PostgreSQL ends the session:
+/// its transaction holds the shared lock that every change of queues waits for. A node that was only slow repeats the transaction on another connection.
 pub(crate) const SETTINGS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off \
-    -c plan_cache_mode=force_generic_plan -c jit=off -c max_parallel_workers_per_gather=0 -c lock_timeout=10s -c idle_in_transaction_session_timeout=60s";
+    -c plan_cache_mode=force_generic_plan -c jit=off -c max_parallel_workers_per_gather=0 -c lock_timeout=10s -c idle_in_transaction_session_timeout=2s";
 /// The same for one transaction.
 pub(crate) const SETTINGS_LOCAL: &str = "SET LOCAL enable_seqscan=off; SET LOCAL enable_hashjoin=off; \
-    SET LOCAL enable_mergejoin=off; SET LOCAL jit=off; SET LOCAL max_parallel_workers_per_gather=0; SET LOCAL lock_timeout='10s'";
+    SET LOCAL enable_mergejoin=off; SET LOCAL jit=off; SET LOCAL max_parallel_workers_per_gather=0; SET LOCAL lock_timeout='10s'; \
+    SET LOCAL idle_in_transaction_session_timeout='2s'";
 
 /// How long anybody waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);

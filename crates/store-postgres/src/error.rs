@@ -126,8 +126,12 @@ fn gets_out_of_the_way(code: &SqlState) -> bool {
     .contains(code)
 }
 
-/// A server that goes down, one that has become a standby, and everything about connections.
+/// A server that goes down, one that has become a standby, a session that was idle in its transaction, and everything about connections.
 fn drops_the_connection(code: &SqlState) -> bool {
-    let read_only = [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::IN_FAILED_SQL_TRANSACTION].contains(code);
-    read_only || ["08", "57P", "53", "XX"].iter().any(|class| code.code().starts_with(class))
+    let of_session = [
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+        SqlState::IN_FAILED_SQL_TRANSACTION,
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+    ];
+    of_session.contains(code) || ["08", "57P", "53", "XX"].iter().any(|class| code.code().starts_with(class))
 }

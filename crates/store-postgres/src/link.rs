@@ -97,6 +97,10 @@ impl Link {
 
     /// Sends all of it at once and waits for all answers; the first error in order is the one that counts.
     pub(crate) async fn travel(&self, orders: &[Order<'_>], bounds: Bounds) -> Result<Vec<Vec<Row>>, Trouble> {
+        if self.client.is_closed() {
+            // Before the commit is sent: nothing of this transaction can have been committed.
+            return Err(Trouble::Lost(Failed("the connection to PostgreSQL was closed".to_owned())));
+        }
         let mut statements = Vec::with_capacity(orders.len());
         for order in orders {
             // Statements that are not prepared yet must not come after the commit.

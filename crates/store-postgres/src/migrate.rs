@@ -19,6 +19,8 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 2, name: "submit", text: include_str!("../migrations/0002_submit.sql") },
     Migration { number: 3, name: "workflows", text: include_str!("../migrations/0003_workflows.sql") },
     Migration { number: 4, name: "quick", text: include_str!("../migrations/0004_quick.sql") },
+    Migration { number: 5, name: "claims", text: include_str!("../migrations/0005_claims.sql") },
+    Migration { number: 6, name: "readable", text: include_str!("../migrations/0006_readable.sql") },
 ];
 
 /// One step, and whether the database has taken it.
@@ -134,7 +136,7 @@ fn check_age(applied: &[i32]) -> Result<(), StoreError> {
     }
 }
 
-const SUPPORTED: &str = "databases with migrations up to 4";
+const SUPPORTED: &str = "databases with migrations up to 6";
 
 /// Brings the database up to date; says what it did.
 pub async fn up(url: &str, schema: &str) -> Result<Vec<Step>, StoreError> {

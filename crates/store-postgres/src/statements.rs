@@ -43,6 +43,7 @@ statements! {
     claim_types [INT4, INT8, INT8_ARRAY, INT8_ARRAY]
     claim_flat [INT4, INT8, INT8_ARRAY, INT8]
     claim_flat_types [INT4, INT8, INT8_ARRAY, INT8_ARRAY, INT8]
+    claim_lines [INT4_ARRAY, BOOL_ARRAY, INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8]
     look [INT4, INT8, INT2, INT8]
     lock_jobs [INT8_ARRAY]
     quick_submit [

@@ -95,15 +95,13 @@ impl<'a> Turn<'a> {
             let wanted = wanted.or_else(|| self.missing_numbers(&run.engine));
             match wanted {
                 None => {
-                    let shortage = self.claims.shortage(requests, &run.answers);
-                    if shortage.is_empty() {
+                    let shortages = self.claims.shortages(requests, &run.answers, &self.known);
+                    if shortages.is_empty() {
                         return self.write(requests, run, &fetched).await;
                     }
                     drop(run);
                     self.fetched = fetched;
-                    if !self.fetch_more_claims(shortage).await? {
-                        self.claims.all_exhausted();
-                    }
+                    self.fetch_more_claims(&shortages).await?;
                 }
                 Some(wanted) => {
                     drop(run);
@@ -144,9 +142,10 @@ impl<'a> Turn<'a> {
             // What was selected went by other settings.
             self.claims = Claims::default();
             let selections = self.claims.first_selections(requests, &self.known);
-            for selection in selections {
-                let found = self.link.ask(selection.order(sql, &[])).await?;
-                self.take_in_claims(&selection, &found)?;
+            let orders: Vec<_> = selections.iter().map(|selection| selection.order(sql, &[])).collect();
+            let rows = self.link.travel(&orders, Bounds::Inside).await?;
+            for (selection, found) in selections.iter().zip(rows) {
+                self.take_in_claims(selection, &found)?;
             }
             let rows_wanted = self.rows_of(requests);
             if !rows_wanted.is_empty() {

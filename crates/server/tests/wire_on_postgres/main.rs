@@ -14,6 +14,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod fleet;
+
 #[path = "../wire/claims.rs"]
 mod claims;
 #[path = "../wire/clock.rs"]

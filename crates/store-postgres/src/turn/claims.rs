@@ -1,6 +1,6 @@
 //! Which jobs are taken from the lines for claims that share a transaction.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use longshore_core::engine::ClaimRequest;
 use longshore_core::id::{JobType, QueueName};
@@ -10,13 +10,15 @@ use super::Turn;
 use crate::believed::{BEGINNING, Place};
 use crate::error::Trouble;
 use crate::known::Known;
-use crate::link::{Order, order};
+use crate::link::{Order, get, order};
 use crate::request::{Answered, Request};
 use crate::row::{Found, type_hash};
 use crate::statements::Statements;
 
 /// Beyond those that are wanted, looked at where the line has no index of its own: others may hold some of the first.
 const SPARE: i64 = 256;
+/// Queues that one statement looks into.
+const LINES_MAX: usize = 10_000;
 
 /// Jobs of one line.
 #[derive(Clone, Debug)]
@@ -61,10 +63,32 @@ impl Selection {
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     any: bool,
-    /// Lines in which nobody else stands.
-    exhausted: BTreeSet<(i32, Vec<i64>)>,
-    done: bool,
+    exhausted: Exhausted,
     pub looks: Looks,
+}
+
+/// Queues that have no more jobs than were fetched, by the types that were asked for; no types are all.
+#[derive(Debug, Default)]
+struct Exhausted(BTreeMap<Vec<i64>, BTreeSet<i32>>);
+
+impl Exhausted {
+    fn add(&mut self, queue: i32, types: &[i64]) {
+        self.0.entry(types.to_vec()).or_default().insert(queue);
+    }
+
+    fn contains(&self, queue: i32, types: &[i64]) -> bool {
+        let has = |types: &[i64]| self.0.get(types).is_some_and(|queues| queues.contains(&queue));
+        has(types) || has(&[])
+    }
+}
+
+/// What claims with the same queues and types still lack.
+#[derive(Debug)]
+pub(crate) struct Shortage {
+    /// Queues in the order of the claims, and whether each is flat.
+    lines: Vec<(i32, bool)>,
+    types: Vec<i64>,
+    limit: usize,
 }
 
 /// How lines were looked at.
@@ -95,10 +119,6 @@ impl Claims {
         !self.any
     }
 
-    pub(crate) fn all_exhausted(&mut self) {
-        self.done = true;
-    }
-
     /// For each queue that somebody asks first, the first sort of claim: the others come later, if they are not served by then.
     pub(crate) fn first_selections(&mut self, requests: &[Request], known: &Known) -> Vec<Selection> {
         let mut first: BTreeMap<&QueueName, Selection> = BTreeMap::new();
@@ -115,33 +135,50 @@ impl Claims {
         first.into_values().collect()
     }
 
-    /// Lines to look into once more: a claim was not served in full, and they may have more.
-    pub(crate) fn shortage(&self, requests: &[Request], answers: &[Answered]) -> Vec<(QueueName, Vec<JobType>, usize)> {
-        let mut shortage = Vec::new();
-        if self.done {
-            return shortage;
-        }
+    /// What unserved claims lack and queues may still have. It is bounded: claims that are left out come with the next run of the rules.
+    pub(crate) fn shortages(&self, requests: &[Request], answers: &[Answered], known: &Known) -> Vec<Shortage> {
+        let (mut shortages, mut lines_total) = (Vec::<Shortage>::new(), 0);
+        let mut places = HashMap::new();
         for (place, claim) in claims(requests) {
             let Some(Answered::Claim(Ok(claimed))) = answers.get(place) else { continue };
             let missing = claim.limit.saturating_sub(claimed.len());
-            if missing > 0 {
-                shortage.extend(claim.queues.iter().map(|queue| (queue.clone(), claim.types.clone(), missing)));
+            if missing == 0 || lines_total >= LINES_MAX {
+                continue;
+            }
+            let types = hashes(&claim.types);
+            let lines = claim.queues.iter().filter_map(|name| line_of(name, known));
+            let lines: Vec<_> = lines.filter(|(queue, _)| !self.exhausted.contains(*queue, &types)).collect();
+            if lines.is_empty() {
+                continue;
+            }
+            let next = shortages.len();
+            let place = *places.entry((lines.clone(), types.clone())).or_insert(next);
+            if let Some(same) = shortages.get_mut(place) {
+                same.limit += missing;
+            } else {
+                lines_total += lines.len();
+                shortages.push(Shortage { lines, types, limit: missing });
             }
         }
-        shortage
+        shortages
     }
 }
 
-fn selection(name: &QueueName, claim: &ClaimRequest, known: &Known, limit: usize) -> Option<Selection> {
+/// The number of a queue that may be claimed from, and whether it is flat.
+fn line_of(name: &QueueName, known: &Known) -> Option<(i32, bool)> {
     let queue = known.queues.get(name).filter(|queue| !queue.paused && queue.leaving.is_none())?;
-    let (flat, types) = (!queue.intake.priority_order, hashes(&claim.types));
-    Some(Selection { queue: known.number_of(name)?, types, flat, limit: limit.min(10_000), from: BEGINNING })
+    Some((known.number_of(name)?, !queue.intake.priority_order))
+}
+
+fn selection(name: &QueueName, claim: &ClaimRequest, known: &Known, limit: usize) -> Option<Selection> {
+    let (queue, flat) = line_of(name, known)?;
+    Some(Selection { queue, types: hashes(&claim.types), flat, limit: limit.min(10_000), from: BEGINNING })
 }
 
 impl Turn<'_> {
     pub(super) fn take_in_claims(&mut self, selection: &Selection, found: &[Row]) -> Result<bool, Trouble> {
         if found.len() < selection.limit && selection.from == BEGINNING {
-            self.claims.exhausted.insert((selection.queue, selection.types.clone()));
+            self.claims.exhausted.add(selection.queue, &selection.types);
         }
         if selection.from == BEGINNING {
             self.claims.looks.whole = true;
@@ -155,32 +192,48 @@ impl Turn<'_> {
         Ok(!found.is_empty())
     }
 
-    /// Looks into more lines, one after the other. Says whether there was anything.
-    pub(super) async fn fetch_more_claims(
-        &mut self,
-        shortage: Vec<(QueueName, Vec<JobType>, usize)>,
-    ) -> Result<bool, Trouble> {
-        let mut anything = false;
-        for (name, types, limit) in shortage {
-            let Some(queue) = self.known.queues.get(&name).filter(|queue| !queue.paused && queue.leaving.is_none())
-            else {
-                continue;
-            };
-            let flat = !queue.intake.priority_order;
-            let Some(number) = self.known.number_of(&name) else { continue };
-            let selection = Selection { queue: number, types: hashes(&types), flat, limit, from: BEGINNING };
-            let exhausted = |types: &[i64]| self.claims.exhausted.contains(&(number, types.to_vec()));
-            if exhausted(&selection.types) || exhausted(&[]) {
-                continue;
-            }
-            let but = super::numbers(self.fetched.order.iter().copied());
-            let found = self.link.ask(selection.order(&self.shared.sql, &but)).await?;
-            anything |= self.take_in_claims(&selection, &found)?;
-            if anything {
-                // Who gets what is for the rules to say.
-                break;
+    /// Fetches what claims lack, from all their queues in one trip. Afterwards there are more jobs, or fewer queues to look into.
+    pub(super) async fn fetch_more_claims(&mut self, shortages: &[Shortage]) -> Result<(), Trouble> {
+        let but = super::numbers(self.fetched.order.iter().copied());
+        let found = self.link.ask(lines_order(&self.shared.sql, shortages, but)).await?;
+        self.claims.looks.whole = true;
+        let mut picked = vec![0_usize; shortages.iter().map(|shortage| shortage.lines.len()).sum()];
+        for row in &found {
+            let (seq, job) = Found::claimable(row)?;
+            self.fetched.add(seq, job);
+            let line = usize::try_from(get::<i32>(row, 10)?).ok().and_then(|line| line.checked_sub(1));
+            if let Some(picked) = line.and_then(|line| picked.get_mut(line)) {
+                *picked += 1;
             }
         }
-        Ok(anything)
+        let mut picked = picked.into_iter();
+        for Shortage { lines, types, limit } in shortages {
+            let mut wanted = *limit;
+            for ((queue, _), picked) in lines.iter().zip(picked.by_ref()) {
+                // A queue that gave all that was wanted may have more.
+                if picked < wanted {
+                    self.claims.exhausted.add(*queue, types);
+                }
+                wanted = wanted.saturating_sub(picked);
+            }
+        }
+        Ok(())
     }
+}
+
+/// One statement for all shortages; `but` are jobs that were fetched before.
+fn lines_order<'a>(sql: &'a Statements, shortages: &[Shortage], but: Vec<i64>) -> Order<'a> {
+    let (mut queues, mut flat, mut queue_claims) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut types, mut type_claims, mut limits) = (Vec::<i64>::new(), Vec::new(), Vec::new());
+    for (claim, shortage) in (1_i32..).zip(shortages) {
+        for (queue, is_flat) in &shortage.lines {
+            queues.push(*queue);
+            flat.push(*is_flat);
+            queue_claims.push(claim);
+        }
+        types.extend(&shortage.types);
+        type_claims.extend(shortage.types.iter().map(|_| claim));
+        limits.push(i64::try_from(shortage.limit).unwrap_or(i64::MAX - SPARE));
+    }
+    order!(sql.claim_lines, queues, flat, queue_claims, types, type_claims, limits, but, SPARE)
 }

@@ -1,0 +1,154 @@
+//! A node that is frozen inside a transaction holds up other nodes for a short time, and goes on when it thaws.
+
+#![expect(clippy::expect_used, reason = "a test says no by panicking")]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::load::{self, claim, complete, submit};
+use common::{Cluster, Durability};
+use longshore_core::engine::AdminCommand;
+use longshore_core::id::QueueName;
+use longshore_core::profile::Profile;
+use longshore_core::state::StateKind;
+use longshore_store::Store;
+use longshore_store_postgres::{Options, PostgresStore};
+use tokio_postgres::{Client, NoTls};
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n{line}").and_then(|()| out.flush()).expect("the test listens");
+}
+
+/// The part of the frozen node, played by this program when a test starts it again. Without its address it is no test.
+#[test]
+fn node() {
+    let Ok(url) = std::env::var("LONGSHORE_TEST_FROZEN_NODE") else { return };
+    runtime().block_on(async {
+        let options = Options::from_url(&url).expect("an address");
+        let store = PostgresStore::start(options, tokio::runtime::Handle::current()).await.expect("the store opens");
+        submit(&store, "one").await.expect("it is stored");
+        let job = claim(&store, 1).await.expect("the store answers").remove(0);
+        say("claimed");
+        std::io::stdin().lock().read_line(&mut String::new()).expect("the test says when");
+        let mut completed = complete(&store, &job).await;
+        while let Err(error) = &completed {
+            say(&format!("again after: {error}"));
+            completed = complete(&store, &job).await;
+        }
+        say(&format!("done {:?}", completed.expect("an answer")));
+    });
+}
+
+/// The process of a node. It is killed when the value goes, frozen or not.
+struct Node {
+    child: Child,
+    commands: ChildStdin,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Node {
+    fn start(url: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "node", "--nocapture"])
+            .env("LONGSHORE_TEST_FROZEN_NODE", url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a node starts");
+        let (commands, lines) = (child.stdin.take().expect("its input"), child.stdout.take().expect("its words"));
+        Self { child, commands, lines: BufReader::new(lines) }
+    }
+
+    /// The first line that begins so.
+    fn wait_for(&mut self, word: &str) -> String {
+        let mut line = String::new();
+        while !line.starts_with(word) {
+            line.clear();
+            assert!(self.lines.read_line(&mut line).expect("its words") > 0, "the node ended without \"{word}\"");
+        }
+        line.trim().to_owned()
+    }
+
+    fn signal(&self, which: &str) {
+        let sent = Command::new("kill").arg(which).arg(self.child.id().to_string()).status().expect("kill runs");
+        assert!(sent.success(), "kill {which}");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    client
+}
+
+/// The session of a node that the condition is true of; waits until there is one.
+async fn session(client: &Client, condition: &str) -> i32 {
+    let text =
+        format!("SELECT pid FROM pg_stat_activity WHERE application_name = 'longshore' AND ({condition}) LIMIT 1");
+    let mut rounds = 0;
+    loop {
+        if let Some(row) = client.query(&text, &[]).await.expect("an answer").first() {
+            return row.get(0);
+        }
+        rounds += 1;
+        assert!(rounds < 600, "no session with {condition} within 30 s");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn put_queue(store: &PostgresStore) {
+    let queue = QueueName::new("new").expect("a name");
+    let command = AdminCommand::PutQueue { queue, profile: Some(Profile::Standard), overrides: None };
+    store.admin(command).await.expect("the store answers").expect("the queue is put");
+}
+
+fn freeze_inside_of_a_transaction(parameters: &str) {
+    let cluster = Cluster::start(Durability::Off);
+    runtime().block_on(async {
+        let store: Arc<PostgresStore> = load::open(&cluster.url(), "longshore").await;
+        load::put_queue(&*store, longshore_core::Duration::from_mins(5)).await;
+        let mut node = Node::start(&format!("{}{parameters}", cluster.url()));
+        tokio::task::block_in_place(|| node.wait_for("claimed"));
+        // The node's transaction gets as far as the row that is held here.
+        let (holding, watching) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+        holding.batch_execute("BEGIN; SELECT 1 FROM longshore.jobs FOR UPDATE").await.expect("the row is held");
+        node.commands.write_all(b"go\n").expect("the node listens");
+        // Only a transaction that waits by itself waits for so long.
+        let waits = "wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '1 s'";
+        let frozen = session(&watching, waits).await;
+        node.signal("-STOP");
+        holding.batch_execute("ROLLBACK").await.expect("the row is let go");
+        session(&watching, &format!("pid = {frozen} AND state = 'idle in transaction'")).await;
+        put_queue(&store).await;
+        node.signal("-CONT");
+        let done = tokio::task::block_in_place(|| node.wait_for("done"));
+        assert_eq!(done, format!("done {:?}", Ok::<_, ()>(StateKind::Completed)));
+    });
+}
+
+#[test]
+fn a_frozen_node_does_not_hold_up_changes_of_queues() {
+    freeze_inside_of_a_transaction("");
+}
+
+/// As behind PgBouncer: settings go with each transaction.
+#[test]
+fn nor_does_one_that_prepares_no_statements() {
+    freeze_inside_of_a_transaction("?prepared=no");
+}
