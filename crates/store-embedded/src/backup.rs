@@ -178,6 +178,10 @@ fn start_new_epoch(connection: &Connection, now: Timestamp) -> Result<(), StoreE
     schema::call_store(&transaction).map_err(sql)?;
     let mut dice = SystemDice::default();
     let mut select = transaction.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
+    if let Some(seen) = schema::seen(&transaction)? {
+        // No worker holds these leases any more: the time since the copy was made counts.
+        schema::set_seen(&transaction, seen.max(now)).map_err(sql)?;
+    }
     let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("live"));
     while let Some(row) = rows.next().map_err(sql)? {
         let number: i64 = row.get(0).map_err(sql)?;

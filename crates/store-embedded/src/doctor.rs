@@ -67,6 +67,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     let strange = notes.into_iter().filter(|note| !schema::NOTES.contains(&note.as_str()));
     diagnosis.problems.extend(strange.map(|note| format!("there is a note \"{note}\" that nobody has written")));
     found.check(&connection, &mut diagnosis)?;
+    schema::seen(&connection)?;
     // What else a start reads: an index that nothing refers to just now may be damaged unseen.
     let read = [
         read_queues(&connection).map(drop),

@@ -10,8 +10,8 @@
 //!   `records/ahead.rs` (reading ahead of the claims)
 //! - `reader.rs`: threads that only look; `listing.rs`: which live jobs match what; `ended.rs`: where to look among the ended ones
 //! - the format of records is that of `longshore-records`; `names.rs`: its numbers for names, kept in a table; `sealed_id.rs`: ids that lead to their record
-//! - `home.rs`: the directory and its lock; `schema.rs`: tables, versions, connections; `log.rs`: whether the log can be believed; `order.rs`: whether rows come in theirs; `noted.rs`: how far the store has come, beside the database; `checkpoint.rs`: the log moved into the database beside the writer; `reserve.rs`: space for a full disk; `give_back.rs`: space that is not needed any more
-//! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte; `export.rs`: everything, for whoever moves it elsewhere
+//! - `home.rs`: the directory and its lock; `schema.rs`: tables, versions, connections; `log.rs`: whether the log can be believed; `order.rs`: whether rows come in theirs; `noted.rs`: how far the store has come, beside the database; `seen.rs`: its time over restarts; `checkpoint.rs`: the log moved into the database beside the writer; `reserve.rs`: space for a full disk; `give_back.rs`: space that is not needed any more
+//! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte; `export.rs`: everything, for whoever moves it elsewhere; `moved.rs`: a directory that was moved
 
 mod backup;
 mod checkpoint;
@@ -35,6 +35,7 @@ mod reserve;
 mod schema;
 mod sealed_id;
 mod writer;
+mod seen;
 
 pub use backup::{Copied, backup_directory, in_use, restore};
 pub use doctor::{Diagnosis, examine};

@@ -43,6 +43,7 @@ use crate::records::{DiskRecords, Trouble, workflows};
 use crate::reserve::Reserve;
 use crate::schema::{self, Location, Role, TimeKind, unopened};
 use crate::sealed_id::id_seal;
+use crate::seen;
 use crate::writer::{Failed, Reply, Request, Shared, Writer};
 use longshore_records::Names;
 use longshore_records::SystemDice;
@@ -102,6 +103,7 @@ impl EmbeddedStore {
         schema::prepare(&connection, options.time)?;
         log::compare(&home.database, &connection)?;
         let noted = Noted::open(&home.database, schema::id_key(&connection)?)?;
+        let seen = seen::go_on(&home.database, &connection, options.time, options.clock.as_ref())?;
         let shared = Arc::new(Shared { noted: Mutex::new(noted), ..Shared::default() });
         log::settle(&home.database, &connection, &shared.noted)?;
         let reserve = match &options.place {
@@ -120,7 +122,9 @@ impl EmbeddedStore {
         let (names, live) = (Arc::new(RwLock::new(names)), Arc::new(RwLock::new(live)));
         let checkpoints = match &home.database {
             Location::Memory(_) => Checkpoints::none(),
-            Location::File(database) => Checkpoints::start(database, schema::mark(&connection)?, &shared)?,
+            Location::File(database) => {
+                Checkpoints::start(database, schema::mark(&connection)?, options.time, &shared)?
+            }
         };
         let readers = Readers::start(
             options.reader_threads.max(1),
@@ -139,6 +143,7 @@ impl EmbeddedStore {
             clock: Arc::clone(&options.clock),
             shared: Arc::clone(&shared),
             checkpoints,
+            time: options.time,
             reserve,
             location: home.database.clone(),
             give_back: GiveBack::new(matches!(home.database, Location::File(_)), options.time),
@@ -150,6 +155,7 @@ impl EmbeddedStore {
         };
         writer.keep_queues()?;
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
+        writer.keep_leases(seen)?;
         let work = move || writer.run(requests);
         let thread = Builder::new().name("longshore-write".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
         let (requests, writer) = (Some(sender), Some(thread));

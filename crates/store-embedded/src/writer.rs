@@ -25,7 +25,7 @@ use crate::log;
 use crate::noted::Noted;
 use crate::records::{DiskRecords, Trouble};
 use crate::reserve::Reserve;
-use crate::schema::{Location, set_mark, set_meta, set_totals};
+use crate::schema::{Location, TimeKind, set_mark, set_meta, set_totals};
 use longshore_records::SystemDice;
 
 /// Commands that share one commit, at most.
@@ -143,6 +143,7 @@ pub(crate) struct Writer {
     pub engine: Engine,
     pub records: DiskRecords,
     pub clock: Arc<dyn Clock>,
+    pub time: TimeKind,
     pub shared: Arc<Shared>,
     pub checkpoints: Checkpoints,
     pub reserve: Reserve,
@@ -245,6 +246,7 @@ impl Writer {
         if self.records.connection().total_changes() != changes {
             mark += 1;
             set_mark(self.records.connection(), mark, self.records.live_jobs())?;
+            self.see(now)?;
         }
         self.records.connection().execute_batch("COMMIT")?;
         self.mark = mark;
@@ -385,7 +387,7 @@ impl Writer {
         batch.into_iter().for_each(|request| self.serve(vec![request], &mut || None));
     }
 
-    fn roll_back(&mut self) -> bool {
+    pub(crate) fn roll_back(&mut self) -> bool {
         let connection = self.records.connection();
         let clean = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
         self.engine.rollback();

@@ -151,6 +151,8 @@ impl Clock for Landmine {
     }
 }
 
+    fn advance_to(&self, _: Timestamp) {}
+
 #[test]
 fn a_writer_that_dies_poisons_its_store() {
     let home = tempfile::tempdir().expect("a directory");
