@@ -23,7 +23,7 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
     ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreError,
-    StoreFuture, Wakeups, WorkflowPage, WorkflowQuery,
+    StoreFuture, StoreHealth, Wakeups, WorkflowPage, WorkflowQuery,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -40,7 +40,7 @@ use crate::order::InOrder;
 use crate::reader::{Known, Readers};
 use crate::records::ahead::Ahead;
 use crate::records::{DiskRecords, Trouble, workflows};
-use crate::reserve::Reserve;
+use crate::reserve::{Reserve, Room};
 use crate::schema::{self, Location, Role, TimeKind, unopened};
 use crate::sealed_id::id_seal;
 use crate::seen;
@@ -86,6 +86,7 @@ pub struct EmbeddedStore {
     clock: Arc<dyn Clock>,
     writer: Option<JoinHandle<()>>,
     reserve_missing_at_start: Option<u64>,
+    room: Room,
     /// Kept until everything else has ended.
     home: Home,
 }
@@ -102,14 +103,15 @@ impl EmbeddedStore {
         let connection = home.database.open(Role::Writer).map_err(unopened)?;
         schema::prepare(&connection, options.time)?;
         log::compare(&home.database, &connection)?;
-        let noted = Noted::open(&home.database, schema::id_key(&connection)?)?;
         let seen = seen::go_on(&home.database, &connection, options.time, options.clock.as_ref())?;
+        let noted = Noted::open(&home.database, schema::id_key(&connection)?)?;
         let shared = Arc::new(Shared { noted: Mutex::new(noted), ..Shared::default() });
         log::settle(&home.database, &connection, &shared.noted)?;
-        let reserve = match &options.place {
-            Place::Memory => Reserve::none(),
-            Place::Directory(directory) => Reserve::set_aside(directory, options.reserve_bytes),
+        let room = match &options.place {
+            Place::Memory => Room::in_memory(),
+            Place::Directory(directory) => Room::of(directory, options.reserve_bytes),
         };
+        let reserve = Reserve::set_aside(room.clone());
         let reserve_missing_at_start = reserve.missing_bytes();
         let names = crate::names::load(&connection)?;
         let seal = id_seal(schema::id_key(&connection)?);
@@ -141,9 +143,9 @@ impl EmbeddedStore {
             engine,
             records: DiskRecords::new(connection, names, live, chunks, seal, ahead)?,
             clock: Arc::clone(&options.clock),
+            time: options.time,
             shared: Arc::clone(&shared),
             checkpoints,
-            time: options.time,
             reserve,
             location: home.database.clone(),
             give_back: GiveBack::new(matches!(home.database, Location::File(_)), options.time),
@@ -153,13 +155,13 @@ impl EmbeddedStore {
             mark,
             totals,
         };
+        writer.keep_leases(seen)?;
         writer.keep_queues()?;
         let (sender, requests) = mpsc::channel(options.waiting_max.max(1));
-        writer.keep_leases(seen)?;
         let work = move || writer.run(requests);
         let thread = Builder::new().name("longshore-write".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
         let (requests, writer) = (Some(sender), Some(thread));
-        Ok(Self { requests, readers, shared, clock: options.clock, writer, reserve_missing_at_start, home })
+        Ok(Self { requests, readers, shared, clock: options.clock, writer, reserve_missing_at_start, room, home })
     }
 
     /// Whether an earlier write failed: only a restart helps.
@@ -396,6 +398,11 @@ impl Store for EmbeddedStore {
 impl Inspect for EmbeddedStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        let (room, poisoned) = (self.room.clone(), self.poisoned());
+        Box::pin(self.readers.look(move |_| Ok(room.health(poisoned))))
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

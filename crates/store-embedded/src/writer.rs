@@ -343,7 +343,10 @@ impl Writer {
     }
 
     pub(crate) fn announce_deadline(&self) {
-        let next = self.engine.next_deadline(self.clock.now()).into_iter().chain(self.give_back.deadline()).min();
+        let now = self.clock.now();
+        // Virtual time does not pass for the disk.
+        let room = self.reserve.deadline(now).filter(|_| self.time == TimeKind::Real);
+        let next = self.engine.next_deadline(now).into_iter().chain(self.give_back.deadline()).chain(room).min();
         self.shared.wakeups.announce_deadline(next);
     }
 

@@ -8,12 +8,14 @@
 //! - [`query`]: what can be asked for in a listing
 //! - [`StoreError`] (`error.rs`): whether the thing may have happened
 //! - [`clock`]: the time of this machine, steady and without jumps, and the virtual time of tests
+//! - [`StoreHealth`] (`health.rs`): whether new jobs are taken
 //! - [`Wakeups`] (`wakeups.rs`): hints that something may have changed
 //! - [`Observed`] (`observed.rs`): a store that counts and times what is asked of another
 //! - [`Unreliable`] (`unreliable.rs`): a store that fails at will, for tests of what is above it
 
 pub mod clock;
 mod error;
+mod health;
 mod observed;
 pub mod query;
 mod store;
@@ -24,6 +26,7 @@ mod wakeups;
 
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{Cause, StoreError};
+pub use health::StoreHealth;
 pub use observed::{Observation, Observed, Observer, Verb};
 pub use query::{InLine, JobFilter, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 pub use store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};

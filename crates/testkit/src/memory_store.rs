@@ -22,8 +22,8 @@ use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
-    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreFuture, Wakeups,
-    WakeupsSender, WorkflowPage, WorkflowQuery,
+    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreFuture,
+    StoreHealth, Wakeups, WakeupsSender, WorkflowPage, WorkflowQuery,
 };
 
 use crate::engine_subject::rebuild;
@@ -195,6 +195,10 @@ impl Store for MemoryStore {
 impl Inspect for MemoryStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        ready(StoreHealth::default())
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
