@@ -148,6 +148,23 @@ pub struct StoreInfo {
     pub kind: String,
     /// What an answer means.
     pub durability: String,
+    /// Whether new jobs are taken.
+    #[serde(default = "writable")]
+    pub writable: bool,
+    /// Why new jobs are refused; `null` while they are taken.
+    #[serde(default)]
+    pub refusing: Option<String>,
+    /// Bytes that are set aside for a full disk, 0 while they are in use; `null` where the store has no such reserve.
+    #[serde(default)]
+    pub reserve_bytes: Option<u64>,
+    /// Bytes that are free on the store's disk; `null` where the store does not see it.
+    #[serde(default)]
+    pub free_bytes: Option<u64>,
+}
+
+/// What a server means that does not say it.
+fn writable() -> bool {
+    true
 }
 
 /// `GET /livez`, `GET /readyz`.

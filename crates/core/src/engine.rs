@@ -7,6 +7,7 @@
 mod cascade;
 mod claim;
 mod command;
+mod gap;
 mod index;
 mod journal;
 mod memory;

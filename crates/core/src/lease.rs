@@ -48,6 +48,19 @@ impl Lease {
         }
     }
 
+    /// Adds the time from `seen` to `now`, in which the store was closed, to expiry and deadline. What was left of the lease at `seen` is left at `now`.
+    /// A lease that had ended by `seen` does not change.
+    pub fn keep_remainder(&mut self, seen: Timestamp, now: Timestamp) {
+        match self.end() {
+            LeaseEnd::Deadline(at) | LeaseEnd::Expiry(at) if at > seen => {
+                let closed = now.since(seen);
+                self.expires_at = self.expires_at.map(|at| at + closed);
+                self.deadline_at = self.deadline_at.map(|at| at + closed);
+            }
+            LeaseEnd::Deadline(_) | LeaseEnd::Expiry(_) | LeaseEnd::Never => {}
+        }
+    }
+
     /// Expiry after a claim or heartbeat at `now`.
     pub fn expiry(length: Option<Duration>, deadline_at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         match (length.map(|length| now + length), deadline_at) {
@@ -72,4 +85,49 @@ pub fn check(job: &Job, token: Option<LeaseToken>, now: Timestamp) -> Result<&Le
         return Err(Refusal::StaleLease(Stale::Expired));
     }
     Ok(lease)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dice::SeededDice;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_millis(secs * 1_000)
+    }
+
+    fn lease(expires_at: Option<i64>, deadline_at: Option<i64>) -> Lease {
+        Lease {
+            token: LeaseToken::random(&mut SeededDice::new(1)),
+            worker: None,
+            length: Some(Duration::from_secs(60)),
+            expires_at: expires_at.map(at),
+            deadline_at: deadline_at.map(at),
+            cancel_requested: None,
+            position: 1,
+        }
+    }
+
+    #[test]
+    fn a_live_lease_keeps_its_remainder_over_a_gap() {
+        let ends = |mut lease: Lease, seen: i64, now: i64| {
+            lease.keep_remainder(at(seen), at(now));
+            (lease.expires_at, lease.deadline_at)
+        };
+        assert_eq!(ends(lease(Some(60), None), 10, 3_610), (Some(at(3_660)), None));
+        assert_eq!(ends(lease(Some(60), Some(90)), 10, 3_610), (Some(at(3_660)), Some(at(3_690))));
+        assert_eq!(ends(lease(Some(90), Some(90)), 10, 3_610), (Some(at(3_690)), Some(at(3_690))));
+        assert_eq!(ends(lease(None, None), 10, 3_610), (None, None));
+        assert_eq!(ends(lease(Some(60), None), 10, 10), (Some(at(60)), None), "no gap");
+        assert_eq!(ends(lease(Some(60), None), 10, 5), (Some(at(60)), None), "never shorter");
+    }
+
+    #[test]
+    fn an_expired_lease_stays_expired_over_a_gap() {
+        for (expires_at, deadline_at) in [(Some(60), None), (Some(60), Some(90)), (Some(60), Some(60))] {
+            let (before, mut after) = (lease(expires_at, deadline_at), lease(expires_at, deadline_at));
+            after.keep_remainder(at(60), at(3_600));
+            assert_eq!(after, before);
+        }
+    }
 }

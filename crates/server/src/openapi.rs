@@ -353,10 +353,13 @@ fn watch(book: &mut Book) {
     use HttpMethod::{Get, Post};
     book.route(Get, "/v1/stats", "Counts and rates").answers::<Stats>("200", "Rates over the last minute").done();
     book.route(Get, "/v1/workers", "Who asks for work").answers::<Workers>("200", "As seen by this server").done();
-    book.route(Get, "/v1/info", "The server itself").answers::<Info>("200", "Version, store, durability").done();
+    book.route(Get, "/v1/info", "The server itself")
+        .answers::<Info>("200", "Version, store, durability, whether new jobs are taken")
+        .done();
     book.route(Get, "/metrics", "Metrics").answers_with("200", "For Prometheus", Content::Other("text/plain")).done();
     book.route(Get, "/livez", "Whether the process answers").answers::<Health>("200", "It does").done();
-    book.route(Get, "/readyz", "Whether it takes work").answers::<Health>("200", "It does").done();
+    let ready = book.route(Get, "/readyz", "Whether it takes new jobs; 503 names the cause while it does not");
+    ready.answers::<Health>("200", "It does").done();
     let itself = Content::Other("application/json");
     book.route(Get, "/openapi.json", "This description").answers_with("200", "OpenAPI", itself).done();
     book.route(Get, "/", "A page for people").answers_with("200", "HTML", Content::Other("text/html")).done();

@@ -14,6 +14,7 @@ use rusqlite::{Connection, params};
 use crate::error::{damaged, sql};
 use crate::home::{self, Home, UNFINISHED, make_directory, private, with_a_store};
 use crate::log;
+use crate::moved;
 use crate::noted;
 use crate::order::InOrder;
 use crate::schema::{self, DATABASE, Location, Role, unopened};
@@ -119,6 +120,7 @@ pub fn restore(backup: &Path, directory: &Path, now: Timestamp) -> Result<(), St
     if fs::canonicalize(directory).is_ok_and(|directory| directory == *backup) {
         return Err(StoreError::not_applied(Exists(backup.join(DATABASE))));
     }
+    moved::refuse(backup)?;
     let _alone = only_a_database(backup)?;
     let home = Home::to_fill(directory)?;
     let Location::File(database) = &home.database else { return Err(damaged("the place of the store")) };
@@ -176,6 +178,10 @@ fn start_new_epoch(connection: &Connection, now: Timestamp) -> Result<(), StoreE
     let next = LeaseVersion::next_epoch(epoch.max(1).unsigned_abs(), now);
     schema::set_meta(&transaction, "epoch", next.cast_signed()).map_err(sql)?;
     schema::call_store(&transaction).map_err(sql)?;
+    if let Some(seen) = schema::seen(&transaction)? {
+        // No worker holds these leases any more: the time since the copy was made counts.
+        schema::set_seen(&transaction, seen.max(now)).map_err(sql)?;
+    }
     let mut dice = SystemDice::default();
     let mut select = transaction.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
     let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("live"));

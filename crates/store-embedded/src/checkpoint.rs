@@ -4,7 +4,7 @@
 //! written during it, so a few rounds leave little; then the writer copies that rest itself, which lets the log start again from its beginning.
 //!
 //! Between two rounds the log alone holds what was acknowledged. The same thread notes beside it how far that has come, within a second of each commit,
-//! so that a log which went missing, or lost more than its last moments, is missed.
+//! so that a log which went missing, or lost more than its last moments, is missed. In a store of real time it also notes the time, now and then and at the end.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ use rusqlite::Connection;
 use crate::error::{Kind, kind_at, of_file, sql};
 use crate::log;
 use crate::noted::Noted;
-use crate::schema::{self, Location, Role};
+use crate::schema::{self, Location, Role, TimeKind};
 use crate::writer::Shared;
 
 /// Pages in the log before it is worth copying them.
@@ -34,6 +34,8 @@ const ROUNDS_MAX: usize = 8;
 const LOOK_EVERY: usize = 16;
 /// A note is one more sync for the disk.
 const NOTES_APART: Duration = Duration::from_secs(1);
+/// The time is noted this often while nothing is committed.
+const IDLE_NOTES_APART: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
@@ -68,7 +70,7 @@ impl Checkpoints {
         Self { worker: None, commits: 0, _database: None }
     }
 
-    pub(crate) fn start(database: &Path, mark: i64, shared: &Arc<Shared>) -> Result<Self, StoreError> {
+    pub(crate) fn start(database: &Path, mark: i64, time: TimeKind, shared: &Arc<Shared>) -> Result<Self, StoreError> {
         let location = Location::File(database.to_owned());
         let connection = location.open(Role::Checkpointer).map_err(sql)?;
         let guard = location.open(Role::Reader).map_err(sql)?;
@@ -76,7 +78,8 @@ impl Checkpoints {
         let slate = Arc::new(Slate { committed: AtomicI64::new(mark), ..Slate::default() });
         let (bell, rung) = sync_channel(1);
         let (shared, database) = (Arc::clone(shared), Arc::clone(&file));
-        let copier = Copier { location, connection, guard, database, slate: Arc::clone(&slate), shared, rung };
+        let slate_here = Arc::clone(&slate);
+        let copier = Copier { location, connection, guard, database, slate: slate_here, shared, rung, time };
         let work = move || {
             if let Err(error) = copier.run() {
                 copier.shared.poison(&error);
@@ -146,6 +149,7 @@ struct Copier {
     slate: Arc<Slate>,
     shared: Arc<Shared>,
     rung: Receiver<()>,
+    time: TimeKind,
 }
 
 impl Copier {
@@ -167,7 +171,8 @@ impl Copier {
                 noted = committed;
             }
         }
-        Ok(())
+        // After a failure the files stay as they are.
+        if self.shared.poisoned() { Ok(()) } else { self.note(noted) }
     }
 
     /// Until there is something to do; false once the writer is gone.
@@ -178,9 +183,17 @@ impl Copier {
         }
         self.slate.asleep.store(true, Ordering::SeqCst);
         // A commit that came before this was said has not rung.
-        let woken = self.slate.committed.load(Ordering::SeqCst) > noted || self.rung.recv().is_ok();
+        let woken = self.slate.committed.load(Ordering::SeqCst) > noted || self.sleep();
         self.slate.asleep.store(false, Ordering::SeqCst);
         woken
+    }
+
+    /// Until the bell rings, or the time has to be noted; false once the writer is gone.
+    fn sleep(&self) -> bool {
+        match self.time {
+            TimeKind::Real => self.rung.recv_timeout(IDLE_NOTES_APART) != Err(RecvTimeoutError::Disconnected),
+            TimeKind::Virtual => self.rung.recv().is_ok(),
+        }
     }
 
     fn note(&self, mark: i64) -> rusqlite::Result<()> {

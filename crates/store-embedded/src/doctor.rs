@@ -15,8 +15,9 @@ use rusqlite::Connection;
 
 use crate::ended::{Chunks, Features, Prunes, chunk_of};
 use crate::error::sql;
-use crate::home::Home;
+use crate::home::{Home, with_a_store};
 use crate::log;
+use crate::moved;
 use crate::open::read_queues;
 use crate::records::payloads::read_payload;
 use crate::records::{keys, state_number, workflows};
@@ -33,6 +34,8 @@ pub struct Diagnosis {
     pub live_jobs: u64,
     pub ended_jobs: u64,
     pub payload_bytes: u64,
+    /// Where the jobs were moved to; the directory is not served any more.
+    pub moved_to: Option<String>,
     /// Nothing here: the store is whole.
     pub problems: Vec<String>,
 }
@@ -43,7 +46,8 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     let connection = home.look()?;
     schema::check(&connection)?;
     log::compare(&home.database, &connection)?;
-    let mut diagnosis = Diagnosis::default();
+    let moved_to = moved::target_of(&with_a_store(directory)?)?;
+    let mut diagnosis = Diagnosis { moved_to, ..Diagnosis::default() };
     check_pages(&connection, &mut diagnosis)?;
     if !diagnosis.problems.is_empty() {
         // Pages that lead nowhere would only give a flood of consequences.
@@ -63,6 +67,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     for note in ["next_number", "epoch"] {
         schema::meta(&connection, note)?;
     }
+    schema::seen(&connection)?;
     let notes: Vec<String> = rows(&connection, "SELECT key FROM meta", |row| row.get(0))?;
     let strange = notes.into_iter().filter(|note| !schema::NOTES.contains(&note.as_str()));
     diagnosis.problems.extend(strange.map(|note| format!("there is a note \"{note}\" that nobody has written")));

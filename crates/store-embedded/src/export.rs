@@ -11,6 +11,7 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_records::codec::checksum;
 use longshore_records::{Names, codec};
 use longshore_store::StoreError;
 use rusqlite::{Connection, Row, params};
@@ -18,17 +19,18 @@ use rusqlite::{Connection, Row, params};
 use crate::error::{damaged, sql};
 use crate::home::Home;
 use crate::log;
+use crate::moved;
 use crate::order::InOrder;
 use crate::records::payloads::read_payload;
 use crate::records::{keys, workflows};
-use crate::schema::{self, Role, TimeKind, unopened};
+use crate::schema::{self, Location, Role, TimeKind, unopened};
 
 /// Holds the lock of the directory: no server works in it meanwhile. Everything that is read is checked against its checksum.
 #[derive(Debug)]
 pub struct Export {
     connection: Connection,
     names: Names,
-    _home: Home,
+    home: Home,
 }
 
 /// What a store knows besides its jobs.
@@ -63,7 +65,19 @@ impl Export {
         schema::refuse_backup(&connection)?;
         log::compare(&home.database, &connection)?;
         let names = crate::names::load(&connection)?;
-        Ok(Self { connection, names, _home: home })
+        Ok(Self { connection, names, home })
+    }
+
+    /// Which store this is, and how far it has come: the same text as long as nothing was committed.
+    pub fn fingerprint(&self) -> Result<String, StoreError> {
+        let store = checksum(0, &schema::id_key(&self.connection)?);
+        Ok(format!("{store:08x}-{}", schema::mark(&self.connection)?))
+    }
+
+    /// Marks the directory as moved, durably: nothing but `doctor` works in it any more. For after the target has committed.
+    pub fn mark_moved(&self, target: &str) -> Result<(), StoreError> {
+        let Location::File(database) = &self.home.database else { return Ok(()) };
+        moved::mark(database.parent().unwrap_or(Path::new("")), target).map_err(StoreError::not_applied)
     }
 
     pub fn notes(&self) -> Result<Notes, StoreError> {

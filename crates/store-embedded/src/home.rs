@@ -8,6 +8,7 @@ use longshore_store::StoreError;
 use rusqlite::Connection;
 
 use crate::log;
+use crate::moved;
 use crate::noted;
 use crate::schema::{DATABASE, Location, Role, SUPPORTED, open_frozen, unopened};
 
@@ -33,6 +34,7 @@ impl Home {
     /// The directory of a store that is there.
     pub(crate) fn existing(directory: &Path) -> Result<Self, StoreError> {
         let directory = with_a_store(directory)?;
+        moved::refuse(&directory)?;
         let lock = lock(&directory)?;
         miss_the_database(&directory)?;
         Self::locked(&directory, Some(lock))
@@ -71,6 +73,7 @@ impl Home {
     /// The same, without any file of a store.
     pub(crate) fn to_fill(directory: &Path) -> Result<Self, StoreError> {
         let directory = make_directory(directory)?;
+        moved::refuse(&directory)?;
         let lock = lock(&directory)?;
         Self::locked(&directory, Some(lock))
     }

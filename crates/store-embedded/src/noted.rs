@@ -5,15 +5,20 @@
 //! moment SQLite leaves it out, and a power cut may lose it and keep its neighbours. A log that then loses its end would make a mixture of two moments
 //! that nobody notices. Here the mark is on disk first. Before anything was copied the log is all there is: without it the store would look empty.
 //!
-//! Two places, written in turn: `mark (8 bytes) · CRC-32 of it and the store's key (4 bytes)`, little endian. One that was torn leaves the other.
+//! A store in real time also notes the time: see [`crate::seen`].
+//!
+//! Two places, written in turn: `mark (8 bytes) · CRC-32 of it and the store's key (4 bytes)`, then the last seen instant in the same form, little
+//! endian. One that was torn leaves the other.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use longshore_core::time::Timestamp;
 use longshore_records::codec::checksum;
-use longshore_store::StoreError;
+use longshore_store::{Clock, StoreError};
 
 use crate::error::no_room;
 use crate::home::private;
@@ -23,6 +28,8 @@ pub(crate) const FILE: &str = "longshore.mark";
 /// Each place lies in a sector of its own.
 const PLACES: [u64; 2] = [0, 4_096];
 const BYTES: usize = 12;
+/// The time alone is noted this often, in milliseconds.
+const TIMES_APART: i64 = 1_000;
 
 /// Nothing is noted for a database in memory.
 #[derive(Debug, Default)]
@@ -30,6 +37,10 @@ pub(crate) struct Noted {
     file: Option<File>,
     id_key: [u8; 16],
     last: Option<i64>,
+    /// The last instant that was noted, in milliseconds.
+    seen: Option<i64>,
+    /// `None`: the time of this store is not noted, or not yet.
+    clock: Option<Arc<dyn Clock>>,
     next_place: usize,
 }
 
@@ -40,7 +51,7 @@ impl Noted {
         let made = private(&path).and_then(|file| {
             if file.metadata()?.len() == 0 {
                 // From now on nothing has to be found for it any more.
-                PLACES.iter().try_for_each(|place| file.write_all_at(&[0; BYTES], *place))?;
+                PLACES.iter().try_for_each(|place| file.write_all_at(&[0; 2 * BYTES], *place))?;
                 file.sync_all()?;
             }
             Ok(file)
@@ -50,20 +61,37 @@ impl Noted {
                 let last = newest(location, id_key).mark();
                 // The newest stays until another one is on disk.
                 let in_first = last.is_some_and(|mark| read(&path).first() == Some(&Some(sealed(mark, &id_key))));
-                Ok(Self { file: Some(file), id_key, last, next_place: usize::from(in_first) })
+                let seen = seen(location, id_key).map(Timestamp::as_millis);
+                Ok(Self { file: Some(file), id_key, last, seen, clock: None, next_place: usize::from(in_first) })
             }
             Err(error) if no_room(&error) => Ok(Self::default()),
             Err(error) => Err(StoreError::not_applied(error)),
         }
     }
 
+    /// From now on each note carries the time.
+    pub(crate) fn follow(&mut self, clock: Arc<dyn Clock>) {
+        self.clock = Some(clock);
+    }
+
     /// The commit is on disk; whatever is copied up to it is copied after this.
     pub(crate) fn note(&mut self, mark: i64) -> io::Result<()> {
-        let Some(file) = self.file.as_ref().filter(|_| self.last < Some(mark)) else { return Ok(()) };
+        let Some(file) = self.file.as_ref() else { return Ok(()) };
+        let seen = self.clock.as_ref().map(|clock| clock.now().as_millis()).max(self.seen);
+        let later = match (self.seen, seen) {
+            (Some(noted), Some(seen)) => seen.saturating_sub(noted) >= TIMES_APART,
+            (noted, seen) => noted < seen,
+        };
+        if self.last >= Some(mark) && !later {
+            return Ok(());
+        }
+        let mark = self.last.map_or(mark, |last| last.max(mark));
+        let mut note = sealed(mark, &self.id_key).to_vec();
+        note.extend(seen.into_iter().flat_map(|seen| sealed_time(seen, &self.id_key)));
         let place = PLACES.get(self.next_place).copied().unwrap_or_default();
-        file.write_all_at(&sealed(mark, &self.id_key), place)?;
+        file.write_all_at(&note, place)?;
         file.sync_data()?;
-        self.last = Some(mark);
+        (self.last, self.seen) = (Some(mark), seen);
         self.next_place = (self.next_place + 1) % PLACES.len();
         Ok(())
     }
@@ -101,6 +129,16 @@ pub(crate) fn newest(location: &Location, id_key: [u8; 16]) -> Found {
     }
 }
 
+/// The last instant that was noted for this store. A note of another store, or a damaged one, says nothing.
+pub(crate) fn seen(location: &Location, id_key: [u8; 16]) -> Option<Timestamp> {
+    let times = path(location).map(|path| read_at(&path, BYTES as u64)).unwrap_or_default();
+    let times = times.iter().flatten().filter_map(|found| {
+        let time = i64::from_le_bytes(*found.first_chunk()?);
+        (*found == sealed_time(time, &id_key)).then_some(time)
+    });
+    times.max().map(Timestamp::from_millis)
+}
+
 /// Whether anything was ever noted beside this database, for whichever store.
 pub(crate) fn anything(database: &Path) -> bool {
     read(&database.with_file_name(FILE)) != [None; 2]
@@ -108,10 +146,15 @@ pub(crate) fn anything(database: &Path) -> bool {
 
 /// Both places, where they were written to. What cannot be read says nothing.
 fn read(path: &Path) -> [Option<[u8; BYTES]>; 2] {
+    read_at(path, 0)
+}
+
+/// So many bytes behind the beginning of each place.
+fn read_at(path: &Path, behind: u64) -> [Option<[u8; BYTES]>; 2] {
     let Ok(file) = File::open(path) else { return [None; 2] };
     PLACES.map(|place| {
         let mut found = [0; BYTES];
-        file.read_exact_at(&mut found, place).ok()?;
+        file.read_exact_at(&mut found, place + behind).ok()?;
         (found != [0; BYTES]).then_some(found)
     })
 }
@@ -132,18 +175,28 @@ fn path(location: &Location) -> Option<PathBuf> {
 }
 
 fn sealed(mark: i64, id_key: &[u8; 16]) -> [u8; BYTES] {
-    let sum = checksum(mark.cast_unsigned(), id_key).to_le_bytes();
-    let mark = mark.to_le_bytes();
+    with_checksum(mark, checksum(mark.cast_unsigned(), id_key))
+}
+
+/// Another checksum than that of the same number as a mark.
+fn sealed_time(time: i64, id_key: &[u8; 16]) -> [u8; BYTES] {
+    with_checksum(time, checksum(!time.cast_unsigned(), id_key))
+}
+
+fn with_checksum(number: i64, checksum: u32) -> [u8; BYTES] {
     let mut sealed = [0; BYTES];
-    let (value, checksum) = sealed.split_at_mut(mark.len());
-    value.copy_from_slice(&mark);
-    checksum.copy_from_slice(&sum);
+    let (value, sum) = sealed.split_at_mut(size_of::<i64>());
+    value.copy_from_slice(&number.to_le_bytes());
+    sum.copy_from_slice(&checksum.to_le_bytes());
     sealed
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+
+    use longshore_core::time::Duration;
+    use longshore_store::VirtualClock;
 
     use super::*;
     use crate::checkpoint::copy_noted;
@@ -227,5 +280,35 @@ mod tests {
         assert_eq!(read(&path(&location).unwrap()).map(Option::unwrap), [sealed(10, &[7; 16]), sealed(5, &[7; 16])]);
         Noted::open(&location, [7; 16]).unwrap().note(11).unwrap();
         assert_eq!(read(&path(&location).unwrap()).map(Option::unwrap), [sealed(10, &[7; 16]), sealed(11, &[7; 16])]);
+    }
+
+    #[test]
+    fn the_time_is_noted_with_the_mark_and_without_a_new_one() {
+        let home = tempfile::tempdir().unwrap();
+        let location = Location::File(home.path().join(schema::DATABASE));
+        let (key, clock) = ([7; 16], Arc::new(VirtualClock::new(Timestamp::from_millis(50_000))));
+        let told = || seen(&location, key).map(Timestamp::as_millis);
+        let mut noted = Noted::open(&location, key).unwrap();
+        noted.note(1).unwrap();
+        assert_eq!(told(), None, "nothing is noted before the clock is followed");
+        noted.follow(clock.clone());
+        noted.note(1).unwrap();
+        assert_eq!((told(), newest(&location, key)), (Some(50_000), Found::Mark(1)));
+        clock.advance(Duration::from_millis(999));
+        noted.note(1).unwrap();
+        assert_eq!(told(), Some(50_000), "not every moment");
+        clock.advance(Duration::from_millis(1));
+        noted.note(1).unwrap();
+        assert_eq!((told(), seen(&location, [8; 16])), (Some(51_000), None));
+        // A torn note of the time leaves the other one, and both marks.
+        let file = File::options().write(true).open(path(&location).unwrap()).unwrap();
+        file.write_all_at(b"torn", PLACES[0] + 12).unwrap();
+        file.write_all_at(b"torn", PLACES[1] + 12).unwrap();
+        assert_eq!((told(), newest(&location, key)), (None, Found::Mark(1)));
+        // A store that does not follow its clock yet keeps what was noted.
+        noted.note(2).unwrap();
+        let mut again = Noted::open(&location, key).unwrap();
+        again.note(3).unwrap();
+        assert_eq!((told(), newest(&location, key)), (Some(51_000), Found::Mark(3)));
     }
 }

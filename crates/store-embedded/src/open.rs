@@ -23,7 +23,7 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
     Clock, Grant, InLine, Inspect, JobQuery, JobRef, Mailbox, MemberQuery, Notices, Page, Park, QueueReport, Store,
-    StoreError, StoreFuture, Ticket, Wakeups, WorkflowPage, WorkflowQuery, await_grant, mailbox,
+    StoreError, StoreFuture, StoreHealth, Ticket, Wakeups, WorkflowPage, WorkflowQuery, await_grant, mailbox,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -42,9 +42,10 @@ use crate::reader::{Known, Readers};
 use crate::records::ahead::Ahead;
 use crate::records::{DiskRecords, Trouble, workflows};
 use crate::request::{Failed, Reply, Request};
-use crate::reserve::Reserve;
+use crate::reserve::{Reserve, Room};
 use crate::schema::{self, Location, Role, TimeKind, unopened};
 use crate::sealed_id::id_seal;
+use crate::seen;
 use crate::writer::{Shared, Writer};
 use longshore_records::Names;
 use longshore_records::SystemDice;
@@ -89,6 +90,7 @@ pub struct EmbeddedStore {
     clock: Arc<dyn Clock>,
     writer: Option<JoinHandle<()>>,
     reserve_missing_at_start: Option<u64>,
+    room: Room,
     /// Kept until everything else has ended.
     home: Home,
 }
@@ -105,13 +107,15 @@ impl EmbeddedStore {
         let connection = home.database.open(Role::Writer).map_err(unopened)?;
         schema::prepare(&connection, options.time)?;
         log::compare(&home.database, &connection)?;
+        let seen = seen::go_on(&home.database, &connection, options.time, options.clock.as_ref())?;
         let noted = Noted::open(&home.database, schema::id_key(&connection)?)?;
         let shared = Arc::new(Shared { noted: Mutex::new(noted), ..Shared::default() });
         log::settle(&home.database, &connection, &shared.noted)?;
-        let reserve = match &options.place {
-            Place::Memory => Reserve::none(),
-            Place::Directory(directory) => Reserve::set_aside(directory, options.reserve_bytes),
+        let room = match &options.place {
+            Place::Memory => Room::in_memory(),
+            Place::Directory(directory) => Room::of(directory, options.reserve_bytes),
         };
+        let reserve = Reserve::set_aside(room.clone());
         let reserve_missing_at_start = reserve.missing_bytes();
         let names = crate::names::load(&connection)?;
         let seal = id_seal(schema::id_key(&connection)?);
@@ -124,7 +128,9 @@ impl EmbeddedStore {
         let (names, live) = (Arc::new(RwLock::new(names)), Arc::new(RwLock::new(live)));
         let checkpoints = match &home.database {
             Location::Memory(_) => Checkpoints::none(),
-            Location::File(database) => Checkpoints::start(database, schema::mark(&connection)?, &shared)?,
+            Location::File(database) => {
+                Checkpoints::start(database, schema::mark(&connection)?, options.time, &shared)?
+            }
         };
         let readers = Readers::start(
             options.reader_threads.max(1),
@@ -142,6 +148,7 @@ impl EmbeddedStore {
             engine,
             records: DiskRecords::new(connection, names, live, chunks, seal, ahead)?,
             clock: Arc::clone(&options.clock),
+            time: options.time,
             shared: Arc::clone(&shared),
             checkpoints,
             reserve,
@@ -154,12 +161,14 @@ impl EmbeddedStore {
             totals,
             granting: Granting::new(Arc::new(ReturnToWriter(sender.notices()))),
         };
+        writer.keep_leases(seen)?;
         writer.keep_queues()?;
         let work = move || writer.run(requests);
         let thread = Builder::new().name("longshore-write".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
         let (requests, writer) = (Some(sender), Some(thread));
         let tickets = AtomicU64::new(0);
-        Ok(Self { requests, tickets, readers, shared, clock: options.clock, writer, reserve_missing_at_start, home })
+        let clock = options.clock;
+        Ok(Self { requests, tickets, readers, shared, clock, writer, reserve_missing_at_start, room, home })
     }
 
     /// Whether an earlier write failed: only a restart helps.
@@ -420,6 +429,11 @@ impl Store for EmbeddedStore {
 impl Inspect for EmbeddedStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        let (room, poisoned) = (self.room.clone(), self.poisoned());
+        Box::pin(self.readers.look(move |_| Ok(room.health(poisoned))))
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_store::StoreError;
 use rusqlite::config::DbConfig;
@@ -205,11 +206,13 @@ const ID_KEY: &str = "id_key";
 const TIME: &str = "time";
 const MARK: &str = "mark";
 const LIVE_JOBS: &str = "live_jobs";
+/// Only in stores of real time.
+const SEEN: &str = "seen";
 /// Only in copies.
 const BACKUP: &str = "backup";
 
 /// All there are.
-pub(crate) const NOTES: [&str; 8] = [ID_KEY, TIME, "epoch", "next_number", TOTALS, MARK, LIVE_JOBS, BACKUP];
+pub(crate) const NOTES: [&str; 9] = [ID_KEY, TIME, "epoch", "next_number", TOTALS, MARK, LIVE_JOBS, SEEN, BACKUP];
 
 /// Leases that were given before the copy was made, or after it by the original, must not be good in a store that goes on from here: it has to be restored first.
 pub(crate) fn call_backup(connection: &Connection) -> rusqlite::Result<()> {
@@ -255,6 +258,17 @@ pub(crate) fn move_mark(connection: &Connection, mark: i64) -> rusqlite::Result<
         // Of what cannot be read nothing is said: whoever opens the store next finds out.
         Ok(None) | Err(_) => set_meta(connection, MARK, mark),
     }
+}
+
+/// The instant of the last commit. `None`: the store is in virtual time, or an older program has made it.
+pub(crate) fn seen(connection: &Connection) -> Result<Option<Timestamp>, StoreError> {
+    let Some(seen) = find_note(connection, SEEN)? else { return Ok(None) };
+    let seen = seen.try_into().map_err(|_| damaged(DAMAGED_NOTES))?;
+    Ok(Some(Timestamp::from_millis(i64::from_le_bytes(seen))))
+}
+
+pub(crate) fn set_seen(connection: &Connection, seen: Timestamp) -> rusqlite::Result<()> {
+    set_meta(connection, SEEN, seen.as_millis())
 }
 
 /// How many live jobs there must be: pages that are missing from a table leave no other trace in it. `None`: the last commit was of an older program, which did not count

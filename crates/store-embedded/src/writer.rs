@@ -20,7 +20,7 @@ use crate::noted::Noted;
 use crate::records::{DiskRecords, Trouble};
 use crate::request::{Answered, Failed, Request};
 use crate::reserve::Reserve;
-use crate::schema::{Location, set_mark, set_meta, set_totals};
+use crate::schema::{Location, TimeKind, set_mark, set_meta, set_totals};
 use longshore_records::SystemDice;
 
 /// Commands that share one commit, at most.
@@ -73,6 +73,7 @@ pub(crate) struct Writer {
     pub engine: Engine,
     pub records: DiskRecords,
     pub clock: Arc<dyn Clock>,
+    pub time: TimeKind,
     pub shared: Arc<Shared>,
     pub checkpoints: Checkpoints,
     pub reserve: Reserve,
@@ -177,6 +178,7 @@ impl Writer {
         if self.records.connection().total_changes() != changes {
             mark += 1;
             set_mark(self.records.connection(), mark, self.records.live_jobs())?;
+            self.see(now)?;
         }
         self.records.connection().execute_batch("COMMIT")?;
         self.mark = mark;
@@ -291,7 +293,10 @@ impl Writer {
     }
 
     pub(crate) fn announce_deadline(&self) {
-        let next = self.engine.next_deadline(self.clock.now()).into_iter().chain(self.give_back.deadline()).min();
+        let now = self.clock.now();
+        // Virtual time does not pass for the disk.
+        let room = self.reserve.deadline(now).filter(|_| self.time == TimeKind::Real);
+        let next = self.engine.next_deadline(now).into_iter().chain(self.give_back.deadline()).chain(room).min();
         self.shared.wakeups.announce_deadline(next);
     }
 
@@ -350,7 +355,7 @@ impl Writer {
         batch.into_iter().for_each(|request| self.serve(vec![request], &mut || None));
     }
 
-    fn roll_back(&mut self) -> bool {
+    pub(crate) fn roll_back(&mut self) -> bool {
         let connection = self.records.connection();
         let clean = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
         self.engine.rollback();

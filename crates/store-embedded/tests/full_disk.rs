@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Extension, Settlement, Submission, SubmitRequest};
+use longshore_core::engine::{AdminCommand, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Ticked};
 use longshore_core::extend::Notes;
 use longshore_core::failure::{Reported, ReportedCategory};
 use longshore_core::id::{JobType, Seq};
@@ -20,7 +21,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
 use longshore_store::clock::monotonic;
-use longshore_store::{ClaimedJob, Clock, Store as _, StoreError, VirtualClock};
+use longshore_store::{ClaimedJob, Clock, Inspect as _, Store as _, StoreError, StoreHealth, VirtualClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
 
@@ -149,6 +150,8 @@ impl Clock for Landmine {
         assert!(!self.0.load(Ordering::SeqCst), "a panic that a test asked for");
         Timestamp::from_millis(1_000)
     }
+
+    fn advance_to(&self, _: Timestamp) {}
 }
 
 #[test]
@@ -225,6 +228,9 @@ fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
     };
     let home = disk.0.path().join("store");
     let store = open(&home).expect("the store opens");
+    let well = health(&store);
+    assert!(well.writable() && well.reserve_bytes == Some(1 << 20), "{well:?}");
+    assert!(well.free_bytes.is_some_and(|bytes| bytes > 1 << 20 && bytes < 16 << 20), "{well:?}");
     let mut acknowledged = Vec::new();
     (0..40).for_each(|number| acknowledged.push((submit(&store, number).expect("there is room"), number)));
     let running = claim(&store, 30);
@@ -241,12 +247,16 @@ fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
     assert!(matches!(refused, StoreError::NotApplied(_)), "{refused}");
     assert!(refused.to_string().contains("once 1048576 bytes are free"), "{refused}");
     assert!(!store.poisoned());
+    let full = health(&store);
+    assert!(full.refusing.as_ref().is_some_and(|why| why.contains("once 1048576 bytes are free")), "{full:?}");
+    assert_eq!(full.reserve_bytes, Some(0));
     finish_work(&store, &running);
     assert!(matches!(submit(&store, 1), Err(StoreError::NotApplied(_))), "still no new work");
     assert_all_there(&store, &acknowledged);
 
     std::fs::remove_file(&ballast).expect("it is there");
     acknowledged.push((submitted_soon(&store, 7), 7));
+    assert_eq!(health(&store).refusing, None);
     println!("{} jobs fitted", acknowledged.len());
     drop(store);
     assert_whole(&home);
@@ -287,6 +297,35 @@ fn a_commit_that_found_no_room_is_not_noted() {
         assert_all_there(&opened, &acknowledged);
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+fn health(store: &EmbeddedStore) -> StoreHealth {
+    block_on(store.health()).expect("the store answers")
+}
+
+/// A server that is not ready gets no new work: the ticks that a full disk asks for have to notice the room.
+#[expect(clippy::disallowed_methods, reason = "the disk is asked once a second")]
+#[test]
+fn room_is_noticed_without_new_work() {
+    let Some(disk) = SmallDisk::mount("16m") else {
+        println!("not played: mounting is not allowed here");
+        return;
+    };
+    let store = open(&disk.0.path().join("store")).expect("the store opens");
+    let ballast = disk.0.path().join("ballast");
+    std::fs::write(&ballast, vec![0; 8 << 20]).expect("there is room");
+    assert!((0..100_000).any(|number| submit(&store, number).is_err()), "the disk fills up");
+    assert!(!health(&store).writable());
+    std::fs::remove_file(&ballast).expect("it is there");
+    let begin = monotonic();
+    while !health(&store).writable() {
+        assert!(store.wakeups().deadline().is_some(), "somebody is asked to tick");
+        let budget = NonZeroUsize::new(100).expect("not zero");
+        let _: Ticked = block_on(store.tick(budget)).expect("the store ticks");
+        assert!(monotonic() - begin < Duration::from_secs(60), "{:?}", health(&store));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    submit(&store, 1).expect("there is room");
 }
 
 /// Nothing falls due, nobody ticks: whoever comes with new work is enough for the room to be noticed.
@@ -347,8 +386,8 @@ fn deleting_jobs_makes_room_on_a_full_disk() {
     let begin = monotonic();
     while let Err(error) = submit(&store, 2) {
         assert!(monotonic() - begin < Duration::from_secs(20), "there is room again: {error}");
-        let budget = std::num::NonZeroUsize::new(10).expect("not zero");
-        let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
+        let budget = NonZeroUsize::new(10).expect("not zero");
+        let _: Ticked = block_on(store.tick(budget)).expect("the store ticks");
     }
     drop(store);
     assert_whole(&home);

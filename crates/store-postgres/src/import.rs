@@ -37,6 +37,8 @@ pub struct Notes {
     pub totals: Totals,
     /// Of a store in virtual time.
     pub virtual_now: Option<Timestamp>,
+    /// Which store this was, and how far it had come. Letters, digits and `-`.
+    pub source: String,
 }
 
 /// What was taken in, as the database counts it.
@@ -75,21 +77,38 @@ fn refused(what: impl Into<String>) -> StoreError {
 }
 
 impl Import {
-    /// Makes the tables where they are missing. Refuses those that hold anything but the queue `default`, and keeps servers waiting until the end.
-    pub async fn begin(options: &Options) -> Result<Self, StoreError> {
+    /// What an earlier import of the same source has brought here: the importing process may have ended before it heard of its commit. `None`: there was
+    /// no such import.
+    pub async fn find(options: &Options, source: &str) -> Result<Option<Imported>, StoreError> {
         migrate::up(&options.url, &options.schema).await?;
-        let client = migrate::connect(&options.url).await?;
-        let schema = options.schema.clone();
-        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({})", lock_key(&schema));
-        client.batch_execute(&begin).await.map_err(|error| failed(&error))?;
-        let import = Self {
+        let import = Self::over(migrate::connect(&options.url).await?, options);
+        let text = "SELECT count(*) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+            WHERE n.nspname = $1 AND c.relname = 'settings' AND pg_catalog.obj_description(c.oid, 'pg_class') = $2";
+        let values: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&import.schema, Type::TEXT), (&comment_of(source), Type::TEXT)];
+        let rows = import.client.query_typed(text, &values).await.map_err(|error| failed(&error))?;
+        let found: Option<i64> = rows.first().and_then(|row| row.try_get(0).ok());
+        if found == Some(1) { import.counted().await.map(Some) } else { Ok(None) }
+    }
+
+    fn over(client: Client, options: &Options) -> Self {
+        Self {
             client,
-            schema,
+            schema: options.schema.clone(),
             names: Names::default(),
             counts: BTreeMap::new(),
             days: BTreeSet::new(),
             sent: Imported::default(),
-        };
+        }
+    }
+
+    /// Makes the tables where they are missing. Refuses those that hold anything but the queue `default`, and keeps servers waiting until the end.
+    pub async fn begin(options: &Options) -> Result<Self, StoreError> {
+        migrate::up(&options.url, &options.schema).await?;
+        let client = migrate::connect(&options.url).await?;
+        let import = Self::over(client, options);
+        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({})", lock_key(&import.schema));
+        import.client.batch_execute(&begin).await.map_err(|error| failed(&error))?;
         let held = import.counted().await?;
         if held != (Imported { queues: held.queues, ..Imported::default() }) {
             return Err(refused(format!("the schema {} is not empty: it has {} jobs", import.schema, held.jobs)));
@@ -426,7 +445,15 @@ impl Import {
         if self.number("SELECT count(*) FROM @.settings WHERE foreign_ids").await? != 1 {
             return Err(refused(format!("the schema {} goes by another clock", self.schema)));
         }
-        self.client.batch_execute("COMMIT").await.map_err(|error| failed(&error))?;
+        self.run(&format!("COMMENT ON TABLE @.settings IS '{}'", comment_of(&notes.source))).await?;
+        let committed = self.client.batch_execute("COMMIT").await;
+        committed.map_err(|error| StoreError::unknown(Failed(words(&error))))?;
         Ok(found)
     }
+}
+
+/// Where the jobs of a schema came from. It is part of the same transaction.
+fn comment_of(source: &str) -> String {
+    let plain = |character: &char| character.is_ascii_alphanumeric() || *character == '-';
+    format!("imported from {}", source.chars().filter(plain).collect::<String>())
 }

@@ -16,7 +16,7 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_records::codec;
 use longshore_store::{
-    InLine, Inspect, JobFilter, JobQuery, JobRef, MemberQuery, Page, QueueReport, StoreError, StoreFuture,
+    InLine, Inspect, JobFilter, JobQuery, JobRef, MemberQuery, Page, QueueReport, StoreError, StoreFuture, StoreHealth,
     WorkflowPage, WorkflowQuery,
 };
 use tokio_postgres::Row;
@@ -311,6 +311,18 @@ impl<'a> Looker<'a> {
         Ok(reports)
     }
 
+    /// A standby, and a database that is set to read only, take no jobs.
+    async fn health(&mut self) -> Result<StoreHealth, Trouble> {
+        let shared = self.shared;
+        let rows = self.begin(vec![order!(shared.sql.writable)]).await?.pop().unwrap_or_default();
+        let writable: Option<bool> = rows.first().map(|row| get(row, 0)).transpose()?;
+        let refusing = (writable != Some(true)).then(|| {
+            "PostgreSQL is a standby, or default_transaction_read_only is on: connect to a server that takes writes"
+                .to_owned()
+        });
+        Ok(StoreHealth { refusing, ..StoreHealth::default() })
+    }
+
     async fn totals(&mut self) -> Result<Totals, Trouble> {
         let shared = self.shared;
         let order = order!(shared.sql.counts_of, vec![TOTALS_QUEUE]);
@@ -359,6 +371,10 @@ impl Candidate {
 impl Inspect for PostgresStore {
     fn now(&self) -> Timestamp {
         self.shared.clock.now()
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        look!(self, |looker| looker.health())
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

@@ -31,6 +31,7 @@ macro_rules! statements {
 statements! {
     open [BOOL, INT8, BOOL, INT8]
     load_settings []
+    writable []
     load_names [INT4]
     load_policies [INT4]
     load_queues []

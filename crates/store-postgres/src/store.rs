@@ -20,6 +20,7 @@ use longshore_store::{
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::config::Host;
 
 use crate::clock::NodeClock;
 use crate::connect;
@@ -99,6 +100,25 @@ impl Options {
         }
         connect::config(&options.url, false)?;
         Ok(options)
+    }
+
+    /// Where the schema is, for people: without a password, and without settings of the connection.
+    pub fn place(&self) -> Result<String, StoreError> {
+        let config = connect::config(&self.url, false)?;
+        let host = |host: &Host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        };
+        // One port for all hosts, or one for each.
+        let ports = config.get_ports();
+        let hosts = config.get_hosts().iter().enumerate().map(|(at, name)| match ports.get(at).or(ports.first()) {
+            Some(port) => format!("{}:{port}", host(name)),
+            None => host(name),
+        });
+        let hosts: Vec<String> = hosts.collect();
+        let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
+        let database = config.get_dbname().unwrap_or_default();
+        Ok(format!("postgres://{user}{}/{database}?schema={}", hosts.join(","), self.schema))
     }
 
     pub fn new(url: impl Into<String>) -> Self {

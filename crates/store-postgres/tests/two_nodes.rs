@@ -21,7 +21,9 @@ use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
-use longshore_store::{ClaimedJob, Clock, Inspect, JobRef, QueueReport, Store, StoreFuture, VirtualClock, Wakeups};
+use longshore_store::{
+    ClaimedJob, Clock, Inspect, JobRef, QueueReport, Store, StoreFuture, StoreHealth, VirtualClock, Wakeups,
+};
 use longshore_store_postgres::{Connections, Options, PostgresStore};
 use longshore_testkit::conformance::{self, World};
 
@@ -109,6 +111,10 @@ impl Store for TwoNodes {
 impl Inspect for TwoNodes {
     fn now(&self) -> Timestamp {
         self.one().now()
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        self.one().health()
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

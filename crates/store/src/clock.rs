@@ -10,6 +10,9 @@ use longshore_core::time::{Duration, Timestamp};
 pub trait Clock: Debug + Send + Sync + 'static {
     /// Never goes back.
     fn now(&self) -> Timestamp;
+
+    /// Goes on from this instant, unless the clock is past it already. A store calls it at its start with the last instant that it has seen.
+    fn advance_to(&self, instant: Timestamp);
 }
 
 /// The time of this machine. It runs with the monotonic clock, so that a jump of the wall clock neither shortens nor lengthens a lease;
@@ -56,6 +59,12 @@ impl Clock for SystemClock {
         *steady = Steady { at, told: steer(steady.told, passed, wall()) };
         Timestamp::from_millis(steady.told / 1_000)
     }
+
+    /// A wall clock that is behind this instant is caught up with slowly, as after any jump.
+    fn advance_to(&self, instant: Timestamp) {
+        let mut steady = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        steady.told = steady.told.max(instant.as_millis().saturating_mul(1_000));
+    }
 }
 
 /// Where a clock that told `told` stands when `passed` has gone by and the wall says `wall`.
@@ -98,6 +107,10 @@ impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.0.load(Ordering::SeqCst))
     }
+
+    fn advance_to(&self, instant: Timestamp) {
+        Self::advance_to(self, instant);
+    }
 }
 
 #[cfg(test)]
@@ -137,6 +150,18 @@ mod tests {
             assert!(now >= last);
             last = now;
         }
+    }
+
+    #[test]
+    fn the_system_clock_goes_on_from_an_instant_ahead_of_the_wall() {
+        let clock = SystemClock::new();
+        let before = clock.now();
+        clock.advance_to(Timestamp::from_millis(1));
+        assert!(clock.now() >= before, "an instant of the past changes nothing");
+        let ahead = before + Duration::from_hours(1);
+        clock.advance_to(ahead);
+        let now = clock.now();
+        assert!(now >= ahead && now < ahead + Duration::from_hours(1));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! - [`query`]: what can be asked for in a listing
 //! - [`StoreError`] (`error.rs`): whether the thing may have happened
 //! - [`clock`]: the time of this machine, steady and without jumps, and the virtual time of tests
+//! - [`StoreHealth`] (`health.rs`): whether new jobs are taken
 //! - [`Wakeups`] (`wakeups.rs`): hints that something may have changed
 //! - [`Grant`] (`grant.rs`): claimed jobs on their way to a worker; [`ParkedClaims`] (`parked.rs`): claims that wait for jobs
 //! - [`Mailbox`] (`mailbox.rs`): the way of requests to the component that serves them
@@ -17,6 +18,7 @@
 pub mod clock;
 mod error;
 mod grant;
+mod health;
 mod mailbox;
 mod observed;
 mod parked;
@@ -30,6 +32,7 @@ mod wakeups;
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{Cause, StoreError};
 pub use grant::{Grant, Park, TakeBack, await_grant};
+pub use health::StoreHealth;
 pub use mailbox::{Letters, Mailbox, Notices, mailbox};
 pub use observed::{Observation, Observed, Observer, Verb};
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};

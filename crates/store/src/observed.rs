@@ -20,6 +20,7 @@ use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
+use crate::health::StoreHealth;
 use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use crate::store::{Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::Wakeups;
@@ -254,6 +255,10 @@ impl Store for Observed {
 impl Inspect for Observed {
     fn now(&self) -> Timestamp {
         self.store.now()
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        self.store.health()
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

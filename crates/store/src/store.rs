@@ -21,6 +21,7 @@ use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
+use crate::health::StoreHealth;
 use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use crate::wakeups::Wakeups;
 
@@ -95,6 +96,9 @@ pub trait Inspect: Debug + Send + Sync + 'static {
 
     /// All queues by name.
     fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>>;
+
+    /// Whether new jobs are taken. `Err`: the store cannot even say that.
+    fn health(&self) -> StoreFuture<'_, StoreHealth>;
 }
 
 /// The two names of a job.

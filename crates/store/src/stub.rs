@@ -24,6 +24,7 @@ use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
+use crate::health::StoreHealth;
 use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use crate::store::{Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::{Wakeups, WakeupsSender};
@@ -106,6 +107,10 @@ impl Store for Stub {
 impl Inspect for Stub {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(17)
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        ready(StoreHealth::default())
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

@@ -21,6 +21,7 @@ use longshore_core::workflow::Workflow;
 
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
+use crate::health::StoreHealth;
 use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
 use crate::wakeups::Wakeups;
@@ -243,6 +244,10 @@ impl Store for Unreliable {
 impl Inspect for Unreliable {
     fn now(&self) -> Timestamp {
         self.store.now()
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        self.look(|store| store.health())
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

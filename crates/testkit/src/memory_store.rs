@@ -23,7 +23,8 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
     ClaimedJob, Clock, Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueueReport,
-    Store, StoreError, StoreFuture, TakeBack, Ticket, Wakeups, WakeupsSender, WorkflowPage, WorkflowQuery, await_grant,
+    Store, StoreError, StoreFuture, StoreHealth, TakeBack, Ticket, Wakeups, WakeupsSender, WorkflowPage, WorkflowQuery,
+    await_grant,
 };
 use tokio::sync::oneshot;
 
@@ -289,6 +290,10 @@ impl Store for MemoryStore {
 impl Inspect for MemoryStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        ready(StoreHealth::default())
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

@@ -19,7 +19,7 @@ use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
     ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreFuture,
-    VirtualClock, Wakeups, WorkflowPage, WorkflowQuery,
+    StoreHealth, VirtualClock, Wakeups, WorkflowPage, WorkflowQuery,
 };
 use longshore_testkit::conformance::{self, World};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
@@ -183,6 +183,10 @@ impl Store for Flawed {
 impl Inspect for Flawed {
     fn now(&self) -> Timestamp {
         self.store.now()
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        self.store.health()
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use longshore_api::Time;
 use longshore_store::{Clock, StoreError, SystemClock};
-use longshore_store_embedded::{Copied, backup_directory};
+use longshore_store_embedded::{Copied, backup_directory, moved_file};
 
 use super::serve::virtual_time;
 use crate::context::Context;
@@ -72,6 +72,9 @@ fn directory_bytes(directory: &Path) -> u64 {
 
 fn told(error: &StoreError, data: &Path) -> Failure {
     let failure = Failure::failed(format!("cannot copy {}: {}", data.display(), error.cause()));
+    if moved_file(error).is_some() {
+        return failure.hint("nothing changes in it any more: copy the directory with any tool to keep it, and back up the database that its jobs were moved to");
+    }
     if let StoreError::Format { .. } = error {
         return failure.hint("DIR is the data directory of a server, as given to `longshore serve --data DIR`");
     }

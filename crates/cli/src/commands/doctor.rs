@@ -28,6 +28,7 @@ struct Found<'a> {
     live_jobs: u64,
     ended_jobs: u64,
     payload_bytes: u64,
+    moved_to: Option<&'a str>,
     problems: &'a [String],
 }
 
@@ -50,13 +51,14 @@ impl Doctor {
             }
             failure
         })?;
-        let Diagnosis { live_jobs, ended_jobs, payload_bytes, problems } = &diagnosis;
+        let Diagnosis { live_jobs, ended_jobs, payload_bytes, moved_to, problems } = &diagnosis;
         if context.screen.json {
             context.screen.json(&Found {
                 whole: problems.is_empty(),
                 live_jobs: *live_jobs,
                 ended_jobs: *ended_jobs,
                 payload_bytes: *payload_bytes,
+                moved_to: moved_to.as_deref(),
                 problems,
             })?;
         } else {
@@ -65,6 +67,9 @@ impl Doctor {
             context.screen.line(&format!(
                 "  jobs that have not ended: {live_jobs}; that have: {ended_jobs}; bytes of payload: {payload_bytes}"
             ))?;
+            if let Some(target) = moved_to {
+                context.screen.line(&format!("  its jobs were moved to {target}: servers refuse this directory"))?;
+            }
             for problem in problems {
                 context.screen.line(&format!("  {problem}"))?;
             }

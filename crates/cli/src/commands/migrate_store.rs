@@ -6,7 +6,7 @@ use clap::Args;
 use longshore_core::id::Seq;
 use longshore_records::codec;
 use longshore_store::{Clock, StoreError, SystemClock};
-use longshore_store_embedded::{Export, TimeKind, in_use};
+use longshore_store_embedded::{Export, TimeKind, in_use, moved_file};
 use longshore_store_postgres::{Import, Imported, Notes, Options};
 
 use super::serve::virtual_time;
@@ -23,7 +23,9 @@ const SLICE: usize = 2_000;
 The server of the directory must be stopped, and the schema empty. All jobs go, in every state,
 with payloads, leases, attempts, history, keys, workflows and queues; ids and lease tokens stay
 valid, so that workers go on with the new address. It is one transaction: it is done, counted and
-compared, or nothing was moved. The directory stays as it is; do not start a server on it again.
+compared, or nothing was moved. The directory is then marked as moved: servers refuse it. Run the
+command again if it was interrupted. The file DIR/moved is the mark; without it the directory is
+served again, as it was before the move.
 
 Examples:
   longshore migrate-store --from longshore-data --to postgres://owner@db.example/jobs
@@ -55,8 +57,19 @@ impl MigrateStore {
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let options = Options::from_url(&self.to).map_err(|error| Failure::refused(format!("--to: {error}")))?;
         let export = Export::open(&self.from).map_err(|error| cannot_read(&error, &self.from))?;
+        let source = export.fingerprint().map_err(|error| cannot_read(&error, &self.from))?;
+        let target = options.place().map_err(|error| Failure::refused(format!("--to: {error}")))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let moved = runtime.block_on(carry(context, &export, &options, &self.from))?;
+        let moved = runtime.block_on(async {
+            match Import::find(&options, &source).await.map_err(|error| cannot_write(&error))? {
+                Some(moved) => {
+                    context.screen.note("an earlier run has moved everything; only the directory was not marked yet");
+                    Ok(moved)
+                }
+                None => carry(context, &export, &options, &self.from, source).await,
+            }
+        })?;
+        export.mark_moved(&target).map_err(|error| not_marked(&error, &self.from))?;
         let Imported { queues, jobs, payloads, keys, external_ids, dependencies, workflows, members } = moved;
         if context.screen.json {
             return context.screen.json(&Moved {
@@ -72,18 +85,25 @@ impl MigrateStore {
                 members,
             });
         }
+        let from = self.from.display();
         context.screen.line(&format!(
             "moved and compared: {jobs} jobs, {queues} queues, {keys} idempotency keys, {external_ids} external ids, \
              {dependencies} dependencies, {workflows} workflows with {members} members"
         ))?;
-        context
-            .screen
-            .note("start servers with `longshore serve --store URL`; do not start one on the directory again");
+        context.screen.note(&format!(
+            "{from} is marked as moved: start servers with `longshore serve --store URL`, none on the directory"
+        ));
         Ok(())
     }
 }
 
-async fn carry(context: &Context, export: &Export, options: &Options, from: &Path) -> Result<Imported, Failure> {
+async fn carry(
+    context: &Context,
+    export: &Export,
+    options: &Options,
+    from: &Path,
+    source: String,
+) -> Result<Imported, Failure> {
     let read = |error: StoreError| cannot_read(&error, from);
     let notes = export.notes().map_err(read)?;
     let virtual_now = match notes.time {
@@ -120,7 +140,8 @@ async fn carry(context: &Context, export: &Export, options: &Options, from: &Pat
         }
     }
     let (epoch, next_number, totals) = (notes.epoch, notes.next_number, notes.totals);
-    import.finish(&Notes { epoch, next_number, totals, virtual_now }).await.map_err(|error| cannot_write(&error))
+    let notes = Notes { epoch, next_number, totals, virtual_now, source };
+    import.finish(&notes).await.map_err(|error| cannot_write(&error))
 }
 
 /// All jobs, and whether as many have ended as the directory says.
@@ -155,14 +176,37 @@ fn cannot_read(error: &StoreError, from: &Path) -> Failure {
     if in_use(error) {
         return failure.hint("stop its server first: nothing may change while it is moved");
     }
+    if let Some(hint) = when_moved(error) {
+        return failure.hint(hint);
+    }
     if let StoreError::Format { .. } = error {
         return failure.hint("--from is the data directory of a server, as given to `longshore serve --data DIR`");
     }
     failure
 }
 
+/// What to do about a directory that is refused because its jobs were moved.
+pub(crate) fn when_moved(error: &StoreError) -> Option<String> {
+    let file = moved_file(error)?;
+    Some(format!(
+        "start servers with `longshore serve --store URL` there; to go back to this directory as it was before the move, \
+         stop those servers and delete {}",
+        file.display()
+    ))
+}
+
+fn not_marked(error: &StoreError, from: &Path) -> Failure {
+    let from = from.display();
+    Failure::failed(format!("everything was moved, but {from} could not be marked as moved: {}", error.cause()))
+        .hint("run the same command again once the cause is gone; until then start no server on the directory")
+}
+
 /// The address is not repeated: it may hold a password.
 fn cannot_write(error: &StoreError) -> Failure {
+    if error.may_have_applied() {
+        let told = format!("it is not known whether the jobs were moved: {}", error.cause());
+        return Failure::failed(told).hint("run the same command again: it finds out, and moves them if need be");
+    }
     let failure = Failure::failed(format!("nothing was moved: {error}"));
     if error.to_string().contains("not empty") {
         return failure.hint("give a schema of its own: --to 'postgres://…?schema=NAME'");

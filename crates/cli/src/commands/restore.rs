@@ -7,6 +7,7 @@ use longshore_store::{Clock as _, StoreError, SystemClock};
 use longshore_store_embedded::{in_use, restore};
 
 use super::doctor::WHEN_DAMAGED;
+use super::migrate_store::when_moved;
 use super::serve::virtual_time;
 use crate::context::Context;
 use crate::terminal::failure::Failure;
@@ -42,6 +43,9 @@ impl Restore {
             let failure = Failure::failed(format!("cannot restore {backup} to {to}: {}", error.cause()));
             if in_use(&error) {
                 return failure.hint("stop the server that runs on it, or name another directory");
+            }
+            if let Some(hint) = when_moved(&error) {
+                return failure.hint(hint);
             }
             if error.to_string().contains("exists already") {
                 return failure.hint("a store is never overwritten: name a new directory, or move the old one away");

@@ -1,5 +1,6 @@
 //! The binary on PostgreSQL: its schema, its servers, and a directory that is moved there.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use longshore_testkit::postgres::{new_schema, programs, shared_url};
@@ -115,6 +116,60 @@ fn virtual_time_is_the_servers_and_outlives_it() {
 
 const WORKFLOW: &str = r#"{"name":"pair","queue":"flow","chain":[{"ref":"one","type":"t"},{"ref":"two","type":"t"}]}"#;
 
+/// Only the doctor looks into a directory whose jobs are elsewhere; what refuses it names the place and the way back.
+fn assert_moved(data: &Path, url: &str, schema: &str, copy: &Path) {
+    let (from, mark) = (data.to_str().unwrap(), data.join("moved"));
+    let (copy, other) = (copy.to_str().unwrap(), copy.with_extension("other"));
+    let (elsewhere, _) = address();
+    let refused: [&[&str]; 6] = [
+        &["serve", "--listen", "127.0.0.1:0", "--data", from],
+        &["migrate-store", "--from", from, "--to", &elsewhere],
+        &["migrate-store", "--from", from, "--to", url],
+        &["restore", from, other.to_str().unwrap()],
+        &["restore", copy, from],
+        &["backup", from],
+    ];
+    for command in refused {
+        let refused = alone(command).expect(2);
+        let told = &refused.stderr;
+        assert!(told.contains("were moved to postgres://") && told.contains(schema), "{command:?}: {told}");
+        assert!(command[0] == "backup" || told.contains(mark.to_str().unwrap()), "{command:?}: {told}");
+    }
+    assert!(!other.exists());
+    let told = alone(&["--json", "doctor", from]).expect(0).json();
+    assert!(told["moved_to"].as_str().unwrap().ends_with(&format!("schema={schema}")), "{told}");
+}
+
+/// The process ended between the commit of the target and the mark of the directory: the same command again makes up for it, once only.
+#[test]
+fn a_move_that_was_interrupted_is_finished_by_repeating_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let (from, mark) = (data.to_str().unwrap(), data.join("moved"));
+    let server = Server::on(&data);
+    server.submit(&["-t", "a"]);
+    assert!(server.stop().success());
+    let (url, schema) = address();
+    let url = url.replace("postgres@", "postgres:secret@");
+    let first = alone(&["--json", "migrate-store", "--from", from, "--to", &url]).expect(0).json();
+    let marked = std::fs::read_to_string(&mark).unwrap();
+    assert!(marked.contains(&schema) && !marked.contains("secret"), "{marked}");
+    std::fs::remove_file(&mark).unwrap();
+    let again = alone(&["migrate-store", "--from", from, "--to", &url]).expect(0);
+    assert!(again.stderr.contains("earlier run") && again.stdout.contains("1 jobs"), "{again:?}");
+    std::fs::remove_file(&mark).unwrap();
+    assert_eq!(alone(&["--json", "migrate-store", "--from", from, "--to", &url]).expect(0).json(), first);
+    assert_eq!(std::fs::read_to_string(&mark).unwrap(), marked);
+    // Without the mark the directory is served again. What it takes then is not in the target, so it is not marked.
+    std::fs::remove_file(&mark).unwrap();
+    let server = Server::on(&data);
+    server.submit(&["-t", "b"]);
+    assert!(server.stop().success());
+    let refused = alone(&["migrate-store", "--from", from, "--to", &url]).expect(2);
+    assert!(refused.stderr.contains("not empty") && refused.stderr.contains("schema=NAME"), "{refused:?}");
+    assert!(!mark.exists());
+}
+
 /// A directory with jobs in every state: all of them are there, leases hold, keys are known, workflows go on.
 #[test]
 fn a_directory_is_moved() {
@@ -144,17 +199,18 @@ fn a_directory_is_moved() {
     let all = [&held, &running, &done, &failed, &cancelled, &delayed, &first, &after];
     let before: Vec<Value> = all.iter().map(|id| server.job(id)).collect();
     let history = server.json(&["jobs", "history", &failed]);
-    let (url, _) = address();
+    let (url, schema) = address();
     let busy = alone(&["migrate-store", "--from", from, "--to", &url]).expect(2);
     assert!(busy.stderr.contains("in use") && busy.stderr.contains("stop its server"), "{busy:?}");
     let counts = server.json(&["queues", "get", "q"])["counts"].clone();
     assert!(server.stop().success());
+    let copy = directory.path().join("copy");
+    alone(&["backup", from, copy.to_str().unwrap()]).expect(0);
 
     let moved = alone(&["--json", "migrate-store", "--from", from, "--to", &url]).expect(0).json();
     assert_eq!((&moved["jobs"], &moved["workflows"], &moved["members"]), (&10.into(), &1.into(), &2.into()), "{moved}");
     assert_eq!(moved["idempotency_keys"], 1);
-    let again = alone(&["migrate-store", "--from", from, "--to", &url]).expect(2);
-    assert!(again.stderr.contains("not empty") && again.stderr.contains("schema=NAME"), "{again:?}");
+    assert_moved(&data, &url, &schema, &copy);
 
     let server = Server::start(&["--store", &url]);
     let there: Vec<Value> = all.iter().map(|id| server.job(id)).collect();

@@ -1,13 +1,15 @@
 //! `longshore serve`: configuration, what it says, how it ends.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_api::job::NewJob;
 use longshore_client::Client;
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
-use crate::support::{Running, Server, alone, longshore, run};
+use crate::support::{Running, Server, alone, eventually, longshore, run};
 
 #[test]
 fn it_says_where_it_listens_what_it_stores_and_what_it_promises() {
@@ -153,7 +155,7 @@ fn sigterm_under_load_drains_and_loses_nothing() {
     // A claim that waits must not hold it up.
     let waiting = Running::start(server.command(&["work", "-q", "nothing", "--exec", "true"]));
     waiting.notes("serves nothing");
-    crate::support::eventually("some load", || {
+    eventually("some load", || {
         let queue = server.run(&["--json", "queues", "get", "load"]);
         queue.code == Some(0) && queue.json()["counts"]["scheduled"].as_u64().unwrap() > 200
     });
@@ -191,7 +193,7 @@ fn told_twice_it_ends_at_once() {
 /// A store whose disk fails for good ends the process: no answer may claim what is not there.
 #[test]
 fn a_poisoned_store_ends_the_server_with_a_code() {
-    let mut try_strace = std::process::Command::new("strace");
+    let mut try_strace = Command::new("strace");
     try_strace.args(["-o", "/dev/null", "true"]);
     if !try_strace.status().is_ok_and(|status| status.success()) {
         println!("not played: strace is missing, or not allowed here");
@@ -200,7 +202,7 @@ fn a_poisoned_store_ends_the_server_with_a_code() {
     let directory = tempfile::tempdir().unwrap();
     // Making the tables has syncs of its own; those are to succeed.
     assert!(Server::on(directory.path()).stop().success());
-    let mut command = std::process::Command::new("strace");
+    let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
     command.args(["-e", "inject=fsync,fdatasync:error=EIO:when=12+"]);
     command.arg(env!("CARGO_BIN_EXE_longshore"));
@@ -237,4 +239,69 @@ fn nobody_has_to_read_what_it_says() {
     assert!(status.code() == Some(0) || status.code().is_none(), "{status:?}");
     let done = run(longshore(), b"");
     done.expect(2);
+}
+
+/// A small disk of its own, gone at the end. `None`: mounting is not allowed here.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(size: &str) -> Option<Self> {
+        let at = tempfile::tempdir().unwrap();
+        let options = format!("size={size}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &options, "tmpfs", at.path().to_str().unwrap()]);
+        (run(mount, b"").code == Some(0)).then_some(Self(at))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(self.0.path()).status());
+    }
+}
+
+/// The status of a GET, and what it answers.
+fn get(server: &Server, path: &str) -> (String, String) {
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "-w", "\n%{http_code}", &format!("{}{path}", server.url)]);
+    let answer = run(curl, b"").expect(0).stdout;
+    let (body, status) = answer.rsplit_once('\n').unwrap();
+    (status.to_owned(), body.to_owned())
+}
+
+#[test]
+fn a_full_disk_is_seen_from_outside() {
+    let Some(disk) = SmallDisk::mount("80m") else {
+        println!("not played: mounting is not allowed here");
+        return;
+    };
+    let (data, log) = (disk.0.path().join("data"), tempfile::NamedTempFile::new().unwrap());
+    let mut command = longshore();
+    command.args(["--json", "serve", "--listen", "127.0.0.1:0", "--log", "info", "--data", data.to_str().unwrap()]);
+    command.stderr(log.reopen().unwrap());
+    let server = Server::spawn(command);
+    let logged = |part: &str| std::fs::read_to_string(log.path()).unwrap().matches(part).count();
+    assert_eq!(get(&server, "/readyz").0, "200");
+    // As much as there is besides the reserve of 64 MiB, less what the first jobs need.
+    let ballast = disk.0.path().join("ballast");
+    std::fs::write(&ballast, vec![0; 12 << 20]).unwrap();
+    let job = json!({"type": "t", "payload": "x".repeat(100_000)});
+    let refused =
+        (0..1_000).map(|_| server.call("POST", "/v1/queues/q/jobs", &job)).find(|answer| answer["code"] != Value::Null);
+    let refused = refused.unwrap();
+    assert_eq!((&refused["code"], &refused["retry"]), (&"store_unavailable".into(), &"safe".into()), "{refused}");
+    let (status, problem) = get(&server, "/readyz");
+    assert!(status == "503" && problem.contains("no space is left on the disk"), "{status} {problem}");
+    assert!(get(&server, "/metrics").1.lines().any(|line| line == "longshore_store_writable 0"));
+    let info: Value = serde_json::from_str(&get(&server, "/v1/info").1).unwrap();
+    assert_eq!((&info["store"]["writable"], &info["store"]["reserve_bytes"]), (&false.into(), &0.into()), "{info}");
+    assert_eq!((logged("the disk is full"), logged("the disk has room again")), (1, 0));
+    // Work that is there goes on, and room is noticed although no new work comes.
+    assert!(server.call("POST", "/v1/claims", &json!({"queues": ["q"], "worker": "w"}))["jobs"][0].is_object());
+    std::fs::remove_file(&ballast).unwrap();
+    eventually("it is ready again", || get(&server, "/readyz").0 == "200");
+    assert!(get(&server, "/metrics").1.lines().any(|line| line == "longshore_store_writable 1"));
+    assert_eq!((logged("the disk is full"), logged("the disk has room again")), (1, 1));
+    assert_eq!(server.call("POST", "/v1/queues/q/jobs", &json!({"type": "t"}))["state"], "scheduled");
+    assert!(server.stop().success());
 }

@@ -285,6 +285,19 @@ impl Index {
         self.timers.first().copied()
     }
 
+    /// Running jobs whose lease ends after this instant.
+    pub(crate) fn leases_after(&self, instant: Timestamp) -> Vec<Seq> {
+        let running = StateKind::Running as usize;
+        if self.lines.values().all(|line| line.counts.get(running) == Some(&0)) {
+            return Vec::new();
+        }
+        let ends = self
+            .timers
+            .iter()
+            .filter(|(at, kind, _)| *at > instant && matches!(kind, TimerKind::Deadline | TimerKind::LeaseExpiry));
+        ends.map(|(.., seq)| *seq).collect()
+    }
+
     pub(crate) fn counts(&self, queue: &QueueName) -> StateCounts {
         self.lines.get(queue).map_or([0; StateKind::COUNT], |line| line.counts)
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use longshore_api::watch::Tally as Totals;
 use longshore_core::engine::count_of;
 use longshore_core::state::StateKind;
-use longshore_store::{Observation, Observer, QueueReport, Verb};
+use longshore_store::{Observation, Observer, QueueReport, StoreHealth, Verb};
 
 use crate::app::AppState;
 use crate::routes::watch::info::VERSION;
@@ -138,7 +138,7 @@ impl Text {
 }
 
 /// Everything, as text.
-pub(crate) fn exposition(app: &AppState, queues: &[QueueReport]) -> String {
+pub(crate) fn exposition(app: &AppState, queues: &[QueueReport], health: &StoreHealth) -> String {
     let mut text = Text(String::with_capacity(16 << 10));
     text.about("longshore_info", "gauge", "The server.");
     text.line("longshore_info", &format!("version=\"{VERSION}\",store=\"{}\"", app.about.kind), 1);
@@ -150,10 +150,26 @@ pub(crate) fn exposition(app: &AppState, queues: &[QueueReport]) -> String {
     text.plain("longshore_waiting_claims", app.store.parked_claims());
     text.about("longshore_request_panics_total", "counter", "Requests that ended in a panic: defects.");
     text.plain("longshore_request_panics_total", app.metrics.panics.load(Ordering::Relaxed));
+    write_health(&mut text, health);
     write_queues(&mut text, app, queues);
     write_requests(&mut text, &app.metrics);
     write_store(&mut text, &app.metrics);
     text.0
+}
+
+/// What the store does not know is left out.
+fn write_health(text: &mut Text, health: &StoreHealth) {
+    text.about("longshore_store_writable", "gauge", "1 while the store takes new jobs, 0 while it refuses them.");
+    text.plain("longshore_store_writable", u8::from(health.writable()));
+    if let Some(bytes) = health.reserve_bytes {
+        let help = "Bytes that are set aside for a full disk; 0 while they are in use.";
+        text.about("longshore_store_reserve_bytes", "gauge", help);
+        text.plain("longshore_store_reserve_bytes", bytes);
+    }
+    if let Some(bytes) = health.free_bytes {
+        text.about("longshore_store_free_bytes", "gauge", "Bytes that are free on the disk of the store.");
+        text.plain("longshore_store_free_bytes", bytes);
+    }
 }
 
 fn write_queues(text: &mut Text, app: &AppState, queues: &[QueueReport]) {

@@ -20,7 +20,7 @@ use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
     Clock, Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, QueueReport, Store, StoreError,
-    StoreFuture, VirtualClock, Wakeups, WorkflowPage, WorkflowQuery,
+    StoreFuture, StoreHealth, VirtualClock, Wakeups, WorkflowPage, WorkflowQuery,
 };
 use tokio::sync::RwLock;
 
@@ -133,6 +133,10 @@ impl Store for VirtualTime {
 impl Inspect for VirtualTime {
     fn now(&self) -> Timestamp {
         self.store.now()
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        self.store.health()
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

@@ -1,4 +1,4 @@
-//! A store whose submissions and claims can be held up.
+//! A store whose submissions and claims can be held up, and which says of itself what it is told to.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
-    Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, QueueReport, Store, StoreFuture, Wakeups,
-    WorkflowPage, WorkflowQuery,
+    Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, QueueReport, Store, StoreFuture, StoreHealth,
+    Wakeups, WorkflowPage, WorkflowQuery,
 };
 use tokio::sync::watch;
 
@@ -27,11 +27,17 @@ pub(crate) struct Slow {
     held: watch::Sender<bool>,
     /// Calls that came to the gate.
     came: watch::Sender<usize>,
+    /// What it says of itself.
+    health: watch::Sender<StoreHealth>,
 }
 
 impl Slow {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, held: watch::Sender::new(false), came: watch::Sender::new(0) }
+        Self { store, held: watch::Sender::new(false), came: watch::Sender::new(0), health: watch::Sender::default() }
+    }
+
+    pub(crate) fn set_health(&self, health: StoreHealth) {
+        self.health.send_replace(health);
     }
 
     pub(crate) fn hold(&self) {
@@ -101,6 +107,11 @@ impl Store for Slow {
 impl Inspect for Slow {
     fn now(&self) -> Timestamp {
         self.store.now()
+    }
+
+    fn health(&self) -> StoreFuture<'_, StoreHealth> {
+        let health = self.health.borrow().clone();
+        Box::pin(async move { Ok(health) })
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

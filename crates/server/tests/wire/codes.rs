@@ -172,6 +172,10 @@ async fn a_failing_store_is_told_apart() {
     store.set(Faults::scripted([Fault::NotApplied]).and_looks());
     c.get("/v1/jobs").await.problem(503, "store_unavailable");
     c.get("/readyz").await.ok(200);
+    store.set(Faults::scripted([Fault::NotApplied]).and_looks());
+    c.get("/readyz").await.problem(503, "store_unavailable");
+    store.set(Faults::scripted([Fault::NotApplied]).and_looks());
+    assert_eq!(c.get("/v1/info").await.ok(200)["store"]["writable"], false);
     server.stop().await;
 }
 

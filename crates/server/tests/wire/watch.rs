@@ -1,9 +1,15 @@
 //! Looking on.
 
+use std::sync::Arc;
+
+use longshore_server::TimeControl;
+use longshore_store::{Clock, StoreHealth, SystemClock};
+use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
 use serde_json::{Value, json};
 
 use crate::common::Setup;
 use crate::common::client::lease;
+use crate::common::slow::Slow;
 
 #[tokio::test]
 async fn health_info_and_the_page() {
@@ -17,10 +23,37 @@ async fn health_info_and_the_page() {
         (&"longshore".into(), &true.into(), &"test".into())
     );
     assert!(info["version"].is_string() && info["store"]["durability"].is_string());
+    assert_eq!((&info["store"]["writable"], &info["store"]["refusing"]), (&true.into(), &Value::Null));
+    assert!(c.get("/metrics").await.text().contains("\nlongshore_store_writable 1\n"));
     let page = c.get("/").await;
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     assert!(page.header("content-security-policy").unwrap().contains("default-src 'none'"));
     assert_eq!(c.call("HEAD", "/v1/info", None).await.status, 200);
+    server.stop().await;
+}
+
+/// A store that refuses new jobs is seen wherever somebody may look.
+#[tokio::test]
+async fn a_store_that_refuses_new_jobs_is_seen() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let store = EmbeddedStore::open(StoreOptions::new(Place::Memory, clock, TimeKind::Real)).unwrap();
+    let slow = Arc::new(Slow::new(Arc::new(store)));
+    let server = Setup::memory().serve(slow.clone(), TimeControl::Real).await;
+    let mut c = server.client().await;
+    let full = Some("no space is left on the disk".to_owned());
+    slow.set_health(StoreHealth { refusing: full, reserve_bytes: Some(0), free_bytes: Some(4_096) });
+    let problem = c.get("/readyz").await.problem(503, "store_unavailable");
+    assert!(problem["detail"].as_str().unwrap().contains("no space is left on the disk"), "{problem}");
+    assert_eq!(c.get("/livez").await.ok(200), json!({"status": "ok"}));
+    let store = c.get("/v1/info").await.ok(200)["store"].clone();
+    assert_eq!((&store["writable"], &store["refusing"]), (&false.into(), &"no space is left on the disk".into()));
+    assert_eq!((&store["reserve_bytes"], &store["free_bytes"]), (&0.into(), &4_096.into()));
+    let metrics = c.get("/metrics").await.text().to_owned();
+    for line in ["longshore_store_writable 0", "longshore_store_reserve_bytes 0", "longshore_store_free_bytes 4096"] {
+        assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
+    }
+    slow.set_health(StoreHealth::default());
+    assert_eq!(c.get("/readyz").await.ok(200), json!({"status": "ready"}));
     server.stop().await;
 }
 

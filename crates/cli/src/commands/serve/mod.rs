@@ -21,6 +21,7 @@ use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, Ti
 use tracing_subscriber::EnvFilter;
 
 use self::options::{Plan, StorePlace};
+use crate::commands::migrate_store::when_moved;
 use crate::commands::words;
 use crate::context::Context;
 use crate::signals::Signals;
@@ -152,6 +153,9 @@ fn cannot_open(plan: &Plan, error: &StoreError) -> Failure {
     let failure = Failure::failed(format!("cannot open {}: {}", plan.store, error.cause()));
     if in_use(error) {
         return failure.hint("one server for each directory: stop the other one, or give --data DIR");
+    }
+    if let Some(hint) = when_moved(error) {
+        return failure.hint(hint);
     }
     if let StoreError::Format { found, .. } = error {
         if found.contains("virtual time") {

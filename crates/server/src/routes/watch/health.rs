@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use longshore_api::ErrorCode;
 use longshore_api::watch::Health;
+use longshore_store::StoreHealth;
 use tokio::time::timeout;
 
 use crate::app::AppState;
@@ -20,7 +21,7 @@ pub(crate) async fn livez(_: NoQuery) -> Answer {
     ok(&Health { status: "ok".to_owned() })
 }
 
-/// It takes work: the store answers, and nobody has told the server to stop.
+/// It takes work: the store takes new jobs, and the server was not told to stop.
 pub(crate) async fn readyz(State(app): State<AppState>, _: NoQuery) -> Answer {
     let not_ready = |why: &str| Failure::new(ErrorCode::StoreUnavailable, why);
     if app.stopping.is_cancelled() {
@@ -29,7 +30,21 @@ pub(crate) async fn readyz(State(app): State<AppState>, _: NoQuery) -> Answer {
     if app.broken() {
         return Err(not_ready("the store has failed: a restart is needed"));
     }
-    let looked = timeout(PATIENCE, app.ask(app.store.get(Vec::new()))).await;
-    looked.map_err(|_| not_ready("the store does not answer"))??;
-    ok(&Health { status: "ready".to_owned() })
+    match store_health(&app).await.refusing {
+        None => ok(&Health { status: "ready".to_owned() }),
+        Some(why) => Err(not_ready(&format!("new jobs are refused: {why}"))),
+    }
+}
+
+/// What the store says of itself; where it does not answer, that is why new jobs are refused.
+pub(crate) async fn store_health(app: &AppState) -> StoreHealth {
+    let refusing = |why: String| StoreHealth { refusing: Some(why), ..StoreHealth::default() };
+    match timeout(PATIENCE, app.store.health()).await {
+        Ok(Ok(health)) => health,
+        Ok(Err(error)) => {
+            app.note(&error);
+            refusing(error.cause())
+        }
+        Err(_) => refusing(format!("the store does not answer within {} s", PATIENCE.as_secs())),
+    }
 }

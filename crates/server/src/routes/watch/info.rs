@@ -7,17 +7,26 @@ use longshore_api::watch::{Info, StoreInfo};
 use crate::app::AppState;
 use crate::convert::time;
 use crate::convert::words::ToWire;
+use crate::routes::watch::health::store_health;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::query::NoQuery;
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(crate) async fn info(State(app): State<AppState>, _: NoQuery) -> Answer {
+    let health = store_health(&app).await;
     ok(&Info {
         name: "longshore".to_owned(),
         version: VERSION.to_owned(),
         api: "v1".to_owned(),
-        store: StoreInfo { kind: app.about.kind.clone(), durability: app.about.durability.clone() },
+        store: StoreInfo {
+            kind: app.about.kind.clone(),
+            durability: app.about.durability.clone(),
+            writable: health.writable(),
+            refusing: health.refusing,
+            reserve_bytes: health.reserve_bytes,
+            free_bytes: health.free_bytes,
+        },
         now: time(app.now()),
         virtual_clock: app.virtual_time.is_some(),
         default_profile: app.default_profile.wire(),

@@ -6,11 +6,13 @@ use axum::response::IntoResponse;
 
 use crate::app::AppState;
 use crate::live::metrics::exposition;
+use crate::routes::watch::health::store_health;
 use crate::wire::answer::Answer;
 use crate::wire::query::NoQuery;
 
 pub(crate) async fn metrics(State(app): State<AppState>, _: NoQuery) -> Answer {
     let queues = app.ask(app.store.queues()).await?;
+    let health = store_health(&app).await;
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, kind)], exposition(&app, &queues)).into_response())
+    Ok(([(header::CONTENT_TYPE, kind)], exposition(&app, &queues, &health)).into_response())
 }
