@@ -30,6 +30,7 @@ use crate::live::workers::Workers;
 use crate::options::{Limits, Options, StoreAbout, TimeControl};
 use crate::routes::work::claim::ask_for_another;
 use crate::wire::problem::Failure;
+use crate::wire::request_id::RequestIds;
 
 /// What was met and told: a worker that asks again and again meets the same damage each time.
 #[derive(Debug, Default)]
@@ -64,6 +65,7 @@ pub struct App {
     pub(crate) default_profile: Profile,
     pub(crate) auto_queues: bool,
     pub(crate) limits: Limits,
+    pub(crate) request_ids: RequestIds,
     pub(crate) lobby: Arc<Lobby>,
     pub(crate) endings: Arc<Endings>,
     pub(crate) workers: Arc<Workers>,
@@ -89,7 +91,7 @@ pub struct App {
 
 impl AppState {
     pub(crate) fn new(options: Options) -> Self {
-        let Options { store, about, time, default_profile, auto_queues, limits, .. } = options;
+        let Options { store, about, time, default_profile, auto_queues, limits, request_id_seed, .. } = options;
         let metrics: Arc<Metrics> = Arc::default();
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
@@ -105,6 +107,7 @@ impl AppState {
             auto_queues,
             bodies: Arc::new(Semaphore::new(limits.bodies_bytes_max / BODY_UNIT)),
             limits,
+            request_ids: RequestIds::new(request_id_seed),
             lobby: Arc::default(),
             endings: Arc::default(),
             workers: Arc::default(),

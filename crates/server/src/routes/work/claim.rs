@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use super::handed::{Untold, hand_over};
 use crate::app::AppState;
 use crate::convert::claimed::claimed;
-use crate::convert::length;
+use crate::convert::{length, time};
 use crate::live::lobby::{Errand, Place};
 use crate::wire::answer::Answer;
 use crate::wire::body::JsonBody;
@@ -42,7 +42,7 @@ pub(crate) async fn claim(State(app): State<AppState>, _: NoQuery, body: JsonBod
     };
     drop(claiming);
     app.workers.given(worker.as_ref(), jobs.iter().map(|job| job.claimed.id), app.now());
-    let answer = Claimed { jobs: jobs.iter().map(claimed).collect() };
+    let answer = Claimed { jobs: jobs.iter().map(claimed).collect(), now: time(app.now()) };
     let bytes = serde_json::to_vec(&answer);
     let bytes = bytes.map_err(|_| Failure::new(ErrorCode::Internal, "an answer could not be written"))?;
     Ok(hand_over(Bytes::from(bytes), untold))
