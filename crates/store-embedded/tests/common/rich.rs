@@ -307,7 +307,7 @@ const ENDED: &[Step] = &[
         rich.settle(
             "completed",
             Outcome::Complete { result: Some(Bytes::from_static(b"\xff\x00result")), progress: None },
-        )
+        );
     },
     |rich| rich.submit("plain", job("retrying", json("1"))),
     |rich| rich.claim("plain", "retrying"),
