@@ -91,7 +91,7 @@ fn completions(jobs: Vec<ClaimedJob>) -> Vec<Settlement> {
     let complete = |job: ClaimedJob| Settlement {
         id: job.claimed.id,
         token: Some(job.claimed.token),
-        outcome: Outcome::Complete { result: None },
+        outcome: Outcome::Complete { result: None, progress: None },
     };
     jobs.into_iter().map(complete).collect()
 }

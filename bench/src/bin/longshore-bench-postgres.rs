@@ -97,7 +97,7 @@ fn done(jobs: &[ClaimedJob]) -> Vec<Settlement> {
     let complete = |job: &ClaimedJob| Settlement {
         id: job.claimed.id,
         token: Some(job.claimed.token),
-        outcome: Outcome::Complete { result: None },
+        outcome: Outcome::Complete { result: None, progress: None },
     };
     jobs.iter().map(complete).collect()
 }

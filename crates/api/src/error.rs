@@ -114,6 +114,15 @@ pub struct Problem {
     pub title: String,
     pub detail: String,
     pub retry: RetryAdvice,
+    /// The field at fault, as a path (`settings.retry.limit`, `jobs[3].delay`), or the name of a query parameter or header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The values that the field may have, where they are a closed set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<String>,
+    /// The `x-request-id` of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
     /// Of a batch: every member that was refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<MemberError>,
@@ -128,6 +137,9 @@ impl Problem {
             title: code.title().to_owned(),
             detail: detail.into(),
             retry: code.retry(),
+            field: None,
+            allowed: Vec::new(),
+            request_id: None,
             errors: Vec::new(),
         }
     }
@@ -148,6 +160,11 @@ pub struct MemberError {
     pub index: usize,
     pub code: String,
     pub detail: String,
+    /// As in the problem itself: a path from the body of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<String>,
 }
 
 #[cfg(test)]

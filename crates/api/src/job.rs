@@ -74,6 +74,9 @@ pub struct Submitted {
     /// `null`: the idempotency key has outlived its job.
     pub state: Option<State>,
     pub duplicate: bool,
+    /// Of a duplicate: whether its payload is the same, byte for byte. Absent where the record of the earlier job is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_payload: Option<bool>,
 }
 
 /// What became of a batch, in the same order.

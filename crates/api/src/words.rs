@@ -31,6 +31,8 @@ macro_rules! words {
 
         impl $name {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            /// All words, in the same order.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
 
             pub fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
@@ -261,6 +263,8 @@ pub enum Priority {
 
 impl Priority {
     pub const ALL: &'static [Self] = &[Self::Critical, Self::High, Self::Normal, Self::Low, Self::Bulk];
+    /// All names, in the same order.
+    pub const WORDS: &'static [&'static str] = &["critical", "high", "normal", "low", "bulk"];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -297,7 +301,8 @@ impl utoipa::PartialSchema for Priority {
 #[cfg(feature = "schema")]
 impl utoipa::ToSchema for Priority {}
 
-pub(crate) const PRIORITIES: &str = "critical, high, normal, low or bulk, or a number from 0 to 4";
+/// The complaint about a priority that is none.
+pub const PRIORITIES: &str = "critical, high, normal, low or bulk, or a number from 0 to 4";
 
 impl<'de> Deserialize<'de> for Priority {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -339,6 +344,7 @@ mod tests {
             (read("\"high\""), read("1"), read("4")),
             (Some(Priority::High), Some(Priority::High), Some(Priority::Bulk))
         );
+        assert!(Priority::ALL.iter().map(|priority| priority.word()).eq(Priority::WORDS.iter().copied()));
         for bad in ["5", "-1", "1.0", "\"1\"", "\"High\"", "null", "true"] {
             assert_eq!(read(bad), None, "{bad}");
         }

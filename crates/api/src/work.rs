@@ -37,6 +37,8 @@ pub struct Claim {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Claimed {
     pub jobs: Vec<ClaimedJob>,
+    /// The server's time: compare `expires_at` with this, not with a clock of the client.
+    pub now: Time,
 }
 
 /// What a worker needs to know of a job, and no more.
@@ -75,6 +77,8 @@ pub struct ClaimedJob {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_base64: Option<String>,
     pub lease: Lease,
+    /// A failure now would end the job: its retries are used up.
+    pub last_attempt: bool,
 }
 
 /// The right to a job: the token proves it.
@@ -84,6 +88,9 @@ pub struct Lease {
     pub token: String,
     pub version: u64,
     pub expires_at: Option<Time>,
+    /// What a heartbeat extends the lease by; absent where the lease is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Duration>,
 }
 
 impl std::fmt::Debug for Lease {
@@ -92,6 +99,7 @@ impl std::fmt::Debug for Lease {
         f.debug_struct("Lease")
             .field("version", &self.version)
             .field("expires_at", &self.expires_at)
+            .field("duration", &self.duration)
             .finish_non_exhaustive()
     }
 }
@@ -107,6 +115,10 @@ pub struct Complete {
     #[serde(default, deserialize_with = "any_json", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub result: Option<Box<RawValue>>,
+    /// The last progress note; absent, the note of the last heartbeat stays.
+    #[serde(default, deserialize_with = "any_json", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
+    pub progress: Option<Box<RawValue>>,
 }
 
 /// `POST /v1/jobs/{id}/fail`.
@@ -196,6 +208,12 @@ pub struct Extended {
     pub state: State,
     pub expires_at: Option<Time>,
     pub cancel_requested: bool,
+    /// A failure now would end the job.
+    #[serde(default)]
+    pub last_attempt: bool,
+    /// The server's time. In `/v1/heartbeats` it stands beside `results` instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<Time>,
 }
 
 /// `POST /v1/settlements`; each member is read as a [`Settlement`].
@@ -219,6 +237,10 @@ pub struct Settlement {
     #[serde(default, deserialize_with = "any_json", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub result: Option<Box<RawValue>>,
+    /// The last progress note of a completed job.
+    #[serde(default, deserialize_with = "any_json", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
+    pub progress: Option<Box<RawValue>>,
     #[serde(default, deserialize_with = "maybe_object", skip_serializing_if = "Option::is_none")]
     pub error: Option<ReportedError>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -255,13 +277,26 @@ pub struct HeartbeatOf {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Results<T> {
     pub results: Vec<Verdict<T>>,
+    /// The server's time; only in answers to heartbeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<Time>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum Verdict<T> {
-    Refused { id: Option<String>, code: String, detail: String },
+    Refused {
+        id: Option<String>,
+        code: String,
+        detail: String,
+        /// The field at fault, as a path inside of the member.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        field: Option<String>,
+        /// The values of a closed set.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        allowed: Vec<String>,
+    },
     Done(T),
 }
 

@@ -6,7 +6,7 @@ use crate::id::LeaseToken;
 use crate::job::{Job, Moment};
 use crate::lease::{self, Lease};
 use crate::refusal::{Refusal, Stale};
-use crate::retry::Home;
+use crate::retry::{Home, is_last_attempt};
 use crate::settle::check_note;
 use crate::state::State;
 use crate::time::Timestamp;
@@ -22,6 +22,8 @@ pub struct Notes {
 pub struct Extended {
     pub expires_at: Option<Timestamp>,
     pub cancel_requested: bool,
+    /// A failure now would end the job.
+    pub last_attempt: bool,
 }
 
 /// Moves the expiry to now + lease, never past the execution deadline. The token stays the same.
@@ -39,7 +41,7 @@ pub fn extend(
         return Err(Refusal::StaleLease(Stale::NotRunning));
     };
     lease.expires_at = Lease::expiry(lease.length, lease.deadline_at, moment.now);
-    let extended = Extended { expires_at: lease.expires_at, cancel_requested: lease.cancel_requested.is_some() };
+    let (expires_at, cancel_requested) = (lease.expires_at, lease.cancel_requested.is_some());
     job.last_heartbeat_at = Some(moment.now);
     if let Some(progress) = &notes.progress {
         job.progress = Some(progress.clone());
@@ -47,5 +49,7 @@ pub fn extend(
     if let Some(checkpoint) = &notes.checkpoint {
         job.checkpoint = Some(checkpoint.clone());
     }
-    Ok(extended)
+    // A retry needs a queue to go back to.
+    let last_attempt = home == Home::Deleted || is_last_attempt(job);
+    Ok(Extended { expires_at, cancel_requested, last_attempt })
 }

@@ -63,6 +63,10 @@ pub enum Refusal {
     },
     /// A move that the state allows and something else forbids.
     Illegal(&'static str),
+    /// A queue with jobs that have not ended is deleted only by force.
+    QueueNotEmpty {
+        jobs: u64,
+    },
     DuplicateId,
     QueueFull {
         max_queued: u64,
@@ -80,6 +84,28 @@ impl Refusal {
         Self::Invalid(Invalid::new(field, reason))
     }
 
+    /// The one field that is at fault, as a path; `None` where no single field is.
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::Invalid(invalid) => Some(&invalid.field),
+            Self::PayloadTooLarge { field, .. } => Some(field),
+            Self::DuplicateId => Some("external_id"),
+            Self::QueueNotFound
+            | Self::JobNotFound
+            | Self::WorkflowNotFound
+            | Self::StaleLease(_)
+            | Self::IllegalTransition { .. }
+            | Self::StatusChange { .. }
+            | Self::Illegal(_)
+            | Self::QueueNotEmpty { .. }
+            | Self::QueueFull { .. }
+            | Self::DependencyUnknown(_)
+            | Self::DependencyCycle(_)
+            | Self::DependencyDepth
+            | Self::DependencyBreadth { .. } => None,
+        }
+    }
+
     /// The stable code of the wire.
     pub fn code(&self) -> &'static str {
         match self {
@@ -89,7 +115,10 @@ impl Refusal {
             Self::JobNotFound => "job_not_found",
             Self::WorkflowNotFound => "workflow_not_found",
             Self::StaleLease(_) => "stale_lease",
-            Self::IllegalTransition { .. } | Self::StatusChange { .. } | Self::Illegal(_) => "illegal_transition",
+            Self::IllegalTransition { .. }
+            | Self::StatusChange { .. }
+            | Self::Illegal(_)
+            | Self::QueueNotEmpty { .. } => "illegal_transition",
             Self::DuplicateId => "duplicate_id",
             Self::QueueFull { .. } => "queue_full",
             Self::DependencyUnknown(_) => "dependency_unknown",
@@ -123,8 +152,14 @@ impl fmt::Display for Refusal {
             Self::IllegalTransition { from, verb } => write!(f, "a {from} job cannot be {verb}"),
             Self::StatusChange { from, to } => write!(f, "Cannot change status from {from} to {to}"),
             Self::Illegal(why) => f.write_str(why),
+            Self::QueueNotEmpty { jobs } => {
+                let jobs = counted(*jobs, "job that has not ended", "jobs that have not ended");
+                write!(f, "the queue holds {jobs}; set force=true to cancel and delete")
+            }
             Self::DuplicateId => f.write_str("\"external_id\" is already used in this queue"),
-            Self::QueueFull { max_queued } => write!(f, "the queue already holds {max_queued} waiting jobs"),
+            Self::QueueFull { max_queued } => {
+                write!(f, "the queue already holds {}", counted(*max_queued, "waiting job", "waiting jobs"))
+            }
             Self::DependencyUnknown(what) => write!(f, "dependency \"{what}\" does not exist"),
             Self::DependencyCycle(what) => write!(f, "the dependencies of \"{what}\" lead back to it"),
             Self::DependencyDepth => write!(f, "dependency chains may have at most {DEPENDENCY_DEPTH_MAX} jobs"),
@@ -136,3 +171,21 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+/// A number with its noun in the right form.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_right_noun() {
+        let told = |jobs| Refusal::QueueNotEmpty { jobs }.to_string();
+        assert_eq!(told(1), "the queue holds 1 job that has not ended; set force=true to cancel and delete");
+        assert!(told(2).starts_with("the queue holds 2 jobs that have not ended"));
+        assert_eq!(Refusal::QueueFull { max_queued: 1 }.to_string(), "the queue already holds 1 waiting job");
+    }
+}

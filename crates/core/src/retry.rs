@@ -100,6 +100,13 @@ fn limit_reached(job: &Job) -> bool {
     }
 }
 
+/// Whether an ordinary failure of the running attempt would end the job: its limit is reached, or a cancel is pending.
+///
+/// Failures that are final by themselves (permanent, `final: true`) are not considered: they end any attempt.
+pub fn is_last_attempt(job: &Job) -> bool {
+    limit_reached(job) || job.state.lease().is_some_and(|lease| lease.cancel_requested.is_some())
+}
+
 /// Whether a job that has already failed would not have been retried under its present limit.
 pub(crate) fn past_limit(job: &Job) -> bool {
     let retry = &job.policy.retry;
@@ -126,4 +133,89 @@ fn delay(job: &Job, retry_after: Option<Duration>, moment: &mut Moment<'_>) -> D
     }
     let number = job.counters.retries_scheduled.saturating_add(1);
     retry.backoff.jittered(number, retry.jitter, moment.dice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::{Terms, claim};
+    use crate::failure::{Reported, ReportedCategory};
+    use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq};
+    use crate::profile::Profile;
+    use crate::settle::{Outcome, settle};
+    use crate::submit::blank;
+    use crate::time::Timestamp;
+
+    struct NoChance;
+
+    impl crate::dice::Dice for NoChance {
+        fn roll(&mut self) -> u64 {
+            7
+        }
+    }
+
+    fn at<T>(millis: i64, act: impl FnOnce(&mut Moment<'_>) -> T) -> T {
+        act(&mut Moment {
+            now: Timestamp::from_millis(millis),
+            dice: &mut NoChance,
+            next_number: &mut 100,
+            lease_floor: LeaseVersion::default(),
+            moves: &mut Vec::new(),
+        })
+    }
+
+    fn running(profile: Profile, counts: Counts, limit: u32) -> Job {
+        let mut policy = profile.settings().policy;
+        policy.retry.counts = counts;
+        policy.retry.limit = limit;
+        let (queue, kind) = (QueueName::new("q").unwrap(), JobType::new("t").unwrap());
+        at(0, |moment| {
+            let mut job = blank(JobId::from_bytes([1; 16]), Seq(1), queue, kind, policy.into(), moment);
+            job.enter_line(Cause::Submit, moment);
+            claim(&mut job, &Terms::default(), moment).unwrap();
+            job
+        })
+    }
+
+    /// What is foretold is what an ordinary failure then does, at every attempt.
+    #[test]
+    fn the_last_attempt_is_the_one_whose_failure_ends_the_job() {
+        for profile in Profile::ALL {
+            let intake = profile.settings().intake;
+            for (counts, limit) in Counts::ALL.iter().flat_map(|counts| (0..4).map(move |limit| (*counts, limit))) {
+                let mut job = running(*profile, counts, limit);
+                for attempt in 1..8 {
+                    let (foretold, now) = (is_last_attempt(&job), i64::from(attempt) * 1_000);
+                    let token = job.state.lease().map(|lease| lease.token);
+                    let failed = Outcome::Fail(Reported::new(ReportedCategory::Temporary, "x"));
+                    at(now, |moment| settle(&mut job, token, &failed, Home::Exists(&intake), moment)).unwrap();
+                    assert_eq!(job.state.terminal(), foretold, "{profile} {counts} {limit}: attempt {attempt}");
+                    if foretold {
+                        break;
+                    }
+                    at(now, |moment| {
+                        job.enter_line(Cause::Due, moment);
+                        claim(&mut job, &Terms::default(), moment).unwrap();
+                    });
+                }
+                assert!(job.state.terminal(), "{profile} {counts} {limit} has an end");
+            }
+        }
+    }
+
+    /// An attempt that was handed back does not count; a pending cancel makes any attempt the last.
+    #[test]
+    fn snoozes_and_cancels_move_the_last_attempt() {
+        let intake = Profile::Standard.settings().intake;
+        let mut job = running(Profile::Standard, Counts::Starts, 2);
+        assert!(!is_last_attempt(&job));
+        let token = job.state.lease().map(|lease| lease.token);
+        at(1_000, |moment| settle(&mut job, token, &Outcome::Release, Home::Exists(&intake), moment)).unwrap();
+        at(1_000, |moment| claim(&mut job, &Terms::default(), moment)).unwrap();
+        assert!(!is_last_attempt(&job), "the first start was given back");
+        if let State::Running(lease) = &mut job.state {
+            lease.cancel_requested = Some("stop".into());
+        }
+        assert!(is_last_attempt(&job));
+    }
 }

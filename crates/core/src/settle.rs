@@ -22,6 +22,8 @@ use crate::time::Duration;
 pub enum Outcome {
     Complete {
         result: Option<Bytes>,
+        /// The last progress note; absent, the note of the last heartbeat stays.
+        progress: Option<Bytes>,
     },
     Fail(Reported),
     /// Come back later; no attempt is spent.
@@ -89,12 +91,13 @@ pub fn settle(
         let verb = if kind == OutcomeKind::Snooze { "snoozed" } else { "released" };
         return Err(Refusal::IllegalTransition { from: job.kind(), verb });
     }
-    if let Outcome::Complete { result } = outcome {
+    if let Outcome::Complete { result, progress } = outcome {
         check_note("result", result.as_ref(), job, home)?;
+        check_note("progress", progress.as_ref(), job, home)?;
     }
     let (token, cancel_requested) = (lease.token, lease.cancel_requested.is_some());
     match outcome {
-        Outcome::Complete { result } => complete(job, result.clone(), moment),
+        Outcome::Complete { result, progress } => complete(job, result.clone(), progress.clone(), moment),
         Outcome::Fail(_) | Outcome::Snooze { .. } | Outcome::Release | Outcome::Undelivered if cancel_requested => {
             cancel::heed(job, moment);
         }
@@ -122,9 +125,12 @@ pub fn settle(
     Ok(job.kind())
 }
 
-fn complete(job: &mut Job, result: Option<Bytes>, moment: &mut Moment<'_>) {
+fn complete(job: &mut Job, result: Option<Bytes>, progress: Option<Bytes>, moment: &mut Moment<'_>) {
     job.close_attempt(AttemptOutcome::Completed, None, None, moment.now);
     job.result = result;
+    if progress.is_some() {
+        job.progress = progress;
+    }
     if job.policy.clear_error_on_success {
         job.error = None;
     }

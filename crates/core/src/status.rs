@@ -140,7 +140,9 @@ pub fn change(
     }
     match step {
         Step::Note | Step::Requeue => {}
-        Step::Complete => settle_as(job, &Outcome::Complete { result: change.output.clone() }, home, moment)?,
+        Step::Complete => {
+            settle_as(job, &Outcome::Complete { result: change.output.clone(), progress: None }, home, moment)?;
+        }
         Step::Fail => {
             let reported = Reported::new(ReportedCategory::Temporary, "reported as failed");
             settle_as(job, &Outcome::Fail(reported), home, moment)?;

@@ -23,6 +23,7 @@ use crate::live::virtual_time::VirtualTime;
 use crate::live::workers::Workers;
 use crate::options::{Limits, Options, StoreAbout, TimeControl};
 use crate::wire::problem::Failure;
+use crate::wire::request_id::RequestIds;
 
 /// What was met and told: a worker that asks again and again meets the same damage each time.
 #[derive(Debug, Default)]
@@ -57,6 +58,7 @@ pub struct App {
     pub(crate) default_profile: Profile,
     pub(crate) auto_queues: bool,
     pub(crate) limits: Limits,
+    pub(crate) request_ids: RequestIds,
     pub(crate) endings: Arc<Endings>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) tally: Tally,
@@ -81,7 +83,7 @@ pub struct App {
 
 impl AppState {
     pub(crate) fn new(options: Options) -> Self {
-        let Options { store, about, time, default_profile, auto_queues, limits, .. } = options;
+        let Options { store, about, time, default_profile, auto_queues, limits, request_id_seed, .. } = options;
         let metrics: Arc<Metrics> = Arc::default();
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
@@ -97,6 +99,7 @@ impl AppState {
             auto_queues,
             bodies: Arc::new(Semaphore::new(limits.bodies_bytes_max / BODY_UNIT)),
             limits,
+            request_ids: RequestIds::new(request_id_seed),
             endings: Arc::default(),
             workers: Arc::default(),
             tally: Tally::default(),

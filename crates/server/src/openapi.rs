@@ -112,7 +112,10 @@ impl Book {
 
 const ABOUT: &str = "A durable job queue. JSON in and out; a request with a body needs `Content-Type: application/json`. \
 Times are RFC 3339 in UTC, durations are text such as `1h15m` or a number of seconds; absent means inherit, `0s` means off. \
-Unknown fields and parameters are refused. A 2xx answer to a change means that it is durable. Errors are problem+json.";
+Unknown fields and parameters are refused. A 2xx answer to a change means that it is durable. Errors are problem+json: `field` is the path \
+of the field at fault (positions count from 0; the jobs of an array are `jobs[0]`, `jobs[1]`, …), `allowed` lists the values of a closed set. \
+Every answer has the header `x-request-id`, which is that of the request if it sent 1-128 characters of visible ASCII; \
+an error repeats it as `request_id`.";
 
 fn name_of(method: &HttpMethod, path: &str) -> String {
     let method = serde_json::to_string(method).unwrap_or_default();
@@ -134,10 +137,17 @@ struct Route<'a> {
 }
 
 impl Route<'_> {
-    fn query(mut self, parameters: &[(&str, &str)]) -> Self {
+    fn query(self, parameters: &[(&str, &str)]) -> Self {
+        self.parameters(&ParameterIn::Query, parameters)
+    }
+
+    fn header(self, name: &str, about: &str) -> Self {
+        self.parameters(&ParameterIn::Header, &[(name, about)])
+    }
+
+    fn parameters(mut self, place: &ParameterIn, parameters: &[(&str, &str)]) -> Self {
         for (name, about) in parameters {
-            let parameter =
-                ParameterBuilder::new().name(*name).parameter_in(ParameterIn::Query).description(Some(*about));
+            let parameter = ParameterBuilder::new().name(*name).parameter_in(place.clone()).description(Some(*about));
             self.operation = self.operation.parameter(parameter.required(Required::False).schema(Some(text())));
         }
         self
@@ -209,6 +219,7 @@ fn jobs(book: &mut Book) {
         RefOr::T(Schema::from(OneOfBuilder::new().item(one).item(many).build()))
     };
     book.route(Post, "/v1/queues/{queue}/jobs", "Submits a job, or up to 1,000: all of them or none")
+        .header("Idempotency-Key", "the `idempotency_key` of a single job; not for an array")
         .takes_schema(one_or_many)
         .answers_with("201", "Durable; at least one is new", Content::Json(Box::new(told.clone())))
         .answers_with("200", "Every idempotency key was known: nothing has changed", Content::Json(Box::new(told)))

@@ -20,6 +20,8 @@ pub struct Options {
     pub default_profile: Profile,
     pub auto_queues: bool,
     pub limits: Limits,
+    /// Random: tells the request ids of this process from those of others.
+    pub request_id_seed: u64,
 }
 
 impl Options {
@@ -32,6 +34,7 @@ impl Options {
             default_profile: Profile::Standard,
             auto_queues: true,
             limits: Limits::default(),
+            request_id_seed: 0,
         }
     }
 }

@@ -49,7 +49,7 @@ fn complete(store: &EmbeddedStore, claimed: &[ClaimedJob]) -> Vec<Result<StateKi
     let one = |job: &ClaimedJob| Settlement {
         id: job.claimed.id,
         token: Some(job.claimed.token),
-        outcome: Outcome::Complete { result: None },
+        outcome: Outcome::Complete { result: None, progress: None },
     };
     block_on(store.settle(claimed.iter().map(one).collect())).expect("the store settles")
 }

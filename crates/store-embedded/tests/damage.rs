@@ -62,7 +62,7 @@ fn fill(store: &EmbeddedStore) {
     let complete = |job: &longshore_store::ClaimedJob| Settlement {
         id: job.claimed.id,
         token: Some(job.claimed.token),
-        outcome: Outcome::Complete { result: Some("done".into()) },
+        outcome: Outcome::Complete { result: Some("done".into()), progress: None },
     };
     drop(block_on(store.settle(claimed.iter().take(16).map(complete).collect())).expect("the store settles"));
 }

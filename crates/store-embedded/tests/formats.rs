@@ -102,7 +102,7 @@ fn life_goes_on_in_every_format() {
 
         let running = job_of_type(&jobs, "running");
         let State::Running(lease) = &running.state else { panic!("{:?}", running.state) };
-        let outcome = Outcome::Complete { result: None };
+        let outcome = Outcome::Complete { result: None, progress: None };
         let settlement = Settlement { id: running.id, token: Some(lease.token), outcome };
         let verdicts = block_on(store.settle(vec![settlement])).expect("the store settles");
         assert_eq!(verdicts, [Ok(StateKind::Completed)]);

@@ -377,7 +377,7 @@ fn deleting_jobs_makes_room_on_a_full_disk() {
     println!("{taken} jobs fitted");
     for _ in 0..taken.div_ceil(100) {
         let claimed = claim(&store, 100);
-        claimed.iter().for_each(|job| settle(&store, job, Outcome::Complete { result: None }));
+        claimed.iter().for_each(|job| settle(&store, job, Outcome::Complete { result: None, progress: None }));
         for job in claimed {
             let deleted = block_on(store.admin(AdminCommand::Delete { id: job.claimed.id }));
             deleted.expect("jobs can be deleted on a full disk").expect("the rules allow it");
@@ -400,7 +400,7 @@ fn finish_work(store: &EmbeddedStore, running: &[ClaimedJob]) {
         let beats = block_on(store.extend(vec![extension])).expect("leases can be extended on a full disk");
         assert!(beats.iter().all(Result::is_ok), "{beats:?}");
         let failed = || Outcome::Fail(Reported::new(ReportedCategory::Permanent, "never"));
-        settle(store, job, if number % 2 == 0 { Outcome::Complete { result: None } } else { failed() });
+        settle(store, job, if number % 2 == 0 { Outcome::Complete { result: None, progress: None } } else { failed() });
     }
 }
 

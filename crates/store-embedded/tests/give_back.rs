@@ -50,7 +50,7 @@ fn end_all(store: &EmbeddedStore, queue: &str) {
         if claimed.is_empty() {
             return;
         }
-        let outcome = Outcome::Complete { result: None };
+        let outcome = Outcome::Complete { result: None, progress: None };
         let end = |job: &ClaimedJob| Settlement {
             id: job.claimed.id,
             token: Some(job.claimed.token),

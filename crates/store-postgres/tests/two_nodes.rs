@@ -22,7 +22,7 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use longshore_store::{
-    ClaimedJob, Clock, Inspect, JobRef, QueueReport, Store, StoreFuture, StoreHealth, VirtualClock, Wakeups,
+    Clock, Grant, Inspect, JobRef, Park, QueueReport, Store, StoreFuture, StoreHealth, VirtualClock, Wakeups,
 };
 use longshore_store_postgres::{Connections, Options, PostgresStore};
 use longshore_testkit::conformance::{self, World};
@@ -83,8 +83,21 @@ impl Store for TwoNodes {
         self.one().submit(request)
     }
 
-    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
-        self.one().claim(request)
+    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
+        self.one().claim_or_park(request, park)
+    }
+
+    fn parked_claims(&self) -> usize {
+        self.nodes.iter().map(|node| node.parked_claims()).sum()
+    }
+
+    fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            for node in &self.nodes {
+                node.hold_grants(hold).await?;
+            }
+            Ok(())
+        })
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {

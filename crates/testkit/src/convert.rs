@@ -256,6 +256,8 @@ impl Names {
             attempt: claimed.attempt,
             expires_at: claimed.expires_at.map(Timestamp::as_millis),
             deadline_at: claimed.deadline_at.map(Timestamp::as_millis),
+            lease_duration: claimed.lease_duration.map(|length| i64::try_from(length.as_millis()).unwrap_or(i64::MAX)),
+            last_attempt: claimed.last_attempt,
         }
     }
 
@@ -425,7 +427,10 @@ fn tags_of(tags: &BTreeMap<String, Option<String>>) -> Result<Tags, Refusal> {
 
 fn outcome_of(outcome: &Outcome) -> Result<settle::Outcome, Refusal> {
     Ok(match outcome {
-        Outcome::Complete { result } => settle::Outcome::Complete { result: result.clone().map(Bytes::from) },
+        Outcome::Complete { result, progress } => settle::Outcome::Complete {
+            result: result.clone().map(Bytes::from),
+            progress: progress.clone().map(Bytes::from),
+        },
         Outcome::Snooze { delay } => settle::Outcome::Snooze { delay: length("delay", *delay)? },
         Outcome::Release => settle::Outcome::Release,
         Outcome::Fail { category, code, message, retry_after, unrecoverable } => {

@@ -253,7 +253,7 @@ impl<'a> Rounds<'a> {
         let complete = |(_, claimed): &(Seq, Claimed)| Settlement {
             id: claimed.id,
             token: Some(claimed.token),
-            outcome: Outcome::Complete { result: None },
+            outcome: Outcome::Complete { result: None, progress: None },
         };
         let settlements: Vec<_> = done.iter().map(complete).collect();
         for verdict in block_on(self.store.settle(settlements)).unwrap() {

@@ -184,7 +184,7 @@ pub enum Token {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    Complete { result: Option<String> },
+    Complete { result: Option<String>, progress: Option<String> },
     Fail { category: String, code: Option<String>, message: String, retry_after: Option<Millis>, unrecoverable: bool },
     Snooze { delay: Millis },
     Release,
@@ -252,6 +252,10 @@ pub struct Claimed {
     pub attempt: u32,
     pub expires_at: Option<Millis>,
     pub deadline_at: Option<Millis>,
+    /// What a heartbeat extends the lease by; `None` where the lease is off.
+    pub lease_duration: Option<Millis>,
+    /// A failure now would end the job.
+    pub last_attempt: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

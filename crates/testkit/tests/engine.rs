@@ -105,7 +105,7 @@ fn the_id_is_the_systems_and_stays_through_the_whole_life() {
         world.pass(Duration::from_mins(1));
     }
     let claimed = world.claim("q");
-    world.settle(&claimed, Outcome::Complete { result: None });
+    world.settle(&claimed, Outcome::Complete { result: None, progress: None });
     let record = world.records.job(submitted.seq).unwrap();
     assert_eq!((record.id, record.kind()), (submitted.id, StateKind::Completed));
 }
@@ -138,7 +138,7 @@ fn effects_tell_every_move_once_and_in_order() {
     let mut world = World::new();
     let id = world.submit("q", job(b"")).id;
     let claimed = world.claim("q");
-    world.settle(&claimed, Outcome::Complete { result: None });
+    world.settle(&claimed, Outcome::Complete { result: None, progress: None });
     let moves: Vec<String> = world
         .effects
         .iter()
@@ -149,7 +149,7 @@ fn effects_tell_every_move_once_and_in_order() {
         .collect();
     assert_eq!(moves, ["pending:create", "scheduled:submit", "running:claim", "completed:complete"]);
     world.effects.clear();
-    world.settle(&claimed, Outcome::Complete { result: None });
+    world.settle(&claimed, Outcome::Complete { result: None, progress: None });
     assert_eq!(world.effects, [], "a repeated settlement moves nothing");
     world.admin(AdminCommand::PauseQueue { queue: queue("q") });
     world.admin(AdminCommand::ResumeQueue { queue: queue("q") });
@@ -175,7 +175,7 @@ fn cascades_are_deep_and_wide() {
     let last = world.submit("q", last).id;
     for claimed in world.claim_many("q", 1_000) {
         assert_eq!(world.state(last), Some(StateKind::Pending));
-        world.settle(&claimed, Outcome::Complete { result: None });
+        world.settle(&claimed, Outcome::Complete { result: None, progress: None });
     }
     assert_eq!(world.state(last), Some(StateKind::Scheduled));
 }
@@ -208,7 +208,7 @@ fn counts_are_kept_by_increments() {
         world.submit("q", job(b""));
     }
     let claimed = world.claim_many("q", 2);
-    world.settle(&claimed[0], Outcome::Complete { result: None });
+    world.settle(&claimed[0], Outcome::Complete { result: None, progress: None });
     let counts = world.engine.counts(&queue("q"));
     let expected = [(StateKind::Scheduled, 3), (StateKind::Running, 1), (StateKind::Completed, 1)];
     for state in StateKind::ALL {

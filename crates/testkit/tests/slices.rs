@@ -33,7 +33,7 @@ fn after_any(ids: &[JobId]) -> NewJob {
 }
 
 fn complete() -> Outcome {
-    Outcome::Complete { result: None }
+    Outcome::Complete { result: None, progress: None }
 }
 
 fn cancel(id: JobId) -> AdminCommand {

@@ -18,8 +18,8 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
-    ClaimedJob, Clock, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, Store, StoreFuture,
-    StoreHealth, VirtualClock, Wakeups, WorkflowPage, WorkflowQuery,
+    ClaimedJob, Clock, Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, QueueReport, Store,
+    StoreFuture, StoreHealth, VirtualClock, Wakeups, WorkflowPage, WorkflowQuery,
 };
 use longshore_testkit::conformance::{self, World};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
@@ -50,11 +50,12 @@ enum Flaw {
     EverythingForgotten,
     LeasesRunOut,
     EverybodyStandsBehindHimself,
+    HoldsIgnored,
 }
 
 use Flaw::*;
 
-const FLAWS: [Flaw; 23] = [
+const FLAWS: [Flaw; 24] = [
     RefusedBatchesLeaveTheirFirstJob,
     ClaimsOneMore,
     ClaimsIgnoreTypes,
@@ -78,6 +79,7 @@ const FLAWS: [Flaw; 23] = [
     EverythingForgotten,
     LeasesRunOut,
     EverybodyStandsBehindHimself,
+    HoldsIgnored,
 ];
 
 #[derive(Debug)]
@@ -148,6 +150,18 @@ impl Store for Flawed {
             }
             Ok(answer)
         })
+    }
+
+    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
+        self.store.claim_or_park(request, park)
+    }
+
+    fn parked_claims(&self) -> usize {
+        self.store.parked_claims()
+    }
+
+    fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
+        self.store.hold_grants(hold && !self.has(HoldsIgnored))
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {

@@ -6,7 +6,7 @@ use longshore_api::words::{BulkAction, State};
 use longshore_client::Client;
 use serde::Serialize;
 
-use super::words;
+use super::words::{self, counted};
 use crate::context::Context;
 use crate::terminal::failure::{Ending, Failure};
 
@@ -111,12 +111,13 @@ pub(crate) async fn change_matching(
     let word = done_word(action);
     let more = if total.more { ", and more match" } else { "" };
     if extent.dry_run {
+        let jobs = counted(total.matched, "job");
         let or_more = if total.more { " or more" } else { "" };
-        return context.screen.line(&format!("{}{or_more} jobs would be {word}; nothing was changed", total.matched));
+        return context.screen.line(&format!("{jobs}{or_more} would be {word}; nothing was changed"));
     }
     let unchanged = total.matched.saturating_sub(total.changed);
     let kept = if unchanged > 0 { format!(", {unchanged} matched and did not allow it") } else { String::new() };
-    context.screen.line(&format!("{} jobs {word}{kept}{more}", total.changed))
+    context.screen.line(&format!("{} {word}{kept}{more}", counted(total.changed, "job")))
 }
 
 /// What became of one of several named jobs.

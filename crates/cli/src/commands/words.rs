@@ -25,6 +25,13 @@ pub(crate) fn priority(word: &str) -> Result<Priority, String> {
     Priority::from_word(word).ok_or_else(|| format!("expected one of {}, or 0 to 4", known()))
 }
 
+/// A number with its noun: the plural has an `s`.
+pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// JSON as it was typed, byte for byte.
 pub(crate) fn json(text: &str, what: &str) -> Result<Box<RawValue>, Failure> {
     serde_json::from_str(text).map_err(|error| {
@@ -54,6 +61,14 @@ pub(crate) fn guess(complaint: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_job_and_two_jobs() {
+        assert_eq!(
+            [counted(0_u64, "job"), counted(1_u32, "job"), counted(2_usize, "job")],
+            ["0 jobs", "1 job", "2 jobs"]
+        );
+    }
 
     #[test]
     fn what_was_meant_is_guessed() {

@@ -22,7 +22,7 @@ fn created_changed_paused_and_deleted() {
     assert_eq!(server.json(&["queues", "resume", "reports"])["paused"], false);
     let id = server.submit(&["-q", "reports", "-t", "a"]);
     let dry = server.run(&["queues", "delete", "reports", "--dry-run"]).expect(0);
-    assert!(dry.stdout.contains("1 jobs") && dry.stdout.contains("--force"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("1 job that has not ended") && dry.stdout.contains("--force"), "{}", dry.stdout);
     let refused = server.run(&["queues", "delete", "reports"]).expect(1);
     assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
     server.run(&["queues", "delete", "reports", "--force"]).expect(0);

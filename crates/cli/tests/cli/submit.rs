@@ -170,5 +170,5 @@ fn jobs_of_a_batch_may_depend_on_each_other() {
     let ids: Vec<&str> = done.stdout.lines().collect();
     assert_eq!(server.state(ids[1]), "pending");
     let why = server.run(&["jobs", "why", ids[1]]).expect(0);
-    assert!(why.stdout.contains("waits for 1 other jobs") && why.stdout.contains(ids[0]), "{}", why.stdout);
+    assert!(why.stdout.contains("waits for 1 other job") && why.stdout.contains(ids[0]), "{}", why.stdout);
 }

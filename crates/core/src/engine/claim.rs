@@ -10,9 +10,10 @@ use crate::job::Job;
 use crate::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
 use crate::priority::Priority;
 use crate::refusal::Refusal;
+use crate::retry::is_last_attempt;
 use crate::state::State;
 use crate::tags::Tags;
-use crate::time::Timestamp;
+use crate::time::{Duration, Timestamp};
 
 use super::records::Records;
 use super::{Engine, Stop, Turn};
@@ -48,6 +49,10 @@ pub struct Claimed {
     pub version: LeaseVersion,
     pub expires_at: Option<Timestamp>,
     pub deadline_at: Option<Timestamp>,
+    /// What a heartbeat adds to the present time; `None`: the lease has no expiry of its own.
+    pub lease_duration: Option<Duration>,
+    /// A failure now would end the job.
+    pub last_attempt: bool,
 }
 
 impl Claimed {
@@ -73,6 +78,8 @@ impl Claimed {
             version: job.lease_version,
             expires_at: lease.expires_at,
             deadline_at: lease.deadline_at,
+            lease_duration: lease.length,
+            last_attempt: is_last_attempt(job),
         })
     }
 }

@@ -98,10 +98,10 @@ impl<R: Records> Turn<'_, R> {
             return Err(Refusal::Illegal("the queue \"default\" always exists").into());
         }
         let farewell = match how {
-            DeleteQueue::IfNothingLives if self.engine.index.alive(name) > 0 => {
-                return Err(Refusal::Illegal("the queue holds jobs that have not ended").into());
-            }
-            DeleteQueue::IfNothingLives => Farewell::Cancel,
+            DeleteQueue::IfNothingLives => match self.engine.index.alive(name) {
+                0 => Farewell::Cancel,
+                jobs => return Err(Refusal::QueueNotEmpty { jobs }.into()),
+            },
             DeleteQueue::Anyway(farewell) => farewell,
         };
         queue.leaving = Some(farewell);

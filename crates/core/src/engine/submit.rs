@@ -184,7 +184,7 @@ impl<R: Records> Turn<'_, R> {
         let unfit = self.find_sources(batch, &places, &mut planning)?;
         self.check_room(batch, &mut planning);
         planning.errors.extend(unfit);
-        let order = arrange(&mut planning);
+        let order = arrange(&mut planning, batch);
         if !planning.errors.is_empty() {
             return Ok(Err(planning.refusal()));
         }

@@ -6,7 +6,7 @@ use longshore_store::ClaimedJob;
 
 use super::job::tags;
 use super::words::ToWire;
-use super::{raw, text, time, times};
+use super::{raw, shown_length, text, time, times};
 
 pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {
     let ClaimedJob { claimed, payload } = job;
@@ -34,6 +34,8 @@ pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {
             token: claimed.token.to_string(),
             version: claimed.version.0,
             expires_at: times(claimed.expires_at),
+            duration: claimed.lease_duration.map(|length| shown_length(Some(length))),
         },
+        last_attempt: claimed.last_attempt,
     }
 }

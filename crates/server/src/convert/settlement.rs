@@ -36,11 +36,12 @@ pub(crate) fn reported(error: wire::ReportedError) -> Reported {
 
 /// A member of a batch of settlements. Fields that belong to another outcome are refused.
 pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, MemberFailure> {
-    let wire::Settlement { id: job, lease, outcome: kind, result, error, delay } = given;
+    let wire::Settlement { id: job, lease, outcome: kind, result, progress, error, delay } = given;
     let stray =
         |field: &str, word: &str| MemberFailure::validation(field, &format!("does not go with the outcome \"{word}\""));
     let fields = [
         ("result", result.is_some(), OutcomeKind::Complete),
+        ("progress", progress.is_some(), OutcomeKind::Complete),
         ("error", error.is_some(), OutcomeKind::Fail),
         ("delay", delay.is_some(), OutcomeKind::Snooze),
     ];
@@ -51,7 +52,9 @@ pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, MemberFa
     }
     let required = |field: &str| MemberFailure::validation(field, "is required");
     let outcome = match kind {
-        OutcomeKind::Complete => Outcome::Complete { result: result.map(raw::bytes) },
+        OutcomeKind::Complete => {
+            Outcome::Complete { result: result.map(raw::bytes), progress: progress.map(raw::bytes) }
+        }
         OutcomeKind::Fail => Outcome::Fail(reported(error.ok_or_else(|| required("error"))?)),
         OutcomeKind::Snooze => Outcome::Snooze { delay: length(delay.ok_or_else(|| required("delay"))?) },
         OutcomeKind::Release => Outcome::Release,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Method, Request, header};
+use axum::http::{HeaderValue, Method, Request, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -26,6 +26,7 @@ use crate::dialects;
 use crate::options::Limits;
 use crate::wire::body::{Room, SMALL, collect};
 use crate::wire::problem::Failure;
+use crate::wire::request_id::stamp;
 
 const SMALL_BODY: u64 = SMALL as u64;
 
@@ -45,9 +46,10 @@ pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, cut:
         requests.begin();
         let (router, requests, app) = (router.clone(), requests.clone(), &app);
         async move {
-            let response = answer(app, router, request).await;
+            let id = app.request_ids.choose(request.headers());
+            let response = answer(app, router, request, &id).await;
             requests.end();
-            Ok::<_, Infallible>(response)
+            Ok::<_, Infallible>(stamp(response, id))
         }
     });
     let mut http = http1::Builder::new();
@@ -70,7 +72,7 @@ pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, cut:
     }
 }
 
-async fn answer(app: &AppState, router: Router, request: Request<Incoming>) -> Response {
+async fn answer(app: &AppState, router: Router, request: Request<Incoming>, id: &HeaderValue) -> Response {
     if let Err(refused) = check_head(&app.limits, &request).and_then(|()| check_origin(&request)) {
         return refused.into_response();
     }
@@ -97,7 +99,7 @@ async fn answer(app: &AppState, router: Router, request: Request<Incoming>) -> R
         }
         Ok(Err(never)) => match never {},
         Err(_) => {
-            tracing::error!("a request ended in a panic");
+            tracing::error!(request_id = id.to_str().unwrap_or_default(), "a request ended in a panic");
             app.metrics.panics.fetch_add(1, Ordering::Relaxed);
             Failure::new(ErrorCode::Internal, "the server failed at this request").into_response()
         }

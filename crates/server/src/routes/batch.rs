@@ -1,5 +1,7 @@
 //! Batches of new jobs: each member is read by itself, and the first that is refused, for whatever reason, speaks for all.
 
+use std::collections::BTreeMap;
+
 use longshore_api::job::{NewJob as Given, Submitted as Told};
 use longshore_core::engine::{BatchRefusal, Submission, SubmitRequest, Submitted};
 use longshore_core::id::QueueName;
@@ -31,9 +33,30 @@ pub(crate) struct Batch {
     unreadable: Vec<(usize, MemberFailure)>,
     /// Dependencies that are no ids, by member: the rules know them as nobody's.
     odd: Vec<(usize, String)>,
+    /// Where members stand in the body, unless that is `jobs[place]`.
+    paths: BTreeMap<usize, String>,
+    /// The header `Idempotency-Key` of a single submission.
+    header_key: Option<String>,
 }
 
 impl Batch {
+    /// A batch for one job, whose idempotency key may come as a header.
+    pub(crate) fn with_header_key(header_key: Option<String>) -> Self {
+        Self { header_key, ..Self::default() }
+    }
+
+    /// As `add`, of a member that stands at another path than `jobs[place]`.
+    pub(crate) fn add_at(
+        &mut self,
+        path: String,
+        text: &str,
+        queue: &QueueName,
+        own_queue: OwnQueue,
+    ) -> Result<(), Failure> {
+        self.paths.insert(self.members.len(), path);
+        self.add(text, queue, own_queue)
+    }
+
     pub(crate) fn check_size(members: usize) -> Result<(), Failure> {
         if (1..=BATCH_ITEMS_MAX).contains(&members) {
             return Ok(());
@@ -61,6 +84,7 @@ impl Batch {
         own_queue: OwnQueue,
     ) -> Result<Submission, MemberFailure> {
         let mut given: Given = json::object(text)?;
+        self.take_header_key(&mut given)?;
         let queue = match (given.queue.take(), own_queue) {
             (None, OwnQueue::Required) => return Err(MemberFailure::validation("queue", "is required")),
             (None, OwnQueue::Allowed | OwnQueue::Refused) => queue.clone(),
@@ -71,6 +95,22 @@ impl Batch {
         let odd = |name: &&String| !name.starts_with('#') && name.parse::<longshore_core::id::JobId>().is_err();
         self.odd.extend(named.filter(odd).take(1).map(|name| (place, name.clone())));
         Ok(Submission { queue, job: new_job::read(given)? })
+    }
+
+    /// The key of the header stands for that of the body; they must not differ.
+    fn take_header_key(&mut self, given: &mut Given) -> Result<(), MemberFailure> {
+        let Some(key) = self.header_key.take() else { return Ok(()) };
+        match &given.idempotency_key {
+            Some(own) if *own != key => {
+                let reason = "differs from the header Idempotency-Key: give the key once";
+                Err(MemberFailure::validation("idempotency_key", reason))
+            }
+            Some(_) => Ok(()),
+            None => {
+                given.idempotency_key = Some(key);
+                Ok(())
+            }
+        }
     }
 
     /// What is wrong with the only member.
@@ -88,7 +128,9 @@ impl Batch {
         if refusal.errors.is_empty() {
             return refusal.first.into();
         }
-        Failure::batch(self.complaints(refusal))
+        let paths = self.paths.clone();
+        let path = |place: usize| paths.get(&place).cloned().unwrap_or_else(|| format!("jobs[{place}]"));
+        Failure::batch(self.complaints(refusal), path)
     }
 
     fn complaints(self, refusal: BatchRefusal) -> Vec<(usize, MemberFailure)> {
@@ -126,8 +168,8 @@ impl Batch {
         request: impl FnOnce(Vec<Submission>) -> SubmitRequest,
         refused: impl FnOnce(Self, BatchRefusal) -> Failure,
     ) -> Result<Vec<Submitted>, Failure> {
-        let Self { members, unreadable, odd } = self;
-        let doubtful = Self { members: Vec::new(), unreadable, odd };
+        let Self { members, unreadable, odd, paths, header_key } = self;
+        let doubtful = Self { members: Vec::new(), unreadable, odd, paths, header_key };
         match app.submit(request(members)).await? {
             Ok(submitted) if doubtful.unreadable() => {
                 // Impossible: the rules never take a stand-in.
@@ -170,5 +212,6 @@ pub(crate) fn told(submitted: &Submitted) -> Told {
         seq: submitted.seq.0,
         state: submitted.state.map(ToWire::wire),
         duplicate: submitted.duplicate,
+        same_payload: None,
     }
 }

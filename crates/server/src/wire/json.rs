@@ -7,9 +7,11 @@ use std::collections::HashSet;
 use std::fmt;
 
 use longshore_api::ErrorCode;
+use longshore_api::words::{PRIORITIES, Priority};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::nearest::suggestion;
 use super::problem::MemberFailure;
 
 /// Levels of nesting that a body may have.
@@ -35,7 +37,7 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, MemberF
     // serde would take an array of the fields' values for an object.
     if !text.trim_start_matches([' ', '\n', '\r', '\t']).starts_with('{') {
         return Err(match serde_json::from_str::<IgnoredAny>(text) {
-            Ok(_) => MemberFailure { code: ErrorCode::Validation, detail: "an object is expected".to_owned() },
+            Ok(_) => MemberFailure::new(ErrorCode::Validation, "an object is expected"),
             Err(error) => bad(not_json(&error)),
         });
     }
@@ -57,14 +59,13 @@ fn diagnose<'a, T: Deserialize<'a>>(text: &'a str) -> MemberFailure {
         Err(error) if !error.inner().is_data() => bad(not_json(error.inner())),
         Err(error) => {
             let path = error.path().to_string();
-            let detail = explain(if path == "." { "" } else { &path }, &error.into_inner().to_string());
-            MemberFailure { code: ErrorCode::Validation, detail }
+            explain(if path == "." { "" } else { &path }, &error.into_inner().to_string())
         }
     }
 }
 
 fn bad(detail: impl Into<String>) -> MemberFailure {
-    MemberFailure { code: ErrorCode::BadRequest, detail: detail.into() }
+    MemberFailure::new(ErrorCode::BadRequest, detail)
 }
 
 fn not_json(error: &serde_json::Error) -> String {
@@ -76,32 +77,47 @@ fn echo(name: &str) -> String {
 }
 
 /// serde's complaint in our words, without the value that was given: that might be a secret, or long.
-fn explain(path: &str, complaint: &str) -> String {
+fn explain(path: &str, complaint: &str) -> MemberFailure {
     let complaint = complaint.rsplit_once(" at line ").map_or(complaint, |(complaint, _)| complaint);
-    let named = |prefix: &str| {
-        let rest = complaint.strip_prefix(prefix)?;
-        rest.split_once("`, expected ").map(|(name, _)| name).or_else(|| rest.strip_suffix('`'))
-    };
     let under = |name: &str| {
         let parent = if path.is_empty() { String::new() } else { format!("{}.", echo(path)) };
         // The reader may already have taken the name into the path.
         if path == name || path.ends_with(&format!(".{name}")) { echo(path) } else { format!("{parent}{}", echo(name)) }
     };
-    if let Some(name) = named("unknown field `") {
-        return format!("\"{}\" is not a known field", under(name));
-    }
-    if let Some(name) =
-        complaint.strip_prefix("unknown field `").and_then(|rest| rest.split_once("`, there are no fields"))
-    {
-        return format!("\"{}\" is not a known field", under(name.0));
+    if let Some((name, known)) = unknown_field(complaint) {
+        let hint = suggestion(&echo(name), known);
+        return MemberFailure::validation(&under(name), &format!("is not a known field{hint}"));
     }
     if let Some(name) = complaint.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
-        return format!("\"{}\" is required", under(name));
+        return MemberFailure::validation(&under(name), "is required");
     }
     let field = if path.is_empty() { "body".to_owned() } else { echo(path) };
     match complaint.rsplit_once("expected ") {
-        Some((_, wanted)) => format!("\"{field}\" must be {}", plain(wanted)),
-        None => format!("\"{field}\" cannot be read"),
+        Some((_, wanted)) => MemberFailure {
+            allowed: closed_set(wanted),
+            ..MemberFailure::validation(&field, &format!("must be {}", plain(wanted)))
+        },
+        None => MemberFailure::validation(&field, "cannot be read"),
+    }
+}
+
+/// The name of a field that serde does not know, and those that it knows.
+fn unknown_field(complaint: &str) -> Option<(&str, impl Iterator<Item = &str>)> {
+    let rest = complaint.strip_prefix("unknown field `")?;
+    let (name, known) = rest
+        .rsplit_once("`, expected ")
+        .or_else(|| rest.split_once("`, there are no fields"))
+        .or_else(|| Some((rest.strip_suffix('`')?, "")))?;
+    // Every second piece stands between backticks.
+    Some((name, known.split('`').skip(1).step_by(2)))
+}
+
+/// The words of a closed set, where that is what is wanted.
+fn closed_set(wanted: &str) -> Vec<String> {
+    match wanted.strip_prefix("one of ") {
+        Some(words) => words.split(", ").map(str::to_owned).collect(),
+        None if wanted == PRIORITIES => Priority::WORDS.iter().map(|word| (*word).to_owned()).collect(),
+        None => Vec::new(),
     }
 }
 
@@ -245,7 +261,8 @@ mod tests {
             ("\u{feff}{}", "bad_request the body is not JSON (line 1, column 1)"),
             ("[]", "validation an object is expected"),
             ("3", "validation an object is expected"),
-            (r#"{"typ":"a"}"#, r#"validation "typ" is not a known field"#),
+            (r#"{"typ":"a"}"#, r#"validation "typ" is not a known field; did you mean "type"?"#),
+            (r#"{"type":"a","colour":1}"#, r#"validation "colour" is not a known field"#),
             ("{}", r#"validation "type" is required"#),
             (r#"{"type":5}"#, r#"validation "type" must be text"#),
             (r#"{"type":null}"#, r#"validation "type" must be text"#),
@@ -253,7 +270,10 @@ mod tests {
             (r#"{"type":"a","retry":{"limit":1,"limit":2}}"#, r#"bad_request "limit" is given twice"#),
             (r#"{"type":"a","tags":{"x":"1","x":"2"}}"#, r#"bad_request "x" is given twice"#),
             (r#"{"type":"a","retry":[]}"#, r#"validation "retry" must be an object"#),
-            (r#"{"type":"a","retry":{"backoff":{"knd":1}}}"#, r#"validation "retry.backoff.knd" is not a known field"#),
+            (
+                r#"{"type":"a","retry":{"backoff":{"knd":1}}}"#,
+                r#"validation "retry.backoff.knd" is not a known field; did you mean "kind"?"#,
+            ),
             (r#"{"type":"a","retry":{"limit":-1}}"#, r#"validation "retry.limit" must be a whole number from 0 up"#),
             (r#"{"type":"a","hold":"yes"}"#, r#"validation "hold" must be true or false"#),
             (
@@ -277,6 +297,32 @@ mod tests {
         assert_eq!(complaint::<Claim>(r#"{"queues":"a"}"#), r#"validation "queues" must be a list"#);
         assert_eq!(complaint::<PutQueue>(r#"{"settings":[]}"#), r#"validation "settings" must be an object"#);
         assert_eq!(complaint::<PutQueue>(r#"{"settings":null,"profile":null}"#), "fine");
+    }
+
+    fn fault<'a, T: Deserialize<'a>>(json: &'a str) -> (Option<String>, Vec<String>) {
+        let failure = text(json.as_bytes()).and_then(object::<T>).err().expect(json);
+        (failure.field, failure.allowed)
+    }
+
+    #[test]
+    fn the_field_is_a_path_and_closed_sets_are_listed() {
+        let field = |name: &str, allowed: &[&str]| {
+            (Some(name.to_owned()), allowed.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(fault::<NewJob>("{"), (None, Vec::new()));
+        assert_eq!(fault::<NewJob>("[]"), (None, Vec::new()));
+        assert_eq!(fault::<NewJob>("{}"), field("type", &[]));
+        assert_eq!(fault::<NewJob>(r#"{"type":"a","retry":{"limmit":1}}"#), field("retry.limmit", &[]));
+        assert_eq!(
+            fault::<NewJob>(r#"{"type":"a","priority":"urgent"}"#),
+            field("priority", &["critical", "high", "normal", "low", "bulk"])
+        );
+        assert_eq!(
+            fault::<PutQueue>(r#"{"settings":{"retry":{"counts":"x"}}}"#),
+            field("settings.retry.counts", &["starts", "failures", "retries"])
+        );
+        assert_eq!(fault::<PutQueue>(r#"{"settings":{"reclaim":5}}"#), field("settings.reclaim", &["eager", "lazy"]));
+        assert_eq!(fault::<Claim>(r#"{"queues":["a",7]}"#), field("queues[1]", &[]));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 pub(crate) mod answer;
 pub(crate) mod body;
 pub(crate) mod json;
+pub(crate) mod nearest;
 pub(crate) mod path;
 pub(crate) mod problem;
 pub(crate) mod query;
+pub(crate) mod request_id;

@@ -21,7 +21,26 @@ impl Failure {
     }
 
     pub(crate) fn validation(field: &str, reason: &str) -> Self {
-        Self::new(ErrorCode::Validation, format!("\"{field}\" {reason}"))
+        MemberFailure::validation(field, reason).into()
+    }
+
+    /// A value that is none of a closed set.
+    pub(crate) fn not_one_of(field: &str, words: &[&str]) -> Self {
+        let mut failure = Self::validation(field, &format!("must be one of {}", words.join(", ")));
+        failure.0.allowed = words.iter().map(|word| (*word).to_owned()).collect();
+        failure
+    }
+
+    /// The same complaint about a field that lies inside of another one.
+    pub(crate) fn inside(mut self, parent: &str) -> Self {
+        if let Some(field) = self.0.field.take() {
+            let path = join(parent, &field);
+            if let Some(reason) = self.0.detail.strip_prefix(&format!("\"{field}\"")) {
+                self.0.detail = format!("\"{path}\"{reason}");
+            }
+            self.0.field = Some(path);
+        }
+        self
     }
 
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
@@ -37,18 +56,28 @@ impl Failure {
         self
     }
 
-    /// A batch that was refused: the first member speaks, all are listed.
-    pub(crate) fn batch(errors: Vec<(usize, MemberFailure)>) -> Self {
-        let mut problem = match errors.first() {
-            Some((index, first)) => Problem::new(first.code, format!("job {index} of the batch: {}", first.detail)),
-            None => Problem::new(ErrorCode::Internal, "a batch was refused and nobody said why"),
-        };
+    /// A batch that was refused: the first member speaks, all are listed. `path` says where a member stands in the body.
+    pub(crate) fn batch(errors: Vec<(usize, MemberFailure)>, path: impl Fn(usize) -> String) -> Self {
         let member = |(index, failure): (usize, MemberFailure)| MemberError {
             index,
             code: failure.code.code().to_owned(),
             detail: failure.detail,
+            field: match failure.field {
+                Some(field) => Some(join(&path(index), &field)),
+                // The member itself is at fault: it is no object.
+                None => (failure.code == ErrorCode::Validation).then(|| path(index)),
+            },
+            allowed: failure.allowed,
         };
-        problem.errors = errors.into_iter().map(member).collect();
+        let code = errors.first().map_or(ErrorCode::Internal, |(_, first)| first.code);
+        let errors: Vec<MemberError> = errors.into_iter().map(member).collect();
+        let mut problem = match errors.first() {
+            Some(first) => Problem::new(code, format!("job {} of the batch: {}", first.index, first.detail)),
+            None => Problem::new(code, "internal error: batch refused without a reason"),
+        };
+        problem.field = errors.first().and_then(|first| first.field.clone());
+        problem.allowed = errors.first().map(|first| first.allowed.clone()).unwrap_or_default();
+        problem.errors = errors;
         Self(Box::new(problem))
     }
 }
@@ -58,23 +87,41 @@ impl Failure {
 pub(crate) struct MemberFailure {
     pub code: ErrorCode,
     pub detail: String,
+    /// The field at fault, as a path inside of the member.
+    pub field: Option<String>,
+    /// The values of a closed set.
+    pub allowed: Vec<String>,
 }
 
 impl MemberFailure {
-    pub(crate) fn validation(field: &str, reason: &str) -> Self {
-        Self { code: ErrorCode::Validation, detail: format!("\"{field}\" {reason}") }
+    pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), field: None, allowed: Vec::new() }
     }
+
+    pub(crate) fn validation(field: &str, reason: &str) -> Self {
+        let detail = format!("\"{field}\" {reason}");
+        Self { field: Some(field.to_owned()), ..Self::new(ErrorCode::Validation, detail) }
+    }
+}
+
+/// A path to a field of a field; positions follow without a dot.
+fn join(parent: &str, field: &str) -> String {
+    if field.starts_with('[') { format!("{parent}{field}") } else { format!("{parent}.{field}") }
 }
 
 impl From<MemberFailure> for Failure {
     fn from(failure: MemberFailure) -> Self {
-        Self::new(failure.code, failure.detail)
+        let mut problem = Problem::new(failure.code, failure.detail);
+        problem.field = failure.field;
+        problem.allowed = failure.allowed;
+        Self(Box::new(problem))
     }
 }
 
 impl From<Refusal> for MemberFailure {
     fn from(refusal: Refusal) -> Self {
-        Self { code: code_of(&refusal), detail: refusal.to_string() }
+        let field = refusal.field().map(str::to_owned);
+        Self { field, ..Self::new(code_of(&refusal), refusal.to_string()) }
     }
 }
 
@@ -93,9 +140,10 @@ pub(crate) fn code_of(refusal: &Refusal) -> ErrorCode {
         Refusal::JobNotFound => ErrorCode::JobNotFound,
         Refusal::WorkflowNotFound => ErrorCode::WorkflowNotFound,
         Refusal::StaleLease(_) => ErrorCode::StaleLease,
-        Refusal::IllegalTransition { .. } | Refusal::StatusChange { .. } | Refusal::Illegal(_) => {
-            ErrorCode::IllegalTransition
-        }
+        Refusal::IllegalTransition { .. }
+        | Refusal::StatusChange { .. }
+        | Refusal::Illegal(_)
+        | Refusal::QueueNotEmpty { .. } => ErrorCode::IllegalTransition,
         Refusal::DuplicateId => ErrorCode::DuplicateId,
         Refusal::QueueFull { .. } => ErrorCode::QueueFull,
         Refusal::DependencyUnknown(_) => ErrorCode::DependencyUnknown,
@@ -123,7 +171,8 @@ impl From<BatchRefusal> for Failure {
         if refusal.errors.is_empty() {
             return refusal.first.into();
         }
-        Self::batch(refusal.errors.into_iter().map(|(place, refusal)| (place, refusal.into())).collect())
+        let errors = refusal.errors.into_iter().map(|(place, refusal)| (place, refusal.into())).collect();
+        Self::batch(errors, |place| format!("jobs[{place}]"))
     }
 }
 
@@ -136,7 +185,7 @@ impl From<StoreError> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let problem = self.0;
+        let problem = *self.0;
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // A problem is texts and numbers: writing it cannot fail.
         let body = serde_json::to_vec(&problem).unwrap_or_default();
@@ -146,6 +195,8 @@ impl IntoResponse for Failure {
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
         }
+        // Kept until the request's id is written into it.
+        response.extensions_mut().insert(problem);
         response
     }
 }
@@ -170,6 +221,7 @@ mod tests {
             Refusal::IllegalTransition { from: StateKind::Completed, verb: "claimed" },
             Refusal::StatusChange { from: Status::Completed, to: Status::Queued },
             Refusal::Illegal("no"),
+            Refusal::QueueNotEmpty { jobs: 1 },
             Refusal::DuplicateId,
             Refusal::QueueFull { max_queued: 1 },
             Refusal::DependencyUnknown(String::new()),

@@ -5,11 +5,16 @@ use axum::http::request::Parts;
 use longshore_api::Duration;
 use longshore_core::id::Seq;
 
+use super::nearest::suggestion;
 use super::problem::Failure;
 
 /// The parameters of a request, taken out one by one; what is left over at the end is refused.
 #[derive(Debug)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub(crate) struct Query {
+    left: Vec<(String, String)>,
+    /// Parameters that the call knows, for suggestions.
+    known: Vec<&'static str>,
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for Query {
     type Rejection = Failure;
@@ -21,26 +26,41 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
 
 impl Query {
     fn read(text: &str) -> Result<Self, Failure> {
-        let mut known: Vec<(String, String)> = Vec::new();
+        let mut left: Vec<(String, String)> = Vec::new();
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
-            if known.iter().any(|(other, _)| *other == name) {
+            if left.iter().any(|(other, _)| *other == name) {
                 let name: String = name.chars().take(100).collect();
                 return Err(Failure::bad_request(format!("the parameter \"{name}\" is given twice")));
             }
-            known.push((name.into_owned(), value.into_owned()));
+            left.push((name.into_owned(), value.into_owned()));
         }
-        Ok(Self(known))
+        Ok(Self { left, known: Vec::new() })
     }
 
-    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
-        let place = self.0.iter().position(|(known, _)| known == name)?;
-        Some(self.0.swap_remove(place).1)
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<String> {
+        if self.left.is_empty() {
+            return None;
+        }
+        self.known.push(name);
+        let place = self.left.iter().position(|(given, _)| given == name)?;
+        Some(self.left.swap_remove(place).1)
+    }
+
+    /// A word of a closed set.
+    pub(crate) fn one_of<T>(
+        &mut self,
+        name: &'static str,
+        words: &[&str],
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        read(&value).map(Some).ok_or_else(|| Failure::not_one_of(name, words))
     }
 
     /// A parameter that is read by `read`, or refused for `reason`.
     pub(crate) fn read_with<T>(
         &mut self,
-        name: &str,
+        name: &'static str,
         reason: &str,
         read: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
@@ -48,7 +68,7 @@ impl Query {
         read(&value).map(Some).ok_or_else(|| Failure::validation(name, reason))
     }
 
-    pub(crate) fn duration(&mut self, name: &str, most: Duration) -> Result<Option<Duration>, Failure> {
+    pub(crate) fn duration(&mut self, name: &'static str, most: Duration) -> Result<Option<Duration>, Failure> {
         // Seconds may be a plain number, as in a body.
         let seconds = |text: &str| number::<u32>(text).map(|seconds| Duration::from_secs(seconds.into()));
         let within = |text: &str| text.parse().ok().or_else(|| seconds(text)).filter(|length| *length <= most);
@@ -56,7 +76,7 @@ impl Query {
     }
 
     /// A whole number within bounds.
-    pub(crate) fn up_to(&mut self, name: &str, least: usize, most: usize) -> Result<Option<usize>, Failure> {
+    pub(crate) fn up_to(&mut self, name: &'static str, least: usize, most: usize) -> Result<Option<usize>, Failure> {
         let within = |text: &str| number(text).filter(|number| (least..=most).contains(number));
         self.read_with(name, &format!("must be {least}-{most}"), within)
     }
@@ -67,24 +87,24 @@ impl Query {
         self.read_with("cursor", "must be what \"next\" of an earlier page said", read)
     }
 
-    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Failure> {
+    pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, Failure> {
         let read = |text: &str| match text {
             "true" => Some(true),
             "false" => Some(false),
             _ => None,
         };
-        Ok(self.read_with(name, "must be true or false", read)?.unwrap_or(false))
+        Ok(self.one_of(name, &["true", "false"], read)?.unwrap_or(false))
     }
 
     /// Nothing may be left: a typo must never be silently ignored.
     pub(crate) fn end(self) -> Result<(), Failure> {
-        match self.0.first() {
-            None => Ok(()),
-            Some((name, _)) => {
-                let name: String = name.chars().take(100).collect();
-                Err(Failure::validation(&name, "is not a known parameter"))
-            }
-        }
+        let Some((name, _)) = self.left.first() else { return Ok(()) };
+        let name: String = name.chars().take(100).collect();
+        let hint = match self.known.as_slice() {
+            [] => ": this call takes none".to_owned(),
+            known => suggestion(&name, known.iter().copied()),
+        };
+        Err(Failure::validation(&name, &format!("is not a known parameter{hint}")))
     }
 }
 

@@ -49,6 +49,8 @@ impl Reply {
         assert_eq!(problem["status"], status);
         assert_eq!(problem["type"], "about:blank");
         assert!(problem["title"].is_string() && problem["detail"].is_string(), "{problem}");
+        assert_eq!(problem["request_id"].as_str(), self.header("x-request-id"));
+        assert!(problem["request_id"].is_string(), "{problem}");
         assert!(["never", "safe", "unknown"].contains(&problem["retry"].as_str().unwrap()), "{problem}");
         problem
     }

@@ -194,6 +194,11 @@ impl HttpSubject {
                 attempt: claimed["attempt"].as_u64().unwrap() as u32,
                 expires_at: snapshots::millis(&claimed["lease"]["expires_at"]),
                 deadline_at: snapshots::millis(&claimed["deadline_at"]),
+                lease_duration: claimed["lease"]["duration"].as_str().map(|text| {
+                    let length: longshore_api::Duration = text.parse().unwrap();
+                    i64::try_from(length.0).unwrap()
+                }),
+                last_attempt: claimed["last_attempt"].as_bool().unwrap(),
             }
         });
         Ok(Answer::Claimed(claimed.collect()))

@@ -102,8 +102,12 @@ fn tags(tags: &std::collections::BTreeMap<String, Option<String>>) -> Value {
 /// The last part of the path, and the body.
 pub(crate) fn settlement(outcome: &Outcome) -> (&'static str, Value) {
     match outcome {
-        Outcome::Complete { result: None } => ("complete", json!({})),
-        Outcome::Complete { result: Some(result) } => ("complete", json!({ "result": any_json(result) })),
+        Outcome::Complete { result, progress } => {
+            let mut body = Map::new();
+            body.extend(result.as_ref().map(|result| ("result".to_owned(), any_json(result))));
+            body.extend(progress.as_ref().map(|progress| ("progress".to_owned(), any_json(progress))));
+            ("complete", Value::Object(body))
+        }
         Outcome::Snooze { delay } => ("snooze", json!({ "delay": duration(*delay) })),
         Outcome::Release => ("release", json!({})),
         Outcome::Fail { category, code, message, retry_after, unrecoverable } => {

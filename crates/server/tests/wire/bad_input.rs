@@ -175,7 +175,7 @@ fn broken(body: &str) -> Vec<(String, &'static str)> {
     all
 }
 
-async fn refused(c: &mut Client, method: &str, path: &str, body: &str, code: Option<&str>) {
+async fn refused(c: &mut Client, method: &str, path: &str, body: &str, code: Option<&str>) -> Value {
     let reply = c.call(method, path, Some(body)).await;
     assert!((400..500).contains(&reply.status), "{method} {path} {body}: {} {}", reply.status, reply.text());
     let told = reply.json()["code"].as_str().unwrap().to_owned();
@@ -184,6 +184,7 @@ async fn refused(c: &mut Client, method: &str, path: &str, body: &str, code: Opt
         assert_eq!(told, code, "{method} {path} {body} {}", reply.text());
     }
     assert!(!reply.text().contains("nonsense\"") || told == "validation", "values are not repeated: {}", reply.text());
+    reply.json()
 }
 
 #[tokio::test]
@@ -234,7 +235,9 @@ async fn wrong_types_unknown_fields_and_broken_json() {
         for (field, takes) in *fields {
             for (kind, value) in KINDS {
                 if !takes.split(' ').any(|taken| taken == kind) {
-                    refused(&mut c, method, path, &with(base, field, value), Some("validation")).await;
+                    let told = refused(&mut c, method, path, &with(base, field, value), Some("validation")).await;
+                    let named = told["field"].as_str().unwrap_or_default();
+                    assert!(named.starts_with(field), "{method} {path} {field} {value}: {told}");
                     tried += 1;
                 }
             }
@@ -311,9 +314,11 @@ async fn out_of_range() {
         } else {
             format!("{{\"type\":\"t\",\"{field}\":{value}}}")
         };
-        refused(&mut c, "POST", "/v1/queues/q/jobs", &job, Some("validation")).await;
+        let told = refused(&mut c, "POST", "/v1/queues/q/jobs", &job, Some("validation")).await;
+        assert!(told["field"].as_str().unwrap_or_default().starts_with(field), "{field}: {told}");
         let problem = c.post("/v1/queues/q/jobs", &format!("[{job}]")).await.problem(400, "validation");
         assert_eq!(problem["errors"][0]["index"], 0);
+        assert_eq!(problem["field"], format!("jobs[0].{}", told["field"].as_str().unwrap()));
     }
     let queue = "q".repeat(129);
     for name in ["a%20b", "%C3%A4", "a%2Fb", queue.as_str(), "%00", "a%0Ab", "q%FF"] {

@@ -20,6 +20,7 @@ mod jobs;
 mod lists;
 mod logs;
 mod operate;
+mod problems;
 mod queues;
 mod restart;
 mod submit;

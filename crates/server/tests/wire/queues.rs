@@ -81,7 +81,9 @@ async fn a_queue_with_living_jobs_is_deleted_by_force_only() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let id = c.submit("q", r#"{"type":"t"}"#).await;
-    c.delete("/v1/queues/q").await.problem(409, "illegal_transition");
+    let problem = c.delete("/v1/queues/q").await.problem(409, "illegal_transition");
+    assert_eq!(problem["detail"], "the queue holds 1 job that has not ended; set force=true to cancel and delete");
+    c.submit("q", r#"{"type":"t","hold":true}"#).await;
     c.delete("/v1/queues/q?force=false").await.problem(409, "illegal_transition");
     c.delete("/v1/queues/q?force=yes").await.problem(400, "validation");
     c.delete("/v1/queues/q?forced=true").await.problem(400, "validation");

@@ -176,6 +176,75 @@ async fn a_known_key_answers_the_job_there_is() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn a_duplicate_says_whether_its_payload_is_the_same() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let jobs = "/v1/queues/q/jobs";
+    let job = |key: &str, payload: &str| format!(r#"{{"type":"t","idempotency_key":"{key}",{payload}}}"#);
+    let first = c.post(jobs, &job("k", r#""payload":{"a":1}"#)).await.ok(201);
+    assert!(first.get("same_payload").is_none(), "{first}");
+    let same = c.post(jobs, &job("k", r#""payload":{"a":1}"#)).await.ok(200);
+    assert_eq!((&same["id"], &same["same_payload"]), (&first["id"], &true.into()));
+    for other in
+        [r#""payload":{"a":2}"#, r#""payload":{"a": 1}"#, r#""payload_base64":"eyJhIjoxfQ==""#, r#""hold":true"#]
+    {
+        assert_eq!(c.post(jobs, &job("k", other)).await.ok(200)["same_payload"], false, "{other}");
+    }
+    // Of a batch each duplicate by itself, also one that repeats a member of the same batch.
+    let batch = [
+        job("k", r#""payload":{"a":1}"#),
+        job("new", r#""payload":[1]"#),
+        job("new", r#""payload":[1]"#),
+        job("new", r#""payload":[2]"#),
+        r#"{"type":"t","payload":{"a":1}}"#.to_owned(),
+    ];
+    let told = c.post(jobs, &format!("[{}]", batch.join(","))).await.ok(201);
+    let same: Vec<Value> = told["jobs"].as_array().unwrap().iter().map(|job| job["same_payload"].clone()).collect();
+    assert_eq!(same, [json!(true), Value::Null, json!(true), json!(false), Value::Null]);
+    // A job that has ended can still be compared, one that was deleted cannot.
+    let (id, token) = crate::common::client::lease(&c.claim("q").await);
+    assert_eq!(json!(id), first["id"]);
+    c.post(&format!("/v1/jobs/{id}/complete"), &format!(r#"{{"lease":"{token}"}}"#)).await.ok(200);
+    assert_eq!(c.post(jobs, &job("k", r#""payload":{"a":1}"#)).await.ok(200)["same_payload"], true);
+    assert_eq!(c.delete(&format!("/v1/jobs/{id}")).await.status, 204);
+    let gone = c.post(jobs, &job("k", r#""payload":{"a":1}"#)).await.ok(200);
+    assert!(gone["duplicate"] == true && gone.get("same_payload").is_none(), "{gone}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_single_submission_may_give_its_key_as_a_header() {
+    async fn post(c: &mut Client, headers: &str, body: &str) -> crate::common::client::Reply {
+        let headers = format!("Content-Type: application/json\r\n{headers}");
+        c.send_bytes("POST", "/v1/queues/q/jobs", &headers, body.as_bytes()).await;
+        c.reply().await.unwrap()
+    }
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let (key, plain) = ("Idempotency-Key: order 7/ä\r\n", r#"{"type":"t"}"#);
+    let first = post(&mut c, key, plain).await.ok(201);
+    assert_eq!(c.job(first["id"].as_str().unwrap()).await["idempotency_key"], "order 7/ä");
+    let again = post(&mut c, key, plain).await.ok(200);
+    assert_eq!((&again["id"], &again["duplicate"], &again["same_payload"]), (&first["id"], &true.into(), &true.into()));
+    let both = r#"{"type":"t","idempotency_key":"order 7/ä"}"#;
+    assert_eq!(post(&mut c, key, both).await.ok(200)["id"], first["id"]);
+    assert_eq!(post(&mut c, "", both).await.ok(200)["id"], first["id"]);
+    let different = r#"{"type":"t","idempotency_key":"order 8"}"#;
+    let problem = post(&mut c, key, different).await.problem(400, "validation");
+    assert_eq!(problem["field"], "idempotency_key");
+    for (headers, body) in
+        [(key, "[]"), (key, r#"[{"type":"t"}]"#), ("Idempotency-Key: a\r\nIdempotency-Key: a\r\n", plain)]
+    {
+        let problem = post(&mut c, headers, body).await.problem(400, "validation");
+        assert_eq!(problem["field"], "Idempotency-Key");
+    }
+    let long = format!("Idempotency-Key: {}\r\n", "k".repeat(257));
+    assert_eq!(post(&mut c, &long, plain).await.problem(400, "validation")["field"], "idempotency_key");
+    assert_eq!(c.get("/v1/queues/q").await.ok(200)["counts"]["scheduled"], 1, "nothing else was stored");
+    server.stop().await;
+}
+
 /// The first failing member speaks, all are listed, and nothing is stored.
 #[tokio::test]
 async fn a_refused_batch_names_its_members() {

@@ -49,6 +49,77 @@ async fn a_claim_gives_what_a_worker_needs() {
     server.stop().await;
 }
 
+/// What a worker would otherwise have to work out from clocks and policies.
+#[tokio::test]
+async fn claims_and_heartbeats_tell_time_duration_and_the_last_attempt() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let retry = r#""retry":{"limit":2,"backoff":{"kind":"constant","base":"1s"},"jitter":{"kind":"none"}}"#;
+    let id = c.submit("q", &format!(r#"{{"type":"t","lease":"45s",{retry}}}"#)).await;
+    c.advance("10s").await;
+    let answer = c.post("/v1/claims", r#"{"queues":["q"]}"#).await.ok(200);
+    assert_eq!(answer["now"], "2026-11-15T00:00:10.000Z");
+    let job = &answer["jobs"][0];
+    assert_eq!((&job["lease"]["duration"], &job["last_attempt"]), (&"45s".into(), &false.into()));
+    let (_, token) = lease(job);
+    let error = r#""error":{"category":"temporary"}"#;
+    c.post(&format!("/v1/jobs/{id}/fail"), &format!(r#"{{"lease":"{token}",{error}}}"#)).await.ok(200);
+    c.advance("1s").await;
+    let answer = c.post("/v1/claims", r#"{"queues":["q"],"lease":"1m"}"#).await.ok(200);
+    let job = &answer["jobs"][0];
+    assert_eq!((&job["lease"]["duration"], &job["last_attempt"]), (&"1m".into(), &true.into()));
+    let (_, token) = lease(job);
+    c.advance("1s").await;
+    let beat = c.post(&format!("/v1/jobs/{id}/heartbeat"), &format!(r#"{{"lease":"{token}"}}"#)).await.ok(200);
+    assert_eq!((&beat["now"], &beat["last_attempt"]), (&"2026-11-15T00:00:12.000Z".into(), &true.into()));
+    let beats = format!(r#"{{"heartbeats":[{{"id":"{id}","lease":"{token}"}}]}}"#);
+    let answer = c.post("/v1/heartbeats", &beats).await.ok(200);
+    assert_eq!(answer["now"], "2026-11-15T00:00:12.000Z");
+    assert!(answer["results"][0].get("now").is_none(), "{answer}");
+    c.post(&format!("/v1/jobs/{id}/fail"), &format!(r#"{{"lease":"{token}",{error}}}"#)).await.ok(200);
+    assert_eq!(c.state(&id).await, "dead_letter", "it was the last");
+    // A lease that is off has no duration, and an empty answer has the time as well.
+    c.submit("off", r#"{"type":"t","lease":"0s"}"#).await;
+    assert!(c.claim("off").await["lease"].get("duration").is_none());
+    let empty = c.post("/v1/claims", r#"{"queues":["q"]}"#).await.ok(200);
+    assert_eq!(empty, json!({"jobs": [], "now": "2026-11-15T00:00:12.000Z"}));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_completion_may_leave_a_last_progress_note() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    for _ in 0..3 {
+        c.submit("q", r#"{"type":"t"}"#).await;
+    }
+    let (first, token) = lease(&c.claim("q").await);
+    let body = format!(r#"{{"lease":"{token}","progress":50}}"#);
+    c.post(&format!("/v1/jobs/{first}/heartbeat"), &body).await.ok(200);
+    let body = format!(r#"{{"lease":"{token}","result":"done","progress":{{"percent": 100}}}}"#);
+    c.post(&format!("/v1/jobs/{first}/complete"), &body).await.ok(200);
+    let job = c.job(&first).await;
+    assert_eq!((&job["progress"], &job["result"]), (&json!({"percent": 100}), &json!("done")));
+    // Without one, the note of the last heartbeat stays.
+    let (second, token) = lease(&c.claim("q").await);
+    let body = format!(r#"{{"lease":"{token}","progress":50}}"#);
+    c.post(&format!("/v1/jobs/{second}/heartbeat"), &body).await.ok(200);
+    c.post(&format!("/v1/jobs/{second}/complete"), &format!(r#"{{"lease":"{token}"}}"#)).await.ok(200);
+    assert_eq!(c.job(&second).await["progress"], 50);
+    let (third, token) = lease(&c.claim("q").await);
+    let member = |outcome: &str, rest: &str| {
+        format!(r#"{{"id":"{third}","lease":"{token}","outcome":"{outcome}","progress":7{rest}}}"#)
+    };
+    let members = [member("fail", r#","error":{"category":"temporary"}"#), member("complete", "")].join(",");
+    let answer = c.post("/v1/settlements", &format!(r#"{{"settlements":[{members}]}}"#)).await.ok(200);
+    assert_eq!(
+        (&answer["results"][0]["field"], &answer["results"][1]["state"]),
+        (&"progress".into(), &"completed".into())
+    );
+    assert_eq!(c.job(&third).await["progress"], 7);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn types_limits_and_the_order_of_queues() {
     let server = Setup::memory().start().await;
@@ -121,7 +192,14 @@ async fn heartbeats_leave_notes_byte_for_byte() {
     let beat = c.post(&format!("/v1/jobs/{id}/heartbeat"), &body).await.ok(200);
     assert_eq!(
         beat,
-        json!({"id": id, "state": "running", "expires_at": "2026-11-15T00:00:40.000Z", "cancel_requested": false})
+        json!({
+            "id": id,
+            "state": "running",
+            "expires_at": "2026-11-15T00:00:40.000Z",
+            "cancel_requested": false,
+            "last_attempt": false,
+            "now": "2026-11-15T00:00:10.000Z",
+        })
     );
     let reply = c.get(&format!("/v1/jobs/{id}")).await;
     assert!(reply.text().contains(r#""progress":{"at": 1.10},"checkpoint":[ 1 ]"#), "{}", reply.text());

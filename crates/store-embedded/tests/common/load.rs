@@ -357,7 +357,7 @@ fn settle(asker: &mut Asker<'_>, claimed: &[ClaimedJob], dice: &mut SeededDice, 
     let mut settled = Vec::new();
     for job in claimed {
         let outcome = match between(dice, 0, 99) {
-            0..70 => Outcome::Complete { result: Some(Bytes::from(pair(job))) },
+            0..70 => Outcome::Complete { result: Some(Bytes::from(pair(job))), progress: None },
             70..80 => Outcome::Fail(Reported::new(ReportedCategory::Temporary, "not now")),
             80..90 => Outcome::Fail(Reported::new(ReportedCategory::Permanent, "never")),
             90..95 => Outcome::Release,

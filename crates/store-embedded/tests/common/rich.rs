@@ -303,7 +303,12 @@ const RUNNING: &[Step] = &[
 const ENDED: &[Step] = &[
     |rich| rich.submit("plain", job("completed", json("true"))),
     |rich| rich.claim("plain", "completed"),
-    |rich| rich.settle("completed", Outcome::Complete { result: Some(Bytes::from_static(b"\xff\x00result")) }),
+    |rich| {
+        rich.settle(
+            "completed",
+            Outcome::Complete { result: Some(Bytes::from_static(b"\xff\x00result")), progress: None },
+        );
+    },
     |rich| rich.submit("plain", job("retrying", json("1"))),
     |rich| rich.claim("plain", "retrying"),
     |rich| rich.settle("retrying", failed(ReportedCategory::Temporary)),
@@ -333,7 +338,7 @@ const ENDED: &[Step] = &[
     |rich| rich.admin(AdminCommand::Delete { id: rich.id("deleted") }),
     |rich| rich.submit("tuned", job("pruned_later", json("8"))),
     |rich| rich.claim("tuned", "pruned_later"),
-    |rich| rich.settle("pruned_later", Outcome::Complete { result: None }),
+    |rich| rich.settle("pruned_later", Outcome::Complete { result: None, progress: None }),
 ];
 
 /// Jobs that wait for others, ended through others, came back.

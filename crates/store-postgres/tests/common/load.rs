@@ -50,7 +50,7 @@ pub async fn claim(store: &dyn Store, limit: usize) -> Result<Vec<ClaimedJob>, S
 }
 
 pub async fn complete(store: &dyn Store, job: &ClaimedJob) -> Result<Result<StateKind, Refusal>, StoreError> {
-    let outcome = Outcome::Complete { result: None };
+    let outcome = Outcome::Complete { result: None, progress: None };
     let settlement = Settlement { id: job.claimed.id, token: Some(job.claimed.token), outcome };
     Ok(store.settle(vec![settlement]).await?.remove(0))
 }

@@ -79,7 +79,7 @@ pub(super) fn delayed(by: Duration) -> NewJob {
 }
 
 pub(super) fn complete() -> Outcome {
-    Outcome::Complete { result: None }
+    Outcome::Complete { result: None, progress: None }
 }
 
 pub(super) fn fail(category: ReportedCategory) -> Outcome {

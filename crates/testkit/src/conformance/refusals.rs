@@ -80,7 +80,7 @@ pub(super) fn every_code_can_be_reached_and_changes_nothing(h: &mut Harness) {
     let (deep, nobody) = (long_chain(h), JobId::from_bytes([7; 16]));
     let many: Vec<JobId> = (0..=DEPENDENCIES_MAX as u128).map(|n| JobId::from_bytes(n.to_be_bytes())).collect();
     let huge = NewJob::new(job_type("work"), Payload::Binary(Bytes::from(vec![0; (1 << 20) + 1])));
-    let large_result = Outcome::Complete { result: Some(Bytes::from(vec![0; (1 << 20) + 1])) };
+    let large_result = Outcome::Complete { result: Some(Bytes::from(vec![0; (1 << 20) + 1])), progress: None };
     let attempts: Vec<(&str, &str, Attempt<'_>)> = vec![
         ("validation", "no jobs", submitting("q", Vec::new())),
         ("validation", "a queue's bounds", {

@@ -18,7 +18,7 @@ pub(super) fn each_outcome_leads_to_its_state(h: &mut Harness) {
     let report =
         Reported { code: Some("E7".into()), cause: Some("why".into()), ..Reported::new(ReportedCategory::System, "x") };
     for (outcome, state) in [
-        (Outcome::Complete { result: result.clone() }, StateKind::Completed),
+        (Outcome::Complete { result: result.clone(), progress: None }, StateKind::Completed),
         (Outcome::Fail(report), StateKind::Retrying),
         (fail(ReportedCategory::Permanent), StateKind::Failed),
         (later, StateKind::Delayed),

@@ -109,7 +109,15 @@ impl Model {
             category: None,
             next_delay: None,
         });
-        Claimed { job: handle, version, attempt, expires_at, deadline_at }
+        // One more failure is the last where it would use up what the limit allows.
+        let (counters, limit) = (&job.counters, job.rules.limit);
+        let last_attempt = match job.rules.counts {
+            Counts::Starts => attempt >= limit,
+            Counts::Failures => counters.failures + 1 >= limit,
+            Counts::Retries => counters.retries_scheduled >= limit,
+        };
+        let lease_duration = (length > 0).then_some(length);
+        Claimed { job: handle, version, attempt, expires_at, deadline_at, lease_duration, last_attempt }
     }
 
     fn require_token(&self, handle: Handle, token: &Token) -> Result<(), Refusal> {
@@ -144,12 +152,18 @@ impl Model {
         if job.profile == Profile::Document && matches!(outcome, Outcome::Snooze { .. } | Outcome::Release) {
             return Err("illegal_transition");
         }
-        if let Outcome::Complete { result } = outcome {
+        if let Outcome::Complete { result, progress } = outcome {
             self.check_size(handle, result.as_ref())?;
+            self.check_size(handle, progress.as_ref())?;
         }
         let version = self.jobs[handle].lease_version;
         match outcome {
-            Outcome::Complete { result } => self.complete(handle, result.clone()),
+            Outcome::Complete { result, progress } => {
+                if progress.is_some() {
+                    self.job_mut(handle).progress = progress.clone();
+                }
+                self.complete(handle, result.clone());
+            }
             Outcome::Fail { code, message, retry_after, unrecoverable, .. } => {
                 // A permanent error always has a code.
                 let code = code.clone().or_else(|| (category == "permanent").then(|| "permanent".to_owned()));

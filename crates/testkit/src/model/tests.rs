@@ -201,9 +201,12 @@ fn stale_tokens_change_nothing() {
     claim(&mut model);
     let before = model.job(0);
     for token in [Token::Version(1), Token::Version(3), Token::Bogus] {
-        for outcome in
-            [Outcome::Complete { result: None }, failure("permanent"), Outcome::Snooze { delay: 5 }, Outcome::Release]
-        {
+        for outcome in [
+            Outcome::Complete { result: None, progress: None },
+            failure("permanent"),
+            Outcome::Snooze { delay: 5 },
+            Outcome::Release,
+        ] {
             let settle = Command::Settle { job: 0, token: token.clone(), outcome };
             assert_eq!(model.apply(&settle), refused("stale_lease"));
         }
@@ -217,7 +220,7 @@ fn stale_tokens_change_nothing() {
     model.advance(29_999);
     assert_eq!(state(&mut model, 0), "running");
     model.advance(1);
-    assert_eq!(settle(&mut model, 0, Outcome::Complete { result: None }), refused("stale_lease"));
+    assert_eq!(settle(&mut model, 0, Outcome::Complete { result: None, progress: None }), refused("stale_lease"));
 }
 
 #[test]
@@ -327,7 +330,7 @@ fn ends_spread_and_are_taken_back() {
     model.apply(&requeue(0));
     assert_eq!([0, 1, 2].map(|job| state(&mut model, job)), ["scheduled", "pending", "pending"]);
     claim(&mut model);
-    settle(&mut model, 0, Outcome::Complete { result: None });
+    settle(&mut model, 0, Outcome::Complete { result: None, progress: None });
     assert_eq!([1, 2].map(|job| state(&mut model, job)), ["scheduled", "pending"]);
 }
 
@@ -341,7 +344,7 @@ fn a_key_outlives_its_job_and_then_lapses() {
     assert_eq!(submit(&mut model, keyed()), answer(Some(0), Some("scheduled"), false));
     assert_eq!(submit(&mut model, keyed()), answer(Some(0), Some("scheduled"), true));
     claim(&mut model);
-    settle(&mut model, 0, Outcome::Complete { result: None });
+    settle(&mut model, 0, Outcome::Complete { result: None, progress: None });
     model.advance(10_000);
     assert!(model.job(0).is_none());
     model.advance(9_999);

@@ -500,7 +500,7 @@ fn token(s: &mut Statement) -> Read<Token> {
 
 fn outcome(verb: &str, a: &mut Arguments) -> Read<Outcome> {
     Ok(match verb {
-        "complete" => Outcome::Complete { result: a.option("result") },
+        "complete" => Outcome::Complete { result: a.option("result"), progress: a.option("progress") },
         "snooze" => Outcome::Snooze { delay: duration(&a.next("duration")?)? },
         "release" => Outcome::Release,
         _ => {

@@ -411,7 +411,7 @@ impl Draw<'_> {
         };
         let token = self.token(job);
         let outcome = match self.below(20) {
-            0..7 => Outcome::Complete { result: self.bytes() },
+            0..7 => Outcome::Complete { result: self.bytes(), progress: self.bytes() },
             7..16 => self.failure(),
             16..18 => Outcome::Snooze { delay: self.one_of(&[1_000, 0, 30_000, 500, -1]) },
             _ => Outcome::Release,

@@ -273,7 +273,7 @@ fn claim(queue: &str) -> Command {
 }
 
 fn complete() -> Outcome {
-    Outcome::Complete { result: Some(RESULT.to_owned()) }
+    Outcome::Complete { result: Some(RESULT.to_owned()), progress: None }
 }
 
 fn fail(category: &str, unrecoverable: bool) -> Outcome {

@@ -309,7 +309,7 @@ impl Load {
         let asked = monotonic();
         let done = match jobs.as_slice() {
             [job] => {
-                let complete = Complete { lease: Some(job.lease.token.clone()), result: None };
+                let complete = Complete { lease: Some(job.lease.token.clone()), result: None, progress: None };
                 self.client.complete(&job.id, &complete).await.map(|_| 1)
             }
             several => {
@@ -318,6 +318,7 @@ impl Load {
                     lease: Some(job.lease.token.clone()),
                     outcome: OutcomeKind::Complete,
                     result: None,
+                    progress: None,
                     error: None,
                     delay: None,
                 };

@@ -5,6 +5,7 @@ use longshore_api::job::Job;
 use longshore_api::tags::TagMap;
 use serde_json::value::RawValue;
 
+use crate::commands::words::counted;
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 use crate::terminal::table::{Table, Value};
@@ -50,8 +51,12 @@ pub(super) fn show(context: &Context, job: &Job) -> Result<(), Failure> {
     table.fact(
         "counters",
         format!(
-            "{} starts, {} failures, {} retries scheduled, {} requeues, {} reclaims",
-            counters.starts, counters.failures, counters.retries_scheduled, counters.requeues, counters.reclaims
+            "{}, {}, {} retries scheduled, {}, {}",
+            counted(counters.starts, "start"),
+            counted(counters.failures, "failure"),
+            counters.retries_scheduled,
+            counted(counters.requeues, "requeue"),
+            counted(counters.reclaims, "reclaim"),
         ),
     );
     if !job.tags.is_empty() {
@@ -98,7 +103,7 @@ fn relations(job: &Job, table: &mut Table) {
         table.fact("after any", job.after_any.join(" "));
     }
     if job.waiting_on > 0 {
-        table.fact("waits for", format!("{} jobs", job.waiting_on));
+        table.fact("waits for", counted(job.waiting_on, "job"));
     }
     table.maybe("workflow", job.workflow.as_ref());
     table.maybe("parent", job.parent.as_ref());

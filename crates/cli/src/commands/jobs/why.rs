@@ -3,6 +3,7 @@
 use clap::Args;
 use longshore_api::watch::{Reason, Why as Answer};
 
+use crate::commands::words::counted;
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 
@@ -31,7 +32,7 @@ impl Why {
 fn summary(why: &Answer) -> String {
     match (why.runnable, why.ahead) {
         (true, Some(0)) => ": the next claim may have it".to_owned(),
-        (true, Some(ahead)) => format!(": a claim may have it, after {ahead} others"),
+        (true, Some(ahead)) => format!(": a claim may have it, after {}", counted(ahead, "other")),
         (true, None) => ": a claim may have it".to_owned(),
         (false, _) if why.state.terminal() => ": it will not run any more".to_owned(),
         (false, _) => String::new(),
@@ -47,11 +48,14 @@ fn told(reason: &Reason) -> String {
         Reason::WaitingOn { count, after, after_any } => {
             let all = list("all of", after);
             let any = list("one of", after_any);
-            format!("it waits for {count} other jobs{all}{any}")
+            format!("it waits for {}{all}{any}", counted(*count, "other job"))
         }
         Reason::DelayedUntil { at } => format!("it was submitted for later: {at}"),
-        Reason::BackoffUntil { at, failures } => format!("it failed {failures} times and is tried again at {at}"),
+        Reason::BackoffUntil { at, failures } => {
+            format!("it failed {} and is tried again at {at}", counted(*failures, "time"))
+        }
         Reason::Lifetime { at } => format!("its lifetime ends at {at}, before it could run"),
+        Reason::Behind { ahead: 1 } => "1 job stands before it".to_owned(),
         Reason::Behind { ahead } => format!("{ahead} jobs stand before it"),
         Reason::NoWorker { queue, last_seen_at: Some(at) } => {
             format!("no worker asks queue \"{queue}\" for jobs; the last one did at {at}")
@@ -61,7 +65,7 @@ fn told(reason: &Reason) -> String {
                 "no worker has asked queue \"{queue}\" for jobs: `longshore work --queue {queue} --exec CMD` is one"
             )
         }
-        Reason::Concurrency { limit } => format!("{limit} jobs run already, which is the limit"),
+        Reason::Concurrency { limit } => format!("the limit is reached: {}", counted(*limit, "running job")),
         Reason::Rate { limit } => format!("the rate is limited to {limit}"),
         Reason::Running { worker, started_at, expires_at } => {
             let worker = worker.as_deref().unwrap_or("a worker");

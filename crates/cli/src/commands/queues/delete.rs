@@ -3,6 +3,7 @@
 use clap::Args;
 use longshore_api::ErrorCode;
 
+use crate::commands::words::counted;
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 
@@ -51,7 +52,8 @@ impl Delete {
         }
         if self.dry_run {
             let how = if unfinished > 0 && !self.force { ", which needs --force" } else { "" };
-            let jobs = format!("with {unfinished} jobs that have not ended{how}");
+            let have = if unfinished == 1 { "has" } else { "have" };
+            let jobs = format!("with {} that {have} not ended{how}", counted(unfinished, "job"));
             return context.screen.line(&format!("queue \"{name}\" would be deleted {jobs}; nothing was changed"));
         }
         context.screen.line(&format!("queue \"{name}\" deleted"))

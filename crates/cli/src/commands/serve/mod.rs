@@ -15,6 +15,8 @@ pub(crate) mod virtual_time;
 use std::sync::Arc;
 
 use clap::Args;
+use longshore_core::dice::Dice;
+use longshore_records::SystemDice;
 use longshore_server::{Options, Server, ServerError, StoreAbout, TimeControl, declare};
 use longshore_store::{Clock, Store, StoreError, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind, in_use};
@@ -94,6 +96,7 @@ async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
     options.default_profile = plan.default_profile;
     options.auto_queues = plan.auto_queues;
     options.limits.drain_timeout = plan.drain_timeout.as_std();
+    options.request_id_seed = SystemDice::default().roll();
     let server = Server::bind(options).await.map_err(ended)?;
     announce::announce(context, &plan, server.address(), &about);
     let first = signals.clone();

@@ -8,7 +8,7 @@ use longshore_client::Client;
 use serde_json::value::RawValue;
 
 use super::Source;
-use crate::commands::words;
+use crate::commands::words::{self, counted};
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 use crate::terminal::progress;
@@ -63,7 +63,7 @@ impl Many {
             }
             if batch.jobs.len() >= self.batch || batch.bytes + line.len() > BATCH_BYTES && !batch.jobs.is_empty() {
                 self.send(context, &mut batch, &mut tally).await?;
-                bar.set_message(format!("{} jobs", tally.submitted));
+                bar.set_message(counted(tally.submitted, "job"));
             }
             let job = job(&line, &defaults)
                 .map_err(|failure| tally.say_so_far(failure.while_at(format_args!("line {number}"))))?;
@@ -76,13 +76,13 @@ impl Many {
 
     fn tell(&self, context: &Context, tally: &Tally) -> Result<(), Failure> {
         let Tally { submitted, duplicates, .. } = tally;
-        let queue = &self.queue;
+        let (queue, jobs) = (&self.queue, counted(*submitted, "job"));
         if self.dry_run {
-            context.screen.note(&format!("{submitted} jobs can be sent to queue \"{queue}\"; nothing was submitted"));
+            context.screen.note(&format!("{jobs} can be sent to queue \"{queue}\"; nothing was submitted"));
             return Ok(());
         }
         let repeated = if *duplicates > 0 { format!(", {duplicates} of them submitted before") } else { String::new() };
-        context.screen.note(&format!("{submitted} jobs submitted to queue \"{queue}\"{repeated}"));
+        context.screen.note(&format!("{jobs} submitted to queue \"{queue}\"{repeated}"));
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Tally {
     fn say_so_far(&self, failure: Failure) -> Failure {
         let so_far = match self.last_line {
             0 => "no line before was submitted".to_owned(),
-            line => format!("lines up to {line} were submitted ({} jobs)", self.submitted),
+            line => format!("lines up to {line} were submitted ({})", counted(self.submitted, "job")),
         };
         let hint = failure.hint.as_ref().map_or(String::new(), |hint| format!("; {hint}"));
         failure.hint(format!("{so_far}{hint}"))

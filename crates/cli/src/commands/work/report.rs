@@ -110,7 +110,7 @@ impl Reporter {
         let lease = Some(self.token.clone());
         match report {
             Report::Complete(result) => {
-                let complete = Complete { lease, result: result.clone() };
+                let complete = Complete { lease, result: result.clone(), progress: None };
                 Some(self.client.complete(&self.id, &complete).await)
             }
             Report::Fail(error) | Report::Cancelled(error) => {

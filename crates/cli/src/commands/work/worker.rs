@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Work;
 use super::attempt::{Attempt, Outcome};
+use crate::commands::words::counted;
 use crate::signals::Signals;
 use crate::terminal::failure::{Ending, Failure};
 use crate::terminal::screen::Screen;
@@ -168,8 +169,8 @@ impl Worker {
                 () = signals.told(1), if !told => {
                     told = true;
                     patience.as_mut().reset(Instant::now() + self.work.drain_timeout.as_std());
-                    let count = self.running.len();
-                    self.screen.note(&format!("draining: {count} jobs are finished first; once more gives them back"));
+                    let jobs = counted(self.running.len(), "running job");
+                    self.screen.note(&format!("draining: finishing {jobs}; a second signal releases the rest"));
                 }
                 () = signals.told(2), if working => self.abandon(),
                 () = &mut patience, if working && told => self.abandon(),

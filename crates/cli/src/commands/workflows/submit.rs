@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::commands::submit::read_text;
-use crate::commands::words;
+use crate::commands::words::{self, counted};
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 
@@ -31,7 +31,7 @@ impl Submit {
         if context.screen.json {
             return context.screen.json(&made);
         }
-        context.screen.note(&format!("{} jobs", made.jobs.len()));
+        context.screen.note(&counted(made.jobs.len(), "job"));
         context.screen.line(&made.id)
     }
 }

@@ -11,7 +11,7 @@ use crate::priority::Priority;
 use crate::refusal::Refusal;
 use crate::state::{Ending, StateKind};
 
-use super::{BatchRefusal, KeyPath, Submitted};
+use super::{BatchRefusal, KeyPath, Submission, Submitted};
 
 /// What a member of the batch turned out to be.
 pub(super) enum Member {
@@ -76,7 +76,7 @@ pub(super) struct Planning {
 }
 
 /// Puts newcomers in an order in which each comes after those it waits for, and works out depth and inherited priority on the way.
-pub(super) fn arrange(planning: &mut Planning) -> Vec<usize> {
+pub(super) fn arrange(planning: &mut Planning, batch: &[Submission]) -> Vec<usize> {
     let places: BTreeSet<usize> = (0..planning.members.len()).collect();
     let (mut waits, mut followers): (BTreeMap<usize, BTreeSet<usize>>, BTreeMap<usize, BTreeSet<usize>>) =
         (BTreeMap::new(), BTreeMap::new());
@@ -99,7 +99,9 @@ pub(super) fn arrange(planning: &mut Planning) -> Vec<usize> {
     // Those that only lead out of a cycle are not part of it.
     let leading_out: BTreeSet<usize> = peel(&tangled, followers, &waits).into_iter().collect();
     for place in tangled.difference(&leading_out) {
-        planning.errors.push((*place, Refusal::DependencyCycle(format!("job {place} of the batch"))));
+        let reference = batch.get(*place).and_then(|submission| submission.job.reference.as_ref());
+        let name = reference.map_or_else(|| format!("job {place}"), |reference| format!("#{reference}"));
+        planning.errors.push((*place, Refusal::DependencyCycle(name)));
     }
     order
 }

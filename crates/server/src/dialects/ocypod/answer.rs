@@ -94,7 +94,9 @@ impl From<Refusal> for No {
             Refusal::PayloadTooLarge { bytes, bytes_max, .. } => {
                 Self::too_large(bytes, usize::try_from(bytes_max).unwrap_or(usize::MAX))
             }
-            Refusal::StatusChange { .. } | Refusal::Illegal(_) => Self::conflict(refusal.to_string()),
+            Refusal::StatusChange { .. } | Refusal::Illegal(_) | Refusal::QueueNotEmpty { .. } => {
+                Self::conflict(refusal.to_string())
+            }
             Refusal::Invalid(_)
             | Refusal::QueueNotFound
             | Refusal::JobNotFound

@@ -19,9 +19,8 @@ use crate::wire::problem::Failure;
 use crate::wire::query::Query;
 
 pub(crate) async fn get(State(app): State<AppState>, JobPath(id): JobPath, mut query: Query) -> Answer {
-    let include = query.read_with("include", "must be \"payload\"", |word| (word == "payload").then_some(()))?;
-    let views = "must be gopherqueue, taskharbor, ocypod, weave or document";
-    let view = query.read_with("view", views, View::from_word)?;
+    let include = query.one_of("include", &["payload"], |word| (word == "payload").then_some(()))?;
+    let view = query.one_of("view", View::WORDS, View::from_word)?;
     query.end()?;
     if include.is_some() && view.is_some() {
         return Err(Failure::validation("include", "goes without view: a view has its own fields"));

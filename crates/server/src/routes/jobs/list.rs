@@ -22,7 +22,7 @@ const LIMIT_DEFAULT: usize = 100;
 pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> Answer {
     let filter = JobFilter {
         queue: query.take("queue").map(|name| QueueName::new(&name)).transpose()?,
-        state: query.read_with("state", "is not one of the nine states", Word::from_word)?.map(ToCore::core),
+        state: query.one_of("state", Word::WORDS, Word::from_word)?.map(ToCore::core),
         job_type: query.take("type").map(|name| JobType::new(&name)).transpose()?,
         tag: query.take("tag").map(Into::into),
         priority: priority(&mut query)?.map(ToCore::core),
@@ -77,5 +77,5 @@ fn carried(job: &Job) -> usize {
 }
 
 fn priority(query: &mut Query) -> Result<Option<Priority>, Failure> {
-    query.read_with("priority", "must be critical, high, normal, low or bulk, or 0-4", Priority::from_word)
+    query.one_of("priority", Priority::WORDS, Priority::from_word)
 }

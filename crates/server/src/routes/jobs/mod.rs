@@ -13,6 +13,7 @@ pub(crate) mod patch;
 pub(crate) mod payload;
 pub(crate) mod requeue;
 pub(crate) mod run_now;
+mod same_payload;
 pub(crate) mod submit;
 pub(crate) mod submit_held;
 pub(crate) mod wait;

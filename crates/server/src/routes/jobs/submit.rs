@@ -1,14 +1,16 @@
 //! `POST /v1/queues/{queue}/jobs`
 
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use longshore_api::job::SubmittedBatch;
 use longshore_core::engine::SubmitRequest;
 use longshore_core::id::QueueName;
 use serde_json::value::RawValue;
 
+use super::same_payload::{KeyedPayloads, tell};
 use crate::app::AppState;
-use crate::routes::batch::{Batch, OwnQueue, told};
+use crate::routes::batch::{Batch, OwnQueue};
 use crate::wire::answer::{Answer, json};
 use crate::wire::body::JsonBody;
 use crate::wire::path::QueuePath;
@@ -20,24 +22,51 @@ pub(crate) async fn submit(
     State(app): State<AppState>,
     QueuePath(queue): QueuePath,
     _: NoQuery,
+    IdempotencyKey(key): IdempotencyKey,
     body: JsonBody,
 ) -> Answer {
     let text = body.text()?;
     match serde_json::from_str::<Vec<&RawValue>>(text) {
+        Ok(_) if key.is_some() => {
+            Err(Failure::validation(IDEMPOTENCY_KEY, "is for a single job: give each job of an array its own field"))
+        }
         Ok(members) => submit_batch(&app, &queue, &members).await,
-        Err(_) => submit_one(&app, &queue, text).await,
+        Err(_) => submit_one(&app, &queue, text, key).await,
     }
 }
 
-async fn submit_one(app: &AppState, queue: &QueueName, text: &str) -> Answer {
-    let mut batch = Batch::default();
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+
+/// The header `Idempotency-Key`, taken as it stands.
+#[derive(Debug)]
+pub(crate) struct IdempotencyKey(Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let mut given = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
+        let key = match (given.next(), given.next()) {
+            (None, _) => return Ok(Self(None)),
+            (Some(key), None) => key,
+            (Some(_), Some(_)) => return Err(Failure::validation(IDEMPOTENCY_KEY, "must be given once")),
+        };
+        let text = std::str::from_utf8(key.as_bytes());
+        let text = text.map_err(|_| Failure::validation(IDEMPOTENCY_KEY, "must be UTF-8"))?;
+        Ok(Self(Some(text.to_owned())))
+    }
+}
+
+async fn submit_one(app: &AppState, queue: &QueueName, text: &str, key: Option<String>) -> Answer {
+    let mut batch = Batch::with_header_key(key);
     batch.add(text, queue, OwnQueue::Refused)?;
     if let Some(failure) = batch.take_unreadable() {
         return Err(failure.into());
     }
+    let payloads = KeyedPayloads::of(&batch.members);
     let submitted = batch.submit(app, SubmitRequest::new, Batch::single_refusal).await?;
-    match submitted.first() {
-        Some(job) => json(status(job.duplicate), &told(job)),
+    match tell(app, &submitted, payloads).await.first() {
+        Some(job) => json(status(job.duplicate), job),
         None => Err(Failure::bad_request("no job was given")),
     }
 }
@@ -48,9 +77,10 @@ async fn submit_batch(app: &AppState, queue: &QueueName, members: &[&RawValue]) 
     for member in members {
         batch.add(member.get(), queue, OwnQueue::Refused)?;
     }
+    let payloads = KeyedPayloads::of(&batch.members);
     let submitted = batch.submit(app, SubmitRequest::new, Batch::refusal).await?;
     let status = status(submitted.iter().all(|job| job.duplicate));
-    json(status, &SubmittedBatch { jobs: submitted.iter().map(told).collect() })
+    json(status, &SubmittedBatch { jobs: tell(app, &submitted, payloads).await })
 }
 
 fn status(nothing_new: bool) -> StatusCode {

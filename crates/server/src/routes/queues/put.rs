@@ -27,7 +27,8 @@ pub(crate) async fn put(
         profile: profile.map(ToCore::core),
         overrides: settings.map(|settings| Box::new(queue_overrides(settings))),
     };
-    let created = app.admin(command).await? == AdminAnswer::QueuePut { created: true };
+    let put = app.admin(command).await.map_err(|failure| failure.inside("settings"))?;
+    let created = put == AdminAnswer::QueuePut { created: true };
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     json(status, &shown(&find(&app, queue).await?))
 }

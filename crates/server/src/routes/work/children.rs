@@ -24,8 +24,11 @@ pub(crate) async fn children(State(app): State<AppState>, JobPath(id): JobPath, 
     lease::check(&parent, token, app.now())?;
     Batch::check_size(jobs.len())?;
     let mut batch = Batch::default();
-    for member in jobs.iter().chain(&finally) {
+    for member in &jobs {
         batch.add(member.get(), &parent.queue, OwnQueue::Allowed)?;
+    }
+    if let Some(finally) = finally {
+        batch.add_at("finally".to_owned(), finally.get(), &parent.queue, OwnQueue::Allowed)?;
     }
     let with_finally = finally.is_some();
     let request = |mut members: Vec<_>| {

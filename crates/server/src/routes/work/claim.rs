@@ -13,7 +13,7 @@ use longshore_core::refusal::Invalid;
 use super::handed::hand_over;
 use crate::app::AppState;
 use crate::convert::claimed::claimed;
-use crate::convert::length;
+use crate::convert::{length, time};
 use crate::wire::answer::Answer;
 use crate::wire::body::JsonBody;
 use crate::wire::problem::Failure;
@@ -31,7 +31,7 @@ pub(crate) async fn claim(State(app): State<AppState>, _: NoQuery, body: JsonBod
     let grant = app.claim(request, wait.as_std()).await?;
     drop(claiming);
     app.workers.given(worker.as_ref(), grant.jobs().iter().map(|job| job.claimed.id), app.now());
-    let answer = Claimed { jobs: grant.jobs().iter().map(claimed).collect() };
+    let answer = Claimed { jobs: grant.jobs().iter().map(claimed).collect(), now: time(app.now()) };
     let bytes = serde_json::to_vec(&answer);
     let bytes = bytes.map_err(|_| Failure::new(ErrorCode::Internal, "an answer could not be written"))?;
     Ok(hand_over(Bytes::from(bytes), grant))

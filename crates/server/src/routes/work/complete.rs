@@ -13,6 +13,7 @@ use crate::wire::path::JobPath;
 use crate::wire::query::NoQuery;
 
 pub(crate) async fn complete(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery, body: JsonBody) -> Answer {
-    let Complete { lease, result } = body.object()?;
-    settle(&app, id, lease.as_deref(), Outcome::Complete { result: result.map(raw::bytes) }).await
+    let Complete { lease, result, progress } = body.object()?;
+    let outcome = Outcome::Complete { result: result.map(raw::bytes), progress: progress.map(raw::bytes) };
+    settle(&app, id, lease.as_deref(), outcome).await
 }

@@ -9,7 +9,7 @@ use longshore_core::id::JobId;
 
 use crate::app::AppState;
 use crate::convert::settlement::token;
-use crate::convert::{raw, times};
+use crate::convert::{raw, time, times};
 use crate::wire::answer::{Answer, ok};
 use crate::wire::body::JsonBody;
 use crate::wire::path::JobPath;
@@ -23,8 +23,9 @@ pub(crate) async fn heartbeat(State(app): State<AppState>, JobPath(id): JobPath,
     let verdicts = app.ask(app.store.extend(vec![extension])).await?;
     let verdict = verdicts.into_iter().next().ok_or_else(|| Failure::bad_request("nothing was extended"))?;
     let extended = verdict?;
-    app.workers.heartbeat(id, app.now());
-    ok(&told(id, extended))
+    let now = app.now();
+    app.workers.heartbeat(id, now);
+    ok(&Told { now: Some(time(now)), ..told(id, extended) })
 }
 
 pub(crate) fn told(id: JobId, extended: Extended) -> Told {
@@ -33,5 +34,7 @@ pub(crate) fn told(id: JobId, extended: Extended) -> Told {
         state: Word::Running,
         expires_at: times(extended.expires_at),
         cancel_requested: extended.cancel_requested,
+        last_attempt: extended.last_attempt,
+        now: None,
     }
 }

@@ -9,6 +9,7 @@ use super::heartbeat::told as extended;
 use super::settlements::{check_size, no_verdict, told};
 use crate::app::AppState;
 use crate::convert::settlement::extension;
+use crate::convert::time;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::body::JsonBody;
 use crate::wire::json;
@@ -36,5 +37,6 @@ pub(crate) async fn heartbeats(State(app): State<AppState>, _: NoQuery, body: Js
         });
         told(raw, verdict)
     };
-    ok(&Results { results: heartbeats.iter().zip(members).map(result).collect() })
+    let results = heartbeats.iter().zip(members).map(result).collect();
+    ok(&Results { results, now: Some(time(now)) })
 }

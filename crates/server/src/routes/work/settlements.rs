@@ -33,7 +33,7 @@ pub(crate) async fn settlements(State(app): State<AppState>, _: NoQuery, body: J
         });
         told(raw, verdict)
     };
-    ok(&Results { results: settlements.iter().zip(members).map(result).collect() })
+    ok(&Results { results: settlements.iter().zip(members).map(result).collect(), now: None })
 }
 
 pub(crate) fn check_size(field: &str, members: usize) -> Result<(), Failure> {
@@ -44,7 +44,7 @@ pub(crate) fn check_size(field: &str, members: usize) -> Result<(), Failure> {
 }
 
 pub(crate) fn no_verdict() -> MemberFailure {
-    MemberFailure { code: longshore_api::ErrorCode::Internal, detail: "the store said nothing about it".to_owned() }
+    MemberFailure::new(longshore_api::ErrorCode::Internal, "the store said nothing about it")
 }
 
 /// A member's result; a refusal names the job as the request did.
@@ -58,6 +58,8 @@ pub(crate) fn told<T>(raw: &RawValue, verdict: Result<T, MemberFailure>) -> Verd
             id: serde_json::from_str(raw.get()).ok().map(|named: Named| named.id),
             code: failure.code.code().to_owned(),
             detail: failure.detail,
+            field: failure.field,
+            allowed: failure.allowed,
         },
         Verdict::Done,
     )

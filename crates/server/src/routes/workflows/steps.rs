@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::routes::batch::{Batch, OwnQueue};
 use crate::wire::json;
-use crate::wire::problem::Failure;
+use crate::wire::problem::{Failure, MemberFailure};
 
 /// What the body of a workflow holds, read as far as that goes.
 #[derive(Default)]
@@ -39,9 +39,9 @@ impl Steps {
         }
         let shape = match (jobs, chain, group, chord) {
             (Some(jobs), ..) if jobs.is_empty() => return Ok(None),
-            (Some(jobs), ..) => Shape::Group(jobs.iter().map(|job| reader.job(job)).collect::<Result<_, _>>()?),
+            (Some(jobs), ..) => Shape::Group(jobs.iter().map(|job| reader.job(job, None)).collect::<Result<_, _>>()?),
             (None, None, None, None) => return Ok(None),
-            (None, chain, group, chord) => reader.shape(chain.as_deref(), group.as_deref(), chord.as_ref())?,
+            (None, chain, group, chord) => reader.shape("", chain.as_deref(), group.as_deref(), chord.as_ref())?,
         };
         let after = flatten(shape)?.into_iter().map(|placed| placed.after).collect();
         Ok(Some(Self { batch: reader.batch, after }))
@@ -66,49 +66,58 @@ struct Reader {
 }
 
 impl Reader {
-    /// Jobs are put into the batch in the order in which the shape names them.
-    fn job(&mut self, text: &RawValue) -> Result<Shape<()>, Failure> {
+    /// Jobs are put into the batch in the order in which the shape names them. `path`: where the job stands, unless in `jobs`.
+    fn job(&mut self, text: &RawValue, path: Option<String>) -> Result<Shape<()>, Failure> {
         if self.batch.members.len() >= WORKFLOW_JOBS_MAX {
             let limit = format!("must be at most {WORKFLOW_JOBS_MAX} jobs in one call");
             return Err(Failure::validation("jobs", &limit));
         }
-        match &self.queue {
-            Some(queue) => self.batch.add(text.get(), queue, OwnQueue::Allowed)?,
-            None => self.batch.add(text.get(), &QueueName::new("default")?, OwnQueue::Required)?,
+        let (queue, own_queue) = match &self.queue {
+            Some(queue) => (queue.clone(), OwnQueue::Allowed),
+            None => (QueueName::new("default")?, OwnQueue::Required),
+        };
+        match path {
+            Some(path) => self.batch.add_at(path, text.get(), &queue, own_queue)?,
+            None => self.batch.add(text.get(), &queue, own_queue)?,
         }
         Ok(Shape::Job(()))
     }
 
-    fn step(&mut self, text: &RawValue) -> Result<Shape<()>, Failure> {
+    fn step(&mut self, text: &RawValue, path: String) -> Result<Shape<()>, Failure> {
         if !is_shape(text.get()) {
-            return self.job(text);
+            return self.job(text, Some(path));
         }
-        let Nested::<&RawValue> { chain, group, chord } = json::object(text.get())?;
+        let inside = |failure: MemberFailure| Failure::from(failure).inside(&path);
+        let Nested::<&RawValue> { chain, group, chord } = json::object(text.get()).map_err(inside)?;
         if [chain.is_some(), group.is_some(), chord.is_some()].into_iter().filter(|given| *given).count() > 1 {
-            return Err(Failure::validation("chain", "goes without group and chord, and those without each other"));
+            let several = "goes without group and chord, and those without each other";
+            return Err(Failure::validation("chain", several).inside(&path));
         }
-        self.shape(chain.as_deref(), group.as_deref(), chord.as_ref())
+        self.shape(&format!("{path}."), chain.as_deref(), group.as_deref(), chord.as_ref())
     }
 
+    /// `at`: the path of the shape with a dot, or nothing for the body itself.
     fn shape(
         &mut self,
+        at: &str,
         chain: Option<&[&RawValue]>,
         group: Option<&[&RawValue]>,
         chord: Option<&Chord<&RawValue>>,
     ) -> Result<Shape<()>, Failure> {
         match (chain, group, chord) {
-            (Some(chain), ..) => Ok(Shape::Chain(self.steps(chain)?)),
-            (_, Some(group), _) => Ok(Shape::Group(self.steps(group)?)),
+            (Some(chain), ..) => Ok(Shape::Chain(self.steps(chain, &format!("{at}chain"))?)),
+            (_, Some(group), _) => Ok(Shape::Group(self.steps(group, &format!("{at}group"))?)),
             (_, _, Some(chord)) => {
-                let group = self.steps(&chord.group)?;
-                Ok(Shape::Chord { group, finally: Box::new(self.step(chord.finally)?) })
+                let group = self.steps(&chord.group, &format!("{at}chord.group"))?;
+                let finally = self.step(chord.finally, format!("{at}chord.finally"))?;
+                Ok(Shape::Chord { group, finally: Box::new(finally) })
             }
             (None, None, None) => Err(Failure::validation("jobs", "is required, or chain, group or chord")),
         }
     }
 
-    fn steps(&mut self, steps: &[&RawValue]) -> Result<Vec<Shape<()>>, Failure> {
-        steps.iter().map(|step| self.step(step)).collect()
+    fn steps(&mut self, steps: &[&RawValue], list: &str) -> Result<Vec<Shape<()>>, Failure> {
+        steps.iter().enumerate().map(|(place, step)| self.step(step, format!("{list}[{place}]"))).collect()
     }
 }
 

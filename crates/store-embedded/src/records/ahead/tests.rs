@@ -245,7 +245,7 @@ fn what_is_held_is_what_the_table_says_in_random_histories() {
                 }
                 4 if !running.is_empty() => {
                     let job = running.swap_remove(0);
-                    bench.settle(&job, Outcome::Complete { result: None });
+                    bench.settle(&job, Outcome::Complete { result: None, progress: None });
                 }
                 5 => bench.correlate(any(dice, &ids), &step.to_string()),
                 6 => {
