@@ -25,7 +25,7 @@ mod wakeups;
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{Cause, StoreError};
 pub use observed::{Observation, Observed, Observer, Verb};
-pub use query::{InLine, JobFilter, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
+pub use query::{InLine, JobFilter, JobQuery, MemberQuery, Page, StateSet, WorkflowPage, WorkflowQuery};
 pub use store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
 pub use unreliable::{Fault, Faults, Unreliable};
 pub use wakeups::{Wakeups, WakeupsSender};
