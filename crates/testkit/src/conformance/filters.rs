@@ -46,10 +46,10 @@ fn with_settings(h: &Harness, name: &str, scope: IdempotencyScope) {
 fn job(n: usize) -> NewJob {
     work_with(|job| {
         job.job_type = job_type(["a", "b"][n % 2]);
-        job.external_id = (n % 4 == 0).then(|| format!("ext-{}", n / 4).into());
-        job.idempotency_key = (n % 3 == 0).then(|| ["k", "other"][n / 3 % 2].into());
+        job.external_id = n.is_multiple_of(4).then(|| format!("ext-{}", n / 4).into());
+        job.idempotency_key = n.is_multiple_of(3).then(|| ["k", "other"][n / 3 % 2].into());
         job.correlation_id = [None, Some("trace".into()), Some("\u{0}ünï".into())][n / 2 % 3].clone();
-        job.tags = if n % 5 == 0 { Tags::List(vec!["alice".into()]) } else { Tags::None };
+        job.tags = if n.is_multiple_of(5) { Tags::List(vec!["alice".into()]) } else { Tags::None };
     })
 }
 
@@ -273,7 +273,7 @@ pub(super) fn several_states_at_once(h: &mut Harness) {
         let expected: Vec<Seq> = expected.map(|job| job.seq).collect();
         let states: StateSet = wanted.iter().copied().collect();
         for limit in [1, 7, 1_000] {
-            let filter = JobFilter { states, queue: (bits % 3 == 0).then(|| queue("q")), ..all() };
+            let filter = JobFilter { states, queue: bits.is_multiple_of(3).then(|| queue("q")), ..all() };
             assert_eq!(seqs(&walk(&**h.store(), &filter, limit)), expected, "{wanted:?} by {limit}");
         }
     }
