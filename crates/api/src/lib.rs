@@ -6,7 +6,7 @@
 //! In reading order:
 //! - [`error`]: problem+json and the one table of error codes
 //! - [`time`]: instants (RFC 3339) and durations (`1h15m`, or a number of seconds)
-//! - [`words`]: closed sets of words, [`Priority`](words::Priority) and [`Tags`](tags::Tags) with their two spellings
+//! - [`words`]: closed sets of words, [`States`](states::States) for several of them, [`Priority`](words::Priority) and [`Tags`](tags::Tags) with their two spellings
 //! - [`settings`]: of a queue, and of a job; partial on the way in, whole on the way out
 //! - [`queue`], [`job`], [`work`] (claims, settlements, heartbeats), [`operate`] (what people do to jobs), [`workflow`], [`watch`] (stats, workers, info, clock)
 //!
@@ -18,6 +18,7 @@ pub mod operate;
 pub mod queue;
 mod serial;
 pub mod settings;
+pub mod states;
 pub mod tags;
 pub mod time;
 pub mod watch;

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::serial::{maybe_object, nullable, object};
+use crate::states::States;
 use crate::tags::Tags;
 use crate::time::Time;
-use crate::words::{BulkAction, Priority, State};
+use crate::words::{BulkAction, Priority};
 
 /// `PATCH /v1/jobs/{id}`. What is left out stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +101,7 @@ pub struct BulkFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<State>,
+    pub state: Option<States>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub job_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,18 +1,30 @@
 //! Paths and query strings.
 
 use form_urlencoded::Serializer;
+use longshore_api::Time;
+use longshore_api::states::States;
 use longshore_api::words::{Priority, State};
 
 /// Which jobs to list; all that is given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobFilter {
     pub queue: Option<String>,
-    pub state: Option<State>,
+    /// In any of these; none given means all.
+    pub states: Vec<State>,
     pub job_type: Option<String>,
     /// `key`, or `key:value`.
     pub tag: Option<String>,
     pub priority: Option<Priority>,
     pub workflow: Option<String>,
+    pub external_id: Option<String>,
+    /// Every job that was created with this key, also after its window has lapsed.
+    pub idempotency_key: Option<String>,
+    pub correlation_id: Option<String>,
+    pub error_code: Option<String>,
+    /// Created at this instant or later.
+    pub created_after: Option<Time>,
+    /// Created before this instant.
+    pub created_before: Option<Time>,
     /// At most this many in one page.
     pub limit: Option<u64>,
     /// `next` of the page before.
@@ -23,13 +35,21 @@ impl JobFilter {
     pub(crate) fn path(&self) -> String {
         let mut query = Serializer::new(String::new());
         let limit = self.limit.map(|limit| limit.to_string());
+        let states = (!self.states.is_empty()).then(|| States(self.states.clone()).to_string());
+        let [after, before] = [self.created_after, self.created_before].map(|at| at.map(|at| at.to_string()));
         let pairs = [
             ("queue", self.queue.as_deref()),
-            ("state", self.state.map(State::word)),
+            ("state", states.as_deref()),
             ("type", self.job_type.as_deref()),
             ("tag", self.tag.as_deref()),
             ("priority", self.priority.map(Priority::word)),
             ("workflow", self.workflow.as_deref()),
+            ("external_id", self.external_id.as_deref()),
+            ("idempotency_key", self.idempotency_key.as_deref()),
+            ("correlation_id", self.correlation_id.as_deref()),
+            ("error_code", self.error_code.as_deref()),
+            ("created_after", after.as_deref()),
+            ("created_before", before.as_deref()),
             ("limit", limit.as_deref()),
             ("cursor", self.cursor.as_deref()),
         ];
@@ -79,11 +99,15 @@ mod tests {
         assert_eq!(JobFilter::default().path(), "/v1/jobs");
         let filter = JobFilter {
             queue: Some("a&b".to_owned()),
-            state: Some(State::DeadLetter),
+            states: vec![State::Failed, State::DeadLetter],
             tag: Some("tenant:a c".to_owned()),
+            correlation_id: Some("r/1".to_owned()),
+            created_after: Some(Time(0)),
             limit: Some(5),
             ..JobFilter::default()
         };
-        assert_eq!(filter.path(), "/v1/jobs?queue=a%26b&state=dead_letter&tag=tenant%3Aa+c&limit=5");
+        let expected = "/v1/jobs?queue=a%26b&state=failed%2Cdead_letter&tag=tenant%3Aa+c&correlation_id=r%2F1\
+                        &created_after=1970-01-01T00%3A00%3A00.000Z&limit=5";
+        assert_eq!(filter.path(), expected);
     }
 }

@@ -227,11 +227,18 @@ fn jobs(book: &mut Book) {
     book.route(Get, "/v1/jobs", "Jobs, newest first")
         .query(&[
             ("queue", "of this queue"),
-            ("state", "in this state"),
+            ("state", "in this state; several are separated by commas, as in `failed,dead_letter`"),
             ("type", "of this type"),
             ("tag", "`alice`: with this key; `tenant:acme`: with this key and value"),
             ("priority", "a name or 0-4"),
             ("workflow", "of this workflow"),
+            ("external_id", "with this external id: at most one job of each queue"),
+            ("idempotency_key", "created with this key, in any scope, also after its window has lapsed"),
+            ("correlation_id", "with this correlation id"),
+            ("error_code", "whose error has this code"),
+            ("created_after", "created at this time or later"),
+            ("created_before", "created before this time"),
+            ("fields", "what a row shows: names of fields of a job, separated by commas; all unless given"),
             ("limit", "1-1000, 100 unless given"),
             ("cursor", "`next` of the page before"),
         ])

@@ -90,7 +90,7 @@ const PAGES_MAX: usize = 10;
 
 /// Who held which job when the server was stopped: their heartbeats will go on.
 async fn remember_workers(app: &AppState) -> Result<(), StoreError> {
-    let filter = JobFilter { state: Some(StateKind::Running), ..JobFilter::default() };
+    let filter = JobFilter { states: StateKind::Running.into(), ..JobFilter::default() };
     let mut before = None;
     for _ in 0..PAGES_MAX {
         let page = app.store.list(JobQuery { filter: filter.clone(), limit: BATCH_ITEMS_MAX, before }).await?;

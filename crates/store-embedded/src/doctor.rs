@@ -11,6 +11,7 @@ use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
+use longshore_store::query::IndexedFields;
 use rusqlite::Connection;
 
 use crate::ended::{Chunks, Features, Prunes, chunk_of};
@@ -175,7 +176,7 @@ impl Derived {
         if let Some(membership) = &job.membership {
             self.members.expect(self.seal.number_of(membership.workflow), job);
         }
-        self.tags.extend(longshore_store::query::tag_words(&job.tags).map(|word| (word, number)));
+        self.tags.extend(IndexedFields::of(job).words().into_iter().map(|word| (word, number)));
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.to_string(), external_id.to_string(), number));
         }
@@ -210,7 +211,9 @@ impl Derived {
             diagnosis.problems.push(format!("{damaged} idempotency keys are damaged"));
         }
         if tags != self.tags {
-            diagnosis.problems.push("the tags on file are not those of the jobs".to_owned());
+            diagnosis
+                .problems
+                .push("the index of tags, correlation ids and idempotency keys does not match the jobs".to_owned());
         }
         if external_ids != self.external_ids {
             diagnosis.problems.push("the external ids on file are not those of the jobs".to_owned());

@@ -54,14 +54,15 @@ impl Features {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
     pub queue: Option<i64>,
-    pub state: Option<i64>,
+    /// The states' numbers as bits.
+    pub states: Option<i64>,
     pub job_type: Option<i64>,
 }
 
 impl Wanted {
     fn fits(&self, features: &Features) -> bool {
         self.queue.is_none_or(|queue| queue == features.queue)
-            && self.state.is_none_or(|state| state == features.state)
+            && self.states.is_none_or(|states| states >> features.state & 1 == 1)
             && self.job_type.is_none_or(|job_type| job_type == features.job_type)
     }
 }

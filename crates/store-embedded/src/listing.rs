@@ -59,7 +59,7 @@ impl LiveEntry {
     /// As far as the listings know.
     fn may_match(&self, filter: &JobFilter) -> bool {
         filter.queue.as_ref().is_none_or(|queue| *queue == self.queue)
-            && filter.state.is_none_or(|state| state == self.state)
+            && filter.states.admits(self.state)
             && filter.job_type.as_ref().is_none_or(|job_type| *job_type == self.job_type)
             && filter.priority.is_none_or(|priority| priority == self.priority)
     }
@@ -350,12 +350,11 @@ impl LiveIndex {
         more_urgent + equal.wrapping_add(shift)
     }
 
-    /// Matches of queue, state, type and priority before `before`.
+    /// Matches of queue, states, type and priority before `before`.
     pub(crate) fn find(&self, filter: &JobFilter, before: Option<Seq>, limit: usize) -> Found {
         let mut sets = Vec::new();
         let wanted = [
             filter.queue.as_ref().map(|name| self.queues.0.get(name)),
-            filter.state.as_ref().map(|state| self.states.0.get(state)),
             filter.job_type.as_ref().map(|job_type| self.types.0.get(job_type)),
             filter.priority.as_ref().map(|priority| self.priorities.0.get(priority)),
         ];
@@ -365,25 +364,36 @@ impl LiveIndex {
                 None => return Found { jobs: Vec::new(), stopped_at: None },
             }
         }
-        if sets.is_empty() {
-            return self.find_any(before, limit);
+        if filter.states.is_empty() && !sets.is_empty() {
+            return intersection(sets, before, limit);
         }
-        sets.sort_unstable_by_key(|set| set.len());
-        let Some((fewest, others)) = sets.split_first() else {
-            return Found { jobs: Vec::new(), stopped_at: None };
-        };
-        walk(fewest, before, limit, |number| others.iter().all(|set| set.contains(number)))
+        // Every job has one state: the answers of the states are disjoint.
+        let of_states = filter.states.admitted().filter_map(|state| self.states.0.get(&state));
+        let found = of_states.map(|set| intersection([&*sets, &[set]].concat(), before, limit)).collect();
+        merge(found, limit)
     }
+}
 
-    /// Every job has a state: the newest of all states' newest.
-    fn find_any(&self, before: Option<Seq>, limit: usize) -> Found {
-        let mut jobs: Vec<Seq> =
-            self.states.0.values().flat_map(|set| walk(set, before, limit, |_| true).jobs).collect();
-        jobs.sort_unstable_by(|a, b| b.cmp(a));
+/// Jobs that are in all of these sets.
+fn intersection(mut sets: Vec<&RoaringTreemap>, before: Option<Seq>, limit: usize) -> Found {
+    sets.sort_unstable_by_key(|set| set.len());
+    let Some((fewest, others)) = sets.split_first() else {
+        return Found { jobs: Vec::new(), stopped_at: None };
+    };
+    walk(fewest, before, limit, |number| others.iter().all(|set| set.contains(number)))
+}
+
+/// Together they are complete down to where the first of them stopped.
+fn merge(found: Vec<Found>, limit: usize) -> Found {
+    let mut stopped_at = found.iter().filter_map(|found| found.stopped_at).max();
+    let mut jobs: Vec<Seq> = found.into_iter().flat_map(|found| found.jobs).collect();
+    jobs.retain(|seq| stopped_at.is_none_or(|stopped_at| *seq >= stopped_at));
+    jobs.sort_unstable_by(|a, b| b.cmp(a));
+    if jobs.len() > limit {
         jobs.truncate(limit);
-        let stopped_at = jobs.last().copied().filter(|_| jobs.len() >= limit);
-        Found { jobs, stopped_at }
+        stopped_at = jobs.last().copied();
     }
+    Found { jobs, stopped_at }
 }
 
 /// Walks down a set from `before`.

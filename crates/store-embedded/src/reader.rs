@@ -1,5 +1,7 @@
 //! Threads that only look, each with a connection of its own: they never wait behind the writer.
 
+mod lookup;
+
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -169,6 +171,9 @@ impl Reader {
     }
 
     pub(crate) fn list(&self, query: &JobQuery) -> Result<Page, StoreError> {
+        // Before the snapshot, which has to begin while the index of live jobs is held.
+        let before = self.below_too_new(&query.filter, query.before)?;
+        let query = &JobQuery { before, ..query.clone() };
         let moment = self.connection.unchecked_transaction().map_err(sql)?;
         let page = self.page(query);
         moment.commit().map_err(sql)?;
@@ -188,6 +193,9 @@ impl Reader {
                 }
                 continue;
             };
+            if filter.excludes_older_than(&job) {
+                return Ok(Page { jobs, next: None });
+            }
             if filter.matches(&job) {
                 jobs.push(Arc::new(job));
                 if jobs.len() >= *limit {
@@ -200,9 +208,14 @@ impl Reader {
     }
 
     fn candidates(&self, filter: &JobFilter, before: Option<Seq>, limit: usize) -> Result<Candidates, StoreError> {
-        if let Some(word) = &filter.tag {
-            let tagged = self.tagged(word, before, limit)?;
-            return Ok(Candidates::of(tagged, limit));
+        if let Some(external_id) = &filter.external_id {
+            let mut holders = self.with_external_id(filter.queue.as_ref(), external_id)?;
+            holders.retain(|seq| before.is_none_or(|before| *seq < before));
+            return Ok(Candidates::all(holders));
+        }
+        if let Some(word) = filter.word() {
+            let listed = self.listed_by(&word, before, limit)?;
+            return Ok(Candidates::of(listed, limit));
         }
         if let Some(workflow) = filter.workflow {
             let number = self.seal.number_of(workflow);
@@ -210,11 +223,10 @@ impl Reader {
             falling("member", before, members.iter().copied())?;
             return Ok(Candidates::of(members, limit));
         }
-        let terminal = filter.state.map(StateKind::terminal);
         // An ended job that still owes its dependents the news lies with the living, so these are always asked.
         let (found, living) = self.live_candidates(filter, before, limit)?;
         let live = Candidates::live(found, living);
-        if terminal == Some(false) {
+        if !filter.states.admitted().any(StateKind::terminal) {
             return Ok(live);
         }
         Ok(live.with(self.ended_candidates(filter, before, limit)?))
@@ -297,7 +309,7 @@ impl Reader {
     ) -> Result<Candidates, StoreError> {
         let mut wanted = Wanted {
             queue: None,
-            state: filter.state.map(state_number),
+            states: (!filter.states.is_empty()).then(|| state_bits(filter)),
             job_type: filter.job_type.as_ref().map(|job_type| type_hash(job_type.as_str())),
         };
         if let Some(queue) = &filter.queue {
@@ -316,10 +328,10 @@ impl Reader {
                 .connection
                 .prepare_cached(
                     "SELECT seq FROM ended WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR queue = ?3) \
-                     AND (?4 IS NULL OR state = ?4) AND (?5 IS NULL OR type = ?5) ORDER BY seq DESC LIMIT ?6",
+                     AND (?4 IS NULL OR ?4 >> state & 1 = 1) AND (?5 IS NULL OR type = ?5) ORDER BY seq DESC LIMIT ?6",
                 )
                 .map_err(sql)?;
-            let given = params![from, before, wanted.queue, wanted.state, wanted.job_type, room];
+            let given = params![from, before, wanted.queue, wanted.states, wanted.job_type, room];
             let rows = select.query_map(given, |row| row.get::<_, i64>(0)).map_err(sql)?;
             for number in rows {
                 let seq = Seq(number.map_err(sql)?.cast_unsigned());
@@ -335,18 +347,11 @@ impl Reader {
         let all_from = all_from.map(|chunk| Seq(numbers_of(*chunk).0.cast_unsigned()));
         Ok(Candidates { numbers, all_from, living: Living::default() })
     }
+}
 
-    fn tagged(&self, word: &str, before: Option<Seq>, limit: usize) -> Result<Vec<Seq>, StoreError> {
-        let below = before.map_or(i64::MAX, |before| i64::try_from(before.0).unwrap_or(i64::MAX));
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let statement = "SELECT seq FROM tag WHERE word = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
-        let mut select = self.connection.prepare_cached(statement).map_err(sql)?;
-        let rows = select.query_map(params![word, below, limit], |row| row.get::<_, i64>(0)).map_err(sql)?;
-        let numbers = rows.map(|number| number.map(|number| Seq(number.cast_unsigned())));
-        let numbers: Vec<Seq> = numbers.collect::<Result<_, _>>().map_err(sql)?;
-        falling("tag", before, numbers.iter().copied())?;
-        Ok(numbers)
-    }
+/// The numbers of the states that a filter admits, as bits.
+fn state_bits(filter: &JobFilter) -> i64 {
+    filter.states.admitted().fold(0, |bits, state| bits | 1 << state_number(state))
 }
 
 /// A page that leads back to where it began would never let a listing end.
@@ -390,6 +395,11 @@ impl Living {
 }
 
 impl Candidates {
+    /// There are no others.
+    fn all(numbers: Vec<Seq>) -> Self {
+        Self { numbers, all_from: None, living: Living::default() }.in_order()
+    }
+
     fn of(numbers: Vec<Seq>, limit: usize) -> Self {
         let all_from = if numbers.len() >= limit { numbers.last().copied() } else { None };
         Self { numbers, all_from, living: Living::default() }

@@ -8,7 +8,7 @@ pub(crate) mod payloads;
 mod pen;
 pub(crate) mod workflows;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -18,10 +18,10 @@ use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
-use longshore_core::tags::Tags;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{TallyChange, Workflow};
 use longshore_store::StoreError;
+use longshore_store::query::{IndexedFields, has_words};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::ended::{Chunks, Features, First, Prunes, earlier};
@@ -120,8 +120,8 @@ pub(crate) struct DiskRecords {
     /// Of the records in memory, those that differ from the table, and where they lay before.
     changed: SeqMap<Origin>,
     removed: SeqMap<Origin>,
-    /// The record that is taken out just now: where it lies, and what it was tagged with.
-    taken: Option<(Seq, Origin, Tags)>,
+    /// The record that is taken out just now: where it lies, and what it is indexed by.
+    taken: Option<(Seq, Origin, IndexedFields)>,
     /// Queues that have lost a record in this batch: their counts changed although no job moved.
     pub(crate) bereft: Vec<QueueName>,
     /// This batch removes a record.
@@ -331,18 +331,15 @@ impl DiskRecords {
         self.names.write().unwrap_or_else(PoisonError::into_inner).rolled_back();
     }
 
-    fn tag(&self, job: &Job) -> Result<(), Trouble> {
-        for word in longshore_store::query::tag_words(&job.tags) {
-            let mut insert = self.connection.prepare_cached("INSERT OR IGNORE INTO tag(word, seq) VALUES (?1, ?2)")?;
-            insert.execute(params![word, job.seq.0.cast_signed()])?;
-        }
-        Ok(())
-    }
-
-    fn untag(&self, seq: Seq, tags: &Tags) -> Result<(), Trouble> {
-        for word in longshore_store::query::tag_words(tags) {
+    /// Brings the word index in step with what a job is indexed by now. The table is called after tags, its first use.
+    fn reindex(&self, seq: Seq, before: &BTreeSet<String>, after: &BTreeSet<String>) -> Result<(), Trouble> {
+        for word in before.difference(after) {
             let mut delete = self.connection.prepare_cached("DELETE FROM tag WHERE word = ?1 AND seq = ?2")?;
             delete.execute(params![word, seq.0.cast_signed()])?;
+        }
+        for word in after.difference(before) {
+            let mut insert = self.connection.prepare_cached("INSERT OR IGNORE INTO tag(word, seq) VALUES (?1, ?2)")?;
+            insert.execute(params![word, seq.0.cast_signed()])?;
         }
         Ok(())
     }
@@ -395,8 +392,8 @@ impl Records for DiskRecords {
             None => self.fetch(seq)?,
         };
         self.taken = match (&job, self.changed.get(&seq)) {
-            (Some(job), Some(origin)) => Some((seq, origin.clone(), job.tags.clone())),
-            (Some(job), None) => Some((seq, Origin::of(job), job.tags.clone())),
+            (Some(job), Some(origin)) => Some((seq, origin.clone(), IndexedFields::of(job))),
+            (Some(job), None) => Some((seq, Origin::of(job), IndexedFields::of(job))),
             (None, _) => None,
         };
         Ok(job)
@@ -405,10 +402,9 @@ impl Records for DiskRecords {
     fn put(&mut self, job: Box<Job>) -> Result<(), Trouble> {
         let seq = job.seq;
         let origin = match self.taken.take() {
-            Some((taken, origin, tags)) if taken == seq => {
-                if tags != job.tags {
-                    self.untag(seq, &tags)?;
-                    self.tag(&job)?;
+            Some((taken, origin, before)) if taken == seq => {
+                if !before.are_those_of(&job) {
+                    self.reindex(seq, &before.words(), &IndexedFields::of(&job).words())?;
                 }
                 origin
             }
@@ -460,7 +456,9 @@ impl Records for DiskRecords {
         if let Some(membership) = &job.membership {
             self.workflows.admit(self.seal.number_of(membership.workflow), seq);
         }
-        self.tag(&job)?;
+        if has_words(&job) {
+            self.reindex(seq, &BTreeSet::new(), &IndexedFields::of(&job).words())?;
+        }
         self.changed.insert(seq, Origin::Nowhere);
         self.jobs.insert(seq, job);
         Ok(())
@@ -484,7 +482,7 @@ impl Records for DiskRecords {
             let workflow = self.seal.number_of(membership.workflow);
             workflows::unname(&self.connection, workflow, &membership.reference, seq)?;
         }
-        self.untag(seq, &job.tags)?;
+        self.reindex(seq, &IndexedFields::of(&job).words(), &BTreeSet::new())?;
         for dependency in job.dependencies.all() {
             let elder = self.seal.unseal(dependency).0.cast_signed();
             let mut delete =

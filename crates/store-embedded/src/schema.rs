@@ -40,6 +40,7 @@ CREATE INDEX key_by_purge ON key(purge_at) WHERE purge_at IS NOT NULL;
 CREATE TABLE external_id(queue TEXT NOT NULL, external_id TEXT NOT NULL, seq INTEGER NOT NULL,
   PRIMARY KEY(queue, external_id)) WITHOUT ROWID;
 CREATE TABLE edge(dependency INTEGER NOT NULL, dependent INTEGER NOT NULL, PRIMARY KEY(dependency, dependent)) WITHOUT ROWID;
+-- Words that jobs are listed by: tags, and hashes of correlation ids and idempotency keys (crates/store/src/query.rs).
 CREATE TABLE tag(word TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(word, seq)) WITHOUT ROWID;
 -- Their members are numbers from `first` to `last`; names lead to those that were given one.
 CREATE TABLE workflow(number INTEGER PRIMARY KEY, state INTEGER NOT NULL, errand INTEGER NOT NULL, record BLOB NOT NULL);

@@ -94,7 +94,7 @@ fn state_after_tick(store: &EmbeddedStore, claimed: &ClaimedJob) -> StateKind {
 }
 
 fn complete(store: &EmbeddedStore, job: &ClaimedJob) -> Result<StateKind, Refusal> {
-    let outcome = Outcome::Complete { result: None };
+    let outcome = Outcome::Complete { result: None, progress: None };
     let settlement = Settlement { id: job.claimed.id, token: Some(job.claimed.token), outcome };
     let verdicts = block_on(store.settle(vec![settlement])).expect("the store settles");
     verdicts.into_iter().next().expect("a verdict")

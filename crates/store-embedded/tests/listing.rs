@@ -88,7 +88,7 @@ fn assert_nothing_is_missed(store: &EmbeddedStore, rounds: usize) {
     let all: Vec<Seq> = listed(store, &everything, 1_000);
     assert_eq!(all.len(), JOBS);
     let of_queue = JobFilter { queue: Some(load::queue("even")), ..JobFilter::default() };
-    let ended = JobFilter { state: Some(StateKind::Cancelled), ..JobFilter::default() };
+    let ended = JobFilter { states: StateKind::Cancelled.into(), ..JobFilter::default() };
     thread::scope(|scope| {
         for ids in ids.chunks(JOBS / 2) {
             let stop = &stop;

@@ -128,11 +128,18 @@ BEGIN
     RETURN CASE WHEN kind = 'array' THEN '\x02'::bytea ELSE '\x01'::bytea END || @.bytes_of_number(n) || coalesce(out, ''::bytea);
 END $$;
 
--- The words under which a job is found.
+-- The words of the index that tags add.
 CREATE FUNCTION @.words_of_tags(tags jsonb) RETURNS SETOF text LANGUAGE sql IMMUTABLE AS $$
     SELECT e #>> '{}' FROM jsonb_array_elements(CASE WHEN jsonb_typeof(tags) = 'array' THEN tags ELSE '[]' END) e
     UNION SELECT w FROM jsonb_each_text(CASE WHEN jsonb_typeof(tags) = 'object' THEN tags ELSE '{}' END) o,
         LATERAL (VALUES (o.key), (o.key || ':' || o.value)) v(w) WHERE w IS NOT NULL
+$$;
+
+-- All words of the index for a new job. "words" of crates/store/src/query.rs makes the same.
+CREATE FUNCTION @.words_of_job(options jsonb) RETURNS SETOF text LANGUAGE sql IMMUTABLE AS $$
+    SELECT @.words_of_tags(options->'tags')
+    UNION SELECT E'\x01c' || lpad(to_hex(@.hash_of(options->>'correlation_id')), 16, '0') WHERE options->>'correlation_id' IS NOT NULL
+    UNION SELECT E'\x01k' || lpad(to_hex(@.hash_of(options->>'idempotency_key')), 16, '0') WHERE options->>'idempotency_key' <> ''
 $$;
 
 CREATE FUNCTION @.refuse(field text, problem text) RETURNS void LANGUAGE plpgsql AS $$
@@ -299,7 +306,7 @@ BEGIN
     INSERT INTO @.jobs (seq, place, due_at, timer, type, lease_version, queue, state, urgency, priority, over, plain, record)
     VALUES (seq, CASE WHEN state = 1 THEN seq END, least(due, lapses),
         CASE WHEN lapses <= coalesce(due, lapses) THEN 0 WHEN due IS NOT NULL THEN 3 END, @.hash_of(type), 0, number, state, priority, priority, false,
-        path IS NULL AND options->>'external_id' IS NULL AND coalesce(jsonb_typeof(options->'tags'), 'null') = 'null', record);
+        path IS NULL AND options->>'external_id' IS NULL AND options->>'correlation_id' IS NULL AND coalesce(jsonb_typeof(options->'tags'), 'null') = 'null', record);
     INSERT INTO @.payloads (seq, kind, bytes) VALUES (seq, 0, bytes);
     IF path IS NOT NULL THEN
         UPDATE @.keys had SET seq = here.seq, id = uuid_send(here.id), at = turn.now_ms, purge_at = NULL WHERE had.path = here.path;
@@ -311,7 +318,7 @@ BEGIN
             RAISE EXCEPTION 'external_id: "%" is taken in this queue', options->>'external_id' USING ERRCODE = '23505';
         END;
     END IF;
-    INSERT INTO @.tags (word, seq) SELECT w, here.seq FROM @.words_of_tags(options->'tags') w ON CONFLICT DO NOTHING;
+    INSERT INTO @.tags (word, seq) SELECT w, here.seq FROM @.words_of_job(options) w ON CONFLICT DO NOTHING;
     INSERT INTO @.count_changes (queue, changes)
     VALUES (number, ARRAY(SELECT CASE WHEN i = state OR (i = 9 AND held) THEN 1 ELSE 0 END FROM generate_series(0, 9) i));
     IF type = 'ocypod' THEN

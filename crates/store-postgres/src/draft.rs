@@ -11,10 +11,10 @@ use longshore_core::engine::{KeyEntry, KeyPath, PayloadSource, Prune, Queue, Rec
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
-use longshore_core::tags::Tags;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{TallyChange, Workflow};
 use longshore_records::{Names, codec};
+use longshore_store::query::{IndexedFields, has_words};
 
 use crate::error::Trouble;
 use crate::fetched::{Fetched, Wanted};
@@ -28,7 +28,7 @@ pub(crate) use workflows::WorkflowChanges;
 pub(crate) struct Before {
     pub state: StateKind,
     pub held: bool,
-    pub tags: Tags,
+    pub indexed: IndexedFields,
 }
 
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl<'a> Draft<'a> {
         for seq in &self.fetched.order {
             let Some(found) = self.fetched.rows.get(seq) else { continue };
             let job = codec::job::decode(*seq, &found.record, names).map_err(|_| Trouble::damaged(*seq))?;
-            let before = Before { state: job.kind(), held: job.state.held(), tags: job.tags.clone() };
+            let before = Before { state: job.kind(), held: job.state.held(), indexed: IndexedFields::of(&job) };
             self.before.insert(*seq, before);
             self.jobs.insert(*seq, Box::new(job));
         }
@@ -123,8 +123,8 @@ impl<'a> Draft<'a> {
         let plain = |seq: &Seq| {
             let Some(job) = self.job(*seq) else { return false };
             match self.before.get(seq) {
-                Some(before) => before.tags == job.tags,
-                None => job.tags.pairs().next().is_none() && job.external_id.is_none(),
+                Some(before) => before.indexed.are_those_of(job),
+                None => !has_words(job) && job.external_id.is_none(),
             }
         };
         self.removed.is_empty()

@@ -12,7 +12,7 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::{Tally, Workflow};
 use longshore_records::{Names, codec};
 use longshore_store::StoreError;
-use longshore_store::query::tag_words;
+use longshore_store::query::IndexedFields;
 use tokio_postgres::Client;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
@@ -222,8 +222,7 @@ impl Import {
                 }
             }
             ids.push((job.id.as_bytes().to_vec(), number));
-            let words: BTreeSet<String> = tag_words(&job.tags).collect();
-            tags.extend(words.into_iter().map(|word| (word, number)));
+            tags.extend(IndexedFields::of(job).words().into_iter().map(|word| (word, number)));
             self.count(job);
         }
         let rows = (0..live.seq.len()).filter_map(|place| live.row(place));

@@ -1,5 +1,6 @@
 //! Looking: each question gets a connection of its own from the pool, and nobody waits behind a lane.
 
+mod listing;
 mod workflows;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +17,7 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_records::codec;
 use longshore_store::{
-    InLine, Inspect, JobFilter, JobQuery, JobRef, MemberQuery, Page, QueueReport, StoreError, StoreFuture, StoreHealth,
+    InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, StoreError, StoreFuture, StoreHealth,
     WorkflowPage, WorkflowQuery,
 };
 use tokio_postgres::Row;
@@ -24,7 +25,7 @@ use tokio_postgres::Row;
 use crate::error::{Failed, Trouble};
 use crate::known::Known;
 use crate::link::{Bounds, Link, Order, get, order};
-use crate::row::{payload, seq, type_hash};
+use crate::row::{payload, seq};
 use crate::shared::{Shared, TOTALS_QUEUE};
 use crate::store::PostgresStore;
 
@@ -180,71 +181,6 @@ impl<'a> Looker<'a> {
         Ok(jobs.iter().map(|seq| found.get(seq).cloned()).collect())
     }
 
-    async fn list(&mut self, query: &JobQuery) -> Result<Page, Trouble> {
-        let JobQuery { filter, limit, before } = query;
-        self.begin(Vec::new()).await?;
-        let narrow = filter.job_type.is_some() || filter.priority.is_some() || filter.error_code.is_some();
-        let examined =
-            if narrow || filter.tag.is_some() || filter.workflow.is_some() { EXAMINED_MAX.max(*limit) } else { *limit };
-        let before = before.map_or(i64::MAX, |before| i64::try_from(before.0).unwrap_or(i64::MAX));
-        let candidates = self.candidates(filter, before, examined).await?;
-        let last = candidates.last().copied().filter(|_| candidates.len() >= examined);
-        let mut jobs = Vec::new();
-        for some in candidates.chunks((*limit).clamp(1, 1_000)) {
-            let fitting: Vec<i64> =
-                some.iter().filter(|candidate| candidate.may_fit(filter)).map(|candidate| candidate.seq).collect();
-            if fitting.is_empty() {
-                continue;
-            }
-            let rows = self.link.ask(order!(self.shared.sql.get, fitting.clone())).await?;
-            let found = self.jobs(&rows)?;
-            for number in fitting {
-                let seq = Seq(number.cast_unsigned());
-                let Some(job) = found.get(&seq).filter(|job| filter.matches(job)) else { continue };
-                jobs.push(Arc::clone(job));
-                if jobs.len() >= *limit {
-                    // There may be nothing behind it; the next page says so.
-                    return Ok(Page { jobs, next: Some(seq) });
-                }
-            }
-        }
-        Ok(Page { jobs, next: last.map(|candidate| Seq(candidate.seq.cast_unsigned())) })
-    }
-
-    /// Jobs that may match, newest first.
-    async fn candidates(&self, filter: &JobFilter, before: i64, limit: usize) -> Result<Vec<Candidate>, Trouble> {
-        let sql = &self.shared.sql;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        if let Some(word) = &filter.tag {
-            // PostgreSQL has no such texts, and no job has such a tag.
-            if word.contains('\0') {
-                return Ok(Vec::new());
-            }
-            let rows = self.link.ask(order!(sql.list_tag, word.to_string(), before, limit)).await?;
-            return rows.iter().map(|row| Ok(Candidate { seq: get(row, 0)?, features: None })).collect();
-        }
-        if let Some(workflow) = filter.workflow {
-            let Some(number) = self.number_of(workflow).await? else { return Ok(Vec::new()) };
-            let rows = self.link.ask(order!(sql.list_members, number, before, limit)).await?;
-            return rows.iter().map(|row| Ok(Candidate { seq: get(row, 0)?, features: None })).collect();
-        }
-        let rows = if filter.state.is_none() && filter.queue.is_none() {
-            self.link.ask(order!(sql.list_all, before, limit)).await?
-        } else {
-            let states: Vec<i16> = match filter.state {
-                Some(state) => vec![state as i16],
-                None => StateKind::ALL.iter().map(|state| *state as i16).collect(),
-            };
-            let queues: Vec<i32> = match &filter.queue {
-                Some(queue) => self.known.number_of(queue).into_iter().collect(),
-                None => (0..i32::try_from(self.known.names.known().0).unwrap_or(i32::MAX)).collect(),
-            };
-            self.link.ask(order!(sql.list, states, queues, before, limit)).await?
-        };
-        let read = |row: &Row| Ok(Candidate { seq: get(row, 0)?, features: Some((get(row, 1)?, get(row, 2)?)) });
-        rows.iter().map(read).collect()
-    }
-
     /// Counted from the nearer end of the line; of a very long line the middle is estimated.
     async fn ahead(&mut self, place: &InLine) -> Result<u64, Trouble> {
         let shared = self.shared;
@@ -349,22 +285,6 @@ fn seq_of(job: &JobRef, known: &Known) -> Seq {
     match job {
         JobRef::Id(id) => known.seal.unseal(*id),
         JobRef::Seq(seq) => *seq,
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Candidate {
-    seq: i64,
-    /// Hash of the type, and the priority.
-    features: Option<(i64, i16)>,
-}
-
-impl Candidate {
-    fn may_fit(&self, filter: &JobFilter) -> bool {
-        let Some((job_type, priority)) = self.features else { return true };
-        let wanted_type = filter.job_type.as_ref().map(|job_type| type_hash(job_type.as_str()));
-        let wanted_priority = filter.priority.map(|priority| i16::from(priority.level()));
-        wanted_type.is_none_or(|wanted| wanted == job_type) && wanted_priority.is_none_or(|wanted| wanted == priority)
     }
 }
 

@@ -8,6 +8,7 @@ use longshore_core::policy::{OnLeaseExpiry, Reclaim};
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
+use longshore_store::query::has_words;
 use tokio_postgres::Row;
 
 use crate::error::Trouble;
@@ -149,9 +150,8 @@ impl Columns {
             urgency: i16::from(job.effective_priority().level()),
             priority: i16::from(job.priority.level()),
             over: !job.live() && job.live_dependents == 0,
-            plain: job.idempotency.is_none()
+            plain: !has_words(job)
                 && job.external_id.is_none()
-                && job.tags.pairs().next().is_none()
                 && job.dependencies.all().is_empty()
                 && job.parent.is_none()
                 && job.membership.is_none(),

@@ -104,6 +104,8 @@ statements! {
     list_all [INT8, INT8]
     list [INT2_ARRAY, INT4_ARRAY, INT8, INT8]
     list_tag [TEXT, INT8, INT8]
+    list_external_id [INT4_ARRAY, TEXT, INT8]
+    newest_below [INT8_ARRAY]
     oldest [INT4_ARRAY]
     ahead [INT4, INT2_ARRAY, INT8, INT8]
     make_day [INT4]

@@ -18,7 +18,7 @@ use longshore_core::profile::Profile;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_core::tags::Tags;
-use longshore_store::{Inspect, JobRef, Store};
+use longshore_store::{Inspect, JobFilter, JobQuery, JobRef, Store};
 use longshore_store_postgres::{Enqueue, PostgresStore, enqueue};
 use tokio_postgres::{Client, NoTls};
 
@@ -207,7 +207,35 @@ fn what_is_wrong_is_named() {
             let transaction = client.transaction().await.expect("a transaction");
             assert_eq!(transaction.query(&text, &[]).await.is_ok(), taken, "{levels} levels");
         }
-        let page = store.list(longshore_store::JobQuery { filter: Default::default(), limit: 10, before: None }).await;
+        let page = store.list(JobQuery { filter: Default::default(), limit: 10, before: None }).await;
         assert!(page.expect("the store answers").jobs.is_empty(), "nothing is stored");
+    });
+}
+
+/// The index has the same words for a job from SQL as for one from the API.
+#[test]
+fn a_job_from_sql_is_listed_by_its_ids() {
+    runtime().block_on(async {
+        let (store, client, schema) = world().await;
+        let settings = SettingsPatch { external_ids: Some(true), ..SettingsPatch::default() };
+        put(&*store, "named", Profile::Standard, settings).await;
+        let options =
+            "{\"correlation_id\":\"trace ü\",\"idempotency_key\":\"k\",\"external_id\":\"x\",\"tags\":[\"alice\"]}";
+        let id = enqueue(&client, &given(&schema, "named", options)).await.expect("it is submitted");
+        enqueue(&client, &given(&schema, "named", "{}")).await.expect("it is submitted");
+        let all = JobFilter::default;
+        for filter in [
+            JobFilter { correlation_id: Some("trace ü".into()), ..all() },
+            JobFilter { idempotency_key: Some("k".into()), ..all() },
+            JobFilter { external_id: Some("x".into()), ..all() },
+            JobFilter { tag: Some("alice".into()), ..all() },
+        ] {
+            let query = JobQuery { filter: filter.clone(), limit: 10, before: None };
+            let page = store.list(query).await.expect("the store answers");
+            assert_eq!(page.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id], "{filter:?}");
+        }
+        let text = format!("SELECT count(*) FROM {schema}.jobs WHERE plain");
+        let plain: i64 = client.query_one(&text, &[]).await.expect("a count").get(0);
+        assert_eq!(plain, 1, "a job that the index lists is removed by itself, not with its day");
     });
 }

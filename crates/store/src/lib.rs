@@ -36,7 +36,7 @@ pub use health::StoreHealth;
 pub use mailbox::{Letters, Mailbox, Notices, mailbox};
 pub use observed::{Observation, Observed, Observer, Verb};
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};
-pub use query::{InLine, JobFilter, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
+pub use query::{InLine, JobFilter, JobQuery, MemberQuery, Page, StateSet, WorkflowPage, WorkflowQuery};
 pub use store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
 pub use unreliable::{Fault, Faults, Unreliable};
 pub use wakeups::{Wakeups, WakeupsSender};

@@ -26,6 +26,7 @@ mod dags;
 mod dialect;
 mod durability;
 mod extend;
+mod filters;
 mod harness;
 mod idempotency;
 mod inspect;
@@ -241,6 +242,14 @@ macro_rules! with_conformance_cases {
                 a_resumed_queue_serves_all_that_wait
                 random_rounds
             }
+            filters {
+                every_filter_by_value_and_every_combination
+                a_key_lists_every_job_that_was_created_with_it
+                an_external_id_lists_one_job_of_each_queue
+                a_correlation_id_follows_edits_and_clones
+                a_range_of_creation_times
+                several_states_at_once
+            }
             wakeups {
                 a_change_is_told_after_it_is_there
                 what_is_refused_is_not_told
@@ -290,6 +299,7 @@ macro_rules! with_conformance_cases {
                 news_that_was_not_all_told
                 a_queue_that_was_not_cleared
                 revived_and_cloned
+                every_filter_after_a_restart
             }
         }
     };

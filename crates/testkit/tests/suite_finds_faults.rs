@@ -44,6 +44,11 @@ enum Flaw {
     PagesStopEarly,
     TagsNotFiltered,
     ErrorCodesNotFiltered,
+    KeysNotFiltered,
+    CorrelationIdsNotFiltered,
+    ExternalIdsNotFiltered,
+    CreationTimesNotFiltered,
+    OneStateOfSeveral,
     CountsLag,
     QueuesBackwards,
     PausesForgotten,
@@ -55,7 +60,7 @@ enum Flaw {
 
 use Flaw::*;
 
-const FLAWS: [Flaw; 24] = [
+const FLAWS: [Flaw; 29] = [
     RefusedBatchesLeaveTheirFirstJob,
     ClaimsOneMore,
     ClaimsIgnoreTypes,
@@ -73,6 +78,11 @@ const FLAWS: [Flaw; 24] = [
     PagesStopEarly,
     TagsNotFiltered,
     ErrorCodesNotFiltered,
+    KeysNotFiltered,
+    CorrelationIdsNotFiltered,
+    ExternalIdsNotFiltered,
+    CreationTimesNotFiltered,
+    OneStateOfSeveral,
     CountsLag,
     QueuesBackwards,
     PausesForgotten,
@@ -220,6 +230,13 @@ impl Inspect for Flawed {
             PagesTooLong => query.limit += 1,
             TagsNotFiltered => query.filter.tag = None,
             ErrorCodesNotFiltered => query.filter.error_code = None,
+            KeysNotFiltered => query.filter.idempotency_key = None,
+            CorrelationIdsNotFiltered => query.filter.correlation_id = None,
+            ExternalIdsNotFiltered => query.filter.external_id = None,
+            CreationTimesNotFiltered => query.filter.created_before = None,
+            OneStateOfSeveral if !query.filter.states.is_empty() => {
+                query.filter.states = query.filter.states.admitted().take(1).collect();
+            }
             _ => {}
         }
         Box::pin(async move {

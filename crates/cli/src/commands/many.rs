@@ -2,6 +2,7 @@
 
 use clap::Args;
 use longshore_api::operate::{Bulk, BulkDone, BulkFilter};
+use longshore_api::states::States;
 use longshore_api::words::{BulkAction, State};
 use longshore_client::Client;
 use serde::Serialize;
@@ -38,7 +39,7 @@ impl Filter {
 
     fn wire(&self, state: Option<State>) -> BulkFilter {
         let Self { queue, job_type, tag, error_code } = self.clone();
-        BulkFilter { queue, state, job_type, tag, error_code }
+        BulkFilter { queue, state: state.map(States::from), job_type, tag, error_code }
     }
 }
 

@@ -1,5 +1,9 @@
 //! Query strings: every parameter known, none twice.
 
+use std::fmt::Display;
+use std::str::FromStr;
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use longshore_api::Duration;
@@ -68,6 +72,19 @@ impl Query {
         read(&value).map(Some).ok_or_else(|| Failure::validation(name, reason))
     }
 
+    /// A parameter whose type says what it expects.
+    pub(crate) fn parse<T: FromStr<Err: Display>>(&mut self, name: &'static str) -> Result<Option<T>, Failure> {
+        let read = |value: String| value.parse();
+        let refused = |expected: T::Err| Failure::validation(name, &format!("must be {expected}"));
+        self.take(name).map(read).transpose().map_err(refused)
+    }
+
+    /// A text that is compared with others. What is longer than they may be is a mistake.
+    pub(crate) fn text(&mut self, name: &'static str, most_chars: usize) -> Result<Option<Arc<str>>, Failure> {
+        let short = |text: &str| (1..=most_chars).contains(&text.chars().count()).then(|| Arc::from(text));
+        self.read_with(name, &format!("must be 1-{most_chars} characters"), short)
+    }
+
     pub(crate) fn duration(&mut self, name: &'static str, most: Duration) -> Result<Option<Duration>, Failure> {
         // Seconds may be a plain number, as in a body.
         let seconds = |text: &str| number::<u32>(text).map(|seconds| Duration::from_secs(seconds.into()));
@@ -109,7 +126,7 @@ impl Query {
 }
 
 /// Digits, and nothing else.
-fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+fn number<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok().filter(|_| text.bytes().all(|c| c.is_ascii_digit()))
 }
 

@@ -85,13 +85,109 @@ async fn a_hundred_unless_asked_otherwise() {
         "cursor=%2B1",
         "quue=a",
         "queue=a%20b",
-        "error_code=x",
         "limit=1&limit=2",
     ] {
         let reply = c.get(&format!("/v1/jobs?{bad}")).await;
         assert_eq!(reply.status, 400, "{bad}: {}", reply.text());
     }
     assert_eq!(ids(&c.get("/v1/jobs?workflow=w").await.ok(200)).len(), 0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn by_ids_keys_times_and_several_states() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    c.put("/v1/queues/a", r#"{"settings":{"external_ids":true}}"#).await.ok(201);
+    c.put("/v1/queues/b", r#"{"settings":{"external_ids":true}}"#).await.ok(201);
+    let first = r#"{"type":"t","external_id":"order 1","idempotency_key":"k&1","correlation_id":"trace/1"}"#;
+    let a = c.submit("a", first).await;
+    let b = c.submit("b", first).await;
+    let traced = c.submit("b", r#"{"type":"t","correlation_id":"trace/1"}"#).await;
+    let bare = c.submit("b", r#"{"type":"t"}"#).await;
+    c.post(&format!("/v1/jobs/{a}/cancel"), "").await.ok(200);
+    c.post(&format!("/v1/jobs/{traced}/dead-letter"), "{}").await.ok(200);
+    let created = c.job(&a).await["created_at"].as_str().unwrap().to_owned();
+    let everything = [&bare, &traced, &b, &a].map(String::clone).to_vec();
+    let filters: Vec<(String, Vec<&String>)> = vec![
+        ("external_id=order+1".into(), vec![&b, &a]),
+        ("external_id=order+1&queue=a".into(), vec![&a]),
+        ("external_id=order+2".into(), vec![]),
+        ("idempotency_key=k%261".into(), vec![&b, &a]),
+        ("idempotency_key=k".into(), vec![]),
+        ("correlation_id=trace/1".into(), vec![&traced, &b, &a]),
+        ("correlation_id=trace/1&state=cancelled,scheduled".into(), vec![&b, &a]),
+        ("error_code=cancelled".into(), vec![&a]),
+        ("error_code=dead_letter&correlation_id=trace/1".into(), vec![&traced]),
+        ("state=cancelled,dead_letter".into(), vec![&traced, &a]),
+        (format!("created_after={created}"), everything.iter().collect()),
+        (format!("created_before={created}"), vec![]),
+        ("created_after=2001-01-01T00:00:00Z&created_before=9999-01-01T00:00:00Z".into(), everything.iter().collect()),
+        ("created_after=9999-01-01T00:00:00Z".into(), vec![]),
+    ];
+    for (filter, expected) in &filters {
+        for limit in [1, 1_000] {
+            assert_eq!(all(&mut c, filter, limit).await.iter().collect::<Vec<_>>(), *expected, "{filter} by {limit}");
+        }
+    }
+    let long = "x".repeat(257);
+    for (bad, field, says) in [
+        ("state=failed,gone", "state", "dead_letter"),
+        ("state=", "state", "dead_letter"),
+        ("state=failed,", "state", "dead_letter"),
+        ("created_after=yesterday", "created_after", "2026-"),
+        ("created_before=1763452800", "created_before", "2026-"),
+        ("fields=id,secret", "fields", "correlation_id"),
+        ("fields=", "fields", "correlation_id"),
+        ("fields=payload", "fields", "correlation_id"),
+        (&format!("external_id={long}"), "external_id", "256"),
+        ("correlation_id=", "correlation_id", "256"),
+        (&format!("idempotency_key={long}"), "idempotency_key", "256"),
+        (&format!("correlation_id={long}"), "correlation_id", "256"),
+        (&format!("error_code={long}"), "error_code", "256"),
+    ] {
+        let problem = c.get(&format!("/v1/jobs?{bad}")).await.problem(400, "validation");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(&format!("\"{field}\"")) && detail.contains(says), "{bad}: {detail}");
+    }
+    server.stop().await;
+}
+
+/// A selected field has the same bytes as in the record.
+#[tokio::test]
+async fn rows_show_the_fields_that_were_asked_for() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let id = c.submit("q", r#"{"type":"t","tags":{"tenant":"acme"}}"#).await;
+    let job = c.claim("q").await;
+    let (_, token) = crate::common::client::lease(&job);
+    let result = r#"{ "big": 12345678901234567890.10 }"#;
+    let body = format!(r#"{{"lease":"{token}","result":{result}}}"#);
+    c.post(&format!("/v1/jobs/{id}/complete"), &body).await.ok(200);
+    let record = c.job(&id).await;
+    let page = c.get("/v1/jobs?fields=id,state").await.ok(200);
+    assert_eq!(page, json!({"jobs": [{"id": id, "state": "completed"}], "next": null}));
+    let reply = c.get("/v1/jobs?fields=result,result").await;
+    assert!(reply.text().contains(result), "{}", reply.text());
+    let names: Vec<&str> = record.as_object().unwrap().keys().map(String::as_str).collect();
+    let page = c.get(&format!("/v1/jobs?fields={}", names.join(","))).await.ok(200);
+    assert_eq!(page["jobs"][0], record, "every field of the record has a name");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_bulk_filter_takes_several_states() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    for end in ["cancel", "dead-letter", "dead-letter"] {
+        let id = c.submit("q", r#"{"type":"t"}"#).await;
+        c.post(&format!("/v1/jobs/{id}/{end}"), "{}").await.ok(200);
+    }
+    c.submit("q", r#"{"type":"t"}"#).await;
+    let bulk = |states: &str| format!(r#"{{"action":"delete","filter":{{"state":"{states}"}}}}"#);
+    let done = c.post("/v1/jobs/bulk", &bulk("cancelled,dead_letter")).await.ok(200);
+    assert_eq!(done, json!({"matched": 3, "changed": 3, "more": false}));
+    c.post("/v1/jobs/bulk", &bulk("cancelled,gone")).await.problem(400, "validation");
     server.stop().await;
 }
 

@@ -9,7 +9,7 @@ use longshore_core::policy::{IdempotencyScope, SubmitMode};
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_records::codec;
-use longshore_store::query::tag_words;
+use longshore_store::query::IndexedFields;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::claims::Looks;
@@ -209,7 +209,7 @@ impl Turn<'_> {
                     unarchived.push(seq.0.cast_signed());
                     inserted.push((*seq, queue), &columns, told, record, None);
                 }
-                Some(found) if beats(job, found, &columns) && same_tags(&run.draft, job) => {
+                Some(found) if beats(job, found, &columns) && same_words(&run.draft, job) => {
                     beaten.push((*seq, queue), &columns, told, record, Some(found));
                 }
                 Some(found) if begins(found, &columns) => {
@@ -339,14 +339,15 @@ impl Turn<'_> {
         let (mut old, mut new) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
         let mut external: (Vec<i32>, Vec<String>, Vec<i64>) = Default::default();
         for seq in draft.changed.iter().chain(draft.removed.keys()) {
-            let after = draft.job(*seq).map(|job| &job.tags);
-            let before = draft.before.get(seq).map(|before| &before.tags);
-            if before == after {
+            let (after, before) = (draft.job(*seq), draft.before.get(seq).map(|before| &before.indexed));
+            if after.is_some_and(|job| before.is_some_and(|before| before.are_those_of(job))) {
                 continue;
             }
-            for (tags, (words, seqs)) in [(before, &mut old), (after, &mut new)] {
-                for word in tags.into_iter().flat_map(tag_words) {
-                    words.push(word);
+            let before = before.map(IndexedFields::words).unwrap_or_default();
+            let after = after.map(|job| IndexedFields::of(job).words()).unwrap_or_default();
+            for (from, without, (words, seqs)) in [(&before, &after, &mut old), (&after, &before, &mut new)] {
+                for word in from.difference(without) {
+                    words.push(word.clone());
                     seqs.push(seq.0.cast_signed());
                 }
             }
@@ -529,6 +530,6 @@ fn ends(found: &Found, columns: &Columns) -> bool {
     found.state == number_of(StateKind::Running) && columns.ended_at.is_some() && columns.due.is_none()
 }
 
-fn same_tags(draft: &Draft<'_>, job: &Job) -> bool {
-    draft.before.get(&job.seq).is_some_and(|before| before.tags == job.tags)
+fn same_words(draft: &Draft<'_>, job: &Job) -> bool {
+    draft.before.get(&job.seq).is_some_and(|before| before.indexed.are_those_of(job))
 }

@@ -115,7 +115,7 @@ pub(super) fn a_long_queue_is_cleared_in_slices(h: &mut Harness) {
     assert!(answered(h.store().queue(queue("q"))).is_none(), "gone for everybody, from the answer on");
     assert!(h.claim("q", 10).is_empty());
     h.settle_down();
-    let cancelled = JobFilter { state: Some(StateKind::Cancelled), ..JobFilter::default() };
+    let cancelled = JobFilter { states: StateKind::Cancelled.into(), ..JobFilter::default() };
     assert_eq!(h.list(&cancelled).len(), jobs);
 }
 

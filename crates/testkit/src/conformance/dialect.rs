@@ -29,7 +29,7 @@ fn change(id: JobId, status: Status) -> AdminCommand {
 }
 
 fn listed(h: &Harness, state: StateKind) -> Vec<JobId> {
-    h.list(&JobFilter { state: Some(state), ..JobFilter::default() }).iter().map(|job| job.id).collect()
+    h.list(&JobFilter { states: state.into(), ..JobFilter::default() }).iter().map(|job| job.id).collect()
 }
 
 /// A job may go from one end to another: it is listed and kept where it is now.

@@ -99,7 +99,7 @@ pub(super) fn request(name: &str, limit: usize) -> ClaimRequest {
 }
 
 pub(super) fn filter(queue_name: &str, state: StateKind) -> JobFilter {
-    JobFilter { queue: Some(queue(queue_name)), state: Some(state), ..JobFilter::default() }
+    JobFilter { queue: Some(queue(queue_name)), states: state.into(), ..JobFilter::default() }
 }
 
 /// The store itself does not fail here.

@@ -113,7 +113,7 @@ fn fits(filter: &JobFilter, job: &Job) -> bool {
     };
     let code = job.error.as_ref().and_then(|error| error.code.clone());
     filter.queue.as_ref().is_none_or(|queue| *queue == job.queue)
-        && filter.state.is_none_or(|state| state == job.kind())
+        && filter.states.admits(job.kind())
         && filter.job_type.as_ref().is_none_or(|job_type| *job_type == job.job_type)
         && filter.tag.as_ref().is_none_or(|tag| has(tag))
         && filter.priority.is_none_or(|priority| priority == job.priority)
@@ -129,7 +129,8 @@ fn filters() -> Vec<JobFilter> {
     let mut widen = |set: &dyn Fn(&JobFilter) -> Vec<JobFilter>| filters = filters.iter().flat_map(set).collect();
     widen(&|old| choices(QUEUES).into_iter().map(|one| JobFilter { queue: one.map(queue), ..old.clone() }).collect());
     widen(&|old| {
-        choices(StateKind::ALL).into_iter().map(|one| JobFilter { state: one.copied(), ..old.clone() }).collect()
+        let states = choices(StateKind::ALL).into_iter();
+        states.map(|one| JobFilter { states: one.into_iter().copied().collect(), ..old.clone() }).collect()
     });
     widen(&|old| {
         let types = choices(&TYPES[..2]).into_iter();

@@ -13,6 +13,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_store::{JobFilter, JobRef};
 
+pub(super) use super::filters::every_filter_after_a_restart;
 use super::harness::*;
 
 fn order(h: &Harness, name: &str) -> Vec<JobId> {
@@ -194,7 +195,7 @@ pub(super) fn a_queue_that_was_not_cleared(h: &mut Harness) {
     h.tick(100);
     h.reopen();
     h.settle_down();
-    let cancelled = JobFilter { state: Some(StateKind::Cancelled), ..JobFilter::default() };
+    let cancelled = JobFilter { states: StateKind::Cancelled.into(), ..JobFilter::default() };
     assert_eq!(h.list(&cancelled).len(), CASCADE_JOBS_MAX + 500);
     h.submit("q", work());
     assert_eq!(h.count("q", StateKind::Cancelled), CASCADE_JOBS_MAX as u64 + 500, "of the old queue");

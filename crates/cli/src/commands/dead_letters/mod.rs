@@ -69,7 +69,7 @@ impl List {
     fn run(self, context: &Context) -> Result<(), Failure> {
         let filter = JobFilter {
             queue: self.queue,
-            state: Some(State::DeadLetter),
+            states: vec![State::DeadLetter],
             job_type: self.job_type,
             tag: self.tag,
             ..JobFilter::default()

@@ -1,6 +1,7 @@
 //! `longshore jobs list`
 
 use clap::Args;
+use longshore_api::Time;
 use longshore_api::job::{Job, Jobs};
 use longshore_api::words::{Priority, State};
 use longshore_client::{Client, JobFilter};
@@ -19,14 +20,15 @@ const PAGE_MAX: u64 = 1_000;
 Examples:
   longshore jobs list --queue reports --state running
   longshore jobs list --tag tenant:acme --limit 20
+  longshore jobs list --state failed,dead_letter --error-code smtp_550 --created-after 2026-11-18T09:00:00Z
   longshore jobs list --json --all | jq -r '.jobs[].id'")]
 pub(crate) struct List {
     /// Jobs of this queue
     #[arg(short, long)]
     queue: Option<String>,
-    /// Jobs in this state
-    #[arg(short, long, value_parser = words::state)]
-    state: Option<State>,
+    /// Jobs in this state; several are separated by commas
+    #[arg(short, long = "state", value_name = "STATE", value_delimiter = ',', value_parser = words::state)]
+    states: Vec<State>,
     /// Jobs of this type
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     job_type: Option<String>,
@@ -39,6 +41,24 @@ pub(crate) struct List {
     /// Jobs of this workflow
     #[arg(long, value_name = "ID")]
     workflow: Option<String>,
+    /// The job with this external id; without a queue, one of each queue
+    #[arg(long, value_name = "ID")]
+    external_id: Option<String>,
+    /// Jobs that were created with this idempotency key
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Jobs with this correlation id
+    #[arg(long, value_name = "ID")]
+    correlation_id: Option<String>,
+    /// Jobs whose error has this code
+    #[arg(long, value_name = "CODE")]
+    error_code: Option<String>,
+    /// Jobs that were created at this time or later, such as 2026-11-18T09:00:00Z
+    #[arg(long, value_name = "TIME")]
+    created_after: Option<Time>,
+    /// Jobs that were created before this time
+    #[arg(long, value_name = "TIME")]
+    created_before: Option<Time>,
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -55,11 +75,17 @@ impl List {
         let limit = if self.all { u64::MAX } else { self.limit };
         let filter = JobFilter {
             queue: self.queue,
-            state: self.state,
+            states: self.states,
             job_type: self.job_type,
             tag: self.tag,
             priority: self.priority,
             workflow: self.workflow,
+            external_id: self.external_id,
+            idempotency_key: self.idempotency_key,
+            correlation_id: self.correlation_id,
+            error_code: self.error_code,
+            created_after: self.created_after,
+            created_before: self.created_before,
             limit: None,
             cursor: self.cursor,
         };

@@ -103,7 +103,7 @@ async fn counts(app: &AppState, report: &QueueReport) -> Result<Counts, No> {
     for state in [StateKind::Retrying, StateKind::Failed, StateKind::DeadLetter] {
         if of(state) > 0 {
             let filter =
-                JobFilter { queue: Some(report.queue.name.clone()), state: Some(state), ..JobFilter::default() };
+                JobFilter { queue: Some(report.queue.name.clone()), states: state.into(), ..JobFilter::default() };
             each(app, filter, |job| counts.add(Status::of(job))).await?;
         }
     }
@@ -125,7 +125,7 @@ async fn left_behind(
     for state in
         [StateKind::Running, StateKind::Completed, StateKind::Failed, StateKind::DeadLetter, StateKind::Cancelled]
     {
-        let filter = JobFilter { job_type: Some(job_type.clone()), state: Some(state), ..JobFilter::default() };
+        let filter = JobFilter { job_type: Some(job_type.clone()), states: state.into(), ..JobFilter::default() };
         each(app, filter, &mut count).await?;
     }
     Ok(())

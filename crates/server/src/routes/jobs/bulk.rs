@@ -47,12 +47,11 @@ pub(crate) async fn bulk(State(app): State<AppState>, _: NoQuery, body: JsonBody
 fn read(given: BulkFilter) -> Result<JobFilter, Invalid> {
     Ok(JobFilter {
         queue: given.queue.as_deref().map(QueueName::new).transpose().map_err(|wrong| wrong.at("filter.queue"))?,
-        state: given.state.map(ToCore::core),
+        states: given.state.into_iter().flat_map(|states| states.0).map(ToCore::core).collect(),
         job_type: given.job_type.as_deref().map(JobType::new).transpose().map_err(|wrong| wrong.at("filter.type"))?,
         tag: shared(given.tag),
-        priority: None,
         error_code: shared(given.error_code),
-        workflow: None,
+        ..JobFilter::default()
     })
 }
 

@@ -3,13 +3,18 @@
 use axum::extract::State;
 use bytes::Bytes;
 use longshore_api::job::Jobs;
-use longshore_api::words::{Priority, State as Word};
+use longshore_api::states::States;
+use longshore_api::words::Priority;
 use longshore_core::id::{JobType, QueueName, Seq};
 use longshore_core::job::Job;
-use longshore_core::limits::BATCH_ITEMS_MAX;
+use longshore_core::limits::{
+    BATCH_ITEMS_MAX, CORRELATION_ID_CHARS_MAX, ERROR_CODE_CHARS_MAX, EXTERNAL_ID_CHARS_MAX, IDEMPOTENCY_KEY_CHARS_MAX,
+};
 use longshore_store::{JobFilter, JobQuery, Page};
 
+use super::fields::{Fields, SelectedRows};
 use crate::app::AppState;
+use crate::convert::instant;
 use crate::convert::job::record;
 use crate::convert::words::ToCore;
 use crate::wire::answer::{Answer, ok};
@@ -20,27 +25,41 @@ use crate::wire::query::Query;
 const LIMIT_DEFAULT: usize = 100;
 
 pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> Answer {
-    let filter = JobFilter {
-        queue: query.take("queue").map(|name| QueueName::new(&name)).transpose()?,
-        state: query.one_of("state", Word::WORDS, Word::from_word)?.map(ToCore::core),
-        job_type: query.take("type").map(|name| JobType::new(&name)).transpose()?,
-        tag: query.take("tag").map(Into::into),
-        priority: priority(&mut query)?.map(ToCore::core),
-        error_code: None,
-        workflow: None,
-    };
+    let filter = read_filter(&mut query)?;
     let workflow = query.take("workflow").map(|id| id.parse());
+    let fields = Fields::read(&mut query)?;
     let limit = query.up_to("limit", 1, BATCH_ITEMS_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let before = query.cursor()?;
     query.end()?;
-    let workflow = match workflow.transpose() {
-        Ok(workflow) => workflow,
+    let page = match workflow.transpose() {
+        Ok(workflow) => rows(&app, JobFilter { workflow, ..filter }, limit, before).await?,
         // What is no id is the id of no workflow.
-        Err(_) => return ok(&Jobs { jobs: Vec::new(), next: None }),
+        Err(_) => Page { jobs: Vec::new(), next: None },
     };
-    let filter = JobFilter { workflow, ..filter };
-    let page = rows(&app, filter, limit, before).await?;
-    ok(&Jobs { jobs: page.jobs.iter().map(|job| record(job)).collect(), next: page.next.map(|seq| seq.to_string()) })
+    let (jobs, next) = (page.jobs.iter().map(|job| record(job)), page.next.map(|seq| seq.to_string()));
+    match fields {
+        None => ok(&Jobs { jobs: jobs.collect(), next }),
+        Some(fields) => ok(&SelectedRows { jobs: jobs.map(|job| fields.of(&job)).collect::<Result<_, _>>()?, next }),
+    }
+}
+
+/// All but the workflow.
+fn read_filter(query: &mut Query) -> Result<JobFilter, Failure> {
+    let states = query.parse("state")?.map_or_else(Vec::new, |States(states)| states);
+    Ok(JobFilter {
+        queue: query.take("queue").map(|name| QueueName::new(&name)).transpose()?,
+        states: states.into_iter().map(ToCore::core).collect(),
+        job_type: query.take("type").map(|name| JobType::new(&name)).transpose()?,
+        tag: query.take("tag").map(Into::into),
+        priority: priority(query)?.map(ToCore::core),
+        error_code: query.text("error_code", ERROR_CODE_CHARS_MAX)?,
+        workflow: None,
+        external_id: query.text("external_id", EXTERNAL_ID_CHARS_MAX)?,
+        idempotency_key: query.text("idempotency_key", IDEMPOTENCY_KEY_CHARS_MAX)?,
+        correlation_id: query.text("correlation_id", CORRELATION_ID_CHARS_MAX)?,
+        created_after: query.parse("created_after")?.map(instant),
+        created_before: query.parse("created_before")?.map(instant),
+    })
 }
 
 /// Rows that are asked for at once, and bytes of results and notes after which a page ends early: what jobs carry may be large.

@@ -5,6 +5,7 @@ pub(crate) mod bulk;
 pub(crate) mod cancel;
 pub(crate) mod dead_letter;
 pub(crate) mod delete;
+mod fields;
 pub(crate) mod get;
 pub(crate) mod history;
 pub(crate) mod inputs;
