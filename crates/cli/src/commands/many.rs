@@ -77,6 +77,17 @@ fn done_word(action: BulkAction) -> &'static str {
     }
 }
 
+/// How many jobs the first call of a change would match; `more` says that others match besides.
+pub(crate) async fn count_matching(
+    client: &Client,
+    action: BulkAction,
+    matching: &Matching,
+    limit: Option<u64>,
+) -> Result<BulkDone, Failure> {
+    let limit = Some(limit.unwrap_or(AT_ONCE).min(AT_ONCE));
+    Ok(client.bulk(&Bulk { action, filter: matching.filter.wire(matching.state), limit, dry_run: Some(true) }).await?)
+}
+
 /// Goes on until all that match are changed, the limit is reached, or what is left refuses.
 pub(crate) async fn change_matching(
     context: &Context,
