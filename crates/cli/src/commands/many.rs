@@ -77,15 +77,22 @@ fn done_word(action: BulkAction) -> &'static str {
     }
 }
 
-/// How many jobs the first call of a change would match; `more` says that others match besides.
-pub(crate) async fn count_matching(
+/// How many jobs match that have not ended, up to what one call changes for each state; `more` says that there are others.
+pub(crate) async fn count_unfinished(
     client: &Client,
     action: BulkAction,
-    matching: &Matching,
-    limit: Option<u64>,
+    given: &Matching,
 ) -> Result<BulkDone, Failure> {
-    let limit = Some(limit.unwrap_or(AT_ONCE).min(AT_ONCE));
-    Ok(client.bulk(&Bulk { action, filter: matching.filter.wire(matching.state), limit, dry_run: Some(true) }).await?)
+    // A filter without a state matches ended jobs, too.
+    let states =
+        State::ALL.iter().copied().filter(|state| given.state.map_or(!state.terminal(), |only| only == *state));
+    let mut total = BulkDone { matched: 0, changed: 0, more: false };
+    for state in states {
+        let filter = given.filter.wire(Some(state));
+        let found = client.bulk(&Bulk { action, filter, limit: Some(AT_ONCE), dry_run: Some(true) }).await?;
+        total = BulkDone { matched: total.matched + found.matched, more: total.more || found.more, ..total };
+    }
+    Ok(total)
 }
 
 /// Goes on until all that match are changed, the limit is reached, or what is left refuses.

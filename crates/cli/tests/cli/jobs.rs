@@ -1,6 +1,6 @@
 //! `longshore jobs`
 
-use crate::support::{Server, on_a_terminal_typing};
+use crate::support::{Server, on_a_terminal_answering};
 
 #[test]
 fn lists_are_filtered_and_paged() {
@@ -162,14 +162,14 @@ fn a_cancel_by_filter_asks_first() {
     let unasked = server.run(&["jobs", "cancel", "--queue", "reports"]).expect(1);
     assert!(unasked.stderr.contains("not a terminal") && unasked.stderr.contains("--yes"), "{unasked:?}");
     let command = server.command(&["jobs", "cancel", "--queue", "reports"]);
-    let no = on_a_terminal_typing(&command, 80, b"n\n").expect(1);
+    let no = on_a_terminal_answering(&command, 80, "[y/N]", b"n\n").expect(1);
     assert!(no.stdout.contains("cancel 3 jobs? [y/N]") && no.stdout.contains("nothing was cancelled"), "{no:?}");
     assert!(ids.iter().all(|id| server.state(id) == "scheduled"));
-    let yes = on_a_terminal_typing(&command, 80, b"y\n").expect(0);
+    let yes = on_a_terminal_answering(&command, 80, "[y/N]", b"y\n").expect(0);
     assert!(yes.stdout.contains("3 jobs cancelled"), "{yes:?}");
     assert!(ids.iter().all(|id| server.state(id) == "cancelled"));
-    // Nothing matches: there is nothing to ask about.
-    let none = on_a_terminal_typing(&command, 80, b"").expect(0);
+    // Only ended jobs match: there is nothing to ask about.
+    let none = on_a_terminal_answering(&command, 80, "[y/N]", b"n\n").expect(0);
     assert!(none.stdout.contains("0 jobs cancelled") && !none.stdout.contains("[y/N]"), "{none:?}");
     server.run(&["jobs", "cancel", "--queue", "reports", "--yes"]).expect(0);
 }

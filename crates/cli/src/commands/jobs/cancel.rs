@@ -5,7 +5,7 @@ use longshore_api::operate::Cancel as Body;
 use longshore_api::words::BulkAction;
 use longshore_client::Client;
 
-use crate::commands::many::{Extent, Matching, Verdict, change_each, change_matching, count_matching};
+use crate::commands::many::{Extent, Matching, Verdict, change_each, change_matching, count_unfinished};
 use crate::context::Context;
 use crate::terminal::confirm::{ask, can_ask};
 use crate::terminal::failure::Failure;
@@ -70,13 +70,16 @@ impl Cancel {
             return Err(Failure::refused("a cancel by filter asks first, and standard input is not a terminal")
                 .hint("--yes cancels all that match, --dry-run only counts them"));
         }
-        let found = count_matching(client, BulkAction::Cancel, &self.matching, self.extent.limit).await?;
+        let found = count_unfinished(client, BulkAction::Cancel, &self.matching).await?;
         if found.matched == 0 {
             return Ok(());
         }
-        let or_more =
-            if found.more && self.extent.limit.is_none_or(|limit| limit > found.matched) { " or more" } else { "" };
-        if ask(&format!("cancel {}{or_more} jobs?", found.matched))? {
+        let question = match self.extent.limit {
+            Some(limit) if limit <= found.matched => format!("cancel {limit} jobs?"),
+            Some(_) | None if found.more => format!("cancel {} or more jobs?", found.matched),
+            Some(_) | None => format!("cancel {} jobs?", found.matched),
+        };
+        if ask(&question)? {
             return Ok(());
         }
         Err(Failure::refused("nothing was cancelled: the answer was no"))

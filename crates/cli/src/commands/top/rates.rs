@@ -9,6 +9,8 @@ use super::snapshot::Snapshot;
 
 /// The live view looks back this far.
 const WINDOW: Duration = Duration::from_secs(10);
+/// Looks are not exactly an interval apart: a window that is shorter by this much will do.
+const SLACK: Duration = Duration::from_millis(500);
 /// The rates of the server look back this far, or to its start.
 const SERVER_WINDOW: Duration = Duration::from_secs(60);
 
@@ -64,7 +66,7 @@ impl CounterLog {
         }
         self.looks.push_back(look);
         // One look that is at least as old as the window is kept: it is what the newest is compared with.
-        while self.looks.get(1).is_some_and(|second| second.at + WINDOW <= at) {
+        while self.looks.get(1).is_some_and(|second| second.at + WINDOW <= at + SLACK) {
             self.looks.pop_front();
         }
     }
@@ -72,7 +74,7 @@ impl CounterLog {
     /// `None` until the looks span the window.
     pub(super) fn rates(&self) -> Option<RecentRates> {
         let (first, last) = (self.looks.front()?, self.looks.back()?);
-        let window = last.at.checked_sub(first.at).filter(|window| *window >= WINDOW)?;
+        let window = last.at.checked_sub(first.at).filter(|window| *window + SLACK >= WINDOW)?;
         let queues = last.queues.iter().map(|(name, tally)| {
             let before = first.queues.get(name).copied().unwrap_or_default();
             (name.clone(), difference(&before, tally, window))

@@ -19,6 +19,10 @@ impl Connectivity {
         Self { screen, is_lost: AtomicBool::new(false) }
     }
 
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
     pub(super) fn observe<T>(&self, answer: &Result<T, Error>) {
         match answer {
             Ok(_) => self.restored(),

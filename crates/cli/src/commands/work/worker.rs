@@ -134,6 +134,8 @@ impl Worker {
         // To see whether there is nothing left one must not wait for it; while something runs, something may still come of it.
         let wait = if self.work.until_empty { Duration(500) } else { self.work.wait };
         let wait = if self.work.until_empty && self.running.is_empty() { Duration(0) } else { wait };
+        // A server that was away answers at once: the line that it is back must not wait for a job.
+        let wait = if self.connectivity.is_lost() { Duration(0) } else { wait };
         let claim = Claim {
             queues: self.work.queues.clone(),
             worker: Some(self.name.clone()),
