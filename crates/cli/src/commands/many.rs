@@ -77,7 +77,7 @@ fn done_word(action: BulkAction) -> &'static str {
     }
 }
 
-/// How many jobs match that have not ended, up to what one call changes for each state; `more` says that there are others.
+/// How many jobs match that have not ended. Each state is counted up to one call's limit; `more` says that others match.
 pub(crate) async fn count_unfinished(
     client: &Client,
     action: BulkAction,

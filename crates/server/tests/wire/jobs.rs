@@ -262,17 +262,18 @@ async fn why_of_an_ended_job_has_the_error_and_the_way_back() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let why = |id: &str| format!("/v1/jobs/{id}/why");
-    let first = c.submit("q", r#"{"type":"t"}"#).await;
+    let first = c.submit("q", r#"{"type":"t","retry":{"limit":1}}"#).await;
     let after = c.submit("q", &format!(r#"{{"type":"t","after":["{first}"]}}"#)).await;
     let waiting = c.get(&why(&first)).await.ok(200);
     assert_eq!((&waiting["error"], &waiting["action"]), (&Value::Null, &Value::Null));
     let (_, token) = lease(&c.claim("q").await);
-    let fail = json!({"lease": token, "error": {"category": "permanent", "code": "E7", "message": "no such address"}});
+    let fail = json!({"lease": token, "error": {"category": "temporary", "code": "E7", "message": "no such address"}});
     c.post(&format!("/v1/jobs/{first}/fail"), &fail.to_string()).await.ok(200);
     let ended = c.get(&why(&first)).await.ok(200);
     assert_eq!((&ended["state"], &ended["reasons"]), (&"dead_letter".into(), &json!([])));
     assert_eq!((&ended["error"]["code"], &ended["error"]["message"]), (&"E7".into(), &"no such address".into()));
-    let requeue = json!({"label": "requeue", "method": "POST", "path": format!("/v1/jobs/{first}/requeue"), "body": {}, "job": first});
+    let path = format!("/v1/jobs/{first}/requeue");
+    let requeue = json!({"label": "requeue", "method": "POST", "path": path, "body": {}, "job": first});
     assert_eq!((&ended["action"], &ended["requeued_as"]), (&requeue, &Value::Null));
     // What ended through it comes back with it.
     let through = c.get(&why(&after)).await.ok(200);
