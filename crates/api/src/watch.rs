@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::job::ErrorShown;
+use crate::operate::Requeue;
 use crate::time::{Duration, Time};
 use crate::words::{Profile, State};
 
@@ -17,6 +19,27 @@ pub struct Why {
     pub reasons: Vec<Reason>,
     /// Jobs before it in line; `null` when it does not stand in line.
     pub ahead: Option<u64>,
+    /// What went wrong last, as in the job.
+    #[serde(default)]
+    pub error: Option<ErrorShown>,
+    /// The call that lets an ended job run again; `null` where there is none.
+    #[serde(default)]
+    pub action: Option<RequeueAction>,
+    /// The clone that runs instead of this job.
+    #[serde(default)]
+    pub requeued_as: Option<String>,
+}
+
+/// A requeue, as a call of this API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct RequeueAction {
+    pub label: String,
+    pub method: String,
+    pub path: String,
+    pub body: Requeue,
+    /// The job to requeue: this one, or the dependency through which it ended.
+    pub job: String,
 }
 
 /// One reason, with its facts.

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, completions, dead_letters, doctor, jobs, migrate, migrate_store, queues, restore, serve, submit,
-    top, work, workflows,
+    backup, bench, clock, completions, dead_letters, doctor, health, jobs, migrate, migrate_store, queues, restore,
+    serve, submit, top, work, workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::failure::Failure;
@@ -30,17 +30,10 @@ Exit codes: 0 done, 1 refused, 2 failed."
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Address of the server
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "LONGSHORE_SERVER",
-        hide_env_values = true,
-        default_value = "http://127.0.0.1:7070",
-        help_heading = "Everywhere"
-    )]
-    pub(crate) server: String,
+    // `Context` reads the variable and the default: clap would show the flag as required in the usage line of errors.
+    /// Address of the server [env: LONGSHORE_SERVER] [default: http://127.0.0.1:7070]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Everywhere")]
+    pub(crate) server: Option<String>,
     /// JSON on standard output, errors as JSON on standard error
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub(crate) json: bool,
@@ -63,7 +56,14 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Workflows(workflows::Workflows),
     Work(Box<work::Work>),
+    /// Look at workers
+    #[command(subcommand)]
+    Workers(workers::Workers),
     Top(top::Top),
+    Health(health::Health),
+    /// The time of a server: read it, or advance it where it is virtual
+    #[command(subcommand)]
+    Clock(clock::Clock),
     Bench(Box<bench::Bench>),
     Backup(backup::Backup),
     Restore(restore::Restore),
@@ -83,7 +83,10 @@ impl Command {
             Self::DeadLetters(dead_letters) => dead_letters.run(context),
             Self::Workflows(workflows) => workflows.run(context),
             Self::Work(work) => work.run(context),
+            Self::Workers(workers) => workers.run(context),
             Self::Top(top) => top.run(context),
+            Self::Health(health) => health.run(context),
+            Self::Clock(clock) => clock.run(context),
             Self::Bench(bench) => bench.run(context),
             Self::Backup(backup) => backup.run(context),
             Self::Restore(restore) => restore.run(context),

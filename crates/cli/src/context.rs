@@ -1,7 +1,10 @@
 //! What every command is given.
 
-use longshore_client::Client;
+use std::time::Duration;
 
+use longshore_client::{Builder, Client};
+
+use crate::arguments::DEFAULT_ADDRESS;
 use crate::terminal::failure::Failure;
 use crate::terminal::screen::Screen;
 
@@ -13,13 +16,28 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(server: String, json: bool) -> Self {
+    /// The flag wins over `LONGSHORE_SERVER`, which wins over the default address.
+    pub(crate) fn new(server: Option<String>, json: bool) -> Self {
+        let from_environment = || {
+            let value = std::env::var_os("LONGSHORE_SERVER").filter(|value| !value.is_empty())?;
+            Some(value.to_string_lossy().into_owned())
+        };
+        let server = server.or_else(from_environment).unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"));
         Self { screen: Screen::new(json), server }
     }
 
     /// Nothing is sent yet.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        Client::new(&self.server).map_err(|error| {
+        self.build(Client::builder())
+    }
+
+    /// A client whose connections and answers have this timeout.
+    pub(crate) fn client_with_timeout(&self, timeout: Duration) -> Result<Client, Failure> {
+        self.build(Client::builder().connect_timeout(timeout).timeout(timeout))
+    }
+
+    fn build(&self, builder: Builder) -> Result<Client, Failure> {
+        builder.build(&self.server).map_err(|error| {
             Failure::failed(error.to_string()).hint("--server http://127.0.0.1:7070, or LONGSHORE_SERVER")
         })
     }

@@ -5,6 +5,7 @@
 //! - `commands/serve/`: the server on a store; its flags, environment and file
 //! - `commands/submit.rs`, `commands/jobs/`, `commands/queues/`, `commands/dead_letters/`: jobs and queues of a server
 //! - `commands/work/`: a worker that runs a program for each job
+//! - `commands/workers.rs`, `commands/health.rs`, `commands/clock.rs`: workers, health and time of a server
 //! - `commands/bench/`, `commands/top/`: load for a server, and a look at it
 //! - `commands/backup.rs`, `restore.rs`, `doctor.rs`: directories of data
 //! - `commands/completions.rs`: for shells

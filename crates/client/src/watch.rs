@@ -1,12 +1,22 @@
 //! Looking on.
 
 use longshore_api::Duration;
-use longshore_api::watch::{Advance, Clock, Info, Stats, Workers};
+use longshore_api::watch::{Advance, Clock, Health, Info, Stats, Workers};
 
 use crate::client::Client;
 use crate::error::Error;
 
 impl Client {
+    /// The process answers.
+    pub async fn livez(&self) -> Result<Health, Error> {
+        self.get("/livez").await
+    }
+
+    /// The server takes work: its store answers, and it is not stopping.
+    pub async fn readyz(&self) -> Result<Health, Error> {
+        self.get("/readyz").await
+    }
+
     pub async fn info(&self) -> Result<Info, Error> {
         self.get("/v1/info").await
     }

@@ -78,10 +78,8 @@ fn job(store: &EmbeddedStore, claimed: &ClaimedJob) -> Arc<Job> {
 }
 
 fn lease(store: &EmbeddedStore, claimed: &ClaimedJob) -> Lease {
-    match &job(store, claimed).state {
-        State::Running(lease) => lease.clone(),
-        other => panic!("not running: {other:?}"),
-    }
+    let State::Running(lease) = &job(store, claimed).state else { panic!("not running") };
+    lease.clone()
 }
 
 fn expiry(store: &EmbeddedStore, claimed: &ClaimedJob) -> Option<Timestamp> {

@@ -20,6 +20,7 @@ use longshore_store::{
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 
 use crate::clock::NodeClock;
@@ -155,7 +156,7 @@ pub struct PostgresStore {
     dispatcher: Mailbox<Mail>,
     take_back: Arc<dyn TakeBack>,
     tickets: AtomicU64,
-    companions: Vec<tokio::task::JoinHandle<()>>,
+    companions: Vec<JoinHandle<()>>,
     runtime: Option<Runtime>,
     /// The connection that holds the place of the only node.
     _place: Option<tokio_postgres::Client>,
@@ -213,7 +214,6 @@ impl PostgresStore {
         let take_back: Arc<dyn TakeBack> = Arc::new(ReturnToDispatcher(dispatcher.notices()));
         let shared = Arc::new(Shared::new(pool, clock, &options, dispatcher.notices()));
         begin(&shared).await?;
-        let mut companions = Vec::new();
         let line = || {
             let (sender, waiting) = mpsc::channel(options.waiting_max.max(1));
             (sender, Arc::new(Waiting::new(waiting)))
@@ -241,16 +241,7 @@ impl PostgresStore {
         };
         let lanes = dispatch::Lanes { claims: claims.clone(), settles: settles.clone() };
         handle.spawn(dispatch::run(Arc::clone(&shared), lanes, Arc::clone(&take_back), mail));
-        let node = node_name();
-        // Nobody shares a clock that is advanced by hand.
-        if !shared.clock.is_virtual() {
-            companions.push(handle.spawn(wake::send(Arc::clone(&shared), node.clone())));
-            // Behind a pooler nobody would hear anything, and the session would stay marked.
-            if shared.prepared == Prepared::Yes {
-                companions.push(handle.spawn(wake::listen(Arc::clone(&shared), config, node)));
-            }
-            companions.push(handle.spawn(wake::poll(Arc::clone(&shared))));
-        }
+        let companions = start_companions(&shared, &handle, config);
         Ok(Self {
             shared,
             handle,
@@ -299,6 +290,21 @@ impl PostgresStore {
         // A lane that dies without a word may have written.
         answer.await.unwrap_or_else(|_| Err(StoreError::unknown(Failed("the store was closed".to_owned()))))
     }
+}
+
+/// Starts the tasks that exchange hints with other nodes. A virtual clock belongs to one node: it needs none.
+fn start_companions(shared: &Arc<Shared>, handle: &Handle, config: tokio_postgres::Config) -> Vec<JoinHandle<()>> {
+    if shared.clock.is_virtual() {
+        return Vec::new();
+    }
+    let node = node_name();
+    let mut companions =
+        vec![handle.spawn(wake::send(Arc::clone(shared), node.clone())), handle.spawn(wake::poll(Arc::clone(shared)))];
+    // A pooler would deliver no notification, and its session would keep the LISTEN.
+    if shared.prepared == Prepared::Yes {
+        companions.push(handle.spawn(wake::listen(Arc::clone(shared), config, node)));
+    }
+    companions
 }
 
 /// Counts a claim while it may wait.
@@ -360,7 +366,7 @@ async fn begin(shared: &Arc<Shared>) -> Result<(), StoreError> {
 
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        self.companions.iter().for_each(tokio::task::JoinHandle::abort);
+        self.companions.iter().for_each(JoinHandle::abort);
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

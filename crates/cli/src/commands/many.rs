@@ -78,6 +78,24 @@ fn done_word(action: BulkAction) -> &'static str {
     }
 }
 
+/// How many jobs match that have not ended. Each state is counted up to one call's limit; `more` says that others match.
+pub(crate) async fn count_unfinished(
+    client: &Client,
+    action: BulkAction,
+    given: &Matching,
+) -> Result<BulkDone, Failure> {
+    // A filter without a state matches ended jobs, too.
+    let states =
+        State::ALL.iter().copied().filter(|state| given.state.map_or(!state.terminal(), |only| only == *state));
+    let mut total = BulkDone { matched: 0, changed: 0, more: false };
+    for state in states {
+        let filter = given.filter.wire(Some(state));
+        let found = client.bulk(&Bulk { action, filter, limit: Some(AT_ONCE), dry_run: Some(true) }).await?;
+        total = BulkDone { matched: total.matched + found.matched, more: total.more || found.more, ..total };
+    }
+    Ok(total)
+}
+
 /// Goes on until all that match are changed, the limit is reached, or what is left refuses.
 pub(crate) async fn change_matching(
     context: &Context,

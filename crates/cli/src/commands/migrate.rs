@@ -28,7 +28,7 @@ pub(crate) struct Migrate {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Which migrations the database has
+    /// Which migrations the database has; exit code 1 if some are missing
     Status,
     /// Bring the database up to date
     Up,
@@ -71,19 +71,28 @@ impl Migrate {
             }
         });
         let steps = steps.map_err(|error| failed(&error))?;
-        if context.screen.json {
-            let shown = |step: &migrate::Step| Shown { number: step.number, name: step.name, applied: step.applied };
-            return context.screen.json(&steps.iter().map(shown).collect::<Vec<_>>());
+        show(context, &steps)?;
+        match steps.iter().filter(|step| !step.applied).count() {
+            0 => Ok(()),
+            missing => Err(Failure::refused(format!("the schema \"{schema}\" lacks {missing} migrations"))
+                .hint("`longshore migrate up --store URL` applies them; the URL's role must own the schema")),
         }
-        if steps.is_empty() {
-            context.screen.note("nothing to do: the schema is up to date");
-        }
-        for step in &steps {
-            let word = if step.applied { "applied" } else { "missing" };
-            context.screen.line(&format!("{:04} {}  {word}", step.number, step.name))?;
-        }
-        Ok(())
     }
+}
+
+fn show(context: &Context, steps: &[migrate::Step]) -> Result<(), Failure> {
+    if context.screen.json {
+        let shown = |step: &migrate::Step| Shown { number: step.number, name: step.name, applied: step.applied };
+        return context.screen.json(&steps.iter().map(shown).collect::<Vec<_>>());
+    }
+    if steps.is_empty() {
+        context.screen.note("nothing to do: the schema is up to date");
+    }
+    for step in steps {
+        let word = if step.applied { "applied" } else { "missing" };
+        context.screen.line(&format!("{:04} {}  {word}", step.number, step.name))?;
+    }
+    Ok(())
 }
 
 fn failed(error: &StoreError) -> Failure {

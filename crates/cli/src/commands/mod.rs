@@ -2,9 +2,11 @@
 
 pub(crate) mod backup;
 pub(crate) mod bench;
+pub(crate) mod clock;
 pub(crate) mod completions;
 pub(crate) mod dead_letters;
 pub(crate) mod doctor;
+pub(crate) mod health;
 pub(crate) mod jobs;
 pub(crate) mod migrate;
 pub(crate) mod migrate_store;
@@ -14,7 +16,9 @@ pub(crate) mod serve;
 pub(crate) mod submit;
 pub(crate) mod top;
 pub(crate) mod work;
+pub(crate) mod workers;
 pub(crate) mod workflows;
 
+mod age;
 mod many;
 mod words;

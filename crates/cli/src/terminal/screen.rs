@@ -55,6 +55,15 @@ impl Screen {
         Ok(writeln!(io::stdout().lock(), "{text}")?)
     }
 
+    /// Something an operator must see while a command runs on: a line on standard error, also for programs.
+    pub(crate) fn warn(&self, text: &str) {
+        if !self.json {
+            return self.note(text);
+        }
+        let line = serde_json::json!({ "warning": text }).to_string();
+        drop(writeln!(io::stderr().lock(), "{}", safe_json(&line)));
+    }
+
     /// Something a person may want to know besides; programs that asked for JSON do not.
     pub(crate) fn note(&self, text: &str) {
         if !self.json {

@@ -1,6 +1,6 @@
 //! `longshore jobs`
 
-use crate::support::Server;
+use crate::support::{Server, on_a_terminal_answering};
 
 #[test]
 fn lists_are_filtered_and_paged() {
@@ -130,9 +130,9 @@ fn many_at_once_by_filter() {
     let other = server.submit(&["-q", "other", "-t", "t"]);
     let dry = server.json(&["jobs", "cancel", "--queue", "bulk", "--dry-run"]);
     assert_eq!((&dry["matched"], &dry["changed"], &dry["more"]), (&1_000.into(), &0.into(), &true.into()));
-    let limited = server.json(&["jobs", "cancel", "--queue", "bulk", "--limit", "10"]);
+    let limited = server.json(&["jobs", "cancel", "--queue", "bulk", "--limit", "10", "--yes"]);
     assert_eq!((&limited["changed"], &limited["more"]), (&10.into(), &true.into()));
-    let rest = server.json(&["jobs", "cancel", "--queue", "bulk", "--state", "scheduled"]);
+    let rest = server.json(&["jobs", "cancel", "--queue", "bulk", "--state", "scheduled", "-y"]);
     assert_eq!((&rest["changed"], &rest["more"]), (&1_490.into(), &false.into()));
     assert_eq!(server.state(&other), "scheduled");
     let told = server.run(&["jobs", "requeue", "--queue", "bulk", "--state", "cancelled"]).expect(0);
@@ -153,4 +153,86 @@ fn held_and_delayed_jobs_are_let_go() {
     assert!(server.run(&["jobs", "why", &later]).expect(0).stdout.contains("for later"));
     assert_eq!(server.json(&["jobs", "run-now", &later])["state"], "scheduled");
     server.run(&["jobs", "run-now", &later]).expect(1);
+}
+
+#[test]
+fn a_cancel_by_filter_asks_first() {
+    let server = Server::in_memory();
+    let ids: Vec<String> = (0..3).map(|_| server.submit(&["-q", "reports", "-t", "a"])).collect();
+    let unasked = server.run(&["jobs", "cancel", "--queue", "reports"]).expect(1);
+    assert!(unasked.stderr.contains("not a terminal") && unasked.stderr.contains("--yes"), "{unasked:?}");
+    let command = server.command(&["jobs", "cancel", "--queue", "reports"]);
+    let no = on_a_terminal_answering(&command, 80, "[y/N]", b"n\n").expect(1);
+    assert!(no.stdout.contains("cancel 3 jobs? [y/N]") && no.stdout.contains("nothing was cancelled"), "{no:?}");
+    assert!(ids.iter().all(|id| server.state(id) == "scheduled"));
+    let yes = on_a_terminal_answering(&command, 80, "[y/N]", b"y\n").expect(0);
+    assert!(yes.stdout.contains("3 jobs cancelled"), "{yes:?}");
+    assert!(ids.iter().all(|id| server.state(id) == "cancelled"));
+    // Only ended jobs match: there is nothing to ask about.
+    let none = on_a_terminal_answering(&command, 80, "[y/N]", b"n\n").expect(0);
+    assert!(none.stdout.contains("0 jobs cancelled") && !none.stdout.contains("[y/N]"), "{none:?}");
+    server.run(&["jobs", "cancel", "--queue", "reports", "--yes"]).expect(0);
+}
+
+#[test]
+fn why_of_a_dead_letter_shows_the_error_and_the_way_back() {
+    let server = Server::in_memory();
+    let id = server.submit(&["-t", "report", "--retry-limit", "1"]);
+    let dependent = server.submit(&["-t", "after", "--after", &id]);
+    server.work_off("echo disk is full >&2; exit 3", &[]).expect(0);
+    let told = server.run(&["jobs", "why", &id]).expect(0).stdout;
+    assert!(told.contains("temporary (exit_3): disk is full"), "{told}");
+    assert!(told.contains(&format!("`longshore jobs requeue {id}` runs it again")), "{told}");
+    let why = server.json(&["jobs", "why", &id]);
+    assert_eq!((&why["error"]["code"], &why["action"]["job"]), (&"exit_3".into(), &id.as_str().into()), "{why}");
+    // A job that ended through another one comes back with that one.
+    let told = server.run(&["jobs", "why", &dependent]).expect(0).stdout;
+    assert!(told.contains(&format!("`longshore jobs requeue {id}` comes first")), "{told}");
+    server.run(&["jobs", "requeue", &id]).expect(0);
+    let told = server.run(&["jobs", "why", &id]).expect(0).stdout;
+    assert!(!told.contains("requeue") && !told.contains("last error"), "{told}");
+    // A clone runs instead.
+    server.run(&["queues", "set", "gopher", "--profile", "gopherqueue"]).expect(0);
+    let original = server.submit(&["-q", "gopher", "-t", "a"]);
+    server.run(&["jobs", "dead-letter", &original]).expect(0);
+    let clone = server.json(&["jobs", "requeue", &original])["requeued_as"].as_str().unwrap().to_owned();
+    let told = server.run(&["jobs", "why", &original]).expect(0).stdout;
+    assert!(told.contains(&format!("requeued as {clone}")) && !told.contains("jobs requeue"), "{told}");
+}
+
+#[test]
+fn a_person_makes_a_dead_letter() {
+    let server = Server::in_memory();
+    let (a, b) = (server.submit(&["-t", "a"]), server.submit(&["-t", "b", "--delay", "1h"]));
+    let told = server.run(&["jobs", "dead-letter", &a, "--reason", "bad address"]).expect(0);
+    assert!(told.stdout.contains(&a) && told.stdout.contains("dead_letter"), "{told:?}");
+    assert!(server.job(&a)["error"]["message"].as_str().unwrap().contains("bad address"));
+    let verdicts = server.run(&["--json", "jobs", "dead-letter", &a, &b]).expect(1);
+    let verdicts = verdicts.json_lines();
+    assert_eq!((&verdicts[0]["code"], &verdicts[1]["state"]), (&"illegal_transition".into(), &"dead_letter".into()));
+    server.run(&["jobs", "dead-letter"]).expect(2);
+}
+
+#[test]
+fn fields_of_a_job_are_edited() {
+    let server = Server::in_memory();
+    let id = server.submit(&["-t", "a", "--tag", "old", "--correlation-id", "c", "--callback-url", "http://host/x"]);
+    let edit = |flags: &[&str]| server.json(&[&["jobs", "edit", &id], flags].concat());
+    let job = edit(&["--priority", "high", "--type", "b", "--retry-limit", "7"]);
+    assert_eq!((&job["priority"], &job["type"]), (&"high".into(), &"b".into()));
+    assert_eq!((&job["policy"]["retry"]["limit"], &job["correlation_id"]), (&7.into(), &"c".into()));
+    let job = edit(&["--tag", "tenant=acme", "--tag", "urgent", "--correlation-id", "d", "--no-callback-url"]);
+    assert_eq!(job["tags"], serde_json::json!({"tenant": "acme", "urgent": null}));
+    assert_eq!((&job["correlation_id"], &job["callback_url"]), (&"d".into(), &serde_json::Value::Null));
+    let job = edit(&["--no-tags", "--no-correlation-id", "--callback-url", "http://host/y"]);
+    assert_eq!((&job["tags"], &job["correlation_id"]), (&serde_json::json!({}), &serde_json::Value::Null));
+    assert_eq!((&job["callback_url"], &job["priority"]), (&"http://host/y".into(), &"high".into()));
+    let shown = server.run(&["jobs", "edit", &id, "--priority", "low"]).expect(0);
+    assert!(shown.stdout.contains("priority") && shown.stdout.contains("low"), "{shown:?}");
+    let nothing = server.run(&["jobs", "edit", &id]).expect(2);
+    assert!(nothing.stderr.contains("--priority"), "{nothing:?}");
+    server.run(&["jobs", "edit", &id, "--tag", "a", "--no-tags"]).expect(2);
+    server.run(&["jobs", "cancel", &id]).expect(0);
+    let ended = server.run(&["jobs", "edit", &id, "--priority", "high"]).expect(1);
+    assert!(ended.stderr.contains("hint: "), "{ended:?}");
 }

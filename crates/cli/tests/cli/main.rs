@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test says no by panicking")]
 
 mod bench;
+mod clock;
 mod data;
 mod dead_letters;
+mod health;
 mod jobs;
+mod outages;
 mod output;
 mod postgres;
 mod queues;
@@ -15,4 +18,5 @@ mod support;
 mod top;
 mod tour;
 mod work;
+mod workers;
 mod workflows;

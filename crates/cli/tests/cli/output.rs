@@ -23,6 +23,8 @@ fn no_server_is_a_failure_with_a_hint() {
         &["work", "--exec", "true"],
         &["bench"],
         &["top", "--once"],
+        &["workers", "list"],
+        &["clock", "get"],
     ] {
         let done = alone(&[&["--server", &nobody], command].concat()).expect(2);
         assert!(
@@ -168,6 +170,8 @@ fn help_is_there_for_everything() {
         &["jobs", "attempts"],
         &["jobs", "payload"],
         &["jobs", "delete"],
+        &["jobs", "dead-letter"],
+        &["jobs", "edit"],
         &["queues"],
         &["queues", "set"],
         &["queues", "pause"],
@@ -176,6 +180,13 @@ fn help_is_there_for_everything() {
         &["work"],
         &["bench"],
         &["top"],
+        &["workers"],
+        &["workers", "list"],
+        &["health"],
+        &["clock"],
+        &["clock", "get"],
+        &["clock", "advance"],
+        &["migrate"],
         &["backup"],
         &["restore"],
         &["doctor"],
@@ -193,7 +204,24 @@ fn help_is_there_for_everything() {
 fn completions_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let done = alone(&["completions", shell]).expect(0);
-        assert!(done.stdout.contains("dead-letters"), "{shell}");
+        for word in ["dead-letters", "dead-letter", "edit", "workers", "advance", "health", "yes"] {
+            assert!(done.stdout.contains(word), "{shell} {word}");
+        }
     }
     alone(&["completions", "tcsh"]).expect(2);
+}
+
+#[test]
+fn usage_lines_do_not_ask_for_a_server() {
+    for command in [&["jobs", "get"][..], &["jobs", "cancel"], &["queues", "set"], &["clock", "advance"], &["submit"]] {
+        for address in [None, Some("http://127.0.0.1:7070")] {
+            let mut typed = longshore();
+            typed.args(command).envs(address.map(|address| ("LONGSHORE_SERVER", address)));
+            let done = run(typed, b"").expect(2);
+            let usage = done.stderr.lines().find(|line| line.starts_with("Usage: ")).unwrap();
+            assert!(usage.contains(&command.join(" ")) && !usage.contains("--server"), "{usage}");
+        }
+    }
+    let help = alone(&["jobs", "get", "--help"]).expect(0).stdout;
+    assert!(help.contains("--server") && help.contains("LONGSHORE_SERVER") && help.contains("7070"), "{help}");
 }

@@ -34,8 +34,11 @@ fn complete(server: &Server, job: &Value) -> Value {
 #[test]
 fn the_schema_is_made_looked_at_and_printed() {
     let (url, schema) = address();
-    let status = alone(&["--json", "migrate", "status", "--store", &url]).expect(0).json();
-    assert!(status.as_array().unwrap().iter().all(|step| step["applied"] == false), "{status}");
+    let missing = alone(&["--json", "migrate", "status", "--store", &url]).expect(1);
+    assert!(missing.json().as_array().unwrap().iter().all(|step| step["applied"] == false), "{missing:?}");
+    let missing = alone(&["migrate", "status", "--store", &url]).expect(1);
+    assert!(missing.stdout.contains("0001 tables  missing"), "{missing:?}");
+    assert!(missing.stderr.contains("lacks") && missing.stderr.contains("migrate up"), "{missing:?}");
     let done = alone(&["migrate", "up", "--store", &url]).expect(0);
     assert!(done.stdout.contains("0001 tables  applied"), "{done:?}");
     let again = alone(&["migrate", "up", "--store", &url]).expect(0);

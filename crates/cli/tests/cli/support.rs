@@ -287,6 +287,28 @@ pub(crate) fn on_a_terminal(command: &Command, columns: u16) -> Done {
 }
 
 pub(crate) fn on_a_terminal_typing(command: &Command, columns: u16, typed: &[u8]) -> Done {
+    run(terminal(command, columns), typed)
+}
+
+/// Types only after this prompt has been shown.
+pub(crate) fn on_a_terminal_answering(command: &Command, columns: u16, prompt: &str, typed: &[u8]) -> Done {
+    let mut script = terminal(command, columns);
+    let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, mut source) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut shown, mut piece) = (Vec::new(), [0_u8; 1024]);
+    let mut answered = false;
+    while let Ok(length @ 1..) = source.read(&mut piece) {
+        shown.extend_from_slice(&piece[..length]);
+        if !answered && String::from_utf8_lossy(&shown).contains(prompt) {
+            stdin.write_all(typed).unwrap();
+            answered = true;
+        }
+    }
+    let code = child.wait().unwrap().code();
+    Done { code, stdout: String::from_utf8(shown).unwrap(), stderr: String::new() }
+}
+
+fn terminal(command: &Command, columns: u16) -> Command {
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy().replace('\'', r"'\''"));
     let words: Vec<String> = std::iter::once(command.get_program()).chain(command.get_args()).map(quoted).collect();
     let mut script = Command::new("script");
@@ -298,5 +320,5 @@ pub(crate) fn on_a_terminal_typing(command: &Command, columns: u16, typed: &[u8]
     }
     let line = format!("stty cols {columns} rows 50; {}", words.join(" "));
     script.args(["--quiet", "--return", "--echo", "never", "--command", &line, "/dev/null"]);
-    run(script, typed)
+    script
 }

@@ -1,6 +1,6 @@
 //! `longshore top`
 
-use crate::support::{Server, on_a_terminal_typing};
+use crate::support::{Server, on_a_terminal, on_a_terminal_typing};
 
 #[test]
 fn one_look() {
@@ -9,7 +9,9 @@ fn one_look() {
     server.run(&["queues", "pause", "mail"]).expect(0);
     server.work_off("true", &["--worker", "w-1"]).expect(0);
     let shown = server.run(&["top", "--once"]).expect(0);
-    for part in ["mail", "paused", "COMPLETE/S", "w-1", "memory"] {
+    for part in
+        ["mail", "paused", "DONE/S", "CANCELLED", "OLDEST", "per second over the last ", "w-1", "s ago", "memory"]
+    {
         assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
     }
     let told = server.json(&["top", "--once"]);
@@ -27,4 +29,35 @@ fn the_live_view_ends_with_q() {
     let command = server.command(&["top"]);
     let shown = on_a_terminal_typing(&command, 160, b"q");
     assert!(shown.expect(0).stdout.contains("mail"));
+}
+
+const LONG: &str = "reports.customers.europe-west-2.nightly-export-to-warehouse1";
+
+/// Headers whole, both ends of a long name, and which queue is paused; wider terminals show more.
+#[test]
+fn columns_follow_the_width_of_the_terminal() {
+    let server = Server::in_memory();
+    server.submit(&["-q", LONG, "-t", "a"]);
+    server.submit(&["-q", "mail", "-t", "a"]);
+    server.run(&["queues", "pause", LONG]).expect(0);
+    for (columns, shown, hidden) in [
+        (80, &["SCHEDULED", "OLDEST", "RUNNING", "DEAD", "DONE/S"][..], &["CANCELLED", "PENDING"][..]),
+        (100, &["SCHEDULED", "OLDEST", "RUNNING", "DEAD", "DONE/S", "FAIL/S"], &["CANCELLED", "PENDING"]),
+        (140, &["SCHEDULED", "RETRYING", "SUBMIT/S", "DELAYED"], &["CANCELLED"]),
+        (220, &["SCHEDULED", "CANCELLED", "COMPLETED", "CLAIM/S", LONG], &[]),
+    ] {
+        for (arguments, typed) in [(&["top", "--once"][..], &b""[..]), (&["top"], b"q")] {
+            let mut command = server.command(arguments);
+            command.env("NO_COLOR", "1");
+            let text = on_a_terminal_typing(&command, columns, typed).expect(0).stdout;
+            for part in ["reports.cust", "warehouse1", "paused", "mail"].iter().chain(shown) {
+                assert!(text.contains(part), "{columns} {arguments:?} {part}: {text}");
+            }
+            for part in hidden {
+                assert!(!text.contains(part), "{columns} {arguments:?} {part}: {text}");
+            }
+        }
+        let text = on_a_terminal(&server.command(&["top", "--once"]), columns).expect(0).stdout;
+        assert!(text.lines().filter(|line| line.contains("mail")).count() == 1, "no row is wrapped: {text}");
+    }
 }

@@ -332,3 +332,23 @@ fn what_the_server_refuses_ends_the_worker() {
     let done = server.run(&["work", "-q", "nowhere", "--exec", "true"]).expect(1);
     assert!(done.stderr.contains("queue_not_found"), "{done:?}");
 }
+
+/// A worker that ends without the jobs of a paused queue says so, and does not end as if all were done.
+#[test]
+fn a_paused_queue_with_jobs_is_not_empty() {
+    let server = Server::in_memory();
+    let open = server.submit(&["-q", "open", "-t", "a"]);
+    let kept = server.submit(&["-q", "shut", "-t", "a"]);
+    server.run(&["queues", "pause", "shut"]).expect(0);
+    let done = server.work_off("true", &["-q", "shut", "-q", "open"]).expect(1);
+    assert!(done.stderr.contains("queue \"shut\" is paused") && done.stderr.contains("queues resume shut"), "{done:?}");
+    assert_eq!((server.state(&open).as_str(), server.state(&kept).as_str()), ("completed", "scheduled"));
+    // Jobs that this worker would not take are no reason.
+    server.work_off("true", &["-q", "shut", "-t", "b"]).expect(0);
+    server.work_off("true", &["-q", "shut", "-t", "b", "-t", "a"]).expect(1);
+    server.run(&["queues", "resume", "shut"]).expect(0);
+    server.work_off("true", &["-q", "shut"]).expect(0);
+    // Paused and empty, or not there at all, is empty.
+    server.run(&["queues", "pause", "shut"]).expect(0);
+    server.work_off("true", &["-q", "shut", "-q", "nowhere"]).expect(0);
+}

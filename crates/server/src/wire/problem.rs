@@ -31,6 +31,14 @@ impl Failure {
         failure
     }
 
+    /// The same for a list of such words.
+    pub(crate) fn not_some_of(field: &str, words: &[&str]) -> Self {
+        let reason = format!("must be one or several of {}, separated by commas", words.join(", "));
+        let mut failure = Self::validation(field, &reason);
+        failure.0.allowed = words.iter().map(|word| (*word).to_owned()).collect();
+        failure
+    }
+
     /// The same complaint about a field that lies inside of another one.
     pub(crate) fn inside(mut self, parent: &str) -> Self {
         if let Some(field) = self.0.field.take() {

@@ -258,6 +258,43 @@ async fn why_says_what_is_in_the_way() {
 }
 
 #[tokio::test]
+async fn why_of_an_ended_job_has_the_error_and_the_way_back() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let why = |id: &str| format!("/v1/jobs/{id}/why");
+    let first = c.submit("q", r#"{"type":"t","retry":{"limit":1}}"#).await;
+    let after = c.submit("q", &format!(r#"{{"type":"t","after":["{first}"]}}"#)).await;
+    let waiting = c.get(&why(&first)).await.ok(200);
+    assert_eq!((&waiting["error"], &waiting["action"]), (&Value::Null, &Value::Null));
+    let (_, token) = lease(&c.claim("q").await);
+    let fail = json!({"lease": token, "error": {"category": "temporary", "code": "E7", "message": "no such address"}});
+    c.post(&format!("/v1/jobs/{first}/fail"), &fail.to_string()).await.ok(200);
+    let ended = c.get(&why(&first)).await.ok(200);
+    assert_eq!((&ended["state"], &ended["reasons"]), (&"dead_letter".into(), &json!([])));
+    assert_eq!((&ended["error"]["code"], &ended["error"]["message"]), (&"E7".into(), &"no such address".into()));
+    let path = format!("/v1/jobs/{first}/requeue");
+    let requeue = json!({"label": "requeue", "method": "POST", "path": path, "body": {}, "job": first});
+    assert_eq!((&ended["action"], &ended["requeued_as"]), (&requeue, &Value::Null));
+    // What ended through it comes back with it.
+    let through = c.get(&why(&after)).await.ok(200);
+    assert_eq!(
+        (&through["error"]["code"], &through["action"]["job"]),
+        (&"dependency_failed".into(), &first.as_str().into())
+    );
+    let path = through["action"]["path"].as_str().unwrap().to_owned();
+    c.post(&path, &through["action"]["body"].to_string()).await.ok(200);
+    for id in [&first, &after] {
+        let again = c.get(&why(id)).await.ok(200);
+        assert_eq!((&again["error"], &again["action"]), (&Value::Null, &Value::Null), "{again}");
+    }
+    // A completed job cannot be requeued.
+    let (_, token) = lease(&c.claim("q").await);
+    c.post(&format!("/v1/jobs/{first}/complete"), &json!({"lease": token}).to_string()).await.ok(200);
+    assert_eq!(c.get(&why(&first)).await.ok(200)["action"], Value::Null);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn waiting_for_the_end() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;

@@ -2,7 +2,9 @@
 
 mod attempts;
 mod cancel;
+mod dead_letter;
 mod delete;
+mod edit;
 mod get;
 mod history;
 mod list;
@@ -34,6 +36,8 @@ pub(crate) enum Jobs {
     Delete(delete::Delete),
     Submit(submit::Submit),
     RunNow(run_now::RunNow),
+    DeadLetter(dead_letter::DeadLetter),
+    Edit(Box<edit::Edit>),
 }
 
 impl Jobs {
@@ -51,6 +55,8 @@ impl Jobs {
             Self::Delete(delete) => delete.run(context),
             Self::Submit(submit) => submit.run(context),
             Self::RunNow(run_now) => run_now.run(context),
+            Self::DeadLetter(dead_letter) => dead_letter.run(context),
+            Self::Edit(edit) => edit.run(context),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! `longshore jobs why`
 
 use clap::Args;
+use longshore_api::job::ErrorShown;
 use longshore_api::watch::{Reason, Why as Answer};
 
 use crate::commands::words::counted;
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 
-/// Say why a job is not running.
+/// Say why a job is not running: what it waits for, or the error that ended it and how to run it again.
 #[derive(Debug, Args)]
 pub(crate) struct Why {
     /// The job's id
@@ -25,6 +26,9 @@ impl Why {
         for reason in &why.reasons {
             context.screen.line(&format!("  {}", told(reason)))?;
         }
+        for line in [why.error.as_ref().map(last_error), way_back(&self.id, &why)].into_iter().flatten() {
+            context.screen.line(&format!("  {line}"))?;
+        }
         Ok(())
     }
 }
@@ -36,6 +40,24 @@ fn summary(why: &Answer) -> String {
         (true, None) => ": a claim may have it".to_owned(),
         (false, _) if why.state.terminal() => ": it will not run any more".to_owned(),
         (false, _) => String::new(),
+    }
+}
+
+fn last_error(error: &ErrorShown) -> String {
+    let code = error.code.as_deref().map_or(String::new(), |code| format!(" ({code})"));
+    format!("last error: {}{code}: {}", error.category, error.message)
+}
+
+/// How an ended job runs again.
+fn way_back(id: &str, why: &Answer) -> Option<String> {
+    match (&why.requeued_as, &why.action) {
+        (Some(clone), _) => Some(format!("it was requeued as {clone}: `longshore jobs why {clone}`")),
+        (None, Some(action)) if action.job == id => Some(format!("`longshore jobs requeue {id}` runs it again")),
+        (None, Some(action)) => {
+            let dependency = &action.job;
+            Some(format!("it ended because job {dependency} did: `longshore jobs requeue {dependency}` comes first"))
+        }
+        (None, None) => None,
     }
 }
 

@@ -291,7 +291,7 @@ fn object<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, Failure> {
 }
 
 /// A list where no tag has a value, else a map.
-fn tags(given: &[String]) -> Result<Option<Tags>, Failure> {
+pub(crate) fn tags(given: &[String]) -> Result<Option<Tags>, Failure> {
     if given.is_empty() {
         return Ok(None);
     }

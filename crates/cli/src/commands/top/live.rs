@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use longshore_api::queue::Queue;
+use longshore_api::watch::Worker;
 use longshore_api::words::State;
 use longshore_client::Client;
+use longshore_store::clock::monotonic;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,7 +16,10 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::snapshot::{STATES, Snapshot, rate};
+use super::columns::{Column, Fit, NAME_HEADER, PAUSED, QueueLine, count, shorten};
+use super::rates::{CounterLog, RecentRates};
+use super::snapshot::Snapshot;
+use crate::commands::age::age_between;
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 use crate::terminal::safe::safe;
@@ -22,6 +28,7 @@ use crate::terminal::safe::safe;
 #[derive(Clone)]
 struct Seen {
     snapshot: Snapshot,
+    rates: RecentRates,
     trouble: Option<String>,
 }
 
@@ -30,7 +37,8 @@ const GLANCE: Duration = Duration::from_millis(100);
 
 pub(super) fn run(context: &Context, client: Client, first: Snapshot, apart: Duration) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let (sender, receiver) = watch::channel(Seen { snapshot: first, trouble: None });
+    let rates = RecentRates::of_server(&first);
+    let (sender, receiver) = watch::channel(Seen { snapshot: first, rates, trouble: None });
     let looking = runtime.spawn(look(client, sender, apart));
     // The terminal is put back whatever happens in between, a panic included.
     let mut terminal = ratatui::try_init()?;
@@ -42,12 +50,17 @@ pub(super) fn run(context: &Context, client: Client, first: Snapshot, apart: Dur
 }
 
 async fn look(client: Client, sender: watch::Sender<Seen>, apart: Duration) {
+    let mut counters = CounterLog::default();
     let mut turns = interval(apart);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !sender.is_closed() {
         turns.tick().await;
         match Snapshot::take(&client).await {
-            Ok(snapshot) => drop(sender.send_replace(Seen { snapshot, trouble: None })),
+            Ok(snapshot) => {
+                counters.add(monotonic(), &snapshot.stats);
+                let rates = counters.rates().unwrap_or_else(|| RecentRates::of_server(&snapshot));
+                drop(sender.send_replace(Seen { snapshot, rates, trouble: None }));
+            }
             Err(error) => sender.send_modify(|seen| seen.trouble = Some(error.to_string())),
         }
     }
@@ -88,20 +101,34 @@ fn view(
 
 fn draw(frame: &mut Frame<'_>, seen: &Seen, offset: usize, context: &Context) {
     let workers = u16::try_from(seen.snapshot.workers.len()).unwrap_or(u16::MAX);
+    // A blank line, the header, and a line for each worker.
     let below = workers.saturating_add(2).min(frame.area().height / 2);
     let [head, queues, people, foot] =
-        Layout::vertical([Constraint::Length(2), Constraint::Min(3), Constraint::Length(below), Constraint::Length(1)])
+        Layout::vertical([Constraint::Length(3), Constraint::Min(3), Constraint::Length(below), Constraint::Length(1)])
             .areas(frame.area());
     let paint = Paint { colour: context.screen.colour };
     let title = format!("{} at {}", seen.snapshot.summary(), context.server);
-    frame.render_widget(Paragraph::new(Line::styled(safe(&title).into_owned(), paint.bold())), head);
-    draw_queues(frame, queues, &seen.snapshot, offset, paint);
+    let about = format!("{}, rates per second over {}", seen.snapshot.stats.now, seen.rates.window());
+    let titles = vec![Line::styled(safe(&title).into_owned(), paint.bold()), Line::raw(about)];
+    frame.render_widget(Paragraph::new(titles), head);
+    draw_queues(frame, queues, seen, offset, paint);
     draw_workers(frame, people, &seen.snapshot, paint);
     let foot_line = match &seen.trouble {
         Some(trouble) => Line::styled(safe(trouble).into_owned(), paint.alarm()),
-        None => Line::raw(format!("{}   q quits, arrows scroll", seen.snapshot.stats.now)),
+        None => Line::raw(shown_part(offset, queues.height, seen.snapshot.queues.len())),
     };
     frame.render_widget(Paragraph::new(foot_line), foot);
+}
+
+/// Which queues are on the screen, and the keys. `height`: of the table with its header.
+fn shown_part(offset: usize, height: u16, queues: usize) -> String {
+    let last = (offset + usize::from(height.saturating_sub(1))).min(queues);
+    let part = if offset == 0 && last == queues {
+        String::new()
+    } else {
+        format!("queues {}-{last} of {queues}; ", offset + 1)
+    };
+    format!("{part}q quits, arrows scroll")
 }
 
 /// Styles, or none where colours are not wanted.
@@ -135,51 +162,70 @@ impl Paint {
     }
 }
 
-fn number(text: String, style: Style) -> Cell<'static> {
-    Cell::new(Line::raw(text).right_aligned()).style(style)
+fn number(text: &str, style: Style) -> Cell<'static> {
+    Cell::new(Line::raw(text.to_owned()).right_aligned()).style(style)
 }
 
-fn draw_queues(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, offset: usize, paint: Paint) {
-    let mut header = vec![Cell::new("QUEUE")];
-    let title = |name: &'static str| number(name.to_owned(), Style::new());
-    header.extend(STATES.iter().map(|(_, name)| title(name)));
-    header.extend(["SUB/S", "CLAIM/S", "DONE/S", "FAIL/S"].map(title));
-    let rows = snapshot.queues.iter().skip(offset).map(|queue| {
-        let name = if queue.paused { format!("{} (paused)", queue.name) } else { queue.name.clone() };
-        let style = if queue.paused { paint.in_colour(Color::Yellow) } else { Style::new() };
-        let mut cells = vec![Cell::new(safe(&name).into_owned()).style(style)];
-        cells.extend(STATES.iter().map(|(state, _)| {
-            let count = queue.counts.get(state).copied().unwrap_or(0);
-            number(count.to_string(), paint.count(*state, count))
-        }));
-        let rates = snapshot.stats_of(queue).rates;
-        let rates = [rates.submitted, rates.claimed, rates.completed, rates.failed];
-        cells.extend(rates.map(|per_second| number(rate(per_second), Style::new())));
-        Row::new(cells)
-    });
-    let mut widths = vec![Constraint::Min(12)];
-    widths.extend(STATES.iter().map(|(_, name)| Constraint::Length(u16::try_from(name.len()).unwrap_or(9).max(7))));
-    widths.extend([Constraint::Length(8); 4]);
-    frame.render_widget(Table::new(rows, widths).header(Row::new(header).style(paint.bold())), area);
+/// Blanks between two columns.
+const GAP: u16 = 1;
+
+fn draw_queues(frame: &mut Frame<'_>, area: Rect, seen: &Seen, offset: usize, paint: Paint) {
+    let lines = seen.snapshot.lines(&seen.rates);
+    let fit = Fit::choose(&lines, usize::from(area.width), usize::from(GAP));
+    let mut header = vec![Cell::new(NAME_HEADER)];
+    header.extend(fit.paused.then(|| Cell::new("")));
+    header.extend(fit.columns.iter().map(|(column, _)| number(column.header(), Style::new())));
+    let queues = seen.snapshot.queues.iter().zip(&lines).skip(offset);
+    let rows = queues.map(|(queue, line)| queue_row(queue, line, &fit, paint));
+    let length = |width: usize| Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX));
+    let mut widths = vec![length(fit.name)];
+    widths.extend(fit.paused.then(|| length(PAUSED.len())));
+    widths.extend(fit.columns.iter().map(|(_, width)| length(*width)));
+    let table = Table::new(rows, widths).column_spacing(GAP).header(Row::new(header).style(paint.bold()));
+    frame.render_widget(table, area);
+}
+
+fn queue_row(queue: &Queue, line: &QueueLine, fit: &Fit, paint: Paint) -> Row<'static> {
+    let style = if line.paused { paint.in_colour(Color::Yellow) } else { Style::new() };
+    let mut cells = vec![Cell::new(shorten(&safe(&line.name), fit.name)).style(style)];
+    cells.extend(fit.paused.then(|| Cell::new(if line.paused { PAUSED } else { "" }).style(style)));
+    cells.extend(fit.columns.iter().map(|(column, _)| {
+        let style = match column {
+            Column::Count(state) => paint.count(*state, count(queue, *state)),
+            Column::Oldest | Column::Submitted | Column::Claimed | Column::Completed | Column::Failed => Style::new(),
+        };
+        number(line.cell(*column), style)
+    }));
+    Row::new(cells)
 }
 
 fn draw_workers(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, paint: Paint) {
-    let header = ["WORKER", "RUNNING", "WAITING", "LAST SEEN", "QUEUES"];
+    let [_, area] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    if snapshot.workers.is_empty() {
+        return frame.render_widget(Paragraph::new("no worker has asked for jobs"), area);
+    }
+    let name = |worker: &Worker| safe(&worker.name).into_owned();
+    let longest = snapshot.workers.iter().map(|worker| name(worker).chars().count()).max().unwrap_or(0);
+    let width = longest.clamp("WORKER".len(), (usize::from(area.width) / 3).max("WORKER".len()));
     let rows = snapshot.workers.iter().map(|worker| {
+        let seen = format!("{} ago", age_between(worker.last_seen_at, snapshot.stats.now));
         Row::new(vec![
-            Cell::new(safe(&worker.name).into_owned()),
-            Cell::new(worker.running.to_string()),
-            Cell::new(worker.waiting.to_string()),
-            Cell::new(worker.last_seen_at.to_string()),
+            Cell::new(shorten(&name(worker), width)),
+            number(&worker.running.to_string(), Style::new()),
+            number(&worker.waiting.to_string(), Style::new()),
+            number(&seen, Style::new()),
             Cell::new(safe(&worker.queues.join(", ")).into_owned()),
         ])
     });
     let widths = [
-        Constraint::Min(16),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(25),
+        Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX)),
+        Constraint::Length(7),
+        Constraint::Length(7),
+        Constraint::Length(10),
         Constraint::Fill(1),
     ];
-    frame.render_widget(Table::new(rows, widths).header(Row::new(header).style(paint.bold())), area);
+    let title = |text: &str| number(text, Style::new());
+    let header = vec![Cell::new("WORKER"), title("RUNNING"), title("WAITING"), title("SEEN"), Cell::new("QUEUES")];
+    frame
+        .render_widget(Table::new(rows, widths).column_spacing(GAP).header(Row::new(header).style(paint.bold())), area);
 }

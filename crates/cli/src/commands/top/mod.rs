@@ -1,11 +1,15 @@
 //! `longshore top`: a server, seen live.
 //!
 //! - `snapshot.rs`: what is asked of the server
+//! - `columns.rs`: which columns fit into a width
+//! - `rates.rs`: rates per second, and the window that they look back
 //! - `plain.rs`: one look, as tables or JSON
 //! - `live.rs`: the terminal's view, and its keys
 
+mod columns;
 mod live;
 mod plain;
+mod rates;
 mod snapshot;
 
 use clap::Args;
@@ -18,6 +22,10 @@ use crate::terminal::failure::Failure;
 /// Watch a server live: queues, counts, rates, workers. q ends it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+OLDEST is how long the first job in line has been there. Rates are jobs per second; a line above
+the table names the time that they look back. A narrow terminal shows fewer columns, the most
+important ones; without a terminal --once shows all.
+
 Examples:
   longshore top
   longshore top --interval 5s

@@ -1,43 +1,65 @@
 //! One look, as tables or JSON.
 
-use super::snapshot::{STATES, Snapshot, rate};
+use longshore_api::watch::Worker;
+use ratatui::crossterm::terminal;
+
+use super::columns::{Fit, NAME_HEADER, PAUSED, QueueLine, shorten};
+use super::rates::RecentRates;
+use super::snapshot::Snapshot;
+use crate::commands::age::age_between;
 use crate::context::Context;
 use crate::terminal::failure::Failure;
 use crate::terminal::table::{Table, Value};
+
+/// Blanks between two columns of a [`Table`].
+const GAP: usize = 2;
 
 pub(super) fn show(context: &Context, snapshot: &Snapshot) -> Result<(), Failure> {
     if context.screen.json {
         return context.screen.json(snapshot);
     }
+    let rates = RecentRates::of_server(snapshot);
     context.screen.line(&format!("{} at {}", snapshot.summary(), context.server))?;
+    context.screen.line(&format!("rates per second over {}", rates.window()))?;
     context.screen.line("")?;
-    let mut header = vec!["QUEUE", ""];
-    header.extend(STATES.iter().map(|(_, name)| *name));
-    header.extend(["SUBMIT/S", "CLAIM/S", "COMPLETE/S", "FAIL/S"]);
-    let mut table = Table::new(&header);
-    for queue in &snapshot.queues {
-        let paused = if queue.paused { Value::Alarm("paused".to_owned()) } else { "".into() };
-        let mut row = vec![queue.name.as_str().into(), paused];
-        row.extend(STATES.iter().map(|(state, _)| Value::number(queue.counts.get(state).copied().unwrap_or(0))));
-        let rates = snapshot.stats_of(queue).rates;
-        let rates = [rates.submitted, rates.claimed, rates.completed, rates.failed];
-        row.extend(rates.into_iter().map(|per_second| Value::Number(rate(per_second))));
-        table.row(row);
-    }
-    context.screen.table(&table)?;
+    let width =
+        if context.screen.terminal { terminal::size().ok().map(|(columns, _)| usize::from(columns)) } else { None };
+    let lines: Vec<QueueLine> = snapshot.lines(&rates);
+    context.screen.table(&queues(&lines, width))?;
     context.screen.line("")?;
     if snapshot.workers.is_empty() {
         return context.screen.line("no worker has asked for jobs");
     }
-    let mut table = Table::new(&["WORKER", "RUNNING", "WAITING", "LAST SEEN", "QUEUES"]);
-    for worker in &snapshot.workers {
+    context.screen.table(&workers(&snapshot.workers, snapshot))
+}
+
+fn queues(lines: &[QueueLine], width: Option<usize>) -> Table {
+    let fit = width.map_or_else(|| Fit::everything(lines), |width| Fit::choose(lines, width, GAP));
+    let mut header = vec![NAME_HEADER];
+    header.extend(fit.paused.then_some(""));
+    header.extend(fit.columns.iter().map(|(column, _)| column.header()));
+    let mut table = Table::new(&header);
+    for line in lines {
+        let mut row = vec![shorten(&line.name, fit.name).into()];
+        if fit.paused {
+            row.push(if line.paused { Value::Alarm(PAUSED.to_owned()) } else { "".into() });
+        }
+        row.extend(fit.columns.iter().map(|(column, _)| Value::number(line.cell(*column))));
+        table.row(row);
+    }
+    table
+}
+
+fn workers(workers: &[Worker], snapshot: &Snapshot) -> Table {
+    let mut table = Table::new(&["WORKER", "RUNNING", "WAITING", "SEEN", "QUEUES"]);
+    for worker in workers {
         table.row(vec![
             worker.name.as_str().into(),
             Value::number(worker.running),
             Value::number(worker.waiting),
-            worker.last_seen_at.into(),
+            format!("{} ago", age_between(worker.last_seen_at, snapshot.stats.now)).into(),
             worker.queues.join(", ").into(),
         ]);
     }
-    context.screen.table(&table)
+    table
 }

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Work;
+use super::connectivity::Connectivity;
 use super::program::{Ended, Program};
 use super::pulse::{Beat, Pulse};
 use super::report::{Report, Reporter, Told};
@@ -27,6 +28,7 @@ pub(super) struct Attempt {
     /// When the claim was sent: the lease is no older than that.
     pub(super) asked_at: Duration,
     pub(super) phase: watch::Receiver<Phase>,
+    pub(super) connectivity: Arc<Connectivity>,
 }
 
 /// What became of it.
@@ -87,10 +89,11 @@ impl Attempt {
             id: job.id.clone(),
             token: job.lease.token.clone(),
             phase: self.phase.clone(),
+            connectivity: Arc::clone(&self.connectivity),
         };
         let (report, exit_code) = match Program::start(&self.work, &job, self.client.url(), self.screen) {
             Ok(program) => {
-                let pulse = Pulse::new(&self.client, &job, terms.lease, self.asked_at);
+                let pulse = Pulse::new(&self.client, &job, terms.lease, self.asked_at, &self.connectivity);
                 let (ended, cut) = self.supervise(program, pulse, &terms).await;
                 (self.judge(&ended, cut), ended.code)
             }

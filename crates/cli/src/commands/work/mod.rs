@@ -2,11 +2,15 @@
 //!
 //! - `worker.rs`: claims, slots, draining
 //! - `attempt.rs`: one job from its claim to its end: the program, heartbeats, deadlines, what to report
+//! - `connectivity.rs`: one line when the server stops answering, one when it is back
+//! - `paused.rs`: whether a paused queue keeps jobs from `--until-empty`
 //! - `pulse.rs`: heartbeats, and what they tell
 //! - `program.rs`: the program itself: its input, output, environment and end
 //! - `report.rs`: telling the server, as often as it takes
 
 mod attempt;
+mod connectivity;
+mod paused;
 mod program;
 mod pulse;
 mod report;
@@ -40,7 +44,11 @@ In the program's environment:
 Heartbeats are sent while the program runs. It is ended (SIGTERM, after --grace SIGKILL) when
 somebody cancels the job or its time is up, and killed when the lease is lost. SIGTERM to the
 worker drains: no new jobs, those that run are finished; a second SIGTERM, or the end of
---drain-timeout, ends them and gives the jobs back.")]
+--drain-timeout, ends them and gives the jobs back.
+
+A server that is away is asked again until it answers; one line says that it is away, one that it
+is back. With --until-empty the worker ends when no jobs are in line: exit code 0, or 1 where a
+paused queue holds jobs in line.")]
 pub(crate) struct Work {
     /// The program, run by sh -c
     #[arg(long, value_name = "CMD")]
@@ -75,7 +83,7 @@ pub(crate) struct Work {
     /// Stop after this many jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_jobs: Option<u64>,
-    /// Stop when there are no jobs
+    /// Stop when no jobs are in line; exit code 1 if a paused queue holds some
     #[arg(long)]
     until_empty: bool,
     /// The exit code that means: do not try again

@@ -1,5 +1,6 @@
 //! Heartbeats while a program runs, and what they tell.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::ErrorCode;
@@ -7,6 +8,8 @@ use longshore_api::work::{ClaimedJob, Heartbeat};
 use longshore_client::Client;
 use longshore_store::clock::monotonic;
 use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::connectivity::Connectivity;
 
 /// Cancels are heard of by heartbeats: they are never further apart than this.
 const APART_MOST: Duration = Duration::from_secs(10);
@@ -31,10 +34,17 @@ pub(super) struct Pulse {
     next: Instant,
     cancel_told: bool,
     over: bool,
+    connectivity: Arc<Connectivity>,
 }
 
 impl Pulse {
-    pub(super) fn new(client: &Client, job: &ClaimedJob, lease: Option<Duration>, asked_at: Duration) -> Self {
+    pub(super) fn new(
+        client: &Client,
+        job: &ClaimedJob,
+        lease: Option<Duration>,
+        asked_at: Duration,
+        connectivity: &Arc<Connectivity>,
+    ) -> Self {
         let mut pulse = Self {
             client: client.clone(),
             id: job.id.clone(),
@@ -44,6 +54,7 @@ impl Pulse {
             next: Instant::now(),
             cancel_told: false,
             over: false,
+            connectivity: Arc::clone(connectivity),
         };
         let since = monotonic().saturating_sub(asked_at);
         pulse.believe(Instant::now().checked_sub(since).unwrap_or_else(Instant::now));
@@ -74,6 +85,10 @@ impl Pulse {
             let patience = self.believed.unwrap_or(sent + APART_MOST).max(sent);
             let heartbeat = Heartbeat { lease: Some(self.token.clone()), ..Heartbeat::default() };
             let answer = timeout_at(patience, self.client.heartbeat(&self.id, &heartbeat)).await;
+            match &answer {
+                Ok(answer) => self.connectivity.observe(answer),
+                Err(_) => self.connectivity.lost("no answer to a heartbeat"),
+            }
             match answer {
                 Ok(Ok(extended)) => {
                     self.believe(sent);

@@ -1,5 +1,6 @@
 //! Telling the server how a job ended, as often as it takes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::words::State;
@@ -11,6 +12,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::connectivity::Connectivity;
 use super::worker::{Phase, abandoning};
 use crate::terminal::screen::Screen;
 
@@ -49,6 +51,7 @@ pub(super) struct Reporter {
     pub(super) id: String,
     pub(super) token: String,
     pub(super) phase: watch::Receiver<Phase>,
+    pub(super) connectivity: Arc<Connectivity>,
 }
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
@@ -68,6 +71,7 @@ impl Reporter {
         let mut backoff = BACKOFF_FIRST;
         loop {
             let Some(answer) = self.once(&report).await else { return Told { state: None, detail } };
+            self.connectivity.observe(&answer);
             let error = match answer {
                 Ok(done) => return Told { state: Some(done.state), detail },
                 Err(error) => error,

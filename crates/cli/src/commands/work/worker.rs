@@ -12,6 +12,8 @@ use tokio::time::{Instant, sleep};
 
 use super::Work;
 use super::attempt::{Attempt, Outcome};
+use super::connectivity::Connectivity;
+use super::paused::{paused, paused_with_work};
 use crate::commands::words::counted;
 use crate::signals::Signals;
 use crate::terminal::failure::{Ending, Failure};
@@ -40,6 +42,16 @@ pub(super) struct Worker {
     running: JoinSet<Outcome>,
     taken: u64,
     phase: watch::Sender<Phase>,
+    connectivity: Arc<Connectivity>,
+}
+
+/// What follows a claim.
+enum Step {
+    Start(Claimed),
+    /// No jobs are left.
+    Empty,
+    /// This queue is paused and holds jobs.
+    Paused(String),
 }
 
 const BACKOFF_FIRST: std::time::Duration = std::time::Duration::from_millis(250);
@@ -48,7 +60,8 @@ const BACKOFF_MOST: std::time::Duration = std::time::Duration::from_secs(10);
 impl Worker {
     pub(super) fn new(work: Work, name: String, client: Client, screen: Screen) -> Self {
         let phase = watch::Sender::new(Phase::Working);
-        Self { work: Arc::new(work), name, client, screen, running: JoinSet::new(), taken: 0, phase }
+        let connectivity = Arc::new(Connectivity::new(screen));
+        Self { work: Arc::new(work), name, client, screen, running: JoinSet::new(), taken: 0, phase, connectivity }
     }
 
     pub(super) async fn run(mut self) -> Result<(), Failure> {
@@ -81,24 +94,19 @@ impl Worker {
             let free = (slots - self.running.len()) as u64;
             let asked_at = monotonic();
             let Some(answer) = self.claim(free.min(left), signals).await else { return Ok(()) };
+            let answer = self.judge(answer).await;
+            self.connectivity.observe(&answer);
             match answer {
-                Ok(claimed) => {
-                    if backoff > BACKOFF_FIRST {
-                        self.screen.note("the server answers again");
-                    }
+                Ok(Step::Start(claimed)) => {
                     backoff = BACKOFF_FIRST;
-                    if claimed.jobs.is_empty() && self.work.until_empty && self.running.is_empty() {
-                        return Ok(());
-                    }
                     self.start(claimed, asked_at);
                 }
+                Ok(Step::Empty) => return Ok(()),
+                Ok(Step::Paused(queue)) => return Err(paused(&queue)),
                 Err(error) => {
                     let failure = Failure::from(error);
                     if failure.ending == Ending::Refused {
                         return Err(failure.while_at("claim"));
-                    }
-                    if backoff == BACKOFF_FIRST {
-                        self.screen.note(&format!("claim: {}; trying again", failure.message));
                     }
                     tokio::select! {
                         () = sleep(backoff) => {}
@@ -111,12 +119,24 @@ impl Worker {
         Ok(())
     }
 
+    /// With `--until-empty`, an empty answer ends the worker, unless a paused queue is the reason for it.
+    async fn judge(&self, answer: Result<Claimed, Error>) -> Result<Step, Error> {
+        let claimed = answer?;
+        if !claimed.jobs.is_empty() || !self.work.until_empty || !self.running.is_empty() {
+            return Ok(Step::Start(claimed));
+        }
+        let paused = paused_with_work(&self.client, &self.work.queues, &self.work.types).await?;
+        Ok(paused.map_or(Step::Empty, Step::Paused))
+    }
+
     /// One claim, reporting what ends meanwhile; `None` when told to stop. A claim that is dropped gives its jobs back.
     async fn claim(&mut self, limit: u64, signals: &Signals) -> Option<Result<Claimed, Error>> {
         let types = self.work.types.clone();
         // To see whether there is nothing left one must not wait for it; while something runs, something may still come of it.
         let wait = if self.work.until_empty { Duration(500) } else { self.work.wait };
         let wait = if self.work.until_empty && self.running.is_empty() { Duration(0) } else { wait };
+        // A server that was away answers at once: the line that it is back must not wait for a job.
+        let wait = if self.connectivity.is_lost() { Duration(0) } else { wait };
         let claim = Claim {
             queues: self.work.queues.clone(),
             worker: Some(self.name.clone()),
@@ -148,6 +168,7 @@ impl Worker {
                 screen: self.screen,
                 asked_at,
                 phase: self.phase.subscribe(),
+                connectivity: Arc::clone(&self.connectivity),
             };
             self.running.spawn(attempt.run(job));
         }

@@ -19,7 +19,7 @@ const PAYLOADS: [&str; 2] = ["payload", "payload_base64"];
 /// The names that a record has, as the OpenAPI description lists them.
 static NAMES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let RefOr::T(Schema::Object(job)) = Job::schema() else { return BTreeSet::new() };
-    let names = job.properties.into_iter().map(|(name, _)| name);
+    let names = job.properties.into_keys();
     names.filter(|name| !PAYLOADS.contains(&name.as_str())).collect()
 });
 
@@ -45,8 +45,7 @@ impl Fields {
             return Ok(Some(Self(names)));
         }
         let allowed: Vec<&str> = NAMES.iter().map(String::as_str).collect();
-        let reason = format!("must be one or several of {}, separated by commas", allowed.join(", "));
-        Err(Failure::validation("fields", &reason))
+        Err(Failure::not_some_of("fields", &allowed))
     }
 
     pub(super) fn of(&self, job: &Job) -> Result<Row, Failure> {

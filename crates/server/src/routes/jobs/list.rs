@@ -4,7 +4,7 @@ use axum::extract::State;
 use bytes::Bytes;
 use longshore_api::job::Jobs;
 use longshore_api::states::States;
-use longshore_api::words::Priority;
+use longshore_api::words::{Priority, State as Word};
 use longshore_core::id::{JobType, QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::limits::{
@@ -45,7 +45,11 @@ pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> Answe
 
 /// All but the workflow.
 fn read_filter(query: &mut Query) -> Result<JobFilter, Failure> {
-    let states = query.parse("state")?.map_or_else(Vec::new, |States(states)| states);
+    let states = match query.take("state").map(|text| text.parse()) {
+        None => Vec::new(),
+        Some(Ok(States(states))) => states,
+        Some(Err(_)) => return Err(Failure::not_some_of("state", Word::WORDS)),
+    };
     Ok(JobFilter {
         queue: query.take("queue").map(|name| QueueName::new(&name)).transpose()?,
         states: states.into_iter().map(ToCore::core).collect(),

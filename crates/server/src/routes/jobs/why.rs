@@ -1,15 +1,18 @@
 //! `GET /v1/jobs/{id}/why`
 
 use axum::extract::State;
-use longshore_api::watch::{Reason, Why};
+use longshore_api::operate::Requeue as RequeueBody;
+use longshore_api::watch::{Reason, RequeueAction, Why};
 use longshore_core::Timestamp;
 use longshore_core::job::Job;
 use longshore_core::policy::Reclaim;
+use longshore_core::requeue::{self, Requeue, Reset};
 use longshore_core::state::State as JobState;
-use longshore_store::{InLine, QueueReport};
+use longshore_store::{InLine, JobRef, QueueReport};
 
 use super::get::find;
 use crate::app::AppState;
+use crate::convert::job::error;
 use crate::convert::words::ToWire;
 use crate::convert::{time, times};
 use crate::wire::answer::{Answer, ok};
@@ -38,7 +41,51 @@ pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: No
         reasons.push(Reason::NoWorker { queue: job.queue.to_string(), last_seen_at });
     }
     let runnable = !paused && queue.is_some() && claimable(&job, app.now());
-    ok(&Why { state: job.kind().wire(), runnable, reasons, ahead })
+    ok(&Why {
+        state: job.kind().wire(),
+        runnable,
+        reasons,
+        ahead,
+        error: job.error.as_ref().map(error),
+        action: requeue_action(&app, &job, queue.as_ref()).await?,
+        requeued_as: job.requeued_as.map(|clone| clone.to_string()),
+    })
+}
+
+/// The requeue that lets an ended job run again. A job that ended through a dependency comes back with that one.
+async fn requeue_action(
+    app: &AppState,
+    job: &Job,
+    queue: Option<&QueueReport>,
+) -> Result<Option<RequeueAction>, Failure> {
+    if !can_requeue(job, queue) {
+        return Ok(None);
+    }
+    let Some(through) = job.dependencies.ended_through else { return Ok(Some(action(job, "requeue"))) };
+    let found = app.ask(app.store.get(vec![JobRef::Id(through.dependency)])).await?;
+    let Some(dependency) = found.into_iter().next().flatten() else { return Ok(None) };
+    // A dependency that runs again as a clone, or that completed since, is no obstacle.
+    let obstacle = dependency.state.terminal() && !matches!(dependency.state, JobState::Completed { .. });
+    if dependency.requeued_as.is_some() || !obstacle {
+        return Ok(Some(action(job, "requeue")));
+    }
+    let queue = app.ask(app.store.queue(dependency.queue.clone())).await?;
+    Ok(can_requeue(&dependency, queue.as_ref()).then(|| action(&dependency, "requeue the dependency")))
+}
+
+fn can_requeue(job: &Job, queue: Option<&QueueReport>) -> bool {
+    let plain = Requeue { counters: Reset::Zero, run_at: None };
+    requeue::check(job, &plain, queue.map(|report| &report.queue.intake)).is_ok()
+}
+
+fn action(job: &Job, label: &str) -> RequeueAction {
+    RequeueAction {
+        label: label.to_owned(),
+        method: "POST".to_owned(),
+        path: format!("/v1/jobs/{}/requeue", job.id),
+        body: RequeueBody::default(),
+        job: job.id.to_string(),
+    }
 }
 
 /// Reasons that lie in the job itself.

@@ -1,0 +1,76 @@
+//! `longshore jobs edit`
+
+use clap::Args;
+use longshore_api::operate::{Patch, PatchRetry};
+use longshore_api::tags::{TagMap, Tags};
+use longshore_api::words::Priority;
+
+use super::get;
+use crate::commands::submit::tags;
+use crate::commands::words;
+use crate::context::Context;
+use crate::terminal::failure::Failure;
+
+/// Change fields of a job. What is not given stays as it is.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Type and priority can change until the job runs. The payload never changes.
+
+Examples:
+  longshore jobs edit 0b6f… --priority high
+  longshore jobs edit 0b6f… --tag tenant=acme --tag urgent
+  longshore jobs edit 0b6f… --no-callback-url")]
+#[command(group(clap::ArgGroup::new("change").required(true).multiple(true).args([
+    "priority", "job_type", "tags", "no_tags", "correlation_id", "no_correlation_id", "callback_url",
+    "no_callback_url", "retry_limit",
+])))]
+pub(crate) struct Edit {
+    /// The job's id
+    id: String,
+    /// critical, high, normal, low or bulk
+    #[arg(long, value_parser = words::priority)]
+    priority: Option<Priority>,
+    /// What sort of work it is, such as email.send
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    job_type: Option<String>,
+    /// A label: KEY or KEY=VALUE; may be repeated; replaces all tags of before
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// Remove all tags
+    #[arg(long, conflicts_with = "tags")]
+    no_tags: bool,
+    /// Ties jobs to something of yours
+    #[arg(long, value_name = "ID")]
+    correlation_id: Option<String>,
+    /// Remove the correlation id
+    #[arg(long, conflicts_with = "correlation_id")]
+    no_correlation_id: bool,
+    /// Told when the job has ended
+    #[arg(long, value_name = "URL")]
+    callback_url: Option<String>,
+    /// Remove the callback
+    #[arg(long, conflicts_with = "callback_url")]
+    no_callback_url: bool,
+    /// Where retrying stops
+    #[arg(long, value_name = "N")]
+    retry_limit: Option<u32>,
+}
+
+impl Edit {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.client()?;
+        // `Some(None)` is a null on the wire, which removes the value.
+        let changed = |value: Option<String>, remove: bool| value.map(Some).or_else(|| remove.then_some(None));
+        let no_tags = self.no_tags.then(|| Tags::Map(TagMap::new()));
+        let patch = Patch {
+            priority: self.priority,
+            job_type: self.job_type,
+            tags: tags(&self.tags)?.or(no_tags),
+            correlation_id: changed(self.correlation_id, self.no_correlation_id),
+            callback_url: changed(self.callback_url, self.no_callback_url),
+            retry: self.retry_limit.map(|limit| PatchRetry { limit: Some(limit) }),
+        };
+        let job = context.call(async { Ok(client.patch(&self.id, &patch).await?) })?;
+        get::show(context, &job)
+    }
+}

@@ -1,0 +1,40 @@
+//! Questions with yes or no, on standard error.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use super::failure::Failure;
+use super::safe::safe;
+
+/// Standard input is a terminal: a person can answer.
+pub(crate) fn can_ask() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Asks, and reads one line. Everything but `y` and `yes` means no.
+pub(crate) fn ask(question: &str) -> Result<bool, Failure> {
+    let mut out = io::stderr().lock();
+    write!(out, "{} [y/N] ", safe(question))?;
+    out.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(is_yes(&answer))
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_yes_means_yes() {
+        for yes in ["y\n", "Y", " yes\r\n", "YES"] {
+            assert!(is_yes(yes), "{yes:?}");
+        }
+        for no in ["", "\n", "n\n", "no", "yess", "ja", "y y"] {
+            assert!(!is_yes(no), "{no:?}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! `longshore health`
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use crate::support::{Server, alone};
+
+#[test]
+fn a_server_that_takes_work_is_healthy() {
+    let server = Server::in_memory();
+    let line = server.run(&["health"]).expect(0).line();
+    assert!(line.contains(&server.url) && line.contains("live and ready"), "{line}");
+    let told = server.json(&["health"]);
+    assert_eq!((&told["live"], &told["ready"]), (&true.into(), &true.into()), "{told}");
+}
+
+#[test]
+fn no_server_is_exit_code_1() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    // Somebody listens and never answers: the timeout ends it.
+    let silent = alone(&["health", "--server", &url, "--timeout", "100ms"]).expect(1);
+    assert!(silent.stderr.contains("is not live") && silent.stderr.contains("0.1 s"), "{silent:?}");
+    drop(listener);
+    let nobody = alone(&["health", "--server", &url]).expect(1);
+    assert!(nobody.stderr.contains("is not live") && nobody.stderr.contains("hint: "), "{nobody:?}");
+    let told = alone(&["health", "--server", &url, "--json"]).expect(1);
+    assert_eq!((&told.json()["live"], &told.json()["ready"]), (&false.into(), &false.into()), "{told:?}");
+    let error: serde_json::Value = serde_json::from_str(&told.stderr).unwrap();
+    assert_eq!(error["exit_code"], 1);
+}
+
+/// Answers `/livez` with yes and everything else with 503.
+fn answer_alive_and_not_ready(listener: &TcpListener) {
+    for stream in listener.incoming().take(2) {
+        let mut stream = stream.unwrap();
+        let mut request = [0_u8; 4096];
+        let length = stream.read(&mut request).unwrap();
+        let alive = request[..length].starts_with(b"GET /livez ");
+        let (status, body) = if alive {
+            ("200 OK", r#"{"status":"ok"}"#)
+        } else {
+            let problem = r#"{"type":"about:blank","status":503,"code":"store_unavailable","title":"t","detail":"the server is stopping","retry":"safe"}"#;
+            ("503 Service Unavailable", problem)
+        };
+        let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+        stream.write_all((head + body).as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_is_not_ready_is_told_from_one_that_is_gone() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| answer_alive_and_not_ready(&listener));
+        alone(&["health", "--json", "--server", &url, "--timeout", "60s"]).expect(1)
+    });
+    let told = done.json();
+    assert_eq!((&told["live"], &told["ready"]), (&true.into(), &false.into()), "{done:?}");
+    assert!(told["detail"].as_str().unwrap().contains("stopping"), "{done:?}");
+    assert!(done.stderr.contains("live and not ready"), "{done:?}");
+}

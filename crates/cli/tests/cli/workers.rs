@@ -1,0 +1,18 @@
+//! `longshore workers`
+
+use crate::support::Server;
+
+#[test]
+fn workers_are_listed_with_their_queues() {
+    let server = Server::in_memory();
+    let nobody = server.run(&["workers", "list"]).expect(0);
+    assert!(nobody.stdout.is_empty() && nobody.stderr.contains("no worker"), "{nobody:?}");
+    server.work_off("true", &["--worker", "w-1", "-q", "mail", "-q", "reports"]).expect(0);
+    let shown = server.run(&["workers", "list"]).expect(0).stdout;
+    assert_eq!(shown.lines().count(), 2, "{shown}");
+    for part in ["WORKER", "SEEN", "w-1", "s ago", "mail, reports"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let told = server.json(&["workers", "list"]);
+    assert_eq!((&told["workers"][0]["name"], &told["workers"][0]["queues"][1]), (&"w-1".into(), &"reports".into()));
+}
