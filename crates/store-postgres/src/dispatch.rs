@@ -80,6 +80,8 @@ pub(crate) struct Dispatcher {
     work: Work,
     /// Virtual time is being advanced.
     held: bool,
+    /// Callers of a hold, until no claim is in flight: one that is would see what the advance brings.
+    holding: Vec<Reply<()>>,
 }
 
 /// Works until every sender is gone.
@@ -92,6 +94,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lanes: Lanes, take_back: Arc<dyn Ta
         in_flight: HashMap::new(),
         work: Work::default(),
         held: false,
+        holding: Vec::new(),
     };
     let mut answers = FuturesUnordered::new();
     loop {
@@ -105,6 +108,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lanes: Lanes, take_back: Arc<dyn Ta
             }
             Some((ticket, answer)) = answers.next() => dispatcher.take_answer(ticket, answer),
         }
+        dispatcher.answer_holds();
         dispatcher.dispatch(&mut answers).await;
         dispatcher.count();
     }
@@ -138,11 +142,17 @@ impl Dispatcher {
             Mail::AllStirred => self.stir_all(),
             Mail::Hold(hold, reply) => {
                 self.held = hold;
+                self.holding.push(reply);
                 if !hold {
                     self.stir_all();
                 }
-                drop(reply.send(Ok(())));
             }
+        }
+    }
+
+    fn answer_holds(&mut self) {
+        if !self.held || self.in_flight.is_empty() {
+            self.holding.drain(..).for_each(|reply| drop(reply.send(Ok(()))));
         }
     }
 

@@ -114,7 +114,8 @@ fn unknown_field(complaint: &str) -> Option<(&str, impl Iterator<Item = &str>)> 
 
 /// The words of a closed set, where that is what is wanted.
 fn closed_set(wanted: &str) -> Vec<String> {
-    match wanted.strip_prefix("one of ") {
+    let several = || wanted.strip_prefix("one or several of ")?.strip_suffix(", separated by commas");
+    match wanted.strip_prefix("one of ").or_else(several) {
         Some(words) => words.split(", ").map(str::to_owned).collect(),
         None if wanted == PRIORITIES => Priority::WORDS.iter().map(|word| (*word).to_owned()).collect(),
         None => Vec::new(),

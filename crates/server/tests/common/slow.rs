@@ -70,8 +70,10 @@ impl Store for Slow {
 
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
         Box::pin(async move {
+            // The leases are written; their answer is held up.
+            let answer = self.store.claim_or_park(request, park).await;
             self.gate().await;
-            self.store.claim_or_park(request, park).await
+            answer
         })
     }
 

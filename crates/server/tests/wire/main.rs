@@ -19,6 +19,7 @@ mod connections;
 mod jobs;
 mod lists;
 mod logs;
+mod long_polling;
 mod operate;
 mod problems;
 mod queues;

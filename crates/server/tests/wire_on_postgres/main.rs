@@ -24,6 +24,8 @@ mod clock;
 mod jobs;
 #[path = "../wire/lists.rs"]
 mod lists;
+#[path = "../wire/long_polling.rs"]
+mod long_polling;
 #[path = "../wire/operate.rs"]
 mod operate;
 #[path = "../wire/queues.rs"]
