@@ -142,7 +142,7 @@ fn world() -> World {
 
 #[test]
 fn the_view_agrees_on_random_jobs() {
-    conformance::histories(&world, 3_000_000..3_000_006);
+    conformance::histories(&world, 3_000_000..3_000_016);
     let (states, archived) = (STATES.lock().expect("the states").clone(), ARCHIVED.load(Ordering::Relaxed));
     assert_eq!(states.len(), StateKind::COUNT, "only {states:?} were seen");
     assert!(archived > 0, "no job was archived");
