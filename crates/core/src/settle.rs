@@ -95,7 +95,7 @@ pub fn settle(
         check_note("result", result.as_ref(), job, home)?;
         check_note("progress", progress.as_ref(), job, home)?;
     }
-    let (token, cancel_requested) = (lease.token, lease.cancel_requested.is_some());
+    let (token, cancel_requested, position) = (lease.token, lease.cancel_requested.is_some(), lease.position);
     match outcome {
         Outcome::Complete { result, progress } => complete(job, result.clone(), progress.clone(), moment),
         Outcome::Fail(_) | Outcome::Snooze { .. } | Outcome::Release | Outcome::Undelivered if cancel_requested => {
@@ -116,7 +116,11 @@ pub fn settle(
             hand_back(job, AttemptOutcome::Released, Some(Duration::ZERO), moment);
             job.enter(State::Retrying { until: moment.now }, Cause::Release, moment);
         }
-        Outcome::Release | Outcome::Undelivered => {
+        Outcome::Undelivered => {
+            hand_back(job, AttemptOutcome::Released, None, moment);
+            job.enter_line_at(position, Cause::Release, moment);
+        }
+        Outcome::Release => {
             hand_back(job, AttemptOutcome::Released, None, moment);
             job.enter_line(Cause::Release, moment);
         }

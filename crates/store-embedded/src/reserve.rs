@@ -18,6 +18,9 @@ const RESERVE: &str = "reserve";
 /// Between two looks whether a full disk has room again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Beyond the reserve, a full disk must have this part of it free before new work is taken again.
+const SLACK_PART: u64 = 8;
+
 /// The disk is full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoSpace {
@@ -57,6 +60,11 @@ impl Room {
         Self { directory: Some(directory.to_owned()), reserve_bytes, in_use: Arc::default() }
     }
 
+    /// What has to be free before new work is taken again.
+    fn wanted_bytes(&self) -> u64 {
+        self.reserve_bytes.saturating_add(self.reserve_bytes / SLACK_PART)
+    }
+
     fn in_use(&self) -> bool {
         self.in_use.load(Ordering::SeqCst)
     }
@@ -70,7 +78,7 @@ impl Room {
         let refusing = if poisoned {
             Some("a write or a sync of the store has failed: look at the disk and start the server again".to_owned())
         } else {
-            self.in_use().then(|| NoSpace { wanted_bytes: self.reserve_bytes }.to_string())
+            self.in_use().then(|| NoSpace { wanted_bytes: self.wanted_bytes() }.to_string())
         };
         let reserve = self.directory.is_some() && self.reserve_bytes > 0;
         let statistics = self.directory.as_ref().and_then(|directory| rustix::fs::statvfs(directory).ok());
@@ -103,11 +111,11 @@ impl Reserve {
 
     /// What has to be found before new work is taken again; nothing while all is well.
     pub(crate) fn missing_bytes(&self) -> Option<u64> {
-        self.room.in_use().then_some(self.room.reserve_bytes)
+        self.room.in_use().then_some(self.room.wanted_bytes())
     }
 
     pub(crate) fn no_space(&self) -> NoSpace {
-        NoSpace { wanted_bytes: self.room.reserve_bytes }
+        NoSpace { wanted_bytes: self.room.wanted_bytes() }
     }
 
     /// Whether there is room for new work. Nothing else may be due for hours, so whoever brings some lets a full disk be asked again.
@@ -122,7 +130,7 @@ impl Reserve {
         if released {
             self.room.set_in_use(true);
             self.asked_at = Some(monotonic());
-            let bytes = self.room.reserve_bytes;
+            let bytes = self.room.wanted_bytes();
             tracing::error!(
                 "the disk is full: new jobs are refused, all else goes on from the reserve; free {bytes} bytes for new jobs to be taken again"
             );
@@ -138,12 +146,20 @@ impl Reserve {
             return;
         }
         let first = self.asked_at.replace(now).is_none();
-        match allocate(path, self.room.reserve_bytes) {
+        if first {
+            // A store that is opened has not failed to write yet: the reserve itself is enough.
+            match allocate(path, self.room.reserve_bytes) {
+                Ok(()) => self.room.set_in_use(false),
+                Err(_) => drop(fs::remove_file(path)),
+            }
+            return;
+        }
+        // The freed reserve alone is no room: the next job would find the disk full again.
+        let allocated = allocate(path, self.room.wanted_bytes());
+        match allocated.and_then(|()| shrink(path, self.room.reserve_bytes)) {
             Ok(()) => {
                 self.room.set_in_use(false);
-                if !first {
-                    tracing::info!("the disk has room again: new jobs are taken");
-                }
+                tracing::info!("the disk has room again: new jobs are taken");
             }
             Err(_) => drop(fs::remove_file(path)),
         }
@@ -155,6 +171,11 @@ impl Reserve {
         let millis = u64::try_from(rest.unwrap_or_default().as_millis()).unwrap_or(u64::MAX).saturating_add(1);
         self.room.in_use().then(|| now + longshore_core::time::Duration::from_millis(millis))
     }
+}
+
+/// Gives back what is allocated beyond this length.
+fn shrink(path: &Path, bytes: u64) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).open(path)?.set_len(bytes)
 }
 
 fn allocate(path: &Path, bytes: u64) -> io::Result<()> {

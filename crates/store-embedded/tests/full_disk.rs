@@ -245,10 +245,10 @@ fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
     });
     let refused = refused.expect("the disk fills up");
     assert!(matches!(refused, StoreError::NotApplied(_)), "{refused}");
-    assert!(refused.to_string().contains("once 1048576 bytes are free"), "{refused}");
+    assert!(refused.to_string().contains("once 1179648 bytes are free"), "{refused}");
     assert!(!store.poisoned());
     let full = health(&store);
-    assert!(full.refusing.as_ref().is_some_and(|why| why.contains("once 1048576 bytes are free")), "{full:?}");
+    assert!(full.refusing.as_ref().is_some_and(|why| why.contains("once 1179648 bytes are free")), "{full:?}");
     assert_eq!(full.reserve_bytes, Some(0));
     finish_work(&store, &running);
     assert!(matches!(submit(&store, 1), Err(StoreError::NotApplied(_))), "still no new work");
@@ -352,9 +352,9 @@ fn a_store_that_starts_on_a_full_disk_says_so_and_takes_work_once_there_is_room(
     let ballast = disk.0.path().join("ballast");
     std::fs::write(&ballast, vec![0; 15 << 20]).expect("there is room");
     let store = open(&home).expect("the store opens");
-    assert_eq!(store.reserve_missing_at_start(), Some(1 << 20));
+    assert_eq!(store.reserve_missing_at_start(), Some(1_179_648));
     let refused = submit(&store, 1).expect_err("there is no room").to_string();
-    assert!(refused.contains("once 1048576 bytes are free"), "{refused}");
+    assert!(refused.contains("once 1179648 bytes are free"), "{refused}");
     std::fs::remove_file(&ballast).expect("it is there");
     submitted_soon(&store, 2);
     drop(store);
@@ -373,7 +373,7 @@ fn deleting_jobs_makes_room_on_a_full_disk() {
     let store = EmbeddedStore::open(options).expect("the store opens");
     let taken = (0..100_000).take_while(|number| submit(&store, *number).is_ok()).count();
     let refused = submit(&store, 1).expect_err("the disk is full").to_string();
-    assert!(refused.contains("once 25165824 bytes are free"), "{refused}");
+    assert!(refused.contains("once 28311552 bytes are free"), "{refused}");
     println!("{taken} jobs fitted");
     for _ in 0..taken.div_ceil(100) {
         let claimed = claim(&store, 100);

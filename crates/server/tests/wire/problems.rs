@@ -132,7 +132,7 @@ async fn the_field_is_a_path_from_the_body() {
         ("POST", jobs, r#"[{"type":"t"},{"type":"t"},{"type":"t"},{"type":"t","delay":"soon"}]"#, "jobs[3].delay"),
         ("POST", jobs, r#"[{"type":"t","retry":{"jitter":{"factor":2}}}]"#, "jobs[0].retry.jitter.factor"),
         ("POST", jobs, "[]", "jobs"),
-        ("POST", "/v1/claims", r#"{"queues":["q","no name"]}"#, "queues"),
+        ("POST", "/v1/claims", r#"{"queues":["q","no name"]}"#, "queues[1]"),
         ("POST", "/v1/claims", r#"{"queues":["q"],"limit":0}"#, "limit"),
         ("POST", "/v1/workflows", r#"{"jobs":[{"type":"t"}]}"#, "jobs[0].queue"),
         ("POST", "/v1/workflows", r#"{"queue":"q","chain":[{"type":"t"},{"type":""}]}"#, "chain[1].type"),

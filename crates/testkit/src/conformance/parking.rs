@@ -127,11 +127,16 @@ pub(super) fn an_undelivered_grant_costs_the_job_nothing(h: &mut Harness) {
             h.settle_down();
             h.state(job.id) == StateKind::Scheduled
         };
+        let behind = h.submit(&name, work_with(|job| job.hold = Some(false)));
         wait_for(|| returned(h));
         let seen = h.job(job.id);
         assert_eq!((seen.counters.starts, seen.counters.failures), (0, 0), "{profile}");
         assert_eq!((seen.counters.retries_scheduled, seen.counters.reclaims), (0, 0), "{profile}");
         assert!(seen.error.is_none(), "{profile}");
+        if *profile == Profile::Document {
+            // It came back as a retry does, at the tail.
+            assert_eq!(h.claim_one(&name).id, behind.id);
+        }
         let again = h.claim_one(&name);
         assert_eq!((again.id, again.attempt), (job.id, 1), "{profile}: and it runs as if for the first time");
         h.settle(&again, fail(ReportedCategory::Temporary)).unwrap();

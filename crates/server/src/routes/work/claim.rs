@@ -53,8 +53,11 @@ fn read(given: Claim) -> Result<ClaimRequest, Failure> {
     if types.len() > CLAIM_TYPES_MAX {
         return Err(Failure::validation("types", &format!("may name at most {CLAIM_TYPES_MAX} types")));
     }
-    let queue = |name: &String| QueueName::new(name).map_err(|invalid| invalid.at("queues"));
-    let job_type = |name: &String| JobType::new(name).map_err(|invalid| invalid.at("types"));
+    let queue = |(place, name): (usize, &String)| {
+        QueueName::new(name).map_err(|invalid| invalid.at(format!("queues[{place}]")))
+    };
+    let job_type =
+        |(place, name): (usize, &String)| JobType::new(name).map_err(|invalid| invalid.at(format!("types[{place}]")));
     let terms = Terms {
         worker: given.worker.as_deref().map(WorkerName::new).transpose()?,
         lease: given.lease.map(length),
@@ -62,9 +65,9 @@ fn read(given: Claim) -> Result<ClaimRequest, Failure> {
     };
     terms.check()?;
     Ok(ClaimRequest {
-        queues: given.queues.iter().map(queue).collect::<Result<_, Invalid>>()?,
+        queues: given.queues.iter().enumerate().map(queue).collect::<Result<_, Invalid>>()?,
         limit,
-        types: types.iter().map(job_type).collect::<Result<_, Invalid>>()?,
+        types: types.iter().enumerate().map(job_type).collect::<Result<_, Invalid>>()?,
         terms,
     })
 }
