@@ -20,6 +20,8 @@ use crate::writer::{COMMANDS_MAX, Writer};
 pub(crate) struct Granting {
     parked: ParkedClaims<ClaimReply>,
     granted: Vec<Granted>,
+    /// Parked claims that were answered with a grant, since the start.
+    answered: usize,
     /// The parked claim whose grant has failed in this turn.
     culprit: Option<Ticket>,
     /// Effects of this turn that were looked at already.
@@ -64,6 +66,7 @@ impl Granting {
         Self {
             parked: ParkedClaims::default(),
             granted: Vec::new(),
+            answered: 0,
             culprit: None,
             effects_seen: 0,
             commands: 0,
@@ -171,9 +174,9 @@ impl Writer {
     /// Grants what did not fit into the last commit.
     pub(crate) fn grant_rest(&mut self, more: &mut dyn FnMut() -> Option<Request>) {
         while self.granting.parked.has_candidates() && !self.granting.held && !self.shared.poisoned() {
-            let before = self.granting.parked.len();
+            let before = self.granting.answered;
             self.serve(Vec::new(), more);
-            if self.granting.parked.len() >= before {
+            if self.granting.answered == before {
                 return;
             }
         }
@@ -182,6 +185,7 @@ impl Writer {
     /// Answers the grants of a turn that is durable.
     pub(crate) fn answer_granted(&mut self) {
         self.granting.effects_seen = 0;
+        self.granting.answered += self.granting.granted.len();
         for Granted { claim, answer, .. } in self.granting.granted.drain(..) {
             let take_back = &self.granting.take_back;
             drop(claim.caller.send(Ok(answer.map(|jobs| Grant::new(jobs, Arc::clone(take_back))))));

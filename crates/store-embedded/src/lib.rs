@@ -12,7 +12,7 @@
 //! - `reader.rs`: threads that only look; `listing.rs`: which live jobs match what; `ended.rs`: where to look among the ended ones
 //! - the format of records is that of `longshore-records`; `names.rs`: its numbers for names, kept in a table; `sealed_id.rs`: ids that lead to their record
 //! - `home.rs`: the directory and its lock; `schema.rs`: tables, versions, connections; `log.rs`: whether the log can be believed; `order.rs`: whether rows come in theirs; `noted.rs`: how far the store has come, beside the database; `seen.rs`: its time over restarts; `checkpoint.rs`: the log moved into the database beside the writer; `reserve.rs`: space for a full disk; `give_back.rs`: space that is not needed any more
-//! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte; `export.rs`: everything, for whoever moves it elsewhere; `moved.rs`: a directory that was moved
+//! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte; `export.rs`: everything, for a move into another store; `moved.rs`: a directory that was moved
 
 mod backup;
 mod checkpoint;

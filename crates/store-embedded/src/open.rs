@@ -22,8 +22,8 @@ use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
-    Clock, Grant, InLine, Inspect, JobQuery, JobRef, Mailbox, MemberQuery, Notices, Page, Park, QueueReport, Store,
-    StoreError, StoreFuture, StoreHealth, Ticket, Wakeups, WorkflowPage, WorkflowQuery, await_grant, mailbox,
+    Clock, Grant, InLine, Inspect, JobQuery, JobRef, Mailbox, MemberQuery, Page, Park, QueueReport, Store, StoreError,
+    StoreFuture, StoreHealth, Ticket, Wakeups, WorkflowPage, WorkflowQuery, await_grant, mailbox,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -207,10 +207,10 @@ impl EmbeddedStore {
     }
 
     /// Hands a request to the writer. On `Err` it was not begun: a writer that is dying takes nothing in any more.
-    async fn send(&self, request: Request) -> Result<Notices<Request>, StoreError> {
+    async fn send(&self, request: Request) -> Result<&Mailbox<Request>, StoreError> {
         let requests = self.requests.as_ref().filter(|_| !self.poisoned()).ok_or(StoreError::Poisoned)?;
         requests.send(request).await.map_err(|_| StoreError::Poisoned)?;
-        Ok(requests.notices())
+        Ok(requests)
     }
 }
 
@@ -390,7 +390,7 @@ impl Store for EmbeddedStore {
         };
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            let requests = self.send(Request::Claim(request, ticket, reply)).await?;
+            let requests = self.send(Request::Claim(request, ticket, reply)).await?.notices();
             let unpark = || ticket.into_iter().for_each(|ticket| requests.post(Request::Unpark(ticket)));
             // A claim that the writer took to its grave may have been written.
             await_grant(answer, park, unpark).await.unwrap_or_else(|| Err(StoreError::unknown(writer_died())))

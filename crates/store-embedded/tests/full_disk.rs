@@ -319,7 +319,7 @@ fn room_is_noticed_without_new_work() {
     std::fs::remove_file(&ballast).expect("it is there");
     let begin = monotonic();
     while !health(&store).writable() {
-        assert!(store.wakeups().deadline().is_some(), "somebody is asked to tick");
+        assert!(store.wakeups().deadline().is_some(), "a tick is announced");
         let budget = NonZeroUsize::new(100).expect("not zero");
         let _: Ticked = block_on(store.tick(budget)).expect("the store ticks");
         assert!(monotonic() - begin < Duration::from_secs(60), "{:?}", health(&store));

@@ -18,12 +18,12 @@ fn a_server_that_takes_work_is_healthy() {
 fn no_server_is_exit_code_1() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    // Somebody listens and never answers: the timeout ends it.
+    // A listener that never answers: the timeout ends it.
     let silent = alone(&["health", "--server", &url, "--timeout", "100ms"]).expect(1);
     assert!(silent.stderr.contains("is not live") && silent.stderr.contains("0.1 s"), "{silent:?}");
     drop(listener);
-    let nobody = alone(&["health", "--server", &url]).expect(1);
-    assert!(nobody.stderr.contains("is not live") && nobody.stderr.contains("hint: "), "{nobody:?}");
+    let silent = alone(&["health", "--server", &url]).expect(1);
+    assert!(silent.stderr.contains("is not live") && silent.stderr.contains("hint: "), "{silent:?}");
     let told = alone(&["health", "--server", &url, "--json"]).expect(1);
     assert_eq!((&told.json()["live"], &told.json()["ready"]), (&false.into(), &false.into()), "{told:?}");
     let error: serde_json::Value = serde_json::from_str(&told.stderr).unwrap();

@@ -61,8 +61,8 @@ fn the_schema_is_made_looked_at_and_printed() {
     let refused = alone(&["serve", "--listen", "127.0.0.1:0", "--store", &other_url]).expect(2);
     assert!(refused.stderr.contains("migration 99") && refused.stderr.contains("newer program"), "{refused:?}");
     alone(&["migrate", "up"]).expect(1);
-    let nobody = alone(&["migrate", "status", "--store", "postgres://nobody:secret@127.0.0.1:1/x"]).expect(2);
-    assert!(!nobody.stderr.contains("secret"), "{nobody:?}");
+    let refused = alone(&["migrate", "status", "--store", "postgres://nobody:secret@127.0.0.1:1/x"]).expect(2);
+    assert!(!refused.stderr.contains("secret"), "{refused:?}");
 }
 
 /// Two servers of a role that owns nothing, one killed: the jobs are the database's.

@@ -5,8 +5,8 @@ use crate::support::Server;
 #[test]
 fn workers_are_listed_with_their_queues() {
     let server = Server::in_memory();
-    let nobody = server.run(&["workers", "list"]).expect(0);
-    assert!(nobody.stdout.is_empty() && nobody.stderr.contains("no worker"), "{nobody:?}");
+    let none = server.run(&["workers", "list"]).expect(0);
+    assert!(none.stdout.is_empty() && none.stderr.contains("no worker"), "{none:?}");
     server.work_off("true", &["--worker", "w-1", "-q", "mail", "-q", "reports"]).expect(0);
     let shown = server.run(&["workers", "list"]).expect(0).stdout;
     assert_eq!(shown.lines().count(), 2, "{shown}");

@@ -32,7 +32,7 @@ async fn health_info_and_the_page() {
     server.stop().await;
 }
 
-/// A store that refuses new jobs is seen wherever somebody may look.
+/// A store that refuses new jobs says so in every place that reports health.
 #[tokio::test]
 async fn a_store_that_refuses_new_jobs_is_seen() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
