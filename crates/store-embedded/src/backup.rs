@@ -18,8 +18,8 @@ use crate::moved;
 use crate::noted;
 use crate::order::InOrder;
 use crate::schema::{self, DATABASE, Location, Role, unopened};
-use longshore_records::SystemDice;
-use longshore_records::codec;
+use longshore_codec::SystemDice;
+use longshore_codec::codec;
 
 /// Writes the store, as it is at this moment, into a new directory. Work goes on meanwhile.
 pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreError> {

@@ -24,8 +24,8 @@ use crate::records::payloads::read_payload;
 use crate::records::{keys, state_number, workflows};
 use crate::schema;
 use crate::sealed_id::{IdSeal, id_seal};
-use longshore_records::Names;
-use longshore_records::codec;
+use longshore_codec::Names;
+use longshore_codec::codec;
 
 use members::Members;
 

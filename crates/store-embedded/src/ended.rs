@@ -17,7 +17,7 @@ use rusqlite::{Connection, params};
 use crate::error::sql;
 use crate::order::InOrder;
 use crate::records::{state_number, type_hash};
-use longshore_records::Names;
+use longshore_codec::Names;
 
 /// Neighbours in a chunk, as a power of two.
 const CHUNK_BITS: u32 = 12;

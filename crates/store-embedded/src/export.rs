@@ -11,8 +11,8 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
-use longshore_records::codec::checksum;
-use longshore_records::{Names, codec};
+use longshore_codec::codec::checksum;
+use longshore_codec::{Names, codec};
 use longshore_store::StoreError;
 use rusqlite::{Connection, Row, params};
 

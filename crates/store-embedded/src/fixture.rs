@@ -7,7 +7,7 @@ use longshore_core::id::{QueueName, Seq};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::schema::{Location, Role, TimeKind, prepare};
-use longshore_records::codec::{FORMAT, job, policy, unseal, workflow};
+use longshore_codec::codec::{FORMAT, job, policy, unseal, workflow};
 
 const HINT: &str = "the format has changed and its number has not: raise it, keep reading the old one, and add a fixture of the new one";
 

@@ -10,7 +10,7 @@
 //! - `records.rs`: the engine's records during a batch; `records/flush.rs`: their way to the tables, gathered by `records/pen.rs` and many rows to a statement by `records/many.rs`; `records/payloads.rs`, `records/keys.rs` (idempotency), `records/workflows.rs`,
 //!   `records/ahead.rs` (reading ahead of the claims)
 //! - `reader.rs`: threads that only look; `listing.rs`: which live jobs match what; `ended.rs`: where to look among the ended ones
-//! - the format of records is that of `longshore-records`; `names.rs`: its numbers for names, kept in a table; `sealed_id.rs`: ids that lead to their record
+//! - the format of records is that of `longshore-codec`; `names.rs`: its numbers for names, kept in a table; `sealed_id.rs`: ids that lead to their record
 //! - `home.rs`: the directory and its lock; `schema.rs`: tables, versions, connections; `log.rs`: whether the log can be believed; `order.rs`: whether rows come in theirs; `noted.rs`: how far the store has come, beside the database; `seen.rs`: its time over restarts; `checkpoint.rs`: the log moved into the database beside the writer; `reserve.rs`: space for a full disk; `give_back.rs`: space that is not needed any more
 //! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte; `export.rs`: everything, for a move into another store; `moved.rs`: a directory that was moved
 

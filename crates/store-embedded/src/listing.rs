@@ -11,7 +11,7 @@ use longshore_core::state::{State, StateKind};
 use longshore_store::{InLine, JobFilter};
 use roaring::RoaringTreemap;
 
-use longshore_records::codec::job::Head;
+use longshore_codec::codec::job::Head;
 
 /// What listings look at.
 #[derive(Clone, Debug, PartialEq, Eq)]

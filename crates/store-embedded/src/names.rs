@@ -1,7 +1,7 @@
 //! The names of the records crate, kept in a table.
 
-use longshore_records::Names;
-use longshore_records::codec::{seal, unseal};
+use longshore_codec::Names;
+use longshore_codec::codec::{seal, unseal};
 use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_core::time::Timestamp;
-use longshore_records::codec::checksum;
+use longshore_codec::codec::checksum;
 use longshore_store::{Clock, StoreError};
 
 use crate::error::no_room;

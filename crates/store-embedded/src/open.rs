@@ -47,10 +47,10 @@ use crate::schema::{self, Location, Role, TimeKind, unopened};
 use crate::sealed_id::id_seal;
 use crate::seen;
 use crate::writer::{Shared, Writer};
-use longshore_records::Names;
-use longshore_records::SystemDice;
-use longshore_records::codec;
-use longshore_records::codec::job::Head;
+use longshore_codec::Names;
+use longshore_codec::SystemDice;
+use longshore_codec::codec;
+use longshore_codec::codec::job::Head;
 
 /// Where the jobs are kept.
 #[derive(Clone, Debug)]

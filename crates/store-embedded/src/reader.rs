@@ -28,8 +28,8 @@ use crate::records::payloads::read_payload;
 use crate::records::{Trouble, state_number, type_hash, workflows};
 use crate::schema::{Location, Role};
 use crate::sealed_id::IdSeal;
-use longshore_records::Names;
-use longshore_records::codec;
+use longshore_codec::Names;
+use longshore_codec::codec;
 
 type Work = Box<dyn FnOnce(&Reader) + Send>;
 

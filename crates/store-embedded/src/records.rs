@@ -31,8 +31,8 @@ use crate::records::ahead::Ahead;
 use crate::records::payloads::PayloadCache;
 use crate::records::workflows::Workflows;
 use crate::sealed_id::IdSeal;
-use longshore_records::Names;
-use longshore_records::codec;
+use longshore_codec::Names;
+use longshore_codec::codec;
 
 /// Why the records cannot go on.
 #[derive(Debug)]

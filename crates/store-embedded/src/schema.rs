@@ -9,7 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use crate::error::{damaged, sql};
-use longshore_records::codec::{self, checksum, seal, unseal};
+use longshore_codec::codec::{self, checksum, seal, unseal};
 
 /// Version of the tables. A newer one is refused, never rewritten.
 pub(crate) const SCHEMA: i64 = 1;
@@ -145,7 +145,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)?;
         let transaction = connection.unchecked_transaction().map_err(sql)?;
         transaction.execute_batch(TABLES).map_err(sql)?;
-        let mut dice = longshore_records::SystemDice::default();
+        let mut dice = longshore_codec::SystemDice::default();
         let dice: &mut dyn longshore_core::dice::Dice = &mut dice;
         set_note(&transaction, ID_KEY, dice.bytes16().to_vec()).map_err(sql)?;
         set_note(&transaction, TIME, time.word().into()).map_err(sql)?;

@@ -1,6 +1,6 @@
-//! The rounds of [`longshore_records::sealed_id`] that this store has.
+//! The rounds of [`longshore_codec::sealed_id`] that this store has.
 
-use longshore_records::sealed_id::{self, high_half, low};
+use longshore_codec::sealed_id::{self, high_half, low};
 
 const ROUNDS: usize = 8;
 

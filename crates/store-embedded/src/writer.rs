@@ -21,7 +21,7 @@ use crate::records::{DiskRecords, Trouble};
 use crate::request::{Answered, Failed, Request};
 use crate::reserve::Reserve;
 use crate::schema::{Location, TimeKind, set_mark, set_meta, set_totals};
-use longshore_records::SystemDice;
+use longshore_codec::SystemDice;
 
 /// Commands that share one commit, at most.
 pub(crate) const COMMANDS_MAX: usize = 2_048;

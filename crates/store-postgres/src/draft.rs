@@ -13,7 +13,7 @@ use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{TallyChange, Workflow};
-use longshore_records::{Names, codec};
+use longshore_codec::{Names, codec};
 use longshore_store::query::{IndexedFields, has_words};
 
 use crate::error::Trouble;

@@ -10,7 +10,7 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::{Tally, Workflow};
-use longshore_records::{Names, codec};
+use longshore_codec::{Names, codec};
 use longshore_store::StoreError;
 use longshore_store::query::IndexedFields;
 use tokio_postgres::Client;

@@ -15,7 +15,7 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
-use longshore_records::codec;
+use longshore_codec::codec;
 use longshore_store::{
     InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, StoreError, StoreFuture, StoreHealth,
     WorkflowPage, WorkflowQuery,

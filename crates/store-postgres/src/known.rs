@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longshore_core::engine::Queue;
 use longshore_core::id::QueueName;
-use longshore_records::{Names, codec};
+use longshore_codec::{Names, codec};
 
 use crate::error::Trouble;
 use crate::link::{Bounds, Link, get, order};

@@ -369,7 +369,7 @@ fn attempts_max(requests: &[Request], held_up: bool, alone: bool) -> u32 {
 
 /// Longer each time, and not the same for everybody.
 async fn pause(attempt: u32) {
-    let mut dice = longshore_records::SystemDice::default();
+    let mut dice = longshore_codec::SystemDice::default();
     let dice: &mut dyn longshore_core::dice::Dice = &mut dice;
     let longest = 2_u64.saturating_pow(attempt.min(7));
     tokio::time::sleep(Duration::from_millis(dice.up_to(longest))).await;

@@ -1,7 +1,7 @@
-//! The rounds of [`longshore_records::sealed_id`] that this store has: a hash that PostgreSQL has built in (`hashint4extended`), so that `submit` in SQL makes
+//! The rounds of [`longshore_codec::sealed_id`] that this store has: a hash that PostgreSQL has built in (`hashint4extended`), so that `submit` in SQL makes
 //! the same ids.
 
-use longshore_records::sealed_id::{self, high_half, low, low_half};
+use longshore_codec::sealed_id::{self, high_half, low, low_half};
 
 const ROUNDS: usize = 6;
 

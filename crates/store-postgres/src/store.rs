@@ -14,7 +14,7 @@ use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
-use longshore_records::SystemDice;
+use longshore_codec::SystemDice;
 use longshore_store::{
     Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, Wakeups, await_grant, mailbox,
 };

@@ -8,7 +8,7 @@ use longshore_core::engine::{Ticked, ordering};
 use longshore_core::id::Seq;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
-use longshore_records::codec;
+use longshore_codec::codec;
 use longshore_store::StoreError;
 use tokio::sync::oneshot;
 

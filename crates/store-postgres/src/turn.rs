@@ -17,7 +17,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::submit::DependencyRef;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
-use longshore_records::SystemDice;
+use longshore_codec::SystemDice;
 use longshore_store::ClaimedJob;
 
 use crate::believed::Place;

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::time::Timestamp;
-use longshore_records::codec;
+use longshore_codec::codec;
 use longshore_store::{JobFilter, StoreError};
 use rusqlite::params;
 

@@ -31,7 +31,7 @@ use super::{DiskRecords, SeqMap, Trouble};
 use crate::error::sql;
 use crate::schema::{Location, Role};
 use crate::writer::Shared;
-use longshore_records::codec;
+use longshore_codec::codec;
 
 /// Jobs that are held here, of all lines together.
 const WINDOW: usize = 4_096;

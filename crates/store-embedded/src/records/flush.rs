@@ -10,7 +10,7 @@ use super::pen::Pen;
 use super::{DiskRecords, Origin, Touched, Trouble, state_number};
 use crate::ended::{Features, chunk_of, save_features};
 use crate::listing::Change;
-use longshore_records::codec;
+use longshore_codec::codec;
 
 /// What became of one record in a flush.
 struct Written {

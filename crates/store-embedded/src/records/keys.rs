@@ -8,8 +8,8 @@ use longshore_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
 
 use super::Trouble;
-use longshore_records::codec::key::{decode, encode};
-use longshore_records::codec::{self, Damaged, Writer};
+use longshore_codec::codec::key::{decode, encode};
+use longshore_codec::codec::{self, Damaged, Writer};
 
 /// The checksum covers the whole row: a key that stands for another job, or lapses at another time, would be a second job or none.
 fn checksum(path: &[u8], entry: &KeyEntry) -> u32 {

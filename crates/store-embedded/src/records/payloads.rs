@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row};
 
 use super::many::INSERT_PAYLOADS;
 use super::{DiskRecords, SeqMap, Trouble};
-use longshore_records::codec;
+use longshore_codec::codec;
 
 /// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
 const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;

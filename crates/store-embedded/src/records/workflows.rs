@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::Trouble;
 use crate::error::sql;
 use crate::order::InOrder;
-use longshore_records::codec;
+use longshore_codec::codec;
 
 /// Records that stay in memory between batches.
 const CACHED_MAX: usize = 10_000;

@@ -10,7 +10,7 @@ use longshore_core::engine::{KeyEntry, StateCounts};
 use longshore_core::id::{JobId, QueueName, Seq};
 use longshore_core::state::{Ending, StateKind};
 use longshore_core::time::Timestamp;
-use longshore_records::codec;
+use longshore_codec::codec;
 use tokio_postgres::Row;
 
 use super::{Turn, numbers};

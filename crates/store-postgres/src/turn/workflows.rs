@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use longshore_core::id::Seq;
 use longshore_core::workflow::{Tally, Workflow};
-use longshore_records::codec;
+use longshore_codec::codec;
 
 use super::{Orders, Turn};
 use crate::draft::WorkflowChanges;

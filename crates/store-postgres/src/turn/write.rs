@@ -8,7 +8,7 @@ use longshore_core::job::Job;
 use longshore_core::policy::{IdempotencyScope, SubmitMode};
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
-use longshore_records::codec;
+use longshore_codec::codec;
 use longshore_store::query::IndexedFields;
 use tokio_postgres::types::{ToSql, Type};
 

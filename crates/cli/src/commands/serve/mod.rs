@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use longshore_core::dice::Dice;
-use longshore_records::SystemDice;
+use longshore_codec::SystemDice;
 use longshore_server::{Options, Server, ServerError, StoreAbout, TimeControl, declare};
 use longshore_store::{Clock, Store, StoreError, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind, in_use};

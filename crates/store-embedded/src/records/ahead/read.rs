@@ -9,7 +9,7 @@ use rusqlite::{Connection, Rows};
 use super::Question;
 use super::shelf::Helping;
 use crate::records::payloads::payload_in;
-use longshore_records::codec;
+use longshore_codec::codec;
 
 /// Rows that may be passed over rather than looking the next one up.
 const GAP_MAX: u64 = 16;
