@@ -55,22 +55,22 @@ update-docs: ## writes docs/requirements.md anew from the tests
 campaign: campaign-rules campaign-kills campaign-calls campaign-damage campaign-fleet ## the long proofs, hours if you let them
 
 campaign-rules: ## engine against model on HISTORIES (100,000) random histories from FIRST_SEED (0)
-	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test engine_agrees -- --exact campaign --nocapture
+	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test differential -- --exact campaign --nocapture
 
 campaign-kills: ## kills the embedded store KILL_CYCLES (2,000) times under load and looks for losses
 	KILL_CYCLES=$(KILL_CYCLES) cargo test --release -p longshore-store-embedded --test crash -- --nocapture
 
 campaign-calls: ## kills the embedded store at CALL_POINTS (40) places of each system call on each of its files
-	CALL_POINTS=$(CALL_POINTS) cargo test --release -p longshore-store-embedded --test system_calls -- --nocapture
+	CALL_POINTS=$(CALL_POINTS) cargo test --release -p longshore-store-embedded --test kill_at_syscall -- --nocapture
 
 campaign-damage: ## cuts the log at every byte of its last 64 KiB and flips FLIPS (20,000) bits in each file
-	TORN_FRAMES=16 FLIPS=$(FLIPS) cargo test --release -p longshore-store-embedded --test torn --test damage -- --nocapture --test-threads=1
+	TORN_FRAMES=16 FLIPS=$(FLIPS) cargo test --release -p longshore-store-embedded --test torn_wal --test corruption -- --nocapture --test-threads=1
 
 wire-on-postgres: ## every scenario file and the tests of the wire over HTTP, with the jobs on PostgreSQL
 	SCENARIO_STEP=1 cargo nextest run -p longshore-server --test wire_on_postgres --test scenarios_on_postgres --no-fail-fast
 
 campaign-fleet: ## kills NODE_KILLS (50) nodes of three that work on one PostgreSQL, and WORKER_KILLS (200) workers
-	NODE_KILLS=$(NODE_KILLS) WORKER_KILLS=$(WORKER_KILLS) LATE_PERCENT=0 cargo test --release -p longshore-store-postgres --test fleet -- --nocapture
+	NODE_KILLS=$(NODE_KILLS) WORKER_KILLS=$(WORKER_KILLS) LATE_PERCENT=0 cargo test --release -p longshore-store-postgres --test kill_nodes -- --nocapture
 
 fixture: ## writes crates/store-embedded/fixtures for the present format; only before a release has written it
 	cargo test --quiet -p longshore-store-embedded --test formats -- --ignored --exact write_the_fixture

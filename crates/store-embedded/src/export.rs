@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use longshore_codec::codec::checksum;
+use longshore_codec::{Names, codec};
 use longshore_core::engine::{KeyEntry, KeyPath, Queue};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
@@ -11,8 +13,6 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
-use longshore_codec::codec::checksum;
-use longshore_codec::{Names, codec};
 use longshore_store::StoreError;
 use rusqlite::{Connection, Row, params};
 

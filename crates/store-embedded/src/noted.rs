@@ -16,8 +16,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_core::time::Timestamp;
 use longshore_codec::codec::checksum;
+use longshore_core::time::Timestamp;
 use longshore_store::{Clock, StoreError};
 
 use crate::error::no_room;

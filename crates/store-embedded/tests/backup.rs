@@ -26,8 +26,8 @@ use longshore_store_embedded::{Copied, EmbeddedStore, Options, Place, TimeKind, 
 use longshore_testkit::block_on::block_on;
 use longshore_testkit::conformance;
 
-use common::load::{self, BatchName};
 use common::strace::run;
+use common::workload::{self, BatchName};
 use common::{assert_counts, assert_whole, copy_of, files_of, jobs_above, open};
 
 fn now() -> Timestamp {
@@ -35,7 +35,7 @@ fn now() -> Timestamp {
 }
 
 fn claim(store: &EmbeddedStore, limit: usize) -> Vec<ClaimedJob> {
-    let queues = vec![load::queue("even"), load::queue("odd")];
+    let queues = vec![workload::queue("even"), workload::queue("odd")];
     let request = ClaimRequest { queues, limit, types: Vec::new(), terms: Terms::default() };
     block_on(store.claim(request)).expect("the store gives").expect("the rules allow it")
 }
@@ -112,7 +112,7 @@ fn assert_one_instant(copy: &Path, before: &[u64], after: &[u64]) {
     let store = open(&restored).expect("it opens");
     let all = jobs_above(&store, Seq(0)).expect("jobs are listed");
     assert_counts(&store, &all);
-    load::assert_payloads(&store, &all);
+    workload::assert_payloads(&store, &all);
     let mut batches = BTreeMap::<u64, BTreeMap<u64, u64>>::new();
     for job in &all {
         let key = job.idempotency.as_ref().expect("a key");
@@ -252,7 +252,7 @@ fn what_an_unfinished_copy_has_left_is_not_served() {
     assert!(refused.contains("did not come to its end"), "{refused}");
     restore(&at("copy"), &at("half"), now()).expect("it is done again");
     let store = open(&at("half")).expect("the store opens");
-    assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 0 }).0);
+    assert!(workload::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 0 }).0);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn neither_backup_nor_restore_overwrites_anything() {
     drop(restore(&at("nothing"), &at("new"), now()).expect_err("there is no backup"));
     restore(&at("copy"), &at("new"), now()).expect("a failed restore is in nobody's way");
     let store = open(&at("store")).expect("the store opens");
-    assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 1 }).0);
+    assert!(workload::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 1 }).0);
 }
 
 /// The database alone is not what was acknowledged.
@@ -296,7 +296,7 @@ fn a_store_is_not_restored_as_if_it_were_a_backup() {
     // Stopped in good order, the database is everything; but then nobody may begin to work in it.
     restore(&at("store"), &at("from-stopped"), now()).expect("there is no log");
     let store = open(&at("from-stopped")).expect("it opens");
-    assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 0 }).0);
+    assert!(workload::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 0 }).0);
     drop(store);
     let at_work = fs::File::open(at("store").join("lock")).expect("a lock");
     at_work.lock().expect("it is free");
@@ -420,7 +420,7 @@ fn a_run_without_an_end_is_run_again_after_a_restore() {
     (overrides.job.lease, overrides.job.execution_timeout) = (never, never);
     for queue in ["even", "odd"] {
         let overrides = Some(Box::new(overrides.clone()));
-        let put = AdminCommand::PutQueue { queue: load::queue(queue), profile: None, overrides };
+        let put = AdminCommand::PutQueue { queue: workload::queue(queue), profile: None, overrides };
         block_on(store.admin(put)).expect("the store takes it").expect("the rules allow it");
     }
     submit(&store, 0, 0);

@@ -27,7 +27,7 @@ use longshore_store::{ClaimedJob, Inspect as _, JobRef, Store as _, VirtualClock
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, backup_directory, restore};
 use longshore_testkit::block_on::block_on;
 
-use common::{assert_whole, copy_of, load};
+use common::{assert_whole, copy_of, workload};
 
 const HOUR: i64 = 3_600_000;
 /// When the store is opened first.
@@ -52,12 +52,12 @@ fn open_in(time: TimeKind, directory: &Path, wall: i64) -> (EmbeddedStore, Arc<V
 fn submit(store: &EmbeddedStore, change: impl FnOnce(&mut NewJob)) {
     let mut job = NewJob::new(JobType::new("load").expect("a type"), Payload::Json("{}".into()));
     change(&mut job);
-    let request = SubmitRequest::new(vec![Submission { queue: load::queue("even"), job }]);
+    let request = SubmitRequest::new(vec![Submission { queue: workload::queue("even"), job }]);
     drop(block_on(store.submit(request)).expect("the store takes it").expect("the rules allow it"));
 }
 
 fn claim(store: &EmbeddedStore, terms: Terms) -> Vec<ClaimedJob> {
-    let request = ClaimRequest { queues: vec![load::queue("even")], limit: 10, types: Vec::new(), terms };
+    let request = ClaimRequest { queues: vec![workload::queue("even")], limit: 10, types: Vec::new(), terms };
     block_on(store.claim(request)).expect("the store gives").expect("the rules allow it")
 }
 
@@ -232,7 +232,7 @@ fn a_lease_that_is_reclaimed_lazily_stays_expired() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, clock) = open_at(home.path(), START);
     let overrides = Some(Box::new(SettingsPatch { reclaim: Some(Reclaim::Lazy), ..SettingsPatch::default() }));
-    let put = AdminCommand::PutQueue { queue: load::queue("even"), profile: None, overrides };
+    let put = AdminCommand::PutQueue { queue: workload::queue("even"), profile: None, overrides };
     let _: AdminAnswer = block_on(store.admin(put)).expect("the store takes it").expect("the rules allow it");
     let lazy = run_one(&store, terms(5, None));
     clock.advance(Duration::from_secs(10));

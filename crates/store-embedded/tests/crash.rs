@@ -11,7 +11,7 @@ use longshore_store::clock::monotonic;
 
 use common::child::{self, Load};
 use common::ledger::Ledger;
-use common::{assert_whole, between, load, open};
+use common::{assert_whole, between, open, workload};
 
 /// The load; see `common/child.rs`.
 #[test]
@@ -34,7 +34,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
         let mut ledger = Ledger::default();
         let last = cycles.min(first + CYCLES_OF_ONE_STORE);
         for cycle in first..last {
-            let after = between(&mut dice, 5_000, 60_000) * if load::heavy(cycle) { 6 } else { 1 };
+            let after = between(&mut dice, 5_000, 60_000) * if workload::heavy(cycle) { 6 } else { 1 };
             let load = Load::start(&mut child::command(&[], directory.path(), cycle));
             load.kill(Duration::from_micros(after), &mut ledger);
             assert_eq!(ledger.errors, Vec::<String>::new());

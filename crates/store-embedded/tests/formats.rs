@@ -24,8 +24,8 @@ use longshore_store::{Inspect as _, JobRef, Store as _, VirtualClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
 
-use common::picture::describe;
-use common::{assert_whole, jobs_above, rich};
+use common::dump::describe;
+use common::{assert_whole, jobs_above, sample_store};
 
 /// All that this program must open; the last one is what it writes.
 const FORMATS: [u8; 1] = [1];
@@ -36,9 +36,9 @@ fn fixture(format: u8) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/format-{format}"))
 }
 
-/// Shortly after the last step of [`rich::fill`], before the next lease lapses.
+/// Shortly after the last step of [`sample_store::fill`], before the next lease lapses.
 fn clock() -> Arc<VirtualClock> {
-    Arc::new(VirtualClock::new(rich::BEGIN + Duration::from_secs(38)))
+    Arc::new(VirtualClock::new(sample_store::BEGIN + Duration::from_secs(38)))
 }
 
 fn open(directory: &Path, clock: Arc<VirtualClock>) -> EmbeddedStore {
@@ -89,7 +89,7 @@ fn life_goes_on_in_every_format() {
         let submit = |queue: &str, word: &str, change: &dyn Fn(&mut NewJob)| {
             let mut job = NewJob::new(JobType::new(word).expect("a type"), Payload::Json("{}".into()));
             change(&mut job);
-            let submission = Submission { queue: rich::queue(queue), job };
+            let submission = Submission { queue: sample_store::queue(queue), job };
             block_on(store.submit(SubmitRequest::new(vec![submission]))).expect("the store takes it")
         };
         let again = submit("plain", "labelled", &|job| job.idempotency_key = Some("once".into())).expect("allowed");
@@ -115,7 +115,7 @@ fn life_goes_on_in_every_format() {
         let budget = std::num::NonZeroUsize::new(10_000).expect("not zero");
         let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
         let terms = Terms::default();
-        let request = ClaimRequest { queues: vec![rich::queue("plain")], limit: 100, types: Vec::new(), terms };
+        let request = ClaimRequest { queues: vec![sample_store::queue("plain")], limit: 100, types: Vec::new(), terms };
         let claimed = block_on(store.claim(request)).expect("the store gives").expect("the rules allow it");
         assert!(claimed.iter().any(|job| job.claimed.id == labelled.id));
         drop(store);
@@ -129,9 +129,9 @@ fn life_goes_on_in_every_format() {
 fn write_the_fixture() {
     let target = fixture(*FORMATS.last().expect("a format"));
     let home = tempfile::tempdir().expect("a directory");
-    let clock = Arc::new(VirtualClock::new(rich::BEGIN));
+    let clock = Arc::new(VirtualClock::new(sample_store::BEGIN));
     let store = open(home.path(), Arc::clone(&clock));
-    rich::fill(&store, &clock);
+    sample_store::fill(&store, &clock);
     let contents = describe(&store).expect("everything can be read");
     drop(store);
     assert_whole(home.path());

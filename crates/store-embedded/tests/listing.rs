@@ -20,7 +20,7 @@ use longshore_store::{Inspect as _, JobFilter, JobQuery, Store as _, SystemClock
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
 
-use common::load;
+use common::workload;
 
 const JOBS: usize = 200;
 
@@ -32,7 +32,7 @@ fn open(place: Place) -> EmbeddedStore {
 fn submit(store: &EmbeddedStore, count: usize) -> Vec<JobId> {
     let one = || {
         let job = NewJob::new(JobType::new("load").expect("a type"), Payload::Binary(Bytes::new()));
-        Submission { queue: load::queue("even"), job }
+        Submission { queue: workload::queue("even"), job }
     };
     let request = SubmitRequest::new((0..count).map(|_| one()).collect());
     let submitted = block_on(store.submit(request)).expect("the store takes it").expect("the rules allow it");
@@ -87,7 +87,7 @@ fn assert_nothing_is_missed(store: &EmbeddedStore, rounds: usize) {
     let (stop, everything) = (AtomicBool::new(false), JobFilter::default());
     let all: Vec<Seq> = listed(store, &everything, 1_000);
     assert_eq!(all.len(), JOBS);
-    let of_queue = JobFilter { queue: Some(load::queue("even")), ..JobFilter::default() };
+    let of_queue = JobFilter { queue: Some(workload::queue("even")), ..JobFilter::default() };
     let ended = JobFilter { states: StateKind::Cancelled.into(), ..JobFilter::default() };
     thread::scope(|scope| {
         for ids in ids.chunks(JOBS / 2) {

@@ -6,6 +6,7 @@ mod workflows;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use longshore_codec::{Names, codec};
 use longshore_core::dice::Dice;
 use longshore_core::engine::{KeyEntry, KeyPath, PayloadSource, Prune, Queue, Records};
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
@@ -13,7 +14,6 @@ use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{TallyChange, Workflow};
-use longshore_codec::{Names, codec};
 use longshore_store::query::{IndexedFields, has_words};
 
 use crate::error::Trouble;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use longshore_codec::{Names, codec};
 use longshore_core::engine::{KeyEntry, KeyPath, Queue, StateCounts, ordering};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
@@ -10,7 +11,6 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::{Tally, Workflow};
-use longshore_codec::{Names, codec};
 use longshore_store::StoreError;
 use longshore_store::query::IndexedFields;
 use tokio_postgres::Client;

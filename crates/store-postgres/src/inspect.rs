@@ -6,6 +6,7 @@ mod workflows;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use longshore_codec::codec;
 use longshore_core::engine::{StateCounts, count_of};
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
@@ -15,7 +16,6 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
-use longshore_codec::codec;
 use longshore_store::{
     InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, StoreError, StoreFuture, StoreHealth,
     WorkflowPage, WorkflowQuery,

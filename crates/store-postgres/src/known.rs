@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longshore_codec::{Names, codec};
 use longshore_core::engine::Queue;
 use longshore_core::id::QueueName;
-use longshore_codec::{Names, codec};
 
 use crate::error::Trouble;
 use crate::link::{Bounds, Link, get, order};

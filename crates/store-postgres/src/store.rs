@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use longshore_codec::SystemDice;
 use longshore_core::dice::Dice;
 use longshore_core::engine::{
     self, AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Queue, Settlement, SubmitRequest,
@@ -14,7 +15,6 @@ use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
-use longshore_codec::SystemDice;
 use longshore_store::{
     Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, Wakeups, await_grant, mailbox,
 };

@@ -11,13 +11,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_codec::SystemDice;
 use longshore_core::engine::{self, AdminCommand, Claimed, Effect, Engine, Outside, Settlement, Ticked};
 use longshore_core::id::{JobId, LeaseVersion, QueueName, Seq};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::DependencyRef;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
-use longshore_codec::SystemDice;
 use longshore_store::ClaimedJob;
 
 use crate::believed::Place;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use longshore_core::id::Seq;
 use longshore_codec::codec;
+use longshore_core::id::Seq;
 use longshore_store::{Clock, StoreError, SystemClock};
 use longshore_store_embedded::{Export, TimeKind, in_use, moved_file};
 use longshore_store_postgres::{Import, Imported, Notes, Options};

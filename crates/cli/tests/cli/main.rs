@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test says no by panicking")]
 
+mod backup;
 mod bench;
 mod clock;
-mod data;
 mod dead_letters;
+mod documented_commands;
 mod health;
 mod jobs;
 mod outages;
@@ -16,7 +17,6 @@ mod serve;
 mod submit;
 mod support;
 mod top;
-mod tour;
 mod work;
 mod workers;
 mod workflows;

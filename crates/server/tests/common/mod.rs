@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod client;
-pub(crate) mod slow;
+pub(crate) mod delayed_store;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use longshore_server::Limits;
 
-use crate::world::World;
+use crate::harness::World;
 
 #[tokio::test]
 async fn bodies_that_are_no_json() {

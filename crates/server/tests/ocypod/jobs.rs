@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::world::World;
+use crate::harness::World;
 
 /// Proves O-3, O-10 to O-18, O-38, O-53.
 #[tokio::test]

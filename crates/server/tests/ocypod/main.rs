@@ -11,12 +11,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod alongside;
 mod bad_input;
+mod harness;
 mod info;
 mod jobs;
+mod mixed_api;
 mod queues;
 mod status;
 mod time;
 mod wire;
-mod world;

@@ -1,6 +1,6 @@
 //! Queues: made, changed, shown, polled, deleted.
 
-use crate::world::World;
+use crate::harness::World;
 
 /// Proves O-37, O-40, O-41, O-43 to O-47, O-49, O-50, O-53.
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{Client, World};
+use crate::harness::{Client, World};
 
 const STATUSES: [&str; 6] = ["queued", "running", "failed", "completed", "cancelled", "timed_out"];
 

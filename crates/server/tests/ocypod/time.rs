@@ -3,7 +3,7 @@
 use longshore_core::Duration;
 use serde_json::json;
 
-use crate::world::World;
+use crate::harness::World;
 
 /// Proves O-8, O-20, O-33, O-41.
 #[tokio::test]

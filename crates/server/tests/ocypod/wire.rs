@@ -2,7 +2,7 @@
 
 use tokio::io::AsyncWriteExt;
 
-use crate::world::World;
+use crate::harness::World;
 
 const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"];
 

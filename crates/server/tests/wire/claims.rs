@@ -9,7 +9,7 @@ use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, Ti
 use tokio::time::{Instant, timeout};
 
 use crate::common::client::lease;
-use crate::common::slow::Slow;
+use crate::common::delayed_store::Slow;
 use crate::common::{Client, Setup, TestServer};
 
 const WAITING: &str = r#"{"queues":["q"],"worker":"w","wait":"60s"}"#;

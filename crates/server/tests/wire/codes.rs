@@ -12,7 +12,7 @@ use longshore_testkit::memory_store::{Disk, MemoryStore};
 
 use crate::common::Setup;
 use crate::common::client::lease;
-use crate::common::slow::Slow;
+use crate::common::delayed_store::Slow;
 
 #[tokio::test]
 async fn the_table() {

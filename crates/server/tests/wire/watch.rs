@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::common::Setup;
 use crate::common::client::lease;
-use crate::common::slow::Slow;
+use crate::common::delayed_store::Slow;
 
 #[tokio::test]
 async fn health_info_and_the_page() {

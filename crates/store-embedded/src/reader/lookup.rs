@@ -2,9 +2,9 @@
 
 use std::sync::PoisonError;
 
+use longshore_codec::codec;
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::time::Timestamp;
-use longshore_codec::codec;
 use longshore_store::{JobFilter, StoreError};
 use rusqlite::params;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use longshore_store::clock::monotonic;
 
 use super::ledger::Ledger;
-use super::load;
+use super::workload;
 
 const DIRECTORY: &str = "LONGSHORE_LOAD_DIRECTORY";
 const CYCLE: &str = "LONGSHORE_LOAD_CYCLE";
@@ -26,7 +26,7 @@ const LINGERING_MAX: Duration = Duration::from_secs(5);
 pub(crate) fn main() {
     let (Ok(directory), Ok(cycle)) = (std::env::var(DIRECTORY), std::env::var(CYCLE)) else { return };
     let batches = std::env::var(BATCHES).map_or(u64::MAX, |batches| batches.parse().expect("a number"));
-    load::run(Path::new(&directory), cycle.parse().expect("a number"), batches);
+    workload::run(Path::new(&directory), cycle.parse().expect("a number"), batches);
 }
 
 /// Arguments and environment of the child, behind a program of your choice.

@@ -12,7 +12,7 @@ use longshore_store::{Inspect as _, JobRef};
 use longshore_store_embedded::EmbeddedStore;
 use longshore_testkit::block_on::block_on;
 
-use super::load::{self, BatchName};
+use super::workload::{self, BatchName};
 use super::{assert_counts, jobs_above};
 
 #[derive(Clone, Debug, Default)]
@@ -169,12 +169,12 @@ impl Ledger {
             let numbers: BTreeSet<u64> = there.iter().map(|job| job.seq.0).collect();
             self.assert_none_lost(&numbers, &some.iter().map(|seq| seq.0).collect::<Vec<_>>());
             there.iter().for_each(|job| self.check(job));
-            load::assert_payloads(store, &there);
+            workload::assert_payloads(store, &there);
         }
         let new = jobs_above(store, Seq(self.seen)).expect("jobs are listed");
         self.assert_batches_are_whole(&new, Some(self.seen));
         self.seen = new.first().map_or(self.seen, |job| job.seq.0);
-        load::assert_payloads(store, &new);
+        workload::assert_payloads(store, &new);
         new.iter().for_each(|job| self.check(job));
     }
 
@@ -184,7 +184,7 @@ impl Ledger {
         assert_counts(store, &all);
         assert_dependents(&all);
         self.assert_batches_are_whole(&all, None);
-        load::assert_payloads(store, &all);
+        workload::assert_payloads(store, &all);
         let there: BTreeSet<u64> = all.iter().map(|job| job.seq.0).collect();
         self.assert_none_lost(&there, &self.jobs.keys().copied().collect::<Vec<_>>());
         all.iter().for_each(|job| self.check(job));
@@ -258,15 +258,15 @@ impl Ledger {
     /// Asks again for what was answered, and for what was not: there is never a second job, and never half a batch.
     pub(crate) fn ask_again(&mut self, store: &EmbeddedStore, cycle: u64) -> u64 {
         let mut unanswered_but_there = 0;
-        for thread in 0..load::SUBMITTERS {
+        for thread in 0..workload::SUBMITTERS {
             let last = self.last.remove(&thread);
             if let Some(last) = last {
-                let (was_there, seqs) = load::ask_again(store, last);
+                let (was_there, seqs) = workload::ask_again(store, last);
                 assert!(was_there, "batch {last} was acknowledged, and its keys are gone");
                 self.submitted(last, &seqs);
             }
             let next = BatchName { cycle, thread, number: last.map_or(0, |last| last.number + 1) };
-            let (was_there, seqs) = load::ask_again(store, next);
+            let (was_there, seqs) = workload::ask_again(store, next);
             unanswered_but_there += u64::from(was_there);
             self.submitted(next, &seqs);
         }

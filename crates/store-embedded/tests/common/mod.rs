@@ -4,11 +4,11 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test says no by panicking")]
 
 pub(crate) mod child;
+pub(crate) mod dump;
 pub(crate) mod ledger;
-pub(crate) mod load;
-pub(crate) mod picture;
-pub(crate) mod rich;
+pub(crate) mod sample_store;
 pub(crate) mod strace;
+pub(crate) mod workload;
 
 use std::collections::BTreeMap;
 use std::fs;

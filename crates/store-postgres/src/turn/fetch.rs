@@ -5,12 +5,12 @@ pub(crate) mod workflows;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use longshore_codec::codec;
 use longshore_core::dependency::Owes;
 use longshore_core::engine::{KeyEntry, StateCounts};
 use longshore_core::id::{JobId, QueueName, Seq};
 use longshore_core::state::{Ending, StateKind};
 use longshore_core::time::Timestamp;
-use longshore_codec::codec;
 use tokio_postgres::Row;
 
 use super::{Turn, numbers};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use longshore_codec::codec;
 use longshore_core::id::Seq;
 use longshore_core::workflow::{Tally, Workflow};
-use longshore_codec::codec;
 
 use super::{Orders, Turn};
 use crate::draft::WorkflowChanges;

@@ -15,8 +15,8 @@ pub(crate) mod virtual_time;
 use std::sync::Arc;
 
 use clap::Args;
-use longshore_core::dice::Dice;
 use longshore_codec::SystemDice;
+use longshore_core::dice::Dice;
 use longshore_server::{Options, Server, ServerError, StoreAbout, TimeControl, declare};
 use longshore_store::{Clock, Store, StoreError, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind, in_use};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use longshore_codec::codec;
 use longshore_core::engine::AdminCommand;
 use longshore_core::id::Seq;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::{Deed, Tally, Workflow};
-use longshore_codec::codec;
 use tokio_postgres::Row;
 
 use crate::error::Trouble;

@@ -20,12 +20,12 @@ use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, examine}
 use longshore_testkit::block_on::block_on;
 
 use common::child::{self, Load};
+use common::dump::describe;
 use common::ledger::Ledger;
-use common::picture::describe;
 use common::strace::{self, Site};
 use common::{
-    assert_counts, assert_counts_of_queues, between, fast_directory, files_of, jobs_above, load, noted_mark, rich,
-    until_noted,
+    assert_counts, assert_counts_of_queues, between, fast_directory, files_of, jobs_above, noted_mark, sample_store,
+    until_noted, workload,
 };
 
 const DATABASE: &str = "longshore.db";
@@ -41,11 +41,11 @@ fn child() {
     child::main();
     let Ok(directory) = std::env::var(SCRIPT) else { return };
     let directory = Path::new(&directory);
-    let clock = Arc::new(VirtualClock::new(rich::BEGIN));
+    let clock = Arc::new(VirtualClock::new(sample_store::BEGIN));
     let store = EmbeddedStore::open(options(directory, Arc::clone(&clock))).expect("the store opens");
-    let mut script = rich::Rich::new(&store, clock);
+    let mut script = sample_store::Rich::new(&store, clock);
     tell(directory, &store);
-    for step in rich::steps() {
+    for step in sample_store::steps() {
         step(&mut script);
         tell(directory, &store);
     }
@@ -137,7 +137,7 @@ impl Wreck {
 fn look(home: &Path) -> Result<String, StoreError> {
     let diagnosis = examine(home)?;
     assert_eq!(diagnosis.problems, Vec::<String>::new());
-    let store = EmbeddedStore::open(options(home, Arc::new(VirtualClock::new(rich::BEGIN))))?;
+    let store = EmbeddedStore::open(options(home, Arc::new(VirtualClock::new(sample_store::BEGIN))))?;
     let elsewhere = assert_counts_of_queues(&store, &jobs_above(&store, Seq(0))?);
     assert!(elsewhere.keys().all(|(queue, _)| queue == "leaving"), "{elsewhere:?}");
     Ok(sum_of(&describe(&store)?))
@@ -208,11 +208,11 @@ fn a_log_that_is_gone_is_missed_and_so_is_all_that_was_noted() {
 #[test]
 fn what_was_committed_is_noted_soon() {
     let home = fast_directory();
-    let clock = Arc::new(VirtualClock::new(rich::BEGIN));
+    let clock = Arc::new(VirtualClock::new(sample_store::BEGIN));
     let store = EmbeddedStore::open(options(home.path(), Arc::clone(&clock))).expect("the store opens");
     let opened = noted_mark(home.path());
     for commit in 1..=3 {
-        let name = load::BatchName { cycle: 1, thread: 0, number: commit };
+        let name = workload::BatchName { cycle: 1, thread: 0, number: commit };
         drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
         let mark = opened + i64::try_from(commit).expect("small");
         until_noted(home.path(), mark);
@@ -272,7 +272,8 @@ fn damage_before_the_last_commit_of_the_log_is_refused() {
         match look(home.path()) {
             Err(StoreError::Corrupt { what }) => {
                 assert!(what.contains("log"), "{what}");
-                let opened = EmbeddedStore::open(options(home.path(), Arc::new(VirtualClock::new(rich::BEGIN))));
+                let opened =
+                    EmbeddedStore::open(options(home.path(), Arc::new(VirtualClock::new(sample_store::BEGIN))));
                 assert!(opened.is_err(), "the doctor sees more than whoever opens it");
                 assert!(fs::read(home.path().join(LOG)).expect("bytes") == changed, "it is left as it is");
                 refused.fetch_add(1, Ordering::Relaxed);
@@ -303,11 +304,11 @@ fn a_log_that_has_lost_what_was_copied_from_it_is_refused() {
         let home = fast_directory();
         let mut ledger = Ledger::default();
         // Something that the log then changes here and there.
-        let mut before = child::command(&[], home.path(), load::HEAVY);
+        let mut before = child::command(&[], home.path(), workload::HEAVY);
         Load::start(before.env(child::BATCHES, "10")).finish(&mut ledger);
         let site = Site { call: "pwrite64", file: DATABASE };
         let words = strace::injecting(home.path(), site, &format!("signal=KILL:when={page}"));
-        let mut command = child::command(&words, home.path(), 2 * load::HEAVY + 1);
+        let mut command = child::command(&words, home.path(), 2 * workload::HEAVY + 1);
         // Without the kill it would still come to an end.
         ledger.ended = false;
         Load::start(command.env(child::BATCHES, "2000")).finish(&mut ledger);
@@ -333,7 +334,7 @@ fn a_log_that_has_lost_what_was_copied_from_it_is_refused() {
                     let store = common::open(copy.path()).expect("the store opens");
                     let all = jobs_above(&store, Seq(0)).expect("jobs are listed");
                     assert_counts(&store, &all);
-                    load::assert_payloads(&store, &all);
+                    workload::assert_payloads(&store, &all);
                     opened += 1;
                 }
             }

@@ -28,7 +28,7 @@ use longshore_testkit::block_on::block_on;
 use common::child::{self, Load};
 use common::ledger::Ledger;
 use common::strace::{self, SYNC, Site, run};
-use common::{assert_whole, copy_of, jobs_above, load, open, payloads_of};
+use common::{assert_whole, copy_of, jobs_above, open, payloads_of, workload};
 
 /// The load; see `common/child.rs`.
 #[test]
@@ -50,7 +50,7 @@ fn fail(site: Site, what: &str, cycle: u64) -> Ledger {
     println!("{site}, {what}: {} acknowledged, then {first:?}", ledger.acknowledged);
     assert!(ledger.poisoned, "{:?}", ledger.errors);
     assert!(!ledger.errors.iter().any(|error| error.contains("SqliteFailure")), "for people: {:?}", ledger.errors);
-    assert_eq!(status.code(), Some(load::POISONED), "the process says how it ended");
+    assert_eq!(status.code(), Some(workload::POISONED), "the process says how it ended");
     let store = open(home.path()).expect("the store opens after a failure");
     ledger.check_recent(&store);
     ledger.check_all(&store);
@@ -86,7 +86,7 @@ fn after_a_failed_checkpoint_nothing_is_acknowledged_and_nothing_is_lost() {
     }
     for call in [SYNC, "pwrite64"] {
         for what in ["when=1", "when=1+", "when=2"] {
-            let ledger = fail(Site { call, file: "longshore.db" }, what, load::HEAVY);
+            let ledger = fail(Site { call, file: "longshore.db" }, what, workload::HEAVY);
             assert!(ledger.errors.iter().any(|error| error.starts_with("not-applied")), "{:?}", ledger.errors);
         }
     }
@@ -106,7 +106,7 @@ fn a_disk_that_fails_during_recovery_is_not_opened() {
         ledger.next_load();
         let words = strace::injecting(home.path(), Site { call, file }, "error=EIO:when=1+");
         let status = Load::start(&mut child::command(&words, home.path(), 1)).finish(&mut ledger);
-        assert_eq!(status.code(), Some(load::NOT_OPENED), "{call} of {file}: {:?}", ledger.errors);
+        assert_eq!(status.code(), Some(workload::NOT_OPENED), "{call} of {file}: {:?}", ledger.errors);
         let store = open(home.path()).expect("the store opens once the disk is well");
         ledger.check_recent(&store);
         ledger.check_all(&store);
@@ -194,13 +194,14 @@ impl Drop for SmallDisk {
 fn submit(store: &EmbeddedStore, number: u32) -> Result<Seq, StoreError> {
     let payload = Payload::Binary(Bytes::from(vec![number.to_le_bytes()[0]; 8_000]));
     let job = NewJob::new(JobType::new("load").expect("a type"), payload);
-    let request = SubmitRequest::new(vec![Submission { queue: load::queue("even"), job }]);
+    let request = SubmitRequest::new(vec![Submission { queue: workload::queue("even"), job }]);
     let submitted = block_on(store.submit(request))?.expect("the rules allow it");
     Ok(submitted.first().expect("one job").seq)
 }
 
 fn claim(store: &EmbeddedStore, limit: usize) -> Vec<ClaimedJob> {
-    let request = ClaimRequest { queues: vec![load::queue("even")], limit, types: Vec::new(), terms: Terms::default() };
+    let request =
+        ClaimRequest { queues: vec![workload::queue("even")], limit, types: Vec::new(), terms: Terms::default() };
     block_on(store.claim(request)).expect("the store gives").expect("the rules allow it")
 }
 

@@ -15,8 +15,8 @@ use longshore_store::{Clock as _, Store as _, StoreError, SystemClock};
 use longshore_store_embedded::{Copied, EmbeddedStore, backup_directory, examine, restore};
 use longshore_testkit::block_on::block_on;
 
-use common::load::BatchName;
 use common::strace::run;
+use common::workload::BatchName;
 use common::{assert_whole, copy_of, fast_directory, jobs_above, open};
 
 const DATABASE: &str = "longshore.db";

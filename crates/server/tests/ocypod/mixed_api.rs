@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::world::World;
+use crate::harness::World;
 
 #[tokio::test]
 async fn only_queues_of_the_profile_are_seen() {

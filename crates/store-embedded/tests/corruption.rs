@@ -27,8 +27,8 @@ use longshore_testkit::block_on::block_on;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use common::load::{self, BatchName};
-use common::{between, fast_directory, files_of, jobs_above, payloads_of, rich};
+use common::workload::{self, BatchName};
+use common::{between, fast_directory, files_of, jobs_above, payloads_of, sample_store};
 
 const BATCHES: u64 = 12;
 const DATABASE: &str = "longshore.db";
@@ -37,7 +37,7 @@ static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 /// Time stands still, so that a store looks the same whenever it is looked at.
 fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
-    open_at(directory, &Arc::new(VirtualClock::new(rich::BEGIN + Duration::from_mins(1))))
+    open_at(directory, &Arc::new(VirtualClock::new(sample_store::BEGIN + Duration::from_mins(1))))
 }
 
 fn open_at(directory: &Path, clock: &Arc<VirtualClock>) -> Result<EmbeddedStore, StoreError> {
@@ -56,7 +56,7 @@ fn fill(store: &EmbeddedStore) {
     for name in batches() {
         drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
     }
-    let queues = vec![load::queue("even"), load::queue("odd")];
+    let queues = vec![workload::queue("even"), workload::queue("odd")];
     let request = ClaimRequest { queues, limit: 24, types: Vec::new(), terms: Terms::default() };
     let claimed = block_on(store.claim(request)).expect("the store gives").expect("the rules allow it");
     let complete = |job: &longshore_store::ClaimedJob| Settlement {
@@ -118,9 +118,9 @@ impl Original {
     fn closed() -> Self {
         Self::listen_for_panics();
         let home = fast_directory();
-        let clock = Arc::new(VirtualClock::new(rich::BEGIN));
+        let clock = Arc::new(VirtualClock::new(sample_store::BEGIN));
         let store = open_at(home.path(), &clock).expect("the store opens");
-        rich::fill(&store, &clock);
+        sample_store::fill(&store, &clock);
         fill(&store);
         let ids = ids_of(&store);
         drop(store);
@@ -136,9 +136,9 @@ impl Original {
     fn crashed() -> Self {
         Self::listen_for_panics();
         let home = fast_directory();
-        let clock = Arc::new(VirtualClock::new(rich::BEGIN));
+        let clock = Arc::new(VirtualClock::new(sample_store::BEGIN));
         let store = open_at(home.path(), &clock).expect("the store opens");
-        rich::fill(&store, &clock);
+        sample_store::fill(&store, &clock);
         drop(store);
         let store = open(home.path()).expect("the store opens");
         fill(&store);

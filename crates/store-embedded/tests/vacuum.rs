@@ -21,7 +21,7 @@ use longshore_store::{ClaimedJob, Clock, Store as _, VirtualClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
 use longshore_testkit::block_on::block_on;
 
-use common::{assert_whole, jobs_above, load, payloads_of};
+use common::{assert_whole, jobs_above, payloads_of, workload};
 
 const PAYLOAD_BYTES: usize = 16 << 10;
 
@@ -29,7 +29,7 @@ fn submit(store: &EmbeddedStore, queue: &str, count: usize) {
     let one = || {
         let payload = Payload::Binary(Bytes::from(vec![7; PAYLOAD_BYTES]));
         let job = NewJob::new(JobType::new("load").expect("a type"), payload);
-        Submission { queue: load::queue(queue), job }
+        Submission { queue: workload::queue(queue), job }
     };
     let request = SubmitRequest::new((0..count).map(|_| one()).collect());
     drop(block_on(store.submit(request)).expect("the store takes it").expect("the rules allow it"));
@@ -44,7 +44,7 @@ fn open(directory: &Path, clock: &Arc<VirtualClock>) -> EmbeddedStore {
 
 fn end_all(store: &EmbeddedStore, queue: &str) {
     loop {
-        let queues = vec![load::queue(queue)];
+        let queues = vec![workload::queue(queue)];
         let request = ClaimRequest { queues, limit: 100, types: Vec::new(), terms: Terms::default() };
         let claimed = block_on(store.claim(request)).expect("the store gives").expect("the rules allow it");
         if claimed.is_empty() {
