@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::serial::{any_json, maybe_object, nullable};
+use crate::enums::{AttemptOutcome, Category, Cause, Priority, State};
+use crate::serde_util::{any_json, maybe_object, nullable};
 use crate::settings::{Retention, Retry, Settings};
 use crate::tags::{TagMap, Tags};
 use crate::time::{Duration, Time};
-use crate::words::{AttemptOutcome, Category, Cause, Priority, State};
 
 /// A job that is handed in. Only the type is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -12,17 +12,17 @@
 //!
 //! JSON that belongs to users (payload, result, progress, checkpoint) is a [`serde_json::value::RawValue`]: it is passed on byte for byte.
 
+pub mod admin;
+pub mod enums;
 pub mod error;
 pub mod job;
-pub mod operate;
 pub mod queue;
-mod serial;
+mod serde_util;
 pub mod settings;
 pub mod states;
+pub mod system;
 pub mod tags;
 pub mod time;
-pub mod watch;
-pub mod words;
 pub mod work;
 pub mod workflow;
 

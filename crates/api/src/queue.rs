@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::serial::maybe_object;
+use crate::enums::{Profile, State};
+use crate::serde_util::maybe_object;
 use crate::settings::Settings;
 use crate::time::Time;
-use crate::words::{Profile, State};
 
 /// `PUT /v1/queues/{queue}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

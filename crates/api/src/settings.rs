@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::serial::{maybe_object, nullable};
+use crate::enums::*;
+use crate::serde_util::{maybe_object, nullable};
 use crate::time::Duration;
-use crate::words::*;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::words::State;
+use crate::enums::State;
 
 /// One or several states, on the wire separated by commas: `failed,dead_letter`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::enums::{OutcomeKind, Priority, ReportedCategory, State};
 use crate::job::NewJob;
-use crate::serial::{any_json, maybe_object, object};
+use crate::serde_util::{any_json, maybe_object, object};
 use crate::tags::TagMap;
 use crate::time::{Duration, Time};
-use crate::words::{OutcomeKind, Priority, ReportedCategory, State};
 
 /// `POST /v1/claims`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

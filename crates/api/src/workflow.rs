@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::enums::{State, WorkflowState};
 use crate::time::Time;
-use crate::words::{State, WorkflowState};
 
 /// `POST /v1/workflows`, in one of four forms: `jobs` that name each other by `ref`, a `chain`, a `group`, or a `chord`. Without any of them it must be open.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use crate::commands::{
     serve, submit, top, work, workers, workflows,
 };
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Where the server listens unless told otherwise, and where everybody else looks for it.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";

@@ -5,8 +5,8 @@ use std::time::Duration;
 use longshore_client::{Builder, Client};
 
 use crate::arguments::DEFAULT_ADDRESS;
-use crate::terminal::failure::Failure;
-use crate::terminal::screen::Screen;
+use crate::terminal::error::Failure;
+use crate::terminal::output::Screen;
 
 #[derive(Debug)]
 pub(crate) struct Context {

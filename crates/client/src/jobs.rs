@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use longshore_api::Duration;
+use longshore_api::admin::{Bulk, BulkDone, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
-use longshore_api::operate::{Bulk, BulkDone, Cancel, DeadLetter, Patch, Requeue};
-use longshore_api::watch::Why;
+use longshore_api::system::Why;
 use longshore_api::work::JobState;
 use longshore_api::workflow::Inputs;
 

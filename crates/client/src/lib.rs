@@ -25,7 +25,7 @@ mod error;
 mod jobs;
 mod query;
 mod queues;
-mod watch;
+mod system;
 mod work;
 mod workflows;
 

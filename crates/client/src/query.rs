@@ -2,8 +2,8 @@
 
 use form_urlencoded::Serializer;
 use longshore_api::Time;
+use longshore_api::enums::{Priority, State};
 use longshore_api::states::States;
-use longshore_api::words::{Priority, State};
 
 /// Which jobs to list; all that is given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Workflows: handed in, looked at, and what people do to all of their jobs at once.
 
 use form_urlencoded::Serializer;
-use longshore_api::operate::Cancel;
-use longshore_api::words::WorkflowState;
+use longshore_api::admin::Cancel;
+use longshore_api::enums::WorkflowState;
 use longshore_api::workflow::{Workflow, WorkflowMade, WorkflowWithJobs, Workflows};
 use serde::Serialize;
 

@@ -6,10 +6,10 @@
 //! - [`SystemDice`] (`dice.rs`): unguessable randomness for tokens and ids
 
 pub mod codec;
-mod dice;
-mod names;
-pub mod sealed_id;
+mod dictionary;
+pub mod id_cipher;
+mod os_rng;
 
 pub use codec::{Damaged, Reader, Writer};
-pub use dice::SystemDice;
-pub use names::Names;
+pub use dictionary::Names;
+pub use os_rng::SystemDice;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::dice::Dice;
 use crate::policy::words;
+use crate::rng::Dice;
 use crate::time::Duration;
 
 /// `delay(n, base, cap)` of an application; n = 1 before the first retry.
@@ -133,8 +133,8 @@ fn scaled(length: Duration, factor: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::SeededDice;
     use crate::profile::Profile;
+    use crate::rng::SeededDice;
 
     fn secs(delays: impl IntoIterator<Item = Duration>) -> Vec<u64> {
         delays.into_iter().map(|delay| delay.as_millis() / 1_000).collect()

@@ -4,20 +4,20 @@
 //! rebuilt from records ([`Engine::rebuild`]). It never waits, never reads a clock and never fails by itself: a refusal is an answer, and
 //! `Err` is an error of the records.
 
+mod admin;
 mod cascade;
 mod claim;
 mod command;
 mod gap;
 mod index;
-mod journal;
 mod memory;
-mod operate;
-mod owed;
+mod propagation_queue;
 mod queue;
 mod records;
+mod settle;
 mod submit;
 mod tick;
-mod work;
+mod undo_log;
 mod workflow;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,6 @@ pub use submit::{BatchRefusal, Joining, Submission, SubmitRequest, Submitted};
 pub use tick::Ticked;
 
 use crate::dependency::Owes;
-use crate::dice::Dice;
 use crate::history::Move;
 use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq, WorkflowId};
 use crate::job::{Job, Moment, Outline};
@@ -42,13 +41,14 @@ use crate::patch::SettingsPatch;
 use crate::profile::Profile;
 use crate::refusal::{Invalid, Refusal};
 use crate::retry::Home;
+use crate::rng::Dice;
 use crate::state::StateKind;
 use crate::time::Timestamp;
 use crate::workflow::{TallyChange, counted};
 
 use index::{Entry, Index};
-use journal::Journal;
-use owed::{News, Owed};
+use propagation_queue::{News, Owed};
+use undo_log::Journal;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Engine {

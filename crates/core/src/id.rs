@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use uuid::{Builder, Uuid};
 
-use crate::dice::Dice;
 use crate::limits::{QUEUE_NAME_CHARS_MAX, TYPE_CHARS_MAX, WORKER_CHARS_MAX};
 use crate::refusal::Invalid;
+use crate::rng::Dice;
 use crate::time::Timestamp;
 
 macro_rules! uuid_v4 {
@@ -220,7 +220,7 @@ pub fn bounded_text(field: &'static str, text: &str, chars_max: usize) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::SeededDice;
+    use crate::rng::SeededDice;
 
     /// Proves G-1.2, G-1.5, L-32.
     #[test]

@@ -6,13 +6,13 @@ use bytes::Bytes;
 
 use crate::attempt::{Attempt, AttemptEnd, AttemptOutcome};
 use crate::dependency::{Dependencies, Owes};
-use crate::dice::Dice;
 use crate::failure::Failure;
 use crate::history::{Cause, History, Move};
 use crate::id::{JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq};
 use crate::limits::ATTEMPTS_MAX;
 use crate::policy::{IdempotencyScope, Policy, RequeueOrder};
 use crate::priority::Priority;
+use crate::rng::Dice;
 use crate::settle::OutcomeKind;
 use crate::state::{Ending, State, StateKind};
 use crate::tags::Tags;

@@ -90,7 +90,7 @@ pub fn check(job: &Job, token: Option<LeaseToken>, now: Timestamp) -> Result<&Le
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::SeededDice;
+    use crate::rng::SeededDice;
 
     fn at(secs: i64) -> Timestamp {
         Timestamp::from_millis(secs * 1_000)

@@ -148,7 +148,7 @@ mod tests {
 
     struct NoChance;
 
-    impl crate::dice::Dice for NoChance {
+    impl crate::rng::Dice for NoChance {
         fn roll(&mut self) -> u64 {
             7
         }

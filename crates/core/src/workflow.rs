@@ -196,7 +196,7 @@ pub(crate) fn ended_badly(job: &Job) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::SeededDice;
+    use crate::rng::SeededDice;
 
     fn workflow(counts: &[(StateKind, u64)]) -> Workflow {
         let mut tally = Tally::default();

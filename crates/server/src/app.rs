@@ -16,11 +16,11 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::live::endings::Endings;
-use crate::live::metrics::Metrics;
-use crate::live::tally::Tally;
-use crate::live::virtual_time::VirtualTime;
-use crate::live::workers::Workers;
+use crate::background::completion_waiters::Endings;
+use crate::background::metrics::Metrics;
+use crate::background::throughput::Tally;
+use crate::background::virtual_time::VirtualTime;
+use crate::background::worker_registry::Workers;
 use crate::options::{Limits, Options, StoreAbout, TimeControl};
 use crate::wire::problem::Failure;
 use crate::wire::request_id::RequestIds;

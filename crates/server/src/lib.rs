@@ -17,10 +17,10 @@
 //! - [`declare`] (`declare.rs`): queues that a configuration names, put before anybody is served
 
 mod app;
+mod background;
 mod convert;
-mod declare;
+mod declared_queues;
 pub mod dialects;
-mod live;
 mod net;
 mod openapi;
 mod options;
@@ -29,7 +29,7 @@ mod server;
 mod wire;
 
 pub use app::AppState;
-pub use declare::declare;
+pub use declared_queues::declare;
 pub use options::{KeptTime, Limits, Options, StoreAbout, TimeControl};
 pub use server::{Server, ServerError};
 pub use wire::problem::Failure;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use longshore_api::admin::{Bulk, BulkDone, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::error::PROBLEM_JSON;
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
-use longshore_api::operate::{Bulk, BulkDone, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::queue::{PutQueue, Queue, Queues};
-use longshore_api::watch::{Advance, Clock, Health, Info, Stats, Why, Workers};
+use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Workers};
 use longshore_api::work::{
     Children, Claim, Claimed, Complete, Extended, Fail, FannedOut, Heartbeat, HeartbeatOf, Heartbeats, JobState,
     Release, Results, Settlement, Settlements, Snooze,
@@ -23,7 +23,7 @@ use utoipa::openapi::{
     ResponseBuilder, Schema,
 };
 
-use crate::routes::watch::info::VERSION;
+use crate::routes::system::info::VERSION;
 
 /// Written once.
 pub(crate) fn json() -> &'static str {

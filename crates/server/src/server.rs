@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::AppState;
-use crate::live::{feed, maintenance, worker_check};
+use crate::background::{change_listener, ticker, worker_check};
 use crate::net::accept::accept;
 use crate::options::Options;
 use crate::routes;
@@ -68,10 +68,10 @@ impl Server {
             time.settle_down().await.map_err(ServerError::Store)?;
         }
         remember_workers(&app).await.map_err(ServerError::Store)?;
-        app.companions.spawn(feed::follow(app.clone(), app.store.wakeups()));
+        app.companions.spawn(change_listener::follow(app.clone(), app.store.wakeups()));
         app.companions.spawn(worker_check::keep_checking(app.clone()));
         if app.virtual_time.is_none() {
-            app.companions.spawn(maintenance::keep_time(app.clone(), app.store.wakeups()));
+            app.companions.spawn(ticker::keep_time(app.clone(), app.store.wakeups()));
         }
         let cut = CancellationToken::new();
         let router = routes::router(app.clone());

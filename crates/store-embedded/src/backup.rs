@@ -11,13 +11,13 @@ use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
+use crate::data_dir::{self, Home, UNFINISHED, make_directory, private, with_a_store};
 use crate::error::{damaged, sql};
-use crate::home::{self, Home, UNFINISHED, make_directory, private, with_a_store};
-use crate::log;
+use crate::key_order::InOrder;
 use crate::moved;
-use crate::noted;
-use crate::order::InOrder;
 use crate::schema::{self, DATABASE, Location, Role, unopened};
+use crate::wal;
+use crate::watermark;
 use longshore_codec::SystemDice;
 use longshore_codec::codec;
 
@@ -103,14 +103,14 @@ pub fn backup_directory(directory: &Path, target: &Path) -> Result<Copied, Store
     };
     let connection = home.database.open(Role::Reader).map_err(unopened)?;
     schema::check(&connection)?;
-    log::compare(&home.database, &connection)?;
+    wal::compare(&home.database, &connection)?;
     backup(&home.database, target)?;
     Ok(copied)
 }
 
 /// Whether a directory could not be opened because another process works in it.
 pub fn in_use(error: &StoreError) -> bool {
-    matches!(error, StoreError::NotApplied(cause) if cause.downcast_ref::<home::Locked>().is_some())
+    matches!(error, StoreError::NotApplied(cause) if cause.downcast_ref::<data_dir::Locked>().is_some())
 }
 
 /// Makes a store from a backup. Leases of before are void, and lease versions go on above all that were ever given, also by stores that were made from
@@ -128,13 +128,13 @@ pub fn restore(backup: &Path, directory: &Path, now: Timestamp) -> Result<(), St
     if database.exists() {
         return Err(StoreError::not_applied(Exists(database.clone())));
     }
-    noted::forget(&home.database).map_err(StoreError::not_applied)?;
+    watermark::forget(&home.database).map_err(StoreError::not_applied)?;
     copied(directory, |unfinished| {
         let copy = || io::copy(&mut File::open(backup.join(DATABASE))?, &mut private(unfinished)?);
         let _: u64 = copy().map_err(StoreError::not_applied)?;
         change_copy(unfinished, |copy| {
             schema::check(copy)?;
-            log::compare_with_noted(&Location::File(backup.join(DATABASE)), copy)?;
+            wal::compare_with_noted(&Location::File(backup.join(DATABASE)), copy)?;
             start_new_epoch(copy, now)
         })
     })
@@ -144,12 +144,12 @@ pub fn restore(backup: &Path, directory: &Path, now: Timestamp) -> Result<(), St
 /// held as long as the answer is; a backup has none.
 fn only_a_database(backup: &Path) -> Result<Option<File>, StoreError> {
     let database = backup.join(DATABASE);
-    for log in [log::path_of(&database), log::journal_of(&database)] {
+    for log in [wal::path_of(&database), wal::journal_of(&database)] {
         if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
             return Err(StoreError::not_applied(NotABackup(backup.to_owned())));
         }
     }
-    match home::lock_if_there(backup) {
+    match data_dir::lock_if_there(backup) {
         Err(error) if in_use(&error) => Err(StoreError::not_applied(NotABackup(backup.to_owned()))),
         other => other,
     }
@@ -172,7 +172,7 @@ impl std::fmt::Display for NotABackup {
 impl std::error::Error for NotABackup {}
 
 fn start_new_epoch(connection: &Connection, now: Timestamp) -> Result<(), StoreError> {
-    let names = crate::names::load(connection)?;
+    let names = crate::dictionary::load(connection)?;
     let transaction = connection.unchecked_transaction().map_err(sql)?;
     let epoch: i64 = schema::meta(&transaction, "epoch")?;
     let next = LeaseVersion::next_epoch(epoch.max(1).unsigned_abs(), now);

@@ -8,7 +8,7 @@ use std::path::Path;
 use longshore_store::StoreError;
 use rusqlite::{ErrorCode, ffi};
 
-use crate::home::private;
+use crate::data_dir::private;
 use crate::schema::Location;
 
 /// A failure outside of a commit: nothing was written.

@@ -16,14 +16,14 @@ use longshore_core::workflow::Workflow;
 use longshore_store::StoreError;
 use rusqlite::{Connection, Row, params};
 
+use crate::data_dir::Home;
 use crate::error::{damaged, sql};
-use crate::home::Home;
-use crate::log;
+use crate::key_order::InOrder;
 use crate::moved;
-use crate::order::InOrder;
 use crate::records::payloads::read_payload;
 use crate::records::{keys, workflows};
 use crate::schema::{self, Location, Role, TimeKind, unopened};
+use crate::wal;
 
 /// Holds the lock of the directory: no server works in it meanwhile. Everything that is read is checked against its checksum.
 #[derive(Debug)]
@@ -63,8 +63,8 @@ impl Export {
         let connection = home.database.open(Role::Writer).map_err(unopened)?;
         schema::check(&connection)?;
         schema::refuse_backup(&connection)?;
-        log::compare(&home.database, &connection)?;
-        let names = crate::names::load(&connection)?;
+        wal::compare(&home.database, &connection)?;
+        let names = crate::dictionary::load(&connection)?;
         Ok(Self { connection, names, home })
     }
 

@@ -35,7 +35,7 @@ fn body(seq: Seq, record: &[u8]) -> &[u8] {
 #[test]
 fn jobs_are_written_as_they_were() {
     let connection = fixture();
-    let names = crate::names::load(&connection).expect("the names are read");
+    let names = crate::dictionary::load(&connection).expect("the names are read");
     let mut seen = 0;
     for table in ["live", "ended"] {
         for (number, record) in rows::<i64>(&connection, &format!("SELECT seq, record FROM {table}")) {

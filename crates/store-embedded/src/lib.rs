@@ -15,35 +15,35 @@
 //! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte; `export.rs`: everything, for a move into another store; `moved.rs`: a directory that was moved
 
 mod backup;
-mod checkpoint;
-mod doctor;
-mod ended;
+mod data_dir;
+mod dictionary;
 mod error;
 mod export;
+mod finished_index;
 #[cfg(test)]
 mod fixture;
-mod give_back;
 mod granting;
-mod home;
-mod listing;
-mod log;
+mod id_cipher;
+mod key_order;
+mod live_index;
 mod moved;
-mod names;
-mod noted;
-mod open;
-mod order;
 mod reader;
 mod records;
 mod request;
 mod reserve;
 mod schema;
-mod sealed_id;
 mod seen;
+mod store;
+mod vacuum;
+mod verify;
+mod wal;
+mod wal_checkpoint;
+mod watermark;
 mod writer;
 
 pub use backup::{Copied, backup_directory, in_use, restore};
-pub use doctor::{Diagnosis, examine};
 pub use export::{Export, Notes, WholeWorkflow};
 pub use moved::moved_file;
-pub use open::{EmbeddedStore, Options, Place};
 pub use schema::TimeKind;
+pub use store::{EmbeddedStore, Options, Place};
+pub use verify::{Diagnosis, examine};

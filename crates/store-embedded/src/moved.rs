@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use longshore_store::StoreError;
 
-use crate::home::private;
+use crate::data_dir::private;
 
 const FILE: &str = "moved";
 /// What the file is called until it is whole.

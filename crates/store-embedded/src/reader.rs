@@ -20,14 +20,14 @@ use longshore_store::{
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
-use crate::ended::{Chunks, Wanted, numbers_of};
 use crate::error::sql;
-use crate::listing::{Found, LiveIndex};
-use crate::order::InOrder;
+use crate::finished_index::{Chunks, Wanted, numbers_of};
+use crate::id_cipher::IdSeal;
+use crate::key_order::InOrder;
+use crate::live_index::{Found, LiveIndex};
 use crate::records::payloads::read_payload;
 use crate::records::{Trouble, state_number, type_hash, workflows};
 use crate::schema::{Location, Role};
-use crate::sealed_id::IdSeal;
 use longshore_codec::Names;
 use longshore_codec::codec;
 

@@ -1,21 +1,21 @@
 //! Records on disk, for the engine: changed in memory during a batch, written once at its end.
 
-pub(crate) mod ahead;
+mod batch_writer;
 mod flush;
 pub(crate) mod keys;
-mod many;
+mod multi_row;
 pub(crate) mod payloads;
-mod pen;
+pub(crate) mod prefetch;
 pub(crate) mod workflows;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use longshore_core::dice::Dice;
 use longshore_core::engine::{KeyEntry, KeyPath, PayloadSource, Prune, Queue, Records};
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::rng::Dice;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
@@ -24,13 +24,13 @@ use longshore_store::StoreError;
 use longshore_store::query::{IndexedFields, has_words};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::ended::{Chunks, Features, First, Prunes, earlier};
 use crate::error::sql;
-use crate::listing::{Change, LiveEntry, LiveIndex};
-use crate::records::ahead::Ahead;
+use crate::finished_index::{Chunks, Features, First, Prunes, earlier};
+use crate::id_cipher::IdSeal;
+use crate::live_index::{Change, LiveEntry, LiveIndex};
 use crate::records::payloads::PayloadCache;
+use crate::records::prefetch::Ahead;
 use crate::records::workflows::Workflows;
-use crate::sealed_id::IdSeal;
 use longshore_codec::Names;
 use longshore_codec::codec;
 

@@ -12,7 +12,7 @@ use longshore_store::StoreHealth;
 use longshore_store::clock::monotonic;
 use rustix::io::Errno;
 
-use crate::home::private;
+use crate::data_dir::private;
 
 const RESERVE: &str = "reserve";
 /// Between two looks whether a full disk has room again.

@@ -146,7 +146,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         let transaction = connection.unchecked_transaction().map_err(sql)?;
         transaction.execute_batch(TABLES).map_err(sql)?;
         let mut dice = longshore_codec::SystemDice::default();
-        let dice: &mut dyn longshore_core::dice::Dice = &mut dice;
+        let dice: &mut dyn longshore_core::rng::Dice = &mut dice;
         set_note(&transaction, ID_KEY, dice.bytes16().to_vec()).map_err(sql)?;
         set_note(&transaction, TIME, time.word().into()).map_err(sql)?;
         set_meta(&transaction, "epoch", 1_i64).map_err(sql)?;

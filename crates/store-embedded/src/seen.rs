@@ -14,9 +14,9 @@ use longshore_store::{Clock, StoreError};
 use rusqlite::Connection;
 
 use crate::error::{Kind, kind_at};
-use crate::noted;
 use crate::records::Trouble;
 use crate::schema::{self, Location, TimeKind};
+use crate::watermark;
 use crate::writer::Writer;
 
 /// A wall clock that is so far behind the store is worth a warning.
@@ -32,7 +32,7 @@ pub(crate) fn go_on(
     if time == TimeKind::Virtual {
         return Ok(None);
     }
-    let noted = noted::seen(location, schema::id_key(connection)?);
+    let noted = watermark::seen(location, schema::id_key(connection)?);
     let Some(seen) = schema::seen(connection)?.max(noted) else { return Ok(None) };
     let behind_ms = seen.since(clock.now()).as_millis();
     clock.advance_to(seen);

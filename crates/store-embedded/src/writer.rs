@@ -11,16 +11,16 @@ use longshore_core::totals::Totals;
 use longshore_store::{Clock, Letters, QueueReport, StoreError, WakeupsSender};
 use tokio::sync::watch;
 
-use crate::checkpoint::Checkpoints;
 use crate::error::{Kind, kind_at};
-use crate::give_back::GiveBack;
 use crate::granting::{Granting, Undone};
-use crate::log;
-use crate::noted::Noted;
 use crate::records::{DiskRecords, Trouble};
 use crate::request::{Answered, Failed, Request};
 use crate::reserve::Reserve;
 use crate::schema::{Location, TimeKind, set_mark, set_meta, set_totals};
+use crate::vacuum::GiveBack;
+use crate::wal;
+use crate::wal_checkpoint::Checkpoints;
+use crate::watermark::Noted;
 use longshore_codec::SystemDice;
 
 /// Commands that share one commit, at most.
@@ -115,7 +115,7 @@ impl Writer {
         self.checkpoints.stop();
         // The next start is quicker with an empty log. After a failure the files stay as they are: what the disk has is for that start to find out.
         if !self.shared.poisoned() {
-            let emptied = log::copy_all(self.records.connection(), self.mark, &self.shared.noted);
+            let emptied = wal::copy_all(self.records.connection(), self.mark, &self.shared.noted);
             self.answer_for(emptied);
         }
     }

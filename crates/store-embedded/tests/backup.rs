@@ -14,7 +14,7 @@ use std::thread;
 
 use longshore_core::claim::Terms;
 use longshore_core::engine::{AdminCommand, ClaimRequest, Extension, Settlement};
-use longshore_core::extend::Notes;
+use longshore_core::heartbeat::Notes;
 use longshore_core::id::Seq;
 use longshore_core::patch::SettingsPatch;
 use longshore_core::refusal::Refusal;

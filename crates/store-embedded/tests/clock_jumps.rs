@@ -12,7 +12,7 @@ use longshore_core::claim::Terms;
 use longshore_core::engine::{
     AdminAnswer, AdminCommand, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Ticked,
 };
-use longshore_core::extend::{Extended, Notes};
+use longshore_core::heartbeat::{Extended, Notes};
 use longshore_core::id::JobType;
 use longshore_core::job::Job;
 use longshore_core::lease::Lease;

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_core::cancel::Force;
 use longshore_core::claim::Terms;
-use longshore_core::dice::SeededDice;
 use longshore_core::engine::{AdminCommand, ClaimRequest, Queue, Settlement, StateCounts};
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
+use longshore_core::rng::SeededDice;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::Payload;
 use longshore_core::time::Duration;

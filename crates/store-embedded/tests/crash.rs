@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use longshore_core::dice::SeededDice;
+use longshore_core::rng::SeededDice;
 use longshore_store::clock::monotonic;
 
 use common::child::{self, Load};

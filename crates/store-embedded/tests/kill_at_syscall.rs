@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_core::dice::SeededDice;
+use longshore_core::rng::SeededDice;
 
 use common::child::{self, Load};
 use common::ledger::Ledger;

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use longshore_core::dice::{Dice as _, SeededDice};
 use longshore_core::id::Seq;
+use longshore_core::rng::{Dice as _, SeededDice};
 use longshore_store::{Store as _, StoreError, VirtualClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, examine};
 use longshore_testkit::block_on::block_on;

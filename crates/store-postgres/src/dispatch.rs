@@ -19,9 +19,9 @@ use longshore_core::state::StateKind;
 use longshore_store::{Grant, Letters, Notices, ParkedClaim, ParkedClaims, StoreError, TakeBack, Ticket};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::lanes::closed;
+use crate::batcher::closed;
+use crate::node::Shared;
 use crate::request::{ClaimReply, Reply, Request};
-use crate::shared::Shared;
 use work::{Reservation, Work};
 
 /// What the dispatcher is told.

@@ -17,14 +17,14 @@ use tokio_postgres::Client;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 
+use crate::connection::Blob;
 use crate::error::{Failed, words};
-use crate::link::Blob;
 use crate::migrate;
+use crate::node::{TOTALS_QUEUE, lock_key};
 use crate::row::{Columns, kind_of};
-use crate::shared::{TOTALS_QUEUE, lock_key};
 use crate::store::Options;
-use crate::turn::table::{JOB_TYPES, Table};
-use crate::turn::write::intake_of;
+use crate::transaction::job_columns::{JOB_TYPES, Table};
+use crate::transaction::write::intake_of;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -431,7 +431,7 @@ impl Import {
         self.run(&format!("INSERT INTO @.count_changes (queue, changes) VALUES ({TOTALS_QUEUE}, '{{{totals}}}')"))
             .await?;
         // Numbers go on in blocks above all that were given.
-        let (block, last) = (crate::turn::NUMBERS, notes.next_number);
+        let (block, last) = (crate::transaction::NUMBERS, notes.next_number);
         let next = last.div_ceil(block).max(1) * block;
         self.run(&format!("SELECT setval('@.numbers', {next}, false)")).await?;
         let now = notes.virtual_now.map_or(0, |now| now.as_millis().max(1));

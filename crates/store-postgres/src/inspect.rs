@@ -22,11 +22,11 @@ use longshore_store::{
 };
 use tokio_postgres::Row;
 
+use crate::catalog::Known;
+use crate::connection::{Bounds, Link, Order, get, order};
 use crate::error::{Failed, Trouble};
-use crate::known::Known;
-use crate::link::{Bounds, Link, Order, get, order};
+use crate::node::{Shared, TOTALS_QUEUE};
 use crate::row::{payload, seq};
-use crate::shared::{Shared, TOTALS_QUEUE};
 use crate::store::PostgresStore;
 
 /// Rows that are looked at for one page; what is not found by then is found by the next one.

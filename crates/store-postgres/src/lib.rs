@@ -15,31 +15,31 @@
 //! - `import.rs`: the jobs of another store, taken in whole
 //! - `migrate.rs` and `migrations/`: the tables; `statements.rs` and `sql/`: every statement; `error.rs`: what PostgreSQL's errors mean
 
-mod believed;
+mod batcher;
+mod catalog;
 mod clock;
-mod connect;
+mod connection;
 mod dispatch;
-mod draft;
-mod enqueue;
 mod error;
-mod fetched;
+mod id_cipher;
 mod import;
 mod inspect;
-mod known;
-mod lanes;
-mod link;
 pub mod migrate;
+mod node;
+mod node_cache;
+mod notify;
+mod pool;
+mod read_set;
 mod request;
 mod row;
-mod seal;
-mod shared;
 mod statements;
 mod store;
+mod submit_in_transaction;
 mod tick;
-mod turn;
-mod wake;
+mod transaction;
+mod working_set;
 
-pub use enqueue::{Enqueue, EnqueueError, enqueue};
+pub use connection::Prepared;
 pub use import::{Import, Imported, Notes};
-pub use link::Prepared;
 pub use store::{Connections, Options, PostgresStore};
+pub use submit_in_transaction::{Enqueue, EnqueueError, enqueue};

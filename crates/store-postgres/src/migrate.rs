@@ -4,9 +4,9 @@ use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use tokio_postgres::{Client, NoTls};
 
-use crate::connect;
 use crate::error::{Failed, words};
-use crate::shared::lock_key;
+use crate::node::lock_key;
+use crate::pool;
 
 struct Migration {
     number: i32,
@@ -90,7 +90,7 @@ fn failed(error: &tokio_postgres::Error) -> StoreError {
 }
 
 pub(crate) async fn connect(url: &str) -> Result<Client, StoreError> {
-    let (client, connection) = connect::config(url, false)?.connect(NoTls).await.map_err(|error| failed(&error))?;
+    let (client, connection) = pool::config(url, false)?.connect(NoTls).await.map_err(|error| failed(&error))?;
     tokio::spawn(async move {
         // It ends with the client; what goes wrong is told to whoever waits for an answer.
         drop(connection.await);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longshore_core::engine::{
     AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::extend::Extended;
+use longshore_core::heartbeat::Extended;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_store::{ClaimedJob, Grant, StoreError, TakeBack};

@@ -11,8 +11,8 @@ use longshore_core::time::Timestamp;
 use longshore_store::query::has_words;
 use tokio_postgres::Row;
 
+use crate::connection::get;
 use crate::error::Trouble;
-use crate::link::get;
 
 /// Where a record lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

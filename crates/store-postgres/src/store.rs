@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use longshore_codec::SystemDice;
-use longshore_core::dice::Dice;
 use longshore_core::engine::{
     self, AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Queue, Settlement, SubmitRequest,
     Submitted, Ticked,
 };
-use longshore_core::extend::Extended;
+use longshore_core::heartbeat::Extended;
 use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
+use longshore_core::rng::Dice;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_store::{
@@ -23,16 +23,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 
+use crate::batcher::{self, Lane, Slow, Waiting};
 use crate::clock::NodeClock;
-use crate::connect;
+use crate::connection::{Bounds, Prepared, order};
 use crate::dispatch::{self, Mail, ReturnToDispatcher};
 use crate::error::{Failed, Trouble, words};
-use crate::lanes::{self, Lane, Slow, Waiting};
-use crate::link::{Bounds, Prepared, order};
 use crate::migrate;
+use crate::node::{Shared, lock_key};
+use crate::notify;
+use crate::pool;
 use crate::request::{ClaimReply, Reply, Request};
-use crate::shared::{Shared, lock_key};
-use crate::wake;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -69,8 +69,8 @@ pub struct Connections(deadpool_postgres::Pool);
 
 impl Connections {
     pub fn new(options: &Options, number: usize) -> Result<Self, StoreError> {
-        let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
-        connect::pool(config, number).map(Self)
+        let config = pool::config(&options.url, options.prepared == Prepared::Yes)?;
+        pool::pool(config, number).map(Self)
     }
 }
 
@@ -99,13 +99,13 @@ impl Options {
         if !others.is_empty() {
             options.url = format!("{address}?{}", others.join("&"));
         }
-        connect::config(&options.url, false)?;
+        pool::config(&options.url, false)?;
         Ok(options)
     }
 
     /// Where the schema is, for people: without a password, and without settings of the connection.
     pub fn place(&self) -> Result<String, StoreError> {
-        let config = connect::config(&self.url, false)?;
+        let config = pool::config(&self.url, false)?;
         let host = |host: &Host| match host {
             Host::Tcp(name) => name.clone(),
             Host::Unix(path) => path.display().to_string(),
@@ -198,14 +198,14 @@ impl PostgresStore {
     pub async fn start(options: Options, handle: Handle) -> Result<Self, StoreError> {
         migrate::check_schema(&options.schema)?;
         let lanes = options.lanes;
-        let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
+        let config = pool::config(&options.url, options.prepared == Prepared::Yes)?;
         let pool = match &options.connections {
             Some(connections) => connections.0.clone(),
             // Every lane holds one, and every one that waits; so does whoever sends hints.
-            None => connect::pool(config.clone(), 2 * lanes + 5 + PATIENT_LANES + options.readers.max(1))?,
+            None => pool::pool(config.clone(), 2 * lanes + 5 + PATIENT_LANES + options.readers.max(1))?,
         };
         let virtual_now = options.clock.as_ref().map(|clock| clock.now());
-        let client = connect::take(&pool).await.map_err(StoreError::not_applied)?;
+        let client = pool::take(&pool).await.map_err(StoreError::not_applied)?;
         migrate::prepare(&client, &options.schema, options.migrates, virtual_now).await?;
         drop(client);
         let place = if options.exclusive { Some(take_place(&options).await?) } else { None };
@@ -221,7 +221,7 @@ impl PostgresStore {
         let lane = |number: usize, patient: Option<&mpsc::Sender<Request>>| {
             let (sender, waiting) = line();
             for _ in 0..number {
-                handle.spawn(lanes::run(Arc::clone(&shared), Arc::clone(&waiting), patient.cloned()));
+                handle.spawn(batcher::run(Arc::clone(&shared), Arc::clone(&waiting), patient.cloned()));
             }
             sender
         };
@@ -231,12 +231,12 @@ impl PostgresStore {
         } else {
             let (patient, waiting) = line();
             for _ in 0..PATIENT_LANES {
-                handle.spawn(lanes::wait(Arc::clone(&shared), Arc::clone(&waiting)));
+                handle.spawn(batcher::wait(Arc::clone(&shared), Arc::clone(&waiting)));
             }
             let patient = Some(&patient);
             let slow = Slow { claims: lane(1, patient), settles: lane(lanes, patient) };
             let (work, waiting) = line();
-            handle.spawn(lanes::work(Arc::clone(&shared), waiting, slow));
+            handle.spawn(batcher::work(Arc::clone(&shared), waiting, slow));
             (lane(lanes, patient), work.clone(), work.clone(), work, lane(1, patient), lane(1, None))
         };
         let lanes = dispatch::Lanes { claims: claims.clone(), settles: settles.clone() };
@@ -277,7 +277,7 @@ impl PostgresStore {
             };
             drop(answer.send(note.await.map(drop).map_err(Trouble::into_store_error)));
         });
-        kept.recv().unwrap_or_else(|_| Err(lanes::closed()))
+        kept.recv().unwrap_or_else(|_| Err(batcher::closed()))
     }
 
     async fn ask<T>(
@@ -286,7 +286,7 @@ impl PostgresStore {
         request: impl FnOnce(Reply<T>) -> Request,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        lane.send(request(reply)).await.map_err(|_| lanes::closed())?;
+        lane.send(request(reply)).await.map_err(|_| batcher::closed())?;
         // A lane that dies without a word may have written.
         answer.await.unwrap_or_else(|_| Err(StoreError::unknown(Failed("the store was closed".to_owned()))))
     }
@@ -298,11 +298,13 @@ fn start_companions(shared: &Arc<Shared>, handle: &Handle, config: tokio_postgre
         return Vec::new();
     }
     let node = node_name();
-    let mut companions =
-        vec![handle.spawn(wake::send(Arc::clone(shared), node.clone())), handle.spawn(wake::poll(Arc::clone(shared)))];
+    let mut companions = vec![
+        handle.spawn(notify::send(Arc::clone(shared), node.clone())),
+        handle.spawn(notify::poll(Arc::clone(shared))),
+    ];
     // A pooler would deliver no notification, and its session would keep the LISTEN.
     if shared.prepared == Prepared::Yes {
-        companions.push(handle.spawn(wake::listen(Arc::clone(shared), config, node)));
+        companions.push(handle.spawn(notify::listen(Arc::clone(shared), config, node)));
     }
     companions
 }
@@ -389,10 +391,10 @@ impl Store for PostgresStore {
             let _waiting = WaitingClaim::new(&self.shared.waiting_claims);
             let (reply, answer) = oneshot::channel();
             let reply = ClaimReply::new(reply, Arc::clone(&self.take_back));
-            self.dispatcher.send(Mail::Claim(ticket, request, reply)).await.map_err(|_| lanes::closed())?;
+            self.dispatcher.send(Mail::Claim(ticket, request, reply)).await.map_err(|_| batcher::closed())?;
             let dispatcher = self.dispatcher.notices();
             let answer = await_grant(answer, park, || dispatcher.post(Mail::Unpark(ticket))).await;
-            answer.unwrap_or_else(|| Err(lanes::closed()))
+            answer.unwrap_or_else(|| Err(batcher::closed()))
         })
     }
 
@@ -403,8 +405,8 @@ impl Store for PostgresStore {
     fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            self.dispatcher.send(Mail::Hold(hold, reply)).await.map_err(|_| lanes::closed())?;
-            answer.await.unwrap_or_else(|_| Err(lanes::closed()))
+            self.dispatcher.send(Mail::Hold(hold, reply)).await.map_err(|_| batcher::closed())?;
+            answer.await.unwrap_or_else(|_| Err(batcher::closed()))
         })
     }
 

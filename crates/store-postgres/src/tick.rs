@@ -12,12 +12,12 @@ use longshore_core::time::{Duration, Timestamp};
 use longshore_store::StoreError;
 use tokio::sync::oneshot;
 
+use crate::batcher::Lane;
+use crate::connection::{Bounds, Link, get, order};
 use crate::error::{Trouble, words};
-use crate::lanes::Lane;
-use crate::link::{Bounds, Link, get, order};
+use crate::node::Shared;
 use crate::request::{Answered, Request};
 use crate::row::{Columns, number_of};
-use crate::shared::Shared;
 
 /// Ended jobs that are archived at once.
 const ARCHIVED_MAX: i64 = 1_000;

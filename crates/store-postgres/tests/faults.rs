@@ -218,7 +218,7 @@ fn more_questions_than_connections() {
             let beat = longshore_core::engine::Extension {
                 id: claimed.claimed.id,
                 token: Some(claimed.claimed.token),
-                notes: longshore_core::extend::Notes::default(),
+                notes: longshore_core::heartbeat::Notes::default(),
             };
             store.extend(vec![beat]).await.expect("the store answers").remove(0).expect("the lease is kept");
         }
@@ -240,7 +240,7 @@ fn heartbeats_stay_in_their_page() {
             let beat = longshore_core::engine::Extension {
                 id: claimed.claimed.id,
                 token: Some(claimed.claimed.token),
-                notes: longshore_core::extend::Notes::default(),
+                notes: longshore_core::heartbeat::Notes::default(),
             };
             store.extend(vec![beat]).await.expect("the store answers").remove(0).expect("the lease is kept");
         }

@@ -107,7 +107,7 @@ async fn drain(store: Arc<PostgresStore>) -> usize {
             return done;
         }
         for job in jobs {
-            let notes = longshore_core::extend::Notes::default();
+            let notes = longshore_core::heartbeat::Notes::default();
             let beat = Extension { id: job.claimed.id, token: Some(job.claimed.token), notes };
             store.extend(vec![beat]).await.expect("the store answers").remove(0).expect("the lease holds");
             complete(&*store, &job).await.expect("the store answers").expect("the lease holds");

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use longshore_core::engine::{
     AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::extend::Extended;
+use longshore_core::heartbeat::Extended;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;

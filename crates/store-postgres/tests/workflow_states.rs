@@ -4,8 +4,8 @@ mod common;
 
 use std::sync::Arc;
 
-use longshore_core::dice::{Dice, SeededDice};
 use longshore_core::id::{Seq, WorkflowId};
+use longshore_core::rng::{Dice, SeededDice};
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{Deed, Errand, Tally, Workflow};
 use tokio_postgres::NoTls;

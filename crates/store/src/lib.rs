@@ -15,28 +15,28 @@
 //! - [`Observed`] (`observed.rs`): a store that counts and times what is asked of another
 //! - [`Unreliable`] (`unreliable.rs`): a store that fails at will, for tests of what is above it
 
+mod change_feed;
 pub mod clock;
 mod error;
+mod faulty;
 mod grant;
 mod health;
+mod instrumented;
 mod mailbox;
-mod observed;
 mod parked;
 pub mod query;
 mod store;
 #[cfg(test)]
 mod stub;
-mod unreliable;
-mod wakeups;
 
+pub use change_feed::{Wakeups, WakeupsSender};
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{Cause, StoreError};
+pub use faulty::{Fault, Faults, Unreliable};
 pub use grant::{Grant, Park, TakeBack, await_grant};
 pub use health::StoreHealth;
+pub use instrumented::{Observation, Observed, Observer, Verb};
 pub use mailbox::{Letters, Mailbox, Notices, mailbox};
-pub use observed::{Observation, Observed, Observer, Verb};
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};
 pub use query::{InLine, JobFilter, JobQuery, MemberQuery, Page, StateSet, WorkflowPage, WorkflowQuery};
 pub use store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
-pub use unreliable::{Fault, Faults, Unreliable};
-pub use wakeups::{Wakeups, WakeupsSender};

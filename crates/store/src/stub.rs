@@ -11,7 +11,7 @@ use longshore_core::engine::{
     AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Submitted,
     Ticked,
 };
-use longshore_core::extend::Extended;
+use longshore_core::heartbeat::Extended;
 use longshore_core::id::{JobId, JobType, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
@@ -22,12 +22,12 @@ use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 
+use crate::change_feed::{Wakeups, WakeupsSender};
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
 use crate::health::StoreHealth;
 use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
 use crate::store::{Inspect, JobRef, QueueReport, Store, StoreFuture};
-use crate::wakeups::{Wakeups, WakeupsSender};
 
 /// More than this is refused.
 const BATCH_MAX: usize = 5;

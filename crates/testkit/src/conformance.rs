@@ -32,20 +32,20 @@ mod idempotency;
 mod inspect;
 mod listing;
 mod parking;
-mod proofs;
 mod recovery;
 mod refusals;
 mod retries;
 mod settle;
+mod store_fixture;
 mod submit;
+mod suites;
 mod tick;
 mod wakeups;
 mod workflows;
-mod world;
 
 pub use harness::Harness;
-pub use proofs::{histories, histories_with_restarts, scenarios, scenarios_with_restarts, transitions};
-pub use world::{World, clock};
+pub use store_fixture::{World, clock};
+pub use suites::{histories, histories_with_restarts, scenarios, scenarios_with_restarts, transitions};
 
 /// One demand on a store.
 #[derive(Clone, Copy, Debug)]

@@ -11,14 +11,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use longshore_core::cancel::Force;
 use longshore_core::claim::Terms;
-use longshore_core::dice::{Dice, SeededDice};
 use longshore_core::edit;
 use longshore_core::engine::{
     self, AdminAnswer, AdminCommand as Admin, Answer as Told, ClaimRequest, Command as Order, DeleteQueue, Extension,
     Farewell, Joining, Queue, Settlement, StateCounts, Submission, SubmitRequest,
 };
-use longshore_core::extend::Notes;
 use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::heartbeat::Notes;
 use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::limits::CORRELATION_ID_CHARS_MAX;
@@ -26,6 +25,7 @@ use longshore_core::priority::Priority;
 use longshore_core::profile::Profile;
 use longshore_core::refusal::{Invalid, Refusal};
 use longshore_core::requeue::{Requeue, Reset};
+use longshore_core::rng::{Dice, SeededDice};
 use longshore_core::settle;
 use longshore_core::state::StateKind;
 use longshore_core::status::{Status, StatusChange};
@@ -34,7 +34,7 @@ use longshore_core::tags::Tags;
 use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 
-use crate::subject::*;
+use crate::target::*;
 
 /// Whatever takes orders in the words of `longshore-core`.
 pub(crate) trait Machine {

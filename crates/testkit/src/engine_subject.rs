@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use longshore_core::Timestamp;
-use longshore_core::dice::SeededDice;
 use longshore_core::engine::{Answer as Told, Command as Order, Effect, Engine, MemoryRecords, Options};
 use longshore_core::id::{JobId, LeaseToken, QueueName, WorkflowId};
 use longshore_core::refusal::Refusal;
+use longshore_core::rng::SeededDice;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
 
 use crate::convert::{Machine, Names, name_in_workflow, queue_of_holder, queue_snapshot};
-use crate::subject::*;
+use crate::target::*;
 
 /// The same instant at which the model starts.
 pub const START: Millis = 1_700_000_000_000;

@@ -17,15 +17,15 @@
 pub mod block_on;
 pub mod conformance;
 mod convert;
+pub mod differential;
+pub mod engine_fixture;
 pub mod engine_subject;
 pub mod memory_store;
 pub mod model;
 pub mod parking;
 pub mod postgres;
 pub mod scenario;
-pub mod side_by_side;
 pub mod store_subject;
-pub mod subject;
+pub mod target;
 pub mod traceability;
 pub mod transitions;
-pub mod world;

@@ -8,15 +8,15 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use longshore_core::Timestamp;
-use longshore_core::dice::SeededDice;
 use longshore_core::engine::{
     AdminAnswer, AdminCommand, Answer, BatchRefusal, ClaimRequest, Command, Effect, Engine, Extension, MemoryRecords,
     Options, Queue, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::extend::Extended;
+use longshore_core::heartbeat::Extended;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
+use longshore_core::rng::SeededDice;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;

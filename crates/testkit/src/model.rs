@@ -7,13 +7,13 @@
 //! Two things it cannot know, and says so. Texts that the server makes up itself (the message of an execution timeout, say)
 //! are [`ANY_TEXT`]. A delay with jitter is a window until [`Model::adopt_run_at`] tells it the value that was drawn.
 
+mod dependencies;
 mod dialect;
 mod fields;
 mod job;
-mod links;
+mod lease;
 mod operate;
 mod rules;
-mod run;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -25,15 +25,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub(crate) use job::State;
 use job::{Error, ModelJob};
+use lease::Claim;
 use operate::DEFAULT_QUEUE;
 pub(crate) use rules::{Profile, Rules, Scope};
 use rules::{Refusal, profile_rules};
-use run::Claim;
 use workflows::Workflow;
 
-use crate::subject::{
-    Answer, Command, Handle, JobSnapshot, Millis, QueueSnapshot, Settings, Subject, WorkflowSnapshot,
-};
+use crate::target::{Answer, Command, Handle, JobSnapshot, Millis, QueueSnapshot, Settings, Subject, WorkflowSnapshot};
 
 /// Stands where any text will do: the specification does not fix the words.
 pub const ANY_TEXT: &str = "*";

@@ -9,10 +9,10 @@ use std::time::Duration as Wait;
 
 use bytes::Bytes;
 use longshore_core::claim::Terms;
-use longshore_core::dice::{Dice, SeededDice};
 use longshore_core::engine::{AdminCommand, ClaimRequest, Claimed, Settlement, Submission, SubmitRequest, count_of};
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
 use longshore_core::refusal::Refusal;
+use longshore_core::rng::{Dice, SeededDice};
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload, Start};

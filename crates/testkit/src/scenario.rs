@@ -6,16 +6,16 @@
 //!
 //! One rule is checked without being written: a command that is refused changes no job, no queue and no workflow of its story.
 
+mod arguments;
 mod matching;
-mod members;
+mod preprocess;
 mod runner;
 mod steps;
 mod syntax;
 mod values;
-mod words;
 mod workflows;
 
-use crate::subject::Subject;
+use crate::target::Subject;
 use std::fmt;
 use std::path::{Path, PathBuf};
 

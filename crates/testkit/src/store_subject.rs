@@ -16,7 +16,7 @@ use longshore_store::{ClaimedJob, Clock, JobRef, MemberQuery, Store, StoreError,
 use crate::block_on::block_on;
 use crate::conformance::World;
 use crate::convert::{Machine, Names, name_in_workflow, queue_of_holder, queue_snapshot};
-use crate::subject::*;
+use crate::target::*;
 
 /// Jobs touched by one tick: few, so that work is cut into slices now and then.
 const TICK_BUDGET: NonZeroUsize = NonZeroUsize::new(50).unwrap();

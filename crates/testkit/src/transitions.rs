@@ -4,10 +4,10 @@
 //! is reached and what each command is. A triple is always played on a fresh [`Subject`] by ordinary commands, so that one table judges the model, the engine,
 //! every store and the server alike.
 
-mod stage;
+mod setup;
 
-use crate::subject::{Answer, Handle, JobSnapshot, Subject};
-use stage::{RESULT, Stage};
+use crate::target::{Answer, Handle, JobSnapshot, Subject};
+use setup::{RESULT, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const PROFILES: [&str; 6] = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];

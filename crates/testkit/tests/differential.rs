@@ -2,14 +2,14 @@
 //!
 //! A campaign runs more of them: `make campaign-rules`, or `HISTORIES=100000 FIRST_SEED=0 cargo test --release … -- campaign`.
 
+use longshore_testkit::differential::{self, Step, drafts};
 use longshore_testkit::engine_subject::EngineSubject;
-use longshore_testkit::side_by_side::{self, Step, drafts};
-use longshore_testkit::subject::{Answer, Command, Subject};
+use longshore_testkit::target::{Answer, Command, Subject};
 
 const COMMANDS: usize = 200;
 
 fn agree(make: impl Fn() -> EngineSubject, seeds: impl IntoIterator<Item = u64>) {
-    side_by_side::campaign(make, seeds, COMMANDS).unwrap_or_else(|report| panic!("{report}"));
+    differential::campaign(make, seeds, COMMANDS).unwrap_or_else(|report| panic!("{report}"));
 }
 
 /// Proves G-0.1, G-0.2, L-46, I-3.
@@ -29,7 +29,7 @@ fn engine_and_model_agree_on_odd_histories() {
 fn engine_in_small_slices_agrees_with_the_model() {
     for (slices, seeds) in [((1, 1), 10_000..10_150), ((3, 7), 20_000..20_150)] {
         for seed in seeds {
-            let mut pair = side_by_side::SideBySide::new(EngineSubject::with_slices(slices.0, slices.1));
+            let mut pair = differential::SideBySide::new(EngineSubject::with_slices(slices.0, slices.1));
             for draft in drafts(seed, COMMANDS) {
                 let step = draft.step(pair.model());
                 if !matches!(step, Step::Command(Command::RetryWorkflow { .. })) {

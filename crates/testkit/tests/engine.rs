@@ -16,7 +16,7 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
-use longshore_testkit::world::{World, clone_requeue, fail, job, queue};
+use longshore_testkit::engine_fixture::{World, clone_requeue, fail, job, queue};
 
 /// Proves G-9.1, G-9.4, G-9.5, O-4, O-18, L-52, L-54.
 #[test]

@@ -14,7 +14,7 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob};
-use longshore_testkit::world::{World, clone_requeue, job, queue};
+use longshore_testkit::engine_fixture::{World, clone_requeue, job, queue};
 
 fn one_at_a_time() -> World {
     World::with(Options { cascade_jobs_max: 1, ..Options::default() })

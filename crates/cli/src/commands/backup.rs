@@ -9,7 +9,7 @@ use longshore_store_embedded::{Copied, backup_directory, moved_file};
 
 use super::serve::virtual_time;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Copy a data directory, also while its server runs.
 #[derive(Debug, Args)]

@@ -1,11 +1,11 @@
 //! `longshore clock`
 
 use clap::{Args, Subcommand};
-use longshore_api::watch::Clock as Answer;
+use longshore_api::system::Clock as Answer;
 use longshore_api::{Duration, ErrorCode};
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Clock {

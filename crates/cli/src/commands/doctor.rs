@@ -7,7 +7,7 @@ use longshore_store::StoreError;
 use longshore_store_embedded::{Diagnosis, examine, in_use};
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 pub(crate) const WHEN_DAMAGED: &str =
     "keep the directory as it is, and restore the last backup into a new one; docs/data-directory.md has more";

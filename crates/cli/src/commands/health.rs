@@ -2,12 +2,12 @@
 
 use clap::Args;
 use longshore_api::Duration;
-use longshore_api::watch::Health as Answer;
+use longshore_api::system::Health as Answer;
 use longshore_client::Error;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Ask a server whether it is alive and takes work. Exit code 0: both, 1: not.
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use longshore_store::StoreError;
 use longshore_store_postgres::{Options, migrate};
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// The schema on PostgreSQL.
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use longshore_store_postgres::{Import, Imported, Notes, Options};
 
 use super::serve::virtual_time;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::progress;
 
 /// Jobs that are read and sent at once.

@@ -20,5 +20,5 @@ pub(crate) mod workers;
 pub(crate) mod workflows;
 
 mod age;
-mod many;
-mod words;
+mod bulk;
+mod parse;

@@ -10,7 +10,7 @@ use super::doctor::WHEN_DAMAGED;
 use super::migrate_store::when_moved;
 use super::serve::virtual_time;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Make a data directory from a backup.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use super::age::age_between;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::{Table, Value};
 
 #[derive(Debug, Subcommand)]

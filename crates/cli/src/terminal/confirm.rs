@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use super::failure::Failure;
-use super::safe::safe;
+use super::error::Failure;
+use super::escape::safe;
 
 /// Standard input is a terminal: a person can answer.
 pub(crate) fn can_ask() -> bool {

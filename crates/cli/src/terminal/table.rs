@@ -1,10 +1,10 @@
 //! Tables: aligned columns, fitted to the terminal where there is one.
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, presets};
-use longshore_api::words::State;
+use longshore_api::enums::State;
 
-use super::safe::safe;
-use super::screen::Screen;
+use super::escape::safe;
+use super::output::Screen;
 
 /// One value of a row.
 #[derive(Clone, Debug)]

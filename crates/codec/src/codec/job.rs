@@ -21,7 +21,7 @@ use longshore_core::time::{Duration, Timestamp};
 use longshore_core::workflow::Membership;
 
 use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
-use crate::names::Names;
+use crate::dictionary::Names;
 
 const OWES: [Owes; 5] = [Owes::Nothing, Owes::End, Owes::Return, Owes::ReturnAndEnd, Owes::NewLife];
 

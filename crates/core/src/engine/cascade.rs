@@ -7,8 +7,8 @@ use crate::job::Job;
 use crate::retry::Home;
 use crate::state::{Ending, StateKind};
 
-use super::operate::standing;
-use super::owed::{News, Place};
+use super::admin::standing;
+use super::propagation_queue::{News, Place};
 use super::queue::Farewell;
 use super::records::Records;
 use super::{Stop, Turn, if_there};

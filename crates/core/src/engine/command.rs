@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::cancel::{Cancelled, Force};
-use crate::dice::Dice;
 use crate::edit::Edit;
-use crate::extend::{Extended, Notes};
+use crate::heartbeat::{Extended, Notes};
 use crate::id::{JobId, LeaseToken, QueueName, WorkflowId};
 use crate::patch::SettingsPatch;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 use crate::requeue::Requeue;
+use crate::rng::Dice;
 use crate::settle::Outcome;
 use crate::state::StateKind;
 use crate::status::StatusChange;

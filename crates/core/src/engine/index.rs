@@ -1,14 +1,14 @@
 //! The order of jobs: who is in line, whose time comes when, how many are where. All of it follows from the records.
 
-mod admission;
-mod in_line;
-mod places;
+mod block_list;
+mod bulk_load;
+mod peek;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::HashMap;
 
-use self::places::Places;
+use self::block_list::Places;
 use crate::id::{JobType, QueueName, Seq};
 use crate::job::{Job, Outline};
 use crate::lease::LeaseEnd;

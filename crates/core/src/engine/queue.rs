@@ -11,7 +11,7 @@ use crate::refusal::{Invalid, Refusal};
 use crate::state::StateKind;
 
 use super::records::Records;
-use super::{BEING_DELETED, Effect, Stop, Turn, operate};
+use super::{BEING_DELETED, Effect, Stop, Turn, admin};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
@@ -146,7 +146,7 @@ impl<R: Records> Turn<'_, R> {
             // Their dependents hear of it first; whoever has too many to be told at once goes with a later tick.
             self.tell_dependents(jobs_max).map_err(Stop::Broken)?;
             for (seq, _) in jobs.iter().filter(|(_, state)| *state != StateKind::Retrying) {
-                operate::forget(self, *seq)?;
+                admin::forget(self, *seq)?;
             }
         }
         if jobs.len() >= jobs_max {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::dice::Dice;
 use crate::id::{JobId, JobType, QueueName, Seq, WorkflowId};
 use crate::job::{IdempotencyKey, Job};
 use crate::policy::IdempotencyScope;
+use crate::rng::Dice;
 use crate::state::StateKind;
 use crate::submit::Payload;
 use crate::time::Timestamp;

@@ -1,7 +1,7 @@
 //! Submission of a batch: everything is checked first, then everything is stored, or nothing.
 
-mod joining;
-mod planning;
+mod plan;
+mod workflow_membership;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::state::{Ending, StateKind};
 use crate::submit::{self, Birth, DependencyRef, NewJob, Places};
 use crate::workflow::Membership;
 
-use joining::{Joins, Memberships, check_length};
-use planning::{Elder, Member, Plan, Planning, Source, Sources, Weight, arrange};
+use plan::{Elder, Member, Plan, Planning, Source, Sources, Weight, arrange};
+use workflow_membership::{Joins, Memberships, check_length};
 
-use super::operate::standing;
+use super::admin::standing;
 use super::queue::Queue;
 use super::records::{KeyEntry, KeyPath, PayloadSource, Records};
 use super::{Life, Stop, Turn};

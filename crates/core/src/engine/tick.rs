@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 
 use super::index::{Entry, Timer, TimerKind};
 use super::records::{Prune, Records};
-use super::{Effect, Turn, if_there, operate};
+use super::{Effect, Turn, admin, if_there};
 
 /// Budgets from here on keep a quarter for timers.
 const SHARED_FROM: usize = 16;
@@ -96,7 +96,7 @@ impl<R: Records> Turn<'_, R> {
                 let now = self.now;
                 let due = self.look(seq, |job| job.prune_at().is_some_and(|at| at <= now));
                 if if_there(due)?.flatten() == Some(true) {
-                    if_there(operate::forget(self, seq))?;
+                    if_there(admin::forget(self, seq))?;
                 }
             }
             Prune::Key(path) => self.records.remove_key(&path)?,

@@ -11,8 +11,8 @@ use crate::refusal::Refusal;
 use crate::requeue::{self, Requeue, Reset};
 use crate::workflow::{Deed, Errand, Membership, Tally, Workflow, ended_badly};
 
+use super::admin::{Rewired, standing};
 use super::command::AdminAnswer;
-use super::operate::{Rewired, standing};
 use super::records::Records;
 use super::{Stop, Turn, if_there, split};
 

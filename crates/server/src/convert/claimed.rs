@@ -1,11 +1,11 @@
 //! A claimed job, as its worker gets it.
 
-use longshore_api::words::State;
+use longshore_api::enums::State;
 use longshore_api::work as wire;
 use longshore_store::ClaimedJob;
 
+use super::enums::ToWire;
 use super::job::tags;
-use super::words::ToWire;
 use super::{raw, shown_length, text, time, times};
 
 pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {

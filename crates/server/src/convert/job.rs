@@ -12,7 +12,7 @@ use longshore_core::job::Job;
 use longshore_core::submit::Payload;
 use longshore_core::tags::Tags;
 
-use super::words::ToWire;
+use super::enums::ToWire;
 use super::{raw, settings, shown_length, text, time, times};
 
 pub(crate) fn record(job: &Job) -> wire::Job {

@@ -1,6 +1,7 @@
 //! Between the types of the wire and those of the rules.
 
 pub(crate) mod claimed;
+pub(crate) mod enums;
 pub(crate) mod job;
 pub(crate) mod new_job;
 pub(crate) mod queue;
@@ -8,7 +9,6 @@ pub(crate) mod raw;
 pub(crate) mod settings;
 pub(crate) mod settlement;
 pub(crate) mod view;
-pub(crate) mod words;
 
 use std::sync::Arc;
 

@@ -13,8 +13,8 @@ use longshore_core::refusal::{Invalid, Refusal};
 use longshore_core::submit::{DependencyRef, NewJob, Payload, Start};
 use longshore_core::tags::Tags;
 
+use super::enums::ToCore;
 use super::settings::{retention_overrides, retry_overrides};
-use super::words::ToCore;
 use super::{instant, length, raw, shared};
 use crate::wire::problem::MemberFailure;
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use longshore_api::enums::State;
 use longshore_api::queue as wire;
-use longshore_api::words::State;
 use longshore_core::engine::{StateCounts, count_of};
 use longshore_store::QueueReport;
 
-use super::words::{ToCore, ToWire};
+use super::enums::{ToCore, ToWire};
 use super::{settings, times};
 
 pub(crate) fn shown(report: &QueueReport) -> wire::Queue {

@@ -4,7 +4,7 @@ use longshore_api::settings as wire;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
 use longshore_core::policy::{Intake, Policy, Retention, Retry};
 
-use super::words::{ToCore, ToWire};
+use super::enums::{ToCore, ToWire};
 use super::{length, shown_length};
 
 pub(crate) fn queue_overrides(given: wire::Settings) -> SettingsPatch {

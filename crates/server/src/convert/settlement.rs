@@ -1,15 +1,15 @@
 //! What workers say about the jobs they hold.
 
-use longshore_api::words::OutcomeKind;
+use longshore_api::enums::OutcomeKind;
 use longshore_api::work as wire;
 use longshore_core::engine::{Extension, Settlement};
-use longshore_core::extend::Notes;
 use longshore_core::failure::Reported;
+use longshore_core::heartbeat::Notes;
 use longshore_core::id::{JobId, LeaseToken};
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 
-use super::words::ToCore;
+use super::enums::ToCore;
 use super::{length, raw, shared};
 use crate::wire::problem::MemberFailure;
 

@@ -1,7 +1,7 @@
 //! A job in the words of one of the five specifications: that specification's fields, and no others.
 
+use longshore_api::enums::{Priority, View};
 use longshore_api::tags::TagMap;
-use longshore_api::words::{Priority, View};
 use longshore_api::{Duration, Time};
 use longshore_core::Timestamp;
 use longshore_core::job::Job;
@@ -10,8 +10,8 @@ use longshore_core::view::{self, WeaveId};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::enums::ToWire;
 use super::job::tags;
-use super::words::ToWire;
 use super::{raw, shown_length, text, time, times};
 
 /// Serialized as what is inside.

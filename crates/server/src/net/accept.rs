@@ -9,8 +9,8 @@ use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::caps::Caps;
 use super::connection;
+use super::connection_limits::Caps;
 use crate::app::AppState;
 
 /// After an accept that failed, mostly for want of file descriptors: others must end first.
@@ -43,7 +43,10 @@ pub(crate) async fn accept(app: &AppState, listener: TcpListener, router: Router
     }
 }
 
-async fn next(listener: &TcpListener, caps: &Caps) -> std::io::Result<(tokio::net::TcpStream, super::caps::Admission)> {
+async fn next(
+    listener: &TcpListener,
+    caps: &Caps,
+) -> std::io::Result<(tokio::net::TcpStream, super::connection_limits::Admission)> {
     loop {
         let Some(room) = caps.room().await else { return Err(std::io::ErrorKind::ConnectionRefused.into()) };
         let (stream, from) = listener.accept().await?;

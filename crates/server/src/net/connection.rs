@@ -19,8 +19,8 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::timed::{Patience, Requests, Timed};
-use super::unread::Unread;
+use super::drain_body::Unread;
+use super::timeout_stream::{Patience, Requests, Timed};
 use crate::app::AppState;
 use crate::dialects;
 use crate::options::Limits;

@@ -1,7 +1,7 @@
 //! Connections: accepted, bounded, timed, drained.
 
 pub(crate) mod accept;
-mod caps;
 mod connection;
-mod timed;
-mod unread;
+mod connection_limits;
+mod drain_body;
+mod timeout_stream;

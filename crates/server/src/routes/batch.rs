@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::app::AppState;
+use crate::convert::enums::ToWire;
 use crate::convert::new_job;
-use crate::convert::words::ToWire;
 use crate::wire::json;
 use crate::wire::problem::{Failure, MemberFailure};
 

@@ -3,9 +3,9 @@
 mod batch;
 mod fallback;
 mod jobs;
+pub(crate) mod leases;
 mod queues;
-pub(crate) mod watch;
-pub(crate) mod work;
+pub(crate) mod system;
 mod workflows;
 
 use axum::Router;
@@ -51,34 +51,34 @@ routes! { v1, ROUTES;
     "/v1/jobs/{id}/requeue" => post jobs::requeue::requeue;
     "/v1/jobs/{id}/dead-letter" => post jobs::dead_letter::dead_letter;
     "/v1/jobs/{id}/run-now" => post jobs::run_now::run_now;
-    "/v1/claims" => post work::claim::claim;
-    "/v1/jobs/{id}/complete" => post work::complete::complete;
-    "/v1/jobs/{id}/fail" => post work::fail::fail;
-    "/v1/jobs/{id}/heartbeat" => post work::heartbeat::heartbeat;
-    "/v1/jobs/{id}/snooze" => post work::snooze::snooze;
-    "/v1/jobs/{id}/release" => post work::release::release;
-    "/v1/jobs/{id}/children" => post work::children::children;
-    "/v1/settlements" => post work::settlements::settlements;
-    "/v1/heartbeats" => post work::heartbeats::heartbeats;
+    "/v1/claims" => post leases::claim::claim;
+    "/v1/jobs/{id}/complete" => post leases::complete::complete;
+    "/v1/jobs/{id}/fail" => post leases::fail::fail;
+    "/v1/jobs/{id}/heartbeat" => post leases::heartbeat::heartbeat;
+    "/v1/jobs/{id}/snooze" => post leases::snooze::snooze;
+    "/v1/jobs/{id}/release" => post leases::release::release;
+    "/v1/jobs/{id}/children" => post leases::children::children;
+    "/v1/settlements" => post leases::settlements::settlements;
+    "/v1/heartbeats" => post leases::heartbeats::heartbeats;
     "/v1/workflows" => post workflows::create::create, get workflows::list::list;
     "/v1/workflows/{id}" => get workflows::get::get;
-    "/v1/workflows/{id}/jobs" => post workflows::grow::grow;
+    "/v1/workflows/{id}/jobs" => post workflows::add_jobs::grow;
     "/v1/workflows/{id}/close" => post workflows::close::close;
     "/v1/workflows/{id}/cancel" => post workflows::cancel::cancel;
     "/v1/workflows/{id}/retry" => post workflows::retry::retry;
-    "/v1/stats" => get watch::stats::stats;
-    "/v1/workers" => get watch::workers::workers;
-    "/v1/info" => get watch::info::info;
-    "/metrics" => get watch::metrics::metrics;
-    "/openapi.json" => get watch::openapi::openapi;
-    "/livez" => get watch::health::livez;
-    "/readyz" => get watch::health::readyz;
-    "/" => get watch::root::root;
+    "/v1/stats" => get system::stats::stats;
+    "/v1/workers" => get system::workers::workers;
+    "/v1/info" => get system::info::info;
+    "/metrics" => get system::metrics::metrics;
+    "/openapi.json" => get system::openapi::openapi;
+    "/livez" => get system::health::livez;
+    "/readyz" => get system::health::readyz;
+    "/" => get system::root::root;
 }
 
 routes! { in_virtual_time, VIRTUAL_ROUTES;
-    "/v1/clock" => get watch::clock::clock;
-    "/v1/clock/advance" => post watch::clock::advance;
+    "/v1/clock" => get system::clock::clock;
+    "/v1/clock/advance" => post system::clock::advance;
 }
 
 pub(crate) fn router(app: AppState) -> Router {

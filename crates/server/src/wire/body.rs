@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use longshore_api::ErrorCode;
-use longshore_api::operate::Nothing;
+use longshore_api::admin::Nothing;
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};

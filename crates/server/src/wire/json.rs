@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use longshore_api::ErrorCode;
-use longshore_api::words::{PRIORITIES, Priority};
+use longshore_api::enums::{PRIORITIES, Priority};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use longshore_core::dice::SeededDice;
 use longshore_core::id::{JobId, LeaseToken};
+use longshore_core::rng::SeededDice;
 use longshore_testkit::engine_subject::START;
-use longshore_testkit::subject::*;
+use longshore_testkit::target::*;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -146,7 +146,7 @@ impl HttpSubject {
 
     /// JSON of this length that no other job has, as far as there is room for it.
     fn made_up(&mut self, bytes: usize) -> Option<Value> {
-        use longshore_core::dice::Dice;
+        use longshore_core::rng::Dice;
         let salt = self.dice.roll().to_string();
         match bytes {
             0 => None,

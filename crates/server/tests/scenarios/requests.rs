@@ -1,6 +1,6 @@
 //! Commands in neutral words as bodies of requests.
 
-use longshore_testkit::subject::{Edit, Millis, NewJob, Outcome, Settings};
+use longshore_testkit::target::{Edit, Millis, NewJob, Outcome, Settings};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longshore_api::{Duration, Time};
-use longshore_testkit::subject::*;
+use longshore_testkit::target::*;
 use serde_json::Value;
 use serde_json::value::RawValue;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use longshore_core::id::WorkflowId;
-use longshore_testkit::subject::*;
+use longshore_testkit::target::*;
 use serde_json::{Value, json};
 
 use crate::http_subject::{HttpSubject, Refused};

@@ -27,7 +27,7 @@ mod snapshots;
 mod workflows;
 
 use http_subject::HttpSubject;
-use longshore_testkit::{scenario, side_by_side};
+use longshore_testkit::{differential, scenario};
 
 /// In this many parts, so that both cores have something to do.
 const PARTS: usize = 2;
@@ -50,5 +50,5 @@ fn scenarios_over_http_on_postgres_second_part() {
 /// Random histories: every answer of the server, and all that it shows after every step, is what the model says.
 #[test]
 fn random_histories_over_http_on_postgres() {
-    side_by_side::campaign(HttpSubject::start, 600_000..600_002, 100).unwrap_or_else(|report| panic!("{report}"));
+    differential::campaign(HttpSubject::start, 600_000..600_002, 100).unwrap_or_else(|report| panic!("{report}"));
 }

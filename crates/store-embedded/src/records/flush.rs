@@ -6,10 +6,10 @@ use longshore_core::id::Seq;
 use longshore_core::time::Timestamp;
 use rusqlite::params;
 
-use super::pen::Pen;
+use super::batch_writer::Pen;
 use super::{DiskRecords, Origin, Touched, Trouble, state_number};
-use crate::ended::{Features, chunk_of, save_features};
-use crate::listing::Change;
+use crate::finished_index::{Features, chunk_of, save_features};
+use crate::live_index::Change;
 use longshore_codec::codec;
 
 /// What became of one record in a flush.
@@ -26,7 +26,7 @@ impl DiskRecords {
     /// Writes what the batch has changed so far, inside its transaction.
     pub(crate) fn flush(&mut self) -> Result<(), Trouble> {
         if self.names().anything_fresh() {
-            crate::names::save(&self.names(), &self.connection)?;
+            crate::dictionary::save(&self.names(), &self.connection)?;
         }
         if !self.new_payloads.is_empty() {
             self.write_payloads()?;

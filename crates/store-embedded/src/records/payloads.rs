@@ -7,7 +7,7 @@ use longshore_core::id::Seq;
 use longshore_core::submit::Payload;
 use rusqlite::{Connection, Row};
 
-use super::many::INSERT_PAYLOADS;
+use super::multi_row::INSERT_PAYLOADS;
 use super::{DiskRecords, SeqMap, Trouble};
 use longshore_codec::codec;
 

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::Trouble;
 use crate::error::sql;
-use crate::order::InOrder;
+use crate::key_order::InOrder;
 use longshore_codec::codec;
 
 /// Records that stay in memory between batches.

@@ -15,10 +15,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_core::dice::{Dice, SeededDice};
 use longshore_core::engine::count_of;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
+use longshore_core::rng::{Dice, SeededDice};
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_store::clock::monotonic;

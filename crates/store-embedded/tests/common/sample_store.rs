@@ -13,8 +13,8 @@ use longshore_core::edit::Edit;
 use longshore_core::engine::{
     AdminCommand, ClaimRequest, DeleteQueue, Extension, Farewell, Joining, Settlement, Submission, SubmitRequest,
 };
-use longshore_core::extend::Notes;
 use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::heartbeat::Notes;
 use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName, WorkflowId};
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
 use longshore_core::policy::*;

@@ -11,15 +11,15 @@ use std::thread;
 use bytes::Bytes;
 use longshore_core::cancel::Force;
 use longshore_core::claim::Terms;
-use longshore_core::dice::{Dice as _, SeededDice};
 use longshore_core::edit::Edit;
 use longshore_core::engine::{
     AdminAnswer, AdminCommand, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Submitted,
 };
-use longshore_core::extend::Notes;
 use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::heartbeat::Notes;
 use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::requeue::{Requeue, Reset};
+use longshore_core::rng::{Dice as _, SeededDice};
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};

@@ -7,8 +7,8 @@ use longshore_store::{JobFilter, JobQuery, Page};
 use tokio_postgres::Row;
 
 use super::{EXAMINED_MAX, Looker};
+use crate::connection::{get, order};
 use crate::error::Trouble;
-use crate::link::{get, order};
 use crate::row::type_hash;
 
 /// Places that one trip of a search by time looks at.

@@ -8,10 +8,10 @@ use longshore_core::workflow::Workflow;
 use longshore_store::{MemberQuery, Page, WorkflowPage, WorkflowQuery};
 
 use super::{EXAMINED_MAX, Looker};
+use crate::connection::{get, order};
 use crate::error::Trouble;
-use crate::link::{get, order};
 use crate::row::seq;
-use crate::turn::fetch::workflows::workflow_of;
+use crate::transaction::fetch::workflows::workflow_of;
 
 impl Looker<'_> {
     /// The number of a workflow, if it can have one here.

@@ -3,7 +3,7 @@
 use longshore_testkit::engine_subject::EngineSubject;
 use longshore_testkit::model::Model;
 use longshore_testkit::scenario::{self, Event};
-use longshore_testkit::subject::Subject;
+use longshore_testkit::target::Subject;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::dice::{Dice, SeededDice};
 use longshore_core::engine::{AdminCommand, Claimed, Joining};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::history::Cause;
 use longshore_core::id::{JobId, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::profile::Profile;
+use longshore_core::rng::{Dice, SeededDice};
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob};
 use longshore_core::workflow::WorkflowState;

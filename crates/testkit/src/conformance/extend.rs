@@ -5,7 +5,7 @@ use longshore_core::Duration;
 use longshore_core::cancel::Force;
 use longshore_core::claim::Terms;
 use longshore_core::engine::{AdminAnswer, AdminCommand, ClaimRequest, Extension};
-use longshore_core::extend::Notes;
+use longshore_core::heartbeat::Notes;
 use longshore_core::id::{JobId, LeaseToken};
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::refusal::Refusal;

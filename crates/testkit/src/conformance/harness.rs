@@ -10,8 +10,8 @@ use longshore_core::engine::{
     AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Extension, Queue, Settlement, StateCounts,
     Submission, SubmitRequest, Submitted, Ticked, count_of,
 };
-use longshore_core::extend::{Extended, Notes};
 use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::heartbeat::{Extended, Notes};
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::patch::SettingsPatch;
@@ -25,7 +25,7 @@ use longshore_store::{
     ClaimedJob, Clock, JobFilter, JobQuery, JobRef, QueueReport, Store, StoreError, StoreFuture, VirtualClock,
 };
 
-use super::world::World;
+use super::store_fixture::World;
 use crate::block_on::block_on;
 
 /// Up to this many jobs every listing by queue and state is checked after a case too.

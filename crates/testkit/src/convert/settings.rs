@@ -8,7 +8,7 @@ use longshore_core::policy::*;
 use longshore_core::refusal::Invalid;
 use longshore_core::time::Duration;
 
-use crate::subject::Settings;
+use crate::target::Settings;
 
 pub(super) fn queue_overrides(settings: &Settings) -> Result<SettingsPatch, Invalid> {
     let mut patch = SettingsPatch::default();

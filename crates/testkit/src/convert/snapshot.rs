@@ -11,7 +11,7 @@ use longshore_core::tags::Tags;
 use longshore_core::view::{self, WeaveId};
 use longshore_core::{Duration, Timestamp};
 
-use crate::subject::*;
+use crate::target::*;
 
 type Handles = HashMap<JobId, Handle>;
 

@@ -8,7 +8,7 @@ use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
 
 use super::{Machine, Names};
-use crate::subject::*;
+use crate::target::*;
 
 impl Names {
     pub(super) fn start_workflow(

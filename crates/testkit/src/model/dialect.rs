@@ -1,11 +1,11 @@
 //! Changes of status, as clients of the Ocypod dialect ask for them.
 
 use super::job::{Error, State};
+use super::lease::Failure;
 use super::operate::{ILLEGAL, NO_QUEUE};
 use super::rules::{Profile, Refusal};
-use super::run::Failure;
 use super::{ANY_TEXT, Model, server_error};
-use crate::subject::{Answer, Handle};
+use crate::target::{Answer, Handle};
 
 impl Model {
     pub(crate) fn change_status(

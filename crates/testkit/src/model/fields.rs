@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rules::{LONGEST, Refusal, Scope, VALIDATION, job_rules};
 use super::submit::Batch;
-use crate::subject::NewJob;
+use crate::target::NewJob;
 
 const NORMAL: u8 = 2;
 

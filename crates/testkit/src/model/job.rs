@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::rules::{Profile, Rules};
-use crate::subject::{AttemptSnapshot, ErrorSnapshot, Handle, HistorySnapshot, JobSnapshot, Millis};
+use crate::target::{AttemptSnapshot, ErrorSnapshot, Handle, HistorySnapshot, JobSnapshot, Millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {

@@ -5,7 +5,7 @@ use super::job::{Counters, Error, ModelJob, State};
 use super::rules::{Counts, Profile, Refusal, VALIDATION, check_limit, limit_is_locked, queue_rules};
 use super::submit::blank_job;
 use super::{ANY_TEXT, Model, Queue, server_error};
-use crate::subject::{Answer, Edit, Handle, Millis, Settings};
+use crate::target::{Answer, Edit, Handle, Millis, Settings};
 
 pub(super) const ILLEGAL: Refusal = "illegal_transition";
 pub(super) const NO_QUEUE: Refusal = "queue_not_found";

@@ -1,6 +1,6 @@
 //! The model's own reading of settings: the six profiles, the paths, the locks, the delays.
 
-use crate::subject::{Millis, Settings};
+use crate::target::{Millis, Settings};
 
 /// The code of a refusal, as api.md names it.
 pub(crate) type Refusal = &'static str;

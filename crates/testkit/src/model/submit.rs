@@ -7,7 +7,7 @@ use super::job::{Counters, ModelJob, State};
 use super::rules::{Profile, Refusal, Rules, Scope, VALIDATION, job_rules, profile_rules};
 use super::workflows::distinct;
 use super::{Key, Model, Queue};
-use crate::subject::{Answer, Dependency, Handle, Millis, NewJob, Token};
+use crate::target::{Answer, Dependency, Handle, Millis, NewJob, Token};
 
 pub(super) const MOST_IN_BATCH: usize = 1_000;
 const MOST_DEPENDENCIES: usize = 1_000;

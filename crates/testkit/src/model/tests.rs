@@ -2,7 +2,7 @@
 
 use super::rules::{BackoffKind, Rules, parse_duration, show_duration};
 use super::*;
-use crate::subject::{Dependency, NewJob, Outcome, Submitted, Token};
+use crate::target::{Dependency, NewJob, Outcome, Submitted, Token};
 
 fn queue(profile: &str, settings: &[(&str, &str)]) -> Model {
     let mut model = Model::new();

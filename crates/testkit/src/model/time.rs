@@ -2,10 +2,10 @@
 
 use super::Model;
 use super::job::{Error, ModelJob, State};
+use super::lease::Failure;
 use super::rules::{OnLeaseExpiry, profile_rules};
-use super::run::Failure;
 use super::{ANY_TEXT, server_error};
-use crate::subject::{Handle, Millis};
+use crate::target::{Handle, Millis};
 
 /// At one instant things happen in this order.
 #[derive(Clone, Copy)]

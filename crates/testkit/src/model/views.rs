@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::job::{ModelJob, State};
 use super::rules::{BackoffKind, show_duration};
-use crate::subject::{Handle, Millis};
+use crate::target::{Handle, Millis};
 
 type View = BTreeMap<String, String>;
 

@@ -8,7 +8,7 @@ use super::operate::{ILLEGAL, check_reason};
 use super::rules::{Refusal, VALIDATION};
 use super::submit::{Circumstances, MOST_IN_BATCH};
 use super::{ANY_TEXT, Model};
-use crate::subject::{Answer, Dependency, Handle, NewJob, Submitted, WorkflowSnapshot};
+use crate::target::{Answer, Dependency, Handle, NewJob, Submitted, WorkflowSnapshot};
 
 const MOST_TO_START: usize = 2_000;
 const MOST_LINKS: usize = 100_000;

@@ -3,7 +3,7 @@
 use super::values::{
     PRIORITIES, boolean, duration, number, offset, priority, show_duration, show_offset, tags as parse_tags,
 };
-use crate::subject::{AttemptSnapshot, Handle, JobSnapshot, Millis};
+use crate::target::{AttemptSnapshot, Handle, JobSnapshot, Millis};
 use std::collections::BTreeMap;
 
 type Tags = BTreeMap<String, Option<String>>;

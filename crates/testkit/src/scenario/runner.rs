@@ -5,7 +5,7 @@ use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, Script, S
 use super::values::{show_duration, show_offset};
 use super::workflows::show_workflow;
 use super::{Failure, Problem, Report};
-use crate::subject::{
+use crate::target::{
     Answer, Claimed, Command, Dependency, Handle, JobSnapshot, Millis, NewJob, QueueSnapshot, Subject, Submitted,
     WorkflowSnapshot,
 };

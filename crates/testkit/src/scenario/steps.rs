@@ -1,7 +1,7 @@
 //! What a scenario is made of once it has been read.
 
 use super::matching::Matcher;
-use crate::subject::{Command, Millis};
+use crate::target::{Command, Millis};
 
 /// A whole file, ready to be played.
 #[derive(Clone, Debug)]

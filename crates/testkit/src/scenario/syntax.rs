@@ -1,13 +1,13 @@
 //! From plain lines to typed steps.
 
+use super::arguments::{Arguments, new_job};
 use super::matching::{COLUMNS, FIELDS, Kind, Matcher};
-use super::members::{Arguments, new_job};
+use super::preprocess::{Line, split, unfold, wrong};
 use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, Script, Step, Story};
 use super::values::{CODES, PROFILES, STATES, boolean, duration, name_range, number, offset, priority, tags};
-use super::words::{Line, split, unfold, wrong};
 use super::workflows::with_jobs;
 use super::{Failure, Problem};
-use crate::subject::{Command, Edit, NewJob, Outcome, Token};
+use crate::target::{Command, Edit, NewJob, Outcome, Token};
 
 pub(super) fn read(text: &str, file: &str) -> Result<Script, Failure> {
     let page = unfold(text, file)?;

@@ -1,6 +1,6 @@
 //! Durations, instants and other values as scenarios write them.
 
-use crate::subject::Millis;
+use crate::target::Millis;
 
 const UNITS: [(&str, Millis); 6] =
     [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];

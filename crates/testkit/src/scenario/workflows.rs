@@ -6,7 +6,7 @@ use super::runner::{Stage, Verdict, mismatch};
 use super::steps::{Action, Expected, Member};
 use super::syntax::{Read, Reader, Statement};
 use super::values::STATES;
-use crate::subject::{Command, Handle, NewJob, WorkflowSnapshot};
+use crate::target::{Command, Handle, NewJob, WorkflowSnapshot};
 
 const WORKFLOW_STATES: [&str; 4] = ["running", "completed", "failed", "cancelled"];
 

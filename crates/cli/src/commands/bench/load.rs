@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use longshore_api::enums::OutcomeKind;
 use longshore_api::job::NewJob;
 use longshore_api::queue::PutQueue;
-use longshore_api::words::OutcomeKind;
 use longshore_api::work::{Claim, ClaimedJob, Complete, Settlement, Verdict};
 use longshore_client::{Client, JobFilter};
 use longshore_store::clock::monotonic;
@@ -17,11 +17,11 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::Bench;
-use super::pace::Pace;
+use super::rate_limiter::Pace;
 use super::report::{Measured, Operation, Tally};
 use crate::context::Context;
 use crate::signals::Signals;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::progress;
 
 /// Long enough to save calls, short enough to see that all is done.

@@ -7,7 +7,7 @@
 
 mod load;
 mod mix;
-mod pace;
+mod rate_limiter;
 mod report;
 
 use clap::Args;
@@ -15,7 +15,7 @@ use longshore_api::Duration;
 
 use self::mix::Mix;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Put load on a server and measure it.
 #[derive(Clone, Debug, Args)]

@@ -9,7 +9,7 @@ use longshore_store::clock::monotonic;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::{Table, Value};
 
 /// What is timed.

@@ -1,13 +1,13 @@
 //! `longshore dead-letters`
 
 use clap::{Args, Subcommand};
-use longshore_api::words::{BulkAction, State};
+use longshore_api::enums::{BulkAction, State};
 use longshore_client::JobFilter;
 
+use super::bulk::{Extent, Filter, Matching, change_matching};
 use super::jobs::{jobs_matching, show_list};
-use super::many::{Extent, Filter, Matching, change_matching};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadLetters {

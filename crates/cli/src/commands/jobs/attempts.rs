@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::{Table, Value};
 
 /// Show every attempt at a job, oldest first.

@@ -1,14 +1,14 @@
 //! `longshore jobs cancel`
 
 use clap::Args;
-use longshore_api::operate::Cancel as Body;
-use longshore_api::words::BulkAction;
+use longshore_api::admin::Cancel as Body;
+use longshore_api::enums::BulkAction;
 use longshore_client::Client;
 
-use crate::commands::many::{Extent, Matching, Verdict, change_each, change_matching, count_unfinished};
+use crate::commands::bulk::{Extent, Matching, Verdict, change_each, change_matching, count_unfinished};
 use crate::context::Context;
 use crate::terminal::confirm::{ask, can_ask};
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// End jobs that have not ended: some by id, or all that match.
 #[derive(Debug, Args)]

@@ -1,11 +1,11 @@
 //! `longshore jobs dead-letter`
 
 use clap::Args;
-use longshore_api::operate::DeadLetter as Body;
+use longshore_api::admin::DeadLetter as Body;
 
-use crate::commands::many::{Verdict, change_each};
+use crate::commands::bulk::{Verdict, change_each};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// End jobs that have not ended as dead letters, for a person to look at.
 #[derive(Debug, Args)]

@@ -1,12 +1,12 @@
 //! `longshore jobs delete`
 
 use clap::Args;
-use longshore_api::words::BulkAction;
+use longshore_api::enums::BulkAction;
 
 use super::cancel::only_ids;
-use crate::commands::many::{Extent, Matching, Verdict, change_each, change_matching};
+use crate::commands::bulk::{Extent, Matching, Verdict, change_each, change_matching};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Delete jobs that have ended: some by id, or all that match.
 #[derive(Debug, Args)]

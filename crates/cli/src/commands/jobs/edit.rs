@@ -1,15 +1,15 @@
 //! `longshore jobs edit`
 
 use clap::Args;
-use longshore_api::operate::{Patch, PatchRetry};
+use longshore_api::admin::{Patch, PatchRetry};
+use longshore_api::enums::Priority;
 use longshore_api::tags::{TagMap, Tags};
-use longshore_api::words::Priority;
 
 use super::get;
+use crate::commands::parse;
 use crate::commands::submit::tags;
-use crate::commands::words;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Change fields of a job. What is not given stays as it is.
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub(crate) struct Edit {
     /// The job's id
     id: String,
     /// critical, high, normal, low or bulk
-    #[arg(long, value_parser = words::priority)]
+    #[arg(long, value_parser = parse::priority)]
     priority: Option<Priority>,
     /// What sort of work it is, such as email.send
     #[arg(short = 't', long = "type", value_name = "TYPE")]

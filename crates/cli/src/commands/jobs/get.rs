@@ -5,9 +5,9 @@ use longshore_api::job::Job;
 use longshore_api::tags::TagMap;
 use serde_json::value::RawValue;
 
-use crate::commands::words::counted;
+use crate::commands::parse::counted;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::{Table, Value};
 
 /// Show one job.

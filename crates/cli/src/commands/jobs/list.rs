@@ -2,13 +2,13 @@
 
 use clap::Args;
 use longshore_api::Time;
+use longshore_api::enums::{Priority, State};
 use longshore_api::job::{Job, Jobs};
-use longshore_api::words::{Priority, State};
 use longshore_client::{Client, JobFilter};
 
-use crate::commands::words;
+use crate::commands::parse;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::{Table, Value};
 
 /// What the server answers in one page.
@@ -27,7 +27,7 @@ pub(crate) struct List {
     #[arg(short, long)]
     queue: Option<String>,
     /// Jobs in this state; several are separated by commas
-    #[arg(short, long = "state", value_name = "STATE", value_delimiter = ',', value_parser = words::state)]
+    #[arg(short, long = "state", value_name = "STATE", value_delimiter = ',', value_parser = parse::state)]
     states: Vec<State>,
     /// Jobs of this type
     #[arg(short = 't', long = "type", value_name = "TYPE")]
@@ -36,7 +36,7 @@ pub(crate) struct List {
     #[arg(long)]
     tag: Option<String>,
     /// Jobs of this priority
-    #[arg(long, value_parser = words::priority)]
+    #[arg(long, value_parser = parse::priority)]
     priority: Option<Priority>,
     /// Jobs of this workflow
     #[arg(long, value_name = "ID")]

@@ -20,7 +20,7 @@ pub(crate) use list::{jobs_matching, show as show_list};
 use clap::Subcommand;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Jobs {

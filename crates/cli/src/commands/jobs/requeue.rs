@@ -2,13 +2,13 @@
 
 use clap::Args;
 use longshore_api::Time;
-use longshore_api::operate::Requeue as Body;
-use longshore_api::words::BulkAction;
+use longshore_api::admin::Requeue as Body;
+use longshore_api::enums::BulkAction;
 
 use super::cancel::only_ids;
-use crate::commands::many::{Extent, Matching, Verdict, change_each, change_matching};
+use crate::commands::bulk::{Extent, Matching, Verdict, change_each, change_matching};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Bring back jobs that failed, were cancelled or are dead letters: some by id, or all that match.
 #[derive(Debug, Args)]

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use crate::commands::many::{Verdict, change_each};
+use crate::commands::bulk::{Verdict, change_each};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Let held jobs go.
 #[derive(Debug, Args)]

@@ -2,14 +2,14 @@
 
 use clap::Args;
 use longshore_api::Duration;
+use longshore_api::enums::State;
 use longshore_api::job::Job;
-use longshore_api::words::State;
 use longshore_client::Client;
 use longshore_store::clock::monotonic;
 
 use super::get;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Wait until a job has ended.
 #[derive(Debug, Args)]

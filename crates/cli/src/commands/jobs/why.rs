@@ -2,11 +2,11 @@
 
 use clap::Args;
 use longshore_api::job::ErrorShown;
-use longshore_api::watch::{Reason, Why as Answer};
+use longshore_api::system::{Reason, Why as Answer};
 
-use crate::commands::words::counted;
+use crate::commands::parse::counted;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Say why a job is not running: what it waits for, or the error that ended it and how to run it again.
 #[derive(Debug, Args)]

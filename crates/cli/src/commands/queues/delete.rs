@@ -3,9 +3,9 @@
 use clap::Args;
 use longshore_api::ErrorCode;
 
-use crate::commands::words::counted;
+use crate::commands::parse::counted;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Delete a queue. Jobs in it that have not ended are in the way, unless --force cancels them.
 #[derive(Debug, Args)]

@@ -1,11 +1,11 @@
 //! `longshore queues get`
 
 use clap::Args;
+use longshore_api::enums::State;
 use longshore_api::queue::Queue;
-use longshore_api::words::State;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::{Table, Value};
 
 /// Show one queue: its settings as they hold, and how many jobs are in which state.

@@ -1,9 +1,9 @@
 //! `longshore queues list`
 
-use longshore_api::words::State;
+use longshore_api::enums::State;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::{Table, Value};
 
 pub(super) fn run(context: &Context) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ mod set;
 use clap::Subcommand;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Queues {

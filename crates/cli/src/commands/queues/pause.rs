@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct Name {

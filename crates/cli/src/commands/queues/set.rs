@@ -1,15 +1,15 @@
 //! `longshore queues set`
 
 use clap::Args;
+use longshore_api::enums::Profile;
 use longshore_api::queue::PutQueue;
 use longshore_api::settings::Settings;
-use longshore_api::words::Profile;
 use serde_json::{Map, Value};
 
 use super::get;
-use crate::commands::words;
+use crate::commands::parse;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Create a queue, or change its profile and settings.
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub(crate) struct Set {
     /// The queue's name
     name: String,
     /// standard, gopherqueue, taskharbor, ocypod, weave or document
-    #[arg(long, value_parser = words::profile)]
+    #[arg(long, value_parser = parse::profile)]
     profile: Option<Profile>,
     /// One setting: NAME=VALUE, with dots as in retry.limit=5; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -74,7 +74,7 @@ fn settings(whole: Option<&str>, parts: &[String]) -> Result<Option<Settings>, F
     let settings = serde_json::from_value(Value::Object(members)).map_err(|error| {
         let complaint = error.to_string();
         let failure = Failure::refused(format!("settings: {complaint}"));
-        match words::guess(&complaint) {
+        match parse::guess(&complaint) {
             Some(guess) => failure.hint(guess),
             None => failure,
         }

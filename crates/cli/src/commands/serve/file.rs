@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::options::Layer;
-use crate::commands::words;
-use crate::terminal::failure::Failure;
+use crate::commands::parse;
+use crate::terminal::error::Failure;
 
 pub(super) fn read(path: &Path) -> Result<(Layer, BTreeMap<String, PutQueue>), Failure> {
     let shown = path.display();
@@ -49,9 +49,9 @@ fn typed<T: DeserializeOwned>(place: &str, value: Value) -> Result<T, Failure> {
         let known_above = || {
             let (_, rest) = complaint.split_once("unknown field `")?;
             let (word, _) = rest.split_once('`')?;
-            words::nearest(word, ["queues"].into_iter())
+            parse::nearest(word, ["queues"].into_iter())
         };
-        match words::guess(&complaint) {
+        match parse::guess(&complaint) {
             Some(guess) => failure.hint(guess),
             None if place.is_empty() && known_above().is_some() => failure.hint("did you mean \"queues\"?"),
             None => failure,

@@ -6,7 +6,7 @@
 //! - `postgres.rs`: the store on PostgreSQL
 //! - `virtual_time.rs`: where the clock of `--virtual-clock` stands, also after a restart
 
-mod announce;
+mod banner;
 mod file;
 pub(crate) mod options;
 mod postgres;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use longshore_codec::SystemDice;
-use longshore_core::dice::Dice;
+use longshore_core::rng::Dice;
 use longshore_server::{Options, Server, ServerError, StoreAbout, TimeControl, declare};
 use longshore_store::{Clock, Store, StoreError, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind, in_use};
@@ -24,10 +24,10 @@ use tracing_subscriber::EnvFilter;
 
 use self::options::{Plan, StorePlace};
 use crate::commands::migrate_store::when_moved;
-use crate::commands::words;
+use crate::commands::parse;
 use crate::context::Context;
 use crate::signals::Signals;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Run the server.
 #[derive(Debug, Args)]
@@ -74,7 +74,7 @@ fn log_filter(text: &str) -> Result<EnvFilter, Failure> {
     const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
     let known = |word: &str| LEVELS.contains(&word.to_lowercase().as_str()) || word.contains(['=', '[', ':']);
     if let Some(word) = text.split(',').find(|word| !known(word)) {
-        let guess = words::nearest(word, LEVELS.into_iter())
+        let guess = parse::nearest(word, LEVELS.into_iter())
             .map_or_else(|| format!("one of {}", LEVELS.join(", ")), |level| format!("did you mean \"{level}\"?"));
         return Err(Failure::refused(format!("log: \"{word}\" is no level")).hint(guess));
     }
@@ -98,7 +98,7 @@ async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
     options.limits.drain_timeout = plan.drain_timeout.as_std();
     options.request_id_seed = SystemDice::default().roll();
     let server = Server::bind(options).await.map_err(ended)?;
-    announce::announce(context, &plan, server.address(), &about);
+    banner::announce(context, &plan, server.address(), &about);
     let first = signals.clone();
     let shutdown = async move {
         first.told(1).await;

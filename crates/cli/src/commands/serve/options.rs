@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use super::file;
 use crate::arguments::DEFAULT_ADDRESS;
-use crate::commands::words;
-use crate::terminal::failure::Failure;
+use crate::commands::parse;
+use crate::terminal::error::Failure;
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Flags {
@@ -206,7 +206,7 @@ fn address(text: &str) -> Result<SocketAddr, Failure> {
 }
 
 fn profile(word: &str) -> Result<Profile, Failure> {
-    let known = words::profile(word).map_err(|expected| Failure::refused(format!("\"{word}\": {expected}")))?;
+    let known = parse::profile(word).map_err(|expected| Failure::refused(format!("\"{word}\": {expected}")))?;
     Profile::from_word(known.word()).ok_or_else(|| Failure::failed(format!("this build has no profile {known}")))
 }
 

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::options::{Address, Plan};
 use super::{Opened, about};
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 pub(super) async fn open(plan: &Plan, address: &Address) -> Result<Opened, Failure> {
     let mut options = Options::from_url(&address.0).map_err(|error| cannot_open(&error))?;

@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use longshore_api::enums::Priority;
 use longshore_api::job::NewJob;
 use longshore_api::settings::{Retention, Retry};
 use longshore_api::tags::{TagMap, Tags};
-use longshore_api::words::Priority;
 use longshore_api::{Duration, Time};
 use serde::de::DeserializeOwned;
 
-use super::words;
+use super::parse;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
-mod many;
+mod ndjson;
 
 /// Hand in jobs: one by flags, or many from a file with one JSON object a line.
 #[derive(Debug, Args)]
@@ -81,7 +81,7 @@ struct PayloadArgs {
 #[command(next_help_heading = "Fields of the job")]
 struct Fields {
     /// critical, high, normal, low or bulk
-    #[arg(long, value_parser = words::priority)]
+    #[arg(long, value_parser = parse::priority)]
     priority: Option<Priority>,
     /// Not before this instant, as 2026-11-15T18:00:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "delay")]
@@ -157,7 +157,7 @@ impl Submit {
         if let Some(file) = &self.ndjson {
             let source = open(file)?;
             let batch = usize::try_from(self.batch).unwrap_or(1_000);
-            let many = many::Many { client, queue: self.queue, defaults, batch, dry_run: self.dry_run };
+            let many = ndjson::Many { client, queue: self.queue, defaults, batch, dry_run: self.dry_run };
             return context.call(many.run(context, source));
         }
         let job = self.payload.read()?.into_job(defaults);
@@ -206,7 +206,7 @@ impl PayloadArgs {
         }
         let text = String::from_utf8(bytes)
             .map_err(|_| Failure::refused("the payload is not UTF-8").hint("send bytes with --binary"))?;
-        words::json(&text, "the payload").map(Payload::Json)
+        parse::json(&text, "the payload").map(Payload::Json)
     }
 }
 
@@ -283,7 +283,7 @@ fn object<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| {
         let complaint = error.to_string();
         let failure = Failure::refused(format!("{what}: {complaint}"));
-        match words::guess(&complaint) {
+        match parse::guess(&complaint) {
             Some(guess) => failure.hint(guess),
             None => failure,
         }

@@ -1,9 +1,9 @@
 //! Which columns of queues fit into a width, and their texts.
 
 use longshore_api::Time;
+use longshore_api::enums::State;
 use longshore_api::queue::Queue;
-use longshore_api::watch::Rates;
-use longshore_api::words::State;
+use longshore_api::system::Rates;
 
 use crate::commands::age::age_between;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use longshore_api::enums::State;
 use longshore_api::queue::Queue;
-use longshore_api::watch::Worker;
-use longshore_api::words::State;
+use longshore_api::system::Worker;
 use longshore_client::Client;
 use longshore_store::clock::monotonic;
 use ratatui::Frame;
@@ -21,8 +21,8 @@ use super::rates::{CounterLog, RecentRates};
 use super::snapshot::Snapshot;
 use crate::commands::age::age_between;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::safe::safe;
+use crate::terminal::error::Failure;
+use crate::terminal::escape::safe;
 
 /// What the view shows; trouble beside the last that was seen.
 #[derive(Clone)]

@@ -17,7 +17,7 @@ use longshore_api::Duration;
 
 use self::snapshot::Snapshot;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Watch a server live: queues, counts, rates, workers. q ends it.
 #[derive(Debug, Args)]

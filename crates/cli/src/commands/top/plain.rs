@@ -1,6 +1,6 @@
 //! One look, as tables or JSON.
 
-use longshore_api::watch::Worker;
+use longshore_api::system::Worker;
 use ratatui::crossterm::terminal;
 
 use super::columns::{Fit, NAME_HEADER, PAUSED, QueueLine, shorten};
@@ -8,7 +8,7 @@ use super::rates::RecentRates;
 use super::snapshot::Snapshot;
 use crate::commands::age::age_between;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::{Table, Value};
 
 /// Blanks between two columns of a [`Table`].

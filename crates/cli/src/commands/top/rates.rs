@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use longshore_api::watch::{Rates, Stats, Tally};
+use longshore_api::system::{Rates, Stats, Tally};
 
 use super::snapshot::Snapshot;
 
@@ -98,7 +98,7 @@ fn difference(before: &Tally, after: &Tally, window: Duration) -> Rates {
 #[cfg(test)]
 mod tests {
     use longshore_api::Time;
-    use longshore_api::watch::QueueStats;
+    use longshore_api::system::QueueStats;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! What is asked of the server, all at about the same time.
 
 use longshore_api::queue::Queue;
-use longshore_api::watch::{Info, Stats, Worker};
+use longshore_api::system::{Info, Stats, Worker};
 use longshore_client::{Client, Error};
 use serde::Serialize;
 

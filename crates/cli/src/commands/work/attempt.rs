@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_api::words::{ReportedCategory, State};
+use longshore_api::enums::{ReportedCategory, State};
 use longshore_api::work::{ClaimedJob, ReportedError};
 use longshore_client::Client;
 use longshore_store::clock::monotonic;
@@ -15,11 +15,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Work;
 use super::connectivity::Connectivity;
+use super::heartbeat::{Beat, Pulse};
 use super::program::{Ended, Program};
-use super::pulse::{Beat, Pulse};
-use super::report::{Report, Reporter, Told};
+use super::settle::{Report, Reporter, Told};
 use super::worker::{Phase, abandoning};
-use crate::terminal::screen::Screen;
+use crate::terminal::output::Screen;
 
 pub(super) struct Attempt {
     pub(super) work: Arc<Work>,

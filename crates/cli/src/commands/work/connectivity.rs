@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_client::Error;
 
-use crate::terminal::screen::Screen;
+use crate::terminal::output::Screen;
 
 /// Prints one line when the server stops answering and one when it is back, not one for each retry.
 #[derive(Debug)]

@@ -10,17 +10,17 @@
 
 mod attempt;
 mod connectivity;
+mod heartbeat;
 mod paused;
 mod program;
-mod pulse;
-mod report;
+mod settle;
 mod worker;
 
 use clap::Args;
 use longshore_api::Duration;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Work on jobs: run a program for each one.
 #[derive(Clone, Debug, Args)]

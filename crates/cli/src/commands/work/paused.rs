@@ -1,9 +1,9 @@
 //! Whether a paused queue keeps jobs from a worker that runs until nothing is left.
 
-use longshore_api::words::State;
+use longshore_api::enums::State;
 use longshore_client::{Client, Error, JobFilter};
 
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// The first of these queues that is paused and has jobs in line, of these types where some are given.
 pub(super) async fn paused_with_work(

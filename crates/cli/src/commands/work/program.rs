@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Work;
-use crate::terminal::screen::Screen;
+use crate::terminal::output::Screen;
 
 /// Output beyond this is read and dropped: no result is as long.
 const STDOUT_MAX: usize = 16 << 20;

@@ -14,10 +14,10 @@ use super::Work;
 use super::attempt::{Attempt, Outcome};
 use super::connectivity::Connectivity;
 use super::paused::{paused, paused_with_work};
-use crate::commands::words::counted;
+use crate::commands::parse::counted;
 use crate::signals::Signals;
-use crate::terminal::failure::{Ending, Failure};
-use crate::terminal::screen::Screen;
+use crate::terminal::error::{Ending, Failure};
+use crate::terminal::output::Screen;
 
 /// What running programs are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

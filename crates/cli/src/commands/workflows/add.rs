@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::commands::parse;
 use crate::commands::submit::read_text;
-use crate::commands::words;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::Table;
 
 /// Add jobs to an open workflow.
@@ -26,7 +26,7 @@ pub(crate) struct Add {
 
 impl Add {
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
-        let body = words::json(&read_text(&self.file)?, "the list of jobs")?;
+        let body = parse::json(&read_text(&self.file)?, "the list of jobs")?;
         let client = context.client()?;
         let made = context.call(async { Ok(client.grow_workflow(&self.id, &body).await?) })?;
         if context.screen.json {

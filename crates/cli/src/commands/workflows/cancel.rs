@@ -1,12 +1,12 @@
 //! `longshore workflows cancel`
 
 use clap::Args;
-use longshore_api::operate::Cancel as Body;
-use longshore_api::words::WorkflowState;
+use longshore_api::admin::Cancel as Body;
+use longshore_api::enums::WorkflowState;
 
 use super::show;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Cancel all jobs of a workflow that have not ended, and close it.
 #[derive(Debug, Args)]

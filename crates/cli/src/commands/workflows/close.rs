@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::show;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Say that no more jobs will be added to an open workflow.
 #[derive(Debug, Args)]

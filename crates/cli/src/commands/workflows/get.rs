@@ -5,7 +5,7 @@ use longshore_api::workflow::WorkflowWithJobs;
 
 use super::{facts, graph};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::{Table, Value};
 
 /// Members that one page has.

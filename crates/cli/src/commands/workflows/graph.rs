@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use longshore_api::words::State;
+use longshore_api::enums::State;
 use longshore_api::workflow::{Member, WorkflowWithJobs};
 
 use super::get::shortened;
@@ -148,7 +148,7 @@ pub(super) fn mermaid(workflow: &WorkflowWithJobs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::screen::Screen;
+    use crate::terminal::output::Screen;
 
     fn flow() -> WorkflowWithJobs {
         let job = |name: &str, state: State, after: &[&str], any: &[&str]| Member {

@@ -1,12 +1,12 @@
 //! `longshore workflows list`
 
 use clap::Args;
-use longshore_api::words::WorkflowState;
+use longshore_api::enums::WorkflowState;
 use longshore_api::workflow::Workflows;
 
 use super::state;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::{Table, Value};
 
 /// What the server answers in one page.

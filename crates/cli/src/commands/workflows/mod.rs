@@ -10,11 +10,11 @@ mod retry;
 mod submit;
 
 use clap::Subcommand;
-use longshore_api::words::State;
+use longshore_api::enums::State;
 use longshore_api::workflow::Workflow;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 use crate::terminal::table::{Table, Value};
 
 #[derive(Debug, Subcommand)]

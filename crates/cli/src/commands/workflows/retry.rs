@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::show;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Run again what failed or was cancelled, and bring back what waited on it.
 #[derive(Debug, Args)]

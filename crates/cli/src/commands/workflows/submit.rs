@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::commands::parse::{self, counted};
 use crate::commands::submit::read_text;
-use crate::commands::words::{self, counted};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::Failure;
 
 /// Hand in jobs as one workflow: all of them, or none.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Submit {
 
 impl Submit {
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
-        let body = words::json(&read_text(&self.file)?, "the workflow")?;
+        let body = parse::json(&read_text(&self.file)?, "the workflow")?;
         let client = context.client()?;
         let made = context.call(async { Ok(client.submit_workflow(&body).await?) })?;
         if context.screen.json {

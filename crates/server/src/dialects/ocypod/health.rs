@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use serde::Serialize;
 
-use super::answer::{Answer, No, ok};
-use super::call::Call;
+use super::request::Call;
+use super::response::{Answer, No, ok};
 
 #[derive(Serialize)]
 struct Health {

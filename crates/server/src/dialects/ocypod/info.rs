@@ -11,9 +11,9 @@ use longshore_core::status::{OCYPOD_TYPE, Status};
 use longshore_store::{JobFilter, QueueReport};
 use serde::Serialize;
 
-use super::answer::{Answer, No, ok};
-use super::call::{Call, speakable};
 use super::jobs::each;
+use super::request::{Call, speakable};
+use super::response::{Answer, No, ok};
 use crate::app::AppState;
 
 /// The version of Ocypod whose words these are.

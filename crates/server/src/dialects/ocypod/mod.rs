@@ -7,14 +7,14 @@
 //! - `length.rs`: durations such as `1h 15m`; [`settings`](QueueKeys): the five settings of a queue; `object.rs`: the 17 fields of a job
 //! - `queues/`, `jobs/`, `tag.rs`, `info.rs`, `health.rs`: one file a verb
 
-mod answer;
-mod call;
+mod duration;
 mod health;
 mod info;
+mod job;
 mod jobs;
-mod length;
-mod object;
 mod queues;
+mod request;
+mod response;
 mod settings;
 mod tag;
 
@@ -25,26 +25,26 @@ use axum::routing::{MethodRouter, any};
 
 use crate::app::AppState;
 
-pub(crate) use call::{nothing_there, owns};
+pub(crate) use request::{nothing_there, owns};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/health", any(call::not_here).get(health::health).head(call::not_here))
+        .route("/health", any(request::not_here).get(health::health).head(request::not_here))
         .route("/info", any(info::info))
         .route("/info/version", any(info::version))
         .route("/queue", any(queues::list::list))
         .route("/queue/{name}", known().get(queues::get::get).put(queues::put::put).delete(queues::delete::delete))
         .route("/queue/{name}/size", any(queues::size::size))
         .route("/queue/{name}/job_ids", any(queues::job_ids::job_ids))
-        .route("/queue/{name}/job", known().get(queues::take::take).post(queues::create::create))
+        .route("/queue/{name}/job", known().get(queues::claim::take).post(queues::create::create))
         .route("/job/{id}", known().get(jobs::get::get).patch(jobs::patch::patch).delete(jobs::delete::delete))
         .route("/job/{id}/status", any(jobs::status::status))
         .route("/job/{id}/output", known().get(jobs::output::get).put(jobs::output::put))
         .route("/job/{id}/heartbeat", known().put(jobs::heartbeat::heartbeat))
-        .route("/tag/{tag}", any(call::not_here).get(tag::tag).head(call::not_here))
+        .route("/tag/{tag}", any(request::not_here).get(tag::tag).head(request::not_here))
 }
 
 /// A path that takes some methods; the others, HEAD among them, hear so without a word.
 fn known() -> MethodRouter<AppState> {
-    any(call::no_such_method).head(call::no_such_method)
+    any(request::no_such_method).head(request::no_such_method)
 }

@@ -15,8 +15,8 @@ use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPat
 use longshore_core::policy::{Counts, Policy, Retry};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::answer::No;
-use super::length::Length;
+use super::duration::Length;
+use super::response::No;
 
 /// The keys of a `[queue.NAME]` section in Ocypod's own configuration file; what is absent has Ocypod's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use longshore_core::tags::Tags;
 use longshore_store::JobFilter;
 
-use super::answer::{Answer, ok};
-use super::call::Call;
 use super::jobs::{each, is_ours};
+use super::request::Call;
+use super::response::{Answer, ok};
 
 /// Ids, oldest first.
 pub(super) async fn tag(call: Call) -> Answer {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use longshore_api::operate::{Bulk, BulkDone, BulkFilter};
-use longshore_api::words::BulkAction;
+use longshore_api::admin::{Bulk, BulkDone, BulkFilter};
+use longshore_api::enums::BulkAction;
 use longshore_core::cancel::Force;
 use longshore_core::engine::AdminCommand;
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
@@ -16,8 +16,8 @@ use longshore_core::requeue::{Requeue, Reset};
 use longshore_store::{JobFilter, JobQuery};
 
 use crate::app::AppState;
+use crate::convert::enums::ToCore;
 use crate::convert::shared;
-use crate::convert::words::ToCore;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::body::JsonBody;
 use crate::wire::problem::Failure;

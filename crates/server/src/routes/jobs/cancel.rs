@@ -2,14 +2,14 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use longshore_api::operate::Cancel;
-use longshore_api::words::State as Word;
+use longshore_api::admin::Cancel;
+use longshore_api::enums::State as Word;
 use longshore_api::work::JobState;
 use longshore_core::cancel::Force;
 use longshore_core::engine::{AdminAnswer, AdminCommand};
 
 use crate::app::AppState;
-use crate::convert::words::ToWire;
+use crate::convert::enums::ToWire;
 use crate::wire::answer::{Answer, json, ok};
 use crate::wire::body::JsonBody;
 use crate::wire::path::JobPath;

@@ -1,7 +1,7 @@
 //! `POST /v1/jobs/{id}/dead-letter`
 
 use axum::extract::State;
-use longshore_api::operate::DeadLetter;
+use longshore_api::admin::DeadLetter;
 use longshore_core::engine::AdminCommand;
 
 use super::command;

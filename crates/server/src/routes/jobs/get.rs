@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use longshore_api::words::View;
+use longshore_api::enums::View;
 use longshore_core::id::JobId;
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;

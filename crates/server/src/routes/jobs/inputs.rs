@@ -9,8 +9,8 @@ use longshore_store::JobRef;
 
 use super::get::find;
 use crate::app::AppState;
+use crate::convert::enums::ToWire;
 use crate::convert::raw;
-use crate::convert::words::ToWire;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::path::JobPath;
 use crate::wire::query::Query;

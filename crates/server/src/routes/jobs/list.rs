@@ -2,9 +2,9 @@
 
 use axum::extract::State;
 use bytes::Bytes;
+use longshore_api::enums::{Priority, State as Word};
 use longshore_api::job::Jobs;
 use longshore_api::states::States;
-use longshore_api::words::{Priority, State as Word};
 use longshore_core::id::{JobType, QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::limits::{
@@ -14,9 +14,9 @@ use longshore_store::{JobFilter, JobQuery, Page};
 
 use super::fields::{Fields, SelectedRows};
 use crate::app::AppState;
+use crate::convert::enums::ToCore;
 use crate::convert::instant;
 use crate::convert::job::record;
-use crate::convert::words::ToCore;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::problem::Failure;
 use crate::wire::query::Query;

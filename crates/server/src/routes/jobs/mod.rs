@@ -25,7 +25,7 @@ use longshore_core::engine::{AdminAnswer, AdminCommand};
 use longshore_core::id::JobId;
 
 use crate::app::AppState;
-use crate::convert::words::ToWire;
+use crate::convert::enums::ToWire;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::problem::Failure;
 

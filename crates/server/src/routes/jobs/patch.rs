@@ -1,7 +1,7 @@
 //! `PATCH /v1/jobs/{id}`
 
 use axum::extract::State;
-use longshore_api::operate::Patch;
+use longshore_api::admin::Patch;
 use longshore_core::edit::Edit;
 use longshore_core::engine::AdminCommand;
 use longshore_core::id::JobType;
@@ -9,10 +9,10 @@ use longshore_core::refusal::Invalid;
 
 use super::get::find;
 use crate::app::AppState;
+use crate::convert::enums::ToCore;
 use crate::convert::job::record;
 use crate::convert::new_job::tags;
 use crate::convert::shared;
-use crate::convert::words::ToCore;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::body::JsonBody;
 use crate::wire::path::JobPath;

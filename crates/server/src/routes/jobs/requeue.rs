@@ -1,7 +1,7 @@
 //! `POST /v1/jobs/{id}/requeue`
 
 use axum::extract::State;
-use longshore_api::operate::Requeue as Given;
+use longshore_api::admin::Requeue as Given;
 use longshore_core::engine::AdminCommand;
 use longshore_core::requeue::{Requeue, Reset};
 

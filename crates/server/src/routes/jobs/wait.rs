@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::get::find;
 use crate::app::AppState;
 use crate::convert::job::record;
-use crate::routes::work::claim::WAIT_MAX;
+use crate::routes::leases::claim::WAIT_MAX;
 use crate::wire::answer::{Answer, json};
 use crate::wire::path::JobPath;
 use crate::wire::query::Query;

@@ -1,8 +1,8 @@
 //! `GET /v1/jobs/{id}/why`
 
 use axum::extract::State;
-use longshore_api::operate::Requeue as RequeueBody;
-use longshore_api::watch::{Reason, RequeueAction, Why};
+use longshore_api::admin::Requeue as RequeueBody;
+use longshore_api::system::{Reason, RequeueAction, Why};
 use longshore_core::Timestamp;
 use longshore_core::job::Job;
 use longshore_core::policy::Reclaim;
@@ -12,8 +12,8 @@ use longshore_store::{InLine, JobRef, QueueReport};
 
 use super::get::find;
 use crate::app::AppState;
+use crate::convert::enums::ToWire;
 use crate::convert::job::error;
-use crate::convert::words::ToWire;
 use crate::convert::{time, times};
 use crate::wire::answer::{Answer, ok};
 use crate::wire::path::JobPath;

@@ -7,9 +7,9 @@ use longshore_core::engine::{AdminAnswer, AdminCommand};
 
 use super::get::find;
 use crate::app::AppState;
+use crate::convert::enums::ToCore;
 use crate::convert::queue::shown;
 use crate::convert::settings::queue_overrides;
-use crate::convert::words::ToCore;
 use crate::wire::answer::{Answer, json};
 use crate::wire::body::JsonBody;
 use crate::wire::path::QueuePath;

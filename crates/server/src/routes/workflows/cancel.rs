@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use longshore_api::operate::Cancel;
+use longshore_api::admin::Cancel;
 use longshore_core::cancel::Force;
 use longshore_core::engine::AdminCommand;
 

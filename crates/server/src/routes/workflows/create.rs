@@ -5,7 +5,7 @@ use longshore_api::workflow::WorkflowMade;
 use longshore_core::engine::{AdminAnswer, AdminCommand, Joining, SubmitRequest};
 
 use super::made_by;
-use super::steps::{Given, Steps};
+use super::parse::{Given, Steps};
 use crate::app::AppState;
 use crate::convert::shared;
 use crate::routes::batch::Batch;

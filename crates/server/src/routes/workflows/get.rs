@@ -9,7 +9,7 @@ use longshore_store::MemberQuery;
 
 use super::{find, shown};
 use crate::app::AppState;
-use crate::convert::words::ToWire;
+use crate::convert::enums::ToWire;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::path::WorkflowPath;
 use crate::wire::problem::Failure;

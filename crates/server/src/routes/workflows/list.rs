@@ -1,14 +1,14 @@
 //! `GET /v1/workflows`
 
 use axum::extract::State;
-use longshore_api::words::WorkflowState;
+use longshore_api::enums::WorkflowState;
 use longshore_api::workflow::Workflows;
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_store::WorkflowQuery;
 
 use super::shown;
 use crate::app::AppState;
-use crate::convert::words::ToCore;
+use crate::convert::enums::ToCore;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::query::Query;
 

@@ -1,13 +1,13 @@
 //! Workflows: handed in, grown, looked at, and what people do to all of their jobs at once.
 
+pub(crate) mod add_jobs;
 pub(crate) mod cancel;
 pub(crate) mod close;
 pub(crate) mod create;
 pub(crate) mod get;
-pub(crate) mod grow;
 pub(crate) mod list;
+mod parse;
 pub(crate) mod retry;
-mod steps;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
 
 use crate::app::AppState;
-use crate::convert::words::ToWire;
+use crate::convert::enums::ToWire;
 use crate::convert::{text, time};
 use crate::wire::answer::{Answer, json};
 use crate::wire::problem::Failure;

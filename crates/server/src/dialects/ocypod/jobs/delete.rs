@@ -5,8 +5,8 @@ use longshore_core::cancel::Force;
 use longshore_core::engine::AdminCommand;
 use longshore_core::refusal::Refusal;
 
-use super::super::answer::{Answer, No, done};
-use super::super::call::Call;
+use super::super::request::Call;
+use super::super::response::{Answer, No, done};
 use super::look;
 
 /// Between two looks somebody may put the job back into line.

@@ -1,8 +1,8 @@
 //! `GET /job/{id}`
 
-use super::super::answer::{Answer, ok};
-use super::super::call::Call;
-use super::super::object::{Field, Object};
+use super::super::job::{Field, Object};
+use super::super::request::Call;
+use super::super::response::{Answer, ok};
 use super::find;
 
 pub(crate) async fn get(call: Call) -> Answer {

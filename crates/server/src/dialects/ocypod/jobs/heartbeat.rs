@@ -1,12 +1,12 @@
 //! `PUT /job/{id}/heartbeat`
 
 use longshore_core::engine::Extension;
-use longshore_core::extend::Notes;
+use longshore_core::heartbeat::Notes;
 use longshore_core::policy::Fencing;
 use longshore_core::refusal::Refusal;
 
-use super::super::answer::{Answer, No, done};
-use super::super::call::Call;
+use super::super::request::Call;
+use super::super::response::{Answer, No, done};
 use super::find;
 
 /// Whatever the body says.

@@ -15,7 +15,7 @@ use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::profile::Profile;
 use longshore_store::{JobFilter, JobQuery, JobRef};
 
-use super::answer::No;
+use super::response::No;
 use crate::app::AppState;
 
 /// Whether the dialect knows the job. Its queue may be gone.

@@ -3,8 +3,8 @@
 use longshore_core::status::StatusChange;
 use longshore_core::view;
 
-use super::super::answer::{Answer, ok};
-use super::super::call::Call;
+use super::super::request::Call;
+use super::super::response::{Answer, ok};
 use super::find;
 use super::patch::{apply, output_max};
 use crate::convert::raw;

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 
-use super::super::answer::{Answer, No, done};
-use super::super::call::{Call, payload_max};
+use super::super::request::{Call, payload_max};
+use super::super::response::{Answer, No, done};
 use super::{find, look};
 use crate::app::AppState;
 

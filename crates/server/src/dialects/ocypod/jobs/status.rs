@@ -2,8 +2,8 @@
 
 use longshore_core::status::Status;
 
-use super::super::answer::{Answer, ok};
-use super::super::call::Call;
+use super::super::request::Call;
+use super::super::response::{Answer, ok};
 use super::find;
 
 pub(crate) async fn status(call: Call) -> Answer {

@@ -13,9 +13,9 @@ use longshore_core::tags::Tags;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::answer::{Answer, No, at, json};
-use super::super::call::{Call, payload_max};
-use super::super::length::Length;
+use super::super::duration::Length;
+use super::super::request::{Call, payload_max};
+use super::super::response::{Answer, No, at, json};
 use super::super::settings::Given as Settings;
 
 /// All of it may be left out, or be `null`.

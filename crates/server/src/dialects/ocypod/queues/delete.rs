@@ -5,8 +5,8 @@ use longshore_core::engine::{AdminCommand, DeleteQueue, Farewell};
 use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
 
-use super::super::answer::{Answer, No, done};
-use super::super::call::Call;
+use super::super::request::Call;
+use super::super::response::{Answer, No, done};
 
 /// Its waiting jobs go with it; running ones may finish, ended ones stay.
 pub(crate) async fn delete(call: Call) -> Answer {

@@ -1,7 +1,7 @@
 //! `GET /queue/{name}`
 
-use super::super::answer::{Answer, ok};
-use super::super::call::Call;
+use super::super::request::Call;
+use super::super::response::{Answer, ok};
 use super::super::settings::shown;
 
 pub(crate) async fn get(call: Call) -> Answer {

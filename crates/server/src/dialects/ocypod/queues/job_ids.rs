@@ -9,9 +9,9 @@ use longshore_core::status::Status;
 use longshore_store::JobFilter;
 use serde::Serialize;
 
-use super::super::answer::{Answer, ok};
-use super::super::call::Call;
 use super::super::jobs::{each, is_ours};
+use super::super::request::Call;
+use super::super::response::{Answer, ok};
 
 #[derive(Default, Serialize)]
 struct JobIds {

@@ -1,8 +1,8 @@
 //! `/queue`
 
-use super::super::answer::{Answer, ok};
-use super::super::call::Call;
 use super::super::info::is_ours;
+use super::super::request::Call;
+use super::super::response::{Answer, ok};
 
 /// Names, sorted.
 pub(crate) async fn list(call: Call) -> Answer {

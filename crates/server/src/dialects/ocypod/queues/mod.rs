@@ -1,5 +1,6 @@
 //! Queues, and the jobs in them.
 
+pub(super) mod claim;
 pub(super) mod create;
 pub(super) mod delete;
 pub(super) mod get;
@@ -7,4 +8,3 @@ pub(super) mod job_ids;
 pub(super) mod list;
 pub(super) mod put;
 pub(super) mod size;
-pub(super) mod take;

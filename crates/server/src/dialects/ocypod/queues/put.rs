@@ -8,8 +8,8 @@ use longshore_core::engine::{AdminAnswer, AdminCommand};
 use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
 
-use super::super::answer::{Answer, No, at};
-use super::super::call::{Call, payload_max};
+use super::super::request::{Call, payload_max};
+use super::super::response::{Answer, No, at};
 use super::super::settings::Given;
 use crate::app::AppState;
 

@@ -3,8 +3,8 @@
 use longshore_core::engine::count_of;
 use longshore_core::state::StateKind;
 
-use super::super::answer::{Answer, ok};
-use super::super::call::Call;
+use super::super::request::Call;
+use super::super::response::{Answer, ok};
 
 /// Jobs that wait.
 pub(crate) async fn size(call: Call) -> Answer {

@@ -1,0 +1,40 @@
+//! Looking on.
+
+use longshore_api::Duration;
+use longshore_api::system::{Advance, Clock, Health, Info, Stats, Workers};
+
+use crate::client::Client;
+use crate::error::Error;
+
+impl Client {
+    /// The process answers.
+    pub async fn livez(&self) -> Result<Health, Error> {
+        self.get("/livez").await
+    }
+
+    /// The server takes work: its store answers, and it is not stopping.
+    pub async fn readyz(&self) -> Result<Health, Error> {
+        self.get("/readyz").await
+    }
+
+    pub async fn info(&self) -> Result<Info, Error> {
+        self.get("/v1/info").await
+    }
+
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        self.get("/v1/stats").await
+    }
+
+    pub async fn workers(&self) -> Result<Workers, Error> {
+        self.get("/v1/workers").await
+    }
+
+    /// Of a server in virtual time.
+    pub async fn clock(&self) -> Result<Clock, Error> {
+        self.get("/v1/clock").await
+    }
+
+    pub async fn advance(&self, by: Duration) -> Result<Clock, Error> {
+        self.post("/v1/clock/advance", &Advance { by }).await
+    }
+}

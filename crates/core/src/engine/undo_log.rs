@@ -1,0 +1,113 @@
+//! Taking back what the records could not keep: if a commit fails, the engine returns to where it was.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::id::{QueueName, Seq, WorkflowId};
+use crate::time::Timestamp;
+
+use super::Engine;
+use super::index::{Entry, Timer};
+use super::propagation_queue::{News, Place};
+use super::queue::Queue;
+
+/// What was done since [`Engine::begin`], newest last. Empty outside of a transaction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Journal {
+    open: Option<Before>,
+    undo: Vec<Undo>,
+}
+
+/// The small parts, kept whole.
+#[derive(Clone, Debug, PartialEq)]
+struct Before {
+    leaving: BTreeSet<QueueName>,
+    errands: BTreeSet<WorkflowId>,
+    next_number: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Undo {
+    Filed { before: Option<Entry>, after: Option<Entry> },
+    TimerDropped(Timer),
+    Offered(Entry),
+    Owed { place: Place, before: Option<News> },
+    QueueSet { name: QueueName, before: Option<Arc<Queue>> },
+}
+
+impl Engine {
+    /// From here on every change can be taken back, until [`Engine::commit`] or [`Engine::rollback`].
+    pub fn begin(&mut self) {
+        let (leaving, errands) = (self.leaving.clone(), self.errands.clone());
+        let before = Before { leaving, errands, next_number: self.next_number };
+        self.journal.undo.clear();
+        self.journal.open = Some(before);
+    }
+
+    pub fn commit(&mut self) {
+        self.journal.open = None;
+        self.journal.undo.clear();
+    }
+
+    /// The engine as it was at [`Engine::begin`]. The caller sees to it that the records are, too.
+    pub fn rollback(&mut self) {
+        let Some(Before { leaving, errands, next_number }) = self.journal.open.take() else { return };
+        for undo in std::mem::take(&mut self.journal.undo).into_iter().rev() {
+            match undo {
+                Undo::Filed { before, after } => self.index.replace(after.as_ref(), before.as_ref()),
+                Undo::TimerDropped(timer) => self.index.restore_timer(timer),
+                Undo::Offered(entry) => self.index.withdraw(&entry),
+                Undo::Owed { place, before } => drop(self.owed.set(place, before)),
+                Undo::QueueSet { name, before: Some(queue) } => {
+                    drop(Arc::make_mut(&mut self.queues).insert(name, queue));
+                }
+                Undo::QueueSet { name, before: None } => drop(Arc::make_mut(&mut self.queues).remove(&name)),
+            }
+        }
+        (self.leaving, self.errands, self.next_number) = (leaving, errands, next_number);
+    }
+
+    fn note(&mut self, undo: Undo) {
+        if self.journal.open.is_some() {
+            self.journal.undo.push(undo);
+        }
+    }
+
+    pub(crate) fn file(&mut self, before: Option<Entry>, after: Option<Entry>) {
+        self.index.replace(before.as_ref(), after.as_ref());
+        self.note(Undo::Filed { before, after });
+    }
+
+    pub(crate) fn drop_timer(&mut self, timer: Timer) {
+        if self.index.drop_timer(timer) {
+            self.note(Undo::TimerDropped(timer));
+        }
+    }
+
+    pub(crate) fn offer(&mut self, entry: Entry) {
+        self.index.offer(&entry);
+        self.note(Undo::Offered(entry));
+    }
+
+    pub(crate) fn set_owed(&mut self, place: Place, news: Option<News>) {
+        let before = self.owed.set(place, news);
+        self.note(Undo::Owed { place, before });
+    }
+
+    /// A job has news for all who depend on it; what it owed before is out of date.
+    pub(crate) fn owe(&mut self, of: Seq, now: Timestamp) {
+        if let Some(place) = self.owed.place_of(of) {
+            self.set_owed(place, None);
+        }
+        let place = self.owed.next_place(now);
+        self.set_owed(place, Some(News { of, told: Seq(0) }));
+    }
+
+    pub(crate) fn set_queue(&mut self, name: QueueName, queue: Option<Arc<Queue>>) {
+        let before = match queue {
+            Some(queue) => Arc::make_mut(&mut self.queues).insert(name.clone(), queue),
+            None => Arc::make_mut(&mut self.queues).remove(&name),
+        };
+        self.note(Undo::QueueSet { name, before });
+    }
+}

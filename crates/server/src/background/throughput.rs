@@ -1,0 +1,184 @@
+//! How much is going on: counters per queue, and their rates over the last minute of real time.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use longshore_api::system::{Rates, Tally as Totals};
+use longshore_core::history::Move;
+use longshore_core::id::QueueName;
+use longshore_core::state::StateKind;
+use longshore_store::clock::monotonic;
+
+/// Seconds that a rate looks back.
+const WINDOW: usize = 60;
+/// Queues that are counted apart; the others are in the totals only.
+const QUEUES_MAX: usize = 1_000;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Submitted,
+    Claimed,
+    Completed,
+    Failed,
+}
+
+impl Event {
+    const COUNT: usize = 4;
+
+    fn of(step: &Move) -> Option<Self> {
+        match (step.from, step.to) {
+            (None, _) => Some(Self::Submitted),
+            (Some(_), StateKind::Running) => Some(Self::Claimed),
+            (Some(_), StateKind::Completed) => Some(Self::Completed),
+            (Some(StateKind::Running), StateKind::Retrying | StateKind::Failed | StateKind::DeadLetter) => {
+                Some(Self::Failed)
+            }
+            (Some(_), _) => None,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: Counter,
+    queues: HashMap<QueueName, Counter>,
+}
+
+type Numbers = [u64; Event::COUNT];
+
+/// Totals, and a ring of seconds.
+#[derive(Clone, Debug)]
+struct Counter {
+    total: Numbers,
+    seconds: Box<[(u64, Numbers); WINDOW]>,
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self { total: [0; Event::COUNT], seconds: Box::new([(u64::MAX, [0; Event::COUNT]); WINDOW]) }
+    }
+}
+
+/// Figures of one queue, or of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    pub rates: Rates,
+    pub since_start: Totals,
+}
+
+#[derive(Debug)]
+pub(crate) struct AllFigures {
+    pub all: Figures,
+    pub queues: HashMap<QueueName, Figures>,
+}
+
+impl Counter {
+    #[expect(clippy::indexing_slicing, reason = "as many numbers as events, and the ring is as long as the window")]
+    fn add(&mut self, event: Event, second: u64) {
+        self.total[event as usize] += 1;
+        let (at, numbers) = &mut self.seconds[slot(second)];
+        if *at != second {
+            (*at, *numbers) = (second, [0; Event::COUNT]);
+        }
+        numbers[event as usize] += 1;
+    }
+
+    /// `now`: since when the server runs, which is also the first second of the count.
+    fn figures(&self, now: Duration) -> Figures {
+        let second = now.as_secs();
+        let recent = |at: u64| at <= second && second - at < WINDOW as u64;
+        let mut sums = [0.0; Event::COUNT];
+        for (_, numbers) in self.seconds.iter().filter(|(at, _)| recent(*at)) {
+            for (sum, number) in sums.iter_mut().zip(numbers) {
+                *sum += f64::from(u32::try_from(*number).unwrap_or(u32::MAX));
+            }
+        }
+        let span = now.as_secs_f64().clamp(1.0, WINDOW as f64);
+        let [submitted, claimed, completed, failed] = sums.map(|sum| (sum / span * 1_000.0).round() / 1_000.0);
+        let rates = Rates { submitted, claimed, completed, failed };
+        let [submitted, claimed, completed, failed] = self.total;
+        Figures { rates, since_start: Totals { submitted, claimed, completed, failed } }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "less than the window")]
+fn slot(second: u64) -> usize {
+    (second % WINDOW as u64) as usize
+}
+
+impl Tally {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts the moves of one commit.
+    pub(crate) fn count<'a>(&self, moves: impl Iterator<Item = (&'a QueueName, &'a Move)>) {
+        self.count_at(monotonic(), moves);
+    }
+
+    fn count_at<'a>(&self, now: Duration, moves: impl Iterator<Item = (&'a QueueName, &'a Move)>) {
+        let second = now.as_secs();
+        let mut counts = self.counts();
+        for (queue, step) in moves {
+            let Some(event) = Event::of(step) else { continue };
+            counts.all.add(event, second);
+            if let Some(counter) = counts.queues.get_mut(queue) {
+                counter.add(event, second);
+            } else if counts.queues.len() < QUEUES_MAX {
+                counts.queues.entry(queue.clone()).or_default().add(event, second);
+            }
+        }
+    }
+
+    pub(crate) fn figures(&self) -> AllFigures {
+        self.figures_at(monotonic())
+    }
+
+    fn figures_at(&self, now: Duration) -> AllFigures {
+        let counts = self.counts();
+        let queues = counts.queues.iter().map(|(name, counter)| (name.clone(), counter.figures(now)));
+        AllFigures { all: counts.all.figures(now), queues: queues.collect() }
+    }
+
+    /// Queues that are gone need not be counted any more.
+    pub(crate) fn forget(&self, keep: impl Fn(&QueueName) -> bool) {
+        self.counts().queues.retain(|name, _| keep(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_core::Timestamp;
+    use longshore_core::history::Cause;
+
+    fn step(from: Option<StateKind>, to: StateKind) -> Move {
+        Move { from, to, at: Timestamp::from_millis(0), cause: Cause::Create }
+    }
+
+    #[test]
+    fn rates_look_back_a_minute() {
+        let tally = Tally::default();
+        let queue = QueueName::new("q").unwrap();
+        let born = step(None, StateKind::Pending);
+        for second in 0..120 {
+            let moves = std::iter::repeat_n((&queue, &born), 30);
+            tally.count_at(Duration::from_secs(second), moves);
+        }
+        let failed = step(Some(StateKind::Running), StateKind::Retrying);
+        tally.count_at(Duration::from_secs(119), [(&queue, &failed)].into_iter());
+        let figures = tally.figures_at(Duration::from_secs(119));
+        assert_eq!((figures.all.rates.submitted, figures.all.since_start.submitted), (30.0, 3_600));
+        assert_eq!(figures.queues[&queue].since_start.failed, 1);
+        let later = tally.figures_at(Duration::from_secs(119 + 30));
+        assert_eq!(later.all.rates.submitted, 15.0);
+        assert_eq!(tally.figures_at(Duration::from_secs(400)).all.rates.submitted, 0.0);
+        tally.forget(|_| false);
+        assert!(tally.figures_at(Duration::from_secs(400)).queues.is_empty());
+    }
+}

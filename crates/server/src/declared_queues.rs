@@ -1,0 +1,22 @@
+//! Queues that a configuration names.
+
+use longshore_api::queue::PutQueue;
+use longshore_core::engine::AdminCommand;
+use longshore_core::id::QueueName;
+use longshore_store::{Store, StoreError};
+
+use crate::convert::enums::ToCore;
+use crate::convert::settings::queue_overrides;
+use crate::wire::problem::Failure;
+
+/// Puts a queue as it is declared, before anybody is served: its overrides are those of the declaration and no others.
+pub async fn declare(store: &dyn Store, name: &str, declared: PutQueue) -> Result<Result<(), Failure>, StoreError> {
+    let queue = match QueueName::new(name) {
+        Ok(queue) => queue,
+        Err(invalid) => return Ok(Err(invalid.into())),
+    };
+    let PutQueue { profile, settings } = declared;
+    let overrides = Some(Box::new(queue_overrides(settings.unwrap_or_default())));
+    let put = AdminCommand::PutQueue { queue, profile: profile.map(ToCore::core), overrides };
+    Ok(store.admin(put).await?.map(|_| ()).map_err(Failure::from))
+}

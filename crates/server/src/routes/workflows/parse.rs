@@ -1,0 +1,134 @@
+//! Chains, groups and chords as they are written: each job goes into the batch, its place into the shape.
+
+use longshore_api::workflow::{Chord, Nested, NewWorkflow};
+use longshore_core::engine::Submission;
+use longshore_core::id::QueueName;
+use longshore_core::limits::WORKFLOW_JOBS_MAX;
+use longshore_core::submit::DependencyRef;
+use longshore_core::workflow_shape::{Shape, flatten};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use crate::routes::batch::{Batch, OwnQueue};
+use crate::wire::json;
+use crate::wire::problem::{Failure, MemberFailure};
+
+/// What the body of a workflow holds, read as far as that goes.
+#[derive(Default)]
+pub(super) struct Steps {
+    pub batch: Batch,
+    /// Places of jobs that wait for others by the shape that they stand in.
+    after: Vec<Vec<usize>>,
+}
+
+pub(super) type Given<'a> = NewWorkflow<&'a RawValue>;
+
+impl Steps {
+    /// Nothing at all is `None`; more than one form is refused.
+    pub(super) fn read(given: &Given<'_>) -> Result<Option<Self>, Failure> {
+        let queue = given.queue.as_deref().map(QueueName::new).transpose()?;
+        let mut reader = Reader { batch: Batch::default(), queue };
+        let NewWorkflow { jobs, chain, group, chord, .. } = given;
+        let forms = [jobs.is_some(), chain.is_some(), group.is_some(), chord.is_some()];
+        if forms.into_iter().filter(|given| *given).count() > 1 {
+            return Err(Failure::validation(
+                "jobs",
+                "goes without chain, group and chord, and those without each other",
+            ));
+        }
+        let shape = match (jobs, chain, group, chord) {
+            (Some(jobs), ..) if jobs.is_empty() => return Ok(None),
+            (Some(jobs), ..) => Shape::Group(jobs.iter().map(|job| reader.job(job, None)).collect::<Result<_, _>>()?),
+            (None, None, None, None) => return Ok(None),
+            (None, chain, group, chord) => reader.shape("", chain.as_deref(), group.as_deref(), chord.as_ref())?,
+        };
+        let after = flatten(shape)?.into_iter().map(|placed| placed.after).collect();
+        Ok(Some(Self { batch: reader.batch, after }))
+    }
+
+    /// The batch, and what makes the dependencies of the shape out of its members.
+    pub(super) fn split(self) -> (Batch, impl FnOnce(Vec<Submission>) -> Vec<Submission>) {
+        let Self { batch, after } = self;
+        let tie = |mut members: Vec<Submission>| {
+            for (member, after) in members.iter_mut().zip(after) {
+                member.job.after.extend(after.into_iter().map(DependencyRef::Place));
+            }
+            members
+        };
+        (batch, tie)
+    }
+}
+
+struct Reader {
+    batch: Batch,
+    queue: Option<QueueName>,
+}
+
+impl Reader {
+    /// Jobs are put into the batch in the order in which the shape names them. `path`: where the job stands, unless in `jobs`.
+    fn job(&mut self, text: &RawValue, path: Option<String>) -> Result<Shape<()>, Failure> {
+        if self.batch.members.len() >= WORKFLOW_JOBS_MAX {
+            let limit = format!("must be at most {WORKFLOW_JOBS_MAX} jobs in one call");
+            return Err(Failure::validation("jobs", &limit));
+        }
+        let (queue, own_queue) = match &self.queue {
+            Some(queue) => (queue.clone(), OwnQueue::Allowed),
+            None => (QueueName::new("default")?, OwnQueue::Required),
+        };
+        match path {
+            Some(path) => self.batch.add_at(path, text.get(), &queue, own_queue)?,
+            None => self.batch.add(text.get(), &queue, own_queue)?,
+        }
+        Ok(Shape::Job(()))
+    }
+
+    fn step(&mut self, text: &RawValue, path: String) -> Result<Shape<()>, Failure> {
+        if !is_shape(text.get()) {
+            return self.job(text, Some(path));
+        }
+        let inside = |failure: MemberFailure| Failure::from(failure).inside(&path);
+        let Nested::<&RawValue> { chain, group, chord } = json::object(text.get()).map_err(inside)?;
+        if [chain.is_some(), group.is_some(), chord.is_some()].into_iter().filter(|given| *given).count() > 1 {
+            let several = "goes without group and chord, and those without each other";
+            return Err(Failure::validation("chain", several).inside(&path));
+        }
+        self.shape(&format!("{path}."), chain.as_deref(), group.as_deref(), chord.as_ref())
+    }
+
+    /// `at`: the path of the shape with a dot, or nothing for the body itself.
+    fn shape(
+        &mut self,
+        at: &str,
+        chain: Option<&[&RawValue]>,
+        group: Option<&[&RawValue]>,
+        chord: Option<&Chord<&RawValue>>,
+    ) -> Result<Shape<()>, Failure> {
+        match (chain, group, chord) {
+            (Some(chain), ..) => Ok(Shape::Chain(self.steps(chain, &format!("{at}chain"))?)),
+            (_, Some(group), _) => Ok(Shape::Group(self.steps(group, &format!("{at}group"))?)),
+            (_, _, Some(chord)) => {
+                let group = self.steps(&chord.group, &format!("{at}chord.group"))?;
+                let finally = self.step(chord.finally, format!("{at}chord.finally"))?;
+                Ok(Shape::Chord { group, finally: Box::new(finally) })
+            }
+            (None, None, None) => Err(Failure::validation("jobs", "is required, or chain, group or chord")),
+        }
+    }
+
+    fn steps(&mut self, steps: &[&RawValue], list: &str) -> Result<Vec<Shape<()>>, Failure> {
+        steps.iter().enumerate().map(|(place, step)| self.step(step, format!("{list}[{place}]"))).collect()
+    }
+}
+
+/// Whether it says itself to be more than a job.
+fn is_shape(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Loose {
+        chain: Option<IgnoredAny>,
+        group: Option<IgnoredAny>,
+        chord: Option<IgnoredAny>,
+    }
+    let loose: Option<Loose> = serde_json::from_str(text).ok();
+    loose.is_some_and(|loose| loose.chain.is_some() || loose.group.is_some() || loose.chord.is_some())
+}

@@ -1,0 +1,52 @@
+//! The rounds of [`longshore_codec::sealed_id`] that this store has.
+
+use longshore_codec::id_cipher::{self, high_half, low};
+
+const ROUNDS: usize = 8;
+
+pub(crate) type IdSeal = id_cipher::IdSeal<u32, ROUNDS>;
+
+pub(crate) fn id_seal(secret: [u8; 16]) -> IdSeal {
+    let wide = u128::from_le_bytes(secret);
+    let mut state = low(wide) ^ low(wide >> 64).rotate_left(32);
+    let keys = std::array::from_fn(|_| {
+        state = mix(state.wrapping_add(0x9E37_79B9_7F4A_7C15) ^ low(wide >> 64));
+        high_half(state)
+    });
+    IdSeal::new(keys, round)
+}
+
+fn round(half: u32, key: u32) -> u32 {
+    high_half(mix(u64::from(half) ^ (u64::from(key) << 32) ^ u64::from(key)))
+}
+
+fn mix(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_core::id::Seq;
+    use longshore_core::rng::SeededDice;
+
+    /// Neighbours share no more bits than chance would have it, and another store's secret gives other ids.
+    #[test]
+    fn ids_of_neighbours_look_unrelated() {
+        let mut dice = SeededDice::new(2);
+        let seal = id_seal([9; 16]);
+        let bits = |seal: &IdSeal, number, dice: &mut SeededDice| {
+            u128::from_be_bytes(*seal.seal(Seq(number), dice).as_bytes())
+        };
+        let mut differing = 0;
+        for number in 0..1_000 {
+            differing += (bits(&seal, number, &mut dice) ^ bits(&seal, number + 1, &mut dice)).count_ones();
+        }
+        let average = f64::from(differing) / 1_000.0;
+        assert!((55.0..67.0).contains(&average), "{average} of 122 bits differ");
+        let other = id_seal([10; 16]);
+        assert_ne!(other.unseal(seal.seal(Seq(5), &mut dice)), Seq(5));
+    }
+}

@@ -1,0 +1,381 @@
+//! Lanes: each takes whatever waits, does all of it in one transaction, and answers everybody once it is durable.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use longshore_store::StoreError;
+use tokio::sync::{Mutex, Notify, mpsc};
+
+use crate::connection::Link;
+use crate::error::{Failed, Trouble};
+use crate::node::Shared;
+use crate::request::Request;
+use crate::tick;
+use crate::transaction::{Turn, fast_path};
+
+/// Jobs that share one transaction, at most.
+const COMMANDS_MAX: usize = 1_000;
+/// Commands that are worth a transaction, whatever else is under way.
+const ENOUGH: usize = 32;
+/// How long anybody waits for others to come.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// How often a transaction that somebody was in the way of is tried.
+const ATTEMPTS_MAX: u32 = 12;
+/// How often one is that has waited for a lock as long as it may.
+const HELD_UP_ATTEMPTS_MAX: u32 = 2;
+/// How often one that has to be alone is: it waits for 50 ms each time.
+const ALONE_ATTEMPTS_MAX: u32 = 80;
+/// How long a transaction of many waits for others who hold what one of them needs.
+const LOCKS_OF_MANY: Duration = Duration::from_millis(300);
+/// How long its parts do, once it is known that one of them is held up.
+const LOCKS_OF_PARTS: Duration = Duration::from_millis(50);
+/// So many are tried one by one; more are halved, because each of them may take long.
+const SINGLES_MAX: usize = 8;
+/// How long one that waits by itself does.
+const LOCKS_OF_ONE: Duration = Duration::from_secs(10);
+/// How often a connection that turns out to be dead is replaced.
+const LINKS_MAX: u32 = 4;
+
+/// Requests of one sort, and the lanes that take them.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    requests: Mutex<mpsc::Receiver<Request>>,
+    /// Commands in transactions that are under way.
+    under_way: AtomicUsize,
+    ended: Notify,
+}
+
+impl Waiting {
+    pub(crate) fn new(requests: mpsc::Receiver<Request>) -> Self {
+        Self { requests: Mutex::new(requests), under_way: AtomicUsize::new(0), ended: Notify::new() }
+    }
+
+    /// Whatever waits, and whoever is just about to come. While others are under way, a transaction is worth its price only if it has as much to do as they
+    /// have: else those who are answered together would come back one by one.
+    async fn next(&self) -> Option<Batch<'_>> {
+        let mut waiting = self.requests.lock().await;
+        let first = waiting.recv().await?;
+        let mut batch = Batch { commands: first.commands(), requests: vec![first], of: self, begun: false };
+        loop {
+            tokio::task::yield_now().await;
+            if batch.fill(&mut waiting) {
+                continue;
+            }
+            if batch.commands >= self.under_way.load(Ordering::Acquire).min(ENOUGH) {
+                break;
+            }
+            tokio::select! {
+                () = self.ended.notified() => {}
+                // Those may be stuck.
+                () = tokio::time::sleep(PATIENCE) => break,
+                next = waiting.recv() => match next {
+                    Some(next) => batch.add(next),
+                    None => break,
+                },
+            }
+        }
+        self.under_way.fetch_add(batch.commands, Ordering::AcqRel);
+        batch.begun = true;
+        Some(batch)
+    }
+}
+
+/// Requests that share a transaction.
+struct Batch<'a> {
+    requests: Vec<Request>,
+    commands: usize,
+    of: &'a Waiting,
+    /// Its commands are counted among those that are under way.
+    begun: bool,
+}
+
+impl Batch<'_> {
+    fn add(&mut self, request: Request) {
+        self.commands += request.commands();
+        self.requests.push(request);
+    }
+
+    /// Says whether anybody has come, and more may.
+    fn fill(&mut self, waiting: &mut mpsc::Receiver<Request>) -> bool {
+        let before = self.commands;
+        while self.commands < COMMANDS_MAX
+            && let Ok(next) = waiting.try_recv()
+        {
+            self.add(next);
+        }
+        self.commands > before && self.commands < COMMANDS_MAX
+    }
+}
+
+impl Drop for Batch<'_> {
+    /// However it ended.
+    fn drop(&mut self) {
+        if self.begun {
+            self.of.under_way.fetch_sub(self.commands, Ordering::AcqRel);
+            self.of.ended.notify_one();
+        }
+    }
+}
+
+/// Works until every sender is gone.
+pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<Waiting>, patient: Option<mpsc::Sender<Request>>) {
+    let mut lane = Lane::new(shared, patient);
+    while let Some(mut batch) = waiting.next().await {
+        lane.serve(std::mem::take(&mut batch.requests)).await;
+    }
+}
+
+/// Those who wait for somebody else's transaction, one by one, so that nobody has to wait with them.
+pub(crate) async fn wait(shared: Arc<Shared>, waiting: Arc<Waiting>) {
+    let mut lane = Lane::new(shared, None);
+    loop {
+        let next = waiting.requests.lock().await.recv().await;
+        let Some(request) = next else { return };
+        lane.serve(vec![request]).await;
+    }
+}
+
+/// Where what is not done quickly goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Slow {
+    pub claims: mpsc::Sender<Request>,
+    pub settles: mpsc::Sender<Request>,
+}
+
+impl Slow {
+    async fn take(&self, requests: Vec<Request>) {
+        for request in requests {
+            let lane = if request.is_claim() { &self.claims } else { &self.settles };
+            if let Err(refused) = lane.send(request).await {
+                refused.0.fail(closed());
+            }
+        }
+    }
+}
+
+/// Claims, settlements and heartbeats: together and in one trip, or each by its own lane.
+pub(crate) async fn work(shared: Arc<Shared>, waiting: Arc<Waiting>, slow: Slow) {
+    let mut lane = Lane::new(shared, None);
+    while let Some(mut batch) = waiting.next().await {
+        let requests = std::mem::take(&mut batch.requests);
+        let claims = |request: &Request| request.is_claim();
+        let others: usize = requests.iter().filter(|request| !claims(request)).map(Request::commands).sum();
+        // So many settlements are worth a transaction of their own, beside the claims.
+        let (requests, apart) =
+            if others >= ENOUGH { requests.into_iter().partition(claims) } else { (requests, Vec::new()) };
+        slow.take(apart).await;
+        slow.take(lane.serve_quickly(requests).await).await;
+    }
+}
+
+pub(crate) struct Lane {
+    pub shared: Arc<Shared>,
+    pub link: Option<Link>,
+    /// Who takes over what somebody else's transaction holds up; `None`: it is waited for here.
+    patient: Option<mpsc::Sender<Request>>,
+    /// How long others are waited for who hold what is needed.
+    locks: Duration,
+}
+
+impl Lane {
+    pub(crate) fn new(shared: Arc<Shared>, patient: Option<mpsc::Sender<Request>>) -> Self {
+        let locks = if patient.is_some() { LOCKS_OF_MANY } else { LOCKS_OF_ONE };
+        Self { shared, link: None, patient, locks }
+    }
+
+    pub(crate) async fn serve(&mut self, mut batch: Vec<Request>) {
+        batch.retain(|request| !request.abandoned());
+        if batch.is_empty() {
+            return;
+        }
+        if let [Request::Tick(budget, _)] = batch.as_slice() {
+            let ticked = tick::tick(self, *budget).await;
+            for request in batch {
+                match &ticked {
+                    Ok(ticked) => request.answer(crate::request::Answered::Tick(*ticked)),
+                    Err(error) => request.fail(error.clone()),
+                }
+            }
+            return;
+        }
+        if batch.iter().any(|request| matches!(request, Request::Tick(..))) {
+            // Each by itself: the next sees what the one before has left.
+            for request in batch {
+                Box::pin(self.serve(vec![request])).await;
+            }
+            return;
+        }
+        match self.transact(&batch).await {
+            Ok(done) => {
+                self.shared.announce(done.effects, done.deadline);
+                batch.into_iter().zip(done.answers).for_each(|(request, answered)| request.answer(answered));
+            }
+            Err(trouble) => self.part_with(batch, trouble).await,
+        }
+    }
+
+    /// Answers those that could not be served so.
+    async fn serve_quickly(&mut self, mut batch: Vec<Request>) -> Vec<Request> {
+        batch.retain(|request| !request.abandoned());
+        match self.quick(&batch).await {
+            Ok(Some(done)) => {
+                self.shared.announce(done.effects, done.deadline);
+                batch.into_iter().zip(done.answers).for_each(|(request, answered)| request.answer(answered));
+                Vec::new()
+            }
+            Ok(None) => batch,
+            Err(trouble) => {
+                let error = trouble.into_store_error();
+                batch.into_iter().for_each(|request| request.fail(error.clone()));
+                Vec::new()
+            }
+        }
+    }
+
+    /// `None`: nothing was done.
+    async fn quick(&mut self, requests: &[Request]) -> Result<Option<crate::transaction::Done>, Trouble> {
+        if requests.is_empty() {
+            return Ok(None);
+        }
+        let shared = Arc::clone(&self.shared);
+        let trouble = match fast_path::take(&shared, self.link().await?, requests).await {
+            Ok(done) => {
+                shared.count_trips(done.is_some());
+                return Ok(done);
+            }
+            Err(trouble) => trouble,
+        };
+        shared.count_trips(false);
+        self.leave(&trouble).await;
+        match trouble {
+            // Nothing was done: the connection may be gone, somebody was in the way, or one of many is to blame. The long way knows what to do.
+            Trouble::Again(_)
+            | Trouble::Lost(_)
+            | Trouble::Refused(_)
+            | Trouble::NeedsToBeAlone
+            | Trouble::TooMuch
+            | Trouble::Damaged(_)
+            | Trouble::NotStorable => Ok(None),
+            Trouble::Unknown(_) => Err(trouble),
+        }
+    }
+
+    /// Where one of many is the culprit, the others need not suffer.
+    async fn part_with(&mut self, batch: Vec<Request>, trouble: Trouble) {
+        let alone = batch.len() == 1;
+        let one_is_to_blame = match trouble {
+            Trouble::Refused(_) | Trouble::TooMuch | Trouble::Damaged(_) | Trouble::NotStorable => true,
+            Trouble::Again(_) | Trouble::Lost(_) | Trouble::Unknown(_) | Trouble::NeedsToBeAlone => false,
+        };
+        if one_is_to_blame && !alone {
+            for request in batch {
+                Box::pin(self.serve(vec![request])).await;
+            }
+            return;
+        }
+        let held_up = self.patient.is_some() && trouble.held_up();
+        if held_up && !alone {
+            let locks = std::mem::replace(&mut self.locks, LOCKS_OF_PARTS);
+            let size = if batch.len() > SINGLES_MAX { batch.len().div_ceil(2) } else { 1 };
+            let mut rest = batch.into_iter().peekable();
+            while rest.peek().is_some() {
+                Box::pin(self.serve(rest.by_ref().take(size).collect())).await;
+            }
+            self.locks = locks;
+            return;
+        }
+        if let Some(patient) = self.patient.as_ref().filter(|_| held_up) {
+            for request in batch {
+                if let Err(refused) = patient.send(request).await {
+                    refused.0.fail(closed());
+                }
+            }
+            return;
+        }
+        let error = trouble.into_store_error();
+        batch.into_iter().for_each(|request| request.fail(error.clone()));
+    }
+
+    /// One transaction, again and again while others are in its way. Only what was certainly not committed is done again.
+    pub(crate) async fn transact(&mut self, requests: &[Request]) -> Result<crate::transaction::Done, Trouble> {
+        let shared = Arc::clone(&self.shared);
+        if let Some(done) = self.quick(requests).await? {
+            return Ok(done);
+        }
+        let (hurried, locks) = (self.patient.is_some(), self.locks);
+        let (mut alone, mut links) = (false, 0);
+        let mut attempt = 0;
+        loop {
+            let link = self.link().await?;
+            let trouble = match Turn::new(&shared, link, alone, locks).take(requests).await {
+                Ok(done) => return Ok(done),
+                Err(trouble) => trouble,
+            };
+            self.leave(&trouble).await;
+            let held_up = trouble.held_up();
+            if held_up && hurried {
+                return Err(trouble);
+            }
+            if let Trouble::NeedsToBeAlone = trouble
+                && !alone
+            {
+                alone = true;
+            } else if let Trouble::Again(_) = trouble
+                && attempt < attempts_max(requests, held_up, alone)
+            {
+                attempt += 1;
+                pause(attempt).await;
+            } else if let Trouble::Lost(_) = trouble
+                && links < LINKS_MAX
+            {
+                links += 1;
+            } else {
+                return Err(trouble);
+            }
+        }
+    }
+
+    pub(crate) async fn link(&mut self) -> Result<&Link, Trouble> {
+        if self.link.as_ref().is_none_or(Link::closed)
+            && let Some(old) = self.link.replace(self.shared.link().await?)
+        {
+            old.discard();
+        }
+        self.link.as_ref().ok_or_else(|| Trouble::Lost(Failed("there is no connection".to_owned())))
+    }
+
+    /// After a transaction that failed: the connection is made good, or let go.
+    pub(crate) async fn leave(&mut self, trouble: &Trouble) {
+        let good = match &self.link {
+            Some(link) if trouble.spares_the_connection() => link.roll_back().await,
+            Some(_) | None => false,
+        };
+        if !good && let Some(link) = self.link.take() {
+            link.discard();
+        }
+    }
+}
+
+/// Time does not wait for those who change queues; they have patience.
+fn attempts_max(requests: &[Request], held_up: bool, alone: bool) -> u32 {
+    let ticks = requests.iter().any(|request| matches!(request, Request::Tick(..)));
+    match (held_up, alone) {
+        (true, true) if !ticks => ALONE_ATTEMPTS_MAX,
+        (true, false) => HELD_UP_ATTEMPTS_MAX,
+        (true, true) | (false, _) => ATTEMPTS_MAX,
+    }
+}
+
+/// Longer each time, and not the same for everybody.
+async fn pause(attempt: u32) {
+    let mut dice = longshore_codec::SystemDice::default();
+    let dice: &mut dyn longshore_core::rng::Dice = &mut dice;
+    let longest = 2_u64.saturating_pow(attempt.min(7));
+    tokio::time::sleep(Duration::from_millis(dice.up_to(longest))).await;
+}
+
+/// The writer was gone before it had begun.
+pub(crate) fn closed() -> StoreError {
+    StoreError::not_applied(Failed("the store is being closed".to_owned()))
+}

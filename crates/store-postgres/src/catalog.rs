@@ -1,0 +1,102 @@
+//! What every node knows of queues: their settings, and the numbers of names. Read again when somebody has changed it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longshore_codec::{Names, codec};
+use longshore_core::engine::Queue;
+use longshore_core::id::QueueName;
+
+use crate::connection::{Bounds, Link, get, order};
+use crate::error::Trouble;
+use crate::id_cipher::{IdSeal, id_seal};
+use crate::statements::Statements;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub version: i64,
+    pub names: Names,
+    pub queues: Arc<BTreeMap<QueueName, Arc<Queue>>>,
+    pub seal: IdSeal,
+    pub epoch: i64,
+    /// Some jobs kept the ids of another store.
+    pub foreign_ids: bool,
+}
+
+impl Known {
+    pub(crate) fn nothing() -> Self {
+        Self {
+            version: 0,
+            names: Names::default(),
+            queues: Arc::default(),
+            seal: id_seal([0; 16]),
+            epoch: 1,
+            foreign_ids: false,
+        }
+    }
+
+    pub(crate) fn name_of(&self, line: i32) -> Option<&QueueName> {
+        self.names.queue(u32::try_from(line).ok()?)
+    }
+
+    /// What has changed since, by the snapshots of the transaction that is open.
+    pub(crate) async fn read_again(&self, link: &Link, sql: &Statements) -> Result<Self, Trouble> {
+        let (queues, policies) = self.names.known();
+        let from = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+        let orders = [
+            order!(sql.load_settings),
+            order!(sql.load_names, from(queues)),
+            order!(sql.load_policies, from(policies)),
+            order!(sql.load_queues),
+        ];
+        let rows = link.travel(&orders, Bounds::Inside).await?;
+        let [settings, names_found, policies_found, queues_found] = rows.as_slice() else {
+            return Err(Trouble::Damaged("the settings".to_owned()));
+        };
+        let damaged = |what: &str| Trouble::Damaged(what.to_owned());
+        let settings = settings.first().ok_or_else(|| damaged("the settings"))?;
+        let secret: Vec<u8> = get(settings, 1)?;
+        let secret = <[u8; 16]>::try_from(secret).map_err(|_| damaged("the key of the ids"))?;
+        let mut names = self.names.clone();
+        for (kind, found) in [(0, names_found), (2, policies_found)] {
+            for row in found {
+                let number: i32 = get(row, 0)?;
+                let value = if kind == 0 { get::<String>(row, 1)?.into_bytes() } else { get::<Vec<u8>>(row, 1)? };
+                let number = u32::try_from(number).map_err(|_| damaged("the numbers of names"))?;
+                names.restore(kind, number, &value).map_err(|_| damaged("the numbers of names"))?;
+            }
+        }
+        let mut queues = BTreeMap::new();
+        for row in queues_found {
+            let number: i32 = get(row, 0)?;
+            let name = u32::try_from(number).ok().and_then(|number| names.queue(number));
+            let name = name.cloned().ok_or_else(|| damaged("the name of a queue"))?;
+            let record: Vec<u8> = get(row, 1)?;
+            let queue = self.queue_of(&names, name, &record)?;
+            queues.insert(queue.name.clone(), queue);
+        }
+        Ok(Self {
+            version: get(settings, 0)?,
+            names,
+            queues: Arc::new(queues),
+            seal: id_seal(secret),
+            epoch: get(settings, 2)?,
+            foreign_ids: get(settings, 3)?,
+        })
+    }
+
+    /// Equal queues keep their place in memory, and with it their policy's.
+    fn queue_of(&self, names: &Names, name: QueueName, record: &[u8]) -> Result<Arc<Queue>, Trouble> {
+        let decoded = codec::policy::decode_queue(name, record);
+        let mut queue = decoded.map_err(|_| Trouble::Damaged("the record of a queue".to_owned()))?;
+        if let Some(policy) = names.canonical(&queue.policy) {
+            queue.policy = policy;
+        }
+        let same = self.queues.get(&queue.name).filter(|known| ***known == queue);
+        Ok(same.map_or_else(|| Arc::new(queue), Arc::clone))
+    }
+
+    pub(crate) fn number_of(&self, queue: &QueueName) -> Option<i32> {
+        self.names.queue_number(queue).and_then(|number| i32::try_from(number).ok())
+    }
+}

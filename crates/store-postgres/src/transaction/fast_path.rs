@@ -1,0 +1,264 @@
+//! A transaction in one trip: the rules decide over what the node believes, and the database does it if all of that is so. If anything else would be needed, or
+//! was otherwise, the long way is taken.
+
+use std::time::Duration;
+
+use longshore_core::engine::PayloadSource;
+use longshore_core::id::Seq;
+use longshore_core::time::Timestamp;
+use tokio_postgres::Row;
+
+use super::claim_scan::Claims;
+use super::job_columns::Table;
+use super::write::{COPY_FROM, Counts, Written, first_in_line};
+use super::{Done, Run, Turn, totals_of};
+use crate::connection::{Blob, Bounds, Link, Order, Value, get};
+use crate::error::{Failed, Trouble};
+use crate::node::{Shared, TOTALS_QUEUE};
+use crate::node_cache::{BEGINNING, Place};
+use crate::read_set::Fetched;
+use crate::request::{Answered, Request};
+use crate::row::kind_of;
+
+/// What all requests of a transaction are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Submit,
+    /// Claims, settlements and heartbeats.
+    Work,
+}
+
+/// `None`: nothing was done.
+pub(crate) async fn take(shared: &Shared, link: &Link, requests: &[Request]) -> Result<Option<Done>, Trouble> {
+    let Some(kind) = kind_of_all(requests).filter(|_| link.copies()) else { return Ok(None) };
+    let begin = || Turn { now: shared.clock.estimate(), ..Turn::new(shared, link, false, Duration::ZERO) };
+    match kind {
+        Kind::Submit => {
+            let block = shared.believed.block();
+            if let Some(done) = begin().submit_quickly(requests).await? {
+                return Ok(Some(done));
+            }
+            if shared.believed.block() == block {
+                return Ok(None);
+            }
+            // Somebody else has drawn numbers: now there are new ones.
+            begin().submit_quickly(requests).await
+        }
+        Kind::Work => begin().work_quickly(requests).await,
+    }
+}
+
+fn kind_of_all(requests: &[Request]) -> Option<Kind> {
+    let mut kinds = requests.iter().map(|request| match request {
+        Request::Submit(..) => Some(Kind::Submit),
+        Request::Claim(..) | Request::Settle(..) | Request::Extend(..) => Some(Kind::Work),
+        Request::Admin(..) | Request::Tick(..) => None,
+    });
+    let first = kinds.next()??;
+    kinds.all(|kind| kind == Some(first)).then_some(first)
+}
+
+impl Turn<'_> {
+    async fn submit_quickly(&mut self, requests: &[Request]) -> Result<Option<Done>, Trouble> {
+        let jobs: usize = requests.iter().map(Request::commands).sum();
+        let elders = !self.rows_of(requests).is_empty() || !self.bounded_queues(requests).is_empty();
+        if jobs >= COPY_FROM || elders || !self.known_as_it_is() {
+            return Ok(None);
+        }
+        let numbers = u64::try_from(jobs).unwrap_or(u64::MAX);
+        let taken = self.shared.believed.take_numbers(numbers);
+        // Without a block the call only draws one.
+        let (block, first) = taken.unwrap_or((0, 0));
+        self.first_number = Some(first);
+        let fetched = Fetched::default();
+        // What goes wrong here goes wrong on the long way, and is told there.
+        let Ok((run, wanted)) = self.run(requests, &fetched) else { return Ok(None) };
+        if wanted.is_some() || run.engine.next_number() - first > numbers || !run.draft.nothing_but_jobs() {
+            return Ok(None);
+        }
+        let mut sorted = self.sort(&run, &self.known, &fetched)?;
+        let inserted = std::mem::take(&mut sorted.inserted);
+        if !sorted.is_nothing() {
+            return Ok(None);
+        }
+        let mut values = self.beliefs();
+        values.push(Box::new(block.cast_signed()));
+        let (mut kinds, mut payloads) = (Vec::with_capacity(jobs), Vec::with_capacity(jobs));
+        for source in run.draft.inserted.values() {
+            let PayloadSource::Given(payload) = source else { return Ok(None) };
+            kinds.push(kind_of(payload));
+            payloads.push(Blob(payload.bytes().clone()));
+        }
+        let (done, counts) = finish(run, sorted.written, self.now);
+        let lines = inserted.first_in_lines();
+        let Some(newcomers) = inserted.newcomers() else { return Ok(None) };
+        values.extend(newcomers);
+        values.extend([Box::new(kinds) as Value, Box::new(payloads)]);
+        values.extend(counts.values());
+        let sql = &self.shared.sql.quick_submit;
+        let rows = self.link.travel(&[Order { sql, values }], Bounds::Whole).await?.pop().unwrap_or_default();
+        let Some(answer) = rows.first() else {
+            return Err(Trouble::Unknown(Failed("there was no answer".to_owned())));
+        };
+        if self.good(answer, 0)? {
+            lines.into_iter().for_each(|(line, place)| self.shared.believed.comes_to(line, place));
+            return Ok(Some(done));
+        }
+        if let Some(block) = get::<Option<i64>>(answer, 2)? {
+            self.shared.believed.remember_block(block.cast_unsigned(), 0);
+        }
+        Ok(None)
+    }
+
+    async fn work_quickly(&mut self, requests: &[Request]) -> Result<Option<Done>, Trouble> {
+        let believed = &self.shared.believed;
+        let runs: Vec<Seq> = self.rows_of(requests).into_iter().map(|number| Seq(number.cast_unsigned())).collect();
+        self.claims.first_selections(requests, &self.known);
+        let claims = !self.claims.is_empty();
+        let line = self.only_line(requests);
+        if (claims && line.is_none()) || !believed.knows_runs(&runs) {
+            return Ok(None);
+        }
+        let mut fetched = Fetched::default();
+        if let Some((line, length)) = line {
+            // Now and then the whole line is looked at.
+            if self.known_place(line).is_none() && !self.shared.clock.is_virtual() {
+                return Ok(None);
+            }
+            let Some(head) = believed.take_head(line, length) else { return Ok(None) };
+            head.into_iter().for_each(|(seq, found)| fetched.add(seq, found));
+        }
+        let head = fetched.order.clone();
+        believed.take_runs(&runs).into_iter().for_each(|(seq, found)| fetched.add(seq, found));
+        let Some((done, work, first)) = self.decide(requests, &fetched, line)? else { return Ok(None) };
+        let ahead = line.map_or(0, |(line, length)| believed.worth_looking(line, length, fetched.payload_bytes()));
+        let line = line.map(|(line, _)| line);
+        let from = line.and_then(|line| self.known_place(line)).unwrap_or(BEGINNING);
+        let Some(begun) = work.begun.in_order(&head) else { return Ok(None) };
+        let runs = begun.runs().into_iter().chain(work.beaten.runs()).collect();
+        let mut values = self.beliefs();
+        let befores = [&work.ended, &work.beaten, &begun].map(|table| befores(table, &fetched));
+        let [of_ended, of_beaten, of_begun] = befores.map(|befores| Box::new(befores) as Value);
+        values.extend(work.ended.ended());
+        values.push(of_ended);
+        values.extend(work.beaten.beaten());
+        values.push(of_beaten);
+        values.push(Box::new(line));
+        values.extend([Box::new(from.0) as Value, Box::new(from.1)]);
+        values.extend(begun.begun());
+        values.push(of_begun);
+        values.extend(work.counts.values());
+        values.push(Box::new(i64::try_from(ahead).unwrap_or(i64::MAX)));
+        let wrong = || line.into_iter().for_each(|line| believed.was_wrong_about(line));
+        let sql = &self.shared.sql.quick_work;
+        let rows = self.link.travel(&[Order { sql, values }], Bounds::Whole).await;
+        let rows = rows.inspect_err(|_| wrong())?.pop().unwrap_or_default();
+        let Some((answer, next)) = rows.split_first() else {
+            return Err(Trouble::Unknown(Failed("there was no answer".to_owned())));
+        };
+        if !self.good(answer, 10)? {
+            wrong();
+            return Ok(None);
+        }
+        believed.remember_runs(runs);
+        if let (Some(line), Some(first)) = (line, first) {
+            believed.begins_at(line, first, None);
+        }
+        if let Some(line) = line.filter(|_| ahead > 0) {
+            believed.remember_head(line, next);
+        }
+        Ok(Some(done))
+    }
+
+    /// Asks the rules; `None` where there is more to it than runs that begin, go on, and end.
+    fn decide(
+        &self,
+        requests: &[Request],
+        fetched: &Fetched,
+        line: Option<(i32, usize)>,
+    ) -> Result<Option<(Done, Work, Option<Place>)>, Trouble> {
+        let Ok((run, wanted)) = self.run(requests, fetched) else { return Ok(None) };
+        let served = run.answers.iter().map(claimed).sum::<usize>() == line.map_or(0, |(_, length)| length);
+        if wanted.is_some() || !served || run.engine.next_number() > 0 || !run.draft.nothing_but_jobs() {
+            return Ok(None);
+        }
+        let mut sorted = self.sort(&run, &self.known, fetched)?;
+        let tables = [&mut sorted.begun, &mut sorted.ended, &mut sorted.beaten].map(std::mem::take);
+        if !sorted.is_nothing() {
+            return Ok(None);
+        }
+        let [begun, ended, beaten] = tables;
+        // What is not written is not checked: who is refused because of what is only believed may have been right.
+        if begun.seq.len() + ended.seq.len() + beaten.seq.len() < fetched.rows.len() {
+            return Ok(None);
+        }
+        let queue = line.and_then(|(line, _)| self.known.name_of(line));
+        let first = queue.and_then(|queue| first_in_line(&run, fetched, queue));
+        let (done, counts) = finish(run, sorted.written, self.now);
+        Ok(Some((done, Work { begun, ended, beaten, counts }, first)))
+    }
+
+    /// The line that all claims ask first, and how many jobs they want; not where there is a choice to be made.
+    pub(super) fn only_line(&self, requests: &[Request]) -> Option<(i32, usize)> {
+        let selections = Claims::default().first_selections(requests, &self.known);
+        let wanted: usize = requests.iter().filter(|request| request.is_claim()).map(Request::commands).sum();
+        match selections.as_slice() {
+            [selection] => selection.whole_line(wanted),
+            [] | [_, ..] => None,
+        }
+    }
+
+    /// Names and queues were read at least once.
+    fn known_as_it_is(&self) -> bool {
+        self.known.version > 0
+    }
+
+    /// What every call has to find as it is.
+    fn beliefs(&self) -> Vec<Value> {
+        let now = (!self.shared.clock.is_virtual()).then(|| self.now.as_millis());
+        vec![Box::new(self.shared.lock_key), Box::new(self.known.version), Box::new(now)]
+    }
+
+    /// Whether it was done; in any case the answer says what time it is.
+    fn good(&self, answer: &Row, column: usize) -> Result<bool, Trouble> {
+        // It may have been done.
+        let unknown = |_: Trouble| Trouble::Unknown(Failed("an answer that cannot be read".to_owned()));
+        self.shared.time_of(get(answer, column + 1).map_err(unknown)?);
+        get(answer, column).map_err(unknown)
+    }
+}
+
+/// The rows that are written, and the counts.
+struct Work {
+    begun: Table,
+    ended: Table,
+    beaten: Table,
+    counts: Counts,
+}
+
+fn claimed(answered: &Answered) -> usize {
+    match answered {
+        Answered::Claim(Ok(jobs)) => jobs.len(),
+        Answered::Claim(Err(_))
+        | Answered::Submit(_)
+        | Answered::Settle(_)
+        | Answered::Extend(_)
+        | Answered::Admin(_)
+        | Answered::Tick(_) => 0,
+    }
+}
+
+/// What is answered once it is done, and the counts.
+fn finish(run: Run<'_>, mut written: Written, now: Timestamp) -> (Done, Counts) {
+    let mut counts = std::mem::take(&mut written.counts);
+    if let Some(totals) = totals_of(&run.effects) {
+        counts.put(TOTALS_QUEUE, &totals);
+    }
+    (run.done(&written, now), counts)
+}
+
+/// The records that the rules have seen.
+fn befores(table: &Table, fetched: &Fetched) -> Vec<Vec<u8>> {
+    let before = |number: &i64| fetched.rows.get(&Seq(number.cast_unsigned())).map(|found| found.record.clone());
+    table.seq.iter().map(|number| before(number).unwrap_or_default()).collect()
+}
