@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Joining, Settlement, Submission, SubmitRequest};
+use longshore_core::claim::ClaimOptions;
+use longshore_core::engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest, WorkflowTarget};
 use longshore_core::id::{JobType, QueueName, WorkflowId};
 use longshore_core::patch::SettingsPatch;
 use longshore_core::settle::Outcome;
@@ -84,7 +84,7 @@ fn batch(jobs: usize) -> SubmitRequest {
 }
 
 fn claim(limit: usize) -> ClaimRequest {
-    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() }
+    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: ClaimOptions::default() }
 }
 
 fn completions(jobs: Vec<ClaimedJob>) -> Vec<Settlement> {
@@ -224,7 +224,7 @@ fn workflows(dir: &Path, jobs: usize, rounds: usize) {
         alone.push(there_and_back(&store, jobs, None));
         let open = AdminCommand::OpenWorkflow { name: Some("group".into()) };
         let answer = block_on(store.admin(open)).expect("stored").expect("accepted");
-        let longshore_core::engine::AdminAnswer::Workflow { id, .. } = answer else { panic!("no workflow") };
+        let longshore_core::engine::AdminResponse::Workflow { id, .. } = answer else { panic!("no workflow") };
         group.push(there_and_back(&store, jobs, Some(id)));
         block_on(store.admin(AdminCommand::CloseWorkflow { id })).expect("stored").expect("accepted");
         let start = Instant::now();
@@ -249,7 +249,7 @@ fn there_and_back(store: &EmbeddedStore, jobs: usize, workflow: Option<WorkflowI
         let size = GROWTH.min(jobs - first);
         let request = match workflow {
             None => batch(size),
-            Some(id) => SubmitRequest { joining: Some(Joining::Open(id)), ..batch(size) },
+            Some(id) => SubmitRequest { joining: Some(WorkflowTarget::Open(id)), ..batch(size) },
         };
         block_on(store.submit(request)).expect("stored").expect("accepted");
     }
@@ -271,9 +271,9 @@ fn there_and_back(store: &EmbeddedStore, jobs: usize, workflow: Option<WorkflowI
 fn fan_in(store: &EmbeddedStore) {
     let mut request = batch(1_001);
     if let Some(last) = request.batch.last_mut() {
-        last.job.after = (0..1_000).map(DependencyRef::Place).collect();
+        last.job.after = (0..1_000).map(DependencyRef::BatchIndex).collect();
     }
-    request.joining = Some(Joining::New { name: None, open: false });
+    request.joining = Some(WorkflowTarget::New { name: None, open: false });
     block_on(store.submit(request)).expect("stored").expect("accepted");
     let group = block_on(store.claim(claim(1_000))).expect("stored").expect("accepted");
     assert_eq!(group.len(), 1_000);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::settle::Outcome;
@@ -90,7 +90,7 @@ fn batch(jobs: usize) -> SubmitRequest {
 }
 
 fn claim(limit: usize) -> ClaimRequest {
-    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() }
+    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: ClaimOptions::default() }
 }
 
 fn done(jobs: &[ClaimedJob]) -> Vec<Settlement> {

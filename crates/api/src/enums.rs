@@ -25,7 +25,7 @@ macro_rules! words {
         // serde's own way takes more than text, and complains about the rest as if it were no JSON.
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(OneOf { words: &[$($word),+], read: Self::from_word })
+                deserializer.deserialize_str(OneOf { words: &[$($word),+], read: Self::parse })
             }
         }
 
@@ -34,18 +34,18 @@ macro_rules! words {
             /// All words, in the same order.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
-            pub fn word(self) -> &'static str {
+            pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
 
-            pub fn from_word(word: &str) -> Option<Self> {
+            pub fn parse(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)+ _ => None }
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.word())
+                f.write_str(self.as_str())
             }
         }
     };
@@ -266,7 +266,7 @@ impl Priority {
     /// All names, in the same order.
     pub const WORDS: &'static [&'static str] = &["critical", "high", "normal", "low", "bulk"];
 
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Critical => "critical",
             Self::High => "high",
@@ -281,8 +281,8 @@ impl Priority {
     }
 
     /// A name, or the digit of a level, as in a query string.
-    pub fn from_word(word: &str) -> Option<Self> {
-        let named = Self::ALL.iter().copied().find(|priority| priority.word() == word);
+    pub fn parse(word: &str) -> Option<Self> {
+        let named = Self::ALL.iter().copied().find(|priority| priority.as_str() == word);
         let level = || (word.len() == 1).then(|| word.parse().ok()).flatten();
         named.or_else(|| Self::from_level(level()?))
     }
@@ -292,7 +292,7 @@ impl Priority {
 impl utoipa::PartialSchema for Priority {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
         use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
-        let words: Vec<&'static str> = Self::ALL.iter().map(|priority| priority.word()).collect();
+        let words: Vec<&'static str> = Self::ALL.iter().map(|priority| priority.as_str()).collect();
         let level = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(4));
         OneOfBuilder::new().item(words_schema(&words)).item(level).into()
     }
@@ -318,7 +318,7 @@ impl<'de> Deserialize<'de> for Priority {
             }
 
             fn visit_str<E: Error>(self, name: &str) -> Result<Priority, E> {
-                Priority::ALL.iter().copied().find(|priority| priority.word() == name).ok_or_else(wrong)
+                Priority::ALL.iter().copied().find(|priority| priority.as_str() == name).ok_or_else(wrong)
             }
 
             fn visit_u64<E: Error>(self, level: u64) -> Result<Priority, E> {
@@ -344,12 +344,12 @@ mod tests {
             (read("\"high\""), read("1"), read("4")),
             (Some(Priority::High), Some(Priority::High), Some(Priority::Bulk))
         );
-        assert!(Priority::ALL.iter().map(|priority| priority.word()).eq(Priority::WORDS.iter().copied()));
+        assert!(Priority::ALL.iter().map(|priority| priority.as_str()).eq(Priority::WORDS.iter().copied()));
         for bad in ["5", "-1", "1.0", "\"1\"", "\"High\"", "null", "true"] {
             assert_eq!(read(bad), None, "{bad}");
         }
         assert_eq!(serde_json::to_string(&Priority::Bulk).unwrap(), "\"bulk\"");
-        assert_eq!((Priority::from_word("3"), Priority::from_word("+3")), (Some(Priority::Low), None));
+        assert_eq!((Priority::parse("3"), Priority::parse("+3")), (Some(Priority::Low), None));
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         for state in State::ALL {
             let text = serde_json::to_string(state).unwrap();
             assert_eq!(text, format!("\"{state}\""));
-            assert_eq!(State::from_word(state.word()), Some(*state));
+            assert_eq!(State::parse(state.as_str()), Some(*state));
             assert_eq!(serde_json::from_str::<State>(&text).unwrap(), *state);
         }
         for bad in ["true", "7", "{\"running\":null}", "[]", "null", "\"Running\""] {

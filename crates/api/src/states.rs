@@ -24,7 +24,7 @@ pub struct UnknownState;
 
 impl fmt::Display for UnknownState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<&str> = State::ALL.iter().map(|state| state.word()).collect();
+        let words: Vec<&str> = State::ALL.iter().map(|state| state.as_str()).collect();
         write!(f, "one or several of {}, separated by commas", words.join(", "))
     }
 }
@@ -35,14 +35,14 @@ impl FromStr for States {
     type Err = UnknownState;
 
     fn from_str(text: &str) -> Result<Self, UnknownState> {
-        let states = text.split(',').map(|word| State::from_word(word).ok_or(UnknownState));
+        let states = text.split(',').map(|word| State::parse(word).ok_or(UnknownState));
         Ok(Self(states.collect::<Result<_, _>>()?))
     }
 }
 
 impl fmt::Display for States {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<&str> = self.0.iter().map(|state| state.word()).collect();
+        let words: Vec<&str> = self.0.iter().map(|state| state.as_str()).collect();
         f.write_str(&words.join(","))
     }
 }

@@ -42,7 +42,7 @@ impl JobFilter {
             ("state", states.as_deref()),
             ("type", self.job_type.as_deref()),
             ("tag", self.tag.as_deref()),
-            ("priority", self.priority.map(Priority::word)),
+            ("priority", self.priority.map(Priority::as_str)),
             ("workflow", self.workflow.as_deref()),
             ("external_id", self.external_id.as_deref()),
             ("idempotency_key", self.idempotency_key.as_deref()),

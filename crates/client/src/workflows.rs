@@ -64,7 +64,7 @@ impl Client {
         cursor: Option<&str>,
     ) -> Result<Workflows, Error> {
         let limit = limit.map(|limit| limit.to_string());
-        let pairs = [("state", state.map(WorkflowState::word)), ("limit", limit.as_deref()), ("cursor", cursor)];
+        let pairs = [("state", state.map(WorkflowState::as_str)), ("limit", limit.as_deref()), ("cursor", cursor)];
         self.get(&page("/v1/workflows", &pairs)).await
     }
 

@@ -5,7 +5,7 @@
 //! rounds are the store's own: what they cannot share is the hash.
 
 use longshore_core::id::{JobId, Seq, WorkflowId};
-use longshore_core::rng::Dice;
+use longshore_core::rng::Rng;
 
 /// The keys of the rounds, and how a half is mixed with one.
 #[derive(Clone)]
@@ -26,13 +26,13 @@ impl<K: Copy, const ROUNDS: usize> IdSeal<K, ROUNDS> {
         Self { keys, round }
     }
 
-    pub fn seal(&self, seq: Seq, dice: &mut dyn Dice) -> JobId {
+    pub fn seal(&self, seq: Seq, rng: &mut dyn Rng) -> JobId {
         let (mut left, mut right) = (high_half(seq.0), low_half(seq.0));
         for key in self.keys {
             (left, right) = (right, left ^ (self.round)(right, key));
         }
         let sealed = (u64::from(left) << 32) | u64::from(right);
-        let chance = dice.roll();
+        let chance = rng.next_u64();
         // 48 bits, version, 12 bits | variant, 4 of the sealed bits, 58 random ones.
         let front = (sealed & !0xffff) | 0x4000 | ((sealed & 0xffff) >> 4);
         let back = (0b10 << 62) | ((sealed & 0xf) << 58) | (chance >> 6);
@@ -75,16 +75,16 @@ pub fn high_half(wide: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longshore_core::rng::SeededDice;
+    use longshore_core::rng::SeededRng;
 
     /// Any function of a half and a key makes a permutation.
     #[test]
     fn ids_are_uuids_of_version_4_and_lead_back_to_their_number() {
-        let mut dice = SeededDice::new(1);
+        let mut rng = SeededRng::new(1);
         let seal = IdSeal::new([3_u32, 5, 8], |half, key| half.wrapping_mul(0x9e37_79b9).rotate_left(11) ^ key);
         let mut seen = std::collections::HashSet::new();
         for number in (0..2_000).chain([u64::MAX, 1 << 40, u64::from(u32::MAX)]) {
-            let id = seal.seal(Seq(number), &mut dice);
+            let id = seal.seal(Seq(number), &mut rng);
             assert_eq!(seal.unseal(id), Seq(number));
             assert_eq!(seal.number_of(WorkflowId::from_bytes(*id.as_bytes())), Seq(number));
             assert!(seen.insert(id));

@@ -3,7 +3,7 @@
 //! - [`codec`]: the record format (version, body, checksum); [`codec::job`], [`codec::policy`], [`codec::totals`]
 //! - [`Names`] (`names.rs`): numbers for queues, types and policies that many records mention; the store keeps them
 //! - [`sealed_id`]: ids that lead to their number
-//! - [`SystemDice`] (`dice.rs`): unguessable randomness for tokens and ids
+//! - [`SystemDice`] (`rng.rs`): unguessable randomness for tokens and ids
 
 pub mod codec;
 mod dictionary;

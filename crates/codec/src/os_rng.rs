@@ -1,6 +1,6 @@
 //! Randomness of the operating system, taken in larger helpings.
 
-use longshore_core::rng::Dice;
+use longshore_core::rng::Rng;
 
 const HELPING: usize = 4_096;
 
@@ -24,8 +24,8 @@ impl std::fmt::Debug for SystemDice {
     }
 }
 
-impl Dice for SystemDice {
-    fn roll(&mut self) -> u64 {
+impl Rng for SystemDice {
+    fn next_u64(&mut self) -> u64 {
         if self.used >= HELPING {
             self.fill();
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::failure::Failure;
 use crate::id::{AttemptId, LeaseVersion, WorkerName};
-use crate::policy::words;
+use crate::policy::string_enum;
 use crate::time::{Duration, Timestamp};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct AttemptEnd {
     pub next_delay: Option<Duration>,
 }
 
-words!(
+string_enum!(
     /// How a run ended.
     AttemptOutcome {
         Completed = "completed",

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::policy::words;
-use crate::rng::Dice;
+use crate::policy::string_enum;
+use crate::rng::Rng;
 use crate::time::Duration;
 
 /// `delay(n, base, cap)` of an application; n = 1 before the first retry.
@@ -42,7 +42,7 @@ impl PartialEq for CustomBackoff {
 }
 
 impl BackoffKind {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Constant => "constant",
             Self::Linear => "linear",
@@ -52,14 +52,14 @@ impl BackoffKind {
         }
     }
 
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Constant, Self::Linear, Self::Exponential, Self::List].into_iter().find(|kind| kind.word() == word)
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Constant, Self::Linear, Self::Exponential, Self::List].into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
 impl fmt::Debug for BackoffKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
@@ -70,7 +70,7 @@ pub struct Jitter {
     pub factor: f64,
 }
 
-words!(
+string_enum!(
     /// The shape of the randomness.
     JitterKind { None = "none", Symmetric = "symmetric", Full = "full" }
 );
@@ -93,13 +93,13 @@ impl Backoff {
     }
 
     /// The wait before retry `n`, with randomness.
-    pub fn jittered(&self, n: u32, jitter: Jitter, dice: &mut dyn Dice) -> Duration {
+    pub fn jittered(&self, n: u32, jitter: Jitter, rng: &mut dyn Rng) -> Duration {
         let delay = self.delay(n);
         match jitter.kind {
             JitterKind::None => delay,
-            JitterKind::Full => Duration::from_millis(dice.up_to(delay.as_millis())),
+            JitterKind::Full => Duration::from_millis(rng.uniform_inclusive(delay.as_millis())),
             JitterKind::Symmetric => {
-                let swing = jitter.factor * (2.0 * dice.unit() - 1.0);
+                let swing = jitter.factor * (2.0 * rng.unit() - 1.0);
                 self.capped(scaled(delay, 1.0 + swing))
             }
         }
@@ -134,7 +134,7 @@ fn scaled(length: Duration, factor: f64) -> Duration {
 mod tests {
     use super::*;
     use crate::profile::Profile;
-    use crate::rng::SeededDice;
+    use crate::rng::SeededRng;
 
     fn secs(delays: impl IntoIterator<Item = Duration>) -> Vec<u64> {
         delays.into_iter().map(|delay| delay.as_millis() / 1_000).collect()
@@ -202,11 +202,11 @@ mod tests {
     #[test]
     fn weave_draws_from_windows_that_double_up_to_thirty_seconds() {
         let retry = Profile::Weave.settings().policy.retry;
-        let mut dice = SeededDice::new(3);
+        let mut rng = SeededRng::new(3);
         for (n, window) in [(1, 500), (2, 1_000), (3, 2_000), (6, 16_000), (7, 30_000), (40, 30_000)] {
             assert_eq!(retry.backoff.delay(n).as_millis(), window);
             let drawn: Vec<u64> =
-                (0..2_000).map(|_| retry.backoff.jittered(n, retry.jitter, &mut dice).as_millis()).collect();
+                (0..2_000).map(|_| retry.backoff.jittered(n, retry.jitter, &mut rng).as_millis()).collect();
             assert!(drawn.iter().all(|millis| *millis <= window));
             assert!(drawn.iter().any(|millis| *millis < window / 10), "the window starts at 0");
             assert!(drawn.iter().any(|millis| *millis > window - window / 10), "the window reaches its end");
@@ -218,12 +218,12 @@ mod tests {
     fn symmetric_jitter_swings_both_ways_and_never_beyond_the_cap() {
         let exponential = backoff(BackoffKind::Exponential);
         let jitter = Jitter { kind: JitterKind::Symmetric, factor: 0.1 };
-        let mut dice = SeededDice::new(5);
-        let draw = |n: u32, dice: &mut SeededDice| exponential.jittered(n, jitter, dice).as_millis();
-        let drawn: Vec<u64> = (0..2_000).map(|_| draw(1, &mut dice)).collect();
+        let mut rng = SeededRng::new(5);
+        let draw = |n: u32, rng: &mut SeededRng| exponential.jittered(n, jitter, rng).as_millis();
+        let drawn: Vec<u64> = (0..2_000).map(|_| draw(1, &mut rng)).collect();
         assert!(drawn.iter().all(|millis| (900..=1_100).contains(millis)));
         assert!(drawn.iter().any(|millis| *millis < 920) && drawn.iter().any(|millis| *millis > 1_080));
-        assert!((0..200).all(|_| draw(20, &mut dice) <= 3_600_000));
+        assert!((0..200).all(|_| draw(20, &mut rng) <= 3_600_000));
     }
 
     /// Proves T-10.

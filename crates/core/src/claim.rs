@@ -3,7 +3,7 @@
 use crate::attempt::{Attempt, AttemptOutcome};
 use crate::history::Cause;
 use crate::id::{AttemptId, LeaseToken, LeaseVersion, WorkerName};
-use crate::job::{Job, Moment};
+use crate::job::{Job, TransitionContext};
 use crate::lease::Lease;
 use crate::refusal::{Invalid, Refusal};
 use crate::state::State;
@@ -11,7 +11,7 @@ use crate::time::Duration;
 
 /// What a worker asks for with a claim.
 #[derive(Clone, Debug, Default)]
-pub struct Terms {
+pub struct ClaimOptions {
     pub worker: Option<WorkerName>,
     /// Instead of the job's own lease.
     pub lease: Option<Duration>,
@@ -19,7 +19,7 @@ pub struct Terms {
     pub execution_timeout: Option<Duration>,
 }
 
-impl Terms {
+impl ClaimOptions {
     pub fn check(&self) -> Result<(), Invalid> {
         if self.lease == Some(Duration::ZERO) {
             return Err(Invalid::new("lease", "must be above 0s"));
@@ -31,7 +31,7 @@ impl Terms {
     }
 }
 
-pub fn claim(job: &mut Job, terms: &Terms, moment: &mut Moment<'_>) -> Result<(), Refusal> {
+pub fn claim(job: &mut Job, terms: &ClaimOptions, moment: &mut TransitionContext<'_>) -> Result<(), Refusal> {
     let now = moment.now;
     let (position, cause) = match &job.state {
         State::Scheduled { position } => (*position, Cause::Claim),
@@ -57,9 +57,9 @@ pub fn claim(job: &mut Job, terms: &Terms, moment: &mut Moment<'_>) -> Result<()
     job.last_heartbeat_at = None;
     job.attempt_ended_at = None;
     job.progress = None;
-    job.settled = None;
+    job.last_settlement = None;
     job.open_attempt(Attempt {
-        id: AttemptId::random(moment.dice),
+        id: AttemptId::random(moment.rng),
         previous_id: job.attempts.last().map(|attempt| attempt.id),
         number: job.counters.starts,
         worker: terms.worker.clone(),
@@ -67,14 +67,14 @@ pub fn claim(job: &mut Job, terms: &Terms, moment: &mut Moment<'_>) -> Result<()
         started_at: now,
         end: None,
     });
-    let timeout = match (job.policy.execution_timeout, terms.execution_timeout.and_then(Duration::on)) {
+    let timeout = match (job.policy.execution_timeout, terms.execution_timeout.and_then(Duration::non_zero)) {
         (Some(own), Some(asked)) => Some(own.min(asked)),
         (own, asked) => own.or(asked),
     };
     let length = terms.lease.or(job.policy.lease);
     let deadline_at = timeout.map(|timeout| now + timeout);
     let lease = Lease {
-        token: LeaseToken::random(moment.dice),
+        token: LeaseToken::random(moment.rng),
         worker: terms.worker.clone(),
         length,
         expires_at: Lease::expiry(length, deadline_at, now),
@@ -82,6 +82,6 @@ pub fn claim(job: &mut Job, terms: &Terms, moment: &mut Moment<'_>) -> Result<()
         cancel_requested: None,
         position,
     };
-    job.enter(State::Running(lease), cause, moment);
+    job.transition_to(State::Running(lease), cause, moment);
     Ok(())
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::history::Cause;
-use crate::id::{JobType, bounded_text};
-use crate::job::{Job, Moment};
+use crate::id::{JobType, validate_length};
+use crate::job::{Job, TransitionContext};
 use crate::limits::{CALLBACK_URL_CHARS_MAX, CORRELATION_ID_CHARS_MAX};
 use crate::patch::{PolicyPatch, RetryPatch};
 use crate::policy::Policy;
@@ -29,13 +29,13 @@ impl Edit {
     /// What is wrong with it whatever the job; asked before anything is looked up.
     pub fn check(&self) -> Result<(), Invalid> {
         let given = |text: &Option<Option<Arc<str>>>| text.clone().flatten().unwrap_or_default();
-        bounded_text("correlation_id", &given(&self.correlation_id), CORRELATION_ID_CHARS_MAX)?;
-        bounded_text("callback_url", &given(&self.callback_url), CALLBACK_URL_CHARS_MAX)?;
-        self.tags.as_ref().map_or(Ok(()), Tags::check_free)
+        validate_length("correlation_id", &given(&self.correlation_id), CORRELATION_ID_CHARS_MAX)?;
+        validate_length("callback_url", &given(&self.callback_url), CALLBACK_URL_CHARS_MAX)?;
+        self.tags.as_ref().map_or(Ok(()), Tags::validate_lenient)
     }
 }
 
-pub fn edit(job: &mut Job, edit: &Edit, moment: &mut Moment<'_>) -> Result<StateKind, Refusal> {
+pub fn edit(job: &mut Job, edit: &Edit, moment: &mut TransitionContext<'_>) -> Result<StateKind, Refusal> {
     let line_changes = edit.priority.is_some() || edit.job_type.is_some();
     match job.kind() {
         StateKind::Pending | StateKind::Scheduled | StateKind::Delayed | StateKind::Retrying => {}
@@ -68,8 +68,8 @@ pub fn edit(job: &mut Job, edit: &Edit, moment: &mut Moment<'_>) -> Result<State
     if let Some(policy) = policy {
         job.policy = policy;
         match job.kind() {
-            StateKind::Retrying if retry::past_limit(job) => {
-                job.end(retry::exhausted(job), Cause::Exhausted, moment);
+            StateKind::Retrying if retry::limit_exceeded(job) => {
+                job.finish(retry::exhausted_state(job), Cause::Exhausted, moment);
             }
             StateKind::Retrying
             | StateKind::Pending

@@ -24,44 +24,44 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use claim::{ClaimRequest, Claimed};
-pub use command::{AdminAnswer, AdminCommand, Answer, Command, Extension, Outside, Settlement};
-pub use index::{Ordering, StateCounts, TimerKind, count_of, ordering};
+pub use command::{AdminCommand, AdminResponse, Command, ExecutionContext, Heartbeat, Response, Settlement};
+pub use index::{ReadyKey, StateCounts, TimerKind, count_of, ordering};
 pub use memory::MemoryRecords;
-pub use queue::{DeleteQueue, Farewell, Queue};
-pub use records::{KeyEntry, KeyPath, PayloadSource, Prune, Records};
-pub use submit::{BatchRefusal, Joining, Submission, SubmitRequest, Submitted};
+pub use queue::{DeleteQueue, Queue, QueueDeleteMode};
+pub use records::{JobRecords, KeyEntry, PayloadSource, PruneTarget, ScopedIdempotencyKey};
+pub use submit::{BatchRefusal, Submission, SubmitRequest, Submitted, WorkflowTarget};
 pub use tick::Ticked;
 
-use crate::dependency::Owes;
-use crate::history::Move;
+use crate::dependency::PendingPropagation;
+use crate::history::Transition;
 use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq, WorkflowId};
-use crate::job::{Job, Moment, Outline};
+use crate::job::{IndexedFields, Job, TransitionContext};
 use crate::limits::CASCADE_JOBS_MAX;
 use crate::patch::SettingsPatch;
 use crate::profile::Profile;
 use crate::refusal::{Invalid, Refusal};
-use crate::retry::Home;
-use crate::rng::Dice;
+use crate::retry::QueueContext;
+use crate::rng::Rng;
 use crate::state::StateKind;
 use crate::time::Timestamp;
-use crate::workflow::{TallyChange, counted};
+use crate::workflow::{MemberCountDelta, counted_state};
 
 use index::{Entry, Index};
-use propagation_queue::{News, Owed};
-use undo_log::Journal;
+use propagation_queue::{Propagation, PropagationQueue};
+use undo_log::UndoLog;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Engine {
     /// Shared, so that an engine over few jobs is cheap to make.
     queues: Arc<BTreeMap<QueueName, Arc<Queue>>>,
     index: Index,
-    owed: Owed,
-    leaving: BTreeSet<QueueName>,
+    owed: PropagationQueue,
+    deleting_queues: BTreeSet<QueueName>,
     /// Workflows to all of whose members something is being done.
-    errands: BTreeSet<WorkflowId>,
+    active_operations: BTreeSet<WorkflowId>,
     next_number: u64,
     options: Options,
-    journal: Journal,
+    journal: UndoLog,
 }
 
 /// How an engine treats what is not there yet.
@@ -92,40 +92,40 @@ impl Default for Options {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// A job moved from state to state; into scheduled means that its queue has work.
-    Moved { id: JobId, seq: Seq, queue: QueueName, job_type: JobType, workflow: Option<WorkflowId>, step: Move },
+    Moved { id: JobId, seq: Seq, queue: QueueName, job_type: JobType, workflow: Option<WorkflowId>, step: Transition },
     /// The queue may have work for a waiting claim although no job moved.
     Claimable(QueueName),
 }
 
 /// Why a command stopped: the rules said no, or the records failed.
 #[derive(Debug)]
-pub(crate) enum Stop<E> {
+pub(crate) enum CommandError<E> {
     Refused(Refusal),
     Broken(E),
 }
 
-impl<E> From<Refusal> for Stop<E> {
+impl<E> From<Refusal> for CommandError<E> {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl<E> From<Invalid> for Stop<E> {
+impl<E> From<Invalid> for CommandError<E> {
     fn from(invalid: Invalid) -> Self {
         Self::Refused(invalid.into())
     }
 }
 
 /// One command, or one tick, at one instant.
-pub(crate) struct Turn<'a, R: Records> {
+pub(crate) struct CommandContext<'a, R: JobRecords> {
     pub engine: &'a mut Engine,
     pub records: &'a mut R,
-    pub dice: &'a mut dyn Dice,
+    pub rng: &'a mut dyn Rng,
     pub now: Timestamp,
     pub effects: &'a mut Vec<Effect>,
-    moves: Vec<Move>,
+    moves: Vec<Transition>,
     /// Records changed so far.
-    touched: usize,
+    records_touched: usize,
 }
 
 impl Engine {
@@ -134,11 +134,11 @@ impl Engine {
         let mut engine = Self {
             queues: Arc::default(),
             index: Index::default(),
-            owed: Owed::default(),
-            leaving: BTreeSet::new(),
-            errands: BTreeSet::new(),
+            owed: PropagationQueue::default(),
+            deleting_queues: BTreeSet::new(),
+            active_operations: BTreeSet::new(),
             next_number: 1,
-            journal: Journal::default(),
+            journal: UndoLog::default(),
             options: Options { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
         };
         engine.ensure_default();
@@ -156,14 +156,14 @@ impl Engine {
     ) -> Self {
         let mut engine = Self::new(options);
         for queue in queues {
-            if queue.leaving.is_some() {
-                engine.leaving.insert(queue.name.clone());
+            if queue.deleting.is_some() {
+                engine.deleting_queues.insert(queue.name.clone());
             }
             Arc::make_mut(&mut engine.queues).insert(queue.name.clone(), Arc::new(queue));
         }
         engine.next_number = next_number.max(1);
-        let jobs: Vec<Outline<'a>> = jobs.into_iter().map(Job::outline).collect();
-        engine.admit_all(&jobs);
+        let jobs: Vec<IndexedFields<'a>> = jobs.into_iter().map(Job::outline).collect();
+        engine.bulk_load(&jobs);
         for (queue, state, jobs) in ended {
             engine.index.add_ended(&queue, state, jobs);
         }
@@ -172,43 +172,47 @@ impl Engine {
 
     /// An engine over some of the jobs of a store that holds them all elsewhere: it knows the queues, and the jobs that it is then
     /// given with [`Engine::admit`] and [`Engine::offer_again`]. `next_number` is the first of the numbers that it may give.
-    pub fn over(options: Options, queues: Arc<BTreeMap<QueueName, Arc<Queue>>>, next_number: u64) -> Self {
+    pub fn partial(options: Options, queues: Arc<BTreeMap<QueueName, Arc<Queue>>>, next_number: u64) -> Self {
         Self {
-            leaving: queues.values().filter(|queue| queue.leaving.is_some()).map(|queue| queue.name.clone()).collect(),
+            deleting_queues: queues
+                .values()
+                .filter(|queue| queue.deleting.is_some())
+                .map(|queue| queue.name.clone())
+                .collect(),
             queues,
             index: Index::default(),
-            owed: Owed::default(),
-            errands: BTreeSet::new(),
+            owed: PropagationQueue::default(),
+            active_operations: BTreeSet::new(),
             next_number,
-            journal: Journal::default(),
+            journal: UndoLog::default(),
             options: Options { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
         }
     }
 
     /// A running job that was admitted, whose lease has expired, and which the next claim may take over: it stands in line, as after the
     /// tick that found it, and its timer has nothing more to say.
-    pub fn offer_again(&mut self, job: &Outline<'_>) {
-        let entry = Entry::outlined(job);
+    pub fn restore_reclaimable(&mut self, job: &IndexedFields<'_>) {
+        let entry = Entry::from_fields(job);
         if let Some(timer) = entry.timer() {
             self.index.drop_timer(timer);
         }
-        self.index.offer(&entry);
+        self.index.mark_reclaimable(&entry);
     }
 
     /// How far this job's news have come: dependents up to this one have heard them.
-    pub fn told_by(&self, of: Seq) -> Option<Seq> {
+    pub fn propagation_cursor(&self, of: Seq) -> Option<Seq> {
         self.owed.told_by(of)
     }
 
     /// Goes on with the news of a job that was admitted where an earlier engine had stopped.
-    pub fn go_on_telling(&mut self, of: Seq, told: Seq) {
-        if let Some(place) = self.owed.place_of(of) {
-            self.owed.set(place, Some(News { of, told }));
+    pub fn resume_propagation(&mut self, of: Seq, told: Seq) {
+        if let Some(place) = self.owed.key_of(of) {
+            self.owed.set(place, Some(Propagation { of, cursor: told }));
         }
     }
 
     /// Whether this running job stands in line for the next claim, its lease having expired.
-    pub fn offers(&self, job: &Job) -> bool {
+    pub fn is_reclaimable(&self, job: &Job) -> bool {
         self.index.offers(&Entry::of(job))
     }
 
@@ -223,26 +227,26 @@ impl Engine {
     }
 
     /// The next number to be given; for a store that gives numbers in portions.
-    pub fn go_on_from(&mut self, next_number: u64) {
+    pub fn set_next_seq(&mut self, next_number: u64) {
         self.next_number = next_number;
     }
 
     /// Takes in one live record, in the course of a rebuild.
-    pub fn admit(&mut self, job: &Outline<'_>) {
-        let entry = Entry::outlined(job);
+    pub fn index_job(&mut self, job: &IndexedFields<'_>) {
+        let entry = Entry::from_fields(job);
         let last = entry.position().unwrap_or(0).max(job.seq.0);
         self.next_number = self.next_number.max(last.saturating_add(1));
         self.index.replace(None, Some(&entry));
-        if job.owes != Owes::Nothing {
+        if job.pending_propagation != PendingPropagation::Nothing {
             // Who ended first decides first, also after a restart.
-            let place = self.owed.next_place(job.updated_at);
-            self.owed.set(place, Some(News { of: job.seq, told: Seq(0) }));
+            let place = self.owed.next_key(job.updated_at);
+            self.owed.set(place, Some(Propagation { of: job.seq, cursor: Seq(0) }));
         }
     }
 
     /// Takes in a workflow with an errand that is not done, in the course of a rebuild.
-    pub fn resume(&mut self, workflow: WorkflowId) {
-        self.errands.insert(workflow);
+    pub fn resume_operation(&mut self, workflow: WorkflowId) {
+        self.active_operations.insert(workflow);
     }
 
     fn ensure_default(&mut self) {
@@ -260,11 +264,11 @@ impl Engine {
 
     /// A queue that takes part; one that is being deleted does not.
     pub fn queue(&self, name: &QueueName) -> Option<&Arc<Queue>> {
-        self.queues.get(name).filter(|queue| queue.leaving.is_none())
+        self.queues.get(name).filter(|queue| queue.deleting.is_none())
     }
 
     pub fn queues(&self) -> impl Iterator<Item = &Arc<Queue>> {
-        self.queues.values().filter(|queue| queue.leaving.is_none())
+        self.queues.values().filter(|queue| queue.deleting.is_none())
     }
 
     /// Jobs per state, kept by increments.
@@ -274,12 +278,12 @@ impl Engine {
 
     /// When to tick next: at once while something is done in slices, else when the next timer of a job falls due. Retention is the records' business.
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
-        if self.unfinished() { Some(now) } else { self.index.next_timer().map(|(at, ..)| at) }
+        if self.has_pending_work() { Some(now) } else { self.index.next_timer().map(|(at, ..)| at) }
     }
 
     /// Whether something is done in slices, and the last has not been yet.
-    pub fn unfinished(&self) -> bool {
-        !(self.leaving.is_empty() && self.errands.is_empty() && self.owed.is_empty())
+    pub fn has_pending_work(&self) -> bool {
+        !(self.deleting_queues.is_empty() && self.active_operations.is_empty() && self.owed.is_empty())
     }
 
     /// Since when the scheduled job that has waited longest has been in line.
@@ -292,112 +296,116 @@ impl Engine {
         self.next_number
     }
 
-    fn home(&self, queue: &QueueName) -> Home<'_> {
-        self.queue(queue).map_or(Home::Deleted, |queue| Home::Exists(&queue.intake))
+    fn queue_context(&self, queue: &QueueName) -> QueueContext<'_> {
+        self.queue(queue).map_or(QueueContext::Deleted, |queue| QueueContext::Exists(&queue.intake))
     }
 }
 
-impl<'a, R: Records> Turn<'a, R> {
+impl<'a, R: JobRecords> CommandContext<'a, R> {
     pub(crate) fn new(
         engine: &'a mut Engine,
         records: &'a mut R,
-        dice: &'a mut dyn Dice,
+        rng: &'a mut dyn Rng,
         now: Timestamp,
         effects: &'a mut Vec<Effect>,
     ) -> Self {
-        Self { engine, records, dice, now, effects, moves: Vec::new(), touched: 0 }
+        Self { engine, records, rng, now, effects, moves: Vec::new(), records_touched: 0 }
     }
 
-    pub(crate) fn find(&mut self, id: JobId) -> Result<Seq, Stop<R::Error>> {
-        self.records.seq_of(id).map_err(Stop::Broken)?.ok_or(Stop::Refused(Refusal::JobNotFound))
+    pub(crate) fn find(&mut self, id: JobId) -> Result<Seq, CommandError<R::Error>> {
+        self.records.seq_of(id).map_err(CommandError::Broken)?.ok_or(CommandError::Refused(Refusal::JobNotFound))
     }
 
     /// Looks at a record.
-    pub(crate) fn look<T>(&mut self, seq: Seq, look: impl FnOnce(&Job) -> T) -> Result<Option<T>, Stop<R::Error>> {
-        let Some(job) = self.records.take(seq).map_err(Stop::Broken)? else { return Ok(None) };
+    pub(crate) fn with_job<T>(
+        &mut self,
+        seq: Seq,
+        look: impl FnOnce(&Job) -> T,
+    ) -> Result<Option<T>, CommandError<R::Error>> {
+        let Some(job) = self.records.checkout(seq).map_err(CommandError::Broken)? else { return Ok(None) };
         let seen = look(&job);
-        self.records.put_unchanged(job);
+        self.records.return_unchanged(job);
         Ok(Some(seen))
     }
 
     /// The one way to change a record: take it, let a verb judge it, put it back, and file it anew. A refusal changes nothing.
-    pub(crate) fn change<T>(
+    pub(crate) fn update<T>(
         &mut self,
         seq: Seq,
-        verb: impl FnOnce(&mut Job, &mut Moment<'_>) -> Result<T, Refusal>,
-    ) -> Result<T, Stop<R::Error>> {
-        self.change_at_home(seq, |job, _, moment| verb(job, moment))
+        verb: impl FnOnce(&mut Job, &mut TransitionContext<'_>) -> Result<T, Refusal>,
+    ) -> Result<T, CommandError<R::Error>> {
+        self.update_with_queue(seq, |job, _, moment| verb(job, moment))
     }
 
     /// The same for verbs that depend on the job's queue as it is now.
-    pub(crate) fn change_at_home<T>(
+    pub(crate) fn update_with_queue<T>(
         &mut self,
         seq: Seq,
-        verb: impl FnOnce(&mut Job, Home<'_>, &mut Moment<'_>) -> Result<T, Refusal>,
-    ) -> Result<T, Stop<R::Error>> {
-        let taken = self.records.take(seq).map_err(Stop::Broken)?;
-        let mut job = taken.ok_or(Stop::Refused(Refusal::JobNotFound))?;
+        verb: impl FnOnce(&mut Job, QueueContext<'_>, &mut TransitionContext<'_>) -> Result<T, Refusal>,
+    ) -> Result<T, CommandError<R::Error>> {
+        let taken = self.records.checkout(seq).map_err(CommandError::Broken)?;
+        let mut job = taken.ok_or(CommandError::Refused(Refusal::JobNotFound))?;
         let before = Entry::of(&job);
-        let (was_terminal, was_counted) = (job.state.terminal(), counted(&job));
+        let (was_terminal, was_counted) = (job.state.terminal(), counted_state(&job));
         // The counter is lent out while the engine is being read.
         let mut next_number = self.engine.next_number;
-        let mut moment = Moment {
+        let mut moment = TransitionContext {
             now: self.now,
-            dice: self.dice,
-            next_number: &mut next_number,
+            rng: self.rng,
+            next_seq: &mut next_number,
             lease_floor: self.engine.options.lease_floor,
-            moves: &mut self.moves,
+            transitions: &mut self.moves,
         };
-        let verdict = verb(&mut job, self.engine.home(before.queue()), &mut moment);
+        let verdict = verb(&mut job, self.engine.queue_context(before.queue()), &mut moment);
         match verdict {
             Err(refusal) => {
                 self.moves.clear();
-                self.records.put_unchanged(job);
+                self.records.return_unchanged(job);
                 Err(refusal.into())
             }
             Ok(answer) => {
                 self.engine.next_number = next_number;
                 let now_terminal = job.state.terminal();
-                self.engine.file(Some(before), Some(Entry::of(&job)));
-                self.report(&job);
-                if now_terminal != was_terminal && job.owes != Owes::Nothing {
-                    self.engine.owe(seq, self.now);
+                self.engine.reindex(Some(before), Some(Entry::of(&job)));
+                self.emit_effects(&job);
+                if now_terminal != was_terminal && job.pending_propagation != PendingPropagation::Nothing {
+                    self.engine.enqueue_propagation(seq, self.now);
                 }
                 let dependencies = if was_terminal == now_terminal { Vec::new() } else { job.dependencies.all() };
-                self.touched += 1 + dependencies.len();
-                let comes_back = was_terminal && (!now_terminal || was_counted != counted(&job));
+                self.records_touched += 1 + dependencies.len();
+                let comes_back = was_terminal && (!now_terminal || was_counted != counted_state(&job));
                 if let Some(membership) = job.membership.as_ref().filter(|_| comes_back) {
-                    self.end_of_cancel(membership.workflow)?;
+                    self.clear_finished_cancel(membership.workflow)?;
                 }
-                self.tally(&job, &TallyChange::moved(was_counted, counted(&job)))?;
-                self.records.put(job).map_err(Stop::Broken)?;
-                let life = if now_terminal { Life::Ended } else { Life::Began };
-                self.count_dependents(dependencies.into_iter().map(|id| (id, 1)), life)?;
+                self.tally(&job, &MemberCountDelta::moved(was_counted, counted_state(&job)))?;
+                self.records.put(job).map_err(CommandError::Broken)?;
+                let life = if now_terminal { DependentChange::Ended } else { DependentChange::Began };
+                self.adjust_dependent_counts(dependencies.into_iter().map(|id| (id, 1)), life)?;
                 Ok(answer)
             }
         }
     }
 
     /// Files a record that was just made.
-    pub(crate) fn add(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Stop<R::Error>> {
-        self.engine.file(None, Some(Entry::of(&job)));
-        self.report(&job);
-        self.tally(&job, &TallyChange::born(job.kind()))?;
-        self.records.insert(job, payload).map_err(Stop::Broken)
+    pub(crate) fn add(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), CommandError<R::Error>> {
+        self.engine.reindex(None, Some(Entry::of(&job)));
+        self.emit_effects(&job);
+        self.tally(&job, &MemberCountDelta::created(job.kind()))?;
+        self.records.insert(job, payload).map_err(CommandError::Broken)
     }
 
     /// Keeps the sums of its workflow in step with a member.
-    pub(crate) fn tally(&mut self, job: &Job, change: &TallyChange) -> Result<(), Stop<R::Error>> {
+    pub(crate) fn tally(&mut self, job: &Job, change: &MemberCountDelta) -> Result<(), CommandError<R::Error>> {
         match &job.membership {
             Some(membership) if !change.is_nothing() => {
-                self.records.tally(membership.workflow, change).map_err(Stop::Broken)
+                self.records.tally(membership.workflow, change).map_err(CommandError::Broken)
             }
             Some(_) | None => Ok(()),
         }
     }
 
     /// Turns the moves of the last verb into effects.
-    fn report(&mut self, job: &Job) {
+    fn emit_effects(&mut self, job: &Job) {
         let Job { id, seq, queue, job_type, membership, .. } = job;
         let workflow = membership.as_ref().map(|membership| membership.workflow);
         self.effects.extend(self.moves.drain(..).map(|step| Effect::Moved {
@@ -411,31 +419,31 @@ impl<'a, R: Records> Turn<'a, R> {
     }
 
     /// Tells dependencies how many dependents of theirs began or ended to live, so that their records stay while they are needed.
-    pub(crate) fn count_dependents(
+    pub(crate) fn adjust_dependent_counts(
         &mut self,
         dependencies: impl IntoIterator<Item = (JobId, u32)>,
-        life: Life,
-    ) -> Result<(), Stop<R::Error>> {
+        life: DependentChange,
+    ) -> Result<(), CommandError<R::Error>> {
         for (id, number) in dependencies {
-            let Some(seq) = self.records.seq_of(id).map_err(Stop::Broken)? else { continue };
-            let Some(mut job) = self.records.take(seq).map_err(Stop::Broken)? else { continue };
-            job.live_dependents = match life {
-                Life::Began => job.live_dependents.saturating_add(number),
-                Life::Ended => job.live_dependents.saturating_sub(number),
+            let Some(seq) = self.records.seq_of(id).map_err(CommandError::Broken)? else { continue };
+            let Some(mut job) = self.records.checkout(seq).map_err(CommandError::Broken)? else { continue };
+            job.unfinished_dependents = match life {
+                DependentChange::Began => job.unfinished_dependents.saturating_add(number),
+                DependentChange::Ended => job.unfinished_dependents.saturating_sub(number),
             };
-            if job.live_dependents == 0 && job.owes == Owes::End {
+            if job.unfinished_dependents == 0 && job.pending_propagation == PendingPropagation::End {
                 // Nobody is left who would want to know.
-                job.owes = Owes::Nothing;
+                job.pending_propagation = PendingPropagation::Nothing;
             }
-            self.records.put(job).map_err(Stop::Broken)?;
+            self.records.put(job).map_err(CommandError::Broken)?;
         }
         Ok(())
     }
 
     /// The policy and intake that a submission to this queue meets, whether the queue exists or would be created.
-    pub(crate) fn intake(&self, name: &QueueName) -> Result<Arc<Queue>, Refusal> {
+    pub(crate) fn queue_for_submit(&self, name: &QueueName) -> Result<Arc<Queue>, Refusal> {
         if let Some(queue) = self.engine.queues.get(name) {
-            return match queue.leaving {
+            return match queue.deleting {
                 None => Ok(Arc::clone(queue)),
                 Some(_) => Err(Refusal::Illegal(BEING_DELETED)),
             };
@@ -451,21 +459,21 @@ pub(crate) const BEING_DELETED: &str = "the queue is being deleted";
 
 /// Whether a dependent started or stopped counting.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum DependentChange {
     Began,
     Ended,
 }
 
 /// For what the clock does: a record that is not there any more is no news.
-pub(crate) fn if_there<T, E>(result: Result<T, Stop<E>>) -> Result<Option<T>, E> {
-    Ok(split(result)?.ok())
+pub(crate) fn ignore_missing<T, E>(result: Result<T, CommandError<E>>) -> Result<Option<T>, E> {
+    Ok(split_refusal(result)?.ok())
 }
 
 /// Splits what the rules said from what the records said.
-pub(crate) fn split<T, E>(result: Result<T, Stop<E>>) -> Result<Result<T, Refusal>, E> {
+pub(crate) fn split_refusal<T, E>(result: Result<T, CommandError<E>>) -> Result<Result<T, Refusal>, E> {
     match result {
         Ok(answer) => Ok(Ok(answer)),
-        Err(Stop::Refused(refusal)) => Ok(Err(refusal)),
-        Err(Stop::Broken(error)) => Err(error),
+        Err(CommandError::Refused(refusal)) => Ok(Err(refusal)),
+        Err(CommandError::Broken(error)) => Err(error),
     }
 }

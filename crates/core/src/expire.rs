@@ -4,54 +4,54 @@ use crate::attempt::AttemptOutcome;
 use crate::cancel;
 use crate::failure::{Category, Failure};
 use crate::history::Cause;
-use crate::job::{Job, Moment};
+use crate::job::{Job, TransitionContext};
 use crate::lease::LeaseEnd;
 use crate::policy::{OnLeaseExpiry, Reclaim};
-use crate::retry::{self, Home, Trouble, Weight, fail_attempt};
+use crate::retry::{self, AttemptFailure, QueueContext, RetryEligibility, fail_attempt};
 use crate::state::State;
 
 /// What became of a running job whose time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expired {
+pub enum ExpiryOutcome {
     /// Not running any more, or not yet due: somebody was faster.
-    Untouched,
-    Moved,
+    NotDue,
+    Transitioned,
     /// Stays running, and the next claim may take it over.
     Claimable,
 }
 
 /// Judges a running job by the clock: a timeout where the deadline is reached, a lease expiry before it.
-pub fn expire(job: &mut Job, home: Home<'_>, moment: &mut Moment<'_>) -> Expired {
+pub fn expire(job: &mut Job, home: QueueContext<'_>, moment: &mut TransitionContext<'_>) -> ExpiryOutcome {
     let State::Running(lease) = &job.state else {
-        return Expired::Untouched;
+        return ExpiryOutcome::NotDue;
     };
     let cancel_requested = lease.cancel_requested.is_some();
-    match lease.end() {
+    match lease.next_expiry() {
         LeaseEnd::Deadline(at) if at <= moment.now => {
             if cancel_requested {
-                cancel::heed(job, moment);
+                cancel::finish_requested_cancel(job, moment);
             } else {
                 time_out(job, home, moment);
             }
-            Expired::Moved
+            ExpiryOutcome::Transitioned
         }
         LeaseEnd::Expiry(at) if at <= moment.now => {
             if cancel_requested {
-                cancel::heed(job, moment);
-                return Expired::Moved;
+                cancel::finish_requested_cancel(job, moment);
+                return ExpiryOutcome::Transitioned;
             }
-            lose_lease(job, home, moment)
+            on_lease_expired(job, home, moment)
         }
-        LeaseEnd::Deadline(_) | LeaseEnd::Expiry(_) | LeaseEnd::Never => Expired::Untouched,
+        LeaseEnd::Deadline(_) | LeaseEnd::Expiry(_) | LeaseEnd::Never => ExpiryOutcome::NotDue,
     }
 }
 
-fn time_out(job: &mut Job, home: Home<'_>, moment: &mut Moment<'_>) {
+fn time_out(job: &mut Job, home: QueueContext<'_>, moment: &mut TransitionContext<'_>) {
     let failure =
-        Failure::found(Category::Timeout, "execution_timeout", "the execution timeout was exceeded", moment.now);
-    let trouble = Trouble {
+        Failure::detected(Category::Timeout, "execution_timeout", "the execution timeout was exceeded", moment.now);
+    let trouble = AttemptFailure {
         failure,
-        weight: Weight::ByCategory,
+        weight: RetryEligibility::ByCategory,
         retry_after: None,
         outcome: AttemptOutcome::TimedOut,
         cause: Cause::Timeout,
@@ -59,21 +59,21 @@ fn time_out(job: &mut Job, home: Home<'_>, moment: &mut Moment<'_>) {
     fail_attempt(job, trouble, home, moment);
 }
 
-fn lose_lease(job: &mut Job, home: Home<'_>, moment: &mut Moment<'_>) -> Expired {
-    if orphaned_too_often(job) {
+fn on_lease_expired(job: &mut Job, home: QueueContext<'_>, moment: &mut TransitionContext<'_>) -> ExpiryOutcome {
+    if reclaim_limit_reached(job) {
         let failure = lease_failure(Category::System, moment);
         job.counters.failures += 1;
         job.close_attempt(AttemptOutcome::LeaseExpired, Some(failure.clone().into()), None, moment.now);
         job.error = Some(failure.into());
-        job.end(retry::exhausted(job), Cause::LeaseExpired, moment);
-        return Expired::Moved;
+        job.finish(retry::exhausted_state(job), Cause::LeaseExpired, moment);
+        return ExpiryOutcome::Transitioned;
     }
     let (category, weight) = match job.policy.on_lease_expiry {
         OnLeaseExpiry::ReclaimCounted | OnLeaseExpiry::ReclaimFree => return reclaim(job, home, moment),
-        OnLeaseExpiry::FailTimeout => (Category::Timeout, Weight::ByCategory),
-        OnLeaseExpiry::FailRetryable => (Category::System, Weight::Ordinary),
+        OnLeaseExpiry::FailTimeout => (Category::Timeout, RetryEligibility::ByCategory),
+        OnLeaseExpiry::FailRetryable => (Category::System, RetryEligibility::Ordinary),
     };
-    let trouble = Trouble {
+    let trouble = AttemptFailure {
         failure: lease_failure(category, moment),
         weight,
         retry_after: None,
@@ -81,32 +81,32 @@ fn lose_lease(job: &mut Job, home: Home<'_>, moment: &mut Moment<'_>) -> Expired
         cause: Cause::LeaseExpired,
     };
     fail_attempt(job, trouble, home, moment);
-    Expired::Moved
+    ExpiryOutcome::Transitioned
 }
 
-fn reclaim(job: &mut Job, home: Home<'_>, moment: &mut Moment<'_>) -> Expired {
-    if home == Home::Deleted {
+fn reclaim(job: &mut Job, home: QueueContext<'_>, moment: &mut TransitionContext<'_>) -> ExpiryOutcome {
+    if home == QueueContext::Deleted {
         // There is no line to go back to.
-        cancel::end_with_queue(job, moment);
-        return Expired::Moved;
+        cancel::cancel_with_queue(job, moment);
+        return ExpiryOutcome::Transitioned;
     }
     match job.policy.reclaim {
-        Reclaim::Lazy => Expired::Claimable,
+        Reclaim::Lazy => ExpiryOutcome::Claimable,
         Reclaim::Eager => {
             job.counters.reclaims += 1;
             job.close_attempt(AttemptOutcome::LeaseExpired, None, None, moment.now);
-            job.enter_line(Cause::LeaseExpired, moment);
-            Expired::Moved
+            job.make_ready(Cause::LeaseExpired, moment);
+            ExpiryOutcome::Transitioned
         }
     }
 }
 
-fn orphaned_too_often(job: &Job) -> bool {
+fn reclaim_limit_reached(job: &Job) -> bool {
     let reclaims_spent = job.policy.max_reclaims.is_some_and(|max| job.counters.reclaims >= max);
     let starts_spent = job.counters.starts >= job.policy.retry.starts_max();
     reclaims_spent || (starts_spent && job.policy.on_lease_expiry == OnLeaseExpiry::ReclaimCounted)
 }
 
-fn lease_failure(category: Category, moment: &Moment<'_>) -> Failure {
-    Failure::found(category, "lease_expired", "the lease expired: its worker was not heard of again", moment.now)
+fn lease_failure(category: Category, moment: &TransitionContext<'_>) -> Failure {
+    Failure::detected(category, "lease_expired", "the lease expired: its worker was not heard of again", moment.now)
 }

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::id::bounded_text;
+use crate::id::validate_length;
 use crate::limits::{ERROR_CAUSE_CHARS_MAX, ERROR_CODE_CHARS_MAX, ERROR_MESSAGE_CHARS_MAX};
-use crate::policy::words;
+use crate::policy::string_enum;
 use crate::refusal::Invalid;
 use crate::time::{Duration, Timestamp};
 
-words!(
+string_enum!(
     /// Every failure belongs to exactly one.
     Category {
         Temporary = "temporary",
@@ -32,14 +32,14 @@ pub struct Failure {
 
 impl Failure {
     /// One that the server finds itself.
-    pub fn found(category: Category, code: &str, message: &str, at: Timestamp) -> Self {
+    pub fn detected(category: Category, code: &str, message: &str, at: Timestamp) -> Self {
         Self { category, code: Some(code.into()), message: message.into(), cause: None, at }
     }
 }
 
 /// What a worker says about its failed run: the typed error of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reported {
+pub struct ReportedFailure {
     pub category: ReportedCategory,
     pub message: Arc<str>,
     pub code: Option<Arc<str>>,
@@ -50,7 +50,7 @@ pub struct Reported {
     pub unrecoverable: bool,
 }
 
-words!(
+string_enum!(
     /// The categories a worker may report; `cancelled` is the server's alone.
     ReportedCategory {
         Temporary = "temporary",
@@ -71,13 +71,13 @@ impl ReportedCategory {
     }
 }
 
-impl Reported {
+impl ReportedFailure {
     pub fn new(category: ReportedCategory, message: &str) -> Self {
         Self { category, message: message.into(), code: None, cause: None, retry_after: None, unrecoverable: false }
     }
 
     pub fn check(&self) -> Result<(), Invalid> {
-        bounded_text("error.code", self.code.as_deref().unwrap_or_default(), ERROR_CODE_CHARS_MAX)?;
+        validate_length("error.code", self.code.as_deref().unwrap_or_default(), ERROR_CODE_CHARS_MAX)?;
         let retry_after = self.retry_after.unwrap_or_default();
         retry_after.within_limit().map_err(|invalid| invalid.at("error.retry_after"))?;
         Ok(())
@@ -89,15 +89,15 @@ impl Reported {
         Failure {
             category: self.category.category(),
             code: self.code.clone().filter(|code| !code.is_empty()).or_else(unnamed),
-            message: cut(&self.message, ERROR_MESSAGE_CHARS_MAX),
-            cause: self.cause.as_ref().map(|cause| cut(cause, ERROR_CAUSE_CHARS_MAX)),
+            message: truncate_chars(&self.message, ERROR_MESSAGE_CHARS_MAX),
+            cause: self.cause.as_ref().map(|cause| truncate_chars(cause, ERROR_CAUSE_CHARS_MAX)),
             at,
         }
     }
 }
 
 /// A report of a failure is worth more than the end of its text: a worker with a long story must not lose its lease over it.
-fn cut(text: &Arc<str>, chars_max: usize) -> Arc<str> {
+fn truncate_chars(text: &Arc<str>, chars_max: usize) -> Arc<str> {
     match text.char_indices().nth(chars_max) {
         None => Arc::clone(text),
         Some((end, _)) => Arc::from(text.get(..end).unwrap_or_default()),
@@ -111,8 +111,10 @@ mod tests {
     #[test]
     fn long_texts_are_cut_and_not_refused() {
         let story = "ä".repeat(ERROR_MESSAGE_CHARS_MAX + 1);
-        let reported =
-            Reported { cause: Some(story.as_str().into()), ..Reported::new(ReportedCategory::Temporary, &story) };
+        let reported = ReportedFailure {
+            cause: Some(story.as_str().into()),
+            ..ReportedFailure::new(ReportedCategory::Temporary, &story)
+        };
         assert!(reported.check().is_ok());
         let failure = reported.failure(Timestamp::from_millis(0));
         assert_eq!(failure.message.chars().count(), ERROR_MESSAGE_CHARS_MAX);

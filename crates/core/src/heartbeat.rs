@@ -3,23 +3,23 @@
 use bytes::Bytes;
 
 use crate::id::LeaseToken;
-use crate::job::{Job, Moment};
+use crate::job::{Job, TransitionContext};
 use crate::lease::{self, Lease};
 use crate::refusal::{Refusal, Stale};
-use crate::retry::{Home, is_last_attempt};
-use crate::settle::check_note;
+use crate::retry::{QueueContext, is_last_attempt};
+use crate::settle::check_output_size;
 use crate::state::State;
 use crate::time::Timestamp;
 
 /// What a heartbeat brings along.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Notes {
+pub struct HeartbeatData {
     pub progress: Option<Bytes>,
     pub checkpoint: Option<Bytes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extended {
+pub struct LeaseRenewal {
     pub expires_at: Option<Timestamp>,
     pub cancel_requested: bool,
     /// A failure now would end the job.
@@ -30,13 +30,13 @@ pub struct Extended {
 pub fn extend(
     job: &mut Job,
     token: Option<LeaseToken>,
-    notes: &Notes,
-    home: Home<'_>,
-    moment: &Moment<'_>,
-) -> Result<Extended, Refusal> {
+    notes: &HeartbeatData,
+    home: QueueContext<'_>,
+    moment: &TransitionContext<'_>,
+) -> Result<LeaseRenewal, Refusal> {
     lease::check(job, token, moment.now)?;
-    check_note("progress", notes.progress.as_ref(), job, home)?;
-    check_note("checkpoint", notes.checkpoint.as_ref(), job, home)?;
+    check_output_size("progress", notes.progress.as_ref(), job, home)?;
+    check_output_size("checkpoint", notes.checkpoint.as_ref(), job, home)?;
     let State::Running(lease) = &mut job.state else {
         return Err(Refusal::StaleLease(Stale::NotRunning));
     };
@@ -50,6 +50,6 @@ pub fn extend(
         job.checkpoint = Some(checkpoint.clone());
     }
     // A retry needs a queue to go back to.
-    let last_attempt = home == Home::Deleted || is_last_attempt(job);
-    Ok(Extended { expires_at, cancel_requested, last_attempt })
+    let last_attempt = home == QueueContext::Deleted || is_last_attempt(job);
+    Ok(LeaseRenewal { expires_at, cancel_requested, last_attempt })
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use crate::limits::HISTORY_MAX;
-use crate::policy::words;
+use crate::policy::string_enum;
 use crate::state::StateKind;
 use crate::time::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Move {
+pub struct Transition {
     /// `None` is the creation.
     pub from: Option<StateKind>,
     pub to: StateKind,
@@ -16,7 +16,7 @@ pub struct Move {
     pub cause: Cause,
 }
 
-words!(
+string_enum!(
     /// Why a job moved.
     Cause {
         Create = "create",
@@ -45,16 +45,16 @@ words!(
 
 /// Bounded: the first move and the last `HISTORY_MAX - 1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History(Vec<Move>);
+pub struct History(Vec<Transition>);
 
 impl History {
-    pub fn from_moves(moves: Vec<Move>) -> Self {
+    pub fn from_transitions(moves: Vec<Transition>) -> Self {
         let mut history = Self(Vec::with_capacity(moves.len().min(HISTORY_MAX)));
         moves.into_iter().for_each(|step| history.push(step));
         history
     }
 
-    pub fn push(&mut self, step: Move) {
+    pub fn push(&mut self, step: Transition) {
         if self.0.len() >= HISTORY_MAX {
             self.0.remove(1);
         }
@@ -62,7 +62,7 @@ impl History {
     }
 
     /// Oldest first.
-    pub fn moves(&self) -> &[Move] {
+    pub fn moves(&self) -> &[Transition] {
         &self.0
     }
 }

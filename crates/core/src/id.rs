@@ -8,7 +8,7 @@ use uuid::{Builder, Uuid};
 
 use crate::limits::{QUEUE_NAME_CHARS_MAX, TYPE_CHARS_MAX, WORKER_CHARS_MAX};
 use crate::refusal::Invalid;
-use crate::rng::Dice;
+use crate::rng::Rng;
 use crate::time::Timestamp;
 
 macro_rules! uuid_v4 {
@@ -18,8 +18,8 @@ macro_rules! uuid_v4 {
         pub struct $name(Uuid);
 
         impl $name {
-            pub fn random(dice: &mut dyn Dice) -> Self {
-                Self(Builder::from_random_bytes(dice.bytes16()).into_uuid())
+            pub fn random(rng: &mut dyn Rng) -> Self {
+                Self(Builder::from_random_bytes(rng.bytes16()).into_uuid())
             }
 
             pub fn from_bytes(bytes: [u8; 16]) -> Self {
@@ -85,7 +85,7 @@ pub struct LeaseVersion(pub u64);
 impl LeaseVersion {
     /// Room for the claims of one job in an epoch. With milliseconds as epochs, a version stays below 2^53 until 2095: JSON has no larger numbers for everybody.
     const EPOCH_BITS: u32 = 12;
-    const EPOCHS_BEGIN_MILLIS: u64 = 1_767_225_600_000;
+    const EPOCH_ORIGIN_MS: u64 = 1_767_225_600_000;
 
     /// What all versions of an epoch are above. The first one begins at nothing.
     pub fn floor(epoch: u64) -> Self {
@@ -96,7 +96,7 @@ impl LeaseVersion {
     /// 2026, so that whoever goes on later is above whoever went on before, also from the same moment; should the clock be behind, it is far above that moment's own.
     pub fn next_epoch(epoch: u64, now: Timestamp) -> u64 {
         let millis = now.as_millis().max(0).unsigned_abs();
-        millis.saturating_sub(Self::EPOCHS_BEGIN_MILLIS).max(epoch.saturating_add(1 << 20))
+        millis.saturating_sub(Self::EPOCH_ORIGIN_MS).max(epoch.saturating_add(1 << 20))
     }
 }
 
@@ -105,8 +105,8 @@ impl LeaseVersion {
 pub struct LeaseToken([u8; 16]);
 
 impl LeaseToken {
-    pub fn random(dice: &mut dyn Dice) -> Self {
-        Self(dice.bytes16())
+    pub fn random(rng: &mut dyn Rng) -> Self {
+        Self(rng.bytes16())
     }
 
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
@@ -181,19 +181,19 @@ macro_rules! shared_text {
 
 shared_text!(
     /// A named line of jobs.
-    QueueName, |text| name_text("queue", text, QUEUE_NAME_CHARS_MAX)
+    QueueName, |text| validate_name("queue", text, QUEUE_NAME_CHARS_MAX)
 );
 shared_text!(
     /// What sort of work a job is, chosen by whoever submits it.
-    JobType, |text| printable_text("type", text, TYPE_CHARS_MAX)
+    JobType, |text| validate_printable("type", text, TYPE_CHARS_MAX)
 );
 shared_text!(
     /// Who claims.
-    WorkerName, |text| printable_text("worker", text, WORKER_CHARS_MAX)
+    WorkerName, |text| validate_printable("worker", text, WORKER_CHARS_MAX)
 );
 
 /// The alphabet of names: letters, digits, `_ . - :`.
-pub fn name_text(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
+pub fn validate_name(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
     let allowed = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'-' | b':');
     if (1..=chars_max).contains(&text.len()) && text.bytes().all(allowed) {
         return Ok(());
@@ -202,7 +202,7 @@ pub fn name_text(field: &'static str, text: &str, chars_max: usize) -> Result<()
 }
 
 /// Text for people: no control characters, so that it can be shown anywhere.
-pub fn printable_text(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
+pub fn validate_printable(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
     if !text.is_empty() && text.chars().count() <= chars_max && !text.chars().any(char::is_control) {
         return Ok(());
     }
@@ -210,7 +210,7 @@ pub fn printable_text(field: &'static str, text: &str, chars_max: usize) -> Resu
 }
 
 /// Free text of bounded length, counted in characters (code points), not bytes.
-pub fn bounded_text(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
+pub fn validate_length(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
     if text.chars().count() <= chars_max {
         return Ok(());
     }
@@ -220,15 +220,15 @@ pub fn bounded_text(field: &'static str, text: &str, chars_max: usize) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::SeededDice;
+    use crate::rng::SeededRng;
 
     /// Proves G-1.2, G-1.5, L-32.
     #[test]
     fn job_ids_are_unique_uuids_of_version_4() {
-        let mut dice = SeededDice::new(1);
+        let mut rng = SeededRng::new(1);
         let mut seen = std::collections::HashSet::new();
         for _ in 0..10_000 {
-            let id = JobId::random(&mut dice);
+            let id = JobId::random(&mut rng);
             assert_eq!(id.0.get_version_num(), 4);
             assert_eq!(id.0.get_variant(), uuid::Variant::RFC4122);
             assert_eq!(id.to_string().parse::<JobId>().unwrap(), id);
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn lease_tokens_round_trip_and_stay_out_of_logs() {
-        let token = LeaseToken::random(&mut SeededDice::new(1));
+        let token = LeaseToken::random(&mut SeededRng::new(1));
         assert_eq!(token.to_string().parse::<LeaseToken>().unwrap(), token);
         assert_eq!(format!("{token:?}"), "LeaseToken(…)");
         assert!("+0000000000000000000000000000000".parse::<LeaseToken>().is_err());

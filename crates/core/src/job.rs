@@ -5,16 +5,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::attempt::{Attempt, AttemptEnd, AttemptOutcome};
-use crate::dependency::{Dependencies, Owes};
+use crate::dependency::{Dependencies, PendingPropagation};
 use crate::failure::Failure;
-use crate::history::{Cause, History, Move};
+use crate::history::{Cause, History, Transition};
 use crate::id::{JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq};
 use crate::limits::ATTEMPTS_MAX;
 use crate::policy::{IdempotencyScope, Policy, RequeueOrder};
 use crate::priority::Priority;
-use crate::rng::Dice;
+use crate::rng::Rng;
 use crate::settle::OutcomeKind;
-use crate::state::{Ending, State, StateKind};
+use crate::state::{State, StateKind, TerminalState};
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
 use crate::workflow::Membership;
@@ -54,22 +54,22 @@ pub struct Job {
     pub error: Option<Arc<Failure>>,
     pub dependencies: Dependencies,
     /// Not yet terminal jobs that depend on this one: while there are any, the record must stay.
-    pub live_dependents: u32,
+    pub unfinished_dependents: u32,
     /// What its dependents have not all been told yet.
-    pub owes: Owes,
+    pub pending_propagation: PendingPropagation,
     pub parent: Option<JobId>,
     pub membership: Option<Membership>,
     pub requeued_from: Option<JobId>,
     pub requeued_as: Option<JobId>,
     /// The settlement that ended the last lease, so that a repetition is recognised.
-    pub settled: Option<(LeaseToken, OutcomeKind)>,
+    pub last_settlement: Option<(LeaseToken, OutcomeKind)>,
     pub attempts: Vec<Attempt>,
     pub history: History,
 }
 
 /// What the order of jobs depends on: all that a rebuild has to know of a live record.
 #[derive(Clone, Copy, Debug)]
-pub struct Outline<'a> {
+pub struct IndexedFields<'a> {
     pub seq: Seq,
     pub queue: &'a QueueName,
     pub job_type: &'a JobType,
@@ -78,7 +78,7 @@ pub struct Outline<'a> {
     pub policy: &'a Policy,
     pub scheduled_at: Option<Timestamp>,
     pub lifetime_ends_at: Option<Timestamp>,
-    pub owes: Owes,
+    pub pending_propagation: PendingPropagation,
     pub updated_at: Timestamp,
 }
 
@@ -103,20 +103,20 @@ pub struct IdempotencyKey {
 
 /// What a verb needs from outside: the time, chance, and the next number for a place in line. What it did to the state is left in `moves`.
 #[expect(missing_debug_implementations, reason = "chance has no picture")]
-pub struct Moment<'a> {
+pub struct TransitionContext<'a> {
     pub now: Timestamp,
-    pub dice: &'a mut dyn Dice,
+    pub rng: &'a mut dyn Rng,
     /// One counter serves sequence numbers and places in line, so that they compare.
-    pub next_number: &'a mut u64,
+    pub next_seq: &'a mut u64,
     /// Lease versions given from now on are above this: raised when a store is restored from a backup, so that no version is given twice.
     pub lease_floor: LeaseVersion,
-    pub moves: &'a mut Vec<Move>,
+    pub transitions: &'a mut Vec<Transition>,
 }
 
-impl Moment<'_> {
-    pub fn take_number(&mut self) -> u64 {
-        let number = *self.next_number;
-        *self.next_number += 1;
+impl TransitionContext<'_> {
+    pub fn next_seq(&mut self) -> u64 {
+        let number = *self.next_seq;
+        *self.next_seq += 1;
         number
     }
 }
@@ -126,8 +126,8 @@ impl Job {
         self.priority.more_urgent(self.inherited_priority)
     }
 
-    pub fn outline(&self) -> Outline<'_> {
-        Outline {
+    pub fn outline(&self) -> IndexedFields<'_> {
+        IndexedFields {
             seq: self.seq,
             queue: &self.queue,
             job_type: &self.job_type,
@@ -136,7 +136,7 @@ impl Job {
             policy: &self.policy,
             scheduled_at: self.scheduled_at,
             lifetime_ends_at: self.lifetime_ends_at,
-            owes: self.owes,
+            pending_propagation: self.pending_propagation,
             updated_at: self.updated_at,
         }
     }
@@ -146,13 +146,13 @@ impl Job {
     }
 
     /// The record takes part in the life of the queue: it is not terminal, or others still have to hear of its end.
-    pub fn live(&self) -> bool {
-        !self.state.terminal() || self.owes != Owes::Nothing
+    pub fn is_live(&self) -> bool {
+        !self.state.terminal() || self.pending_propagation != PendingPropagation::Nothing
     }
 
     /// When the record may go; never while somebody alive depends on it.
     pub fn prune_at(&self) -> Option<Timestamp> {
-        if self.live() || self.live_dependents > 0 {
+        if self.is_live() || self.unfinished_dependents > 0 {
             return None;
         }
         let kept = self.policy.retention.of(self.kind())?;
@@ -160,44 +160,55 @@ impl Job {
     }
 
     /// The only place where the state changes.
-    pub(crate) fn enter(&mut self, state: State, cause: Cause, moment: &mut Moment<'_>) {
-        let step = Move { from: Some(self.kind()), to: state.kind(), at: moment.now, cause };
+    pub(crate) fn transition_to(&mut self, state: State, cause: Cause, moment: &mut TransitionContext<'_>) {
+        let step = Transition { from: Some(self.kind()), to: state.kind(), at: moment.now, cause };
         self.state = state;
         self.updated_at = moment.now;
         self.history.push(step);
-        moment.moves.push(step);
+        moment.transitions.push(step);
     }
 
     /// Into the line, at the place its policy gives to jobs that come (back) after their creation.
-    pub(crate) fn enter_line(&mut self, cause: Cause, moment: &mut Moment<'_>) {
+    pub(crate) fn make_ready(&mut self, cause: Cause, moment: &mut TransitionContext<'_>) {
         let position = match self.policy.requeue_order {
             RequeueOrder::Submission => self.seq.0,
-            RequeueOrder::Tail => moment.take_number(),
+            RequeueOrder::Tail => moment.next_seq(),
         };
-        self.enter_line_at(position, cause, moment);
+        self.make_ready_at(position, cause, moment);
     }
 
-    pub(crate) fn enter_line_at(&mut self, position: u64, cause: Cause, moment: &mut Moment<'_>) {
+    pub(crate) fn make_ready_at(&mut self, position: u64, cause: Cause, moment: &mut TransitionContext<'_>) {
         self.scheduled_at = Some(moment.now);
-        self.enter(State::Scheduled { position }, cause, moment);
+        self.transition_to(State::Scheduled { position }, cause, moment);
     }
 
     /// To its end, from wherever it is. Counters are the caller's business.
-    pub(crate) fn end(&mut self, ending: Ending, cause: Cause, moment: &mut Moment<'_>) {
-        self.owes = match (self.owes, self.live_dependents) {
-            (Owes::Return | Owes::NewLife | Owes::ReturnAndEnd, _) => Owes::ReturnAndEnd,
-            (Owes::Nothing | Owes::End, 0) => Owes::Nothing,
-            (Owes::Nothing | Owes::End, _) => Owes::End,
+    pub(crate) fn finish(&mut self, ending: TerminalState, cause: Cause, moment: &mut TransitionContext<'_>) {
+        self.pending_propagation = match (self.pending_propagation, self.unfinished_dependents) {
+            (
+                PendingPropagation::Return
+                | PendingPropagation::RestartedWithWorkflow
+                | PendingPropagation::RevivedThenFinished,
+                _,
+            ) => PendingPropagation::RevivedThenFinished,
+            (PendingPropagation::Nothing | PendingPropagation::End, 0) => PendingPropagation::Nothing,
+            (PendingPropagation::Nothing | PendingPropagation::End, _) => PendingPropagation::End,
         };
-        self.enter(ending.state(moment.now), cause, moment);
+        self.transition_to(ending.state(moment.now), cause, moment);
     }
 
     /// An end that is nobody's run: cancel, lifetime, an operator, a dependency. An open attempt ends with it.
-    pub(crate) fn end_by_decree(&mut self, ending: Ending, failure: Failure, cause: Cause, moment: &mut Moment<'_>) {
+    pub(crate) fn terminate(
+        &mut self,
+        ending: TerminalState,
+        failure: Failure,
+        cause: Cause,
+        moment: &mut TransitionContext<'_>,
+    ) {
         let failure = Arc::new(failure);
         self.close_attempt(AttemptOutcome::Cancelled, Some(Arc::clone(&failure)), None, moment.now);
         self.error = Some(failure);
-        self.end(ending, cause, moment);
+        self.finish(ending, cause, moment);
     }
 
     pub(crate) fn open_attempt(&mut self, attempt: Attempt) {

@@ -39,7 +39,7 @@ impl Lease {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    pub fn end(&self) -> LeaseEnd {
+    pub fn next_expiry(&self) -> LeaseEnd {
         match (self.expires_at, self.deadline_at) {
             (Some(expiry), Some(deadline)) if expiry >= deadline => LeaseEnd::Deadline(deadline),
             (Some(expiry), Some(_) | None) => LeaseEnd::Expiry(expiry),
@@ -51,7 +51,7 @@ impl Lease {
     /// Adds the time from `seen` to `now`, in which the store was closed, to expiry and deadline. What was left of the lease at `seen` is left at `now`.
     /// A lease that had ended by `seen` does not change.
     pub fn keep_remainder(&mut self, seen: Timestamp, now: Timestamp) {
-        match self.end() {
+        match self.next_expiry() {
             LeaseEnd::Deadline(at) | LeaseEnd::Expiry(at) if at > seen => {
                 let closed = now.since(seen);
                 self.expires_at = self.expires_at.map(|at| at + closed);
@@ -90,7 +90,7 @@ pub fn check(job: &Job, token: Option<LeaseToken>, now: Timestamp) -> Result<&Le
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::SeededDice;
+    use crate::rng::SeededRng;
 
     fn at(secs: i64) -> Timestamp {
         Timestamp::from_millis(secs * 1_000)
@@ -98,7 +98,7 @@ mod tests {
 
     fn lease(expires_at: Option<i64>, deadline_at: Option<i64>) -> Lease {
         Lease {
-            token: LeaseToken::random(&mut SeededDice::new(1)),
+            token: LeaseToken::random(&mut SeededRng::new(1)),
             worker: None,
             length: Some(Duration::from_secs(60)),
             expires_at: expires_at.map(at),

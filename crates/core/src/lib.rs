@@ -4,7 +4,7 @@
 //! that changes nothing. Time, chance and places in line come in with a [`Moment`]. Payloads are opaque bytes.
 //!
 //! In reading order:
-//! - words and numbers: [`id`], [`time`], [`limits`], [`priority`], [`tags`], [`dice`], [`refusal`]
+//! - words and numbers: [`id`], [`time`], [`limits`], [`priority`], [`tags`], [`rng`], [`refusal`]
 //! - settings: [`policy`] (what there is), [`profile`] (the six bundles), [`patch`] (overrides and locks), [`backoff`]
 //! - the record: [`state`] (nine states, each with its data), [`lease`], [`job`], [`attempt`], [`history`], [`failure`], [`dependency`]
 //! - the verbs: [`submit`], [`promote`] (submit what was held, due, run now), [`claim`], [`settle`] (complete, fail, snooze, release), [`retry`]
@@ -48,6 +48,6 @@ pub mod view;
 pub mod workflow;
 pub mod workflow_shape;
 
-pub use job::{Job, Moment};
+pub use job::{Job, TransitionContext};
 pub use refusal::{Invalid, Refusal};
 pub use time::{Duration, Timestamp};

@@ -35,7 +35,7 @@ pub const DEPENDENCY_DEPTH_MAX: u32 = 100;
 /// Jobs that one call may bring into being as a workflow; an open one grows by [`BATCH_ITEMS_MAX`] a call.
 pub const WORKFLOW_JOBS_MAX: usize = 2_000;
 /// Dependencies of all jobs of such a call together: a group behind a group multiplies.
-pub const WORKFLOW_LINKS_MAX: usize = 100_000;
+pub const WORKFLOW_EDGES_MAX: usize = 100_000;
 pub const WORKFLOW_NAME_CHARS_MAX: usize = 256;
 
 pub const RETRY_LIMIT_MAX: u32 = 1_000_000;

@@ -44,7 +44,7 @@ pub struct PolicyPatch {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RetryPatch {
     pub limit: Option<u32>,
-    pub counts: Option<Counts>,
+    pub counts: Option<RetryLimitUnit>,
     pub backoff_kind: Option<BackoffKind>,
     pub base: Option<Duration>,
     pub multiplier: Option<f64>,
@@ -55,8 +55,8 @@ pub struct RetryPatch {
     pub honour_retry_after: Option<bool>,
     pub on_permanent: Option<OnPermanent>,
     pub on_exhausted: Option<OnExhausted>,
-    pub on_timeout: Option<OnTrouble>,
-    pub on_system: Option<OnTrouble>,
+    pub on_timeout: Option<OnFailure>,
+    pub on_system: Option<OnFailure>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -166,15 +166,15 @@ fn set<T>(field: &mut T, given: Option<T>) {
 
 fn set_length(field: &mut Option<Duration>, given: Option<Duration>) {
     if let Some(length) = given {
-        *field = length.on();
+        *field = length.non_zero();
     }
 }
 
 /// A retry limit that means something in its unit: 0 starts would be a job that never runs.
-pub fn check_retry_limit(limit: u32, counts: Counts, profile: Profile) -> Result<(), Invalid> {
+pub fn check_retry_limit(limit: u32, counts: RetryLimitUnit, profile: Profile) -> Result<(), Invalid> {
     let least = match counts {
-        Counts::Starts | Counts::Failures => 1,
-        Counts::Retries => 0,
+        RetryLimitUnit::Starts | RetryLimitUnit::Failures => 1,
+        RetryLimitUnit::Retries => 0,
     };
     let most = if profile.retries_for_ever() { u32::MAX } else { RETRY_LIMIT_MAX };
     if (least..=most).contains(&limit) {
@@ -216,7 +216,7 @@ fn check_policy(policy: &Policy) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn check_intake(intake: &Intake) -> Result<(), Invalid> {
+fn check_intake(intake: &AdmissionSettings) -> Result<(), Invalid> {
     if !(1..=PAYLOAD_BYTES_MAX).contains(&intake.payload_max) {
         return Err(Invalid::new("payload_max", format!("must be 1-{PAYLOAD_BYTES_MAX} bytes")));
     }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(policy.execution_timeout, Some(Duration::from_mins(30)));
         assert_eq!(policy.lease, Some(Duration::from_mins(5)));
         assert_eq!(policy.lifetime, Some(Duration::from_days(7)));
-        assert_eq!((policy.retry.limit, policy.retry.counts), (3, Counts::Starts));
+        assert_eq!((policy.retry.limit, policy.retry.counts), (3, RetryLimitUnit::Starts));
         assert_eq!(intake.idempotency.window, Some(Duration::from_hours(24)));
         assert_eq!(policy.retention.dead_letter, None, "dead letters wait for a person");
     }

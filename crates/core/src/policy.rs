@@ -12,7 +12,7 @@ use crate::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub policy: Policy,
-    pub intake: Intake,
+    pub intake: AdmissionSettings,
 }
 
 /// What a job carries with it for life.
@@ -38,7 +38,7 @@ pub struct Policy {
 
 /// What a queue asks of newcomers, and how it orders them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Intake {
+pub struct AdmissionSettings {
     pub idempotency: Idempotency,
     pub external_ids: bool,
     /// Bound of a payload, and of a result, a progress note and a checkpoint.
@@ -52,22 +52,22 @@ pub struct Intake {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
     pub limit: u32,
-    pub counts: Counts,
+    pub counts: RetryLimitUnit,
     pub backoff: Backoff,
     pub jitter: Jitter,
     pub honour_retry_after: bool,
     pub on_permanent: OnPermanent,
     pub on_exhausted: OnExhausted,
-    pub on_timeout: OnTrouble,
-    pub on_system: OnTrouble,
+    pub on_timeout: OnFailure,
+    pub on_system: OnFailure,
 }
 
 impl Retry {
     /// The limit as a number of executions, were no lease ever lost.
     pub fn starts_max(&self) -> u32 {
         match self.counts {
-            Counts::Starts | Counts::Failures => self.limit,
-            Counts::Retries => self.limit.saturating_add(1),
+            RetryLimitUnit::Starts | RetryLimitUnit::Failures => self.limit,
+            RetryLimitUnit::Retries => self.limit.saturating_add(1),
         }
     }
 
@@ -110,7 +110,7 @@ impl Retention {
 }
 
 /// A closed set of words of the wire.
-macro_rules! words {
+macro_rules! string_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,29 +119,29 @@ macro_rules! words {
         impl $name {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            pub fn word(self) -> &'static str {
+            pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
 
-            pub fn from_word(word: &str) -> Option<Self> {
+            pub fn parse(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)+ _ => None }
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.word())
+                f.write_str(self.as_str())
             }
         }
     };
 }
-pub(crate) use words;
+pub(crate) use string_enum;
 
-words!(
+string_enum!(
     /// What `retry.limit` is a number of.
-    Counts { Starts = "starts", Failures = "failures", Retries = "retries" }
+    RetryLimitUnit { Starts = "starts", Failures = "failures", Retries = "retries" }
 );
-words!(
+string_enum!(
     /// Where a permanent error sends the job.
     OnPermanent {
         Failed = "failed",
@@ -150,15 +150,15 @@ words!(
         Retry = "retry",
     }
 );
-words!(
+string_enum!(
     /// Where a job goes that may not be retried any more.
     OnExhausted { DeadLetter = "dead_letter", Failed = "failed" }
 );
-words!(
+string_enum!(
     /// Whether an execution timeout, or a failure of the system, is retried.
-    OnTrouble { Retry = "retry", Final = "final" }
+    OnFailure { Retry = "retry", Final = "final" }
 );
-words!(
+string_enum!(
     /// What the end of a lease means.
     OnLeaseExpiry {
         /// Back in line; the next start counts against the limit, which may thereby be reached.
@@ -171,15 +171,15 @@ words!(
         FailRetryable = "fail_retryable",
     }
 );
-words!(
+string_enum!(
     /// Who takes an orphan back: the passage of time, or the next claim.
     Reclaim { Eager = "eager", Lazy = "lazy" }
 );
-words!(
+string_enum!(
     /// Whether a settlement must prove its lease.
     Fencing { Required = "required", Optional = "optional" }
 );
-words!(
+string_enum!(
     /// Among which jobs an idempotency key is unique.
     IdempotencyScope {
         /// (queue, type, key)
@@ -190,19 +190,19 @@ words!(
         Off = "off",
     }
 );
-words!(
+string_enum!(
     /// Where a job that comes back stands in line.
     RequeueOrder { Submission = "submission", Tail = "tail" }
 );
-words!(
+string_enum!(
     /// Whether creating a job also submits it.
     SubmitMode { Auto = "auto", Explicit = "explicit" }
 );
-words!(
+string_enum!(
     /// Whether a requeue revives the job itself or makes a copy.
     ManualRequeue { InPlace = "in_place", Clone = "clone" }
 );
-words!(
+string_enum!(
     /// Whether a running job is cancelled at once, or asked to stop.
     CancelRunning { Cooperative = "cooperative", Immediate = "immediate" }
 );

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::policy::words;
+use crate::policy::string_enum;
 
-words!(
+string_enum!(
     /// Ordered by urgency: `Critical` is the least value.
     Priority {
         Critical = "critical",
@@ -44,7 +44,7 @@ mod tests {
     /// Proves G-3.1, G-3.2, G-3.3, G-3.4, G-3.5.
     #[test]
     fn five_levels_from_critical_to_bulk() {
-        let names: Vec<_> = (0..5).map(|level| Priority::from_level(level).unwrap().word()).collect();
+        let names: Vec<_> = (0..5).map(|level| Priority::from_level(level).unwrap().as_str()).collect();
         assert_eq!(names, ["critical", "high", "normal", "low", "bulk"]);
         assert!(Priority::ALL.iter().all(|priority| Priority::from_level(priority.level()) == Some(*priority)));
         assert_eq!(Priority::from_level(5), None);

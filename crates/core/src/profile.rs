@@ -7,7 +7,7 @@ use crate::limits::PAYLOAD_BYTES_DEFAULT;
 use crate::policy::*;
 use crate::time::Duration;
 
-words!(
+string_enum!(
     /// A named bundle of settings.
     Profile {
         Standard = "standard",
@@ -79,14 +79,14 @@ fn gopherqueue() -> Settings {
             profile: Profile::Gopherqueue,
             retry: Retry {
                 limit: 3,
-                counts: Counts::Starts,
+                counts: RetryLimitUnit::Starts,
                 backoff: exponential(Duration::from_secs(1), Duration::from_hours(1)),
                 jitter: NO_JITTER,
                 honour_retry_after: true,
                 on_permanent: OnPermanent::Failed,
                 on_exhausted: OnExhausted::DeadLetter,
-                on_timeout: OnTrouble::Retry,
-                on_system: OnTrouble::Retry,
+                on_timeout: OnFailure::Retry,
+                on_system: OnFailure::Retry,
             },
             execution_timeout: Some(Duration::from_mins(30)),
             lease: Some(Duration::from_mins(5)),
@@ -101,7 +101,10 @@ fn gopherqueue() -> Settings {
             cancel_running: CancelRunning::Cooperative,
             clear_error_on_success: false,
         },
-        intake: Intake { idempotency: Idempotency { scope: IdempotencyScope::Type, ..INTAKE.idempotency }, ..INTAKE },
+        intake: AdmissionSettings {
+            idempotency: Idempotency { scope: IdempotencyScope::Type, ..INTAKE.idempotency },
+            ..INTAKE
+        },
     }
 }
 
@@ -123,14 +126,14 @@ fn taskharbor() -> Settings {
             profile: Profile::Taskharbor,
             retry: Retry {
                 limit: 25,
-                counts: Counts::Failures,
+                counts: RetryLimitUnit::Failures,
                 backoff: exponential(Duration::from_millis(200), Duration::from_secs(5)),
                 jitter: Jitter { kind: JitterKind::Symmetric, factor: 0.2 },
                 honour_retry_after: false,
                 on_permanent: OnPermanent::DeadLetter,
                 on_exhausted: OnExhausted::DeadLetter,
-                on_timeout: OnTrouble::Retry,
-                on_system: OnTrouble::Retry,
+                on_timeout: OnFailure::Retry,
+                on_system: OnFailure::Retry,
             },
             execution_timeout: None,
             lease: Some(Duration::from_secs(30)),
@@ -145,7 +148,7 @@ fn taskharbor() -> Settings {
             cancel_running: CancelRunning::Cooperative,
             clear_error_on_success: false,
         },
-        intake: Intake {
+        intake: AdmissionSettings {
             idempotency: Idempotency { scope: IdempotencyScope::Queue, window: None },
             priority_order: false,
             ..INTAKE
@@ -160,7 +163,7 @@ fn ocypod() -> Settings {
             profile: Profile::Ocypod,
             retry: Retry {
                 limit: 0,
-                counts: Counts::Retries,
+                counts: RetryLimitUnit::Retries,
                 backoff: Backoff {
                     kind: BackoffKind::List,
                     base: Duration::from_secs(1),
@@ -172,8 +175,8 @@ fn ocypod() -> Settings {
                 honour_retry_after: false,
                 on_permanent: OnPermanent::Retry,
                 on_exhausted: OnExhausted::Failed,
-                on_timeout: OnTrouble::Retry,
-                on_system: OnTrouble::Retry,
+                on_timeout: OnFailure::Retry,
+                on_system: OnFailure::Retry,
             },
             execution_timeout: Some(Duration::from_mins(5)),
             lease: None,
@@ -193,7 +196,7 @@ fn ocypod() -> Settings {
             cancel_running: CancelRunning::Immediate,
             clear_error_on_success: false,
         },
-        intake: Intake { payload_max: 256 << 10, priority_order: false, ..INTAKE },
+        intake: AdmissionSettings { payload_max: 256 << 10, priority_order: false, ..INTAKE },
     }
 }
 
@@ -203,14 +206,14 @@ fn weave() -> Settings {
             profile: Profile::Weave,
             retry: Retry {
                 limit: 3,
-                counts: Counts::Retries,
+                counts: RetryLimitUnit::Retries,
                 backoff: exponential(Duration::from_millis(500), Duration::from_secs(30)),
                 jitter: Jitter { kind: JitterKind::Full, factor: 0.1 },
                 honour_retry_after: false,
                 on_permanent: OnPermanent::Failed,
                 on_exhausted: OnExhausted::Failed,
-                on_timeout: OnTrouble::Retry,
-                on_system: OnTrouble::Retry,
+                on_timeout: OnFailure::Retry,
+                on_system: OnFailure::Retry,
             },
             execution_timeout: Some(Duration::from_mins(5)),
             lease: Some(Duration::from_secs(5)),
@@ -225,7 +228,7 @@ fn weave() -> Settings {
             cancel_running: CancelRunning::Immediate,
             clear_error_on_success: false,
         },
-        intake: Intake { external_ids: true, ..INTAKE },
+        intake: AdmissionSettings { external_ids: true, ..INTAKE },
     }
 }
 
@@ -235,7 +238,7 @@ fn document() -> Settings {
             profile: Profile::Document,
             retry: Retry {
                 limit: 3,
-                counts: Counts::Retries,
+                counts: RetryLimitUnit::Retries,
                 backoff: Backoff {
                     kind: BackoffKind::Constant,
                     base: Duration::from_secs(1),
@@ -247,8 +250,8 @@ fn document() -> Settings {
                 honour_retry_after: false,
                 on_permanent: OnPermanent::Failed,
                 on_exhausted: OnExhausted::Failed,
-                on_timeout: OnTrouble::Retry,
-                on_system: OnTrouble::Retry,
+                on_timeout: OnFailure::Retry,
+                on_system: OnFailure::Retry,
             },
             execution_timeout: None,
             lease: Some(Duration::from_secs(30)),
@@ -263,11 +266,16 @@ fn document() -> Settings {
             cancel_running: CancelRunning::Immediate,
             clear_error_on_success: true,
         },
-        intake: Intake { submit: SubmitMode::Explicit, delayed_start: false, priority_order: false, ..INTAKE },
+        intake: AdmissionSettings {
+            submit: SubmitMode::Explicit,
+            delayed_start: false,
+            priority_order: false,
+            ..INTAKE
+        },
     }
 }
 
-const INTAKE: Intake = Intake {
+const INTAKE: AdmissionSettings = AdmissionSettings {
     idempotency: Idempotency { scope: IdempotencyScope::Off, window: Some(Duration::from_hours(24)) },
     external_ids: false,
     payload_max: PAYLOAD_BYTES_DEFAULT,

@@ -1,14 +1,14 @@
 //! A person gives an ended job another chance: in place, or as a clone, as its policy says.
 
-use crate::dependency::{Dependencies, Owes, Standing, weigh};
+use crate::dependency::{Dependencies, DependencyStatus, PendingPropagation, recompute};
 use crate::history::Cause;
 use crate::id::{JobId, Seq};
-use crate::job::{Counters, Job, Moment};
-use crate::policy::{Intake, ManualRequeue};
-use crate::promote::{ahead, leave_pending_when_free};
+use crate::job::{Counters, Job, TransitionContext};
+use crate::policy::{AdmissionSettings, ManualRequeue};
+use crate::promote::{if_in_future, schedule_if_unblocked};
 use crate::refusal::Refusal;
 use crate::state::{State, StateKind};
-use crate::submit::blank;
+use crate::submit::new_pending;
 use crate::time::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Reset {
 }
 
 /// Says how the job would be requeued, or why it cannot be. `intake`: of its queue, if that still exists.
-pub fn check(job: &Job, requeue: &Requeue, intake: Option<&Intake>) -> Result<ManualRequeue, Refusal> {
+pub fn check(job: &Job, requeue: &Requeue, intake: Option<&AdmissionSettings>) -> Result<ManualRequeue, Refusal> {
     match job.kind() {
         StateKind::Failed | StateKind::DeadLetter | StateKind::Cancelled => {}
         StateKind::Pending
@@ -50,45 +50,45 @@ pub fn in_place(
     job: &mut Job,
     requeue: &Requeue,
     mut dependencies: Dependencies,
-    standing: impl Fn(JobId) -> Standing,
-    moment: &mut Moment<'_>,
+    standing: impl Fn(JobId) -> DependencyStatus,
+    moment: &mut TransitionContext<'_>,
 ) -> Result<(), Refusal> {
-    if weigh(&mut dependencies, &standing).is_some() {
-        let gone = dependencies.ended_through.is_some_and(|through| standing(through.dependency) == Standing::Gone);
+    if recompute(&mut dependencies, &standing).is_some() {
+        let gone = dependencies.ended_by.is_some_and(|through| standing(through.dependency) == DependencyStatus::Gone);
         return Err(Refusal::Illegal(if gone {
             "the dependency through which it ended is gone: submit the work anew"
         } else {
             "a dependency has ended without success: requeue that job first"
         }));
     }
-    dependencies.ended_through = None;
+    dependencies.ended_by = None;
     job.dependencies = dependencies;
     if requeue.counters == Reset::Zero {
         job.counters = Counters::default();
         job.checkpoint = None;
     }
     job.error = None;
-    job.settled = None;
-    job.owes = Owes::Return;
+    job.last_settlement = None;
+    job.pending_propagation = PendingPropagation::Return;
     job.restart_lifetime(moment.now);
-    let run_at = ahead(requeue.run_at, moment.now);
+    let run_at = if_in_future(requeue.run_at, moment.now);
     if !job.dependencies.met() {
-        job.enter(State::Pending { held: false, run_at }, Cause::Requeue, moment);
+        job.transition_to(State::Pending { held: false, run_at }, Cause::Requeue, moment);
         return Ok(());
     }
     match run_at {
-        Some(until) => job.enter(State::Delayed { until }, Cause::Requeue, moment),
-        None => job.enter_line(Cause::Requeue, moment),
+        Some(until) => job.transition_to(State::Delayed { until }, Cause::Requeue, moment),
+        None => job.make_ready(Cause::Requeue, moment),
     }
     Ok(())
 }
 
 /// Puts a waiting retry into line by hand: the retry that was planned did not happen, and is not counted.
-pub fn instead_of_retry(job: &mut Job, moment: &mut Moment<'_>) {
+pub fn requeue_pending_retry(job: &mut Job, moment: &mut TransitionContext<'_>) {
     job.counters.retries_scheduled = job.counters.retries_scheduled.saturating_sub(1);
     job.error = None;
-    job.settled = None;
-    job.enter_line(Cause::Requeue, moment);
+    job.last_settlement = None;
+    job.make_ready(Cause::Requeue, moment);
 }
 
 /// Makes a new job of the same work, which waits for `dependencies`. Only after [`check`]. It takes its original's place in their workflow.
@@ -97,9 +97,9 @@ pub fn clone(
     (id, seq): (JobId, Seq),
     requeue: &Requeue,
     dependencies: Dependencies,
-    moment: &mut Moment<'_>,
+    moment: &mut TransitionContext<'_>,
 ) -> Job {
-    let mut copy = blank(id, seq, job.queue.clone(), job.job_type.clone(), job.policy.clone(), moment);
+    let mut copy = new_pending(id, seq, job.queue.clone(), job.job_type.clone(), job.policy.clone(), moment);
     copy.priority = job.priority;
     copy.tags = job.tags.clone();
     copy.correlation_id = job.correlation_id.clone();
@@ -110,13 +110,13 @@ pub fn clone(
         copy.inherited_priority = job.inherited_priority;
     }
     copy.dependencies = dependencies;
-    copy.state = State::Pending { held: false, run_at: ahead(requeue.run_at, moment.now) };
+    copy.state = State::Pending { held: false, run_at: if_in_future(requeue.run_at, moment.now) };
     job.requeued_as = Some(id);
-    job.settled = None;
+    job.last_settlement = None;
     match copy.state.run_at() {
-        Some(_) => leave_pending_when_free(&mut copy, Cause::Submit, moment),
+        Some(_) => schedule_if_unblocked(&mut copy, Cause::Submit, moment),
         None if !copy.dependencies.met() => {}
-        None => copy.enter_line_at(seq.0, Cause::Submit, moment),
+        None => copy.make_ready_at(seq.0, Cause::Submit, moment),
     }
     copy
 }

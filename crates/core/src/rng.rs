@@ -1,13 +1,13 @@
 //! Randomness comes in from outside, so that a run can be repeated.
 
 /// A source of random bits. In production it must be unguessable: lease tokens are made from it.
-pub trait Dice {
-    fn roll(&mut self) -> u64;
+pub trait Rng {
+    fn next_u64(&mut self) -> u64;
 }
 
-impl dyn Dice + '_ {
+impl dyn Rng + '_ {
     pub fn bytes16(&mut self) -> [u8; 16] {
-        let wide = (u128::from(self.roll()) << 64) | u128::from(self.roll());
+        let wide = (u128::from(self.next_u64()) << 64) | u128::from(self.next_u64());
         wide.to_be_bytes()
     }
 
@@ -16,31 +16,31 @@ impl dyn Dice + '_ {
         const TOP: u64 = (1 << 53) - 1;
         // 53 bits are what an f64 holds exactly.
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit an f64")]
-        let unit = (self.roll() >> 11) as f64 / TOP as f64;
+        let unit = (self.next_u64() >> 11) as f64 / TOP as f64;
         unit
     }
 
     /// Uniform from 0 to `max`, both ends included.
-    pub fn up_to(&mut self, max: u64) -> u64 {
+    pub fn uniform_inclusive(&mut self, max: u64) -> u64 {
         // Multiply-shift: the bias is below 2^-20 for every duration the system accepts.
         let span = u128::from(max) + 1;
-        let scaled = (u128::from(self.roll()) * span) >> 64;
+        let scaled = (u128::from(self.next_u64()) * span) >> 64;
         u64::try_from(scaled).unwrap_or(max)
     }
 }
 
 /// A small seeded generator (SplitMix64) for tests and simulations; never for tokens in production.
 #[derive(Clone, Debug)]
-pub struct SeededDice(u64);
+pub struct SeededRng(u64);
 
-impl SeededDice {
+impl SeededRng {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 }
 
-impl Dice for SeededDice {
-    fn roll(&mut self) -> u64 {
+impl Rng for SeededRng {
+    fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -55,14 +55,14 @@ mod tests {
 
     #[test]
     fn stays_within_its_range() {
-        let mut seeded = SeededDice::new(7);
-        let dice: &mut dyn Dice = &mut seeded;
+        let mut seeded = SeededRng::new(7);
+        let rng: &mut dyn Rng = &mut seeded;
         let mut seen = [false; 4];
         for _ in 0..200 {
-            seen[usize::try_from(dice.up_to(3)).unwrap()] = true;
-            assert!((0.0..=1.0).contains(&dice.unit()));
+            seen[usize::try_from(rng.uniform_inclusive(3)).unwrap()] = true;
+            assert!((0.0..=1.0).contains(&rng.unit()));
         }
         assert_eq!(seen, [true; 4]);
-        assert_eq!(dice.up_to(0), 0);
+        assert_eq!(rng.uniform_inclusive(0), 0);
     }
 }

@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 use crate::attempt::AttemptOutcome;
 use crate::cancel;
-use crate::failure::Reported;
+use crate::failure::ReportedFailure;
 use crate::history::Cause;
 use crate::id::LeaseToken;
-use crate::job::{Job, Moment};
+use crate::job::{Job, TransitionContext};
 use crate::lease;
-use crate::policy::words;
+use crate::policy::string_enum;
 use crate::refusal::{Invalid, Refusal};
-use crate::retry::{Home, Trouble, Weight, fail_attempt};
-use crate::state::{Ending, State, StateKind};
+use crate::retry::{AttemptFailure, QueueContext, RetryEligibility, fail_attempt};
+use crate::state::{State, StateKind, TerminalState};
 use crate::submit::check_size;
 use crate::time::Duration;
 
@@ -25,7 +25,7 @@ pub enum Outcome {
         /// The last progress note; absent, the note of the last heartbeat stays.
         progress: Option<Bytes>,
     },
-    Fail(Reported),
+    Fail(ReportedFailure),
     /// Come back later; no attempt is spent.
     Snooze {
         delay: Duration,
@@ -36,7 +36,7 @@ pub enum Outcome {
     Undelivered,
 }
 
-words!(
+string_enum!(
     /// An outcome without its data: what makes two settlements the same.
     OutcomeKind { Complete = "complete", Fail = "fail", Snooze = "snooze", Release = "release" }
 );
@@ -65,11 +65,16 @@ impl Outcome {
 }
 
 /// What a worker leaves with a job is bounded like a payload.
-pub(crate) fn check_note(field: &'static str, note: Option<&Bytes>, job: &Job, home: Home<'_>) -> Result<(), Refusal> {
+pub(crate) fn check_output_size(
+    field: &'static str,
+    note: Option<&Bytes>,
+    job: &Job,
+    home: QueueContext<'_>,
+) -> Result<(), Refusal> {
     let bytes = note.map_or(0, Bytes::len);
     match home {
-        Home::Exists(intake) => check_size(field, bytes, intake),
-        Home::Deleted => check_size(field, bytes, &job.policy.profile.settings().intake),
+        QueueContext::Exists(intake) => check_size(field, bytes, intake),
+        QueueContext::Deleted => check_size(field, bytes, &job.policy.profile.settings().intake),
     }
 }
 
@@ -78,11 +83,11 @@ pub fn settle(
     job: &mut Job,
     token: Option<LeaseToken>,
     outcome: &Outcome,
-    home: Home<'_>,
-    moment: &mut Moment<'_>,
+    home: QueueContext<'_>,
+    moment: &mut TransitionContext<'_>,
 ) -> Result<StateKind, Refusal> {
     let kind = outcome.kind();
-    if token.is_some_and(|token| job.settled == Some((token, kind))) {
+    if token.is_some_and(|token| job.last_settlement == Some((token, kind))) {
         return Ok(job.kind());
     }
     let lease = lease::check(job, token, moment.now)?;
@@ -92,44 +97,44 @@ pub fn settle(
         return Err(Refusal::IllegalTransition { from: job.kind(), verb });
     }
     if let Outcome::Complete { result, progress } = outcome {
-        check_note("result", result.as_ref(), job, home)?;
-        check_note("progress", progress.as_ref(), job, home)?;
+        check_output_size("result", result.as_ref(), job, home)?;
+        check_output_size("progress", progress.as_ref(), job, home)?;
     }
     let (token, cancel_requested, position) = (lease.token, lease.cancel_requested.is_some(), lease.position);
     match outcome {
         Outcome::Complete { result, progress } => complete(job, result.clone(), progress.clone(), moment),
         Outcome::Fail(_) | Outcome::Snooze { .. } | Outcome::Release | Outcome::Undelivered if cancel_requested => {
-            cancel::heed(job, moment);
+            cancel::finish_requested_cancel(job, moment);
         }
         Outcome::Fail(reported) => fail(job, reported, home, moment),
         // There is no line to go back to.
-        Outcome::Snooze { .. } | Outcome::Release | Outcome::Undelivered if home == Home::Deleted => {
-            cancel::end_with_queue(job, moment);
+        Outcome::Snooze { .. } | Outcome::Release | Outcome::Undelivered if home == QueueContext::Deleted => {
+            cancel::cancel_with_queue(job, moment);
         }
         Outcome::Snooze { delay } => {
             let until = moment.now + *delay;
-            hand_back(job, AttemptOutcome::Snoozed, Some(*delay), moment);
-            job.enter(State::Delayed { until }, Cause::Snooze, moment);
+            undo_start(job, AttemptOutcome::Snoozed, Some(*delay), moment);
+            job.transition_to(State::Delayed { until }, Cause::Snooze, moment);
         }
         // A strict lifecycle has no way from running to scheduled: the job takes the way of a retry that is due at once and not counted.
         Outcome::Undelivered if job.policy.profile.strict() => {
-            hand_back(job, AttemptOutcome::Released, Some(Duration::ZERO), moment);
-            job.enter(State::Retrying { until: moment.now }, Cause::Release, moment);
+            undo_start(job, AttemptOutcome::Released, Some(Duration::ZERO), moment);
+            job.transition_to(State::Retrying { until: moment.now }, Cause::Release, moment);
         }
         Outcome::Undelivered => {
-            hand_back(job, AttemptOutcome::Released, None, moment);
-            job.enter_line_at(position, Cause::Release, moment);
+            undo_start(job, AttemptOutcome::Released, None, moment);
+            job.make_ready_at(position, Cause::Release, moment);
         }
         Outcome::Release => {
-            hand_back(job, AttemptOutcome::Released, None, moment);
-            job.enter_line(Cause::Release, moment);
+            undo_start(job, AttemptOutcome::Released, None, moment);
+            job.make_ready(Cause::Release, moment);
         }
     }
-    job.settled = Some((token, kind));
+    job.last_settlement = Some((token, kind));
     Ok(job.kind())
 }
 
-fn complete(job: &mut Job, result: Option<Bytes>, progress: Option<Bytes>, moment: &mut Moment<'_>) {
+fn complete(job: &mut Job, result: Option<Bytes>, progress: Option<Bytes>, moment: &mut TransitionContext<'_>) {
     job.close_attempt(AttemptOutcome::Completed, None, None, moment.now);
     job.result = result;
     if progress.is_some() {
@@ -138,13 +143,13 @@ fn complete(job: &mut Job, result: Option<Bytes>, progress: Option<Bytes>, momen
     if job.policy.clear_error_on_success {
         job.error = None;
     }
-    job.end(Ending::Completed, Cause::Complete, moment);
+    job.finish(TerminalState::Completed, Cause::Complete, moment);
 }
 
-fn fail(job: &mut Job, reported: &Reported, home: Home<'_>, moment: &mut Moment<'_>) {
-    let trouble = Trouble {
+fn fail(job: &mut Job, reported: &ReportedFailure, home: QueueContext<'_>, moment: &mut TransitionContext<'_>) {
+    let trouble = AttemptFailure {
         failure: reported.failure(moment.now),
-        weight: if reported.unrecoverable { Weight::Unrecoverable } else { Weight::ByCategory },
+        weight: if reported.unrecoverable { RetryEligibility::Unrecoverable } else { RetryEligibility::ByCategory },
         retry_after: reported.retry_after,
         outcome: AttemptOutcome::Failed,
         cause: Cause::Fail,
@@ -152,7 +157,12 @@ fn fail(job: &mut Job, reported: &Reported, home: Home<'_>, moment: &mut Moment<
     fail_attempt(job, trouble, home, moment);
 }
 
-fn hand_back(job: &mut Job, outcome: AttemptOutcome, next_delay: Option<Duration>, moment: &mut Moment<'_>) {
+fn undo_start(
+    job: &mut Job,
+    outcome: AttemptOutcome,
+    next_delay: Option<Duration>,
+    moment: &mut TransitionContext<'_>,
+) {
     job.close_attempt(outcome, None, next_delay, moment.now);
     job.counters.starts = job.counters.starts.saturating_sub(1);
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::lease::Lease;
-use crate::policy::words;
+use crate::policy::string_enum;
 use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub enum State {
     },
 }
 
-words!(
+string_enum!(
     /// A state without its data.
     StateKind {
         Pending = "pending",
@@ -147,14 +147,14 @@ impl State {
 
 /// The four ways to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum TerminalState {
     Completed,
     Failed,
     DeadLetter,
     Cancelled,
 }
 
-impl Ending {
+impl TerminalState {
     pub fn state(self, at: Timestamp) -> State {
         match self {
             Self::Completed => State::Completed { at },

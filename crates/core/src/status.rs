@@ -6,22 +6,22 @@ use bytes::Bytes;
 
 use crate::attempt::AttemptOutcome;
 use crate::cancel;
-use crate::failure::{Category, Failure, Reported, ReportedCategory};
+use crate::failure::{Category, Failure, ReportedCategory, ReportedFailure};
 use crate::history::Cause;
-use crate::job::{Job, Moment};
+use crate::job::{Job, TransitionContext};
 use crate::lease;
-use crate::policy::words;
+use crate::policy::string_enum;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
-use crate::retry::{Home, Trouble, Weight, fail_attempt};
-use crate::settle::{self, Outcome, check_note};
+use crate::retry::{AttemptFailure, QueueContext, RetryEligibility, fail_attempt};
+use crate::settle::{self, Outcome, check_output_size};
 use crate::state::{State, StateKind};
 use crate::time::Timestamp;
 
 /// The type of jobs that came in by the dialect.
 pub const OCYPOD_TYPE: &str = "ocypod";
 
-words!(
+string_enum!(
     /// What an Ocypod client calls the state of a job.
     Status {
         Queued = "queued",
@@ -47,7 +47,7 @@ impl Status {
     }
 
     /// A run whose time is over has timed out, although no tick has noticed it yet.
-    fn by_the_clock(job: &Job, now: Timestamp) -> Self {
+    fn effective_status(job: &Job, now: Timestamp) -> Self {
         match &job.state {
             State::Running(lease) if lease.expired(now) => Self::TimedOut,
             State::Running(_)
@@ -73,7 +73,7 @@ pub struct StatusChange {
 
 /// What a change of status comes down to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum StatusAction {
     /// The status stays.
     Note,
     Complete,
@@ -84,13 +84,13 @@ pub enum Step {
 }
 
 /// The 36 pairs. `None` is a move that nobody may ask for.
-fn step(from: Status, to: Status) -> Option<Step> {
+fn step(from: Status, to: Status) -> Option<StatusAction> {
     match (from, to) {
-        (Status::Running, Status::Completed) => Some(Step::Complete),
-        (Status::Running, Status::Failed) => Some(Step::Fail),
-        (Status::Running, Status::TimedOut) => Some(Step::TimeOut),
-        (Status::Queued | Status::Running | Status::Failed, Status::Cancelled) => Some(Step::Cancel),
-        (Status::Failed | Status::Cancelled | Status::TimedOut, Status::Queued) => Some(Step::Requeue),
+        (Status::Running, Status::Completed) => Some(StatusAction::Complete),
+        (Status::Running, Status::Failed) => Some(StatusAction::Fail),
+        (Status::Running, Status::TimedOut) => Some(StatusAction::TimeOut),
+        (Status::Queued | Status::Running | Status::Failed, Status::Cancelled) => Some(StatusAction::Cancel),
+        (Status::Failed | Status::Cancelled | Status::TimedOut, Status::Queued) => Some(StatusAction::Requeue),
         (
             Status::Queued | Status::Failed | Status::Completed | Status::Cancelled | Status::TimedOut,
             Status::Completed | Status::Failed | Status::TimedOut,
@@ -110,17 +110,17 @@ fn step(from: Status, to: Status) -> Option<Step> {
 }
 
 /// Says what a change comes down to, or why it is refused. The output is looked at first.
-pub fn check(job: &Job, change: &StatusChange, now: Timestamp) -> Result<Step, Refusal> {
+pub fn check(job: &Job, change: &StatusChange, now: Timestamp) -> Result<StatusAction, Refusal> {
     if job.policy.profile != Profile::Ocypod {
         // Other jobs have other rules, and nobody gets around them here.
         return Err(Refusal::JobNotFound);
     }
-    let from = Status::by_the_clock(job, now);
+    let from = Status::effective_status(job, now);
     if change.output.is_some() && from != Status::Running {
         return Err(Refusal::Illegal("Can only set output for running jobs"));
     }
     match change.status {
-        None => Ok(Step::Note),
+        None => Ok(StatusAction::Note),
         Some(to) => step(from, to).ok_or(Refusal::StatusChange { from, to }),
     }
 }
@@ -129,28 +129,33 @@ pub fn check(job: &Job, change: &StatusChange, now: Timestamp) -> Result<Step, R
 pub fn change(
     job: &mut Job,
     change: &StatusChange,
-    step: Step,
-    home: Home<'_>,
-    moment: &mut Moment<'_>,
+    step: StatusAction,
+    home: QueueContext<'_>,
+    moment: &mut TransitionContext<'_>,
 ) -> Result<StateKind, Refusal> {
-    check_note("output", change.output.as_ref(), job, home)?;
+    check_output_size("output", change.output.as_ref(), job, home)?;
     // Not a heartbeat: a worker that only writes is not thereby heard of.
     if let Some(output) = &change.output {
         job.progress = Some(output.clone());
     }
     match step {
-        Step::Note | Step::Requeue => {}
-        Step::Complete => {
-            settle_as(job, &Outcome::Complete { result: change.output.clone(), progress: None }, home, moment)?;
+        StatusAction::Note | StatusAction::Requeue => {}
+        StatusAction::Complete => {
+            settle_with_current_lease(
+                job,
+                &Outcome::Complete { result: change.output.clone(), progress: None },
+                home,
+                moment,
+            )?;
         }
-        Step::Fail => {
-            let reported = Reported::new(ReportedCategory::Temporary, "reported as failed");
-            settle_as(job, &Outcome::Fail(reported), home, moment)?;
+        StatusAction::Fail => {
+            let reported = ReportedFailure::new(ReportedCategory::Temporary, "reported as failed");
+            settle_with_current_lease(job, &Outcome::Fail(reported), home, moment)?;
         }
-        Step::TimeOut => time_out(job, home, moment)?,
-        Step::Cancel => {
+        StatusAction::TimeOut => time_out(job, home, moment)?,
+        StatusAction::Cancel => {
             // Whoever was cancelled by hand does not come back by itself.
-            job.dependencies.ended_through = None;
+            job.dependencies.ended_by = None;
             cancel::end_cancelled(job, "", moment);
         }
     }
@@ -158,20 +163,25 @@ pub fn change(
 }
 
 /// The dialect has no tokens: whoever speaks, speaks for the present lease.
-fn settle_as(job: &mut Job, outcome: &Outcome, home: Home<'_>, moment: &mut Moment<'_>) -> Result<(), Refusal> {
+fn settle_with_current_lease(
+    job: &mut Job,
+    outcome: &Outcome,
+    home: QueueContext<'_>,
+    moment: &mut TransitionContext<'_>,
+) -> Result<(), Refusal> {
     let token = job.state.lease().map(|lease| lease.token);
     settle::settle(job, token, outcome, home, moment).map(|_| ())
 }
 
-fn time_out(job: &mut Job, home: Home<'_>, moment: &mut Moment<'_>) -> Result<(), Refusal> {
+fn time_out(job: &mut Job, home: QueueContext<'_>, moment: &mut TransitionContext<'_>) -> Result<(), Refusal> {
     let token = job.state.lease().map(|lease| lease.token);
     if lease::check(job, token, moment.now)?.cancel_requested.is_some() {
-        cancel::heed(job, moment);
+        cancel::finish_requested_cancel(job, moment);
         return Ok(());
     }
-    let trouble = Trouble {
-        failure: Failure::found(Category::Timeout, "timed_out", "reported as timed out", moment.now),
-        weight: Weight::ByCategory,
+    let trouble = AttemptFailure {
+        failure: Failure::detected(Category::Timeout, "timed_out", "reported as timed out", moment.now),
+        weight: RetryEligibility::ByCategory,
         retry_after: None,
         outcome: AttemptOutcome::TimedOut,
         cause: Cause::Timeout,

@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::dependency::{Dependencies, Owes, end_through};
-use crate::history::{Cause, History, Move};
-use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq, bounded_text, name_text, printable_text};
-use crate::job::{Counters, IdempotencyKey, Job, Moment};
+use crate::dependency::{Dependencies, PendingPropagation, end_by_dependency};
+use crate::history::{Cause, History, Transition};
+use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq, validate_length, validate_name, validate_printable};
+use crate::job::{Counters, IdempotencyKey, Job, TransitionContext};
 use crate::limits::*;
 use crate::patch::PolicyPatch;
-use crate::policy::{IdempotencyScope, Intake, Policy, SubmitMode};
+use crate::policy::{AdmissionSettings, IdempotencyScope, Policy, SubmitMode};
 use crate::priority::Priority;
-use crate::promote::{ahead, fail_for_room};
+use crate::promote::{fail_queue_full, if_in_future};
 use crate::refusal::{Invalid, Refusal};
-use crate::state::{Ending, State, StateKind};
+use crate::state::{State, StateKind, TerminalState};
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
 use crate::workflow::Membership;
@@ -107,11 +107,11 @@ pub enum DependencyRef {
     /// Another job of the same batch, by its reference.
     Local(Arc<str>),
     /// Another job of the same batch, by its place.
-    Place(usize),
+    BatchIndex(usize),
 }
 
 /// Looks at everything that can be judged without looking at other jobs, and resolves the job's policy.
-pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &Intake) -> Result<Arc<Policy>, Refusal> {
+pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &AdmissionSettings) -> Result<Arc<Policy>, Refusal> {
     check_texts(new)?;
     if new.key().is_some() && intake.idempotency.scope == IdempotencyScope::Off {
         return Err(Refusal::invalid(
@@ -140,16 +140,16 @@ pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &Intake) -> Result<Arc<
 
 fn check_texts(new: &NewJob) -> Result<(), Invalid> {
     let text = |text: &Option<Arc<str>>| text.clone().unwrap_or_default();
-    bounded_text("idempotency_key", &text(&new.idempotency_key), IDEMPOTENCY_KEY_CHARS_MAX)?;
-    bounded_text("correlation_id", &text(&new.correlation_id), CORRELATION_ID_CHARS_MAX)?;
-    bounded_text("callback_url", &text(&new.callback_url), CALLBACK_URL_CHARS_MAX)?;
+    validate_length("idempotency_key", &text(&new.idempotency_key), IDEMPOTENCY_KEY_CHARS_MAX)?;
+    validate_length("correlation_id", &text(&new.correlation_id), CORRELATION_ID_CHARS_MAX)?;
+    validate_length("callback_url", &text(&new.callback_url), CALLBACK_URL_CHARS_MAX)?;
     if let Some(external_id) = &new.external_id {
-        printable_text("external_id", external_id, EXTERNAL_ID_CHARS_MAX)?;
+        validate_printable("external_id", external_id, EXTERNAL_ID_CHARS_MAX)?;
     }
     if let Some(reference) = &new.reference {
-        name_text("ref", reference, REF_CHARS_MAX)?;
+        validate_name("ref", reference, REF_CHARS_MAX)?;
     }
-    new.tags.check_free()
+    new.tags.validate_lenient()
 }
 
 /// How many others it may wait for: counted as they were given, each once in either list, before anything is looked up.
@@ -160,7 +160,7 @@ pub fn check_breadth(new: &NewJob) -> Result<(), Refusal> {
 }
 
 /// Bytes that a job brings along or leaves behind: payload, result, progress, checkpoint.
-pub fn check_size(field: &'static str, bytes: usize, intake: &Intake) -> Result<(), Refusal> {
+pub fn check_size(field: &'static str, bytes: usize, intake: &AdmissionSettings) -> Result<(), Refusal> {
     let bytes_max = intake.payload_max;
     let fits = u32::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max);
     if fits { Ok(()) } else { Err(Refusal::PayloadTooLarge { field, bytes, bytes_max }) }
@@ -168,7 +168,7 @@ pub fn check_size(field: &'static str, bytes: usize, intake: &Intake) -> Result<
 
 /// What the store found out about a newcomer's surroundings.
 #[derive(Clone, Debug)]
-pub struct Birth {
+pub struct ResolvedSubmission {
     pub id: JobId,
     pub seq: Seq,
     pub queue: QueueName,
@@ -176,20 +176,25 @@ pub struct Birth {
     pub dependencies: Dependencies,
     pub inherited_priority: Priority,
     /// A dependency that has already ended without success.
-    pub broken: Option<(JobId, Ending)>,
+    pub broken: Option<(JobId, TerminalState)>,
     /// The queue takes no more, told only where the profile fails the job for it.
-    pub fails_for_room: bool,
+    pub fails_queue_full: bool,
     pub parent: Option<JobId>,
     pub membership: Option<Membership>,
 }
 
 /// Makes the job: null → pending, and on from there if nothing holds it.
-pub fn create(new: &NewJob, birth: Birth, intake: &Intake, moment: &mut Moment<'_>) -> Job {
+pub fn create(
+    new: &NewJob,
+    birth: ResolvedSubmission,
+    intake: &AdmissionSettings,
+    moment: &mut TransitionContext<'_>,
+) -> Job {
     let now = moment.now;
     let run_at = match new.start {
         Start::Now => None,
-        Start::At(at) => ahead(Some(at), now),
-        Start::In(delay) => ahead(Some(now + delay), now),
+        Start::At(at) => if_in_future(Some(at), now),
+        Start::In(delay) => if_in_future(Some(now + delay), now),
     };
     let held = new.hold.unwrap_or(intake.submit == SubmitMode::Explicit);
     let mut job = Job {
@@ -197,7 +202,7 @@ pub fn create(new: &NewJob, birth: Birth, intake: &Intake, moment: &mut Moment<'
         inherited_priority: birth.inherited_priority,
         parent: birth.parent,
         membership: birth.membership,
-        ..blank(birth.id, birth.seq, birth.queue, new.job_type.clone(), birth.policy, moment)
+        ..new_pending(birth.id, birth.seq, birth.queue, new.job_type.clone(), birth.policy, moment)
     };
     job.state = State::Pending { held, run_at };
     job.priority = new.priority;
@@ -211,32 +216,32 @@ pub fn create(new: &NewJob, birth: Birth, intake: &Intake, moment: &mut Moment<'
     });
     job.external_id = new.external_id.clone();
     if let Some((dependency, ending)) = birth.broken {
-        end_through(&mut job, dependency, ending, moment);
+        end_by_dependency(&mut job, dependency, ending, moment);
     } else if !held && job.dependencies.met() {
         match run_at {
-            Some(until) => job.enter(State::Delayed { until }, Cause::Submit, moment),
+            Some(until) => job.transition_to(State::Delayed { until }, Cause::Submit, moment),
             // Whoever enters the line with its own creation stands where it was submitted, in either order.
-            None => job.enter_line_at(job.seq.0, Cause::Submit, moment),
+            None => job.make_ready_at(job.seq.0, Cause::Submit, moment),
         }
-        if birth.fails_for_room {
-            fail_for_room(&mut job, moment);
+        if birth.fails_queue_full {
+            fail_queue_full(&mut job, moment);
         }
     }
     job
 }
 
 /// A pending job without a past.
-pub(crate) fn blank(
+pub(crate) fn new_pending(
     id: JobId,
     seq: Seq,
     queue: QueueName,
     job_type: JobType,
     policy: Arc<Policy>,
-    moment: &mut Moment<'_>,
+    moment: &mut TransitionContext<'_>,
 ) -> Job {
     let now = moment.now;
-    let creation = Move { from: None, to: StateKind::Pending, at: now, cause: Cause::Create };
-    moment.moves.push(creation);
+    let creation = Transition { from: None, to: StateKind::Pending, at: now, cause: Cause::Create };
+    moment.transitions.push(creation);
     Job {
         id,
         seq,
@@ -266,23 +271,23 @@ pub(crate) fn blank(
         result: None,
         error: None,
         dependencies: Dependencies::default(),
-        live_dependents: 0,
-        owes: Owes::Nothing,
+        unfinished_dependents: 0,
+        pending_propagation: PendingPropagation::Nothing,
         parent: None,
         membership: None,
         requeued_from: None,
         requeued_as: None,
-        settled: None,
+        last_settlement: None,
         attempts: Vec::new(),
-        history: History::from_moves(vec![creation]),
+        history: History::from_transitions(vec![creation]),
     }
 }
 
 /// Where in a batch each reference stands.
-pub type Places = HashMap<Arc<str>, usize>;
+pub type RefIndex = HashMap<Arc<str>, usize>;
 
 /// The local references of a batch, each to the place of its job; and the places that use a reference again.
-pub fn references<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> (Places, Vec<(usize, Refusal)>) {
+pub fn index_refs<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> (RefIndex, Vec<(usize, Refusal)>) {
     let (mut places, mut repeated) = (HashMap::new(), Vec::new());
     for (place, new) in jobs.into_iter().enumerate() {
         let Some(reference) = &new.reference else { continue };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::id::{bounded_text, name_text};
+use crate::id::{validate_length, validate_name};
 use crate::limits::{TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_MAX};
 use crate::refusal::Invalid;
 
@@ -18,22 +18,22 @@ pub enum Tags {
 
 impl Tags {
     /// Tags whose keys are names, as our own API takes them.
-    pub fn check_named(&self) -> Result<(), Invalid> {
-        self.check_free()?;
+    pub fn validate_strict(&self) -> Result<(), Invalid> {
+        self.validate_lenient()?;
         for (key, _) in self.pairs() {
-            name_text("tags", key, TAG_KEY_CHARS_MAX)?;
+            validate_name("tags", key, TAG_KEY_CHARS_MAX)?;
         }
         Ok(())
     }
 
     /// Tags that may be any text, as the Ocypod dialect takes them.
-    pub fn check_free(&self) -> Result<(), Invalid> {
+    pub fn validate_lenient(&self) -> Result<(), Invalid> {
         if self.pairs().count() > TAGS_MAX {
             return Err(Invalid::new("tags", format!("may be at most {TAGS_MAX}")));
         }
         for (key, value) in self.pairs() {
-            bounded_text("tags", key, TAG_KEY_CHARS_MAX)?;
-            bounded_text("tags", value.unwrap_or_default(), TAG_VALUE_CHARS_MAX)?;
+            validate_length("tags", key, TAG_KEY_CHARS_MAX)?;
+            validate_length("tags", value.unwrap_or_default(), TAG_VALUE_CHARS_MAX)?;
             // Tags are looked up as text, and not every store has room for this one in its texts.
             if [key, value.unwrap_or_default()].iter().any(|text| text.contains('\0')) {
                 return Err(Invalid::new("tags", "may not contain the character U+0000"));
@@ -66,11 +66,11 @@ mod tests {
         assert_eq!(map.pairs().collect::<Vec<_>>(), [("tenant", Some("acme"))]);
         let list = Tags::List(vec!["batch-7".into(), "alice".into()]);
         assert_eq!(list.pairs().collect::<Vec<_>>(), [("batch-7", None), ("alice", None)]);
-        assert!(map.check_named().is_ok() && list.check_named().is_ok());
-        assert!(Tags::List(vec!["a b".into()]).check_named().is_err());
-        assert!(Tags::List(vec!["a b".into()]).check_free().is_ok());
-        assert!(Tags::List(vec!["x".into(); 65]).check_named().is_err());
-        assert!(Tags::List(vec!["a\0".into()]).check_free().is_err());
-        assert!(Tags::Map([("a".into(), Some("\0".into()))].into()).check_named().is_err());
+        assert!(map.validate_strict().is_ok() && list.validate_strict().is_ok());
+        assert!(Tags::List(vec!["a b".into()]).validate_strict().is_err());
+        assert!(Tags::List(vec!["a b".into()]).validate_lenient().is_ok());
+        assert!(Tags::List(vec!["x".into(); 65]).validate_strict().is_err());
+        assert!(Tags::List(vec!["a\0".into()]).validate_lenient().is_err());
+        assert!(Tags::Map([("a".into(), Some("\0".into()))].into()).validate_strict().is_err());
     }
 }

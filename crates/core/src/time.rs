@@ -69,7 +69,7 @@ impl Duration {
     }
 
     /// The wire's `0s` means "switched off".
-    pub fn on(self) -> Option<Self> {
+    pub fn non_zero(self) -> Option<Self> {
         (self > Self::ZERO).then_some(self)
     }
 }
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn off_is_none() {
-        assert_eq!(Duration::ZERO.on(), None);
-        assert_eq!(Duration::from_secs(1).on(), Some(Duration::from_secs(1)));
+        assert_eq!(Duration::ZERO.non_zero(), None);
+        assert_eq!(Duration::from_secs(1).non_zero(), Some(Duration::from_secs(1)));
     }
 
     #[test]

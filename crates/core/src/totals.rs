@@ -1,7 +1,7 @@
 //! What has become of the jobs of the Ocypod dialect since the store was made. Told by moves, kept by stores.
 
 use crate::engine::Effect;
-use crate::history::{Cause, Move};
+use crate::history::{Cause, Transition};
 use crate::state::StateKind;
 use crate::status::OCYPOD_TYPE;
 
@@ -27,7 +27,7 @@ impl Totals {
         }
     }
 
-    fn count_step(&mut self, step: &Move) {
+    fn count_step(&mut self, step: &Transition) {
         let from_running = step.from == Some(StateKind::Running);
         let counter = match (step.to, step.cause) {
             (StateKind::Pending, Cause::Create) => &mut self.created,

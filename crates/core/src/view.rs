@@ -134,12 +134,12 @@ pub fn ocypod(job: &Job, input: Option<Bytes>) -> Ocypod {
     let backoff = &job.policy.retry.backoff;
     let delays = Some(backoff.delays.clone()).filter(|delays| backoff.kind == BackoffKind::List && !delays.is_empty());
     // A job that went back to its queue starts clean; what was lies with its attempts.
-    let started = has_run_since_it_waited(job);
+    let started = last_run_is_current(job);
     Ocypod {
         id: job.seq,
         queue: job.queue.clone(),
         // The specification's own word for a job in line.
-        status: if status == Status::Queued { "created" } else { status.word() },
+        status: if status == Status::Queued { "created" } else { status.as_str() },
         tags: tag_list(&job.tags),
         created_at: job.created_at,
         started_at: job.started_at.filter(|_| started),
@@ -158,7 +158,7 @@ pub fn ocypod(job: &Job, input: Option<Bytes>) -> Ocypod {
 }
 
 /// Whether its last run is still its own: it runs, waits for the retry of that run, or ended from there.
-fn has_run_since_it_waited(job: &Job) -> bool {
+fn last_run_is_current(job: &Job) -> bool {
     let last_alive =
         if job.state.terminal() { job.history.moves().last().and_then(|end| end.from) } else { Some(job.kind()) };
     match last_alive {

@@ -6,15 +6,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::cancel::Force;
-use crate::id::{Seq, WorkflowId, printable_text};
+use crate::id::{Seq, WorkflowId, validate_printable};
 use crate::job::Job;
 use crate::limits::WORKFLOW_NAME_CHARS_MAX;
-use crate::policy::words;
+use crate::policy::string_enum;
 use crate::refusal::Invalid;
 use crate::state::StateKind;
 use crate::time::Timestamp;
 
-words!(
+string_enum!(
     /// What a workflow is, as a whole.
     WorkflowState {
         Running = "running",
@@ -43,16 +43,16 @@ pub struct Workflow {
     pub open: bool,
     pub created_at: Timestamp,
     /// Jobs that were ever given to it: the next one without a name is called by this number.
-    pub joined: u64,
+    pub members_added: u64,
     /// A cancel was its last command: until all have ended, nothing is run again.
     pub cancelled: bool,
-    pub errand: Option<Errand>,
-    pub tally: Tally,
+    pub operation: Option<WorkflowOperation>,
+    pub tally: MemberCounts,
 }
 
 /// Sums over the members. Changes of them only add up: their order does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct MemberCounts {
     /// By state. A member that was replaced by its clone does not count any more; one whose record has gone counts as it ended.
     pub counts: [u64; StateKind::COUNT],
     /// Records that are there, replaced ones included: the workflow goes with the last.
@@ -61,25 +61,25 @@ pub struct Tally {
 
 /// What one change of a member adds to the sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TallyChange {
+pub struct MemberCountDelta {
     pub counts: [i64; StateKind::COUNT],
     pub records: i64,
 }
 
 /// Something that is being done to all members, in slices, in order of their creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Errand {
-    pub what: Deed,
+pub struct WorkflowOperation {
+    pub action: WorkflowAction,
     /// Members up to this one are done.
-    pub reached: Seq,
+    pub cursor: Seq,
     /// Whoever came later is not concerned.
-    pub until: Seq,
+    pub last_seq: Seq,
     /// How many members were changed.
     pub changed: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum WorkflowAction {
     Cancel {
         reason: Option<Arc<str>>,
         force: Force,
@@ -98,11 +98,11 @@ pub struct Membership {
 impl Workflow {
     /// A name is for people.
     pub fn check_name(name: Option<&str>) -> Result<(), Invalid> {
-        name.map_or(Ok(()), |name| printable_text("name", name, WORKFLOW_NAME_CHARS_MAX))
+        name.map_or(Ok(()), |name| validate_printable("name", name, WORKFLOW_NAME_CHARS_MAX))
     }
 
     pub fn state(&self) -> WorkflowState {
-        if self.open || self.errand.is_some() || self.tally.alive() > 0 {
+        if self.open || self.operation.is_some() || self.tally.alive() > 0 {
             WorkflowState::Running
         } else if self.tally.of(StateKind::Failed) + self.tally.of(StateKind::DeadLetter) > 0 {
             WorkflowState::Failed
@@ -114,7 +114,7 @@ impl Workflow {
     }
 }
 
-impl Tally {
+impl MemberCounts {
     pub fn of(&self, state: StateKind) -> u64 {
         self.counts.get(state as usize).copied().unwrap_or(0)
     }
@@ -129,7 +129,7 @@ impl Tally {
         [StateKind::Failed, StateKind::DeadLetter, StateKind::Cancelled].into_iter().map(|state| self.of(state)).sum()
     }
 
-    pub fn add(&mut self, change: &TallyChange) {
+    pub fn add(&mut self, change: &MemberCountDelta) {
         for (count, change) in self.counts.iter_mut().zip(change.counts) {
             *count = count.saturating_add_signed(change);
         }
@@ -137,7 +137,7 @@ impl Tally {
     }
 }
 
-impl TallyChange {
+impl MemberCountDelta {
     /// A member goes from one state to another; `None` is "does not count".
     pub(crate) fn moved(before: Option<StateKind>, after: Option<StateKind>) -> Self {
         let mut change = Self::default();
@@ -146,7 +146,7 @@ impl TallyChange {
         change
     }
 
-    pub(crate) fn born(state: StateKind) -> Self {
+    pub(crate) fn created(state: StateKind) -> Self {
         Self { records: 1, ..Self::moved(None, Some(state)) }
     }
 
@@ -175,12 +175,12 @@ impl TallyChange {
 }
 
 /// As what a job counts in its workflow. Its clone takes its place.
-pub(crate) fn counted(job: &Job) -> Option<StateKind> {
+pub(crate) fn counted_state(job: &Job) -> Option<StateKind> {
     (job.membership.is_some() && job.requeued_as.is_none()).then(|| job.kind())
 }
 
 /// Members that a retry of their workflow runs again.
-pub(crate) fn ended_badly(job: &Job) -> bool {
+pub(crate) fn ended_unsuccessfully(job: &Job) -> bool {
     let badly = match job.kind() {
         StateKind::Failed | StateKind::DeadLetter | StateKind::Cancelled => true,
         StateKind::Pending
@@ -196,22 +196,22 @@ pub(crate) fn ended_badly(job: &Job) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::SeededDice;
+    use crate::rng::SeededRng;
 
     fn workflow(counts: &[(StateKind, u64)]) -> Workflow {
-        let mut tally = Tally::default();
+        let mut tally = MemberCounts::default();
         for (state, number) in counts {
-            (0..*number).for_each(|_| tally.add(&TallyChange::born(*state)));
+            (0..*number).for_each(|_| tally.add(&MemberCountDelta::created(*state)));
         }
         Workflow {
-            id: WorkflowId::random(&mut SeededDice::new(1)),
+            id: WorkflowId::random(&mut SeededRng::new(1)),
             number: Seq(1),
             name: None,
             open: false,
             created_at: Timestamp::from_millis(0),
-            joined: 0,
+            members_added: 0,
             cancelled: false,
-            errand: None,
+            operation: None,
             tally,
         }
     }
@@ -234,12 +234,12 @@ mod tests {
 
     #[test]
     fn changes_add_up() {
-        let mut tally = Tally::default();
-        let mut sum = TallyChange::born(StateKind::Pending);
-        sum.join(&TallyChange::moved(Some(StateKind::Pending), Some(StateKind::Completed)));
+        let mut tally = MemberCounts::default();
+        let mut sum = MemberCountDelta::created(StateKind::Pending);
+        sum.join(&MemberCountDelta::moved(Some(StateKind::Pending), Some(StateKind::Completed)));
         tally.add(&sum);
-        tally.add(&TallyChange::gone());
+        tally.add(&MemberCountDelta::gone());
         assert_eq!((tally.of(StateKind::Completed), tally.alive(), tally.records), (1, 0, 0));
-        assert!(TallyChange::moved(Some(StateKind::Running), Some(StateKind::Running)).is_nothing());
+        assert!(MemberCountDelta::moved(Some(StateKind::Running), Some(StateKind::Running)).is_nothing());
     }
 }

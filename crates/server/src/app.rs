@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use longshore_api::ErrorCode;
 use longshore_core::Timestamp;
-use longshore_core::engine::{AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
+use longshore_core::engine::{AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
 use longshore_core::profile::Profile;
 use longshore_store::clock::monotonic;
 use longshore_store::{Grant, Observed, Park, Store, StoreError, StoreFuture};
@@ -186,7 +186,7 @@ impl App {
         Ok(self.noted(answer)??)
     }
 
-    pub(crate) async fn admin(&self, command: AdminCommand) -> Result<AdminAnswer, Failure> {
+    pub(crate) async fn admin(&self, command: AdminCommand) -> Result<AdminResponse, Failure> {
         Ok(self.ask(self.store.admin(command)).await??)
     }
 

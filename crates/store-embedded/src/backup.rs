@@ -182,7 +182,7 @@ fn start_new_epoch(connection: &Connection, now: Timestamp) -> Result<(), StoreE
         // No worker holds these leases any more: the time since the copy was made counts.
         schema::set_seen(&transaction, seen.max(now)).map_err(sql)?;
     }
-    let mut dice = SystemDice::default();
+    let mut rng = SystemDice::default();
     let mut select = transaction.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
     let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("live"));
     while let Some(row) = rows.next().map_err(sql)? {
@@ -193,8 +193,8 @@ fn start_new_epoch(connection: &Connection, now: Timestamp) -> Result<(), StoreE
         let bytes = row.get_ref(1).map_err(sql)?.as_blob().map_err(|_| broken())?;
         let mut job = codec::job::decode(seq, bytes, &names).map_err(|_| broken())?;
         if let State::Running(lease) = &mut job.state {
-            lease.token = LeaseToken::random(&mut dice);
-            if lease.end() == LeaseEnd::Never {
+            lease.token = LeaseToken::random(&mut rng);
+            if lease.next_expiry() == LeaseEnd::Never {
                 // Nobody has the token that could end this run.
                 lease.expires_at = Some(job.updated_at);
             }

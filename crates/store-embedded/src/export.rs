@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longshore_codec::codec::checksum;
 use longshore_codec::{Names, codec};
-use longshore_core::engine::{KeyEntry, KeyPath, Queue};
+use longshore_core::engine::{KeyEntry, Queue, ScopedIdempotencyKey};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::policy::Policy;
@@ -173,7 +173,7 @@ impl Export {
     }
 
     /// Idempotency keys behind this one, by their bytes.
-    pub fn keys(&self, after: &[u8], limit: usize) -> Result<Vec<(KeyPath, KeyEntry)>, StoreError> {
+    pub fn keys(&self, after: &[u8], limit: usize) -> Result<Vec<(ScopedIdempotencyKey, KeyEntry)>, StoreError> {
         Ok(keys::behind(&self.connection, after, limit)?)
     }
 

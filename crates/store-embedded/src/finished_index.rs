@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
-use longshore_core::engine::Prune;
+use longshore_core::engine::PruneTarget;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::time::Timestamp;
@@ -214,6 +214,9 @@ pub(crate) enum First {
 }
 
 /// The earlier of two.
-pub(crate) fn earlier(a: Option<(Timestamp, Prune)>, b: Option<(Timestamp, Prune)>) -> Option<(Timestamp, Prune)> {
+pub(crate) fn earlier(
+    a: Option<(Timestamp, PruneTarget)>,
+    b: Option<(Timestamp, PruneTarget)>,
+) -> Option<(Timestamp, PruneTarget)> {
     a.into_iter().chain(b).min()
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use longshore_core::engine::{ClaimRequest, Claimed, Effect, Outside, Settlement};
+use longshore_core::engine::{ClaimRequest, Claimed, Effect, ExecutionContext, Settlement};
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
@@ -101,10 +101,10 @@ impl Writer {
     }
 
     fn claim(&mut self, request: &ClaimRequest, now: Timestamp) -> Result<Result<Vec<ClaimedJob>, Refusal>, Trouble> {
-        let Self { engine, records, dice, effects, .. } = self;
+        let Self { engine, records, rng, effects, .. } = self;
         records.prepare(engine, request)?;
         let reads = records.reads;
-        match engine.claim(request, Outside { records: &mut *records, dice, now, effects })? {
+        match engine.claim(request, ExecutionContext { records: &mut *records, rng, now, effects })? {
             Ok(claimed) => {
                 records.follow(request, &claimed, reads);
                 Ok(Ok(self.with_payloads(claimed)?))

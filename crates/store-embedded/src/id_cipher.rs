@@ -30,23 +30,22 @@ fn mix(mut value: u64) -> u64 {
 mod tests {
     use super::*;
     use longshore_core::id::Seq;
-    use longshore_core::rng::SeededDice;
+    use longshore_core::rng::SeededRng;
 
     /// Neighbours share no more bits than chance would have it, and another store's secret gives other ids.
     #[test]
     fn ids_of_neighbours_look_unrelated() {
-        let mut dice = SeededDice::new(2);
+        let mut rng = SeededRng::new(2);
         let seal = id_seal([9; 16]);
-        let bits = |seal: &IdSeal, number, dice: &mut SeededDice| {
-            u128::from_be_bytes(*seal.seal(Seq(number), dice).as_bytes())
-        };
+        let bits =
+            |seal: &IdSeal, number, rng: &mut SeededRng| u128::from_be_bytes(*seal.seal(Seq(number), rng).as_bytes());
         let mut differing = 0;
         for number in 0..1_000 {
-            differing += (bits(&seal, number, &mut dice) ^ bits(&seal, number + 1, &mut dice)).count_ones();
+            differing += (bits(&seal, number, &mut rng) ^ bits(&seal, number + 1, &mut rng)).count_ones();
         }
         let average = f64::from(differing) / 1_000.0;
         assert!((55.0..67.0).contains(&average), "{average} of 122 bits differ");
         let other = id_seal([10; 16]);
-        assert_ne!(other.unseal(seal.seal(Seq(5), &mut dice)), Seq(5));
+        assert_ne!(other.unseal(seal.seal(Seq(5), &mut rng)), Seq(5));
     }
 }

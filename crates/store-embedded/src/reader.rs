@@ -213,7 +213,7 @@ impl Reader {
             holders.retain(|seq| before.is_none_or(|before| *seq < before));
             return Ok(Candidates::all(holders));
         }
-        if let Some(word) = filter.word() {
+        if let Some(word) = filter.tag_term() {
             let listed = self.listed_by(&word, before, limit)?;
             return Ok(Candidates::of(listed, limit));
         }

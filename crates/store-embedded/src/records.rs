@@ -12,14 +12,14 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use longshore_core::engine::{KeyEntry, KeyPath, PayloadSource, Prune, Queue, Records};
+use longshore_core::engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
-use longshore_core::rng::Dice;
+use longshore_core::rng::Rng;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
-use longshore_core::workflow::{TallyChange, Workflow};
+use longshore_core::workflow::{MemberCountDelta, Workflow};
 use longshore_store::StoreError;
 use longshore_store::query::{IndexedFields, has_words};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -161,7 +161,7 @@ enum Origin {
 
 impl Origin {
     fn of(job: &Job) -> Self {
-        if job.live() { Self::Live(LiveEntry::of(job)) } else { Self::Ended(job.kind()) }
+        if job.is_live() { Self::Live(LiveEntry::of(job)) } else { Self::Ended(job.kind()) }
     }
 
     fn live(self) -> Option<LiveEntry> {
@@ -267,7 +267,7 @@ impl DiskRecords {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         let mut line = None::<(QueueName, bool)>;
         for Touched { seq, fresh } in std::mem::take(&mut self.touched) {
-            let Some(job) = self.jobs.get(&seq).filter(|job| job.live()) else {
+            let Some(job) = self.jobs.get(&seq).filter(|job| job.is_live()) else {
                 self.jobs.remove(&seq);
                 self.payloads.payloads.remove(&seq);
                 continue;
@@ -359,11 +359,11 @@ pub(crate) fn type_hash(job_type: &str) -> i64 {
     hash.cast_signed()
 }
 
-impl Records for DiskRecords {
+impl JobRecords for DiskRecords {
     type Error = Trouble;
 
-    fn new_id(&mut self, seq: Seq, dice: &mut dyn Dice) -> JobId {
-        self.seal.seal(seq, dice)
+    fn new_id(&mut self, seq: Seq, rng: &mut dyn Rng) -> JobId {
+        self.seal.seal(seq, rng)
     }
 
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, Trouble> {
@@ -375,13 +375,13 @@ impl Records for DiskRecords {
         if i64::try_from(seq.0).is_err() {
             return Ok(None);
         }
-        let Some(job) = self.take(seq)? else { return Ok(None) };
+        let Some(job) = self.checkout(seq)? else { return Ok(None) };
         let its_own = job.id == id;
-        self.put_unchanged(job);
+        self.return_unchanged(job);
         Ok(its_own.then_some(seq))
     }
 
-    fn take(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Trouble> {
+    fn checkout(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Trouble> {
         if self.removed.contains_key(&seq) {
             return Ok(None);
         }
@@ -420,10 +420,10 @@ impl Records for DiskRecords {
         Ok(())
     }
 
-    fn put_unchanged(&mut self, job: Box<Job>) {
+    fn return_unchanged(&mut self, job: Box<Job>) {
         self.taken = None;
         // An ended record is not worth keeping, unless this batch has changed it.
-        if job.live() || self.changed.contains_key(&job.seq) {
+        if job.is_live() || self.changed.contains_key(&job.seq) {
             if !self.changed.contains_key(&job.seq) {
                 self.cached.push_back(job.seq);
             }
@@ -537,19 +537,19 @@ impl Records for DiskRecords {
         Ok(rows.map(|number| number.map(|number| Seq(number.cast_unsigned()))).collect::<Result<_, _>>()?)
     }
 
-    fn key(&mut self, key: &KeyPath) -> Result<Option<KeyEntry>, Trouble> {
+    fn key(&mut self, key: &ScopedIdempotencyKey) -> Result<Option<KeyEntry>, Trouble> {
         keys::get(&self.connection, key)
     }
 
-    fn put_key(&mut self, key: KeyPath, entry: KeyEntry) -> Result<(), Trouble> {
+    fn put_key(&mut self, key: ScopedIdempotencyKey, entry: KeyEntry) -> Result<(), Trouble> {
         keys::put(&self.connection, &key, &entry)
     }
 
-    fn remove_key(&mut self, key: &KeyPath) -> Result<(), Trouble> {
+    fn remove_key(&mut self, key: &ScopedIdempotencyKey) -> Result<(), Trouble> {
         keys::remove(&self.connection, key)
     }
 
-    fn next_prune(&mut self, now: Timestamp) -> Result<Option<(Timestamp, Prune)>, Trouble> {
+    fn next_prune(&mut self, now: Timestamp) -> Result<Option<(Timestamp, PruneTarget)>, Trouble> {
         // What has ended in this batch must be among the notes; what was removed is passed over.
         if !self.changed.is_empty() {
             self.flush()?;
@@ -560,15 +560,15 @@ impl Records for DiskRecords {
                 None => return Ok(key),
                 Some(First::Chunk(at, chunk)) if at <= now => self.prunes.take_apart(&self.connection, chunk)?,
                 // Not due: the instant is all that anybody wants to know.
-                Some(First::Chunk(at, _)) => return Ok(earlier(Some((at, Prune::Job(Seq(0)))), key)),
+                Some(First::Chunk(at, _)) => return Ok(earlier(Some((at, PruneTarget::Job(Seq(0)))), key)),
                 Some(First::Job(at, seq)) => {
-                    let job = self.take(seq)?;
+                    let job = self.checkout(seq)?;
                     let holds = job.as_ref().is_some_and(|job| job.prune_at() == Some(at));
                     if let Some(job) = job {
-                        self.put_unchanged(job);
+                        self.return_unchanged(job);
                     }
                     if holds {
-                        return Ok(earlier(Some((at, Prune::Job(seq))), key));
+                        return Ok(earlier(Some((at, PruneTarget::Job(seq))), key));
                     }
                     self.prunes.drop_first();
                 }
@@ -576,7 +576,7 @@ impl Records for DiskRecords {
         }
     }
 
-    fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Trouble> {
+    fn jobs_in_state(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Trouble> {
         self.flush()?;
         Ok(self.live.read().unwrap_or_else(PoisonError::into_inner).in_queue(queue, state, limit))
     }
@@ -591,7 +591,7 @@ impl Records for DiskRecords {
         self.workflows.put(&self.connection, workflow)
     }
 
-    fn tally(&mut self, id: WorkflowId, change: &TallyChange) -> Result<(), Trouble> {
+    fn tally(&mut self, id: WorkflowId, change: &MemberCountDelta) -> Result<(), Trouble> {
         self.workflows.tally(&self.connection, self.seal.number_of(id), change)
     }
 
@@ -605,7 +605,7 @@ impl Records for DiskRecords {
         workflows::members(&self.connection, self.seal.number_of(id), after, limit)
     }
 
-    fn name_member(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Trouble> {
+    fn set_member_ref(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Trouble> {
         Ok(workflows::name(&self.connection, self.seal.number_of(id), reference, member)?)
     }
 

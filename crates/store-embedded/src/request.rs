@@ -4,9 +4,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::heartbeat::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_store::{ClaimedJob, Grant, StoreError, TakeBack, Ticket};
@@ -28,8 +28,8 @@ pub(crate) enum Request {
     /// Leases whose answer did not leave the server.
     TakeBack(Vec<Settlement>),
     Settle(Vec<Settlement>, Reply<Vec<Result<StateKind, Refusal>>>),
-    Extend(Vec<Extension>, Reply<Vec<Result<Extended, Refusal>>>),
-    Admin(Box<AdminCommand>, Reply<Result<AdminAnswer, Refusal>>),
+    Extend(Vec<Heartbeat>, Reply<Vec<Result<LeaseRenewal, Refusal>>>),
+    Admin(Box<AdminCommand>, Reply<Result<AdminResponse, Refusal>>),
     Tick(NonZeroUsize, Reply<Ticked>),
 }
 
@@ -44,8 +44,8 @@ pub(crate) enum Answered {
     Submit(Result<Vec<Submitted>, BatchRefusal>),
     Claim(Result<Vec<ClaimedJob>, Refusal>),
     Settle(Vec<Result<StateKind, Refusal>>),
-    Extend(Vec<Result<Extended, Refusal>>),
-    Admin(Result<AdminAnswer, Refusal>),
+    Extend(Vec<Result<LeaseRenewal, Refusal>>),
+    Admin(Result<AdminResponse, Refusal>),
     Tick(Ticked),
     Held,
     /// No caller waits for one, or the claim is parked.

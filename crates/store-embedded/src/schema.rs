@@ -63,7 +63,7 @@ pub enum TimeKind {
 }
 
 impl TimeKind {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Real => "real",
             Self::Virtual => "virtual",
@@ -145,10 +145,10 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)?;
         let transaction = connection.unchecked_transaction().map_err(sql)?;
         transaction.execute_batch(TABLES).map_err(sql)?;
-        let mut dice = longshore_codec::SystemDice::default();
-        let dice: &mut dyn longshore_core::rng::Dice = &mut dice;
-        set_note(&transaction, ID_KEY, dice.bytes16().to_vec()).map_err(sql)?;
-        set_note(&transaction, TIME, time.word().into()).map_err(sql)?;
+        let mut rng = longshore_codec::SystemDice::default();
+        let rng: &mut dyn longshore_core::rng::Rng = &mut rng;
+        set_note(&transaction, ID_KEY, rng.bytes16().to_vec()).map_err(sql)?;
+        set_note(&transaction, TIME, time.as_str().into()).map_err(sql)?;
         set_meta(&transaction, "epoch", 1_i64).map_err(sql)?;
         set_meta(&transaction, "next_number", 1_i64).map_err(sql)?;
         set_totals(&transaction, &Totals::default()).map_err(sql)?;
@@ -158,7 +158,7 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
     check(connection)?;
     refuse_backup(connection)?;
     let kept = note(connection, TIME)?;
-    if kept != time.word().as_bytes() {
+    if kept != time.as_str().as_bytes() {
         let found = format!("a store that was made in {} time", String::from_utf8_lossy(&kept));
         return Err(StoreError::Format { found, supported: "one of the same kind of time" });
     }
@@ -199,7 +199,7 @@ pub(crate) fn unopened(error: rusqlite::Error) -> StoreError {
 /// How time passes in a store that is there.
 pub(crate) fn time(connection: &Connection) -> Result<TimeKind, StoreError> {
     let kept = note(connection, TIME)?;
-    let kind = [TimeKind::Real, TimeKind::Virtual].into_iter().find(|kind| kind.word().as_bytes() == kept);
+    let kind = [TimeKind::Real, TimeKind::Virtual].into_iter().find(|kind| kind.as_str().as_bytes() == kept);
     kind.ok_or_else(|| damaged(DAMAGED_NOTES))
 }
 

@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use longshore_core::engine::Outside;
+use longshore_core::engine::ExecutionContext;
 use longshore_core::time::Timestamp;
 use longshore_store::{Clock, StoreError};
 use rusqlite::Connection;
@@ -80,8 +80,8 @@ impl Writer {
         let now = self.clock.now();
         self.records.connection().execute_batch("BEGIN IMMEDIATE")?;
         self.engine.begin();
-        let Self { engine, records, dice, effects, .. } = self;
-        let leases = engine.keep_remainders(seen, Outside { records, dice, now, effects })?;
+        let Self { engine, records, rng, effects, .. } = self;
+        let leases = engine.keep_remainders(seen, ExecutionContext { records, rng, now, effects })?;
         self.effects.clear();
         self.records.flush()?;
         let mut mark = self.mark;

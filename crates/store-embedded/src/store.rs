@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
 
 use longshore_core::engine::{
-    self, AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Engine, Extension, Queue, Records, Settlement,
+    self, AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Engine, Heartbeat, JobRecords, Queue, Settlement,
     SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::heartbeat::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{LeaseVersion, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
@@ -154,7 +154,7 @@ impl EmbeddedStore {
             reserve,
             location: home.database.clone(),
             give_back: GiveBack::new(matches!(home.database, Location::File(_)), options.time),
-            dice: SystemDice::default(),
+            rng: SystemDice::default(),
             effects: Vec::new(),
             stirred: BTreeSet::new(),
             mark,
@@ -297,7 +297,7 @@ fn recover(
     let last = last_ended.max(last_workflow).unwrap_or(0);
     let next_number = noted.max(last.saturating_add(1));
     let mut engine = Engine::rebuild(options, queues, [], ended, next_number.cast_unsigned());
-    workflows::with_errands(connection)?.into_iter().for_each(|workflow| engine.resume(workflow));
+    workflows::with_errands(connection)?.into_iter().for_each(|workflow| engine.resume_operation(workflow));
     // One thread reads and checks the records while another puts them in order.
     let (sender, helpings) = sync_channel(64);
     // Emptied helpings go back: new memory for each would cost more than what is put into it.
@@ -369,7 +369,7 @@ fn file_heads(
             heads.push(head.map_err(|_| damaged(&format!("the record of job {seq}")))?);
             start = end;
         }
-        engine.admit_all(&heads.iter().map(Head::outline).collect::<Vec<_>>());
+        engine.bulk_load(&heads.iter().map(Head::outline).collect::<Vec<_>>());
         live.admit(&heads);
         heads.clear();
         helping.bytes.clear();
@@ -409,11 +409,11 @@ impl Store for EmbeddedStore {
         Box::pin(self.ask(|reply| Request::Settle(settlements, reply)))
     }
 
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         Box::pin(self.ask(|reply| Request::Extend(extensions, reply)))
     }
 
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         Box::pin(self.ask(|reply| Request::Admin(Box::new(command), reply)))
     }
 

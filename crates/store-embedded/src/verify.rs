@@ -5,7 +5,7 @@ mod members;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use longshore_core::engine::KeyPath;
+use longshore_core::engine::ScopedIdempotencyKey;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
@@ -117,7 +117,7 @@ fn check_records(
             diagnosis.problems.push(format!("the record of job {seq} is damaged"));
             continue;
         };
-        if job.live() == (table == "ended") {
+        if job.is_live() == (table == "ended") {
             diagnosis.problems.push(format!("job {seq} is {} and lies among the {table} ones", job.kind()));
         }
         if table == "live" {
@@ -180,12 +180,12 @@ impl Derived {
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.to_string(), external_id.to_string(), number));
         }
-        if let Some(path) = job.idempotency.as_ref().and_then(|key| KeyPath::of(key, &job.queue)) {
+        if let Some(path) = job.idempotency.as_ref().and_then(|key| ScopedIdempotencyKey::of(key, &job.queue)) {
             self.keys.insert(job.seq, codec::key::encode(&path));
         }
         let dependencies = job.dependencies.all();
         self.edges.extend(dependencies.iter().map(|id| (self.seal.unseal(*id).0.cast_signed(), number)));
-        if !job.live() {
+        if !job.is_live() {
             let (chunk, features) = (chunk_of(job.seq).cast_signed(), Features::of(job, names));
             self.chunks.insert((chunk, features.queue, features.state, features.job_type));
             *self.ended.entry((job.queue.to_string(), features.state)).or_default() += 1;
@@ -274,7 +274,7 @@ fn check_counts(
         for ((queue, state), jobs) in counted.iter().chain(&kept) {
             let (counted, kept) = (counted.get(&(queue.clone(), *state)), kept.get(&(queue.clone(), *state)));
             if counted != kept {
-                let state = word(*state).map_or("?", |state| state.word());
+                let state = word(*state).map_or("?", |state| state.as_str());
                 diagnosis.problems.push(format!(
                     "queue \"{queue}\" holds {} {state} jobs and its count says {} ({jobs})",
                     counted.copied().unwrap_or(0),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use longshore_core::engine::{AdminCommand, Effect, Engine, Outside};
+use longshore_core::engine::{AdminCommand, Effect, Engine, ExecutionContext};
 use longshore_core::id::QueueName;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
@@ -79,7 +79,7 @@ pub(crate) struct Writer {
     pub reserve: Reserve,
     pub location: Location,
     pub give_back: GiveBack,
-    pub dice: SystemDice,
+    pub rng: SystemDice,
     pub effects: Vec<Effect>,
     /// Queues whose report may have changed in this batch.
     pub stirred: BTreeSet<QueueName>,
@@ -212,10 +212,10 @@ impl Writer {
     }
 
     fn apply(&mut self, request: &mut Request, now: Timestamp) -> Result<Answered, Trouble> {
-        let Self { engine, records, dice, effects, .. } = self;
+        let Self { engine, records, rng, effects, .. } = self;
         macro_rules! outside {
             () => {
-                Outside { records: &mut *records, dice: &mut *dice, now, effects: &mut *effects }
+                ExecutionContext { records: &mut *records, rng: &mut *rng, now, effects: &mut *effects }
             };
         }
         Ok(match request {
@@ -260,7 +260,7 @@ impl Writer {
             Request::Tick(budget, _) => {
                 self.reserve.restore();
                 self.give_back.tick(now);
-                Answered::Tick(engine.tick(records, now, budget.get(), dice, effects)?)
+                Answered::Tick(engine.tick(records, now, budget.get(), rng, effects)?)
             }
         })
     }

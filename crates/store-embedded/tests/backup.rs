@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Extension, Settlement};
-use longshore_core::heartbeat::Notes;
+use longshore_core::claim::ClaimOptions;
+use longshore_core::engine::{AdminCommand, ClaimRequest, Heartbeat, Settlement};
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::Seq;
 use longshore_core::patch::SettingsPatch;
 use longshore_core::refusal::Refusal;
@@ -36,7 +36,7 @@ fn now() -> Timestamp {
 
 fn claim(store: &EmbeddedStore, limit: usize) -> Vec<ClaimedJob> {
     let queues = vec![workload::queue("even"), workload::queue("odd")];
-    let request = ClaimRequest { queues, limit, types: Vec::new(), terms: Terms::default() };
+    let request = ClaimRequest { queues, limit, types: Vec::new(), terms: ClaimOptions::default() };
     block_on(store.claim(request)).expect("the store gives").expect("the rules allow it")
 }
 
@@ -161,10 +161,10 @@ fn after_a_restore_old_leases_are_dead_and_versions_go_on_above_all_others() {
             let refusal = verdict.expect_err("an old lease ends nothing");
             assert_eq!(refusal.code(), "stale_lease");
         }
-        let beat = |job: &ClaimedJob| Extension {
+        let beat = |job: &ClaimedJob| Heartbeat {
             id: job.claimed.id,
             token: Some(job.claimed.token),
-            notes: Notes::default(),
+            notes: HeartbeatData::default(),
         };
         for verdict in block_on(store.extend(old.iter().map(beat).collect())).expect("the store extends") {
             assert_eq!(verdict.expect_err("an old lease is not extended").code(), "stale_lease");

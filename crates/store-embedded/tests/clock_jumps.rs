@@ -8,11 +8,11 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Ticked,
+    AdminCommand, AdminResponse, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest, Ticked,
 };
-use longshore_core::heartbeat::{Extended, Notes};
+use longshore_core::heartbeat::{HeartbeatData, LeaseRenewal};
 use longshore_core::id::JobType;
 use longshore_core::job::Job;
 use longshore_core::lease::Lease;
@@ -56,18 +56,18 @@ fn submit(store: &EmbeddedStore, change: impl FnOnce(&mut NewJob)) {
     drop(block_on(store.submit(request)).expect("the store takes it").expect("the rules allow it"));
 }
 
-fn claim(store: &EmbeddedStore, terms: Terms) -> Vec<ClaimedJob> {
+fn claim(store: &EmbeddedStore, terms: ClaimOptions) -> Vec<ClaimedJob> {
     let request = ClaimRequest { queues: vec![workload::queue("even")], limit: 10, types: Vec::new(), terms };
     block_on(store.claim(request)).expect("the store gives").expect("the rules allow it")
 }
 
-fn terms(lease: u64, execution_timeout: Option<u64>) -> Terms {
+fn terms(lease: u64, execution_timeout: Option<u64>) -> ClaimOptions {
     let execution_timeout = execution_timeout.map(Duration::from_secs);
-    Terms { lease: Some(Duration::from_secs(lease)), execution_timeout, ..Terms::default() }
+    ClaimOptions { lease: Some(Duration::from_secs(lease)), execution_timeout, ..ClaimOptions::default() }
 }
 
 /// A new job under a new lease.
-fn run_one(store: &EmbeddedStore, terms: Terms) -> ClaimedJob {
+fn run_one(store: &EmbeddedStore, terms: ClaimOptions) -> ClaimedJob {
     submit(store, |_| {});
     claim(store, terms).pop().expect("a job")
 }
@@ -98,8 +98,8 @@ fn complete(store: &EmbeddedStore, job: &ClaimedJob) -> Result<StateKind, Refusa
     verdicts.into_iter().next().expect("a verdict")
 }
 
-fn heartbeat(store: &EmbeddedStore, job: &ClaimedJob) -> Result<Extended, Refusal> {
-    let extension = Extension { id: job.claimed.id, token: Some(job.claimed.token), notes: Notes::default() };
+fn heartbeat(store: &EmbeddedStore, job: &ClaimedJob) -> Result<LeaseRenewal, Refusal> {
+    let extension = Heartbeat { id: job.claimed.id, token: Some(job.claimed.token), notes: HeartbeatData::default() };
     let verdicts = block_on(store.extend(vec![extension])).expect("the store extends");
     verdicts.into_iter().next().expect("a verdict")
 }
@@ -152,7 +152,7 @@ fn time_does_not_run_backwards_over_a_restart() {
     assert_eq!(state_after_tick(&store, &claimed), StateKind::Scheduled, "a lease of 2 s does not last an hour");
     clock.advance(Duration::from_secs(1));
     let _: Ticked = block_on(store.tick(NonZeroUsize::MAX)).expect("the store ticks");
-    assert_eq!(claim(&store, Terms::default()).len(), 2, "a delay of 3 s does not last an hour");
+    assert_eq!(claim(&store, ClaimOptions::default()).len(), 2, "a delay of 3 s does not last an hour");
 }
 
 /// Nothing is noted at the end: the last commit says when it was.
@@ -233,7 +233,7 @@ fn a_lease_that_is_reclaimed_lazily_stays_expired() {
     let (store, clock) = open_at(home.path(), START);
     let overrides = Some(Box::new(SettingsPatch { reclaim: Some(Reclaim::Lazy), ..SettingsPatch::default() }));
     let put = AdminCommand::PutQueue { queue: workload::queue("even"), profile: None, overrides };
-    let _: AdminAnswer = block_on(store.admin(put)).expect("the store takes it").expect("the rules allow it");
+    let _: AdminResponse = block_on(store.admin(put)).expect("the store takes it").expect("the rules allow it");
     let lazy = run_one(&store, terms(5, None));
     clock.advance(Duration::from_secs(10));
     assert_eq!(state_after_tick(&store, &lazy), StateKind::Running);

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_core::cancel::Force;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{AdminCommand, ClaimRequest, Queue, Settlement, StateCounts};
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
-use longshore_core::rng::SeededDice;
+use longshore_core::rng::SeededRng;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::Payload;
 use longshore_core::time::Duration;
@@ -57,7 +57,7 @@ fn fill(store: &EmbeddedStore) {
         drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
     }
     let queues = vec![workload::queue("even"), workload::queue("odd")];
-    let request = ClaimRequest { queues, limit: 24, types: Vec::new(), terms: Terms::default() };
+    let request = ClaimRequest { queues, limit: 24, types: Vec::new(), terms: ClaimOptions::default() };
     let claimed = block_on(store.claim(request)).expect("the store gives").expect("the rules allow it");
     let complete = |job: &longshore_store::ClaimedJob| Settlement {
         id: job.claimed.id,
@@ -251,14 +251,14 @@ impl Tally {
 /// As many in each file, however small it is.
 #[test]
 fn a_flipped_bit_of_any_file_is_harmless_or_found() {
-    let mut dice = SeededDice::new(7);
+    let mut rng = SeededRng::new(7);
     let flips = std::env::var("FLIPS").map_or(300, |value| value.parse().expect("a number"));
     for (how, original) in [("closed", Original::closed()), ("crashed", Original::crashed())] {
         for (name, bytes) in original.files.iter().filter(|(_, bytes)| !bytes.is_empty()) {
             let mut tally = Tally::default();
             for _ in 0..flips {
-                let at = usize::try_from(between(&mut dice, 0, bytes.len() as u64 - 1)).expect("small");
-                let bit = between(&mut dice, 0, 7);
+                let at = usize::try_from(between(&mut rng, 0, bytes.len() as u64 - 1)).expect("small");
+                let bit = between(&mut rng, 0, 7);
                 let copy = original.copy();
                 let mut flipped = bytes.clone();
                 flipped[at] ^= 1 << bit;
@@ -435,7 +435,7 @@ fn fill_one(store: &EmbeddedStore) -> usize {
 #[test]
 fn a_flipped_bit_of_any_value_is_harmless_or_found() {
     let original = Original::closed();
-    let (mut dice, mut tally) = (SeededDice::new(11), Tally::default());
+    let (mut rng, mut tally) = (SeededRng::new(11), Tally::default());
     let probe = original.copy();
     let tables: Vec<(String, Vec<String>)> = {
         let connection = Connection::open(probe.path().join(DATABASE)).expect("a database");
@@ -447,7 +447,7 @@ fn a_flipped_bit_of_any_value_is_harmless_or_found() {
         for column in 0..columns.len() {
             for row in 0..12 {
                 let copy = original.copy();
-                if flip_value(copy.path(), table, columns, column, row, &mut dice) {
+                if flip_value(copy.path(), table, columns, column, row, &mut rng) {
                     tally.add(&format!("{table}.{} of row {row}", columns[column]), original.judge(copy.path()));
                 }
             }
@@ -466,7 +466,7 @@ fn columns(connection: &Connection, table: &str) -> Vec<String> {
 }
 
 /// Says whether there was such a row, and something in it to flip.
-fn flip_value(home: &Path, table: &str, names: &[String], column: usize, row: usize, dice: &mut SeededDice) -> bool {
+fn flip_value(home: &Path, table: &str, names: &[String], column: usize, row: usize, rng: &mut SeededRng) -> bool {
     let connection = Connection::open(home.join(DATABASE)).expect("a database");
     let mut select = connection.prepare(&format!("SELECT * FROM {table} LIMIT 1 OFFSET {row}")).expect("a table");
     let values = |row: &rusqlite::Row<'_>| (0..names.len()).map(|at| row.get::<_, Value>(at)).collect();
@@ -477,8 +477,8 @@ fn flip_value(home: &Path, table: &str, names: &[String], column: usize, row: us
         if bytes.is_empty() {
             return false;
         }
-        let at = usize::try_from(between(dice, 0, bytes.len() as u64 - 1)).expect("small");
-        bytes[at] ^= 1 << between(dice, 0, bits);
+        let at = usize::try_from(between(rng, 0, bytes.len() as u64 - 1)).expect("small");
+        bytes[at] ^= 1 << between(rng, 0, bits);
         true
     };
     let wheres: Vec<String> = names.iter().enumerate().map(|(at, name)| format!("{name} IS ?{}", at + 1)).collect();
@@ -605,7 +605,7 @@ fn a_payload_that_is_gone_is_named_and_can_be_taken_out_of_the_way() {
     let job = all.iter().find(|job| job.seq == Seq(seq.cast_unsigned())).expect("the job");
     let claim = || {
         let queues = vec![job.queue.clone()];
-        block_on(store.claim(ClaimRequest { queues, limit: 1, types: Vec::new(), terms: Terms::default() }))
+        block_on(store.claim(ClaimRequest { queues, limit: 1, types: Vec::new(), terms: ClaimOptions::default() }))
     };
     for refused in [block_on(store.payloads(vec![job.seq])).map(drop), claim().map(drop)] {
         let refused = refused.expect_err("it is gone").to_string();

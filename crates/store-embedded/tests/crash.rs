@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use longshore_core::rng::SeededDice;
+use longshore_core::rng::SeededRng;
 use longshore_store::clock::monotonic;
 
 use common::child::{self, Load};
@@ -27,14 +27,14 @@ const CYCLES_OF_ONE_STORE: u64 = 40;
 fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let setting = |name, default| std::env::var(name).map_or(default, |value| value.parse().expect("a number"));
     let (cycles, seed) = (setting("KILL_CYCLES", 200), setting("KILL_SEED", 1));
-    let mut dice = SeededDice::new(seed);
+    let mut rng = SeededRng::new(seed);
     let (mut acknowledged, mut unanswered_but_there, mut worst) = (0, 0, Duration::ZERO);
     for first in (0..cycles).step_by(usize::try_from(CYCLES_OF_ONE_STORE).expect("small")) {
         let directory = tempfile::tempdir().expect("a directory");
         let mut ledger = Ledger::default();
         let last = cycles.min(first + CYCLES_OF_ONE_STORE);
         for cycle in first..last {
-            let after = between(&mut dice, 5_000, 60_000) * if workload::heavy(cycle) { 6 } else { 1 };
+            let after = between(&mut rng, 5_000, 60_000) * if workload::heavy(cycle) { 6 } else { 1 };
             let load = Load::start(&mut child::command(&[], directory.path(), cycle));
             load.kill(Duration::from_micros(after), &mut ledger);
             assert_eq!(ledger.errors, Vec::<String>::new());

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Ticked};
-use longshore_core::failure::{Reported, ReportedCategory};
-use longshore_core::heartbeat::Notes;
+use longshore_core::claim::ClaimOptions;
+use longshore_core::engine::{AdminCommand, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest, Ticked};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobType, Seq};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
@@ -200,8 +200,12 @@ fn submit(store: &EmbeddedStore, number: u32) -> Result<Seq, StoreError> {
 }
 
 fn claim(store: &EmbeddedStore, limit: usize) -> Vec<ClaimedJob> {
-    let request =
-        ClaimRequest { queues: vec![workload::queue("even")], limit, types: Vec::new(), terms: Terms::default() };
+    let request = ClaimRequest {
+        queues: vec![workload::queue("even")],
+        limit,
+        types: Vec::new(),
+        terms: ClaimOptions::default(),
+    };
     block_on(store.claim(request)).expect("the store gives").expect("the rules allow it")
 }
 
@@ -397,10 +401,10 @@ fn deleting_jobs_makes_room_on_a_full_disk() {
 fn finish_work(store: &EmbeddedStore, running: &[ClaimedJob]) {
     for (number, job) in running.iter().enumerate() {
         let (id, token) = (job.claimed.id, Some(job.claimed.token));
-        let extension = Extension { id, token, notes: Notes::default() };
+        let extension = Heartbeat { id, token, notes: HeartbeatData::default() };
         let beats = block_on(store.extend(vec![extension])).expect("leases can be extended on a full disk");
         assert!(beats.iter().all(Result::is_ok), "{beats:?}");
-        let failed = || Outcome::Fail(Reported::new(ReportedCategory::Permanent, "never"));
+        let failed = || Outcome::Fail(ReportedFailure::new(ReportedCategory::Permanent, "never"));
         settle(store, job, if number % 2 == 0 { Outcome::Complete { result: None, progress: None } } else { failed() });
     }
 }

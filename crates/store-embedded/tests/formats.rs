@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_core::id::{JobType, Seq};
 use longshore_core::job::Job;
@@ -114,7 +114,7 @@ fn life_goes_on_in_every_format() {
         clock.advance(Duration::from_days(30));
         let budget = std::num::NonZeroUsize::new(10_000).expect("not zero");
         let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
-        let terms = Terms::default();
+        let terms = ClaimOptions::default();
         let request = ClaimRequest { queues: vec![sample_store::queue("plain")], limit: 100, types: Vec::new(), terms };
         let claimed = block_on(store.claim(request)).expect("the store gives").expect("the rules allow it");
         assert!(claimed.iter().any(|job| job.claimed.id == labelled.id));

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_core::rng::SeededDice;
+use longshore_core::rng::SeededRng;
 
 use common::child::{self, Load};
 use common::ledger::Ledger;
@@ -40,7 +40,7 @@ const BATCHES: u64 = 12;
 
 struct Player {
     cycle: u64,
-    dice: SeededDice,
+    rng: SeededRng,
     kills: BTreeMap<Site, u64>,
     acknowledged: u64,
 }
@@ -56,7 +56,7 @@ impl Player {
             Found::Nothing => {}
             Found::Closed => drop(open(&home).expect("the store opens")),
             Found::Crashed => {
-                let after = Duration::from_micros(between(&mut self.dice, 5_000, 40_000));
+                let after = Duration::from_micros(between(&mut self.rng, 5_000, 40_000));
                 Load::start(&mut child::command(&[], &home, self.cycle)).kill(after, &mut ledger);
                 ledger.next_load();
                 self.cycle += 1;
@@ -81,7 +81,7 @@ impl Player {
 }
 
 /// Up to `points` places from 1 to `last`, the early ones closer together.
-fn places(last: u64, points: u64, dice: &mut SeededDice) -> Vec<u64> {
+fn places(last: u64, points: u64, rng: &mut SeededRng) -> Vec<u64> {
     if last <= points {
         return (1..=last).collect();
     }
@@ -89,7 +89,7 @@ fn places(last: u64, points: u64, dice: &mut SeededDice) -> Vec<u64> {
     let (rest, first) = (points - points / 2, points / 2 + 1);
     for part in 0..rest {
         let span = last - first;
-        places.push(between(dice, first + span * part / rest, first + span * (part + 1) / rest));
+        places.push(between(rng, first + span * part / rest, first + span * (part + 1) / rest));
     }
     places
 }
@@ -102,12 +102,12 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed_at_a_call() {
     let points = std::env::var("CALL_POINTS").map_or(4, |value| value.parse().expect("a number"));
     let place = tempfile::tempdir().expect("a directory");
     let log = place.path().join("calls");
-    let mut player = Player { cycle: 0, dice: SeededDice::new(3), kills: BTreeMap::new(), acknowledged: 0 };
+    let mut player = Player { cycle: 0, rng: SeededRng::new(3), kills: BTreeMap::new(), acknowledged: 0 };
     let mut missed = 0;
     for found in [Found::Nothing, Found::Closed, Found::Crashed] {
         assert!(!player.play(found, |home| strace::watching(home, &log)), "nobody has killed it");
         for (site, last) in strace::most_by_one_thread(&log) {
-            for at in places(last, points, &mut player.dice) {
+            for at in places(last, points, &mut player.rng) {
                 let what = format!("signal=KILL:when={at}");
                 if player.play(found, |home| strace::injecting(home, site, &what)) {
                     *player.kills.entry(site).or_default() += 1;

@@ -11,7 +11,7 @@ use std::thread;
 
 use bytes::Bytes;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminAnswer, AdminCommand, Submission, SubmitRequest};
+use longshore_core::engine::{AdminCommand, AdminResponse, Submission, SubmitRequest};
 use longshore_core::id::{JobId, JobType, Seq};
 use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::state::StateKind;
@@ -51,7 +51,7 @@ fn requeue(id: JobId) -> AdminCommand {
 fn move_about(store: &EmbeddedStore, ids: &[JobId], stop: &AtomicBool) {
     for id in ids.iter().cycle() {
         for command in [cancel(*id), requeue(*id)] {
-            let _: AdminAnswer = block_on(store.admin(command)).expect("the store does it").expect("it may be done");
+            let _: AdminResponse = block_on(store.admin(command)).expect("the store does it").expect("it may be done");
         }
         if stop.load(Ordering::SeqCst) {
             return;

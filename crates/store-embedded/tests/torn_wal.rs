@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_core::id::Seq;
-use longshore_core::rng::{Dice as _, SeededDice};
+use longshore_core::rng::{Rng as _, SeededRng};
 use longshore_store::{Store as _, StoreError, VirtualClock};
 use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, examine};
 use longshore_testkit::block_on::block_on;
@@ -223,14 +223,14 @@ fn what_was_committed_is_noted_soon() {
 #[test]
 fn a_log_whose_end_is_overwritten_shows_what_was_committed_up_to_there() {
     let wreck = Wreck::make();
-    let (log, mut dice) = (wreck.log(), SeededDice::new(5));
+    let (log, mut rng) = (wreck.log(), SeededRng::new(5));
     let mut cases = Vec::new();
     for _ in 0..150 {
-        let from = usize::try_from(between(&mut dice, HEADER_BYTES as u64, log.len() as u64 - 1)).expect("small");
+        let from = usize::try_from(between(&mut rng, HEADER_BYTES as u64, log.len() as u64 - 1)).expect("small");
         let mut zeroes = log.to_vec();
         zeroes[from..].fill(0);
         let mut garbage = log.to_vec();
-        garbage[from..].iter_mut().for_each(|byte| *byte = dice.roll().to_le_bytes()[0]);
+        garbage[from..].iter_mut().for_each(|byte| *byte = rng.next_u64().to_le_bytes()[0]);
         // What is overwritten by itself is not lost.
         let differs = |changed: &[u8]| changed.iter().zip(log).position(|(a, b)| a != b).unwrap_or(log.len());
         for (what, changed) in [("zeroes", zeroes), ("garbage", garbage)] {
@@ -245,7 +245,7 @@ fn a_log_whose_end_is_overwritten_shows_what_was_committed_up_to_there() {
 #[test]
 fn damage_before_the_last_commit_of_the_log_is_refused() {
     let wreck = Wreck::make();
-    let (log, mut dice) = (wreck.log(), SeededDice::new(9));
+    let (log, mut rng) = (wreck.log(), SeededRng::new(9));
     let flips: u64 = std::env::var("FLIPS").map_or(600, |value| value.parse().expect("a number"));
     let mut cases = Vec::new();
     for number in 0..flips {
@@ -256,13 +256,13 @@ fn damage_before_the_last_commit_of_the_log_is_refused() {
             1 => (log.len() - FRAME_BYTES, log.len() - 1),
             _ => (0, log.len() - 1),
         };
-        let at = usize::try_from(between(&mut dice, least as u64, most as u64)).expect("small");
+        let at = usize::try_from(between(&mut rng, least as u64, most as u64)).expect("small");
         if number % 4 == 3 {
             let sector = at / 512 * 512;
             changed[sector..(sector + 512).min(log.len())].fill(0xee);
             cases.push((sector, "a lost sector", changed));
         } else {
-            changed[at] ^= 1 << between(&mut dice, 0, 7);
+            changed[at] ^= 1 << between(&mut rng, 0, 7);
             cases.push((at, "a flipped bit", changed));
         }
     }
@@ -315,9 +315,9 @@ fn a_log_that_has_lost_what_was_copied_from_it_is_refused() {
         assert!(!ledger.ended, "it was killed while it copied");
         let files = files_of(home.path());
         let log = &files.iter().find(|(name, _)| name.as_os_str() == LOG).expect("a log").1;
-        let mut dice = SeededDice::new(seed);
+        let mut rng = SeededRng::new(seed);
         for _ in 0..20 {
-            let cut = usize::try_from(between(&mut dice, 0, log.len() as u64)).expect("small");
+            let cut = usize::try_from(between(&mut rng, 0, log.len() as u64)).expect("small");
             let copy = fast_directory();
             for (name, bytes) in &files {
                 let bytes = if name.as_os_str() == LOG { &bytes[..cut] } else { bytes };

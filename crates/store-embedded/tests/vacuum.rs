@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_core::id::{JobType, Seq};
 use longshore_core::settle::Outcome;
@@ -45,7 +45,7 @@ fn open(directory: &Path, clock: &Arc<VirtualClock>) -> EmbeddedStore {
 fn end_all(store: &EmbeddedStore, queue: &str) {
     loop {
         let queues = vec![workload::queue(queue)];
-        let request = ClaimRequest { queues, limit: 100, types: Vec::new(), terms: Terms::default() };
+        let request = ClaimRequest { queues, limit: 100, types: Vec::new(), terms: ClaimOptions::default() };
         let claimed = block_on(store.claim(request)).expect("the store gives").expect("the rules allow it");
         if claimed.is_empty() {
             return;

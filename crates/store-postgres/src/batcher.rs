@@ -369,10 +369,10 @@ fn attempts_max(requests: &[Request], held_up: bool, alone: bool) -> u32 {
 
 /// Longer each time, and not the same for everybody.
 async fn pause(attempt: u32) {
-    let mut dice = longshore_codec::SystemDice::default();
-    let dice: &mut dyn longshore_core::rng::Dice = &mut dice;
+    let mut rng = longshore_codec::SystemDice::default();
+    let rng: &mut dyn longshore_core::rng::Rng = &mut rng;
     let longest = 2_u64.saturating_pow(attempt.min(7));
-    tokio::time::sleep(Duration::from_millis(dice.up_to(longest))).await;
+    tokio::time::sleep(Duration::from_millis(rng.uniform_inclusive(longest))).await;
 }
 
 /// The writer was gone before it had begun.

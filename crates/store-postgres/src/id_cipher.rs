@@ -58,7 +58,7 @@ fn hash(number: u32, seed: u64) -> u64 {
 mod tests {
     use super::*;
     use longshore_core::id::Seq;
-    use longshore_core::rng::SeededDice;
+    use longshore_core::rng::SeededRng;
 
     /// As PostgreSQL 15 answers.
     #[test]
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn ids_of_neighbours_look_unrelated() {
-        let mut dice = SeededDice::new(2);
+        let mut rng = SeededRng::new(2);
         let seal = id_seal([9; 16]);
-        let mut bits = |number| u128::from_be_bytes(*seal.seal(Seq(number), &mut dice).as_bytes());
+        let mut bits = |number| u128::from_be_bytes(*seal.seal(Seq(number), &mut rng).as_bytes());
         let differing: u32 = (0..1_000).map(|number| (bits(number) ^ bits(number + 1)).count_ones()).sum();
         assert!((55_000..67_000).contains(&differing), "{differing} of 122,000 bits differ");
     }

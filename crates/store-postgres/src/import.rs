@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_codec::{Names, codec};
-use longshore_core::engine::{KeyEntry, KeyPath, Queue, StateCounts, ordering};
+use longshore_core::engine::{KeyEntry, Queue, ScopedIdempotencyKey, StateCounts, ordering};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
-use longshore_core::workflow::{Tally, Workflow};
+use longshore_core::workflow::{MemberCounts, Workflow};
 use longshore_store::StoreError;
 use longshore_store::query::IndexedFields;
 use tokio_postgres::Client;
@@ -300,11 +300,11 @@ impl Import {
         self.counts.iter().map(|(queue, (counts, _))| (queue, counts))
     }
 
-    pub async fn keys(&mut self, keys: &[(KeyPath, KeyEntry)]) -> Result<(), StoreError> {
+    pub async fn keys(&mut self, keys: &[(ScopedIdempotencyKey, KeyEntry)]) -> Result<(), StoreError> {
         let rows: Vec<_> = keys
             .iter()
             .map(|(path, entry)| {
-                let purge_at = entry.purge_at.map(Timestamp::as_millis);
+                let purge_at = entry.prune_at.map(Timestamp::as_millis);
                 let id = entry.id.as_bytes().to_vec();
                 (codec::key::encode(path), entry.seq.0.cast_signed(), id, entry.at.as_millis(), purge_at)
             })
@@ -354,10 +354,10 @@ impl Import {
         names: &[(String, Seq)],
     ) -> Result<(), StoreError> {
         let number = workflow.number.0.cast_signed();
-        let bare = Workflow { tally: Tally::default(), ..workflow.clone() };
+        let bare = Workflow { tally: MemberCounts::default(), ..workflow.clone() };
         let counts = workflow.tally.counts.iter().chain([&workflow.tally.records]).map(|count| count.cast_signed());
         let (counts, record): (Vec<i64>, _) = (counts.collect(), codec::workflow::encode(&bare));
-        let (open, errand) = (workflow.open, workflow.errand.is_some());
+        let (open, errand) = (workflow.open, workflow.operation.is_some());
         let row: Values<'_> = vec![&number, &open, &errand, &counts, &record];
         let types = [Type::INT8, Type::BOOL, Type::BOOL, Type::INT8_ARRAY, Type::BYTEA];
         self.copy("workflows (number, open, errand, counts, record)", &types, std::iter::once(row)).await?;

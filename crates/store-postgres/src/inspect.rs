@@ -209,7 +209,7 @@ impl<'a> Looker<'a> {
         let rows = self.begin(vec![order!(shared.sql.counts)]).await?.pop().unwrap_or_default();
         let known = Arc::clone(&self.known);
         let wanted = |name: &QueueName| only.is_none_or(|only| only == name);
-        let queues = known.queues.values().filter(|queue| queue.leaving.is_none() && wanted(&queue.name));
+        let queues = known.queues.values().filter(|queue| queue.deleting.is_none() && wanted(&queue.name));
         let mut reports: BTreeMap<i32, QueueReport> = BTreeMap::new();
         for queue in queues {
             let Some(number) = known.number_of(&queue.name) else { continue };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use longshore_core::engine::{KeyEntry, KeyPath, StateCounts};
+use longshore_core::engine::{KeyEntry, ScopedIdempotencyKey, StateCounts};
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
@@ -18,7 +18,7 @@ pub(crate) struct Fetched {
     pub rows: HashMap<Seq, Found>,
     /// Looked for, and not there.
     pub absent: HashSet<Seq>,
-    pub keys: HashMap<KeyPath, Option<KeyEntry>>,
+    pub keys: HashMap<ScopedIdempotencyKey, Option<KeyEntry>>,
     pub external_ids: HashMap<(QueueName, Arc<str>), Option<Seq>>,
     pub dependents: HashMap<Seq, Slice>,
     pub members: HashMap<(QueueName, StateKind), Slice>,
@@ -55,7 +55,7 @@ pub(crate) struct Slice {
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub rows: BTreeSet<Seq>,
-    pub keys: HashSet<KeyPath>,
+    pub keys: HashSet<ScopedIdempotencyKey>,
     pub external_ids: HashSet<(QueueName, Arc<str>)>,
     pub dependents: HashMap<Seq, (Seq, usize)>,
     pub members: HashMap<(QueueName, StateKind), usize>,

@@ -1,7 +1,7 @@
 //! A job as a row: its record, and the columns that follow from it.
 
-use longshore_core::dependency::Owes;
-use longshore_core::engine::Ordering;
+use longshore_core::dependency::PendingPropagation;
+use longshore_core::engine::ReadyKey;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::policy::{OnLeaseExpiry, Reclaim};
@@ -133,10 +133,10 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    pub(crate) fn of(job: &Job, ordering: Ordering) -> Self {
+    pub(crate) fn of(job: &Job, ordering: ReadyKey) -> Self {
         let place = ordering.place.map(u64::cast_signed);
         let timer = ordering.timer.map(|(at, kind)| (at.as_millis(), kind as i16));
-        let news = (job.owes != Owes::Nothing).then(|| (job.updated_at.as_millis(), NEWS));
+        let news = (job.pending_propagation != PendingPropagation::Nothing).then(|| (job.updated_at.as_millis(), NEWS));
         let came_at = job.scheduled_at.filter(|at| place.is_some() && *at != job.created_at);
         Self {
             place,
@@ -149,7 +149,7 @@ impl Columns {
             state: number_of(job.kind()),
             urgency: i16::from(job.effective_priority().level()),
             priority: i16::from(job.priority.level()),
-            over: !job.live() && job.live_dependents == 0,
+            over: !job.is_live() && job.unfinished_dependents == 0,
             plain: !has_words(job)
                 && job.external_id.is_none()
                 && job.dependencies.all().is_empty()

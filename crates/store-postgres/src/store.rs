@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use longshore_codec::SystemDice;
 use longshore_core::engine::{
-    self, AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Queue, Settlement, SubmitRequest,
+    self, AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Queue, Settlement, SubmitRequest,
     Submitted, Ticked,
 };
-use longshore_core::heartbeat::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
-use longshore_core::rng::Dice;
+use longshore_core::rng::Rng;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_store::{
@@ -339,9 +339,9 @@ async fn take_place(options: &Options) -> Result<tokio_postgres::Client, StoreEr
 
 /// Nobody is told this name; it only tells a node's own hints from others'.
 fn node_name() -> String {
-    let mut dice = SystemDice::default();
-    let dice: &mut dyn Dice = &mut dice;
-    format!("{:016x}", dice.roll())
+    let mut rng = SystemDice::default();
+    let rng: &mut dyn Rng = &mut rng;
+    format!("{:016x}", rng.next_u64())
 }
 
 /// Learns what is there, and sees to it that the queue `default` is.
@@ -414,11 +414,11 @@ impl Store for PostgresStore {
         Box::pin(self.ask(&self.settles, |reply| Request::Settle(settlements, reply)))
     }
 
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         Box::pin(self.ask(&self.extends, |reply| Request::Extend(extensions, reply)))
     }
 
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         Box::pin(self.ask(&self.admins, |reply| Request::Admin(Box::new(command), reply)))
     }
 

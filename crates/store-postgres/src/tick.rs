@@ -132,7 +132,7 @@ async fn clear(link: &Link, shared: &Shared) -> Result<Option<Timestamp>, Troubl
 async fn next(lane: &mut Lane, now: Timestamp) -> Result<Option<Timestamp>, Trouble> {
     let shared = Arc::clone(&lane.shared);
     let (sql, known) = (&shared.sql, shared.known());
-    if known.queues.values().any(|queue| queue.leaving.is_some()) {
+    if known.queues.values().any(|queue| queue.deleting.is_some()) {
         return Ok(Some(now));
     }
     let orders = [order!(sql.next_due, TIMERS_MAX), order!(sql.next_prune, shared.slack_ms()), order!(sql.any_errand)];

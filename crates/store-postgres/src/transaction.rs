@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_codec::SystemDice;
-use longshore_core::engine::{self, AdminCommand, Claimed, Effect, Engine, Outside, Settlement, Ticked};
+use longshore_core::engine::{self, AdminCommand, Claimed, Effect, Engine, ExecutionContext, Settlement, Ticked};
 use longshore_core::id::{JobId, LeaseVersion, QueueName, Seq};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::DependencyRef;
@@ -267,29 +267,29 @@ impl<'a> Turn<'a> {
         let epoch = LeaseVersion::floor(self.known.epoch.max(1).unsigned_abs());
         let lease_floor = LeaseVersion(epoch.0 + (self.link.lease_floor << 32));
         let options = engine::Options { lease_floor, ..self.shared.engine };
-        let mut engine = Engine::over(options, Arc::clone(&self.known.queues), self.first_number.unwrap_or(0));
+        let mut engine = Engine::partial(options, Arc::clone(&self.known.queues), self.first_number.unwrap_or(0));
         let mut draft = Draft::new(fetched, &self.known, self.alone);
         draft.read_all(&self.known.names)?;
         let ticks = requests.iter().any(|request| matches!(request, Request::Tick(..)));
         if ticks || !self.claims.is_empty() {
             admit(&mut engine, &draft, fetched, &fetched.order);
-            engine.go_on_from(self.first_number.unwrap_or(0));
+            engine.set_next_seq(self.first_number.unwrap_or(0));
         } else if !fetched.news.is_empty() {
             admit(&mut engine, &draft, fetched, &fetched.news);
             // What it was given is older than the numbers that it may give.
-            engine.go_on_from(self.first_number.unwrap_or(0));
+            engine.set_next_seq(self.first_number.unwrap_or(0));
         }
         if ticks {
-            fetched.errands.iter().for_each(|workflow| engine.resume(*workflow));
+            fetched.errands.iter().for_each(|workflow| engine.resume_operation(*workflow));
             draft.expect_prunes();
         }
         for (queue, (counts, held)) in &fetched.counts {
             engine.add_counts(queue, counts, *held);
         }
         let mut run = Run { engine, draft, answers: Vec::with_capacity(requests.len()), effects: Vec::new() };
-        let mut dice = SystemDice::default();
+        let mut rng = SystemDice::default();
         for request in requests {
-            let answered = run.apply(request, self.now, &mut dice, fetched)?;
+            let answered = run.apply(request, self.now, &mut rng, fetched)?;
             run.answers.push(answered);
         }
         let wanted = run.draft.take_wanted();
@@ -330,12 +330,12 @@ fn admit(engine: &mut Engine, draft: &Draft<'_>, fetched: &Fetched, which: &[Seq
             continue;
         }
         let outline = job.outline();
-        engine.admit(&outline);
+        engine.index_job(&outline);
         if found.offered() {
-            engine.offer_again(&outline);
+            engine.restore_reclaimable(&outline);
         }
         if let Some(told) = found.told {
-            engine.go_on_telling(*seq, Seq(told.cast_unsigned()));
+            engine.resume_propagation(*seq, Seq(told.cast_unsigned()));
         }
     }
 }
@@ -343,7 +343,7 @@ fn admit(engine: &mut Engine, draft: &Draft<'_>, fetched: &Fetched, which: &[Seq
 impl Run<'_> {
     fn done(self, written: &write::Written, now: Timestamp) -> Done {
         Done {
-            deadline: self.engine.unfinished().then_some(now).or(written.deadline.map(Timestamp::from_millis)),
+            deadline: self.engine.has_pending_work().then_some(now).or(written.deadline.map(Timestamp::from_millis)),
             answers: self.answers,
             effects: self.effects,
             over: written.over,
@@ -355,13 +355,13 @@ impl Run<'_> {
         &mut self,
         request: &Request,
         now: Timestamp,
-        dice: &mut SystemDice,
+        rng: &mut SystemDice,
         fetched: &Fetched,
     ) -> Result<Answered, Trouble> {
         let Self { engine, draft, effects, .. } = self;
         macro_rules! outside {
             () => {
-                Outside { records: &mut *draft, dice: &mut *dice, now, effects: &mut *effects }
+                ExecutionContext { records: &mut *draft, rng: &mut *rng, now, effects: &mut *effects }
             };
         }
         Ok(match request {
@@ -379,7 +379,7 @@ impl Run<'_> {
                 Answered::Extend(verdicts.collect::<Result<_, _>>()?)
             }
             Request::Admin(command, _) => Answered::Admin(engine.admin(command, outside!())?),
-            Request::Tick(budget, _) => Answered::Tick(tick(engine, draft, now, budget.get(), dice, effects)?),
+            Request::Tick(budget, _) => Answered::Tick(tick(engine, draft, now, budget.get(), rng, effects)?),
         })
     }
 }
@@ -389,10 +389,10 @@ fn tick(
     draft: &mut Draft<'_>,
     now: Timestamp,
     budget: usize,
-    dice: &mut SystemDice,
+    rng: &mut SystemDice,
     effects: &mut Vec<Effect>,
 ) -> Result<Ticked, Trouble> {
-    engine.tick(draft, now, budget, dice, effects)
+    engine.tick(draft, now, budget, rng, effects)
 }
 
 fn with_payloads(claimed: Vec<Claimed>, fetched: &Fetched) -> Result<Vec<ClaimedJob>, Trouble> {
@@ -408,7 +408,7 @@ fn with_payloads(claimed: Vec<Claimed>, fetched: &Fetched) -> Result<Vec<Claimed
 fn elder(reference: &DependencyRef) -> Option<&JobId> {
     match reference {
         DependencyRef::Job(id) => Some(id),
-        DependencyRef::Local(_) | DependencyRef::Place(_) => None,
+        DependencyRef::Local(_) | DependencyRef::BatchIndex(_) => None,
     }
 }
 

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_codec::{Names, codec};
-use longshore_core::engine::{KeyEntry, KeyPath, PayloadSource, Prune, Queue, Records};
+use longshore_core::engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
-use longshore_core::rng::Dice;
+use longshore_core::rng::Rng;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
-use longshore_core::workflow::{TallyChange, Workflow};
+use longshore_core::workflow::{MemberCountDelta, Workflow};
 use longshore_store::query::{IndexedFields, has_words};
 
 use crate::catalog::Known;
@@ -44,14 +44,14 @@ pub(crate) struct Draft<'a> {
     pub changed: BTreeSet<Seq>,
     pub inserted: BTreeMap<Seq, PayloadSource>,
     pub removed: BTreeMap<Seq, Box<Job>>,
-    pub keys: HashMap<KeyPath, Option<KeyEntry>>,
+    pub keys: HashMap<ScopedIdempotencyKey, Option<KeyEntry>>,
     external_ids: HashMap<(QueueName, Arc<str>), Option<Seq>>,
     pub links: BTreeSet<(Seq, Seq)>,
     pub unlinks: BTreeSet<(Seq, Seq)>,
     pub workflows: WorkflowChanges,
     pub queues: BTreeMap<QueueName, Option<Queue>>,
     /// What has outlived its use, in the course of a tick.
-    prunes: BTreeSet<(Timestamp, Prune)>,
+    prunes: BTreeSet<(Timestamp, PruneTarget)>,
     /// Ids that were given before the job came to be.
     pub given_ids: HashMap<Seq, JobId>,
     wanted: Mutex<Wanted>,
@@ -106,11 +106,11 @@ impl<'a> Draft<'a> {
     /// What may be pruned, so far as it was fetched.
     pub(crate) fn expect_prunes(&mut self) {
         for (seq, job) in &self.jobs {
-            self.prunes.extend(job.prune_at().map(|at| (at, Prune::Job(*seq))));
+            self.prunes.extend(job.prune_at().map(|at| (at, PruneTarget::Job(*seq))));
         }
         for (path, entry) in &self.fetched.keys {
-            let at = entry.and_then(|entry| entry.purge_at);
-            self.prunes.extend(at.map(|at| (at, Prune::Key(path.clone()))));
+            let at = entry.and_then(|entry| entry.prune_at);
+            self.prunes.extend(at.map(|at| (at, PruneTarget::Key(path.clone()))));
         }
     }
 
@@ -139,18 +139,18 @@ impl<'a> Draft<'a> {
     fn unprune(&mut self, job: &Job) {
         if !self.prunes.is_empty() {
             let seq = job.seq;
-            self.prunes.retain(|(_, prune)| *prune != Prune::Job(seq));
+            self.prunes.retain(|(_, prune)| *prune != PruneTarget::Job(seq));
         }
     }
 }
 
-impl Records for Draft<'_> {
+impl JobRecords for Draft<'_> {
     type Error = Trouble;
 
-    fn new_id(&mut self, seq: Seq, dice: &mut dyn Dice) -> JobId {
+    fn new_id(&mut self, seq: Seq, rng: &mut dyn Rng) -> JobId {
         match self.given_ids.get(&seq) {
             Some(id) => *id,
-            None => self.seal.seal(seq, dice),
+            None => self.seal.seal(seq, rng),
         }
     }
 
@@ -176,7 +176,7 @@ impl Records for Draft<'_> {
         }
     }
 
-    fn take(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Trouble> {
+    fn checkout(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Trouble> {
         if let Some(job) = self.jobs.remove(&seq) {
             return Ok(Some(job));
         }
@@ -193,7 +193,7 @@ impl Records for Draft<'_> {
         Ok(())
     }
 
-    fn put_unchanged(&mut self, job: Box<Job>) {
+    fn return_unchanged(&mut self, job: Box<Job>) {
         self.jobs.insert(job.seq, job);
     }
 
@@ -267,7 +267,7 @@ impl Records for Draft<'_> {
         Ok(found.into_iter().take(limit).collect())
     }
 
-    fn key(&mut self, key: &KeyPath) -> Result<Option<KeyEntry>, Trouble> {
+    fn key(&mut self, key: &ScopedIdempotencyKey) -> Result<Option<KeyEntry>, Trouble> {
         if let Some(own) = self.keys.get(key) {
             return Ok(*own);
         }
@@ -280,25 +280,25 @@ impl Records for Draft<'_> {
         }
     }
 
-    fn put_key(&mut self, key: KeyPath, entry: KeyEntry) -> Result<(), Trouble> {
+    fn put_key(&mut self, key: ScopedIdempotencyKey, entry: KeyEntry) -> Result<(), Trouble> {
         if !self.prunes.is_empty() {
-            self.prunes.retain(|(_, prune)| *prune != Prune::Key(key.clone()));
+            self.prunes.retain(|(_, prune)| *prune != PruneTarget::Key(key.clone()));
         }
         self.keys.insert(key, Some(entry));
         Ok(())
     }
 
-    fn remove_key(&mut self, key: &KeyPath) -> Result<(), Trouble> {
-        self.prunes.retain(|(_, prune)| *prune != Prune::Key(key.clone()));
+    fn remove_key(&mut self, key: &ScopedIdempotencyKey) -> Result<(), Trouble> {
+        self.prunes.retain(|(_, prune)| *prune != PruneTarget::Key(key.clone()));
         self.keys.insert(key.clone(), None);
         Ok(())
     }
 
-    fn next_prune(&mut self, _now: Timestamp) -> Result<Option<(Timestamp, Prune)>, Trouble> {
+    fn next_prune(&mut self, _now: Timestamp) -> Result<Option<(Timestamp, PruneTarget)>, Trouble> {
         Ok(self.prunes.first().cloned())
     }
 
-    fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Trouble> {
+    fn jobs_in_state(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Trouble> {
         let slice = self.fetched.members.get(&(queue.clone(), state));
         let there = |seq: &Seq| self.jobs.get(seq).is_some_and(|job| job.kind() == state && job.queue == *queue);
         let unread = |seq: &Seq| !self.fetched.knows(*seq);
@@ -323,7 +323,7 @@ impl Records for Draft<'_> {
         Ok(())
     }
 
-    fn tally(&mut self, id: WorkflowId, change: &TallyChange) -> Result<(), Trouble> {
+    fn tally(&mut self, id: WorkflowId, change: &MemberCountDelta) -> Result<(), Trouble> {
         if let Some(number) = self.number_of(id) {
             self.workflows.tallies.entry(number).or_default().join(change);
         }
@@ -342,7 +342,7 @@ impl Records for Draft<'_> {
         Ok(self.roster(id, after, limit))
     }
 
-    fn name_member(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Trouble> {
+    fn set_member_ref(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Trouble> {
         if let Some(number) = self.number_of(id) {
             self.workflows.names.insert((number, Arc::from(reference)), Some(member));
         }

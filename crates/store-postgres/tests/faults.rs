@@ -215,10 +215,10 @@ fn more_questions_than_connections() {
             })
             .collect();
         for _ in 0..20 {
-            let beat = longshore_core::engine::Extension {
+            let beat = longshore_core::engine::Heartbeat {
                 id: claimed.claimed.id,
                 token: Some(claimed.claimed.token),
-                notes: longshore_core::heartbeat::Notes::default(),
+                notes: longshore_core::heartbeat::HeartbeatData::default(),
             };
             store.extend(vec![beat]).await.expect("the store answers").remove(0).expect("the lease is kept");
         }
@@ -237,10 +237,10 @@ fn heartbeats_stay_in_their_page() {
         submit(&*store, "one").await.expect("it is stored");
         let claimed = claim(&*store, 1).await.expect("it is claimed").remove(0);
         for _ in 0..50 {
-            let beat = longshore_core::engine::Extension {
+            let beat = longshore_core::engine::Heartbeat {
                 id: claimed.claimed.id,
                 token: Some(claimed.claimed.token),
-                notes: longshore_core::heartbeat::Notes::default(),
+                notes: longshore_core::heartbeat::HeartbeatData::default(),
             };
             store.extend(vec![beat]).await.expect("the store answers").remove(0).expect("the lease is kept");
         }
@@ -264,7 +264,7 @@ async fn fork(store: &PostgresStore) -> (JobId, Vec<ClaimedJob>) {
         new
     };
     let mut child = new("child");
-    child.after = vec![DependencyRef::Place(0), DependencyRef::Place(1)];
+    child.after = vec![DependencyRef::BatchIndex(0), DependencyRef::BatchIndex(1)];
     let batch = [new("one"), new("other"), child].map(|job| Submission { queue: load::queue(), job });
     let jobs = store.submit(SubmitRequest::new(batch.into())).await.expect("an answer").expect("they are taken in");
     let child = jobs.last().expect("three jobs").id;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::load;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{AdminCommand, ClaimRequest, Submission, SubmitRequest};
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::patch::SettingsPatch;
@@ -48,7 +48,7 @@ async fn submit(store: &PostgresStore, name: &str, priority: Priority, queues: i
 
 fn request(queues: impl Iterator<Item = usize>, limit: usize, types: &[&str]) -> ClaimRequest {
     let types = types.iter().map(|name| job_type(name)).collect();
-    ClaimRequest { queues: queues.map(queue).collect(), limit, types, terms: Terms::default() }
+    ClaimRequest { queues: queues.map(queue).collect(), limit, types, terms: ClaimOptions::default() }
 }
 
 async fn claim(store: &PostgresStore, request: ClaimRequest) -> Vec<ClaimedJob> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::load::{self, claim, complete, submit};
 use common::{Cluster, Durability, as_user, open_to_all, spare_port};
-use longshore_core::engine::Extension;
+use longshore_core::engine::Heartbeat;
 use longshore_core::state::StateKind;
 use longshore_store::{Inspect, JobFilter, JobQuery, Store, StoreError};
 use longshore_store_postgres::{Options, PostgresStore};
@@ -107,8 +107,8 @@ async fn drain(store: Arc<PostgresStore>) -> usize {
             return done;
         }
         for job in jobs {
-            let notes = longshore_core::heartbeat::Notes::default();
-            let beat = Extension { id: job.claimed.id, token: Some(job.claimed.token), notes };
+            let notes = longshore_core::heartbeat::HeartbeatData::default();
+            let beat = Heartbeat { id: job.claimed.id, token: Some(job.claimed.token), notes };
             store.extend(vec![beat]).await.expect("the store answers").remove(0).expect("the lease holds");
             complete(&*store, &job).await.expect("the store answers").expect("the lease holds");
             done += 1;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use common::load;
 use longshore_core::engine::Settlement;
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::job::Job;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
@@ -63,11 +63,11 @@ fn values(job: &Job) -> Values {
         text(&job.id),
         text(&job.queue),
         text(&job.job_type),
-        text(&job.kind().word()),
-        text(&job.priority.word()),
+        text(&job.kind().as_str()),
+        text(&job.priority.as_str()),
         text(&job.counters.starts),
         lease.and_then(|lease| lease.worker.as_ref()).map(ToString::to_string),
-        error.map(|error| error.category.word().to_owned()),
+        error.map(|error| error.category.as_str().to_owned()),
         error.and_then(|error| error.code.as_deref()).map(str::to_owned),
         error.map(|error| error.message.to_string()),
         text(&job.seq),
@@ -156,7 +156,7 @@ fn a_message_with_a_zero_is_escaped() {
         let store = load::open(&url, &schema).await;
         load::submit(&*store, "one").await.expect("it is stored");
         let job = load::claim(&*store, 1).await.expect("the store answers").remove(0);
-        let report = Reported {
+        let report = ReportedFailure {
             category: ReportedCategory::Permanent,
             code: Some("E1".into()),
             message: "a\0b".into(),

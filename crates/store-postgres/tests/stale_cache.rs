@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::heartbeat::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
@@ -31,7 +31,7 @@ use longshore_testkit::conformance::{self, World};
 struct TwoNodes {
     nodes: [PostgresStore; 2],
     /// Always the same sequence.
-    dice: AtomicU64,
+    rng: AtomicU64,
 }
 
 impl TwoNodes {
@@ -52,16 +52,15 @@ impl TwoNodes {
             };
             PostgresStore::open(options).expect("the store opens")
         };
-        Self { nodes: [node(), node()], dice: AtomicU64::new(1) }
+        Self { nodes: [node(), node()], rng: AtomicU64::new(1) }
     }
 
     fn one(&self) -> &PostgresStore {
-        let next =
-            |dice: u64| Some(dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
-        let dice = self.dice.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).expect("always a number");
+        let next = |rng: u64| Some(rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+        let rng = self.rng.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).expect("always a number");
         // Longer turns as well, so that beliefs are right now and then.
         let [first, second] = &self.nodes;
-        if (dice >> 33).is_multiple_of(3) { second } else { first }
+        if (rng >> 33).is_multiple_of(3) { second } else { first }
     }
 }
 
@@ -104,11 +103,11 @@ impl Store for TwoNodes {
         self.one().settle(settlements)
     }
 
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         self.one().extend(extensions)
     }
 
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         self.one().admin(command)
     }
 

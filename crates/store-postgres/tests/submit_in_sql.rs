@@ -56,9 +56,13 @@ fn picture(job: &Job, twin: &Job) -> Job {
             at.as_millis() - job.created_at.as_millis() + twin.created_at.as_millis(),
         )
     };
-    let moves =
-        job.history.moves().iter().map(|step| longshore_core::history::Move { at: shift(step.at), ..*step }).collect();
-    job.history = longshore_core::history::History::from_moves(moves);
+    let moves = job
+        .history
+        .moves()
+        .iter()
+        .map(|step| longshore_core::history::Transition { at: shift(step.at), ..*step })
+        .collect();
+    job.history = longshore_core::history::History::from_transitions(moves);
     job.scheduled_at = job.scheduled_at.map(shift);
     job.lifetime_ends_at = job.lifetime_ends_at.map(shift);
     job.updated_at = shift(job.updated_at);

@@ -6,13 +6,13 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::heartbeat::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
-use longshore_core::rng::Dice;
+use longshore_core::rng::Rng;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
@@ -51,7 +51,7 @@ enum Source {
     /// And no faults after its end.
     Script(VecDeque<Fault>),
     Chance {
-        dice: Box<dyn Dice + Send>,
+        rng: Box<dyn Rng + Send>,
         per_mille: u64,
     },
 }
@@ -73,8 +73,8 @@ impl Faults {
     }
 
     /// Of a thousand calls about `per_mille` fail, in one of the three ways that leave the store alive.
-    pub fn random(dice: impl Dice + Send + 'static, per_mille: u64) -> Self {
-        Self { source: Source::Chance { dice: Box::new(dice), per_mille }, looks: false }
+    pub fn random(rng: impl Rng + Send + 'static, per_mille: u64) -> Self {
+        Self { source: Source::Chance { rng: Box::new(rng), per_mille }, looks: false }
     }
 
     /// Looks fail too: they then take their turn with the others, and whatever the fault, nothing is answered.
@@ -86,12 +86,12 @@ impl Faults {
     fn next(&mut self) -> Fault {
         match &mut self.source {
             Source::Script(script) => script.pop_front().unwrap_or(Fault::None),
-            Source::Chance { dice, per_mille } => {
-                let dice: &mut dyn Dice = dice.as_mut();
-                if dice.up_to(999) >= *per_mille {
+            Source::Chance { rng, per_mille } => {
+                let rng: &mut dyn Rng = rng.as_mut();
+                if rng.uniform_inclusive(999) >= *per_mille {
                     return Fault::None;
                 }
-                match dice.up_to(2) {
+                match rng.uniform_inclusive(2) {
                     0 => Fault::NotApplied,
                     1 => Fault::AnswerLost,
                     _ => Fault::RequestLost,
@@ -224,11 +224,11 @@ impl Store for Unreliable {
         self.change(|store| store.settle(settlements))
     }
 
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         self.change(|store| store.extend(extensions))
     }
 
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         self.change(|store| store.admin(command))
     }
 
@@ -293,7 +293,7 @@ impl Inspect for Unreliable {
 
 #[cfg(test)]
 mod tests {
-    use longshore_core::rng::SeededDice;
+    use longshore_core::rng::SeededRng;
 
     use super::*;
     use crate::stub::{Stub, claim, finish, pause, settlement, submission};
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn chance_is_seeded_and_finds_all_three_ways() {
         let run = |seed| {
-            let (stub, store) = broken(Faults::random(SeededDice::new(seed), 300));
+            let (stub, store) = broken(Faults::random(SeededRng::new(seed), 300));
             let calls = (0..1_000).map(|_| finish(store.submit(submission(1))).map(drop));
             let told: Vec<&str> = calls.map(|call| call.map_or_else(|error| word(&error), |()| "answered")).collect();
             (stub.changes(), told)

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::heartbeat::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
@@ -67,7 +67,7 @@ impl Verb {
     ];
 
     /// A label for metrics and traces.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Submit => "submit",
             Self::Claim => "claim",
@@ -235,11 +235,11 @@ impl Store for Observed {
         self.watch(Verb::Settle, settlements.len(), self.store.settle(settlements), |answer| verdicts(answer))
     }
 
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         self.watch(Verb::Extend, extensions.len(), self.store.extend(extensions), |answer| verdicts(answer))
     }
 
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         self.watch(Verb::Admin, 1, self.store.admin(command), |answer| (1, usize::from(answer.is_err())))
     }
 
@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn each_verb_has_a_word_of_its_own() {
-        let words: std::collections::BTreeSet<_> = Verb::ALL.iter().map(|verb| verb.word()).collect();
+        let words: std::collections::BTreeSet<_> = Verb::ALL.iter().map(|verb| verb.as_str()).collect();
         assert_eq!(words.len(), Verb::ALL.len());
         assert_eq!(Verb::ALL.iter().filter(|verb| verb.writes()).count(), 6);
     }

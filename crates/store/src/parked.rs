@@ -184,7 +184,7 @@ impl<T> ParkedClaims<T> {
 
 #[cfg(test)]
 mod tests {
-    use longshore_core::claim::Terms;
+    use longshore_core::claim::ClaimOptions;
 
     use super::*;
 
@@ -199,7 +199,7 @@ mod tests {
     fn park(parked: &mut ParkedClaims<()>, ticket: u64, queues: &[&str], types: &[&str]) {
         let queues = queues.iter().map(|name| queue(name)).collect();
         let types = types.iter().map(|name| job_type(name)).collect();
-        let request = ClaimRequest { queues, types, limit: 1, terms: Terms::default() };
+        let request = ClaimRequest { queues, types, limit: 1, terms: ClaimOptions::default() };
         parked.park(Ticket(ticket), request, ());
     }
 

@@ -91,7 +91,7 @@ impl JobFilter {
     }
 
     /// The word of the index that leads to the fewest jobs, if the filter has one.
-    pub fn word(&self) -> Option<String> {
+    pub fn tag_term(&self) -> Option<String> {
         let key = self.idempotency_key.as_deref().map(|key| hashed_word(KEY_PREFIX, key));
         let correlation_id = || self.correlation_id.as_deref().map(|id| hashed_word(CORRELATION_PREFIX, id));
         key.or_else(correlation_id).or_else(|| self.tag.as_deref().map(str::to_owned))

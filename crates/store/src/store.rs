@@ -6,10 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Extension, Queue, Settlement, StateCounts,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Claimed, Heartbeat, Queue, Settlement, StateCounts,
     SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::heartbeat::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
@@ -53,10 +53,10 @@ pub trait Store: Inspect {
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>>;
 
     /// Heartbeats; one verdict for each, in order.
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>>;
+    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>>;
 
     /// What people do to queues and jobs.
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>>;
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>>;
 
     /// Does what is due by the store's clock, at most `budget` jobs of it, and says when to come back.
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked>;

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Submitted,
-    Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest,
+    Submitted, Ticked,
 };
-use longshore_core::heartbeat::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{JobId, JobType, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
@@ -87,11 +87,11 @@ impl Store for Stub {
         self.change((0..settlements.len()).map(verdict).collect())
     }
 
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         self.change(extensions.iter().map(|_| Err(Refusal::JobNotFound)).collect())
     }
 
-    fn admin(&self, _: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+    fn admin(&self, _: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         self.change(Err(Refusal::QueueNotFound))
     }
 
@@ -180,7 +180,7 @@ pub(crate) fn submission(jobs: usize) -> SubmitRequest {
 }
 
 pub(crate) fn claim(limit: usize) -> ClaimRequest {
-    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() }
+    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: ClaimOptions::default() }
 }
 
 pub(crate) fn settlement() -> Settlement {

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use longshore_core::cancel::Force;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::edit;
 use longshore_core::engine::{
-    self, AdminAnswer, AdminCommand as Admin, Answer as Told, ClaimRequest, Command as Order, DeleteQueue, Extension,
-    Farewell, Joining, Queue, Settlement, StateCounts, Submission, SubmitRequest,
+    self, AdminCommand as Admin, AdminResponse, ClaimRequest, Command as Order, DeleteQueue, Heartbeat, Queue,
+    QueueDeleteMode, Response as Told, Settlement, StateCounts, Submission, SubmitRequest, WorkflowTarget,
 };
-use longshore_core::failure::{Reported, ReportedCategory};
-use longshore_core::heartbeat::Notes;
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::limits::CORRELATION_ID_CHARS_MAX;
@@ -25,7 +25,7 @@ use longshore_core::priority::Priority;
 use longshore_core::profile::Profile;
 use longshore_core::refusal::{Invalid, Refusal};
 use longshore_core::requeue::{Requeue, Reset};
-use longshore_core::rng::{Dice, SeededDice};
+use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::settle;
 use longshore_core::state::StateKind;
 use longshore_core::status::{Status, StatusChange};
@@ -55,21 +55,21 @@ pub(crate) struct Names {
     workflows: Vec<WorkflowId>,
     handles: HashMap<JobId, Handle>,
     tokens: HashMap<(Handle, u64), LeaseToken>,
-    /// For ids and tokens that nobody was ever given: other dice than those of the machine.
-    dice: SeededDice,
+    /// For ids and tokens that nobody was ever given: other rng than those of the machine.
+    rng: SeededRng,
     /// Of the last command, if it was refused.
     refusal: Option<Refusal>,
 }
 
 impl Names {
     pub(crate) fn new() -> Self {
-        let dice = SeededDice::new(0x0ff5_e7a1);
+        let rng = SeededRng::new(0x0ff5_e7a1);
         Self {
             ids: Vec::new(),
             workflows: Vec::new(),
             handles: HashMap::new(),
             tokens: HashMap::new(),
-            dice,
+            rng,
             refusal: None,
         }
     }
@@ -98,7 +98,7 @@ impl Names {
 
     /// A handle that was never given out is an id that nobody has: what becomes of it is for the machine to say.
     fn id(&mut self, job: Handle) -> JobId {
-        self.id_of(job).unwrap_or_else(|| JobId::random(&mut self.dice))
+        self.id_of(job).unwrap_or_else(|| JobId::random(&mut self.rng))
     }
 
     fn adopt(&mut self, id: JobId) -> Handle {
@@ -113,10 +113,10 @@ impl Names {
     fn token(&mut self, job: Handle, token: &Token) -> Option<LeaseToken> {
         match token {
             Token::Missing => None,
-            Token::Bogus => Some(LeaseToken::random(&mut self.dice)),
+            Token::Bogus => Some(LeaseToken::random(&mut self.rng)),
             Token::Version(version) => {
                 let known = self.tokens.get(&(job, *version)).copied();
-                Some(known.unwrap_or_else(|| LeaseToken::random(&mut self.dice)))
+                Some(known.unwrap_or_else(|| LeaseToken::random(&mut self.rng)))
             }
         }
     }
@@ -139,7 +139,7 @@ impl Names {
                 queues: queues.iter().map(|queue| QueueName::new(queue)).collect::<Result<_, _>>()?,
                 limit: *limit,
                 types: types.iter().map(|name| JobType::new(name)).collect::<Result<_, _>>()?,
-                terms: Terms {
+                terms: ClaimOptions {
                     worker: Some(WorkerName::new(worker)?),
                     lease: lease.map(|millis| length("lease", millis)).transpose()?,
                     execution_timeout: execution_timeout
@@ -151,10 +151,10 @@ impl Names {
                 let outcome = outcome_of(outcome)?;
                 Order::Settle(Settlement { id: self.id(*job), token: self.token(*job, token), outcome })
             }
-            Command::Heartbeat { job, token, progress, checkpoint } => Order::Extend(Extension {
+            Command::Heartbeat { job, token, progress, checkpoint } => Order::Extend(Heartbeat {
                 id: self.id(*job),
                 token: self.token(*job, token),
-                notes: Notes {
+                notes: HeartbeatData {
                     progress: progress.clone().map(Bytes::from),
                     checkpoint: checkpoint.clone().map(Bytes::from),
                 },
@@ -179,7 +179,7 @@ impl Names {
             Command::Resume { queue } => Admin::ResumeQueue { queue: QueueName::new(queue)? },
             Command::DeleteQueue { queue, force } => Admin::DeleteQueue {
                 queue: QueueName::new(queue)?,
-                how: if *force { DeleteQueue::Anyway(Farewell::Cancel) } else { DeleteQueue::IfNothingLives },
+                how: if *force { DeleteQueue::Force(QueueDeleteMode::Cancel) } else { DeleteQueue::IfEmpty },
             },
             Command::SubmitHeld { job } => Admin::SubmitHeld { id: self.id(*job) },
             Command::Cancel { job, reason, force } => Admin::Cancel {
@@ -226,7 +226,7 @@ impl Names {
             Told::Submitted(jobs) => Answer::Submitted(self.submitted(&jobs.map_err(|refused| refused.first)?)),
             Told::Claimed(jobs) => Answer::Claimed(jobs?.iter().map(|job| self.claimed(job)).collect()),
             // The caller knows which job it was.
-            Told::Settled(state) => Answer::State { job: 0, state: state?.word().to_owned() },
+            Told::Settled(state) => Answer::State { job: 0, state: state?.as_str().to_owned() },
             Told::Extended(extended) => {
                 let extended = extended?;
                 Answer::Extended {
@@ -235,13 +235,13 @@ impl Names {
                 }
             }
             Told::Admin(answer) => match answer? {
-                AdminAnswer::QueuePut { .. } | AdminAnswer::Done => Answer::Done,
-                AdminAnswer::CancelRequested => Answer::CancelRequested,
-                AdminAnswer::Workflow { id, state } => {
-                    Answer::WorkflowState { workflow: self.adopt_workflow(id), state: state.word().to_owned() }
+                AdminResponse::QueuePut { .. } | AdminResponse::Done => Answer::Done,
+                AdminResponse::CancelRequested => Answer::CancelRequested,
+                AdminResponse::Workflow { id, state } => {
+                    Answer::WorkflowState { workflow: self.adopt_workflow(id), state: state.as_str().to_owned() }
                 }
-                AdminAnswer::State { id, state } => {
-                    Answer::State { job: self.adopt(id), state: state.word().to_owned() }
+                AdminResponse::State { id, state } => {
+                    Answer::State { job: self.adopt(id), state: state.as_str().to_owned() }
                 }
             },
         })
@@ -264,7 +264,7 @@ impl Names {
     fn submitted(&mut self, jobs: &[engine::Submitted]) -> Vec<Submitted> {
         let answer = |subject: &mut Self, job: &engine::Submitted| Submitted {
             job: job.state.map(|_| subject.adopt(job.id)),
-            state: job.state.map(|state| state.word().to_owned()),
+            state: job.state.map(|state| state.as_str().to_owned()),
             duplicate: job.duplicate,
         };
         jobs.iter().map(|job| answer(self, job)).collect()
@@ -276,7 +276,7 @@ impl Names {
         machine: &mut dyn Machine,
         queue: &QueueName,
         jobs: impl IntoIterator<Item = &'a NewJob>,
-        joining: Option<&Joining>,
+        joining: Option<&WorkflowTarget>,
     ) -> Result<Vec<Submission>, Refusal> {
         let (mut batch, mut unreadable) = (Vec::new(), None);
         for (place, new) in jobs.into_iter().enumerate() {
@@ -357,7 +357,7 @@ impl Names {
 
     /// Bytes that no other job has, so that a payload in the wrong hands is noticed.
     fn made_up(&mut self, bytes: usize) -> Bytes {
-        let salt = self.dice.roll().to_le_bytes();
+        let salt = self.rng.next_u64().to_le_bytes();
         salt.into_iter().cycle().take(bytes).collect()
     }
 
@@ -365,10 +365,10 @@ impl Names {
         let reference = |dependency: &Dependency| match dependency {
             Dependency::Job(handle) => {
                 let known = self.ids.get(*handle).copied();
-                DependencyRef::Job(known.unwrap_or_else(|| JobId::random(&mut self.dice)))
+                DependencyRef::Job(known.unwrap_or_else(|| JobId::random(&mut self.rng)))
             }
             Dependency::Ref(name) => DependencyRef::Local(name.as_str().into()),
-            Dependency::Unknown => DependencyRef::Job(JobId::random(&mut self.dice)),
+            Dependency::Unknown => DependencyRef::Job(JobId::random(&mut self.rng)),
         };
         dependencies.iter().map(reference).collect()
     }
@@ -390,20 +390,20 @@ pub(crate) fn name_in_workflow(job: &Job) -> String {
 }
 
 pub(crate) fn queue_snapshot(queue: &Queue, counts: &StateCounts) -> QueueSnapshot {
-    let count = |state: &StateKind| (state.word().to_owned(), engine::count_of(counts, *state));
+    let count = |state: &StateKind| (state.as_str().to_owned(), engine::count_of(counts, *state));
     QueueSnapshot {
-        profile: queue.profile.word().to_owned(),
+        profile: queue.profile.as_str().to_owned(),
         paused: queue.paused,
         counts: StateKind::ALL.iter().map(count).collect(),
     }
 }
 
 fn status_named(word: &str) -> Result<Status, Refusal> {
-    Status::from_word(word).ok_or_else(|| Refusal::invalid("status", "is not a status"))
+    Status::parse(word).ok_or_else(|| Refusal::invalid("status", "is not a status"))
 }
 
 fn profile_named(name: &str) -> Result<Profile, Refusal> {
-    Profile::from_word(name).ok_or_else(|| Refusal::invalid("profile", "is not one of the six"))
+    Profile::parse(name).ok_or_else(|| Refusal::invalid("profile", "is not one of the six"))
 }
 
 fn priority_of(level: i64) -> Result<Priority, Refusal> {
@@ -421,7 +421,7 @@ fn tags_of(tags: &BTreeMap<String, Option<String>>) -> Result<Tags, Refusal> {
     }
     let pair = |(key, value): (&String, &Option<String>)| (key.as_str().into(), value.as_deref().map(Arc::from));
     let tags = Tags::Map(tags.iter().map(pair).collect());
-    tags.check_named()?;
+    tags.validate_strict()?;
     Ok(tags)
 }
 
@@ -434,13 +434,13 @@ fn outcome_of(outcome: &Outcome) -> Result<settle::Outcome, Refusal> {
         Outcome::Snooze { delay } => settle::Outcome::Snooze { delay: length("delay", *delay)? },
         Outcome::Release => settle::Outcome::Release,
         Outcome::Fail { category, code, message, retry_after, unrecoverable } => {
-            let category = ReportedCategory::from_word(category)
+            let category = ReportedCategory::parse(category)
                 .ok_or_else(|| Refusal::invalid("error.category", "is not one that a worker may report"))?;
-            settle::Outcome::Fail(Reported {
+            settle::Outcome::Fail(ReportedFailure {
                 code: code.as_deref().map(Arc::from),
                 retry_after: retry_after.map(|millis| length("error.retry_after", millis)).transpose()?,
                 unrecoverable: *unrecoverable,
-                ..Reported::new(category, message)
+                ..ReportedFailure::new(category, message)
             })
         }
     })

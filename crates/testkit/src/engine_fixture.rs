@@ -1,17 +1,17 @@
 //! An engine on records in memory, with a clock to move: for tests that look closer than the neutral commands can.
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, Answer, ClaimRequest, Claimed, Command, Effect, Engine, MemoryRecords, Options,
+    AdminCommand, AdminResponse, ClaimRequest, Claimed, Command, Effect, Engine, MemoryRecords, Options, Response,
     Settlement, Submission, SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
 use longshore_core::patch::SettingsPatch;
 use longshore_core::profile::Profile;
 use longshore_core::requeue::{Requeue, Reset};
-use longshore_core::rng::SeededDice;
+use longshore_core::rng::SeededRng;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
@@ -21,7 +21,7 @@ use longshore_core::{Duration, Timestamp};
 pub struct World {
     pub engine: Engine,
     pub records: MemoryRecords,
-    dice: SeededDice,
+    rng: SeededRng,
     pub now: Timestamp,
     pub effects: Vec<Effect>,
 }
@@ -41,32 +41,32 @@ impl World {
         Self {
             engine: Engine::new(options),
             records: MemoryRecords::default(),
-            dice: SeededDice::new(11),
+            rng: SeededRng::new(11),
             now: Timestamp::from_millis(1_000_000),
             effects: Vec::new(),
         }
     }
 
-    pub fn apply(&mut self, command: Command) -> Answer {
-        let Ok(answer) = self.engine.apply(&mut self.records, &command, self.now, &mut self.dice, &mut self.effects);
+    pub fn apply(&mut self, command: Command) -> Response {
+        let Ok(answer) = self.engine.apply(&mut self.records, &command, self.now, &mut self.rng, &mut self.effects);
         answer
     }
 
-    pub fn admin(&mut self, command: AdminCommand) -> AdminAnswer {
+    pub fn admin(&mut self, command: AdminCommand) -> AdminResponse {
         match self.apply(Command::Admin(command)) {
-            Answer::Admin(Ok(answer)) => answer,
+            Response::Admin(Ok(answer)) => answer,
             other => panic!("{other:?}"),
         }
     }
 
     pub fn pass(&mut self, length: Duration) {
         self.now = self.now + length;
-        let Ok(ticked) = self.engine.tick(&mut self.records, self.now, usize::MAX, &mut self.dice, &mut self.effects);
+        let Ok(ticked) = self.engine.tick(&mut self.records, self.now, usize::MAX, &mut self.rng, &mut self.effects);
         assert!(ticked.next.is_none_or(|next| next > self.now));
     }
 
     pub fn tick(&mut self, budget: usize) -> Ticked {
-        let Ok(ticked) = self.engine.tick(&mut self.records, self.now, budget, &mut self.dice, &mut self.effects);
+        let Ok(ticked) = self.engine.tick(&mut self.records, self.now, budget, &mut self.rng, &mut self.effects);
         ticked
     }
 
@@ -77,7 +77,7 @@ impl World {
 
     pub fn submit(&mut self, name: &str, job: NewJob) -> Submitted {
         match self.apply(Command::Submit(SubmitRequest::new(vec![Submission { queue: queue(name), job }]))) {
-            Answer::Submitted(Ok(mut jobs)) => jobs.remove(0),
+            Response::Submitted(Ok(mut jobs)) => jobs.remove(0),
             other => panic!("{other:?}"),
         }
     }
@@ -87,14 +87,15 @@ impl World {
     }
 
     pub fn claim_many(&mut self, name: &str, limit: usize) -> Vec<Claimed> {
-        let request = ClaimRequest { queues: vec![queue(name)], limit, types: Vec::new(), terms: Terms::default() };
+        let request =
+            ClaimRequest { queues: vec![queue(name)], limit, types: Vec::new(), terms: ClaimOptions::default() };
         match self.apply(Command::Claim(request)) {
-            Answer::Claimed(Ok(jobs)) => jobs,
+            Response::Claimed(Ok(jobs)) => jobs,
             other => panic!("{other:?}"),
         }
     }
 
-    pub fn settle(&mut self, claimed: &Claimed, outcome: Outcome) -> Answer {
+    pub fn settle(&mut self, claimed: &Claimed, outcome: Outcome) -> Response {
         self.apply(Command::Settle(Settlement { id: claimed.id, token: Some(claimed.token), outcome }))
     }
 
@@ -116,7 +117,7 @@ pub fn job(bytes: &[u8]) -> NewJob {
 }
 
 pub fn fail() -> Outcome {
-    Outcome::Fail(Reported::new(ReportedCategory::Temporary, "no"))
+    Outcome::Fail(ReportedFailure::new(ReportedCategory::Temporary, "no"))
 }
 
 pub fn clone_requeue() -> Requeue {

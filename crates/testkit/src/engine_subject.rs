@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use longshore_core::Timestamp;
-use longshore_core::engine::{Answer as Told, Command as Order, Effect, Engine, MemoryRecords, Options};
+use longshore_core::engine::{Command as Order, Effect, Engine, MemoryRecords, Options, Response as Told};
 use longshore_core::id::{JobId, LeaseToken, QueueName, WorkflowId};
 use longshore_core::refusal::Refusal;
-use longshore_core::rng::SeededDice;
+use longshore_core::rng::SeededRng;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
 
@@ -26,7 +26,7 @@ pub struct EngineSubject {
 struct Core {
     engine: Engine,
     records: MemoryRecords,
-    dice: SeededDice,
+    rng: SeededRng,
     now: Timestamp,
     next: Option<Timestamp>,
     effects: Vec<Effect>,
@@ -51,7 +51,7 @@ impl EngineSubject {
         let core = Core {
             engine: Engine::new(options),
             records: MemoryRecords::default(),
-            dice: SeededDice::new(0x10f5_0fe0),
+            rng: SeededRng::new(0x10f5_0fe0),
             now: Timestamp::from_millis(START),
             next: None,
             effects: Vec::new(),
@@ -62,10 +62,10 @@ impl EngineSubject {
 
     /// The engine as the records alone would give it back, once it has caught up with the clock.
     pub fn rebuilt(&self) -> Engine {
-        let Core { engine, records, dice, now, .. } = &self.core;
+        let Core { engine, records, rng, now, .. } = &self.core;
         let mut engine = rebuild(engine, records);
-        let (mut records, mut dice, mut effects) = (records.clone(), dice.clone(), Vec::new());
-        let Ok(ticked) = engine.tick(&mut records, *now, usize::MAX, &mut dice, &mut effects);
+        let (mut records, mut rng, mut effects) = (records.clone(), rng.clone(), Vec::new());
+        let Ok(ticked) = engine.tick(&mut records, *now, usize::MAX, &mut rng, &mut effects);
         assert!(ticked.next.is_none_or(|next| next > *now), "a tick without bound leaves nothing undone");
         engine
     }
@@ -86,14 +86,17 @@ impl EngineSubject {
 
 /// The same engine again, from its records.
 pub(crate) fn rebuild(engine: &Engine, records: &MemoryRecords) -> Engine {
-    let live = records.jobs().filter(|job| job.live());
+    let live = records.jobs().filter(|job| job.is_live());
     let mut ended: BTreeMap<(QueueName, StateKind), u64> = BTreeMap::new();
-    for job in records.jobs().filter(|job| !job.live()) {
+    for job in records.jobs().filter(|job| !job.is_live()) {
         *ended.entry((job.queue.clone(), job.kind())).or_default() += 1;
     }
     let ended = ended.into_iter().map(|((queue, state), jobs)| (queue, state, jobs));
     let mut rebuilt = Engine::rebuild(engine.options(), records.queues().cloned(), live, ended, engine.next_number());
-    records.workflows().filter(|workflow| workflow.errand.is_some()).for_each(|workflow| rebuilt.resume(workflow.id));
+    records
+        .workflows()
+        .filter(|workflow| workflow.operation.is_some())
+        .for_each(|workflow| rebuilt.resume_operation(workflow.id));
     rebuilt
 }
 
@@ -102,7 +105,7 @@ impl Core {
     fn settle_down(&mut self) {
         loop {
             let Ok(ticked) =
-                self.engine.tick(&mut self.records, self.now, self.tick_budget, &mut self.dice, &mut self.effects);
+                self.engine.tick(&mut self.records, self.now, self.tick_budget, &mut self.rng, &mut self.effects);
             self.next = ticked.next;
             if ticked.next.is_none_or(|next| next > self.now) {
                 return;
@@ -113,7 +116,7 @@ impl Core {
 
 impl Machine for Core {
     fn order(&mut self, order: Order) -> Told {
-        let Ok(told) = self.engine.apply(&mut self.records, &order, self.now, &mut self.dice, &mut self.effects);
+        let Ok(told) = self.engine.apply(&mut self.records, &order, self.now, &mut self.rng, &mut self.effects);
         told
     }
 

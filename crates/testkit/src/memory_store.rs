@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use longshore_core::Timestamp;
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, Answer, BatchRefusal, ClaimRequest, Command, Effect, Engine, Extension, MemoryRecords,
-    Options, Queue, Settlement, SubmitRequest, Submitted, Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Command, Effect, Engine, Heartbeat, MemoryRecords,
+    Options, Queue, Response, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::heartbeat::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
-use longshore_core::rng::SeededDice;
+use longshore_core::rng::SeededRng;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
@@ -37,7 +37,7 @@ const ROWS_PER_PAGE: usize = 40;
 macro_rules! answer {
     ($told:expr, $kind:ident) => {
         match $told {
-            Answer::$kind(answer) => answer,
+            Response::$kind(answer) => answer,
             other => panic!("another answer: {other:?}"),
         }
     };
@@ -82,7 +82,7 @@ pub struct Disk(Arc<Mutex<Held>>);
 struct Held {
     engine: Engine,
     records: MemoryRecords,
-    dice: SeededDice,
+    rng: SeededRng,
     totals: Totals,
 }
 
@@ -91,7 +91,7 @@ impl Disk {
         let held = Held {
             engine: Engine::new(options),
             records: MemoryRecords::default(),
-            dice: SeededDice::new(0x10f5_0fe1),
+            rng: SeededRng::new(0x10f5_0fe1),
             totals: Totals::default(),
         };
         Self(Arc::new(Mutex::new(held)))
@@ -127,9 +127,9 @@ impl MemoryStore {
         self.grant(&mut held, now, &mut effects);
         let answer = work(&mut held, now, &mut effects);
         self.grant(&mut held, now, &mut effects);
-        let Held { engine, records, dice, totals } = &mut *held;
+        let Held { engine, records, rng, totals } = &mut *held;
         totals.count(&effects);
-        let Ok(Ticked { next, .. }) = engine.tick(records, now, 0, dice, &mut effects);
+        let Ok(Ticked { next, .. }) = engine.tick(records, now, 0, rng, &mut effects);
         // Under the lock, so that deadlines are announced in the order of commits.
         self.wakeups.announce_deadline(next);
         drop(held);
@@ -137,7 +137,7 @@ impl MemoryStore {
         answer
     }
 
-    fn apply(&self, command: Command) -> Answer {
+    fn apply(&self, command: Command) -> Response {
         self.turn(|held, now, effects| held.apply(command, now, effects))
     }
 
@@ -182,8 +182,8 @@ impl MemoryStore {
 }
 
 impl Held {
-    fn apply(&mut self, command: Command, now: Timestamp, effects: &mut Vec<Effect>) -> Answer {
-        let Ok(answer) = self.engine.apply(&mut self.records, &command, now, &mut self.dice, effects);
+    fn apply(&mut self, command: Command, now: Timestamp, effects: &mut Vec<Effect>) -> Response {
+        let Ok(answer) = self.engine.apply(&mut self.records, &command, now, &mut self.rng, effects);
         answer
     }
 
@@ -263,21 +263,21 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         later!(self.turn(|held, now, effects| {
             let verdict = |one| answer!(held.apply(Command::Extend(one), now, effects), Extended);
             extensions.into_iter().map(verdict).collect()
         }))
     }
 
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         later!(answer!(self.apply(Command::Admin(command)), Admin))
     }
 
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
         later!(self.turn(|held, now, effects| {
-            let Held { engine, records, dice, .. } = held;
-            let Ok(ticked) = engine.tick(records, now, budget.get(), dice, effects);
+            let Held { engine, records, rng, .. } = held;
+            let Ok(ticked) = engine.tick(records, now, budget.get(), rng, effects);
             ticked
         }))
     }

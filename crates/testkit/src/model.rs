@@ -201,7 +201,7 @@ impl Model {
     }
 
     fn state_of(&self, handle: Handle) -> Answer {
-        Answer::State { job: handle, state: self.jobs[handle].state.word().to_owned() }
+        Answer::State { job: handle, state: self.jobs[handle].state.as_str().to_owned() }
     }
 
     fn dispatch(&mut self, command: &Command) -> Result<Answer, Refusal> {
@@ -278,7 +278,7 @@ impl Subject for Model {
         for job in self.jobs.iter().filter(|job| !job.removed && job.queue == queue) {
             numbers[job.state as usize] += 1;
         }
-        let counts = State::ALL.into_iter().map(|state| (state.word().to_owned(), numbers[state as usize]));
+        let counts = State::ALL.into_iter().map(|state| (state.as_str().to_owned(), numbers[state as usize]));
         Some(QueueSnapshot { profile: known.profile.name().to_owned(), paused: known.paused, counts: counts.collect() })
     }
 

@@ -8,11 +8,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration as Wait;
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{AdminCommand, ClaimRequest, Claimed, Settlement, Submission, SubmitRequest, count_of};
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
 use longshore_core::refusal::Refusal;
-use longshore_core::rng::{Dice, SeededDice};
+use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload, Start};
@@ -61,7 +61,7 @@ struct Waiting<'a> {
 struct Rounds<'a> {
     store: &'a dyn Store,
     clock: &'a VirtualClock,
-    dice: SeededDice,
+    rng: SeededRng,
     order: Order,
     /// By number, which is the order of every line here.
     jobs: BTreeMap<Seq, Job>,
@@ -76,7 +76,7 @@ pub fn play(store: &dyn Store, clock: &VirtualClock, seed: u64, rounds: usize, o
     let mut play = Rounds {
         store,
         clock,
-        dice: SeededDice::new(seed),
+        rng: SeededRng::new(seed),
         order,
         jobs: BTreeMap::new(),
         paused: [false; QUEUES.len()],
@@ -113,8 +113,8 @@ fn wanted(job: &Job, queue: usize, types: &[usize]) -> bool {
 
 impl<'a> Rounds<'a> {
     fn below(&mut self, bound: usize) -> usize {
-        let dice: &mut dyn Dice = &mut self.dice;
-        usize::try_from(dice.up_to(bound as u64 - 1)).unwrap()
+        let rng: &mut dyn Rng = &mut self.rng;
+        usize::try_from(rng.uniform_inclusive(bound as u64 - 1)).unwrap()
     }
 
     fn round(&mut self) {
@@ -175,7 +175,7 @@ impl<'a> Rounds<'a> {
             queues: queues.iter().map(|place| queue(QUEUES[*place])).collect(),
             types: types.iter().map(|kind| job_type(TYPES[*kind])).collect(),
             limit,
-            terms: Terms { lease: Some(Duration::from_days(1)), ..Terms::default() },
+            terms: ClaimOptions { lease: Some(Duration::from_days(1)), ..ClaimOptions::default() },
         }
     }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use longshore_core::Timestamp;
-use longshore_core::engine::{AdminAnswer, AdminCommand, Answer as Told, Command as Order, Submitted as Born};
+use longshore_core::engine::{AdminCommand, AdminResponse, Command as Order, Response as Told, Submitted as Born};
 use longshore_core::id::{JobId, LeaseToken, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
@@ -111,8 +111,8 @@ impl StoreMachine {
     }
 
     /// A clone has its original's payload.
-    fn keep_copy(&mut self, original: Option<JobId>, answer: &AdminAnswer) {
-        let (Some(original), AdminAnswer::State { id, .. }) = (original, answer) else { return };
+    fn keep_copy(&mut self, original: Option<JobId>, answer: &AdminResponse) {
+        let (Some(original), AdminResponse::State { id, .. }) = (original, answer) else { return };
         if let Some(payload) = self.payloads.get(&original).cloned() {
             self.payloads.insert(*id, payload);
         }

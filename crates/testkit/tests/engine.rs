@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use longshore_core::Duration;
 use longshore_core::backoff::BackoffKind;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, Answer, ClaimRequest, Command, DeleteQueue, Effect, Farewell, count_of,
+    AdminCommand, AdminResponse, ClaimRequest, Command, DeleteQueue, Effect, QueueDeleteMode, Response, count_of,
 };
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::{JobId, JobType};
 use longshore_core::patch::{PolicyPatch, RetryPatch, SettingsPatch};
 use longshore_core::priority::Priority;
@@ -53,8 +53,8 @@ fn a_clone_has_the_payload_of_its_original_and_outlives_it() {
     world.put_queue("q", Profile::Weave, SettingsPatch::default());
     let first = world.submit("q", job(b"work"));
     let claimed = world.claim("q");
-    world.settle(&claimed, Outcome::Fail(Reported::new(ReportedCategory::Permanent, "no")));
-    let AdminAnswer::State { id, .. } = world.admin(AdminCommand::Requeue { id: first.id, how: clone_requeue() })
+    world.settle(&claimed, Outcome::Fail(ReportedFailure::new(ReportedCategory::Permanent, "no")));
+    let AdminResponse::State { id, .. } = world.admin(AdminCommand::Requeue { id: first.id, how: clone_requeue() })
     else {
         panic!()
     };
@@ -84,7 +84,7 @@ fn each_attempt_names_the_one_before_it() {
     }
     assert_eq!(world.state(id), Some(StateKind::DeadLetter));
     // A snooze gives the attempt back: its number repeats, its id does not.
-    let AdminAnswer::State { .. } = world.admin(AdminCommand::Requeue { id, how: clone_requeue() }) else { panic!() };
+    let AdminResponse::State { .. } = world.admin(AdminCommand::Requeue { id, how: clone_requeue() }) else { panic!() };
     let first = world.claim("q");
     world.settle(&first, Outcome::Release);
     let second = world.claim("q");
@@ -121,8 +121,8 @@ fn a_queue_that_lets_its_running_jobs_finish() {
     let claims = world.claim_many("q", 3);
     world.settle(&claims[0], Outcome::Release);
     world.settle(&claims[2], fail());
-    let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
-    assert_eq!(world.admin(AdminCommand::DeleteQueue { queue: queue("q"), how }), AdminAnswer::Done);
+    let how = DeleteQueue::Force(QueueDeleteMode::LetRunningFinish);
+    assert_eq!(world.admin(AdminCommand::DeleteQueue { queue: queue("q"), how }), AdminResponse::Done);
     assert!(world.engine.queue(&queue("q")).is_none());
     assert_eq!(world.state(waits), None, "waiting jobs go with the queue");
     assert_eq!(world.state(retries), Some(StateKind::Failed), "a waiting retry ends as the failure it was");
@@ -130,7 +130,7 @@ fn a_queue_that_lets_its_running_jobs_finish() {
     world.settle(&claims[1], fail());
     assert_eq!(world.state(runs), Some(StateKind::Failed), "no retry into a queue that is gone");
     let record = world.records.job_by_id(runs).unwrap();
-    assert_eq!(record.history.moves().last().unwrap().cause.word(), "queue_deleted");
+    assert_eq!(record.history.moves().last().unwrap().cause.as_str(), "queue_deleted");
 }
 
 #[test]
@@ -229,8 +229,9 @@ fn a_claim_of_a_rare_type_touches_only_what_it_takes() {
     wanted.job_type = rare.clone();
     let wanted = world.submit("q", wanted).id;
     world.effects.clear();
-    let request = ClaimRequest { queues: vec![queue("q")], limit: 10, types: vec![rare], terms: Terms::default() };
-    let Answer::Claimed(Ok(jobs)) = world.apply(Command::Claim(request)) else { panic!() };
+    let request =
+        ClaimRequest { queues: vec![queue("q")], limit: 10, types: vec![rare], terms: ClaimOptions::default() };
+    let Response::Claimed(Ok(jobs)) = world.apply(Command::Claim(request)) else { panic!() };
     assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [wanted]);
     assert_eq!(world.effects.len(), 1);
 }
@@ -266,13 +267,13 @@ fn the_look_at_the_line_says_what_claims_will_get() {
         }
         for asked in [vec![], vec![0], vec![2, 0], vec![1, 1]] {
             let types: Vec<JobType> = asked.into_iter().map(|n| types[n].clone()).collect();
-            let expected = world.engine.in_line(&queue("q"), &types, 7);
-            let request = ClaimRequest { queues: vec![queue("q")], limit: 7, types, terms: Terms::default() };
-            let Answer::Claimed(Ok(claimed)) = world.apply(Command::Claim(request)) else { panic!() };
+            let expected = world.engine.peek_ready(&queue("q"), &types, 7);
+            let request = ClaimRequest { queues: vec![queue("q")], limit: 7, types, terms: ClaimOptions::default() };
+            let Response::Claimed(Ok(claimed)) = world.apply(Command::Claim(request)) else { panic!() };
             assert_eq!(claimed.iter().map(|job| job.seq).collect::<Vec<_>>(), expected);
             assert_eq!(expected.len(), 7);
         }
         world.admin(AdminCommand::PauseQueue { queue: queue("q") });
-        assert_eq!(world.engine.in_line(&queue("q"), &[], 7), [], "a paused queue gives nobody anything");
+        assert_eq!(world.engine.peek_ready(&queue("q"), &[], 7), [], "a paused queue gives nobody anything");
     }
 }

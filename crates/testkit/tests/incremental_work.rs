@@ -2,10 +2,10 @@
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
 use longshore_core::engine::{
-    AdminCommand, Answer, ClaimRequest, Command, DeleteQueue, Effect, Engine, Farewell, Options, Submission,
+    AdminCommand, ClaimRequest, Command, DeleteQueue, Effect, Engine, Options, QueueDeleteMode, Response, Submission,
     SubmitRequest,
 };
 use longshore_core::id::{JobId, JobType};
@@ -47,11 +47,11 @@ fn requeue(id: JobId) -> AdminCommand {
 /// The engine as a restart would find it: the records are all that is left.
 fn restart(world: &mut World) {
     let mut ended = std::collections::BTreeMap::new();
-    for job in world.records.jobs().filter(|job| !job.live()) {
+    for job in world.records.jobs().filter(|job| !job.is_live()) {
         *ended.entry((job.queue.clone(), job.kind())).or_default() += 1;
     }
     let ended = ended.into_iter().map(|((queue, state), jobs)| (queue, state, jobs));
-    let (queues, live) = (world.records.queues().cloned(), world.records.jobs().filter(|job| job.live()));
+    let (queues, live) = (world.records.queues().cloned(), world.records.jobs().filter(|job| job.is_live()));
     world.engine = Engine::rebuild(world.engine.options(), queues, live, ended, world.engine.next_number());
 }
 
@@ -197,7 +197,7 @@ fn waiting_jobs_of_a_deleted_queue_go_however_many_depend_on_them() {
     for _ in 0..5 {
         world.submit("p", after(&[first]));
     }
-    let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
+    let how = DeleteQueue::Force(QueueDeleteMode::LetRunningFinish);
     world.admin(AdminCommand::DeleteQueue { queue: queue("q"), how });
     world.pass(Duration::ZERO);
     assert_eq!(world.state(first), None);
@@ -212,7 +212,7 @@ fn nobody_goes_back_to_the_line_of_a_queue_that_is_gone() {
             world.put_queue("q", profile, SettingsPatch::default());
             let id = world.submit("q", job(b"")).id;
             let claimed = world.claim("q");
-            let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
+            let how = DeleteQueue::Force(QueueDeleteMode::LetRunningFinish);
             world.admin(AdminCommand::DeleteQueue { queue: queue("q"), how });
             match &outcome {
                 Some(outcome) => drop(world.settle(&claimed, outcome.clone())),
@@ -231,12 +231,12 @@ fn a_refused_claim_takes_nothing() {
     world.submit("a", job(b""));
     let before = world.engine.clone();
     let queues = vec![queue("a"), queue("missing")];
-    let request = ClaimRequest { queues, limit: 10, types: Vec::new(), terms: Terms::default() };
-    let Answer::Claimed(Err(refusal)) = world.apply(Command::Claim(request)) else { panic!("it must be refused") };
+    let request = ClaimRequest { queues, limit: 10, types: Vec::new(), terms: ClaimOptions::default() };
+    let Response::Claimed(Err(refusal)) = world.apply(Command::Claim(request)) else { panic!("it must be refused") };
     assert_eq!(refusal.code(), "queue_not_found");
     assert_eq!(world.engine, before);
     let batch = vec![Submission { queue: queue("missing"), job: job(b"") }];
-    let Answer::Submitted(Err(refused)) = world.apply(Command::Submit(SubmitRequest::new(batch))) else { panic!() };
+    let Response::Submitted(Err(refused)) = world.apply(Command::Submit(SubmitRequest::new(batch))) else { panic!() };
     assert_eq!(refused.first.code(), "queue_not_found", "without auto queues nothing is made up");
 }
 
@@ -244,9 +244,9 @@ fn a_refused_claim_takes_nothing() {
 fn a_place_outside_of_the_batch_is_an_unknown_dependency() {
     let mut world = World::new();
     let mut lost = job(b"");
-    lost.after = vec![DependencyRef::Place(7)];
+    lost.after = vec![DependencyRef::BatchIndex(7)];
     let batch = vec![Submission { queue: queue("q"), job: lost }];
-    let Answer::Submitted(Err(refused)) = world.apply(Command::Submit(SubmitRequest::new(batch))) else { panic!() };
+    let Response::Submitted(Err(refused)) = world.apply(Command::Submit(SubmitRequest::new(batch))) else { panic!() };
     assert_eq!(refused.first.code(), "dependency_unknown");
 }
 
@@ -282,7 +282,7 @@ fn a_rollback_leaves_the_engine_as_it_was() {
     world.settle(&claimed, complete());
     world.submit("new", job(b""));
     world.admin(AdminCommand::PauseQueue { queue: queue("p") });
-    world.admin(AdminCommand::DeleteQueue { queue: queue("new"), how: DeleteQueue::Anyway(Farewell::Cancel) });
+    world.admin(AdminCommand::DeleteQueue { queue: queue("new"), how: DeleteQueue::Force(QueueDeleteMode::Cancel) });
     world.engine.rollback();
     world.records = records;
     assert_eq!(world.engine, engine);
@@ -300,7 +300,7 @@ fn a_queue_that_takes_its_waiting_jobs_along_leaves_none_behind_however_it_is_cu
         let first = world.submit("q", job(b"")).id;
         let second = world.submit("q", after(&[first])).id;
         world.submit("q", after(&[second]));
-        let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
+        let how = DeleteQueue::Force(QueueDeleteMode::LetRunningFinish);
         world.admin(AdminCommand::DeleteQueue { queue: queue("q"), how });
         world.pass(Duration::ZERO);
         assert_eq!(world.records.jobs().count(), 0, "at most {cascade_jobs_max} at a time");

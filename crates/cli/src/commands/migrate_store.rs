@@ -164,7 +164,7 @@ async fn carry_jobs(context: &Context, export: &Export, import: &mut Import, fro
         let found = found.and_then(|(_, counts)| counts.get(state as usize).copied()).unwrap_or(0);
         // An ended job that still owes its dependents the news counts among the living.
         if found < jobs {
-            return Err(Failure::failed(format!("{queue} has {found} {} jobs, not {jobs}", state.word()))
+            return Err(Failure::failed(format!("{queue} has {found} {} jobs, not {jobs}", state.as_str()))
                 .hint("`longshore doctor DIR` says more; nothing was moved"));
         }
     }

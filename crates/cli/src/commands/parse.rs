@@ -11,18 +11,18 @@ fn listed(words: impl Iterator<Item = &'static str>) -> String {
 }
 
 pub(crate) fn state(word: &str) -> Result<State, String> {
-    let known = || listed(State::ALL.iter().map(|state| state.word()));
-    State::from_word(&word.replace('-', "_")).ok_or_else(|| format!("expected one of {}", known()))
+    let known = || listed(State::ALL.iter().map(|state| state.as_str()));
+    State::parse(&word.replace('-', "_")).ok_or_else(|| format!("expected one of {}", known()))
 }
 
 pub(crate) fn profile(word: &str) -> Result<Profile, String> {
-    let known = || listed(Profile::ALL.iter().map(|profile| profile.word()));
-    Profile::from_word(word).ok_or_else(|| format!("expected one of {}", known()))
+    let known = || listed(Profile::ALL.iter().map(|profile| profile.as_str()));
+    Profile::parse(word).ok_or_else(|| format!("expected one of {}", known()))
 }
 
 pub(crate) fn priority(word: &str) -> Result<Priority, String> {
-    let known = || listed(Priority::ALL.iter().map(|priority| priority.word()));
-    Priority::from_word(word).ok_or_else(|| format!("expected one of {}, or 0 to 4", known()))
+    let known = || listed(Priority::ALL.iter().map(|priority| priority.as_str()));
+    Priority::parse(word).ok_or_else(|| format!("expected one of {}, or 0 to 4", known()))
 }
 
 /// A number with its noun: the plural has an `s`.

@@ -108,7 +108,7 @@ fn cell(value: &Value, colour: bool) -> Cell {
         Value::Text(text) => Cell::new(safe(text)),
         Value::Number(text) => Cell::new(safe(text)).set_alignment(CellAlignment::Right),
         Value::Alarm(text) => paint(Cell::new(safe(text)), Some(Color::Red)),
-        Value::State(state) => paint(Cell::new(state.word()), shade(*state)),
+        Value::State(state) => paint(Cell::new(state.as_str()), shade(*state)),
     }
 }
 

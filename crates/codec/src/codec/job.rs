@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use longshore_core::attempt::{Attempt, AttemptEnd, AttemptOutcome};
-use longshore_core::dependency::{After, Dependencies, EndedThrough, Owes};
+use longshore_core::dependency::{Dependencies, EndedByDependency, PendingPropagation, RequiredDependency};
 use longshore_core::failure::{Category, Failure};
-use longshore_core::history::{Cause, History, Move};
+use longshore_core::history::{Cause, History, Transition};
 use longshore_core::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkerName, WorkflowId};
-use longshore_core::job::{Counters, IdempotencyKey, Job, Outline};
+use longshore_core::job::{Counters, IdempotencyKey, IndexedFields, Job};
 use longshore_core::lease::Lease;
 use longshore_core::policy::{IdempotencyScope, Policy};
 use longshore_core::priority::Priority;
@@ -23,7 +23,13 @@ use longshore_core::workflow::Membership;
 use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
 use crate::dictionary::Names;
 
-const OWES: [Owes; 5] = [Owes::Nothing, Owes::End, Owes::Return, Owes::ReturnAndEnd, Owes::NewLife];
+const OWES: [PendingPropagation; 5] = [
+    PendingPropagation::Nothing,
+    PendingPropagation::End,
+    PendingPropagation::Return,
+    PendingPropagation::RevivedThenFinished,
+    PendingPropagation::RestartedWithWorkflow,
+];
 
 /// Instants count from the creation of the record: small numbers, mostly.
 struct Base(Timestamp);
@@ -55,7 +61,7 @@ const CHECKSUM_BYTES: usize = 4;
 /// A live record is filled up with zeroes, so that its next version mostly has the same size: SQLite then overwrites it where it lies,
 /// and has no pages to balance.
 fn fill_up(job: &Job, bytes: &mut Vec<u8>) {
-    if job.live() {
+    if job.is_live() {
         let room = if job.kind() == StateKind::Running { 0 } else { CLAIM_BYTES };
         let size = (bytes.len() + CHECKSUM_BYTES + room).next_multiple_of(STEP_BYTES);
         bytes.resize(size - CHECKSUM_BYTES, 0);
@@ -88,11 +94,11 @@ fn body(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
     writer.byte(job.priority.level());
     writer.byte(job.inherited_priority.level());
     let Counters { starts, failures, retries_scheduled, requeues, reclaims } = job.counters;
-    for count in [starts, failures, retries_scheduled, requeues, reclaims, job.live_dependents] {
+    for count in [starts, failures, retries_scheduled, requeues, reclaims, job.unfinished_dependents] {
         writer.number(u64::from(count));
     }
     writer.number(job.lease_version.0);
-    writer.byte(place(&OWES, &job.owes));
+    writer.byte(place(&OWES, &job.pending_propagation));
     base.put(&mut writer, job.updated_at);
     let times = [
         job.scheduled_at,
@@ -124,7 +130,7 @@ fn body(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
         writer.fixed(membership.workflow.as_bytes());
         writer.text(membership.reference.as_bytes());
     });
-    writer.option(job.settled, |writer, (token, outcome)| {
+    writer.option(job.last_settlement, |writer, (token, outcome)| {
         writer.fixed(token.as_bytes());
         writer.byte(place(OutcomeKind::ALL, &outcome));
     });
@@ -163,7 +169,7 @@ pub struct Head<'a> {
     counters: Counters,
     live_dependents: u32,
     lease_version: LeaseVersion,
-    owes: Owes,
+    owes: PendingPropagation,
     updated_at: Timestamp,
     scheduled_at: Option<Timestamp>,
     started_at: Option<Timestamp>,
@@ -174,8 +180,8 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    pub fn outline(&self) -> Outline<'_> {
-        Outline {
+    pub fn outline(&self) -> IndexedFields<'_> {
+        IndexedFields {
             seq: self.seq,
             queue: &self.queue,
             job_type: &self.job_type,
@@ -184,7 +190,7 @@ impl<'a> Head<'a> {
             policy: &self.policy,
             scheduled_at: self.scheduled_at,
             lifetime_ends_at: self.lifetime_ends_at,
-            owes: self.owes,
+            pending_propagation: self.owes,
             updated_at: self.updated_at,
         }
     }
@@ -319,9 +325,9 @@ pub fn decode_unsealed(seq: Seq, bytes: &[u8], names: &Names) -> Result<Job, Dam
         priority: head.priority,
         inherited_priority: head.inherited_priority,
         counters: head.counters,
-        live_dependents: head.live_dependents,
+        unfinished_dependents: head.live_dependents,
         lease_version: head.lease_version,
-        owes: head.owes,
+        pending_propagation: head.owes,
         updated_at: head.updated_at,
         scheduled_at: head.scheduled_at,
         started_at: head.started_at,
@@ -343,9 +349,9 @@ pub fn decode_unsealed(seq: Seq, bytes: &[u8], names: &Names) -> Result<Job, Dam
         requeued_from: more.requeued_from,
         requeued_as: more.requeued_as,
         membership: more.membership,
-        settled: more.settled,
+        last_settlement: more.settled,
         attempts,
-        history: History::from_moves(moves),
+        history: History::from_transitions(moves),
     })
 }
 
@@ -408,8 +414,8 @@ fn get_policy<'a>(reader: &mut Reader<'_>, names: &'a Names) -> Result<Cow<'a, A
     }
 }
 
-fn get_move(reader: &mut Reader<'_>, base: &Base) -> Result<Move, Damaged> {
-    Ok(Move {
+fn get_move(reader: &mut Reader<'_>, base: &Base) -> Result<Transition, Damaged> {
+    Ok(Transition {
         from: reader.option(|reader| reader.one_of(StateKind::ALL))?,
         to: reader.one_of(StateKind::ALL)?,
         at: base.get(reader)?,
@@ -548,9 +554,9 @@ fn put_dependencies(writer: &mut Writer, dependencies: &Dependencies, base: &Bas
         writer.number(dependencies.after_any.len() as u64);
         dependencies.after_any.iter().for_each(|id| writer.fixed(id.as_bytes()));
         writer.number(u64::from(dependencies.unmet));
-        writer.flag(dependencies.any_met);
+        writer.flag(dependencies.any_satisfied);
         writer.number(u64::from(dependencies.depth));
-        writer.option(dependencies.ended_through, |writer, through| {
+        writer.option(dependencies.ended_by, |writer, through| {
             writer.fixed(through.dependency.as_bytes());
             writer.flag(through.held);
             base.put_option(writer, through.run_at);
@@ -561,13 +567,15 @@ fn put_dependencies(writer: &mut Writer, dependencies: &Dependencies, base: &Bas
 fn get_dependencies(reader: &mut Reader<'_>, base: &Base) -> Result<Dependencies, Damaged> {
     let read = reader.option(|reader| {
         Ok(Dependencies {
-            after: reader.list(|reader| Ok(After { id: JobId::from_bytes(reader.fixed()?), met: reader.flag()? }))?,
+            after: reader.list(|reader| {
+                Ok(RequiredDependency { id: JobId::from_bytes(reader.fixed()?), met: reader.flag()? })
+            })?,
             after_any: reader.list(|reader| reader.fixed().map(JobId::from_bytes))?,
             unmet: reader.small()?,
-            any_met: reader.flag()?,
+            any_satisfied: reader.flag()?,
             depth: reader.small()?,
-            ended_through: reader.option(|reader| {
-                Ok(EndedThrough {
+            ended_by: reader.option(|reader| {
+                Ok(EndedByDependency {
                     dependency: JobId::from_bytes(reader.fixed()?),
                     held: reader.flag()?,
                     run_at: base.get_option(reader)?,

@@ -1,11 +1,11 @@
 //! Idempotency keys with their scope, as bytes: equal keys have equal bytes.
 
-use longshore_core::engine::KeyPath;
+use longshore_core::engine::ScopedIdempotencyKey;
 use longshore_core::id::{JobType, QueueName};
 
 use super::{Damaged, Reader, Writer};
 
-pub fn encode(key: &KeyPath) -> Vec<u8> {
+pub fn encode(key: &ScopedIdempotencyKey) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.option(key.queue.as_ref(), |writer, queue| writer.text(queue.as_str().as_bytes()));
     writer.option(key.job_type.as_ref(), |writer, job_type| writer.text(job_type.as_str().as_bytes()));
@@ -13,11 +13,11 @@ pub fn encode(key: &KeyPath) -> Vec<u8> {
     writer.bytes
 }
 
-pub fn decode(bytes: &[u8]) -> Result<KeyPath, Damaged> {
+pub fn decode(bytes: &[u8]) -> Result<ScopedIdempotencyKey, Damaged> {
     let mut reader = Reader::new(bytes);
     let queue = reader.option(|reader| QueueName::new(reader.text()?).map_err(|_| Damaged))?;
     let job_type = reader.option(|reader| JobType::new(reader.text()?).map_err(|_| Damaged))?;
     let key = reader.text()?.into();
     reader.end()?;
-    Ok(KeyPath { queue, job_type, key })
+    Ok(ScopedIdempotencyKey { queue, job_type, key })
 }

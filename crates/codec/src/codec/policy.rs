@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longshore_core::backoff::{Backoff, BackoffKind, Jitter, JitterKind};
-use longshore_core::engine::{Farewell, Queue};
+use longshore_core::engine::{Queue, QueueDeleteMode};
 use longshore_core::id::QueueName;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
 use longshore_core::policy::*;
@@ -47,7 +47,7 @@ pub fn encode(policy: &Policy) -> Result<Vec<u8>, NotStorable> {
     put(&mut writer, Profile::ALL, &policy.profile);
     let retry = &policy.retry;
     writer.number(u64::from(retry.limit));
-    put(&mut writer, Counts::ALL, &retry.counts);
+    put(&mut writer, RetryLimitUnit::ALL, &retry.counts);
     match retry.backoff.kind {
         BackoffKind::Custom(_) => return Err(NotStorable),
         BackoffKind::Constant | BackoffKind::Linear | BackoffKind::Exponential | BackoffKind::List => {
@@ -64,8 +64,8 @@ pub fn encode(policy: &Policy) -> Result<Vec<u8>, NotStorable> {
     writer.flag(retry.honour_retry_after);
     put(&mut writer, OnPermanent::ALL, &retry.on_permanent);
     put(&mut writer, OnExhausted::ALL, &retry.on_exhausted);
-    put(&mut writer, OnTrouble::ALL, &retry.on_timeout);
-    put(&mut writer, OnTrouble::ALL, &retry.on_system);
+    put(&mut writer, OnFailure::ALL, &retry.on_timeout);
+    put(&mut writer, OnFailure::ALL, &retry.on_system);
     writer.option(policy.execution_timeout, put_length);
     writer.option(policy.lease, put_length);
     put(&mut writer, OnLeaseExpiry::ALL, &policy.on_lease_expiry);
@@ -93,7 +93,7 @@ pub fn decode(bytes: &[u8]) -> Result<Policy, Damaged> {
         profile: reader.one_of(Profile::ALL)?,
         retry: Retry {
             limit: reader.small()?,
-            counts: reader.one_of(Counts::ALL)?,
+            counts: reader.one_of(RetryLimitUnit::ALL)?,
             backoff: Backoff {
                 kind: reader.one_of(&BACKOFF_KINDS)?,
                 base: get_length(reader)?,
@@ -105,8 +105,8 @@ pub fn decode(bytes: &[u8]) -> Result<Policy, Damaged> {
             honour_retry_after: reader.flag()?,
             on_permanent: reader.one_of(OnPermanent::ALL)?,
             on_exhausted: reader.one_of(OnExhausted::ALL)?,
-            on_timeout: reader.one_of(OnTrouble::ALL)?,
-            on_system: reader.one_of(OnTrouble::ALL)?,
+            on_timeout: reader.one_of(OnFailure::ALL)?,
+            on_system: reader.one_of(OnFailure::ALL)?,
         },
         execution_timeout: reader.option(get_length)?,
         lease: reader.option(get_length)?,
@@ -130,7 +130,7 @@ pub fn decode(bytes: &[u8]) -> Result<Policy, Damaged> {
     Ok(policy)
 }
 
-const FAREWELLS: [Farewell; 2] = [Farewell::Cancel, Farewell::LetRunningFinish];
+const FAREWELLS: [QueueDeleteMode; 2] = [QueueDeleteMode::Cancel, QueueDeleteMode::LetRunningFinish];
 
 /// The checksum of a queue covers its name.
 fn name_hash(name: &QueueName) -> u64 {
@@ -143,7 +143,7 @@ pub fn encode_queue(queue: &Queue) -> Result<Vec<u8>, NotStorable> {
     writer.byte(FORMAT);
     put(&mut writer, Profile::ALL, &queue.profile);
     writer.flag(queue.paused);
-    writer.option(queue.leaving.as_ref(), |writer, farewell| put(writer, &FAREWELLS, farewell));
+    writer.option(queue.deleting.as_ref(), |writer, farewell| put(writer, &FAREWELLS, farewell));
     put_patch(&mut writer, &queue.overrides)?;
     Ok(seal(name_hash(&queue.name), writer.bytes))
 }
@@ -159,7 +159,7 @@ pub fn decode_queue(name: QueueName, sealed: &[u8]) -> Result<Queue, Damaged> {
     let overrides = get_patch(&mut reader)?;
     reader.end()?;
     let queue = Queue::new(name, profile, overrides).map_err(|_| Damaged)?;
-    Ok(Queue { paused, leaving, ..queue })
+    Ok(Queue { paused, deleting: leaving, ..queue })
 }
 
 fn put_patch(writer: &mut Writer, patch: &SettingsPatch) -> Result<(), NotStorable> {
@@ -190,7 +190,7 @@ fn put_patch(writer: &mut Writer, patch: &SettingsPatch) -> Result<(), NotStorab
 
 fn put_retry(writer: &mut Writer, retry: &RetryPatch) -> Result<(), NotStorable> {
     writer.option(retry.limit, |writer, limit| writer.number(u64::from(limit)));
-    writer.option(retry.counts.as_ref(), |writer, value| put(writer, Counts::ALL, value));
+    writer.option(retry.counts.as_ref(), |writer, value| put(writer, RetryLimitUnit::ALL, value));
     if matches!(retry.backoff_kind, Some(BackoffKind::Custom(_))) {
         return Err(NotStorable);
     }
@@ -207,15 +207,15 @@ fn put_retry(writer: &mut Writer, retry: &RetryPatch) -> Result<(), NotStorable>
     writer.option(retry.honour_retry_after, Writer::flag);
     writer.option(retry.on_permanent.as_ref(), |writer, value| put(writer, OnPermanent::ALL, value));
     writer.option(retry.on_exhausted.as_ref(), |writer, value| put(writer, OnExhausted::ALL, value));
-    writer.option(retry.on_timeout.as_ref(), |writer, value| put(writer, OnTrouble::ALL, value));
-    writer.option(retry.on_system.as_ref(), |writer, value| put(writer, OnTrouble::ALL, value));
+    writer.option(retry.on_timeout.as_ref(), |writer, value| put(writer, OnFailure::ALL, value));
+    writer.option(retry.on_system.as_ref(), |writer, value| put(writer, OnFailure::ALL, value));
     Ok(())
 }
 
 fn get_retry(reader: &mut Reader<'_>) -> Result<RetryPatch, Damaged> {
     Ok(RetryPatch {
         limit: reader.option(Reader::small)?,
-        counts: reader.option(|reader| reader.one_of(Counts::ALL))?,
+        counts: reader.option(|reader| reader.one_of(RetryLimitUnit::ALL))?,
         backoff_kind: reader.option(|reader| reader.one_of(&BACKOFF_KINDS))?,
         base: reader.option(get_length)?,
         multiplier: reader.option(get_float)?,
@@ -226,8 +226,8 @@ fn get_retry(reader: &mut Reader<'_>) -> Result<RetryPatch, Damaged> {
         honour_retry_after: reader.option(Reader::flag)?,
         on_permanent: reader.option(|reader| reader.one_of(OnPermanent::ALL))?,
         on_exhausted: reader.option(|reader| reader.one_of(OnExhausted::ALL))?,
-        on_timeout: reader.option(|reader| reader.one_of(OnTrouble::ALL))?,
-        on_system: reader.option(|reader| reader.one_of(OnTrouble::ALL))?,
+        on_timeout: reader.option(|reader| reader.one_of(OnFailure::ALL))?,
+        on_system: reader.option(|reader| reader.one_of(OnFailure::ALL))?,
     })
 }
 

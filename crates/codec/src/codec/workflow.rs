@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longshore_core::cancel::Force;
 use longshore_core::id::{Seq, WorkflowId};
 use longshore_core::time::Timestamp;
-use longshore_core::workflow::{Deed, Errand, Tally, Workflow};
+use longshore_core::workflow::{MemberCounts, Workflow, WorkflowAction, WorkflowOperation};
 
 use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
 
@@ -19,20 +19,20 @@ pub fn encode(workflow: &Workflow) -> Vec<u8> {
     writer.option(workflow.name.as_deref(), |writer, name| writer.text(name.as_bytes()));
     writer.flag(workflow.open);
     writer.flag(workflow.cancelled);
-    writer.number(workflow.joined);
+    writer.number(workflow.members_added);
     workflow.tally.counts.iter().for_each(|count| writer.number(*count));
     writer.number(workflow.tally.records);
-    writer.option(workflow.errand.as_ref(), |writer, errand| {
-        writer.number(errand.reached.0);
-        writer.number(errand.until.0);
+    writer.option(workflow.operation.as_ref(), |writer, errand| {
+        writer.number(errand.cursor.0);
+        writer.number(errand.last_seq.0);
         writer.number(errand.changed);
-        match &errand.what {
-            Deed::Cancel { reason, force } => {
+        match &errand.action {
+            WorkflowAction::Cancel { reason, force } => {
                 writer.byte(0);
                 writer.option(reason.as_deref(), |writer, reason| writer.text(reason.as_bytes()));
                 writer.flag(*force == Force::Now);
             }
-            Deed::Retry => writer.byte(1),
+            WorkflowAction::Retry => writer.byte(1),
         }
     });
     seal(workflow.number.0, writer.bytes)
@@ -48,7 +48,7 @@ pub fn decode(number: Seq, sealed: &[u8]) -> Result<Workflow, Damaged> {
     let created_at = Timestamp::from_millis(reader.signed()?);
     let name = reader.option(|reader| reader.text().map(Arc::from))?;
     let (open, cancelled, joined) = (reader.flag()?, reader.flag()?, reader.number()?);
-    let mut tally = Tally::default();
+    let mut tally = MemberCounts::default();
     for count in &mut tally.counts {
         *count = reader.number()?;
     }
@@ -57,17 +57,17 @@ pub fn decode(number: Seq, sealed: &[u8]) -> Result<Workflow, Damaged> {
         let (reached, until) = (Seq(reader.number()?), Seq(reader.number()?));
         let changed = reader.number()?;
         let what = match reader.byte()? {
-            0 => Deed::Cancel {
+            0 => WorkflowAction::Cancel {
                 reason: reader.option(|reader| reader.text().map(Arc::from))?,
                 force: reader.one_of(&FORCE)?,
             },
-            1 => Deed::Retry,
+            1 => WorkflowAction::Retry,
             _ => return Err(Damaged),
         };
-        Ok(Errand { what, reached, until, changed })
+        Ok(WorkflowOperation { action: what, cursor: reached, last_seq: until, changed })
     })?;
     reader.end()?;
-    Ok(Workflow { id, number, name, open, created_at, joined, cancelled, errand, tally })
+    Ok(Workflow { id, number, name, open, created_at, members_added: joined, cancelled, operation: errand, tally })
 }
 
 #[cfg(test)]
@@ -82,26 +82,27 @@ mod tests {
             name: None,
             open: true,
             created_at: Timestamp::from_millis(-5),
-            joined: 0,
+            members_added: 0,
             cancelled: false,
-            errand: None,
-            tally: Tally::default(),
+            operation: None,
+            tally: MemberCounts::default(),
         };
-        let tally = Tally { counts: [0, 1, 2, 3, 4, 500, 6, 7, 100_000], records: 9 };
-        let errand = |what| Some(Errand { what, reached: Seq(301), until: Seq(u64::MAX), changed: 70_000 });
-        let cancel = |reason: Option<&str>, force| Deed::Cancel { reason: reason.map(Arc::from), force };
+        let tally = MemberCounts { counts: [0, 1, 2, 3, 4, 500, 6, 7, 100_000], records: 9 };
+        let errand =
+            |what| Some(WorkflowOperation { action: what, cursor: Seq(301), last_seq: Seq(u64::MAX), changed: 70_000 });
+        let cancel = |reason: Option<&str>, force| WorkflowAction::Cancel { reason: reason.map(Arc::from), force };
         for workflow in [
             Workflow {
                 name: Some("nightly".into()),
                 open: false,
                 cancelled: true,
-                joined: 1 << 40,
+                members_added: 1 << 40,
                 tally,
                 ..plain.clone()
             },
-            Workflow { errand: errand(Deed::Retry), ..plain.clone() },
-            Workflow { errand: errand(cancel(None, Force::Now)), ..plain.clone() },
-            Workflow { errand: errand(cancel(Some("enough"), Force::ByPolicy)), ..plain.clone() },
+            Workflow { operation: errand(WorkflowAction::Retry), ..plain.clone() },
+            Workflow { operation: errand(cancel(None, Force::Now)), ..plain.clone() },
+            Workflow { operation: errand(cancel(Some("enough"), Force::ByPolicy)), ..plain.clone() },
             plain,
         ] {
             let bytes = encode(&workflow);

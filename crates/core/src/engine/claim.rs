@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::claim::{self, Terms};
+use crate::claim::{self, ClaimOptions};
 use crate::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkflowId};
 use crate::job::Job;
 use crate::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
@@ -15,8 +15,8 @@ use crate::state::State;
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
 
-use super::records::Records;
-use super::{Engine, Stop, Turn};
+use super::records::JobRecords;
+use super::{CommandContext, CommandError, Engine};
 
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
@@ -25,7 +25,7 @@ pub struct ClaimRequest {
     pub limit: usize,
     /// Only jobs of these types; none named is any.
     pub types: Vec<JobType>,
-    pub terms: Terms,
+    pub terms: ClaimOptions,
 }
 
 /// What a worker needs to know of a job, and no more. The payload is read by the store.
@@ -88,13 +88,13 @@ impl Engine {
     /// Whether a claim for these types (none named: any) would get a job of this queue now.
     pub fn has_ready(&self, queue: &QueueName, types: &[JobType]) -> bool {
         self.queue(queue).is_some_and(|settings| {
-            !settings.paused && self.index.first_in_line(queue, types, settings.intake.priority_order).is_some()
+            !settings.paused && self.index.next_ready(queue, types, settings.intake.priority_order).is_some()
         })
     }
 }
 
-impl<R: Records> Turn<'_, R> {
-    pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Stop<R::Error>> {
+impl<R: JobRecords> CommandContext<'_, R> {
+    pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, CommandError<R::Error>> {
         if !(1..=BATCH_ITEMS_MAX).contains(&request.limit) {
             return Err(Refusal::invalid("limit", format!("must be 1-{BATCH_ITEMS_MAX}")).into());
         }
@@ -117,8 +117,8 @@ impl<R: Records> Turn<'_, R> {
                 continue;
             }
             while claimed.len() < request.limit {
-                let Some(seq) = self.engine.index.first_in_line(name, &request.types, priority_order) else { break };
-                let claim = self.change(seq, |job, moment| {
+                let Some(seq) = self.engine.index.next_ready(name, &request.types, priority_order) else { break };
+                let claim = self.update(seq, |job, moment| {
                     claim::claim(job, &request.terms, moment)?;
                     Ok(Claimed::of(job))
                 })?;

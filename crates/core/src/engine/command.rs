@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::cancel::{Cancelled, Force};
 use crate::edit::Edit;
-use crate::heartbeat::{Extended, Notes};
+use crate::heartbeat::{HeartbeatData, LeaseRenewal};
 use crate::id::{JobId, LeaseToken, QueueName, WorkflowId};
 use crate::patch::SettingsPatch;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 use crate::requeue::Requeue;
-use crate::rng::Dice;
+use crate::rng::Rng;
 use crate::settle::Outcome;
 use crate::state::StateKind;
 use crate::status::StatusChange;
@@ -19,17 +19,17 @@ use crate::workflow::WorkflowState;
 
 use super::claim::{ClaimRequest, Claimed};
 use super::queue::DeleteQueue;
-use super::records::Records;
+use super::records::JobRecords;
 use super::submit::{BatchRefusal, SubmitRequest, Submitted};
 use super::tick::Ticked;
-use super::{Effect, Engine, Stop, Turn, split};
+use super::{CommandContext, CommandError, Effect, Engine, split_refusal};
 
 #[derive(Clone, Debug)]
 pub enum Command {
     Submit(SubmitRequest),
     Claim(ClaimRequest),
     Settle(Settlement),
-    Extend(Extension),
+    Extend(Heartbeat),
     Admin(AdminCommand),
 }
 
@@ -43,10 +43,10 @@ pub struct Settlement {
 
 /// A worker's heartbeat.
 #[derive(Clone, Debug)]
-pub struct Extension {
+pub struct Heartbeat {
     pub id: JobId,
     pub token: Option<LeaseToken>,
-    pub notes: Notes,
+    pub notes: HeartbeatData,
 }
 
 /// What people do to queues and jobs.
@@ -121,16 +121,16 @@ pub enum AdminCommand {
 
 /// One for each command, of the same name.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum Response {
     Submitted(Result<Vec<Submitted>, BatchRefusal>),
     Claimed(Result<Vec<Claimed>, Refusal>),
     Settled(Result<StateKind, Refusal>),
-    Extended(Result<Extended, Refusal>),
-    Admin(Result<AdminAnswer, Refusal>),
+    Extended(Result<LeaseRenewal, Refusal>),
+    Admin(Result<AdminResponse, Refusal>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AdminAnswer {
+pub enum AdminResponse {
     /// A queue was put: whether it is new.
     QueuePut {
         created: bool,
@@ -152,108 +152,108 @@ pub enum AdminAnswer {
 
 /// What a command meets when it is applied.
 #[expect(missing_debug_implementations, reason = "chance has no picture")]
-pub struct Outside<'a, R: Records> {
+pub struct ExecutionContext<'a, R: JobRecords> {
     pub records: &'a mut R,
-    pub dice: &'a mut dyn Dice,
+    pub rng: &'a mut dyn Rng,
     pub now: Timestamp,
     /// What the outside may want to hear once the change is safe is added here.
     pub effects: &'a mut Vec<Effect>,
 }
 
 impl Engine {
-    pub fn submit<R: Records>(
+    pub fn submit<R: JobRecords>(
         &mut self,
         request: &SubmitRequest,
-        outside: Outside<'_, R>,
+        outside: ExecutionContext<'_, R>,
     ) -> Result<Result<Vec<Submitted>, BatchRefusal>, R::Error> {
-        self.turn(outside, |turn| turn.submit_request(request))
+        self.execute(outside, |turn| turn.submit_request(request))
     }
 
-    pub fn claim<R: Records>(
+    pub fn claim<R: JobRecords>(
         &mut self,
         request: &ClaimRequest,
-        outside: Outside<'_, R>,
+        outside: ExecutionContext<'_, R>,
     ) -> Result<Result<Vec<Claimed>, Refusal>, R::Error> {
-        self.turn(outside, |turn| split(turn.claim(request)))
+        self.execute(outside, |turn| split_refusal(turn.claim(request)))
     }
 
-    pub fn settle<R: Records>(
+    pub fn settle<R: JobRecords>(
         &mut self,
         settlement: &Settlement,
-        outside: Outside<'_, R>,
+        outside: ExecutionContext<'_, R>,
     ) -> Result<Result<StateKind, Refusal>, R::Error> {
-        self.turn(outside, |turn| split(turn.settle(settlement)))
+        self.execute(outside, |turn| split_refusal(turn.settle(settlement)))
     }
 
-    pub fn extend<R: Records>(
+    pub fn extend<R: JobRecords>(
         &mut self,
-        extension: &Extension,
-        outside: Outside<'_, R>,
-    ) -> Result<Result<Extended, Refusal>, R::Error> {
-        self.turn(outside, |turn| split(turn.extend(extension)))
+        extension: &Heartbeat,
+        outside: ExecutionContext<'_, R>,
+    ) -> Result<Result<LeaseRenewal, Refusal>, R::Error> {
+        self.execute(outside, |turn| split_refusal(turn.extend(extension)))
     }
 
-    pub fn admin<R: Records>(
+    pub fn admin<R: JobRecords>(
         &mut self,
         command: &AdminCommand,
-        outside: Outside<'_, R>,
-    ) -> Result<Result<AdminAnswer, Refusal>, R::Error> {
-        self.turn(outside, |turn| split(turn.administer(command)))
+        outside: ExecutionContext<'_, R>,
+    ) -> Result<Result<AdminResponse, Refusal>, R::Error> {
+        self.execute(outside, |turn| split_refusal(turn.apply_admin(command)))
     }
 
     /// One verb, then word to those who wait for what it ended.
-    fn turn<R: Records, T>(
+    fn execute<R: JobRecords, T>(
         &mut self,
-        outside: Outside<'_, R>,
-        verb: impl FnOnce(&mut Turn<'_, R>) -> Result<T, R::Error>,
+        outside: ExecutionContext<'_, R>,
+        verb: impl FnOnce(&mut CommandContext<'_, R>) -> Result<T, R::Error>,
     ) -> Result<T, R::Error> {
         let cascade_max = self.options.cascade_jobs_max;
-        let Outside { records, dice, now, effects } = outside;
-        let mut turn = Turn::new(self, records, dice, now, effects);
+        let ExecutionContext { records, rng, now, effects } = outside;
+        let mut turn = CommandContext::new(self, records, rng, now, effects);
         let answer = verb(&mut turn)?;
-        turn.tell_dependents(cascade_max)?;
+        turn.propagate(cascade_max)?;
         Ok(answer)
     }
 
     /// Applies any command.
-    pub fn apply<R: Records>(
+    pub fn apply<R: JobRecords>(
         &mut self,
         records: &mut R,
         command: &Command,
         now: Timestamp,
-        dice: &mut dyn Dice,
+        rng: &mut dyn Rng,
         effects: &mut Vec<Effect>,
-    ) -> Result<Answer, R::Error> {
-        let outside = Outside { records, dice, now, effects };
+    ) -> Result<Response, R::Error> {
+        let outside = ExecutionContext { records, rng, now, effects };
         Ok(match command {
-            Command::Submit(request) => Answer::Submitted(self.submit(request, outside)?),
-            Command::Claim(request) => Answer::Claimed(self.claim(request, outside)?),
-            Command::Settle(settlement) => Answer::Settled(self.settle(settlement, outside)?),
-            Command::Extend(extension) => Answer::Extended(self.extend(extension, outside)?),
-            Command::Admin(command) => Answer::Admin(self.admin(command, outside)?),
+            Command::Submit(request) => Response::Submitted(self.submit(request, outside)?),
+            Command::Claim(request) => Response::Claimed(self.claim(request, outside)?),
+            Command::Settle(settlement) => Response::Settled(self.settle(settlement, outside)?),
+            Command::Extend(extension) => Response::Extended(self.extend(extension, outside)?),
+            Command::Admin(command) => Response::Admin(self.admin(command, outside)?),
         })
     }
 
     /// Does what is due at `now`, at most `budget` jobs of it.
-    pub fn tick<R: Records>(
+    pub fn tick<R: JobRecords>(
         &mut self,
         records: &mut R,
         now: Timestamp,
         budget: usize,
-        dice: &mut dyn Dice,
+        rng: &mut dyn Rng,
         effects: &mut Vec<Effect>,
     ) -> Result<Ticked, R::Error> {
-        Turn::new(self, records, dice, now, effects).tick(budget)
+        CommandContext::new(self, records, rng, now, effects).tick(budget)
     }
 }
 
-impl<R: Records> Turn<'_, R> {
-    fn administer(&mut self, command: &AdminCommand) -> Result<AdminAnswer, Stop<R::Error>> {
-        let state = |id, state| AdminAnswer::State { id, state };
+impl<R: JobRecords> CommandContext<'_, R> {
+    fn apply_admin(&mut self, command: &AdminCommand) -> Result<AdminResponse, CommandError<R::Error>> {
+        let state = |id, state| AdminResponse::State { id, state };
         Ok(match command {
             AdminCommand::PutQueue { queue, profile, overrides } => {
                 let created = self.put_queue(queue, *profile, overrides.as_deref().cloned())?;
-                AdminAnswer::QueuePut { created }
+                AdminResponse::QueuePut { created }
             }
             AdminCommand::PauseQueue { queue } => done(self.set_paused(queue, true)?),
             AdminCommand::ResumeQueue { queue } => done(self.set_paused(queue, false)?),
@@ -261,7 +261,7 @@ impl<R: Records> Turn<'_, R> {
             AdminCommand::SubmitHeld { id } => state(*id, self.submit_held(*id)?),
             AdminCommand::Cancel { id, reason, force } => match self.cancel(*id, reason.as_deref(), *force)? {
                 Cancelled::Done => state(*id, StateKind::Cancelled),
-                Cancelled::Requested => AdminAnswer::CancelRequested,
+                Cancelled::Requested => AdminResponse::CancelRequested,
             },
             AdminCommand::Requeue { id, how } => {
                 let (id, kind) = self.requeue(*id, how)?;
@@ -282,6 +282,6 @@ impl<R: Records> Turn<'_, R> {
     }
 }
 
-fn done((): ()) -> AdminAnswer {
-    AdminAnswer::Done
+fn done((): ()) -> AdminResponse {
+    AdminResponse::Done
 }

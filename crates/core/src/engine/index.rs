@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::HashMap;
 
-use self::block_list::Places;
+use self::block_list::BlockList;
 use crate::id::{JobType, QueueName, Seq};
-use crate::job::{Job, Outline};
+use crate::job::{IndexedFields, Job};
 use crate::lease::LeaseEnd;
 use crate::policy::{OnLeaseExpiry, Reclaim};
 use crate::priority::Priority;
@@ -37,7 +37,7 @@ pub(crate) struct Entry {
     priority: Priority,
     state: StateKind,
     held: bool,
-    place: Place,
+    place: ReadySlot,
     /// Of a scheduled job.
     scheduled_at: Option<Timestamp>,
     timer: Option<(Timestamp, TimerKind)>,
@@ -45,7 +45,7 @@ pub(crate) struct Entry {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ReadySlot {
     None,
     InLine(u64),
     /// Running, and back in line at this place once its lease has expired: only the clock knows which.
@@ -65,16 +65,16 @@ impl Entry {
     /// Its place in line, now or after the end of its lease.
     pub(crate) fn position(&self) -> Option<u64> {
         match self.place {
-            Place::None => None,
-            Place::InLine(position) | Place::Lazy(position) => Some(position),
+            ReadySlot::None => None,
+            ReadySlot::InLine(position) | ReadySlot::Lazy(position) => Some(position),
         }
     }
 
     pub(crate) fn of(job: &Job) -> Self {
-        Self::outlined(&job.outline())
+        Self::from_fields(&job.outline())
     }
 
-    pub(crate) fn outlined(job: &Outline<'_>) -> Self {
+    pub(crate) fn from_fields(job: &IndexedFields<'_>) -> Self {
         let mut entry = Self {
             seq: job.seq,
             queue: job.queue.clone(),
@@ -82,7 +82,7 @@ impl Entry {
             priority: job.effective_priority,
             state: job.state.kind(),
             held: false,
-            place: Place::None,
+            place: ReadySlot::None,
             scheduled_at: None,
             timer: None,
             lifetime: job.lifetime_ends_at.filter(|_| !job.state.terminal()),
@@ -90,14 +90,14 @@ impl Entry {
         match job.state {
             State::Pending { held, .. } => entry.held = *held,
             State::Scheduled { position } => {
-                entry.place = Place::InLine(*position);
+                entry.place = ReadySlot::InLine(*position);
                 entry.scheduled_at = job.scheduled_at;
             }
             State::Delayed { until } | State::Retrying { until } => {
                 entry.timer = Some((*until, TimerKind::Promotion));
             }
             State::Running(lease) => {
-                entry.timer = match lease.end() {
+                entry.timer = match lease.next_expiry() {
                     LeaseEnd::Deadline(at) => Some((at, TimerKind::Deadline)),
                     LeaseEnd::Expiry(at) => Some((at, TimerKind::LeaseExpiry)),
                     LeaseEnd::Never => None,
@@ -107,7 +107,7 @@ impl Entry {
                     OnLeaseExpiry::FailTimeout | OnLeaseExpiry::FailRetryable => false,
                 };
                 if reclaimed && job.policy.reclaim == Reclaim::Lazy {
-                    entry.place = Place::Lazy(lease.position);
+                    entry.place = ReadySlot::Lazy(lease.position);
                 }
             }
             State::Completed { .. } | State::Failed { .. } | State::DeadLetter { .. } | State::Cancelled { .. } => {}
@@ -118,7 +118,7 @@ impl Entry {
 
 /// Where a record stands, for stores that keep the order themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ordering {
+pub struct ReadyKey {
     /// Its place in line, of a job that may be claimed.
     pub place: Option<u64>,
     /// The first of its timers.
@@ -126,16 +126,16 @@ pub struct Ordering {
 }
 
 /// Where a job stands. `offered`: it runs, its lease has expired, and the next claim may take it over.
-pub fn ordering(job: &Job, offered: bool) -> Ordering {
+pub fn ordering(job: &Job, offered: bool) -> ReadyKey {
     let entry = Entry::of(job);
     let lifetime = entry.lifetime.map(|at| (at, TimerKind::Lifetime));
     let (place, timer) = match entry.place {
-        Place::InLine(position) => (Some(position), entry.timer),
+        ReadySlot::InLine(position) => (Some(position), entry.timer),
         // Its timer has nothing more to say.
-        Place::Lazy(position) if offered => (Some(position), None),
-        Place::Lazy(_) | Place::None => (None, entry.timer),
+        ReadySlot::Lazy(position) if offered => (Some(position), None),
+        ReadySlot::Lazy(_) | ReadySlot::None => (None, entry.timer),
     };
-    Ordering { place, timer: timer.into_iter().chain(lifetime).min() }
+    ReadyKey { place, timer: timer.into_iter().chain(lifetime).min() }
 }
 
 /// Counts of one queue, per state.
@@ -143,25 +143,25 @@ pub type StateCounts = [u64; StateKind::COUNT];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Index {
-    lines: HashMap<QueueName, Line>,
+    lines: HashMap<QueueName, QueueIndex>,
     timers: BTreeSet<Timer>,
 }
 
 /// One queue: five levels of urgency, and the counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Line {
-    levels: [Level; Priority::COUNT],
+struct QueueIndex {
+    levels: [PriorityLevel; Priority::COUNT],
     counts: StateCounts,
     held: u64,
     /// How many came into the line at which instant and are still there.
-    arrivals: BTreeMap<Timestamp, u64>,
+    enqueued_at_counts: BTreeMap<Timestamp, u64>,
 }
 
 /// Jobs of one urgency: a line for each type, and the heads of those lines in order, so that a claim may ask for any
 /// types without passing over the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Level {
-    by_type: HashMap<JobType, Places>,
+struct PriorityLevel {
+    by_type: HashMap<JobType, BlockList>,
     heads: BTreeMap<u64, JobType>,
 }
 
@@ -192,9 +192,9 @@ impl Index {
         }
     }
 
-    fn line(&mut self, queue: &QueueName) -> &mut Line {
+    fn line(&mut self, queue: &QueueName) -> &mut QueueIndex {
         if !self.lines.contains_key(queue) {
-            self.lines.insert(queue.clone(), Line::default());
+            self.lines.insert(queue.clone(), QueueIndex::default());
         }
         self.lines.entry(queue.clone()).or_default()
     }
@@ -208,9 +208,9 @@ impl Index {
         *line.count(entry.state) += 1;
         line.held += u64::from(entry.held);
         if let Some(at) = entry.scheduled_at {
-            *line.arrivals.entry(at).or_default() += 1;
+            *line.enqueued_at_counts.entry(at).or_default() += 1;
         }
-        if let Place::InLine(position) = entry.place {
+        if let ReadySlot::InLine(position) = entry.place {
             line.level(entry.priority).insert(&entry.job_type, position, entry.seq);
         }
         self.timers.extend(entry.timer.map(|(at, kind)| (at, kind, entry.seq)));
@@ -233,8 +233,8 @@ impl Index {
     }
 
     /// The lease of a lazily reclaimed job has expired: the next claim may have it.
-    pub(crate) fn offer(&mut self, entry: &Entry) {
-        if let Place::Lazy(position) = entry.place {
+    pub(crate) fn mark_reclaimable(&mut self, entry: &Entry) {
+        if let ReadySlot::Lazy(position) = entry.place {
             self.line(&entry.queue).level(entry.priority).insert(&entry.job_type, position, entry.seq);
         }
     }
@@ -242,19 +242,19 @@ impl Index {
     /// Whether a running job stands in line for the next claim.
     pub(crate) fn offers(&self, entry: &Entry) -> bool {
         match entry.place {
-            Place::Lazy(position) => self.stands_in_line(entry, position),
-            Place::None | Place::InLine(_) => false,
+            ReadySlot::Lazy(position) => self.is_ready_at(entry, position),
+            ReadySlot::None | ReadySlot::InLine(_) => false,
         }
     }
 
     #[expect(clippy::indexing_slicing, reason = "as many levels as priorities")]
-    fn stands_in_line(&self, entry: &Entry, position: u64) -> bool {
+    fn is_ready_at(&self, entry: &Entry, position: u64) -> bool {
         let line = self.lines.get(&entry.queue).map(|line| &line.levels[entry.priority as usize]);
         line.and_then(|level| level.by_type.get(&entry.job_type)?.get(position)) == Some(entry.seq)
     }
 
     /// Who is next in line, of these types (none named: of any).
-    pub(crate) fn first_in_line(&self, queue: &QueueName, types: &[JobType], priority_order: bool) -> Option<Seq> {
+    pub(crate) fn next_ready(&self, queue: &QueueName, types: &[JobType], priority_order: bool) -> Option<Seq> {
         let levels = &self.lines.get(queue)?.levels;
         let mut firsts = levels.iter().filter_map(|level| level.first(types));
         let first = if priority_order { firsts.next() } else { firsts.min() };
@@ -262,7 +262,7 @@ impl Index {
     }
 
     pub(crate) fn oldest_scheduled_at(&self, queue: &QueueName) -> Option<Timestamp> {
-        self.lines.get(queue)?.arrivals.first_key_value().map(|(at, _)| *at)
+        self.lines.get(queue)?.enqueued_at_counts.first_key_value().map(|(at, _)| *at)
     }
 
     /// Says whether it was still there.
@@ -275,8 +275,8 @@ impl Index {
     }
 
     /// Takes an offer back.
-    pub(crate) fn withdraw(&mut self, entry: &Entry) {
-        if let Place::Lazy(position) = entry.place {
+    pub(crate) fn unmark_reclaimable(&mut self, entry: &Entry) {
+        if let ReadySlot::Lazy(position) = entry.place {
             self.line(&entry.queue).level(entry.priority).remove(&entry.job_type, position, entry.seq);
         }
     }
@@ -303,7 +303,7 @@ impl Index {
     }
 
     /// Jobs that wait in the queue: pending ones that are not held, scheduled, delayed and retrying ones.
-    pub(crate) fn queued(&self, queue: &QueueName) -> u64 {
+    pub(crate) fn queued_count(&self, queue: &QueueName) -> u64 {
         let Some(line) = self.lines.get(queue) else { return 0 };
         let waiting = [StateKind::Pending, StateKind::Scheduled, StateKind::Delayed, StateKind::Retrying];
         let sum: u64 = waiting.into_iter().map(|state| count_of(&line.counts, state)).sum();
@@ -311,7 +311,7 @@ impl Index {
     }
 
     /// Jobs that have not ended.
-    pub(crate) fn alive(&self, queue: &QueueName) -> u64 {
+    pub(crate) fn unfinished_count(&self, queue: &QueueName) -> u64 {
         let counts = self.counts(queue);
         StateKind::ALL.iter().filter(|state| !state.terminal()).map(|state| count_of(&counts, *state)).sum()
     }
@@ -321,33 +321,33 @@ pub fn count_of(counts: &StateCounts, state: StateKind) -> u64 {
     counts.get(state as usize).copied().unwrap_or(0)
 }
 
-impl Line {
+impl QueueIndex {
     fn remove(&mut self, entry: &Entry) {
         let count = self.count(entry.state);
         *count = count.saturating_sub(1);
         self.held = self.held.saturating_sub(u64::from(entry.held));
         if let Some(at) = entry.scheduled_at {
-            self.leave(at);
+            self.remove_enqueued_at(at);
         }
         match entry.place {
-            Place::InLine(position) | Place::Lazy(position) => {
+            ReadySlot::InLine(position) | ReadySlot::Lazy(position) => {
                 self.level(entry.priority).remove(&entry.job_type, position, entry.seq);
             }
-            Place::None => {}
+            ReadySlot::None => {}
         }
     }
 
-    fn leave(&mut self, came: Timestamp) {
-        if let Some(number) = self.arrivals.get_mut(&came) {
+    fn remove_enqueued_at(&mut self, came: Timestamp) {
+        if let Some(number) = self.enqueued_at_counts.get_mut(&came) {
             *number = number.saturating_sub(1);
             if *number == 0 {
-                self.arrivals.remove(&came);
+                self.enqueued_at_counts.remove(&came);
             }
         }
     }
 
     #[expect(clippy::indexing_slicing, reason = "as many levels as priorities")]
-    fn level(&mut self, priority: Priority) -> &mut Level {
+    fn level(&mut self, priority: Priority) -> &mut PriorityLevel {
         &mut self.levels[priority as usize]
     }
 
@@ -357,7 +357,7 @@ impl Line {
     }
 }
 
-impl Level {
+impl PriorityLevel {
     fn insert(&mut self, job_type: &JobType, position: u64, seq: Seq) {
         let line = match self.by_type.get_mut(job_type) {
             Some(line) => line,

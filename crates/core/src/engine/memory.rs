@@ -9,10 +9,10 @@ use crate::job::Job;
 use crate::state::StateKind;
 use crate::submit::Payload;
 use crate::time::Timestamp;
-use crate::workflow::{Tally, TallyChange, Workflow};
+use crate::workflow::{MemberCountDelta, MemberCounts, Workflow};
 
 use super::queue::Queue;
-use super::records::{KeyEntry, KeyPath, PayloadSource, Prune, Records};
+use super::records::{JobRecords, KeyEntry, PayloadSource, PruneTarget, ScopedIdempotencyKey};
 
 #[derive(Clone, Debug, Default)]
 pub struct MemoryRecords {
@@ -23,8 +23,8 @@ pub struct MemoryRecords {
     ids: HashMap<JobId, Seq>,
     external_ids: HashMap<(QueueName, Arc<str>), Seq>,
     edges: BTreeSet<(Seq, Seq)>,
-    keys: HashMap<KeyPath, KeyEntry>,
-    prunes: BTreeSet<(Timestamp, Prune)>,
+    keys: HashMap<ScopedIdempotencyKey, KeyEntry>,
+    prunes: BTreeSet<(Timestamp, PruneTarget)>,
     by_state: BTreeSet<(QueueName, StateKind, Seq)>,
     queues: BTreeMap<QueueName, Queue>,
     workflows: HashMap<WorkflowId, Workflow>,
@@ -73,7 +73,7 @@ impl MemoryRecords {
         let now = (job.kind(), job.prune_at());
         self.by_state.insert((job.queue.clone(), now.0, job.seq));
         if let Some(at) = now.1 {
-            self.prunes.insert((at, Prune::Job(job.seq)));
+            self.prunes.insert((at, PruneTarget::Job(job.seq)));
         }
         self.filed.insert(job.seq, now);
     }
@@ -82,19 +82,19 @@ impl MemoryRecords {
         let Some((state, prune_at)) = self.filed.remove(&job.seq) else { return };
         self.by_state.remove(&(job.queue.clone(), state, job.seq));
         if let Some(at) = prune_at {
-            self.prunes.remove(&(at, Prune::Job(job.seq)));
+            self.prunes.remove(&(at, PruneTarget::Job(job.seq)));
         }
     }
 }
 
-impl Records for MemoryRecords {
+impl JobRecords for MemoryRecords {
     type Error = Infallible;
 
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, Infallible> {
         Ok(self.ids.get(&id).copied())
     }
 
-    fn take(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Infallible> {
+    fn checkout(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Infallible> {
         Ok(self.jobs.remove(&seq))
     }
 
@@ -104,7 +104,7 @@ impl Records for MemoryRecords {
         Ok(())
     }
 
-    fn put_unchanged(&mut self, job: Box<Job>) {
+    fn return_unchanged(&mut self, job: Box<Job>) {
         self.jobs.insert(job.seq, job);
     }
 
@@ -169,31 +169,31 @@ impl Records for MemoryRecords {
         Ok(self.edges.range(later).take(limit).map(|(_, dependent)| *dependent).collect())
     }
 
-    fn key(&mut self, key: &KeyPath) -> Result<Option<KeyEntry>, Infallible> {
+    fn key(&mut self, key: &ScopedIdempotencyKey) -> Result<Option<KeyEntry>, Infallible> {
         Ok(self.keys.get(key).copied())
     }
 
-    fn put_key(&mut self, key: KeyPath, entry: KeyEntry) -> Result<(), Infallible> {
+    fn put_key(&mut self, key: ScopedIdempotencyKey, entry: KeyEntry) -> Result<(), Infallible> {
         self.remove_key(&key)?;
-        if let Some(at) = entry.purge_at {
-            self.prunes.insert((at, Prune::Key(key.clone())));
+        if let Some(at) = entry.prune_at {
+            self.prunes.insert((at, PruneTarget::Key(key.clone())));
         }
         self.keys.insert(key, entry);
         Ok(())
     }
 
-    fn remove_key(&mut self, key: &KeyPath) -> Result<(), Infallible> {
-        if let Some(KeyEntry { purge_at: Some(at), .. }) = self.keys.remove(key) {
-            self.prunes.remove(&(at, Prune::Key(key.clone())));
+    fn remove_key(&mut self, key: &ScopedIdempotencyKey) -> Result<(), Infallible> {
+        if let Some(KeyEntry { prune_at: Some(at), .. }) = self.keys.remove(key) {
+            self.prunes.remove(&(at, PruneTarget::Key(key.clone())));
         }
         Ok(())
     }
 
-    fn next_prune(&mut self, _now: Timestamp) -> Result<Option<(Timestamp, Prune)>, Infallible> {
+    fn next_prune(&mut self, _now: Timestamp) -> Result<Option<(Timestamp, PruneTarget)>, Infallible> {
         Ok(self.prunes.first().cloned())
     }
 
-    fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Infallible> {
+    fn jobs_in_state(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Infallible> {
         let all = (queue.clone(), state, Seq(0))..=(queue.clone(), state, Seq(u64::MAX));
         Ok(self.by_state.range(all).take(limit).map(|(_, _, seq)| *seq).collect())
     }
@@ -203,12 +203,12 @@ impl Records for MemoryRecords {
     }
 
     fn put_workflow(&mut self, workflow: &Workflow) -> Result<(), Infallible> {
-        let tally = self.workflows.get(&workflow.id).map_or(Tally::default(), |known| known.tally);
+        let tally = self.workflows.get(&workflow.id).map_or(MemberCounts::default(), |known| known.tally);
         self.workflows.insert(workflow.id, Workflow { tally, ..workflow.clone() });
         Ok(())
     }
 
-    fn tally(&mut self, id: WorkflowId, change: &TallyChange) -> Result<(), Infallible> {
+    fn tally(&mut self, id: WorkflowId, change: &MemberCountDelta) -> Result<(), Infallible> {
         if let Some(workflow) = self.workflows.get_mut(&id) {
             workflow.tally.add(change);
         }
@@ -225,7 +225,7 @@ impl Records for MemoryRecords {
         Ok(self.members.range(later).take(limit).map(|(_, member)| *member).collect())
     }
 
-    fn name_member(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Infallible> {
+    fn set_member_ref(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Infallible> {
         self.member_names.insert((id, reference.into()), member);
         Ok(())
     }

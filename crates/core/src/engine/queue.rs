@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::cancel;
 use crate::id::QueueName;
 use crate::patch::SettingsPatch;
-use crate::policy::{Intake, Policy, Settings};
+use crate::policy::{AdmissionSettings, Policy, Settings};
 use crate::profile::Profile;
 use crate::refusal::{Invalid, Refusal};
 use crate::state::StateKind;
 
-use super::records::Records;
-use super::{BEING_DELETED, Effect, Stop, Turn, admin};
+use super::records::JobRecords;
+use super::{BEING_DELETED, CommandContext, CommandError, Effect, admin};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
@@ -20,15 +20,15 @@ pub struct Queue {
     pub overrides: SettingsPatch,
     /// Shared by all jobs that bring no overrides of their own.
     pub policy: Arc<Policy>,
-    pub intake: Intake,
+    pub intake: AdmissionSettings,
     pub paused: bool,
     /// On its way out: closed to everybody, while its jobs are ended slice by slice.
-    pub leaving: Option<Farewell>,
+    pub deleting: Option<QueueDeleteMode>,
 }
 
 /// What becomes of the jobs of a deleted queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Farewell {
+pub enum QueueDeleteMode {
     /// All that live are cancelled.
     Cancel,
     /// Waiting jobs are deleted, waiting retries end as failures, running ones may finish.
@@ -38,30 +38,30 @@ pub enum Farewell {
 /// How a queue is to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteQueue {
-    IfNothingLives,
-    Anyway(Farewell),
+    IfEmpty,
+    Force(QueueDeleteMode),
 }
 
 impl Queue {
     pub fn new(name: QueueName, profile: Profile, overrides: SettingsPatch) -> Result<Self, Invalid> {
         let Settings { policy, intake } = overrides.resolve(profile)?;
-        Ok(Self { name, profile, overrides, policy: Arc::new(policy), intake, paused: false, leaving: None })
+        Ok(Self { name, profile, overrides, policy: Arc::new(policy), intake, paused: false, deleting: None })
     }
 
     /// The queue that jobs go to when nobody names one.
     pub const DEFAULT: &'static str = "default";
 }
 
-impl<R: Records> Turn<'_, R> {
+impl<R: JobRecords> CommandContext<'_, R> {
     /// Creates or changes a queue; says whether it is new. `overrides`, when given, replaces all earlier ones.
     pub(crate) fn put_queue(
         &mut self,
         name: &QueueName,
         profile: Option<Profile>,
         overrides: Option<SettingsPatch>,
-    ) -> Result<bool, Stop<R::Error>> {
+    ) -> Result<bool, CommandError<R::Error>> {
         let known = self.engine.queues.get(name);
-        if known.is_some_and(|queue| queue.leaving.is_some()) {
+        if known.is_some_and(|queue| queue.deleting.is_some()) {
             return Err(Refusal::Illegal(BEING_DELETED).into());
         }
         let fresh = known.is_none();
@@ -76,13 +76,13 @@ impl<R: Records> Turn<'_, R> {
         Ok(fresh)
     }
 
-    pub(crate) fn save_queue(&mut self, queue: Arc<Queue>) -> Result<(), Stop<R::Error>> {
-        self.records.put_queue(&queue).map_err(Stop::Broken)?;
+    pub(crate) fn save_queue(&mut self, queue: Arc<Queue>) -> Result<(), CommandError<R::Error>> {
+        self.records.put_queue(&queue).map_err(CommandError::Broken)?;
         self.engine.set_queue(queue.name.clone(), Some(queue));
         Ok(())
     }
 
-    pub(crate) fn set_paused(&mut self, name: &QueueName, paused: bool) -> Result<(), Stop<R::Error>> {
+    pub(crate) fn set_paused(&mut self, name: &QueueName, paused: bool) -> Result<(), CommandError<R::Error>> {
         let mut queue = self.engine.queue(name).ok_or(Refusal::QueueNotFound)?.as_ref().clone();
         queue.paused = paused;
         self.save_queue(Arc::new(queue))?;
@@ -92,69 +92,69 @@ impl<R: Records> Turn<'_, R> {
         Ok(())
     }
 
-    pub(crate) fn delete_queue(&mut self, name: &QueueName, how: DeleteQueue) -> Result<(), Stop<R::Error>> {
+    pub(crate) fn delete_queue(&mut self, name: &QueueName, how: DeleteQueue) -> Result<(), CommandError<R::Error>> {
         let mut queue = self.engine.queue(name).ok_or(Refusal::QueueNotFound)?.as_ref().clone();
         if name.as_str() == Queue::DEFAULT {
             return Err(Refusal::Illegal("the queue \"default\" always exists").into());
         }
         let farewell = match how {
-            DeleteQueue::IfNothingLives => match self.engine.index.alive(name) {
-                0 => Farewell::Cancel,
+            DeleteQueue::IfEmpty => match self.engine.index.unfinished_count(name) {
+                0 => QueueDeleteMode::Cancel,
                 jobs => return Err(Refusal::QueueNotEmpty { jobs }.into()),
             },
-            DeleteQueue::Anyway(farewell) => farewell,
+            DeleteQueue::Force(farewell) => farewell,
         };
-        queue.leaving = Some(farewell);
+        queue.deleting = Some(farewell);
         self.save_queue(Arc::new(queue))?;
-        self.engine.leaving.insert(name.clone());
-        self.clear_out(name, self.engine.options.cascade_jobs_max)?;
+        self.engine.deleting_queues.insert(name.clone());
+        self.delete_slice(name, self.engine.options.cascade_jobs_max)?;
         Ok(())
     }
 
     /// Ends some of the jobs of a queue that is leaving, and the queue itself with the last of them. Says how many jobs it touched.
-    pub(crate) fn clear_out(&mut self, name: &QueueName, jobs_max: usize) -> Result<usize, Stop<R::Error>> {
-        let Some(farewell) = self.engine.queues.get(name).and_then(|queue| queue.leaving) else { return Ok(0) };
+    pub(crate) fn delete_slice(&mut self, name: &QueueName, jobs_max: usize) -> Result<usize, CommandError<R::Error>> {
+        let Some(farewell) = self.engine.queues.get(name).and_then(|queue| queue.deleting) else { return Ok(0) };
         let states: &[StateKind] = match farewell {
-            Farewell::Cancel => {
+            QueueDeleteMode::Cancel => {
                 &[StateKind::Running, StateKind::Scheduled, StateKind::Delayed, StateKind::Retrying, StateKind::Pending]
             }
-            Farewell::LetRunningFinish => {
+            QueueDeleteMode::LetRunningFinish => {
                 &[StateKind::Scheduled, StateKind::Delayed, StateKind::Retrying, StateKind::Pending]
             }
         };
         let mut jobs = Vec::new();
         for state in states {
-            let of_state = self.records.in_queue(name, *state, jobs_max).map_err(Stop::Broken)?;
+            let of_state = self.records.jobs_in_state(name, *state, jobs_max).map_err(CommandError::Broken)?;
             jobs.extend(of_state.into_iter().map(|seq| (seq, *state)));
         }
         // In order of creation, however many fit into a slice.
         jobs.sort_unstable_by_key(|(seq, _)| *seq);
         jobs.truncate(jobs_max);
         for (seq, state) in &jobs {
-            self.change(*seq, |job, moment| {
+            self.update(*seq, |job, moment| {
                 match farewell {
-                    Farewell::Cancel => cancel::end_with_queue(job, moment),
-                    Farewell::LetRunningFinish if *state == StateKind::Retrying => {
-                        cancel::end_retry_with_queue(job, moment);
+                    QueueDeleteMode::Cancel => cancel::cancel_with_queue(job, moment),
+                    QueueDeleteMode::LetRunningFinish if *state == StateKind::Retrying => {
+                        cancel::fail_retry_with_queue(job, moment);
                     }
-                    Farewell::LetRunningFinish => cancel::vanish_with_queue(job, moment),
+                    QueueDeleteMode::LetRunningFinish => cancel::cancel_and_prune_with_queue(job, moment),
                 }
                 Ok(())
             })?;
         }
-        if farewell == Farewell::LetRunningFinish {
+        if farewell == QueueDeleteMode::LetRunningFinish {
             // Their dependents hear of it first; whoever has too many to be told at once goes with a later tick.
-            self.tell_dependents(jobs_max).map_err(Stop::Broken)?;
+            self.propagate(jobs_max).map_err(CommandError::Broken)?;
             for (seq, _) in jobs.iter().filter(|(_, state)| *state != StateKind::Retrying) {
-                admin::forget(self, *seq)?;
+                admin::remove_job(self, *seq)?;
             }
         }
         if jobs.len() >= jobs_max {
             return Ok(jobs.len());
         }
-        self.records.remove_queue(name).map_err(Stop::Broken)?;
+        self.records.remove_queue(name).map_err(CommandError::Broken)?;
         self.engine.set_queue(name.clone(), None);
-        self.engine.leaving.remove(name);
+        self.engine.deleting_queues.remove(name);
         Ok(jobs.len())
     }
 }

@@ -5,30 +5,30 @@ use std::sync::Arc;
 use crate::id::{JobId, JobType, QueueName, Seq, WorkflowId};
 use crate::job::{IdempotencyKey, Job};
 use crate::policy::IdempotencyScope;
-use crate::rng::Dice;
+use crate::rng::Rng;
 use crate::state::StateKind;
 use crate::submit::Payload;
 use crate::time::Timestamp;
-use crate::workflow::{TallyChange, Workflow};
+use crate::workflow::{MemberCountDelta, Workflow};
 
 use super::queue::Queue;
 
 /// Records by sequence number, with the few look-ups that the rules need. Nothing here may cost more than O(log n).
 ///
 /// A record is taken out, changed, and put back; between the two the store does not see it.
-pub trait Records {
+pub trait JobRecords {
     type Error;
 
     /// The id of the job that will have this number. A store may choose ids in which it finds the number again.
-    fn new_id(&mut self, _seq: Seq, dice: &mut dyn Dice) -> JobId {
-        JobId::random(dice)
+    fn new_id(&mut self, _seq: Seq, rng: &mut dyn Rng) -> JobId {
+        JobId::random(rng)
     }
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, Self::Error>;
-    fn take(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Self::Error>;
+    fn checkout(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Self::Error>;
     /// Puts a changed record back.
     fn put(&mut self, job: Box<Job>) -> Result<(), Self::Error>;
     /// Puts a record back that was only looked at.
-    fn put_unchanged(&mut self, job: Box<Job>);
+    fn return_unchanged(&mut self, job: Box<Job>);
 
     /// A new record with its payload. Its external id, if any, is free. A job with a membership is a member from now on.
     fn insert(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Self::Error>;
@@ -44,28 +44,28 @@ pub trait Records {
     /// Dependents of a job beyond `after`, in order of creation.
     fn dependents(&mut self, dependency: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Self::Error>;
 
-    fn key(&mut self, key: &KeyPath) -> Result<Option<KeyEntry>, Self::Error>;
-    fn put_key(&mut self, key: KeyPath, entry: KeyEntry) -> Result<(), Self::Error>;
-    fn remove_key(&mut self, key: &KeyPath) -> Result<(), Self::Error>;
+    fn key(&mut self, key: &ScopedIdempotencyKey) -> Result<Option<KeyEntry>, Self::Error>;
+    fn put_key(&mut self, key: ScopedIdempotencyKey, entry: KeyEntry) -> Result<(), Self::Error>;
+    fn remove_key(&mut self, key: &ScopedIdempotencyKey) -> Result<(), Self::Error>;
 
     /// The earliest [`Job::prune_at`] or [`KeyEntry::purge_at`] of all. While it is later than `now` it need only be a lower bound.
-    fn next_prune(&mut self, now: Timestamp) -> Result<Option<(Timestamp, Prune)>, Self::Error>;
+    fn next_prune(&mut self, now: Timestamp) -> Result<Option<(Timestamp, PruneTarget)>, Self::Error>;
 
     /// Jobs of a queue in one state, in order of creation.
-    fn in_queue(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Self::Error>;
+    fn jobs_in_state(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Self::Error>;
 
     /// With all that this command has changed about it so far.
     fn workflow(&mut self, id: WorkflowId) -> Result<Option<Workflow>, Self::Error>;
     /// A new or changed workflow. Its tally is not taken from here: only [`Records::tally`] changes that.
     fn put_workflow(&mut self, workflow: &Workflow) -> Result<(), Self::Error>;
     /// Adds to the sums of a workflow. In whatever order, and as many at once as the store likes.
-    fn tally(&mut self, id: WorkflowId, change: &TallyChange) -> Result<(), Self::Error>;
+    fn tally(&mut self, id: WorkflowId, change: &MemberCountDelta) -> Result<(), Self::Error>;
     /// Removes a workflow that has no members any more.
     fn remove_workflow(&mut self, id: WorkflowId) -> Result<(), Self::Error>;
     /// Numbers of members beyond `after`, in order of creation; records that are gone may be among them.
     fn members(&mut self, id: WorkflowId, after: Seq, limit: usize) -> Result<Vec<Seq>, Self::Error>;
     /// From now on this member has this name, whoever had it before.
-    fn name_member(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Self::Error>;
+    fn set_member_ref(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Self::Error>;
     fn member(&mut self, id: WorkflowId, reference: &str) -> Result<Option<Seq>, Self::Error>;
 
     fn put_queue(&mut self, queue: &Queue) -> Result<(), Self::Error>;
@@ -82,20 +82,20 @@ pub enum PayloadSource {
 
 /// What has outlived its use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Prune {
+pub enum PruneTarget {
     Job(Seq),
-    Key(KeyPath),
+    Key(ScopedIdempotencyKey),
 }
 
 /// An idempotency key with the scope in which it is unique.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeyPath {
+pub struct ScopedIdempotencyKey {
     pub queue: Option<QueueName>,
     pub job_type: Option<JobType>,
     pub key: Arc<str>,
 }
 
-impl KeyPath {
+impl ScopedIdempotencyKey {
     pub fn of(key: &IdempotencyKey, queue: &QueueName) -> Option<Self> {
         let (queue, job_type) = match key.scope {
             IdempotencyScope::Type => (Some(queue.clone()), Some(key.job_type.clone())),
@@ -115,5 +115,5 @@ pub struct KeyEntry {
     /// The first accepted submission: the window runs from here.
     pub at: Timestamp,
     /// Set once the job is gone and only the key is left.
-    pub purge_at: Option<Timestamp>,
+    pub prune_at: Option<Timestamp>,
 }

@@ -1,24 +1,24 @@
 //! What workers say about the jobs they hold: settlements and heartbeats.
 
-use crate::heartbeat::{self, Extended};
+use crate::heartbeat::{self, LeaseRenewal};
 use crate::settle;
 use crate::state::StateKind;
 
-use super::command::{Extension, Settlement};
-use super::records::Records;
-use super::{Stop, Turn};
+use super::command::{Heartbeat, Settlement};
+use super::records::JobRecords;
+use super::{CommandContext, CommandError};
 
-impl<R: Records> Turn<'_, R> {
-    pub(crate) fn settle(&mut self, settlement: &Settlement) -> Result<StateKind, Stop<R::Error>> {
+impl<R: JobRecords> CommandContext<'_, R> {
+    pub(crate) fn settle(&mut self, settlement: &Settlement) -> Result<StateKind, CommandError<R::Error>> {
         let Settlement { id, token, outcome } = settlement;
         outcome.check()?;
         let seq = self.find(*id)?;
-        self.change_at_home(seq, |job, home, moment| settle::settle(job, *token, outcome, home, moment))
+        self.update_with_queue(seq, |job, home, moment| settle::settle(job, *token, outcome, home, moment))
     }
 
-    pub(crate) fn extend(&mut self, extension: &Extension) -> Result<Extended, Stop<R::Error>> {
-        let Extension { id, token, notes } = extension;
+    pub(crate) fn extend(&mut self, extension: &Heartbeat) -> Result<LeaseRenewal, CommandError<R::Error>> {
+        let Heartbeat { id, token, notes } = extension;
         let seq = self.find(*id)?;
-        self.change_at_home(seq, |job, home, moment| heartbeat::extend(job, *token, notes, home, moment))
+        self.update_with_queue(seq, |job, home, moment| heartbeat::extend(job, *token, notes, home, moment))
     }
 }

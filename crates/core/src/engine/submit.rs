@@ -6,25 +6,28 @@ mod workflow_membership;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::dependency::{After, Dependencies, Standing, weigh};
+use crate::dependency::{Dependencies, DependencyStatus, RequiredDependency, recompute};
 use crate::id::{JobId, LeaseToken, QueueName, Seq, WorkflowId};
-use crate::job::{IdempotencyKey, Job, Moment};
+use crate::job::{IdempotencyKey, Job, TransitionContext};
 use crate::lease;
 use crate::policy::SubmitMode;
 use crate::priority::Priority;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
-use crate::state::{Ending, StateKind};
-use crate::submit::{self, Birth, DependencyRef, NewJob, Places};
+use crate::state::{StateKind, TerminalState};
+use crate::submit::{self, DependencyRef, NewJob, RefIndex, ResolvedSubmission};
 use crate::workflow::Membership;
 
-use plan::{Elder, Member, Plan, Planning, Source, Sources, Weight, arrange};
-use workflow_membership::{Joins, Memberships, check_length};
+use plan::{
+    BatchItem, BatchPlan, DependencyTarget, ExistingDependency, InheritedProperties, JobPlan, Sources,
+    topological_order,
+};
+use workflow_membership::{Memberships, WorkflowBinding, check_length};
 
 use super::admin::standing;
 use super::queue::Queue;
-use super::records::{KeyEntry, KeyPath, PayloadSource, Records};
-use super::{Life, Stop, Turn};
+use super::records::{JobRecords, KeyEntry, PayloadSource, ScopedIdempotencyKey};
+use super::{CommandContext, CommandError, DependentChange};
 
 /// One job for one queue.
 #[derive(Clone, Debug)]
@@ -42,25 +45,25 @@ pub struct SubmitRequest {
     /// Runs once, after all of the batch have completed.
     pub finally: Option<Box<Submission>>,
     /// Only into queues that exist and have this profile.
-    pub only_into: Option<Profile>,
+    pub require_profile: Option<Profile>,
     /// The workflow whose members these become. Children are members of their parent's.
-    pub joining: Option<Joining>,
+    pub joining: Option<WorkflowTarget>,
 }
 
 /// Which workflow a batch becomes, or joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Joining {
+pub enum WorkflowTarget {
     New { name: Option<Arc<str>>, open: bool },
     Open(WorkflowId),
 }
 
 impl SubmitRequest {
     pub fn new(batch: Vec<Submission>) -> Self {
-        Self { batch, parent: None, finally: None, only_into: None, joining: None }
+        Self { batch, parent: None, finally: None, require_profile: None, joining: None }
     }
 
     /// A batch as a workflow, or as a part of one.
-    pub fn workflow(batch: Vec<Submission>, joining: Joining) -> Self {
+    pub fn workflow(batch: Vec<Submission>, joining: WorkflowTarget) -> Self {
         Self { joining: Some(joining), ..Self::new(batch) }
     }
 
@@ -101,26 +104,29 @@ impl From<Refusal> for BatchRefusal {
     }
 }
 
-impl<R: Records> Turn<'_, R> {
+impl<R: JobRecords> CommandContext<'_, R> {
     pub(crate) fn submit_request(
         &mut self,
         request: &SubmitRequest,
     ) -> Result<Result<Vec<Submitted>, BatchRefusal>, R::Error> {
         match self.submit(request) {
             Ok(result) => Ok(result),
-            Err(Stop::Refused(refusal)) => Ok(Err(refusal.into())),
-            Err(Stop::Broken(error)) => Err(error),
+            Err(CommandError::Refused(refusal)) => Ok(Err(refusal.into())),
+            Err(CommandError::Broken(error)) => Err(error),
         }
     }
 
-    fn submit(&mut self, request: &SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
-        let SubmitRequest { batch, parent, finally, only_into, joining } = request;
-        let mut joins = Joins::Nothing;
+    fn submit(
+        &mut self,
+        request: &SubmitRequest,
+    ) -> Result<Result<Vec<Submitted>, BatchRefusal>, CommandError<R::Error>> {
+        let SubmitRequest { batch, parent, finally, require_profile: only_into, joining } = request;
+        let mut joins = WorkflowBinding::Nothing;
         if let Some((parent, token)) = parent {
             let (seq, now) = (self.find(*parent)?, self.now);
-            let held = self.look(seq, |job| lease::check(job, *token, now).map(|_| job.membership.clone()))?;
+            let held = self.with_job(seq, |job| lease::check(job, *token, now).map(|_| job.membership.clone()))?;
             if let Some(Membership { workflow, .. }) = held.ok_or(Refusal::JobNotFound)?? {
-                joins = Joins::Unnamed(workflow);
+                joins = WorkflowBinding::Unnamed(workflow);
             }
         }
         if let Some(joining) = joining {
@@ -137,7 +143,7 @@ impl<R: Records> Turn<'_, R> {
             None => self.submit_batch(batch, parent, &joins),
             Some(finally) => {
                 let mut last = Submission::clone(finally);
-                last.job.after.extend((0..batch.len()).map(DependencyRef::Place));
+                last.job.after.extend((0..batch.len()).map(DependencyRef::BatchIndex));
                 let whole: Vec<Submission> = batch.iter().cloned().chain([last]).collect();
                 self.submit_batch(&whole, parent, &joins)
             }
@@ -148,19 +154,19 @@ impl<R: Records> Turn<'_, R> {
         &mut self,
         batch: &[Submission],
         parent: Option<JobId>,
-        joins: &Joins,
-    ) -> Result<Result<Vec<Submitted>, BatchRefusal>, Stop<R::Error>> {
-        let mut planning = Planning {
+        joins: &WorkflowBinding,
+    ) -> Result<Result<Vec<Submitted>, BatchRefusal>, CommandError<R::Error>> {
+        let mut planning = BatchPlan {
             members: Vec::with_capacity(batch.len()),
             errors: Vec::new(),
             keys: HashMap::new(),
             external_ids: HashSet::new(),
-            elders: HashMap::new(),
+            existing: HashMap::new(),
             earlier: HashMap::new(),
             sources: Vec::with_capacity(batch.len()),
-            weights: vec![Weight { depth: 1, inherited: Priority::Bulk }; batch.len()],
+            weights: vec![InheritedProperties { depth: 1, inherited: Priority::Bulk }; batch.len()],
         };
-        let (places, repeated) = submit::references(batch.iter().map(|submission| &submission.job));
+        let (places, repeated) = submit::index_refs(batch.iter().map(|submission| &submission.job));
         let refused: HashSet<usize> = repeated.iter().map(|(place, _)| *place).collect();
         planning.errors.extend(repeated);
         for (place, submission) in batch.iter().enumerate() {
@@ -170,21 +176,21 @@ impl<R: Records> Turn<'_, R> {
             }
             let member = match self.plan(place, submission, &mut planning) {
                 Ok(member) => Some(member),
-                Err(Stop::Refused(refusal)) => {
+                Err(CommandError::Refused(refusal)) => {
                     planning.errors.push((place, refusal));
                     None
                 }
-                Err(broken @ Stop::Broken(_)) => return Err(broken),
+                Err(broken @ CommandError::Broken(_)) => return Err(broken),
             };
             planning.members.push(member);
         }
-        if let Joins::Open(workflow) = joins {
-            self.meet_members(*workflow, batch, &places, &mut planning)?;
+        if let WorkflowBinding::Open(workflow) = joins {
+            self.resolve_member_refs(*workflow, batch, &places, &mut planning)?;
         }
-        let unfit = self.find_sources(batch, &places, &mut planning)?;
-        self.check_room(batch, &mut planning);
+        let unfit = self.resolve_dependencies(batch, &places, &mut planning)?;
+        self.check_queue_capacity(batch, &mut planning);
         planning.errors.extend(unfit);
-        let order = arrange(&mut planning, batch);
+        let order = topological_order(&mut planning, batch);
         if !planning.errors.is_empty() {
             return Ok(Err(planning.refusal()));
         }
@@ -192,7 +198,7 @@ impl<R: Records> Turn<'_, R> {
             Ok(memberships) => memberships,
             Err(known) => return Ok(Ok(known)),
         };
-        Ok(Ok(self.give_birth(batch, parent, &planning, &order, &memberships)?))
+        Ok(Ok(self.create_jobs(batch, parent, &planning, &order, &memberships)?))
     }
 
     /// Checks of one member that need no other member's dependencies.
@@ -200,42 +206,42 @@ impl<R: Records> Turn<'_, R> {
         &mut self,
         place: usize,
         submission: &Submission,
-        planning: &mut Planning,
-    ) -> Result<Member, Stop<R::Error>> {
+        planning: &mut BatchPlan,
+    ) -> Result<BatchItem, CommandError<R::Error>> {
         let Submission { queue: name, job: new } = submission;
-        let queue = self.intake(name)?;
+        let queue = self.queue_for_submit(name)?;
         let policy = submit::check(new, &queue.policy, &queue.intake)?;
         let key = self.key_path(new, &queue);
         if let Some(path) = &key {
             if let Some(earlier) = planning.keys.get(path) {
-                return Ok(Member::Repeats(*earlier));
+                return Ok(BatchItem::DuplicateInBatch(*earlier));
             }
-            if let Some(known) = self.known_by_key(path, &queue)? {
-                return Ok(Member::Duplicate(known));
+            if let Some(known) = self.find_by_idempotency_key(path, &queue)? {
+                return Ok(BatchItem::Duplicate(known));
             }
             planning.keys.insert(path.clone(), place);
         }
         if let Some(external_id) = &new.external_id {
             let in_batch = !planning.external_ids.insert((name.clone(), Arc::clone(external_id)));
-            let taken = self.records.external_id(name, external_id).map_err(Stop::Broken)?.is_some();
+            let taken = self.records.external_id(name, external_id).map_err(CommandError::Broken)?.is_some();
             if in_batch || taken {
                 return Err(Refusal::DuplicateId.into());
             }
         }
         let held = new.hold.unwrap_or(queue.intake.submit == SubmitMode::Explicit);
-        Ok(Member::New(Box::new(Plan { policy, key, priority: new.priority, held })))
+        Ok(BatchItem::New(Box::new(JobPlan { policy, key, priority: new.priority, held })))
     }
 
     /// Whether each queue has room for its newcomers. One that is born ended takes nobody's place; where the profile fails a job
     /// in a full queue, it is taken in first.
-    fn check_room(&self, batch: &[Submission], planning: &mut Planning) {
-        let ended = planning.born_ended();
+    fn check_queue_capacity(&self, batch: &[Submission], planning: &mut BatchPlan) {
+        let ended = planning.failed_at_submit();
         let mut queued: HashMap<&QueueName, u64> = HashMap::new();
         for (place, Submission { queue: name, .. }) in batch.iter().enumerate() {
-            let Some(plan) = planning.newcomer(place).filter(|plan| !plan.held) else { continue };
+            let Some(plan) = planning.new_job_at(place).filter(|plan| !plan.held) else { continue };
             let max_queued = self.engine.queue(name).and_then(|queue| queue.intake.max_queued);
             let Some(max_queued) = max_queued.filter(|_| !plan.policy.profile.fails_when_full()) else { continue };
-            let queued = queued.entry(name).or_insert_with(|| self.engine.index.queued(name));
+            let queued = queued.entry(name).or_insert_with(|| self.engine.index.queued_count(name));
             if *queued >= max_queued {
                 planning.errors.push((place, Refusal::QueueFull { max_queued }));
             } else if !ended.contains(&place) {
@@ -244,20 +250,24 @@ impl<R: Records> Turn<'_, R> {
         }
     }
 
-    fn key_path(&self, new: &NewJob, queue: &Queue) -> Option<KeyPath> {
+    fn key_path(&self, new: &NewJob, queue: &Queue) -> Option<ScopedIdempotencyKey> {
         let key = Arc::clone(new.key()?);
         let key = IdempotencyKey { key, scope: queue.intake.idempotency.scope, job_type: new.job_type.clone() };
-        KeyPath::of(&key, &queue.name)
+        ScopedIdempotencyKey::of(&key, &queue.name)
     }
 
     /// The job that this key stands for, while its window lasts.
-    fn known_by_key(&mut self, path: &KeyPath, queue: &Queue) -> Result<Option<Submitted>, Stop<R::Error>> {
-        let Some(entry) = self.records.key(path).map_err(Stop::Broken)? else { return Ok(None) };
+    fn find_by_idempotency_key(
+        &mut self,
+        path: &ScopedIdempotencyKey,
+        queue: &Queue,
+    ) -> Result<Option<Submitted>, CommandError<R::Error>> {
+        let Some(entry) = self.records.key(path).map_err(CommandError::Broken)? else { return Ok(None) };
         let window = queue.intake.idempotency.window;
         if window.is_some_and(|window| entry.at + window <= self.now) {
             return Ok(None);
         }
-        let state = self.look(entry.seq, Job::kind)?;
+        let state = self.with_job(entry.seq, Job::kind)?;
         if state.is_none() && window.is_none() {
             return Ok(None);
         }
@@ -265,49 +275,53 @@ impl<R: Records> Turn<'_, R> {
     }
 
     /// Resolves the dependencies of all newcomers to jobs or places; says which places name some that will not do.
-    fn find_sources(
+    fn resolve_dependencies(
         &mut self,
         batch: &[Submission],
-        places: &Places,
-        planning: &mut Planning,
-    ) -> Result<Vec<(usize, Refusal)>, Stop<R::Error>> {
+        places: &RefIndex,
+        planning: &mut BatchPlan,
+    ) -> Result<Vec<(usize, Refusal)>, CommandError<R::Error>> {
         let mut unfit = Vec::new();
         for (place, Submission { job: new, .. }) in batch.iter().enumerate() {
-            let repeats = matches!(planning.members.get(place), Some(Some(Member::Duplicate(_) | Member::Repeats(_))));
-            let found = if repeats { Ok(Sources::default()) } else { self.sources_of(new, places, planning) };
+            let repeats = matches!(
+                planning.members.get(place),
+                Some(Some(BatchItem::Duplicate(_) | BatchItem::DuplicateInBatch(_)))
+            );
+            let found =
+                if repeats { Ok(Sources::default()) } else { self.resolve_dependencies_of(new, places, planning) };
             let sources = match found {
                 Ok(sources) => sources,
-                Err(Stop::Refused(refusal)) => {
+                Err(CommandError::Refused(refusal)) => {
                     unfit.push((place, refusal));
                     Sources::default()
                 }
-                Err(broken @ Stop::Broken(_)) => return Err(broken),
+                Err(broken @ CommandError::Broken(_)) => return Err(broken),
             };
             planning.sources.push(sources);
         }
         Ok(unfit)
     }
 
-    fn sources_of(
+    fn resolve_dependencies_of(
         &mut self,
         new: &NewJob,
-        places: &Places,
-        planning: &mut Planning,
-    ) -> Result<Sources, Stop<R::Error>> {
+        places: &RefIndex,
+        planning: &mut BatchPlan,
+    ) -> Result<Sources, CommandError<R::Error>> {
         submit::check_breadth(new)?;
-        let resolve = |refs: &[DependencyRef]| -> Result<Vec<Source>, Stop<R::Error>> {
+        let resolve = |refs: &[DependencyRef]| -> Result<Vec<DependencyTarget>, CommandError<R::Error>> {
             let (mut seen, mut sources) = (HashSet::new(), Vec::with_capacity(refs.len()));
             for reference in refs {
                 let source = match reference {
-                    DependencyRef::Job(id) => Source::Job(*id),
+                    DependencyRef::Job(id) => DependencyTarget::Job(*id),
                     DependencyRef::Local(name) => {
                         let unknown = || Refusal::DependencyUnknown(format!("#{name}"));
-                        let earlier = || planning.earlier.get(name).map(|id| Source::Job(*id));
+                        let earlier = || planning.earlier.get(name).map(|id| DependencyTarget::Job(*id));
                         let here = places.get(name).map(|place| planning.source_at(*place));
                         here.or_else(earlier).ok_or_else(unknown)?
                     }
-                    DependencyRef::Place(place) if *place < planning.members.len() => planning.source_at(*place),
-                    DependencyRef::Place(place) => {
+                    DependencyRef::BatchIndex(place) if *place < planning.members.len() => planning.source_at(*place),
+                    DependencyRef::BatchIndex(place) => {
                         return Err(Refusal::DependencyUnknown(format!("job {place} of the batch")).into());
                     }
                 };
@@ -320,73 +334,73 @@ impl<R: Records> Turn<'_, R> {
         let sources = Sources { after: resolve(&new.after)?, after_any: resolve(&new.after_any)? };
         for source in sources.all() {
             match source {
-                Source::Job(id) => self.look_up_elder(id, planning)?,
-                Source::Place(_) => {}
+                DependencyTarget::Job(id) => self.load_dependency(id, planning)?,
+                DependencyTarget::Place(_) => {}
             }
         }
         Ok(sources)
     }
 
-    fn look_up_elder(&mut self, id: JobId, planning: &mut Planning) -> Result<(), Stop<R::Error>> {
-        if planning.elders.contains_key(&id) {
+    fn load_dependency(&mut self, id: JobId, planning: &mut BatchPlan) -> Result<(), CommandError<R::Error>> {
+        if planning.existing.contains_key(&id) {
             return Ok(());
         }
         let unknown = || Refusal::DependencyUnknown(id.to_string());
-        let seq = self.records.seq_of(id).map_err(Stop::Broken)?.ok_or_else(unknown)?;
-        let elder = self.look(seq, |job| Elder {
-            standing: Standing::of(job),
+        let seq = self.records.seq_of(id).map_err(CommandError::Broken)?.ok_or_else(unknown)?;
+        let elder = self.with_job(seq, |job| ExistingDependency {
+            standing: DependencyStatus::of(job),
             priority: job.effective_priority(),
             depth: job.dependencies.depth,
         })?;
-        planning.elders.insert(id, elder.ok_or_else(unknown)?);
+        planning.existing.insert(id, elder.ok_or_else(unknown)?);
         Ok(())
     }
 
     /// Stores the batch: numbers in the order given, births in the order of dependencies.
-    fn give_birth(
+    fn create_jobs(
         &mut self,
         batch: &[Submission],
         parent: Option<JobId>,
-        planning: &Planning,
+        planning: &BatchPlan,
         order: &[usize],
         memberships: &Memberships,
-    ) -> Result<Vec<Submitted>, Stop<R::Error>> {
+    ) -> Result<Vec<Submitted>, CommandError<R::Error>> {
         // A duplicate changes nothing: it brings no queue into being.
         for (Submission { queue, .. }, member) in batch.iter().zip(&planning.members) {
-            if matches!(member, Some(Member::New(_))) && self.engine.queue(queue).is_none() {
-                self.save_queue(self.intake(queue)?)?;
+            if matches!(member, Some(BatchItem::New(_))) && self.engine.queue(queue).is_none() {
+                self.save_queue(self.queue_for_submit(queue)?)?;
             }
         }
         let names: Vec<Option<(JobId, Seq)>> = planning
             .members
             .iter()
-            .map(|member| matches!(member, Some(Member::New(_))).then(|| self.name_newcomer()))
+            .map(|member| matches!(member, Some(BatchItem::New(_))).then(|| self.allocate_id()))
             .collect();
-        let mut standings: HashMap<JobId, Standing> =
-            planning.elders.iter().map(|(id, elder)| (*id, elder.standing)).collect();
+        let mut standings: HashMap<JobId, DependencyStatus> =
+            planning.existing.iter().map(|(id, elder)| (*id, elder.standing)).collect();
         let mut states: HashMap<JobId, StateKind> = HashMap::new();
         // How many newcomers wait for each job: those hear of them all at once.
         let mut waiting = BTreeMap::new();
         for place in order {
             let (Some(Some((id, seq))), Some(submission)) = (names.get(*place), batch.get(*place)) else { continue };
-            let Some(plan) = planning.newcomer(*place) else { continue };
+            let Some(plan) = planning.new_job_at(*place) else { continue };
             let (Some(sources), Some(weight)) = (planning.sources.get(*place), planning.weights.get(*place)) else {
                 continue;
             };
-            let name_of = |source: &Source| match source {
-                Source::Job(id) => Some(*id),
-                Source::Place(place) => names.get(*place).copied().flatten().map(|(id, _)| id),
+            let name_of = |source: &DependencyTarget| match source {
+                DependencyTarget::Job(id) => Some(*id),
+                DependencyTarget::Place(place) => names.get(*place).copied().flatten().map(|(id, _)| id),
             };
             let mut dependencies = Dependencies {
-                after: sources.after.iter().filter_map(name_of).map(After::unmet).collect(),
+                after: sources.after.iter().filter_map(name_of).map(RequiredDependency::unmet).collect(),
                 after_any: sources.after_any.iter().filter_map(name_of).collect(),
                 depth: weight.depth,
                 ..Dependencies::default()
             };
-            let broken = weigh(&mut dependencies, |id| standing(&standings, id));
-            let queue = self.intake(&submission.queue)?;
+            let broken = recompute(&mut dependencies, |id| standing(&standings, id));
+            let queue = self.queue_for_submit(&submission.queue)?;
             let max_queued = queue.intake.max_queued.filter(|_| plan.policy.profile.fails_when_full());
-            let birth = Birth {
+            let birth = ResolvedSubmission {
                 id: *id,
                 seq: *seq,
                 queue: submission.queue.clone(),
@@ -394,21 +408,23 @@ impl<R: Records> Turn<'_, R> {
                 dependencies,
                 inherited_priority: weight.inherited,
                 broken,
-                fails_for_room: max_queued.is_some_and(|max| self.engine.index.queued(&submission.queue) >= max),
+                fails_queue_full: max_queued
+                    .is_some_and(|max| self.engine.index.queued_count(&submission.queue) >= max),
                 parent,
                 membership: memberships.by_place.get(*place).cloned().flatten(),
             };
             if let Some(Membership { workflow, reference }) = birth.membership.as_ref().filter(|_| memberships.named)
                 && submission.job.reference.is_some()
             {
-                self.records.name_member(*workflow, reference, *seq).map_err(Stop::Broken)?;
+                self.records.set_member_ref(*workflow, reference, *seq).map_err(CommandError::Broken)?;
             }
-            let kind = self.bear(submission, birth, &queue, plan.key.clone(), &mut waiting)?;
+            let kind = self.create_job(submission, birth, &queue, plan.key.clone(), &mut waiting)?;
             states.insert(*id, kind);
-            let newborn = Ending::of(kind).map_or(Standing::Alive, |ending| Standing::Ended(ending, self.now));
+            let newborn = TerminalState::of(kind)
+                .map_or(DependencyStatus::Alive, |ending| DependencyStatus::Ended(ending, self.now));
             standings.insert(*id, newborn);
         }
-        self.count_dependents(waiting, Life::Began)?;
+        self.adjust_dependent_counts(waiting, DependentChange::Began)?;
         let mut answers = planning.answers(&names, &states);
         for (answer, membership) in answers.iter_mut().zip(&memberships.by_place) {
             answer.membership = membership.clone();
@@ -416,38 +432,38 @@ impl<R: Records> Turn<'_, R> {
         Ok(answers)
     }
 
-    fn name_newcomer(&mut self) -> (JobId, Seq) {
+    fn allocate_id(&mut self) -> (JobId, Seq) {
         let seq = Seq(self.engine.next_number);
         self.engine.next_number += 1;
-        (self.records.new_id(seq, self.dice), seq)
+        (self.records.new_id(seq, self.rng), seq)
     }
 
-    fn bear(
+    fn create_job(
         &mut self,
         submission: &Submission,
-        birth: Birth,
+        birth: ResolvedSubmission,
         queue: &Queue,
-        key: Option<KeyPath>,
+        key: Option<ScopedIdempotencyKey>,
         waiting: &mut BTreeMap<JobId, u32>,
-    ) -> Result<StateKind, Stop<R::Error>> {
-        let mut moment = Moment {
+    ) -> Result<StateKind, CommandError<R::Error>> {
+        let mut moment = TransitionContext {
             now: self.now,
-            dice: self.dice,
-            next_number: &mut self.engine.next_number,
+            rng: self.rng,
+            next_seq: &mut self.engine.next_number,
             lease_floor: self.engine.options.lease_floor,
-            moves: &mut self.moves,
+            transitions: &mut self.moves,
         };
         let job = submit::create(&submission.job, birth, &queue.intake, &mut moment);
         let (id, seq, kind) = (job.id, job.seq, job.kind());
         let dependencies = job.dependencies.all();
         self.add(Box::new(job), PayloadSource::Given(submission.job.payload.clone()))?;
         if let Some(path) = key {
-            let entry = KeyEntry { id, seq, at: self.now, purge_at: None };
-            self.records.put_key(path, entry).map_err(Stop::Broken)?;
+            let entry = KeyEntry { id, seq, at: self.now, prune_at: None };
+            self.records.put_key(path, entry).map_err(CommandError::Broken)?;
         }
         for dependency in &dependencies {
-            if let Some(elder) = self.records.seq_of(*dependency).map_err(Stop::Broken)? {
-                self.records.link(elder, seq).map_err(Stop::Broken)?;
+            if let Some(elder) = self.records.seq_of(*dependency).map_err(CommandError::Broken)? {
+                self.records.link(elder, seq).map_err(CommandError::Broken)?;
             }
         }
         if !kind.terminal() {

@@ -1,16 +1,16 @@
 //! What time brings: a bounded number of things that are due, in the order in which they fell due.
 
 use crate::cancel;
-use crate::expire::{self, Expired};
+use crate::expire::{self, ExpiryOutcome};
 use crate::promote;
 use crate::time::Timestamp;
 
 use super::index::{Entry, Timer, TimerKind};
-use super::records::{Prune, Records};
-use super::{Effect, Turn, admin, if_there};
+use super::records::{JobRecords, PruneTarget};
+use super::{CommandContext, Effect, admin, ignore_missing};
 
 /// Budgets from here on keep a quarter for timers.
-const SHARED_FROM: usize = 16;
+const TIMER_SHARE_BUDGET_MIN: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticked {
@@ -20,23 +20,23 @@ pub struct Ticked {
     pub next: Option<Timestamp>,
 }
 
-impl<R: Records> Turn<'_, R> {
+impl<R: JobRecords> CommandContext<'_, R> {
     pub(crate) fn tick(&mut self, budget: usize) -> Result<Ticked, R::Error> {
         let mut done = 0;
         // A long cascade, or a large queue that leaves, must not hold up what is due elsewhere.
-        let share = if budget >= SHARED_FROM { budget - budget / 4 } else { budget };
+        let share = if budget >= TIMER_SHARE_BUDGET_MIN { budget - budget / 4 } else { budget };
         while done < budget {
             if done < share {
-                done += self.tell_dependents(share - done)?;
+                done += self.propagate(share - done)?;
             }
             if done < share
-                && let Some(name) = self.engine.leaving.first().cloned()
+                && let Some(name) = self.engine.deleting_queues.first().cloned()
             {
-                done += if_there(self.clear_out(&name, share - done))?.unwrap_or(1).max(1);
+                done += ignore_missing(self.delete_slice(&name, share - done))?.unwrap_or(1).max(1);
                 continue;
             }
-            if done < share && !self.engine.errands.is_empty() {
-                done += self.run_errands(share - done)?.max(1);
+            if done < share && !self.engine.active_operations.is_empty() {
+                done += self.run_operations(share - done)?.max(1);
                 continue;
             }
             if done >= budget {
@@ -57,7 +57,7 @@ impl<R: Records> Turn<'_, R> {
     }
 
     fn next_deadline(&mut self) -> Result<Option<Timestamp>, R::Error> {
-        if self.engine.unfinished() {
+        if self.engine.has_pending_work() {
             return Ok(Some(self.now));
         }
         let timer = self.engine.next_deadline(self.now);
@@ -68,18 +68,20 @@ impl<R: Records> Turn<'_, R> {
     fn fire(&mut self, timer: Timer) -> Result<(), R::Error> {
         let (_, kind, seq) = timer;
         let fired = match kind {
-            TimerKind::Lifetime => if_there(self.change(seq, |job, moment| {
-                cancel::end_lifetime(job, moment);
+            TimerKind::Lifetime => ignore_missing(self.update(seq, |job, moment| {
+                cancel::expire_lifetime(job, moment);
                 Ok(None)
             })),
-            TimerKind::Promotion => if_there(self.change(seq, |job, moment| {
+            TimerKind::Promotion => ignore_missing(self.update(seq, |job, moment| {
                 promote::promote(job, moment);
                 Ok(None)
             })),
-            TimerKind::Deadline | TimerKind::LeaseExpiry => if_there(self.change_at_home(seq, |job, home, moment| {
-                let expired = expire::expire(job, home, moment);
-                Ok((expired == Expired::Claimable).then(|| Entry::of(job)))
-            })),
+            TimerKind::Deadline | TimerKind::LeaseExpiry => {
+                ignore_missing(self.update_with_queue(seq, |job, home, moment| {
+                    let expired = expire::expire(job, home, moment);
+                    Ok((expired == ExpiryOutcome::Claimable).then(|| Entry::of(job)))
+                }))
+            }
         }?;
         // A timer that has fired is gone, even if its record was: ticks always get on.
         self.engine.drop_timer(timer);
@@ -90,16 +92,16 @@ impl<R: Records> Turn<'_, R> {
         Ok(())
     }
 
-    fn prune(&mut self, prune: Prune) -> Result<(), R::Error> {
+    fn prune(&mut self, prune: PruneTarget) -> Result<(), R::Error> {
         match prune {
-            Prune::Job(seq) => {
+            PruneTarget::Job(seq) => {
                 let now = self.now;
-                let due = self.look(seq, |job| job.prune_at().is_some_and(|at| at <= now));
-                if if_there(due)?.flatten() == Some(true) {
-                    if_there(admin::forget(self, seq))?;
+                let due = self.with_job(seq, |job| job.prune_at().is_some_and(|at| at <= now));
+                if ignore_missing(due)?.flatten() == Some(true) {
+                    ignore_missing(admin::remove_job(self, seq))?;
                 }
             }
-            Prune::Key(path) => self.records.remove_key(&path)?,
+            PruneTarget::Key(path) => self.records.remove_key(&path)?,
         }
         Ok(())
     }

@@ -236,7 +236,7 @@ fn write_store(text: &mut Text, metrics: &Metrics) {
     let verbs = || Verb::ALL.iter().zip(&metrics.store);
     text.about("longshore_store_seconds", "histogram", "How long the store took.");
     for (verb, figures) in verbs() {
-        figures.took.write(text, "longshore_store_seconds", &format!("verb=\"{}\"", verb.word()));
+        figures.took.write(text, "longshore_store_seconds", &format!("verb=\"{}\"", verb.as_str()));
     }
     type Read = fn(&StoreVerb) -> &AtomicU64;
     let counters: [(&str, &str, Read); 3] = [
@@ -248,7 +248,7 @@ fn write_store(text: &mut Text, metrics: &Metrics) {
         let name = format!("longshore_store_{word}_total");
         text.about(&name, "counter", help);
         for (verb, figures) in verbs() {
-            text.line(&name, &format!("verb=\"{}\"", verb.word()), read(figures).load(Ordering::Relaxed));
+            text.line(&name, &format!("verb=\"{}\"", verb.as_str()), read(figures).load(Ordering::Relaxed));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longshore_api::system::{Rates, Tally as Totals};
-use longshore_core::history::Move;
+use longshore_core::history::Transition;
 use longshore_core::id::QueueName;
 use longshore_core::state::StateKind;
 use longshore_store::clock::monotonic;
@@ -27,7 +27,7 @@ enum Event {
 impl Event {
     const COUNT: usize = 4;
 
-    fn of(step: &Move) -> Option<Self> {
+    fn of(step: &Transition) -> Option<Self> {
         match (step.from, step.to) {
             (None, _) => Some(Self::Submitted),
             (Some(_), StateKind::Running) => Some(Self::Claimed),
@@ -117,11 +117,11 @@ impl Tally {
     }
 
     /// Counts the moves of one commit.
-    pub(crate) fn count<'a>(&self, moves: impl Iterator<Item = (&'a QueueName, &'a Move)>) {
+    pub(crate) fn count<'a>(&self, moves: impl Iterator<Item = (&'a QueueName, &'a Transition)>) {
         self.count_at(monotonic(), moves);
     }
 
-    fn count_at<'a>(&self, now: Duration, moves: impl Iterator<Item = (&'a QueueName, &'a Move)>) {
+    fn count_at<'a>(&self, now: Duration, moves: impl Iterator<Item = (&'a QueueName, &'a Transition)>) {
         let second = now.as_secs();
         let mut counts = self.counts();
         for (queue, step) in moves {
@@ -157,8 +157,8 @@ mod tests {
     use longshore_core::Timestamp;
     use longshore_core::history::Cause;
 
-    fn step(from: Option<StateKind>, to: StateKind) -> Move {
-        Move { from, to, at: Timestamp::from_millis(0), cause: Cause::Create }
+    fn step(from: Option<StateKind>, to: StateKind) -> Transition {
+        Transition { from, to, at: Timestamp::from_millis(0), cause: Cause::Create }
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_core::heartbeat::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
@@ -113,11 +113,11 @@ impl Store for VirtualTime {
         self.prompt(move || self.store.settle(settlements))
     }
 
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         self.prompt(move || self.store.extend(extensions))
     }
 
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         self.prompt(move || self.store.admin(command))
     }
 

@@ -64,11 +64,11 @@ both!(
     Cancelled
 );
 both!(wire::Priority, priority::Priority, Critical, High, Normal, Low, Bulk);
-both!(wire::Counts, policy::Counts, Starts, Failures, Retries);
+both!(wire::Counts, policy::RetryLimitUnit, Starts, Failures, Retries);
 both!(wire::JitterKind, backoff::JitterKind, None, Symmetric, Full);
 both!(wire::OnPermanent, policy::OnPermanent, Failed, DeadLetter, Retry);
 both!(wire::OnExhausted, policy::OnExhausted, DeadLetter, Failed);
-both!(wire::OnTrouble, policy::OnTrouble, Retry, Final);
+both!(wire::OnTrouble, policy::OnFailure, Retry, Final);
 both!(wire::OnLeaseExpiry, policy::OnLeaseExpiry, ReclaimCounted, ReclaimFree, FailTimeout, FailRetryable);
 both!(wire::Reclaim, policy::Reclaim, Eager, Lazy);
 both!(wire::Fencing, policy::Fencing, Required, Optional);
@@ -143,7 +143,7 @@ mod tests {
         macro_rules! same {
             ($($wire:ty),+) => {
                 $(for word in <$wire>::ALL {
-                    assert_eq!(word.word(), word.core().word());
+                    assert_eq!(word.as_str(), word.core().as_str());
                     assert_eq!(word.core().wire(), *word);
                 })+
             };
@@ -152,10 +152,10 @@ mod tests {
         same!(wire::OnExhausted, wire::OnTrouble, wire::OnLeaseExpiry, wire::Reclaim, wire::Fencing);
         same!(wire::IdempotencyScope, wire::RequeueOrder, wire::SubmitMode, wire::ManualRequeue, wire::CancelRunning);
         same!(wire::OutcomeKind, wire::WorkflowState);
-        assert!(wire::BackoffKind::ALL.iter().all(|kind| kind.word() == kind.core().word()));
-        assert!(wire::ReportedCategory::ALL.iter().all(|category| category.word() == category.core().word()));
-        assert!(history::Cause::ALL.iter().all(|cause| cause.word() == cause.wire().word()));
-        assert!(attempt::AttemptOutcome::ALL.iter().all(|outcome| outcome.word() == outcome.wire().word()));
-        assert!(failure::Category::ALL.iter().all(|category| category.word() == category.wire().word()));
+        assert!(wire::BackoffKind::ALL.iter().all(|kind| kind.as_str() == kind.core().as_str()));
+        assert!(wire::ReportedCategory::ALL.iter().all(|category| category.as_str() == category.core().as_str()));
+        assert!(history::Cause::ALL.iter().all(|cause| cause.as_str() == cause.wire().as_str()));
+        assert!(attempt::AttemptOutcome::ALL.iter().all(|outcome| outcome.as_str() == outcome.wire().as_str()));
+        assert!(failure::Category::ALL.iter().all(|category| category.as_str() == category.wire().as_str()));
     }
 }

@@ -6,7 +6,7 @@ use longshore_api::job as wire;
 use longshore_api::tags::TagMap;
 use longshore_core::attempt::Attempt;
 use longshore_core::failure::Failure;
-use longshore_core::history::Move;
+use longshore_core::history::Transition;
 use longshore_core::id::JobId;
 use longshore_core::job::Job;
 use longshore_core::submit::Payload;
@@ -108,6 +108,6 @@ pub(crate) fn attempt(attempt: &Attempt) -> wire::Attempt {
     }
 }
 
-pub(crate) fn step(step: &Move) -> wire::Move {
+pub(crate) fn step(step: &Transition) -> wire::Move {
     wire::Move { from: step.from.map(ToWire::wire), to: step.to.wire(), at: time(step.at), cause: step.cause.wire() }
 }

@@ -74,7 +74,7 @@ pub(crate) fn tags(given: Option<GivenTags>) -> Result<Tags, Invalid> {
         }
         Some(GivenTags::List(list)) => Tags::List(list.into_iter().map(Arc::from).collect()),
     };
-    tags.check_named()?;
+    tags.validate_strict()?;
     Ok(tags)
 }
 

@@ -2,7 +2,7 @@
 
 use longshore_api::settings as wire;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
-use longshore_core::policy::{Intake, Policy, Retention, Retry};
+use longshore_core::policy::{AdmissionSettings, Policy, Retention, Retry};
 
 use super::enums::{ToCore, ToWire};
 use super::{length, shown_length};
@@ -68,7 +68,7 @@ pub(crate) fn retention_overrides(given: Option<wire::Retention>) -> RetentionPa
 }
 
 /// Settings of a queue: what its jobs get, and what it asks of them.
-pub(crate) fn of_queue(policy: &Policy, intake: &Intake) -> wire::Settings {
+pub(crate) fn of_queue(policy: &Policy, intake: &AdmissionSettings) -> wire::Settings {
     wire::Settings {
         idempotency: Some(wire::Idempotency {
             scope: Some(intake.idempotency.scope.wire()),

@@ -2,9 +2,9 @@
 
 use longshore_api::enums::OutcomeKind;
 use longshore_api::work as wire;
-use longshore_core::engine::{Extension, Settlement};
-use longshore_core::failure::Reported;
-use longshore_core::heartbeat::Notes;
+use longshore_core::engine::{Heartbeat, Settlement};
+use longshore_core::failure::ReportedFailure;
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, LeaseToken};
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
@@ -23,8 +23,8 @@ pub(crate) fn id(text: &str) -> Result<JobId, Refusal> {
     text.parse().map_err(|_| Refusal::JobNotFound)
 }
 
-pub(crate) fn reported(error: wire::ReportedError) -> Reported {
-    Reported {
+pub(crate) fn reported(error: wire::ReportedError) -> ReportedFailure {
+    ReportedFailure {
         category: error.category.core(),
         message: error.message.unwrap_or_default().into(),
         code: shared(error.code),
@@ -47,7 +47,7 @@ pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, MemberFa
     ];
     for (field, present, belongs) in fields {
         if present && kind != belongs {
-            return Err(stray(field, kind.word()));
+            return Err(stray(field, kind.as_str()));
         }
     }
     let required = |field: &str| MemberFailure::validation(field, "is required");
@@ -63,8 +63,8 @@ pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, MemberFa
 }
 
 /// A member of a batch of heartbeats.
-pub(crate) fn extension(given: wire::HeartbeatOf) -> Result<Extension, MemberFailure> {
+pub(crate) fn extension(given: wire::HeartbeatOf) -> Result<Heartbeat, MemberFailure> {
     let wire::HeartbeatOf { id: job, lease, progress, checkpoint } = given;
-    let notes = Notes { progress: progress.map(raw::bytes), checkpoint: checkpoint.map(raw::bytes) };
-    Ok(Extension { id: id(&job)?, token: token(lease.as_deref()), notes })
+    let notes = HeartbeatData { progress: progress.map(raw::bytes), checkpoint: checkpoint.map(raw::bytes) };
+    Ok(Heartbeat { id: id(&job)?, token: token(lease.as_deref()), notes })
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use longshore_core::id::{JobId, LeaseToken};
-use longshore_core::rng::SeededDice;
+use longshore_core::rng::SeededRng;
 use longshore_testkit::engine_subject::START;
 use longshore_testkit::target::*;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub(crate) struct HttpSubject {
     tokens: HashMap<(Handle, u64), String>,
     pub(crate) payloads: HashMap<Handle, Value>,
     /// For ids and tokens that nobody was ever given.
-    pub(crate) dice: SeededDice,
+    pub(crate) rng: SeededRng,
     reason: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl HttpSubject {
             seqs: HashMap::new(),
             tokens: HashMap::new(),
             payloads: HashMap::new(),
-            dice: SeededDice::new(0x7e57),
+            rng: SeededRng::new(0x7e57),
             reason: None,
         }
     }
@@ -106,7 +106,7 @@ impl HttpSubject {
 
     fn id(&mut self, job: Handle) -> String {
         let known = self.ids.get(job).cloned();
-        known.unwrap_or_else(|| JobId::random(&mut self.dice).to_string())
+        known.unwrap_or_else(|| JobId::random(&mut self.rng).to_string())
     }
 
     pub(crate) fn id_of(&self, job: Handle) -> Option<String> {
@@ -127,13 +127,13 @@ impl HttpSubject {
     }
 
     fn token(&mut self, job: Handle, token: &Token) -> Option<String> {
-        let bogus = |dice: &mut SeededDice| LeaseToken::random(dice).to_string();
+        let bogus = |rng: &mut SeededRng| LeaseToken::random(rng).to_string();
         match token {
             Token::Missing => None,
-            Token::Bogus => Some(bogus(&mut self.dice)),
+            Token::Bogus => Some(bogus(&mut self.rng)),
             Token::Version(version) => {
                 let known = self.tokens.get(&(job, *version)).cloned();
-                Some(known.unwrap_or_else(|| bogus(&mut self.dice)))
+                Some(known.unwrap_or_else(|| bogus(&mut self.rng)))
             }
         }
     }
@@ -146,8 +146,8 @@ impl HttpSubject {
 
     /// JSON of this length that no other job has, as far as there is room for it.
     fn made_up(&mut self, bytes: usize) -> Option<Value> {
-        use longshore_core::rng::Dice;
-        let salt = self.dice.roll().to_string();
+        use longshore_core::rng::Rng;
+        let salt = self.rng.next_u64().to_string();
         match bytes {
             0 => None,
             1 => Some(json!(7)),
@@ -159,7 +159,7 @@ impl HttpSubject {
         match dependency {
             Dependency::Job(job) => self.id(*job),
             Dependency::Ref(name) => format!("#{name}"),
-            Dependency::Unknown => JobId::random(&mut self.dice).to_string(),
+            Dependency::Unknown => JobId::random(&mut self.rng).to_string(),
         }
     }
 

@@ -111,7 +111,7 @@ impl HttpSubject {
 
     fn workflow_id(&mut self, workflow: Handle) -> String {
         let known = self.workflows.get(workflow).cloned();
-        known.unwrap_or_else(|| WorkflowId::random(&mut self.dice).to_string())
+        known.unwrap_or_else(|| WorkflowId::random(&mut self.rng).to_string())
     }
 
     pub(crate) fn workflow_snapshot(&mut self, workflow: Handle) -> Option<WorkflowSnapshot> {

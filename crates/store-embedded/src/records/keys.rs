@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longshore_core::engine::{KeyEntry, KeyPath, Prune};
+use longshore_core::engine::{KeyEntry, PruneTarget, ScopedIdempotencyKey};
 use longshore_core::id::{JobId, Seq};
 use longshore_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
@@ -16,7 +16,7 @@ fn checksum(path: &[u8], entry: &KeyEntry) -> u32 {
     let mut writer = Writer { bytes: path.to_vec() };
     writer.fixed(entry.id.as_bytes());
     writer.signed(entry.at.as_millis());
-    writer.option(entry.purge_at, |writer, at| writer.signed(at.as_millis()));
+    writer.option(entry.prune_at, |writer, at| writer.signed(at.as_millis()));
     codec::checksum(entry.seq.0, &writer.bytes)
 }
 
@@ -29,13 +29,13 @@ fn read(row: &Row<'_>) -> Result<KeyEntry, Trouble> {
         seq,
         id: JobId::from_bytes(row.get(1).map_err(damaged)?),
         at: Timestamp::from_millis(row.get(2).map_err(damaged)?),
-        purge_at: row.get::<_, Option<i64>>(3).map_err(damaged)?.map(Timestamp::from_millis),
+        prune_at: row.get::<_, Option<i64>>(3).map_err(damaged)?.map(Timestamp::from_millis),
     };
     let (sum, path): (u32, Vec<u8>) = (row.get(4).map_err(damaged)?, row.get(5).map_err(damaged)?);
     if checksum(&path, &entry) == sum { Ok(entry) } else { Err(Trouble::Damaged(seq)) }
 }
 
-pub(super) fn get(connection: &Connection, key: &KeyPath) -> Result<Option<KeyEntry>, Trouble> {
+pub(super) fn get(connection: &Connection, key: &ScopedIdempotencyKey) -> Result<Option<KeyEntry>, Trouble> {
     let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM key WHERE path = ?1"))?;
     let mut rows = select.query([encode(key)])?;
     rows.next()?.map(read).transpose()
@@ -55,7 +55,11 @@ pub(crate) fn all(connection: &Connection) -> rusqlite::Result<(BTreeMap<Seq, Ve
 }
 
 /// Keys behind this one, in the order of their bytes.
-pub(crate) fn behind(connection: &Connection, after: &[u8], limit: usize) -> Result<Vec<(KeyPath, KeyEntry)>, Trouble> {
+pub(crate) fn behind(
+    connection: &Connection,
+    after: &[u8],
+    limit: usize,
+) -> Result<Vec<(ScopedIdempotencyKey, KeyEntry)>, Trouble> {
     let text = format!("SELECT {COLUMNS} FROM key WHERE path > ?1 ORDER BY path LIMIT ?2");
     let mut select = connection.prepare_cached(&text)?;
     let mut rows = select.query(params![after, i64::try_from(limit).unwrap_or(i64::MAX)])?;
@@ -68,11 +72,11 @@ pub(crate) fn behind(connection: &Connection, after: &[u8], limit: usize) -> Res
     Ok(found)
 }
 
-pub(super) fn put(connection: &Connection, key: &KeyPath, entry: &KeyEntry) -> Result<(), Trouble> {
+pub(super) fn put(connection: &Connection, key: &ScopedIdempotencyKey, entry: &KeyEntry) -> Result<(), Trouble> {
     let mut insert = connection.prepare_cached(
         "INSERT OR REPLACE INTO key(path, seq, id, at, purge_at, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
-    let (path, purge_at) = (encode(key), entry.purge_at.map(Timestamp::as_millis));
+    let (path, purge_at) = (encode(key), entry.prune_at.map(Timestamp::as_millis));
     let sum = checksum(&path, entry);
     insert.execute(params![
         path,
@@ -85,12 +89,12 @@ pub(super) fn put(connection: &Connection, key: &KeyPath, entry: &KeyEntry) -> R
     Ok(())
 }
 
-pub(super) fn remove(connection: &Connection, key: &KeyPath) -> Result<(), Trouble> {
+pub(super) fn remove(connection: &Connection, key: &ScopedIdempotencyKey) -> Result<(), Trouble> {
     connection.prepare_cached("DELETE FROM key WHERE path = ?1")?.execute([encode(key)])?;
     Ok(())
 }
 
-pub(crate) fn next_purge(connection: &Connection) -> Result<Option<(Timestamp, Prune)>, Trouble> {
+pub(crate) fn next_purge(connection: &Connection) -> Result<Option<(Timestamp, PruneTarget)>, Trouble> {
     let mut select = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM key WHERE purge_at IS NOT NULL ORDER BY purge_at, path LIMIT 1"
     ))?;
@@ -98,5 +102,5 @@ pub(crate) fn next_purge(connection: &Connection) -> Result<Option<(Timestamp, P
     let Some(row) = rows.next()? else { return Ok(None) };
     let entry = read(row)?;
     let path = decode(&row.get::<_, Vec<u8>>(5)?).map_err(|Damaged| Trouble::Damaged(entry.seq))?;
-    Ok(entry.purge_at.map(|at| (at, Prune::Key(path))))
+    Ok(entry.prune_at.map(|at| (at, PruneTarget::Key(path))))
 }

@@ -208,7 +208,7 @@ impl Ahead {
 
     /// Lets go of what stands in no line that is followed, or no longer at its head.
     fn tidy(&mut self, engine: &Engine) {
-        let at_the_head = self.lines.iter().flat_map(|line| engine.in_line(&line.queue, &line.types, line.window));
+        let at_the_head = self.lines.iter().flat_map(|line| engine.peek_ready(&line.queue, &line.types, line.window));
         let keep: SeqMap<()> = at_the_head.map(|seq| (seq, ())).collect();
         self.shelf.retain(|seq| keep.contains_key(&seq));
     }
@@ -272,7 +272,7 @@ impl DiskRecords {
         let mut likely = self.ahead.shelf.first();
         for (place, window) in self.ahead.due() {
             let Some(line) = self.ahead.lines.get(place) else { continue };
-            let next = engine.in_line(&line.queue, &line.types, window);
+            let next = engine.peek_ready(&line.queue, &line.types, window);
             let cold: Vec<Option<Wanted>> = next.into_iter().map(|seq| self.cold(seq, &mut likely)).collect();
             lead = lead.min(cold.iter().take_while(|wanted| wanted.is_none()).count());
             wanted.extend(cold.into_iter().flatten());
@@ -300,7 +300,7 @@ impl DiskRecords {
         let mut wanted = Vec::new();
         let mut likely = self.ahead.shelf.first();
         for queue in &request.queues {
-            let next = engine.in_line(queue, &request.types, room);
+            let next = engine.peek_ready(queue, &request.types, room);
             room = room.saturating_sub(next.len());
             wanted.extend(next.into_iter().filter_map(|seq| self.cold(seq, &mut likely)));
             if room == 0 {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use longshore_core::id::{Seq, WorkflowId};
-use longshore_core::workflow::{TallyChange, Workflow, WorkflowState};
+use longshore_core::workflow::{MemberCountDelta, Workflow, WorkflowState};
 use longshore_store::StoreError;
 use longshore_store::WorkflowQuery;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -63,7 +63,12 @@ impl Workflows {
         Ok(())
     }
 
-    pub(super) fn tally(&mut self, connection: &Connection, number: Seq, change: &TallyChange) -> Result<(), Trouble> {
+    pub(super) fn tally(
+        &mut self,
+        connection: &Connection,
+        number: Seq,
+        change: &MemberCountDelta,
+    ) -> Result<(), Trouble> {
         let Some(cached) = self.load(connection, number)? else { return Ok(()) };
         cached.workflow.tally.add(change);
         if !std::mem::replace(&mut cached.changed, true) {
@@ -172,7 +177,7 @@ pub(crate) fn state_number(state: WorkflowState) -> i64 {
 fn write(connection: &Connection, workflow: &Workflow) -> rusqlite::Result<()> {
     let mut upsert = connection
         .prepare_cached("INSERT OR REPLACE INTO workflow(number, state, errand, record) VALUES (?1, ?2, ?3, ?4)")?;
-    let (state, errand) = (state_number(workflow.state()), workflow.errand.is_some());
+    let (state, errand) = (state_number(workflow.state()), workflow.operation.is_some());
     upsert.execute(params![workflow.number.0.cast_signed(), state, errand, codec::workflow::encode(workflow)]).map(drop)
 }
 

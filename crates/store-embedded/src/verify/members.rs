@@ -46,7 +46,7 @@ impl Members {
             })?;
         for workflow in &all {
             let number = workflow.number;
-            let own = (workflows::state_number(workflow.state()), workflow.errand.is_some());
+            let own = (workflows::state_number(workflow.state()), workflow.operation.is_some());
             if noted.get(&number.0.cast_signed()) != Some(&own) {
                 problems.push(format!("what is noted beside the record of workflow {number} is not what it says"));
             }

@@ -3,19 +3,19 @@
 use std::fmt::{Display, Write as _};
 
 use longshore_core::attempt::{Attempt, AttemptEnd};
-use longshore_core::dependency::{Dependencies, EndedThrough};
+use longshore_core::dependency::{Dependencies, EndedByDependency};
 use longshore_core::engine::{Queue, count_of};
 use longshore_core::failure::Failure;
-use longshore_core::history::Move;
+use longshore_core::history::Transition;
 use longshore_core::id::Seq;
 use longshore_core::job::{Counters, Job};
 use longshore_core::lease::Lease;
-use longshore_core::policy::{Intake, Policy, Retention, Retry};
+use longshore_core::policy::{AdmissionSettings, Policy, Retention, Retry};
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::Payload;
 use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
-use longshore_core::workflow::{Errand, Membership, Tally, Workflow};
+use longshore_core::workflow::{MemberCounts, Membership, Workflow, WorkflowOperation};
 use longshore_store::{Inspect, MemberQuery, QueueReport, StoreError, WorkflowQuery};
 use longshore_testkit::block_on::block_on;
 
@@ -51,14 +51,15 @@ pub(crate) fn describe(store: &dyn Inspect) -> Result<String, StoreError> {
 }
 
 fn workflow(text: &mut String, workflow: &Workflow) {
-    let Workflow { id, number, name, open, created_at, joined, cancelled, errand, tally } = workflow;
-    let Tally { counts, records } = tally;
+    let Workflow { id, number, name, open, created_at, members_added: joined, cancelled, operation: errand, tally } =
+        workflow;
+    let MemberCounts { counts, records } = tally;
     writeln!(text, "workflow {number} {id}").expect("text takes everything");
     line(text, "name", quoted(name.as_deref()));
     line(text, "state", format!("{}, open {open}, created {}", workflow.state(), at(*created_at)));
     let all = StateKind::ALL.iter().map(|state| format!("{state} {}", count_of(counts, *state)));
     line(text, "counts", format!("{}; {records} of {joined} records", all.collect::<Vec<_>>().join(", ")));
-    let doing = |Errand { what, reached, until, changed }: &Errand| {
+    let doing = |WorkflowOperation { action: what, cursor: reached, last_seq: until, changed }: &WorkflowOperation| {
         format!("{what:?} from {reached} to {until}, {changed} changed")
     };
     line(text, "cancelled", cancelled);
@@ -103,7 +104,8 @@ fn payload(payload: &Payload) -> String {
 
 fn queue(text: &mut String, report: &QueueReport) {
     let QueueReport { queue, counts, oldest_scheduled_at } = report;
-    let Queue { name, profile, overrides, policy: its_policy, intake: its_intake, paused, leaving } = &**queue;
+    let Queue { name, profile, overrides, policy: its_policy, intake: its_intake, paused, deleting: leaving } =
+        &**queue;
     writeln!(text, "queue {name}").expect("text takes everything");
     line(text, "profile", profile);
     line(text, "paused", paused);
@@ -157,7 +159,7 @@ fn policy(text: &mut String, policy: &Policy) {
         format!(
             "{limit} {counts}, {} {} x{} up to {} [{}], jitter {} {}, retry_after {honour_retry_after}, permanent {on_permanent}, \
              exhausted {on_exhausted}, timeout {on_timeout}, system {on_system}",
-            backoff.kind.word(),
+            backoff.kind.as_str(),
             length(Some(backoff.base)),
             backoff.multiplier,
             length(backoff.cap),
@@ -170,8 +172,9 @@ fn policy(text: &mut String, policy: &Policy) {
     line(text, "retention", kept.join(" "));
 }
 
-fn intake(text: &mut String, intake: &Intake) {
-    let Intake { idempotency, external_ids, payload_max, priority_order, submit, delayed_start, max_queued } = intake;
+fn intake(text: &mut String, intake: &AdmissionSettings) {
+    let AdmissionSettings { idempotency, external_ids, payload_max, priority_order, submit, delayed_start, max_queued } =
+        intake;
     let most = or_none(*max_queued, |most| most.to_string());
     line(
         text,
@@ -215,13 +218,13 @@ fn job(text: &mut String, job: &Job) {
         result,
         error,
         dependencies: its_dependencies,
-        live_dependents,
-        owes,
+        unfinished_dependents: live_dependents,
+        pending_propagation: owes,
         parent,
         membership,
         requeued_from,
         requeued_as,
-        settled,
+        last_settlement: settled,
         attempts,
         history,
     } = job;
@@ -258,7 +261,7 @@ fn job(text: &mut String, job: &Job) {
     history.moves().iter().for_each(|step| line(text, "move", move_words(step)));
 }
 
-fn move_words(Move { from, to, at: when, cause }: &Move) -> String {
+fn move_words(Transition { from, to, at: when, cause }: &Transition) -> String {
     let from = or_none(from.as_ref(), ToString::to_string);
     format!("{from} > {to}, {cause}, {}", at(*when))
 }
@@ -305,11 +308,11 @@ fn failure(failure: &Failure) -> String {
 }
 
 fn dependencies(dependencies: &Dependencies) -> String {
-    let Dependencies { after, after_any, unmet, any_met, depth, ended_through } = dependencies;
+    let Dependencies { after, after_any, unmet, any_satisfied: any_met, depth, ended_by: ended_through } = dependencies;
     let after: Vec<String> = after.iter().map(|after| format!("{} {}", after.id, after.met)).collect();
     let any: Vec<String> = after_any.iter().map(ToString::to_string).collect();
     let through = or_none(ended_through.as_ref(), |through| {
-        let EndedThrough { dependency, held, run_at } = through;
+        let EndedByDependency { dependency, held, run_at } = through;
         format!("{dependency} held {held} until {}", or_none(*run_at, at))
     });
     format!(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use longshore_core::dependency::Owes;
+use longshore_core::dependency::PendingPropagation;
 use longshore_core::history::Cause;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
@@ -89,7 +89,7 @@ impl Ledger {
             }
             "settled" => {
                 for [seq, version, state] in items(rest) {
-                    let state = StateKind::ALL.iter().find(|kind| kind.word() == state).expect("a state");
+                    let state = StateKind::ALL.iter().find(|kind| kind.as_str() == state).expect("a state");
                     self.settled(number(seq), number(version), *state);
                 }
             }
@@ -280,7 +280,7 @@ fn assert_dependents(all: &[Arc<Job>]) {
     for job in all.iter().filter(|job| job.kind() == StateKind::Pending) {
         for after in &job.dependencies.after {
             let Some(dependency) = by_id.get(&after.id) else { panic!("job {} waits for nothing", job.seq) };
-            let told = dependency.state.terminal() && dependency.owes == Owes::Nothing;
+            let told = dependency.state.terminal() && dependency.pending_propagation == PendingPropagation::Nothing;
             assert!(!told, "job {} still waits for {}, which has ended", job.seq, dependency.seq);
         }
     }

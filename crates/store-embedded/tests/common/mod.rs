@@ -18,7 +18,7 @@ use std::sync::Arc;
 use longshore_core::engine::count_of;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
-use longshore_core::rng::{Dice, SeededDice};
+use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_store::clock::monotonic;
@@ -82,9 +82,9 @@ pub(crate) fn until_noted(directory: &Path, mark: i64) {
 }
 
 /// From `least` to `most`, both included.
-pub(crate) fn between(dice: &mut SeededDice, least: u64, most: u64) -> u64 {
-    let dice: &mut dyn Dice = dice;
-    least + dice.up_to(most - least)
+pub(crate) fn between(rng: &mut SeededRng, least: u64, most: u64) -> u64 {
+    let rng: &mut dyn Rng = rng;
+    least + rng.uniform_inclusive(most - least)
 }
 
 /// All jobs above a number, newest first.

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use longshore_core::backoff::{BackoffKind, JitterKind};
 use longshore_core::cancel::Force;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
 use longshore_core::engine::{
-    AdminCommand, ClaimRequest, DeleteQueue, Extension, Farewell, Joining, Settlement, Submission, SubmitRequest,
+    AdminCommand, ClaimRequest, DeleteQueue, Heartbeat, QueueDeleteMode, Settlement, Submission, SubmitRequest,
+    WorkflowTarget,
 };
-use longshore_core::failure::{Reported, ReportedCategory};
-use longshore_core::heartbeat::Notes;
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName, WorkflowId};
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
 use longshore_core::policy::*;
@@ -72,7 +73,7 @@ impl<'a> Rich<'a> {
         self.jobs.extend(jobs.iter().zip(&submitted).map(|((label, _), one)| (*label, one.id)));
     }
 
-    fn workflow(&mut self, joining: Joining, jobs: &[(&'static str, NewJob)]) {
+    fn workflow(&mut self, joining: WorkflowTarget, jobs: &[(&'static str, NewJob)]) {
         self.submit_all(jobs, |batch| {
             let batch = batch.into_iter().map(|job| Submission { queue: queue("gopher"), job }).collect();
             SubmitRequest::workflow(batch, joining)
@@ -85,7 +86,7 @@ impl<'a> Rich<'a> {
 
     fn claim(&mut self, name: &str, label: &'static str) {
         let worker = Some(WorkerName::new("worker-1").expect("a name"));
-        let terms = Terms { worker, lease: None, execution_timeout: None };
+        let terms = ClaimOptions { worker, lease: None, execution_timeout: None };
         let request = ClaimRequest { queues: vec![queue(name)], limit: 1, types: vec![job_type(label)], terms };
         let claimed = block_on(self.store.claim(request)).expect("the store gives").expect("the rules allow it");
         let claimed = &claimed.first().expect("it is in line").claimed;
@@ -100,11 +101,11 @@ impl<'a> Rich<'a> {
     }
 
     fn extend(&self, label: &str, progress: &[u8], checkpoint: &[u8]) {
-        let notes = Notes {
+        let notes = HeartbeatData {
             progress: Some(Bytes::copy_from_slice(progress)),
             checkpoint: Some(Bytes::copy_from_slice(checkpoint)),
         };
-        let extension = Extension { id: self.id(label), token: self.leases.get(label).copied(), notes };
+        let extension = Heartbeat { id: self.id(label), token: self.leases.get(label).copied(), notes };
         let verdicts = block_on(self.store.extend(vec![extension])).expect("the store extends");
         assert!(verdicts.iter().all(Result::is_ok), "{label}: {verdicts:?}");
     }
@@ -148,11 +149,11 @@ fn with(label: &'static str, change: impl FnOnce(&mut NewJob)) -> (&'static str,
 }
 
 fn failed(category: ReportedCategory) -> Outcome {
-    Outcome::Fail(Reported {
+    Outcome::Fail(ReportedFailure {
         code: Some("E42".into()),
         cause: Some("the disk, it seems".into()),
         retry_after: Some(HOUR),
-        ..Reported::new(category, "it did not work: \u{fc}")
+        ..ReportedFailure::new(category, "it did not work: \u{fc}")
     })
 }
 
@@ -163,7 +164,7 @@ fn overrides() -> SettingsPatch {
         job: PolicyPatch {
             retry: RetryPatch {
                 limit: Some(7),
-                counts: Some(Counts::Failures),
+                counts: Some(RetryLimitUnit::Failures),
                 backoff_kind: Some(BackoffKind::List),
                 base: length(2),
                 multiplier: Some(1.5),
@@ -174,8 +175,8 @@ fn overrides() -> SettingsPatch {
                 honour_retry_after: Some(false),
                 on_permanent: Some(OnPermanent::DeadLetter),
                 on_exhausted: Some(OnExhausted::Failed),
-                on_timeout: Some(OnTrouble::Final),
-                on_system: Some(OnTrouble::Final),
+                on_timeout: Some(OnFailure::Final),
+                on_system: Some(OnFailure::Final),
             },
             execution_timeout: length(600),
             lease: length(45),
@@ -371,7 +372,7 @@ const RELATED: &[Step] = &[
     },
     |rich| rich.submit("leaving", job("left", json("11"))),
     |rich| {
-        let how = DeleteQueue::Anyway(Farewell::Cancel);
+        let how = DeleteQueue::Force(QueueDeleteMode::Cancel);
         rich.admin(AdminCommand::DeleteQueue { queue: queue("leaving"), how });
     },
     // Leases of half a minute lapse, but for the one that was extended.
@@ -400,14 +401,14 @@ fn named(label: &'static str, after: &[&str]) -> (&'static str, NewJob) {
 const WORKFLOWS: &[Step] = &[
     |rich| rich.put("gopher", Profile::Gopherqueue, SettingsPatch::default()),
     |rich| {
-        let nightly = Joining::New { name: Some("nightly".into()), open: true };
+        let nightly = WorkflowTarget::New { name: Some("nightly".into()), open: true };
         rich.workflow(nightly, &[named("load", &[]), named("sum", &["load"]), with("unnamed", |_| {})]);
     },
-    |rich| rich.workflow(Joining::Open(rich.workflows[0]), &[named("report", &["sum"])]),
+    |rich| rich.workflow(WorkflowTarget::Open(rich.workflows[0]), &[named("report", &["sum"])]),
     |rich| rich.claim("gopher", "load"),
     |rich| rich.settle("load", failed(ReportedCategory::Permanent)),
     |rich| rich.admin(AdminCommand::RetryWorkflow { id: rich.workflows[0] }),
-    |rich| rich.workflow(Joining::New { name: None, open: false }, &[named("one", &[]), named("two", &["one"])]),
+    |rich| rich.workflow(WorkflowTarget::New { name: None, open: false }, &[named("one", &[]), named("two", &["one"])]),
     |rich| {
         let reason = Some("enough".to_owned());
         rich.admin(AdminCommand::CancelWorkflow { id: rich.workflows[1], reason, force: Force::ByPolicy });

@@ -10,16 +10,16 @@ use std::thread;
 
 use bytes::Bytes;
 use longshore_core::cancel::Force;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Submitted,
+    AdminCommand, AdminResponse, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest, Submitted,
 };
-use longshore_core::failure::{Reported, ReportedCategory};
-use longshore_core::heartbeat::Notes;
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::requeue::{Requeue, Reset};
-use longshore_core::rng::{Dice as _, SeededDice};
+use longshore_core::rng::{Rng as _, SeededRng};
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
@@ -62,16 +62,16 @@ impl std::fmt::Display for BatchName {
 }
 
 impl BatchName {
-    fn dice(self, salt: u64) -> SeededDice {
+    fn rng(self, salt: u64) -> SeededRng {
         let mixed = [self.thread, self.number, salt].into_iter().fold(self.cycle, |seed, part| {
-            let mut dice = SeededDice::new(seed.wrapping_mul(31).wrapping_add(part));
-            dice.roll()
+            let mut rng = SeededRng::new(seed.wrapping_mul(31).wrapping_add(part));
+            rng.next_u64()
         });
-        SeededDice::new(mixed)
+        SeededRng::new(mixed)
     }
 
     pub(crate) fn size(self) -> u64 {
-        between(&mut self.dice(0), 1, 8)
+        between(&mut self.rng(0), 1, 8)
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -81,9 +81,9 @@ impl BatchName {
     }
 
     pub(crate) fn payload(self, index: u64) -> Payload {
-        let mut dice = self.dice(1 + index);
-        let length = if heavy(self.cycle) { 48 << 10 } else { between(&mut dice, 0, 400) };
-        let words = (0..=length / 8).flat_map(|_| dice.roll().to_le_bytes());
+        let mut rng = self.rng(1 + index);
+        let length = if heavy(self.cycle) { 48 << 10 } else { between(&mut rng, 0, 400) };
+        let words = (0..=length / 8).flat_map(|_| rng.next_u64().to_le_bytes());
         let bytes: Vec<u8> = words.take(usize::try_from(length).expect("a length")).collect();
         if index.is_multiple_of(2) {
             Payload::Binary(Bytes::from(bytes))
@@ -103,7 +103,7 @@ impl BatchName {
             job.idempotency_key = Some(format!("{self}-{index}").into());
             job.tags = self.tags();
             if self.number % 3 == 1 && index > 0 && index + 1 == self.size() {
-                job.after = vec![DependencyRef::Place(0)];
+                job.after = vec![DependencyRef::BatchIndex(0)];
             }
             Submission { queue: queue(if self.thread.is_multiple_of(2) { "even" } else { "odd" }), job }
         };
@@ -267,7 +267,7 @@ fn change(asker: &mut Asker<'_>, name: BatchName, submitted: &[Submitted]) {
         }
         4 => {
             let cancel = AdminCommand::Cancel { id: last.id, reason: None, force: Force::ByPolicy };
-            if let Ok(Ok(AdminAnswer::State { .. })) = asker.ask(|store| store.admin(cancel)) {
+            if let Ok(Ok(AdminResponse::State { .. })) = asker.ask(|store| store.admin(cancel)) {
                 tell(&format!("cancelled {}", last.seq));
             }
         }
@@ -284,13 +284,13 @@ struct Failed {
 
 /// People who look after what has failed. What they are about to do is told first: its consequences may be heard of before its answer.
 fn operate(scene: &Scene<'_>, failed: &Receiver<Failed>) {
-    let (mut asker, mut dice) = (Asker { store: scene.store, errors: 0 }, SeededDice::new(scene.cycle));
+    let (mut asker, mut rng) = (Asker { store: scene.store, errors: 0 }, SeededRng::new(scene.cycle));
     // Whoever sends is told by nobody that this one is tired; what comes then is let lie.
     for Failed { id, seq, version } in failed {
         if asker.tired() {
             continue;
         }
-        match between(&mut dice, 0, 9) {
+        match between(&mut rng, 0, 9) {
             0..5 => {
                 tell(&format!("requeueing {seq}:{version}"));
                 let how = Requeue { counters: Reset::Keep, run_at: None };
@@ -310,11 +310,11 @@ fn operate(scene: &Scene<'_>, failed: &Receiver<Failed>) {
 }
 
 fn work(scene: &Scene<'_>, worker: u64, failed: &Sender<Failed>) {
-    let (mut asker, mut dice) = (Asker { store: scene.store, errors: 0 }, SeededDice::new(scene.cycle * 100 + worker));
+    let (mut asker, mut rng) = (Asker { store: scene.store, errors: 0 }, SeededRng::new(scene.cycle * 100 + worker));
     while !asker.tired() && !scene.done.load(Ordering::SeqCst) {
-        let limit = usize::try_from(between(&mut dice, 1, 8)).expect("small");
+        let limit = usize::try_from(between(&mut rng, 1, 8)).expect("small");
         let queues = vec![queue("even"), queue("odd")];
-        let request = ClaimRequest { queues, limit, types: Vec::new(), terms: Terms::default() };
+        let request = ClaimRequest { queues, limit, types: Vec::new(), terms: ClaimOptions::default() };
         let Ok(Ok(claimed)) = asker.ask(|store| store.claim(request)) else { continue };
         if claimed.is_empty() {
             thread::yield_now();
@@ -328,11 +328,11 @@ fn work(scene: &Scene<'_>, worker: u64, failed: &Sender<Failed>) {
                 tell(&format!("wrong: the payload of job {}", job.claimed.seq));
             }
         }
-        let heartbeats = between(&mut dice, 0, 2);
+        let heartbeats = between(&mut rng, 0, 2);
         for beat in 1..=heartbeats {
             extend(&mut asker, &claimed, beat);
         }
-        settle(&mut asker, &claimed, &mut dice, failed);
+        settle(&mut asker, &claimed, &mut rng, failed);
     }
 }
 
@@ -343,8 +343,8 @@ fn pair(job: &ClaimedJob) -> String {
 fn extend(asker: &mut Asker<'_>, claimed: &[ClaimedJob], beat: u64) {
     let extension = |job: &ClaimedJob| {
         let progress = Some(Bytes::from(format!("{} {beat}", job.claimed.version.0)));
-        let notes = Notes { progress, checkpoint: None };
-        Extension { id: job.claimed.id, token: Some(job.claimed.token), notes }
+        let notes = HeartbeatData { progress, checkpoint: None };
+        Heartbeat { id: job.claimed.id, token: Some(job.claimed.token), notes }
     };
     let extensions = claimed.iter().map(extension).collect();
     let Ok(verdicts) = asker.ask(|store| store.extend(extensions)) else { return };
@@ -353,13 +353,13 @@ fn extend(asker: &mut Asker<'_>, claimed: &[ClaimedJob], beat: u64) {
     tell(&format!("extended {}", lines.join(" ")));
 }
 
-fn settle(asker: &mut Asker<'_>, claimed: &[ClaimedJob], dice: &mut SeededDice, failed: &Sender<Failed>) {
+fn settle(asker: &mut Asker<'_>, claimed: &[ClaimedJob], rng: &mut SeededRng, failed: &Sender<Failed>) {
     let mut settled = Vec::new();
     for job in claimed {
-        let outcome = match between(dice, 0, 99) {
+        let outcome = match between(rng, 0, 99) {
             0..70 => Outcome::Complete { result: Some(Bytes::from(pair(job))), progress: None },
-            70..80 => Outcome::Fail(Reported::new(ReportedCategory::Temporary, "not now")),
-            80..90 => Outcome::Fail(Reported::new(ReportedCategory::Permanent, "never")),
+            70..80 => Outcome::Fail(ReportedFailure::new(ReportedCategory::Temporary, "not now")),
+            80..90 => Outcome::Fail(ReportedFailure::new(ReportedCategory::Permanent, "never")),
             90..95 => Outcome::Release,
             // A worker that is never heard of again.
             _ => continue,
@@ -370,7 +370,7 @@ fn settle(asker: &mut Asker<'_>, claimed: &[ClaimedJob], dice: &mut SeededDice, 
     let Ok(verdicts) = asker.ask(|store| store.settle(settlements)) else { return };
     let kept: Vec<_> =
         settled.iter().zip(verdicts).filter_map(|((job, _), verdict)| Some((job, verdict.ok()?))).collect();
-    let lines: Vec<String> = kept.iter().map(|(job, state)| format!("{}:{}", pair(job), state.word())).collect();
+    let lines: Vec<String> = kept.iter().map(|(job, state)| format!("{}:{}", pair(job), state.as_str())).collect();
     tell(&format!("settled {}", lines.join(" ")));
     for (job, state) in kept {
         if matches!(state, StateKind::Failed | StateKind::DeadLetter) {

@@ -209,7 +209,7 @@ impl QueueWork {
 
 #[cfg(test)]
 mod tests {
-    use longshore_core::claim::Terms;
+    use longshore_core::claim::ClaimOptions;
 
     use super::*;
 
@@ -224,7 +224,7 @@ mod tests {
     fn claim(queues: &[&str], types: &[&str]) -> ClaimRequest {
         let queues = queues.iter().map(|name| queue(name)).collect();
         let types = types.iter().map(|name| job_type(name)).collect();
-        ClaimRequest { queues, types, limit: 1, terms: Terms::default() }
+        ClaimRequest { queues, types, limit: 1, terms: ClaimOptions::default() }
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Looker<'_> {
             let order = order!(sql.list_external_id, queues(), external_id.to_string(), before);
             return self.link.ask(order).await?.iter().map(Candidate::by_number).collect();
         }
-        if let Some(word) = filter.word() {
+        if let Some(word) = filter.tag_term() {
             // Nor has any job such a tag.
             if word.contains('\0') {
                 return Ok(Vec::new());

@@ -166,7 +166,7 @@ impl Claims {
 
 /// The number of a queue that may be claimed from, and whether it is flat.
 fn line_of(name: &QueueName, known: &Known) -> Option<(i32, bool)> {
-    let queue = known.queues.get(name).filter(|queue| !queue.paused && queue.leaving.is_none())?;
+    let queue = known.queues.get(name).filter(|queue| !queue.paused && queue.deleting.is_none())?;
     Some((known.number_of(name)?, !queue.intake.priority_order))
 }
 

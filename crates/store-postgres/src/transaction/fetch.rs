@@ -6,10 +6,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use longshore_codec::codec;
-use longshore_core::dependency::Owes;
+use longshore_core::dependency::PendingPropagation;
 use longshore_core::engine::{KeyEntry, StateCounts};
 use longshore_core::id::{JobId, QueueName, Seq};
-use longshore_core::state::{Ending, StateKind};
+use longshore_core::state::{StateKind, TerminalState};
 use longshore_core::time::Timestamp;
 use tokio_postgres::Row;
 
@@ -96,7 +96,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    async fn fetch_keys(&mut self, paths: Vec<longshore_core::engine::KeyPath>) -> Result<(), Trouble> {
+    async fn fetch_keys(&mut self, paths: Vec<longshore_core::engine::ScopedIdempotencyKey>) -> Result<(), Trouble> {
         let encoded: Vec<Vec<u8>> = paths.iter().map(codec::key::encode).collect();
         let rows = self.link.ask(order!(self.shared.sql.keys, encoded)).await?;
         for path in paths {
@@ -119,7 +119,7 @@ impl Turn<'_> {
             seq: Seq(get::<i64>(row, 1)?.cast_unsigned()),
             id: JobId::from_bytes(id),
             at: Timestamp::from_millis(get(row, 3)?),
-            purge_at: get::<Option<i64>>(row, 4)?.map(Timestamp::from_millis),
+            prune_at: get::<Option<i64>>(row, 4)?.map(Timestamp::from_millis),
         };
         self.fetched.keys.insert(path, Some(entry));
         Ok(entry.seq)
@@ -179,10 +179,12 @@ impl Turn<'_> {
     /// A job whose dependents may come back with it: then it is asked what else they depend on. An end is told without.
     fn returns(&self, of: Seq) -> bool {
         let Some(found) = self.fetched.rows.get(&of) else { return false };
-        codec::job::decode(of, &found.record, &self.known.names).is_ok_and(|job| match job.owes {
-            Owes::Nothing => Ending::of(job.kind()).is_some(),
-            Owes::End => false,
-            Owes::Return | Owes::NewLife | Owes::ReturnAndEnd => true,
+        codec::job::decode(of, &found.record, &self.known.names).is_ok_and(|job| match job.pending_propagation {
+            PendingPropagation::Nothing => TerminalState::of(job.kind()).is_some(),
+            PendingPropagation::End => false,
+            PendingPropagation::Return
+            | PendingPropagation::RestartedWithWorkflow
+            | PendingPropagation::RevivedThenFinished => true,
         })
     }
 

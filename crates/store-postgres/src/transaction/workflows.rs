@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use longshore_codec::codec;
 use longshore_core::id::Seq;
-use longshore_core::workflow::{Tally, Workflow};
+use longshore_core::workflow::{MemberCounts, Workflow};
 
 use super::{Orders, Turn};
 use crate::connection::order;
@@ -24,10 +24,10 @@ struct Table {
 impl Table {
     fn push(&mut self, workflow: &Workflow, revision: Option<i64>) {
         // The sums have a column of their own.
-        let bare = Workflow { tally: Tally::default(), ..workflow.clone() };
+        let bare = Workflow { tally: MemberCounts::default(), ..workflow.clone() };
         self.numbers.push(workflow.number.0.cast_signed());
         self.open.push(workflow.open);
-        self.errands.push(workflow.errand.is_some());
+        self.errands.push(workflow.operation.is_some());
         self.records.push(codec::workflow::encode(&bare));
         self.revisions.extend(revision);
     }

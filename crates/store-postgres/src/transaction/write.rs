@@ -196,8 +196,8 @@ impl Turn<'_> {
         for seq in &changed {
             let Some(job) = run.draft.job(*seq) else { continue };
             let (found, told) = (fetched.rows.get(seq), told(run, *seq));
-            let offered =
-                run.engine.offers(job) || found.is_some_and(|found| found.offered() && still_offered(job, self.now));
+            let offered = run.engine.is_reclaimable(job)
+                || found.is_some_and(|found| found.offered() && still_offered(job, self.now));
             let columns = Columns::of(job, ordering(job, offered));
             let record = codec::job::encode_tight(job, &known.names).ok_or(Trouble::NotStorable)?;
             let queue = known.number_of(&job.queue).ok_or(Trouble::NotStorable)?;
@@ -425,7 +425,7 @@ impl Keys {
         self.seqs.push(entry.seq.0.cast_signed());
         self.ids.push(entry.id.as_bytes().to_vec());
         self.ats.push(entry.at.as_millis());
-        self.purges.push(entry.purge_at.map(Timestamp::as_millis));
+        self.purges.push(entry.prune_at.map(Timestamp::as_millis));
         self.was.extend(was.map(|seq| seq.0.cast_signed()));
     }
 }
@@ -466,7 +466,7 @@ fn beats(job: &Job, found: &Found, columns: &Columns) -> bool {
         && later
         && found.place.is_none()
         && columns.place.is_none()
-        && job.owes == longshore_core::dependency::Owes::Nothing
+        && job.pending_propagation == longshore_core::dependency::PendingPropagation::Nothing
 }
 
 /// Where the first of those stands that were found in a line.
@@ -494,7 +494,7 @@ fn write_jobs<'o>(sorted: Sorted, orders: &mut Orders<'o>, sql: &'o Statements) 
 
 /// What `submit` in SQL has to know of a queue, as JSON.
 pub(crate) fn intake_of(queue: &Queue, policy: u32) -> String {
-    let Queue { intake, leaving, .. } = queue;
+    let Queue { intake, deleting: leaving, .. } = queue;
     let option = |number: Option<u64>| number.map_or_else(|| "null".to_owned(), |number| number.to_string());
     let scope = match intake.idempotency.scope {
         IdempotencyScope::Off => None,
@@ -519,7 +519,7 @@ pub(crate) fn intake_of(queue: &Queue, policy: u32) -> String {
 
 /// News that were begun and not finished.
 fn told(run: &Run<'_>, seq: Seq) -> Option<i64> {
-    run.engine.told_by(seq).map(|told| told.0.cast_signed())
+    run.engine.propagation_cursor(seq).map(|told| told.0.cast_signed())
 }
 
 fn begins(found: &Found, columns: &Columns) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longshore_core::id::{JobId, Seq, WorkflowId};
 use longshore_core::job::Job;
-use longshore_core::workflow::{TallyChange, Workflow};
+use longshore_core::workflow::{MemberCountDelta, Workflow};
 
 use super::Draft;
 
@@ -15,7 +15,7 @@ pub(crate) struct WorkflowChanges {
     /// Their tallies count for nothing.
     pub put: BTreeMap<Seq, Workflow>,
     pub removed: BTreeSet<Seq>,
-    pub tallies: BTreeMap<Seq, TallyChange>,
+    pub tallies: BTreeMap<Seq, MemberCountDelta>,
     /// (workflow, member)
     pub admitted: BTreeSet<(Seq, Seq)>,
     /// With the name that goes along.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest, Submitted};
 use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::patch::{PolicyPatch, SettingsPatch};
@@ -45,7 +45,7 @@ pub async fn submit(store: &dyn Store, key: &str) -> Result<Submitted, StoreErro
 }
 
 pub async fn claim(store: &dyn Store, limit: usize) -> Result<Vec<ClaimedJob>, StoreError> {
-    let request = ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() };
+    let request = ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: ClaimOptions::default() };
     Ok(store.claim(request).await?.expect("nothing is wrong with it"))
 }
 

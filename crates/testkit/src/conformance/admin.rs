@@ -3,7 +3,7 @@
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
 use longshore_core::edit::Edit;
-use longshore_core::engine::{AdminAnswer, AdminCommand, DeleteQueue, Farewell};
+use longshore_core::engine::{AdminCommand, AdminResponse, DeleteQueue, QueueDeleteMode};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::limits::CASCADE_JOBS_MAX;
@@ -30,8 +30,8 @@ fn lease(secs: u64) -> SettingsPatch {
     SettingsPatch { job, ..SettingsPatch::default() }
 }
 
-fn state(id: JobId, state: StateKind) -> AdminAnswer {
-    AdminAnswer::State { id, state }
+fn state(id: JobId, state: StateKind) -> AdminResponse {
+    AdminResponse::State { id, state }
 }
 
 pub(super) fn requeue(id: JobId) -> AdminCommand {
@@ -43,12 +43,12 @@ pub(super) fn cancel(id: JobId, force: Force) -> AdminCommand {
 }
 
 pub(super) fn a_queue_is_put(h: &mut Harness) {
-    assert_eq!(h.admin(put("q", Some(Profile::Weave), None)), AdminAnswer::QueuePut { created: true });
+    assert_eq!(h.admin(put("q", Some(Profile::Weave), None)), AdminResponse::QueuePut { created: true });
     let report = h.report("q");
     assert_eq!((report.queue.profile, report.queue.paused, report.oldest_scheduled_at), (Profile::Weave, false, None));
-    assert_eq!(h.admin(put("q", None, None)), AdminAnswer::QueuePut { created: false });
+    assert_eq!(h.admin(put("q", None, None)), AdminResponse::QueuePut { created: false });
     assert_eq!(h.report("q").queue, report.queue, "nothing said, nothing changed");
-    assert_eq!(h.admin(put("default", Some(Profile::Document), None)), AdminAnswer::QueuePut { created: false });
+    assert_eq!(h.admin(put("default", Some(Profile::Document), None)), AdminResponse::QueuePut { created: false });
     assert_eq!(h.report("default").queue.profile, Profile::Document);
 }
 
@@ -72,13 +72,13 @@ pub(super) fn pause_and_resume(h: &mut Harness) {
     h.submit("q", work());
     let resume = || AdminCommand::ResumeQueue { queue: queue("q") };
     for _ in 0..2 {
-        assert_eq!(h.admin(AdminCommand::PauseQueue { queue: queue("q") }), AdminAnswer::Done);
+        assert_eq!(h.admin(AdminCommand::PauseQueue { queue: queue("q") }), AdminResponse::Done);
         assert!(h.report("q").queue.paused);
     }
     h.admin(put("q", None, Some(lease(7))));
     assert!(h.report("q").queue.paused, "new settings do not resume it");
     for _ in 0..2 {
-        assert_eq!(h.admin(resume()), AdminAnswer::Done);
+        assert_eq!(h.admin(resume()), AdminResponse::Done);
         assert!(!h.report("q").queue.paused);
     }
 }
@@ -87,9 +87,9 @@ pub(super) fn a_queue_with_living_jobs_is_deleted_by_force_only(h: &mut Harness)
     let done = h.run("q", work(), complete());
     let (running, waiting) = (h.submit("q", work()), h.submit("q", delayed(Duration::from_secs(9))));
     let claimed = h.claim_one("q");
-    let gently = || delete_queue("q", DeleteQueue::IfNothingLives);
+    let gently = || delete_queue("q", DeleteQueue::IfEmpty);
     h.refused("illegal_transition", "living jobs", |h| h.try_admin(gently()));
-    assert_eq!(h.admin(delete_queue("q", DeleteQueue::Anyway(Farewell::Cancel))), AdminAnswer::Done);
+    assert_eq!(h.admin(delete_queue("q", DeleteQueue::Force(QueueDeleteMode::Cancel))), AdminResponse::Done);
     assert!(answered(h.store().queue(queue("q"))).is_none());
     h.settle_down();
     for id in [running.id, waiting.id] {
@@ -103,7 +103,7 @@ pub(super) fn a_queue_with_living_jobs_is_deleted_by_force_only(h: &mut Harness)
     h.submit("q", work());
     assert_eq!(h.count("q", StateKind::Cancelled), 2, "of the same name, and counts what is left of the old one");
     h.run("empty", work(), complete());
-    assert_eq!(h.admin(delete_queue("empty", DeleteQueue::IfNothingLives)), AdminAnswer::Done);
+    assert_eq!(h.admin(delete_queue("empty", DeleteQueue::IfEmpty)), AdminResponse::Done);
 }
 
 pub(super) fn a_long_queue_is_cleared_in_slices(h: &mut Harness) {
@@ -111,7 +111,7 @@ pub(super) fn a_long_queue_is_cleared_in_slices(h: &mut Harness) {
     for some in [CASCADE_JOBS_MAX, 300] {
         h.submit_all("q", vec![work(); some]);
     }
-    h.admin(delete_queue("q", DeleteQueue::Anyway(Farewell::Cancel)));
+    h.admin(delete_queue("q", DeleteQueue::Force(QueueDeleteMode::Cancel)));
     assert!(answered(h.store().queue(queue("q"))).is_none(), "gone for everybody, from the answer on");
     assert!(h.claim("q", 10).is_empty());
     h.settle_down();
@@ -124,7 +124,7 @@ pub(super) fn letting_running_jobs_finish(h: &mut Harness) {
     let claimed = h.claim_one("q");
     let retrying = h.run("q", work(), fail(ReportedCategory::Temporary));
     let waiting = h.submit("q", work());
-    h.admin(delete_queue("q", DeleteQueue::Anyway(Farewell::LetRunningFinish)));
+    h.admin(delete_queue("q", DeleteQueue::Force(QueueDeleteMode::LetRunningFinish)));
     h.settle_down();
     assert_eq!(h.find(JobRef::Id(waiting.id)), None);
     assert_eq!(h.payload(waiting.seq), None);
@@ -158,7 +158,7 @@ pub(super) fn a_waiting_job_is_cancelled(h: &mut Harness) {
 pub(super) fn a_running_job_is_asked_to_stop(h: &mut Harness) {
     let asked = h.submit("q", work());
     let first = h.claim_one("q");
-    assert_eq!(h.admin(cancel(asked.id, Force::ByPolicy)), AdminAnswer::CancelRequested);
+    assert_eq!(h.admin(cancel(asked.id, Force::ByPolicy)), AdminResponse::CancelRequested);
     assert!(h.job(asked.id).state.lease().unwrap().cancel_requested.is_some());
     assert_eq!(h.settle(&first, fail(ReportedCategory::Temporary)), Ok(StateKind::Cancelled));
     let forced = h.submit("q", work());
@@ -183,7 +183,7 @@ pub(super) fn requeued_in_place(h: &mut Harness) {
 pub(super) fn requeued_as_a_clone(h: &mut Harness) {
     h.put_queue("q", Profile::Weave);
     let original = h.run("q", work_with(|job| job.external_id = Some("x".into())), fail(ReportedCategory::Permanent));
-    let AdminAnswer::State { id, state } = h.admin(requeue(original.id)) else { panic!("no state") };
+    let AdminResponse::State { id, state } = h.admin(requeue(original.id)) else { panic!("no state") };
     assert!(id != original.id && state == StateKind::Scheduled);
     let clone = h.job(id);
     assert_eq!((clone.requeued_from, &clone.external_id), (Some(original.id), &None));
@@ -261,7 +261,7 @@ pub(super) fn deleted(h: &mut Harness) {
     h.refused("illegal_transition", "it lives", |h| h.try_admin(delete(waiting.id)));
     h.refused("illegal_transition", "it is needed", |h| h.try_admin(delete(job.id)));
     h.admin(cancel(waiting.id, Force::Now));
-    assert_eq!(h.admin(delete(job.id)), AdminAnswer::Done);
+    assert_eq!(h.admin(delete(job.id)), AdminResponse::Done);
     assert_eq!((h.find(JobRef::Id(job.id)), h.find(JobRef::Seq(job.seq)), h.payload(job.seq)), (None, None, None));
     h.refused("job_not_found", "it is gone", |h| h.try_admin(delete(job.id)));
     assert_eq!(h.count("q", StateKind::Completed), 0);

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{AdminCommand, ClaimRequest, Claimed};
 use longshore_core::failure::ReportedCategory;
-use longshore_core::heartbeat::Notes;
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, WorkerName};
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::patch::SettingsPatch;
@@ -118,8 +118,8 @@ pub(super) fn the_worker_gets_everything_it_needs(h: &mut Harness) {
     assert_eq!((&claimed.tags, claimed.created_at), (&given.tags, h.now()));
     assert_eq!((&claimed.correlation_id, &claimed.idempotency_key), (&given.correlation_id, &given.idempotency_key));
     assert_eq!((&claimed.previous_attempt_id, &claimed.checkpoint), (&None, &None));
-    let notes = Notes { progress: None, checkpoint: Some(Bytes::from_static(b"halfway")) };
-    h.extend(longshore_core::engine::Extension { notes, ..heartbeat(&claimed) }).unwrap();
+    let notes = HeartbeatData { progress: None, checkpoint: Some(Bytes::from_static(b"halfway")) };
+    h.extend(longshore_core::engine::Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();
     h.settle(&claimed, fail(ReportedCategory::Temporary)).unwrap();
     h.pass(Duration::from_mins(1));
     let again = h.claim_one("q");
@@ -167,7 +167,7 @@ pub(super) fn terms_are_kept(h: &mut Harness) {
     let job = h.submit("q", work());
     let worker = WorkerName::new("w 1").unwrap();
     let (lease, timeout) = (Duration::from_secs(5), Duration::from_secs(60));
-    let terms = Terms { worker: Some(worker.clone()), lease: Some(lease), execution_timeout: Some(timeout) };
+    let terms = ClaimOptions { worker: Some(worker.clone()), lease: Some(lease), execution_timeout: Some(timeout) };
     let claimed = h.try_claim(ClaimRequest { terms, ..request("q", 1) }).unwrap().remove(0).claimed;
     assert_eq!(claimed.expires_at, Some(h.now() + lease));
     assert_eq!(claimed.deadline_at, Some(h.now() + timeout));
@@ -185,7 +185,7 @@ pub(super) fn bad_claims_are_refused(h: &mut Harness) {
         ("nowhere", ClaimRequest { queues: Vec::new(), ..request("q", 1) }),
         ("too many queues", ClaimRequest { queues: vec![queue("q"); BATCH_ITEMS_MAX + 1], ..request("q", 1) }),
         ("no lease", {
-            let terms = Terms { lease: Some(Duration::ZERO), ..Terms::default() };
+            let terms = ClaimOptions { lease: Some(Duration::ZERO), ..ClaimOptions::default() };
             ClaimRequest { terms, ..request("q", 1) }
         }),
     ];

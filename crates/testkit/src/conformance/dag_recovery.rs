@@ -1,7 +1,7 @@
 //! Workflows and restarts.
 
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, Joining};
+use longshore_core::engine::{AdminCommand, WorkflowTarget};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::WorkflowState;
@@ -14,7 +14,7 @@ pub(super) fn a_workflow_goes_on_where_it_was(h: &mut Harness) {
     let (id, _) = h.join("q", open(), vec![named("a", &[]), named("b", &["a"])]);
     h.reopen();
     h.settle(&h.claim_one("q"), complete()).unwrap();
-    h.join("q", Joining::Open(id), vec![named("c", &["b"]), work()]);
+    h.join("q", WorkflowTarget::Open(id), vec![named("c", &["b"]), work()]);
     let before = (h.workflow(id), h.members(id));
     h.reopen();
     assert_eq!((h.workflow(id), h.members(id)), before);
@@ -29,9 +29,9 @@ pub(super) fn a_workflow_goes_on_where_it_was(h: &mut Harness) {
 
 pub(super) fn what_was_being_done_to_all_is_finished(h: &mut Harness) {
     let (id, _) = h.join("q", open(), vec![work(); 1_000]);
-    h.join("q", Joining::Open(id), vec![work(); 900]);
+    h.join("q", WorkflowTarget::Open(id), vec![work(); 900]);
     h.admin(cancel(id, Force::Now));
-    assert!(h.workflow(id).errand.is_some());
+    assert!(h.workflow(id).operation.is_some());
     h.reopen();
     h.settle_down();
     assert_eq!(h.workflow(id).state(), WorkflowState::Cancelled);

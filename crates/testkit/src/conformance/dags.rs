@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, Claimed, Joining};
+use longshore_core::engine::{AdminCommand, Claimed, WorkflowTarget};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::history::Cause;
 use longshore_core::id::{JobId, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::profile::Profile;
-use longshore_core::rng::{Dice, SeededDice};
+use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob};
 use longshore_core::workflow::WorkflowState;
@@ -23,7 +23,7 @@ const QUEUES: [(&str, Profile); 2] = [("place", Profile::Standard), ("clones", P
 
 struct Storm<'a> {
     h: &'a mut Harness,
-    dice: SeededDice,
+    rng: SeededRng,
     workflow: WorkflowId,
     running: Vec<Claimed>,
     restarts: bool,
@@ -33,8 +33,8 @@ struct Storm<'a> {
 
 impl Storm<'_> {
     fn below(&mut self, bound: usize) -> usize {
-        let dice: &mut dyn Dice = &mut self.dice;
-        usize::try_from(dice.roll() % bound.max(1) as u64).unwrap()
+        let rng: &mut dyn Rng = &mut self.rng;
+        usize::try_from(rng.next_u64() % bound.max(1) as u64).unwrap()
     }
 
     fn jobs(&self) -> BTreeMap<JobId, std::sync::Arc<Job>> {
@@ -118,7 +118,7 @@ impl Storm<'_> {
             assert_eq!(workflow.tally.of(*state), found, "{state} members");
         }
         let alive = members.iter().any(|job| !job.kind().terminal());
-        assert_eq!(workflow.state().terminal(), !workflow.open && workflow.errand.is_none() && !alive);
+        assert_eq!(workflow.state().terminal(), !workflow.open && workflow.operation.is_none() && !alive);
     }
 
     /// Everybody at work says yes, until nothing is left to do.
@@ -146,9 +146,9 @@ impl Storm<'_> {
 }
 
 /// A job that waits for some of those before it, and sometimes for later ones by name.
-fn node(dice: &mut SeededDice, place: usize) -> NewJob {
-    let dice: &mut dyn Dice = dice;
-    let mut pick = |bound: usize| usize::try_from(dice.roll() % bound.max(1) as u64).unwrap();
+fn node(rng: &mut SeededRng, place: usize) -> NewJob {
+    let rng: &mut dyn Rng = rng;
+    let mut pick = |bound: usize| usize::try_from(rng.next_u64() % bound.max(1) as u64).unwrap();
     work_with(|job| {
         job.reference = Some(format!("n{place}").into());
         let mut after = Vec::new();
@@ -168,18 +168,18 @@ fn node(dice: &mut SeededDice, place: usize) -> NewJob {
 }
 
 fn play(h: &mut Harness, seed: u64, nodes: usize, restarts: bool) {
-    let mut dice = SeededDice::new(seed);
+    let mut rng = SeededRng::new(seed);
     for (name, profile) in QUEUES {
         h.put_queue(name, profile);
     }
-    let mut jobs: Vec<NewJob> = (0..nodes).map(|place| node(&mut dice, place)).collect();
+    let mut jobs: Vec<NewJob> = (0..nodes).map(|place| node(&mut rng, place)).collect();
     let name = QUEUES[usize::try_from(seed % 2).unwrap()].0;
     let grows = seed.is_multiple_of(3) && nodes > 2;
     let later = if grows { jobs.split_off(nodes / 2) } else { Vec::new() };
     // Written the other way round, everybody waits for those that come behind it.
     jobs.reverse();
     let (workflow, _) = h.join(name, if grows { open() } else { closed() }, jobs);
-    let mut storm = Storm { h, dice, workflow, running: Vec::new(), restarts, seen_ended: BTreeSet::new() };
+    let mut storm = Storm { h, rng, workflow, running: Vec::new(), restarts, seen_ended: BTreeSet::new() };
     let mut later = Some(later).filter(|later| !later.is_empty());
     for step in 0..nodes * 3 {
         match storm.below(10) {
@@ -191,7 +191,7 @@ fn play(h: &mut Harness, seed: u64, nodes: usize, restarts: bool) {
             && step > nodes
             && let Some(later) = later.take()
         {
-            storm.h.join(QUEUES[1 - usize::try_from(seed % 2).unwrap()].0, Joining::Open(workflow), later);
+            storm.h.join(QUEUES[1 - usize::try_from(seed % 2).unwrap()].0, WorkflowTarget::Open(workflow), later);
         }
         storm.look();
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use longshore_core::Duration;
-use longshore_core::engine::{AdminCommand, DeleteQueue, Farewell, Submission, SubmitRequest};
+use longshore_core::engine::{AdminCommand, DeleteQueue, QueueDeleteMode, Submission, SubmitRequest};
 use longshore_core::id::JobId;
 use longshore_core::patch::{PolicyPatch, RetryPatch, SettingsPatch};
 use longshore_core::profile::Profile;
@@ -70,13 +70,13 @@ pub(super) fn only_into_a_queue_of_the_profile(h: &mut Harness) {
     h.put_queue("s", Profile::Standard);
     for name in ["s", "nowhere"] {
         let mut request = SubmitRequest::new(vec![Submission { queue: queue(name), job: job() }]);
-        request.only_into = Some(Profile::Ocypod);
+        request.require_profile = Some(Profile::Ocypod);
         let refusal = answered(h.store().submit(request)).unwrap_err();
         assert_eq!(refusal.first.code(), "queue_not_found", "{name}");
     }
     put(h, 0);
     let mut request = SubmitRequest::new(vec![Submission { queue: queue("o"), job: job() }]);
-    request.only_into = Some(Profile::Ocypod);
+    request.require_profile = Some(Profile::Ocypod);
     assert_eq!(answered(h.store().submit(request)).unwrap().len(), 1);
 }
 
@@ -93,7 +93,10 @@ pub(super) fn busy(h: &Harness) -> Totals {
     h.refused("illegal_transition", "completed", |h| h.try_admin(change(ids[0], Status::Cancelled)));
     h.pass(Duration::from_secs(60));
     h.admin(change(ids[3], Status::Queued));
-    h.admin(AdminCommand::DeleteQueue { queue: queue("o"), how: DeleteQueue::Anyway(Farewell::LetRunningFinish) });
+    h.admin(AdminCommand::DeleteQueue {
+        queue: queue("o"),
+        how: DeleteQueue::Force(QueueDeleteMode::LetRunningFinish),
+    });
     // One timed out by the clock; three retries came by themselves, one by hand; what the queue took along counts nowhere.
     Totals { created: 6, completed: 1, retried: 4, failed: 1, timed_out: 2, cancelled: 1 }
 }

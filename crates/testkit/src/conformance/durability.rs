@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, DeleteQueue, Extension, Farewell};
+use longshore_core::engine::{AdminCommand, DeleteQueue, Heartbeat, QueueDeleteMode};
 use longshore_core::failure::ReportedCategory;
-use longshore_core::heartbeat::Notes;
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::patch::{PolicyPatch, SettingsPatch};
 use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
@@ -20,8 +20,9 @@ pub(super) fn everything_is_as_it_was(h: &mut Harness) {
     h.put_queue("named", Profile::Weave);
     h.submit("named", work_with(|job| job.external_id = Some("x".into())));
     let claimed = h.claim_one("named");
-    let notes = Notes { progress: Some(Bytes::from_static(b"p")), checkpoint: Some(Bytes::from_static(b"\x00")) };
-    h.extend(Extension { notes, ..heartbeat(&claimed) }).unwrap();
+    let notes =
+        HeartbeatData { progress: Some(Bytes::from_static(b"p")), checkpoint: Some(Bytes::from_static(b"\x00")) };
+    h.extend(Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();
     let first = h.submit("waiting", work());
     h.submit("waiting", after(&[first.id]));
     let asked = h.claim_one("waiting");
@@ -105,7 +106,7 @@ pub(super) fn queues_settings_and_pauses(h: &mut Harness) {
     for (profile, n) in Profile::ALL.iter().zip(1..) {
         let job = PolicyPatch { lease: Some(Duration::from_millis(n)), ..PolicyPatch::default() };
         let patch = SettingsPatch { job, max_queued: Some(Some(n)), ..SettingsPatch::default() };
-        h.put_queue_with(profile.word(), *profile, patch);
+        h.put_queue_with(profile.as_str(), *profile, patch);
     }
     h.pause("weave");
     h.pause("default");
@@ -123,7 +124,7 @@ pub(super) fn queues_settings_and_pauses(h: &mut Harness) {
 
 pub(super) fn a_deleted_queue_stays_deleted(h: &mut Harness) {
     let job = h.submit("q", work());
-    let how = DeleteQueue::Anyway(Farewell::Cancel);
+    let how = DeleteQueue::Force(QueueDeleteMode::Cancel);
     h.admin(AdminCommand::DeleteQueue { queue: queue("q"), how });
     h.reopen();
     assert!(answered(h.store().queue(queue("q"))).is_none());

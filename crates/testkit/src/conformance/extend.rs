@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminAnswer, AdminCommand, ClaimRequest, Extension};
-use longshore_core::heartbeat::Notes;
+use longshore_core::claim::ClaimOptions;
+use longshore_core::engine::{AdminCommand, AdminResponse, ClaimRequest, Heartbeat};
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, LeaseToken};
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::refusal::Refusal;
@@ -35,9 +35,11 @@ pub(super) fn notes_are_kept(h: &mut Harness) {
     let job = h.submit("q", work());
     let claimed = h.claim_one("q");
     let say = |progress: Option<&'static [u8]>, checkpoint: Option<&'static [u8]>| {
-        let notes =
-            Notes { progress: progress.map(Bytes::from_static), checkpoint: checkpoint.map(Bytes::from_static) };
-        h.extend(Extension { notes, ..heartbeat(&claimed) }).unwrap();
+        let notes = HeartbeatData {
+            progress: progress.map(Bytes::from_static),
+            checkpoint: checkpoint.map(Bytes::from_static),
+        };
+        h.extend(Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();
         let stored = h.job(job.id);
         (stored.progress.clone(), stored.checkpoint.clone())
     };
@@ -55,7 +57,7 @@ pub(super) fn a_worker_hears_that_it_should_stop(h: &mut Harness) {
     let job = h.submit("q", work());
     let claimed = h.claim_one("q");
     let cancel = AdminCommand::Cancel { id: job.id, reason: Some("enough".to_owned()), force: Force::ByPolicy };
-    assert_eq!(h.admin(cancel), AdminAnswer::CancelRequested);
+    assert_eq!(h.admin(cancel), AdminResponse::CancelRequested);
     assert!(h.extend(heartbeat(&claimed)).unwrap().cancel_requested);
     assert_eq!(h.settle(&claimed, Outcome::Release), Ok(StateKind::Cancelled));
 }
@@ -65,10 +67,10 @@ pub(super) fn verdicts_come_in_order(h: &mut Harness) {
     let claimed = h.claim_all("q");
     let batch = vec![
         heartbeat(&claimed[2]),
-        Extension { id: JobId::from_bytes([7; 16]), ..heartbeat(&claimed[0]) },
-        Extension { token: Some(LeaseToken::from_bytes([9; 16])), ..heartbeat(&claimed[1]) },
+        Heartbeat { id: JobId::from_bytes([7; 16]), ..heartbeat(&claimed[0]) },
+        Heartbeat { token: Some(LeaseToken::from_bytes([9; 16])), ..heartbeat(&claimed[1]) },
         heartbeat(&claimed[0]),
-        Extension { token: None, ..heartbeat(&claimed[1]) },
+        Heartbeat { token: None, ..heartbeat(&claimed[1]) },
     ];
     h.pass(Duration::from_secs(1));
     let verdicts = answered(h.store().extend(batch));
@@ -80,7 +82,7 @@ pub(super) fn verdicts_come_in_order(h: &mut Harness) {
 
 pub(super) fn not_past_the_deadline(h: &mut Harness) {
     h.submit("q", work());
-    let terms = Terms { execution_timeout: Some(Duration::from_secs(40)), ..Terms::default() };
+    let terms = ClaimOptions { execution_timeout: Some(Duration::from_secs(40)), ..ClaimOptions::default() };
     let claimed = h.try_claim(ClaimRequest { terms, ..request("q", 1) }).unwrap().remove(0).claimed;
     let deadline = claimed.deadline_at.unwrap();
     h.pass(Duration::from_secs(20));

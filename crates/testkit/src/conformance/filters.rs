@@ -6,7 +6,7 @@ use longshore_core::Duration;
 use longshore_core::cancel::Force;
 use longshore_core::edit::Edit;
 use longshore_core::engine::AdminCommand;
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::patch::SettingsPatch;
@@ -59,7 +59,10 @@ fn crowd(h: &Harness, jobs: usize) {
         with_settings(h, name, scope);
     }
     let fail = |code: &str| {
-        Outcome::Fail(Reported { code: Some(code.into()), ..Reported::new(ReportedCategory::Permanent, "x") })
+        Outcome::Fail(ReportedFailure {
+            code: Some(code.into()),
+            ..ReportedFailure::new(ReportedCategory::Permanent, "x")
+        })
     };
     for n in 0..jobs {
         let (name, given) = (QUEUES[n % QUEUES.len()], job(n / QUEUES.len()));

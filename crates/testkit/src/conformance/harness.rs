@@ -5,13 +5,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Extension, Queue, Settlement, StateCounts,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Claimed, Heartbeat, Queue, Settlement, StateCounts,
     Submission, SubmitRequest, Submitted, Ticked, count_of,
 };
-use longshore_core::failure::{Reported, ReportedCategory};
-use longshore_core::heartbeat::{Extended, Notes};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
+use longshore_core::heartbeat::{HeartbeatData, LeaseRenewal};
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::patch::SettingsPatch;
@@ -83,19 +83,19 @@ pub(super) fn complete() -> Outcome {
 }
 
 pub(super) fn fail(category: ReportedCategory) -> Outcome {
-    Outcome::Fail(Reported::new(category, "it went wrong"))
+    Outcome::Fail(ReportedFailure::new(category, "it went wrong"))
 }
 
 pub(super) fn settlement(claimed: &Claimed, outcome: Outcome) -> Settlement {
     Settlement { id: claimed.id, token: Some(claimed.token), outcome }
 }
 
-pub(super) fn heartbeat(claimed: &Claimed) -> Extension {
-    Extension { id: claimed.id, token: Some(claimed.token), notes: Notes::default() }
+pub(super) fn heartbeat(claimed: &Claimed) -> Heartbeat {
+    Heartbeat { id: claimed.id, token: Some(claimed.token), notes: HeartbeatData::default() }
 }
 
 pub(super) fn request(name: &str, limit: usize) -> ClaimRequest {
-    ClaimRequest { queues: vec![queue(name)], limit, types: Vec::new(), terms: Terms::default() }
+    ClaimRequest { queues: vec![queue(name)], limit, types: Vec::new(), terms: ClaimOptions::default() }
 }
 
 pub(super) fn filter(queue_name: &str, state: StateKind) -> JobFilter {
@@ -181,11 +181,11 @@ impl Harness {
         self.clock().advance_to(target);
     }
 
-    pub(super) fn try_admin(&self, command: AdminCommand) -> Result<AdminAnswer, Refusal> {
+    pub(super) fn try_admin(&self, command: AdminCommand) -> Result<AdminResponse, Refusal> {
         answered(self.store().admin(command))
     }
 
-    pub(super) fn admin(&self, command: AdminCommand) -> AdminAnswer {
+    pub(super) fn admin(&self, command: AdminCommand) -> AdminResponse {
         self.try_admin(command).unwrap_or_else(|refusal| panic!("refused: {refusal}"))
     }
 
@@ -248,7 +248,7 @@ impl Harness {
         verdicts.remove(0)
     }
 
-    pub(super) fn extend(&self, extension: Extension) -> Result<Extended, Refusal> {
+    pub(super) fn extend(&self, extension: Heartbeat) -> Result<LeaseRenewal, Refusal> {
         let mut verdicts = answered(self.store().extend(vec![extension]));
         assert_eq!(verdicts.len(), 1);
         verdicts.remove(0)

@@ -7,7 +7,7 @@ use longshore_core::Duration;
 use longshore_core::cancel::Force;
 use longshore_core::edit::Edit;
 use longshore_core::engine::AdminCommand;
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::priority::Priority;
@@ -53,8 +53,9 @@ fn colourful(n: usize) -> NewJob {
 
 /// Brings a job that was just submitted, and is first in its line, to one of nine ends.
 fn drive(h: &Harness, name: &str, job: NewJob, end: usize) {
-    let failing =
-        |category, code: &str| Outcome::Fail(Reported { code: Some(code.into()), ..Reported::new(category, "x") });
+    let failing = |category, code: &str| {
+        Outcome::Fail(ReportedFailure { code: Some(code.into()), ..ReportedFailure::new(category, "x") })
+    };
     match end % 9 {
         0 => {
             h.run(name, job, complete());
@@ -254,7 +255,7 @@ pub(super) fn a_filter_follows_what_changes(h: &mut Harness) {
     let claimed = h.claim_one("q");
     assert!(found(filter("q", StateKind::Running)) && !found(filter("q", StateKind::Scheduled)));
     let code = |code: &str| JobFilter { error_code: Some(code.into()), ..all() };
-    h.settle(&claimed, Outcome::Fail(Reported::new(ReportedCategory::Permanent, "x"))).unwrap();
+    h.settle(&claimed, Outcome::Fail(ReportedFailure::new(ReportedCategory::Permanent, "x"))).unwrap();
     assert!(found(code("permanent")) && found(filter("q", StateKind::Failed)));
     h.admin(super::admin::requeue(job.id));
     assert!(!found(code("permanent")) && !found(filter("q", StateKind::Failed)));

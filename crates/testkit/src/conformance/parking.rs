@@ -1,7 +1,7 @@
 //! Claims that wait: each is answered exactly once, and nothing is leased that was not answered.
 
 use longshore_core::Duration;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::ClaimRequest;
 use longshore_core::failure::ReportedCategory;
 use longshore_core::profile::Profile;
@@ -26,7 +26,7 @@ fn park<'a>(h: &'a Harness, number: usize, queues: &[&str], types: &[&str]) -> (
         queues: queues.iter().map(|name| queue(name)).collect(),
         types: types.iter().map(|name| job_type(name)).collect(),
         limit: 1,
-        terms: Terms::default(),
+        terms: ClaimOptions::default(),
     };
     let (end, ended) = oneshot::channel::<()>();
     let until = Park::Until(Box::pin(async move { drop(ended.await) }));

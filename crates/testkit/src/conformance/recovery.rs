@@ -2,7 +2,7 @@
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminAnswer, AdminCommand, DeleteQueue, Farewell};
+use longshore_core::engine::{AdminCommand, AdminResponse, DeleteQueue, QueueDeleteMode};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::limits::CASCADE_JOBS_MAX;
@@ -187,7 +187,7 @@ pub(super) fn a_queue_that_was_not_cleared(h: &mut Harness) {
     for some in [CASCADE_JOBS_MAX, 500] {
         h.submit_all("q", vec![work(); some]);
     }
-    let how = DeleteQueue::Anyway(Farewell::Cancel);
+    let how = DeleteQueue::Force(QueueDeleteMode::Cancel);
     h.admin(AdminCommand::DeleteQueue { queue: queue("q"), how });
     h.reopen();
     assert!(answered(h.store().queue(queue("q"))).is_none(), "gone for everybody, from the answer on");
@@ -213,7 +213,7 @@ pub(super) fn revived_and_cloned(h: &mut Harness) {
     h.put_queue("weave", Profile::Weave);
     let original = h.run("weave", work(), fail(ReportedCategory::Permanent));
     h.reopen();
-    let AdminAnswer::State { id, .. } = h.admin(super::admin::requeue(original.id)) else { panic!("no state") };
+    let AdminResponse::State { id, .. } = h.admin(super::admin::requeue(original.id)) else { panic!("no state") };
     h.reopen();
     assert_eq!(h.job(id).requeued_from, Some(original.id));
     assert_eq!(h.job(original.id).requeued_as, Some(id));

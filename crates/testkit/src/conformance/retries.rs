@@ -1,7 +1,7 @@
 //! A workflow that is run again: who waits for whom then, and when there is nothing to run.
 
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminAnswer, AdminCommand, Joining, Submission, SubmitRequest, Submitted};
+use longshore_core::engine::{AdminCommand, AdminResponse, Submission, SubmitRequest, Submitted, WorkflowTarget};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
@@ -20,7 +20,7 @@ fn after_any(name: &str, any: &[&str]) -> NewJob {
 /// What runs again waits for what runs again, whatever ended the first time.
 pub(super) fn any_end_is_awaited_anew(h: &mut Harness) {
     for profile in [Profile::Standard, Profile::Gopherqueue] {
-        let name = profile.word();
+        let name = profile.as_str();
         h.put_queue(name, profile);
         let (id, _) = h.join(name, closed(), vec![after_any("b", &["a"]), named("a", &[])]);
         h.settle(&h.claim_one(name), fail(ReportedCategory::Permanent)).unwrap();
@@ -81,7 +81,7 @@ pub(super) fn no_retry_while_a_worker_is_being_told(h: &mut Harness) {
     h.refused("illegal_transition", "a worker has not heard of it yet", |h| h.try_admin(retry(id)));
     h.settle(&running, fail(ReportedCategory::Temporary)).unwrap();
     assert_eq!(h.workflow(id).state(), WorkflowState::Cancelled);
-    assert_eq!(h.admin(retry(id)), AdminAnswer::Workflow { id, state: WorkflowState::Running });
+    assert_eq!(h.admin(retry(id)), AdminResponse::Workflow { id, state: WorkflowState::Running });
     h.settle(&h.claim_one("q"), fail(ReportedCategory::Permanent)).unwrap();
     h.admin(retry(id));
 }
@@ -94,15 +94,15 @@ pub(super) fn growing_twice_is_growing_once(h: &mut Harness) {
         let after = vec![DependencyRef::Local("a".into())];
         vec![a, NewJob { after, ..keyed("kb") }]
     };
-    let (_, once) = h.join("q", Joining::Open(id), more());
-    let (_, twice) = h.join("q", Joining::Open(id), more());
+    let (_, once) = h.join("q", WorkflowTarget::Open(id), more());
+    let (_, twice) = h.join("q", WorkflowTarget::Open(id), more());
     let seen = |jobs: &[Submitted]| -> Vec<_> { jobs.iter().map(|job| (job.id, job.membership.clone())).collect() };
     assert_eq!(seen(&once), seen(&twice), "under the same names");
     assert!(twice.iter().all(|job| job.duplicate));
     assert_eq!(h.members(id).len(), 3);
     let again = |h: &Harness| {
         let other = NewJob { reference: Some("a".into()), ..keyed("kc") };
-        h.try_join("q", Joining::Open(id), vec![other]).map_err(|refused| refused.first)
+        h.try_join("q", WorkflowTarget::Open(id), vec![other]).map_err(|refused| refused.first)
     };
     h.refused("validation", "the name of another job", again);
 }
@@ -144,7 +144,7 @@ pub(super) fn growing_again_means_the_clone(h: &mut Harness) {
     h.admin(retry(id));
     let clone = h.member(id, "a").id;
     assert_ne!(clone, first[0].id);
-    let (_, again) = h.join("g", Joining::Open(id), vec![a(), named("b", &["a"])]);
+    let (_, again) = h.join("g", WorkflowTarget::Open(id), vec![a(), named("b", &["a"])]);
     assert_eq!((again[0].id, again[0].duplicate), (clone, true));
     assert_eq!(h.member(id, "b").kind(), StateKind::Pending, "it waits for the clone");
     assert_eq!(h.member(id, "b").dependencies.after[0].id, clone);

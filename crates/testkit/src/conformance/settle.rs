@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use longshore_core::Duration;
 use longshore_core::engine::Settlement;
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::{JobId, LeaseToken};
 use longshore_core::limits::{BATCH_ITEMS_MAX, CASCADE_JOBS_MAX};
 use longshore_core::refusal::Refusal;
@@ -15,8 +15,11 @@ use super::harness::*;
 pub(super) fn each_outcome_leads_to_its_state(h: &mut Harness) {
     let result = Some(Bytes::from_static(b"{\"n\": 1.0}"));
     let later = Outcome::Snooze { delay: Duration::from_secs(5) };
-    let report =
-        Reported { code: Some("E7".into()), cause: Some("why".into()), ..Reported::new(ReportedCategory::System, "x") };
+    let report = ReportedFailure {
+        code: Some("E7".into()),
+        cause: Some("why".into()),
+        ..ReportedFailure::new(ReportedCategory::System, "x")
+    };
     for (outcome, state) in [
         (Outcome::Complete { result: result.clone(), progress: None }, StateKind::Completed),
         (Outcome::Fail(report), StateKind::Retrying),
@@ -53,9 +56,9 @@ pub(super) fn verdicts_come_in_order(h: &mut Harness) {
     ];
     let verdicts = answered(h.store().settle(batch));
     let words: Vec<&str> =
-        verdicts.iter().map(|verdict| verdict.as_ref().map_or_else(Refusal::code, |state| state.word())).collect();
+        verdicts.iter().map(|verdict| verdict.as_ref().map_or_else(Refusal::code, |state| state.as_str())).collect();
     assert_eq!(words, ["completed", "job_not_found", "scheduled", "stale_lease", "failed", "validation"]);
-    let states: Vec<&str> = claimed.iter().map(|job| h.state(job.id).word()).collect();
+    let states: Vec<&str> = claimed.iter().map(|job| h.state(job.id).as_str()).collect();
     assert_eq!(states, ["running", "running", "running", "failed", "scheduled", "completed"]);
 }
 
@@ -139,7 +142,7 @@ pub(super) fn dependents_hear_of_the_end(h: &mut Harness) {
         let first = h.submit(&name, work());
         let second = h.submit(&name, after(&[first.id]));
         let third = h.submit(&name, after(&[second.id]));
-        assert_eq!(h.job(first.id).live_dependents, 1);
+        assert_eq!(h.job(first.id).unfinished_dependents, 1);
         let claimed = h.claim_one(&name);
         h.settle(&claimed, outcome).unwrap();
         h.settle_down();

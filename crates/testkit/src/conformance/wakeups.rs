@@ -138,7 +138,7 @@ pub(super) fn what_is_done_in_slices_is_due_at_once(h: &mut Harness) {
     h.settle_down();
     let mut wakeups = h.store().wakeups();
     h.admin(retry(id));
-    if h.workflow(id).errand.is_some() {
+    if h.workflow(id).operation.is_some() {
         while wakeups.deadline().is_none_or(|deadline| deadline > h.now()) {
             let moved = block_on_for(PATIENCE, wakeups.deadline_moved());
             assert!(moved.is_some(), "nobody is told that there is more to do");

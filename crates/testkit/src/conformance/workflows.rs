@@ -2,7 +2,7 @@
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminAnswer, AdminCommand, Joining, Submission, SubmitRequest, Submitted};
+use longshore_core::engine::{AdminCommand, AdminResponse, Submission, SubmitRequest, Submitted, WorkflowTarget};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::{JobId, Seq, WorkflowId};
 use longshore_core::job::Job;
@@ -22,12 +22,12 @@ pub(super) fn named(name: &str, after: &[&str]) -> NewJob {
     })
 }
 
-pub(super) fn closed() -> Joining {
-    Joining::New { name: None, open: false }
+pub(super) fn closed() -> WorkflowTarget {
+    WorkflowTarget::New { name: None, open: false }
 }
 
-pub(super) fn open() -> Joining {
-    Joining::New { name: Some("nightly".into()), open: true }
+pub(super) fn open() -> WorkflowTarget {
+    WorkflowTarget::New { name: Some("nightly".into()), open: true }
 }
 
 pub(super) fn retry(id: WorkflowId) -> AdminCommand {
@@ -39,12 +39,12 @@ pub(super) fn cancel(id: WorkflowId, force: Force) -> AdminCommand {
 }
 
 impl Harness {
-    pub(super) fn try_join(&self, name: &str, joining: Joining, jobs: Vec<NewJob>) -> Batch {
+    pub(super) fn try_join(&self, name: &str, joining: WorkflowTarget, jobs: Vec<NewJob>) -> Batch {
         let batch = jobs.into_iter().map(|job| Submission { queue: queue(name), job }).collect();
         answered(self.store().submit(SubmitRequest::workflow(batch, joining)))
     }
 
-    pub(super) fn join(&self, name: &str, joining: Joining, jobs: Vec<NewJob>) -> (WorkflowId, Vec<Submitted>) {
+    pub(super) fn join(&self, name: &str, joining: WorkflowTarget, jobs: Vec<NewJob>) -> (WorkflowId, Vec<Submitted>) {
         let jobs = self.try_join(name, joining, jobs).unwrap_or_else(|refused| panic!("refused: {}", refused.first));
         (jobs[0].membership.as_ref().expect("it joined").workflow, jobs)
     }
@@ -136,11 +136,12 @@ pub(super) fn a_chain_runs_in_order_and_completes(h: &mut Harness) {
 
 pub(super) fn all_of_it_or_nothing(h: &mut Harness) {
     let chain = |links: usize| -> Vec<NewJob> {
-        let link = |place: usize| work_with(|job| job.after.extend(place.checked_sub(1).map(DependencyRef::Place)));
+        let link =
+            |place: usize| work_with(|job| job.after.extend(place.checked_sub(1).map(DependencyRef::BatchIndex)));
         (0..links).map(link).collect()
     };
     let chord = |wide: usize| -> Vec<NewJob> {
-        let last = work_with(|job| job.after = (0..wide).map(DependencyRef::Place).collect());
+        let last = work_with(|job| job.after = (0..wide).map(DependencyRef::BatchIndex).collect());
         std::iter::repeat_n(work(), wide).chain([last]).collect()
     };
     let nobody = vec![work(), super::harness::after(&[JobId::from_bytes([9; 16])])];
@@ -167,7 +168,7 @@ pub(super) fn all_of_it_or_nothing(h: &mut Harness) {
 pub(super) fn a_thousand_wide_fan_in_runs_its_finalizer_once(h: &mut Harness) {
     let last = work_with(|job| {
         job.reference = Some("last".into());
-        job.after = (0..1_000).map(DependencyRef::Place).collect();
+        job.after = (0..1_000).map(DependencyRef::BatchIndex).collect();
     });
     let (id, _) = h.join("q", closed(), std::iter::repeat_n(work(), 1_000).chain([last]).collect());
     let group = h.claim_all("q");
@@ -188,30 +189,31 @@ pub(super) fn an_open_one_grows_until_it_is_closed(h: &mut Harness) {
     let claimed = h.claim_all("q");
     claimed.iter().for_each(|claimed| drop(h.settle(claimed, complete())));
     assert_eq!(h.workflow(id).state(), WorkflowState::Running, "all have ended, and it is open");
-    let (same, second) = h.join("q", Joining::Open(id), vec![named("b", &["a"]), work()]);
+    let (same, second) = h.join("q", WorkflowTarget::Open(id), vec![named("b", &["a"]), work()]);
     assert_eq!((same, &*second[1].membership.as_ref().unwrap().reference), (id, "3"));
     let again =
-        |h: &Harness| h.try_join("q", Joining::Open(id), vec![named("a", &[])]).map_err(|refused| refused.first);
+        |h: &Harness| h.try_join("q", WorkflowTarget::Open(id), vec![named("a", &[])]).map_err(|refused| refused.first);
     h.refused("validation", "a name that is taken", again);
     let too_many =
-        |h: &Harness| h.try_join("q", Joining::Open(id), vec![work(); 1_001]).map_err(|refused| refused.first);
+        |h: &Harness| h.try_join("q", WorkflowTarget::Open(id), vec![work(); 1_001]).map_err(|refused| refused.first);
     h.refused("validation", "more than a call may add", too_many);
-    h.join("q", Joining::Open(id), vec![named("c", &["b", "a"])]);
+    h.join("q", WorkflowTarget::Open(id), vec![named("c", &["b", "a"])]);
     assert_eq!(
         h.admin(AdminCommand::CloseWorkflow { id }),
-        AdminAnswer::Workflow { id, state: WorkflowState::Running }
+        AdminResponse::Workflow { id, state: WorkflowState::Running }
     );
-    let late = |h: &Harness| h.try_join("q", Joining::Open(id), vec![work()]).map_err(|refused| refused.first);
+    let late = |h: &Harness| h.try_join("q", WorkflowTarget::Open(id), vec![work()]).map_err(|refused| refused.first);
     h.refused("illegal_transition", "it is closed", late);
     let unknown = WorkflowId::from_bytes([3; 16]);
-    let nowhere = |h: &Harness| h.try_join("q", Joining::Open(unknown), vec![work()]).map_err(|refused| refused.first);
+    let nowhere =
+        |h: &Harness| h.try_join("q", WorkflowTarget::Open(unknown), vec![work()]).map_err(|refused| refused.first);
     h.refused("workflow_not_found", "nobody's id", nowhere);
     for _ in 0..3 {
         h.claim_all("q").iter().for_each(|claimed| drop(h.settle(claimed, complete())));
     }
     assert_eq!(h.workflow(id).state(), WorkflowState::Completed);
     assert_eq!(h.members(id).len(), 5);
-    let AdminAnswer::Workflow { id: empty, state } = h.admin(AdminCommand::OpenWorkflow { name: None }) else {
+    let AdminResponse::Workflow { id: empty, state } = h.admin(AdminCommand::OpenWorkflow { name: None }) else {
         panic!()
     };
     assert_eq!(state, WorkflowState::Running);
@@ -222,7 +224,7 @@ pub(super) fn an_open_one_grows_until_it_is_closed(h: &mut Harness) {
 
 pub(super) fn a_failure_stops_what_waits_and_a_retry_brings_it_back(h: &mut Harness) {
     for profile in [Profile::Standard, Profile::Gopherqueue] {
-        let name = profile.word();
+        let name = profile.as_str();
         h.put_queue(name, profile);
         // The finalizer is given first: what it waits for comes later.
         let jobs = vec![named("last", &["a", "b"]), named("a", &[]), named("b", &["a"])];
@@ -233,7 +235,7 @@ pub(super) fn a_failure_stops_what_waits_and_a_retry_brings_it_back(h: &mut Harn
         h.settle_down();
         assert_eq!(h.states(id), [StateKind::Failed; 3]);
         assert_eq!(h.workflow(id).state(), WorkflowState::Failed);
-        assert_eq!(h.admin(retry(id)), AdminAnswer::Workflow { id, state: WorkflowState::Running });
+        assert_eq!(h.admin(retry(id)), AdminResponse::Workflow { id, state: WorkflowState::Running });
         h.settle_down();
         let again = h.member(id, "a");
         let clones = profile == Profile::Gopherqueue;
@@ -278,7 +280,7 @@ pub(super) fn cancelled_as_a_whole(h: &mut Harness) {
     let (id, _) = h.join("q", open(), vec![named("a", &[]), named("b", &["a"]), named("c", &[])]);
     let running = h.claim_one("q");
     let state = WorkflowState::Running;
-    assert_eq!(h.admin(cancel(id, Force::ByPolicy)), AdminAnswer::Workflow { id, state }, "a worker is being told");
+    assert_eq!(h.admin(cancel(id, Force::ByPolicy)), AdminResponse::Workflow { id, state }, "a worker is being told");
     assert_eq!(h.states(id), [StateKind::Running, StateKind::Cancelled, StateKind::Cancelled]);
     assert!(!h.workflow(id).open, "nothing more may come");
     h.settle(&running, fail(ReportedCategory::Temporary)).unwrap();
@@ -287,16 +289,16 @@ pub(super) fn cancelled_as_a_whole(h: &mut Harness) {
     h.admin(retry(id));
     h.settle_down();
     assert_eq!(h.states(id), [StateKind::Scheduled, StateKind::Pending, StateKind::Scheduled]);
-    assert_eq!(h.admin(cancel(id, Force::Now)), AdminAnswer::Workflow { id, state: WorkflowState::Cancelled });
+    assert_eq!(h.admin(cancel(id, Force::Now)), AdminResponse::Workflow { id, state: WorkflowState::Cancelled });
 }
 
 /// More members than one command may touch.
 pub(super) fn a_large_one_is_cancelled_and_retried_in_slices(h: &mut Harness) {
     let (id, _) = h.join("q", open(), vec![work(); 1_000]);
-    h.join("q", Joining::Open(id), vec![work(); 1_000]);
-    h.join("q", Joining::Open(id), vec![work(); 500]);
+    h.join("q", WorkflowTarget::Open(id), vec![work(); 1_000]);
+    h.join("q", WorkflowTarget::Open(id), vec![work(); 500]);
     h.admin(cancel(id, Force::Now));
-    assert!(h.workflow(id).errand.is_some(), "there is more to do");
+    assert!(h.workflow(id).operation.is_some(), "there is more to do");
     h.refused("illegal_transition", "not in the middle of it", |h| h.try_admin(retry(id)));
     h.settle_down();
     assert_eq!(h.workflow(id).tally.of(StateKind::Cancelled), 2_500);
@@ -374,7 +376,7 @@ pub(super) fn a_clone_is_waited_for_in_its_originals_place(h: &mut Harness) {
     assert_eq!(h.state(dependent.id), StateKind::Failed);
     let requeue = super::admin::requeue;
     h.refused("illegal_transition", "its dependency has failed", |h| h.try_admin(requeue(dependent.id)));
-    let AdminAnswer::State { id: clone, .. } = h.admin(requeue(original.id)) else { panic!("no state") };
+    let AdminResponse::State { id: clone, .. } = h.admin(requeue(original.id)) else { panic!("no state") };
     assert_eq!(h.state(dependent.id), StateKind::Failed, "a clone revives nobody");
     h.admin(requeue(dependent.id));
     assert_eq!(h.state(dependent.id), StateKind::Pending);

@@ -1,7 +1,9 @@
 //! Workflows between neutral words and those of `longshore-core`.
 
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand as Admin, Answer as Told, Command as Order, Joining, SubmitRequest};
+use longshore_core::engine::{
+    AdminCommand as Admin, Command as Order, Response as Told, SubmitRequest, WorkflowTarget,
+};
 use longshore_core::id::{JobId, QueueName, WorkflowId};
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
@@ -26,7 +28,7 @@ impl Names {
             };
             return Ok(Answer::Workflow { workflow, jobs: Vec::new() });
         }
-        self.join(machine, &queue, jobs, Joining::New { name: None, open })
+        self.join(machine, &queue, jobs, WorkflowTarget::New { name: None, open })
     }
 
     pub(super) fn grow_workflow(
@@ -42,7 +44,7 @@ impl Names {
         if !found.open {
             return Err(Refusal::Illegal("the workflow is closed"));
         }
-        self.join(machine, &QueueName::new(queue)?, jobs, Joining::Open(id))
+        self.join(machine, &QueueName::new(queue)?, jobs, WorkflowTarget::Open(id))
     }
 
     fn join(
@@ -50,7 +52,7 @@ impl Names {
         machine: &mut dyn Machine,
         queue: &QueueName,
         jobs: &[NewJob],
-        joining: Joining,
+        joining: WorkflowTarget,
     ) -> Result<Answer, Refusal> {
         let batch = self.read(machine, queue, jobs, Some(&joining))?;
         let told = machine.order(Order::Submit(SubmitRequest::workflow(batch, joining)));
@@ -74,7 +76,7 @@ impl Names {
     }
 
     fn workflow_id(&mut self, workflow: Handle) -> WorkflowId {
-        self.workflows.get(workflow).copied().unwrap_or_else(|| WorkflowId::random(&mut self.dice))
+        self.workflows.get(workflow).copied().unwrap_or_else(|| WorkflowId::random(&mut self.rng))
     }
 
     pub(super) fn adopt_workflow(&mut self, id: WorkflowId) -> Handle {
@@ -103,7 +105,7 @@ impl Names {
             }
         }
         // Where the answer was that all is over, it stays over.
-        let state = if state == "running" { found.state().word().to_owned() } else { state };
+        let state = if state == "running" { found.state().as_str().to_owned() } else { state };
         Ok(Answer::WorkflowState { workflow, state })
     }
 
@@ -111,7 +113,7 @@ impl Names {
         let found = machine.workflow(*self.workflows.get(workflow)?)?;
         let member = |(name, job): (String, JobId)| (name, self.handles.get(&job).copied().unwrap_or(usize::MAX));
         Some(WorkflowSnapshot {
-            state: found.state().word().to_owned(),
+            state: found.state().as_str().to_owned(),
             open: found.open,
             counts: counts(&found),
             members: machine.members(found.id).into_iter().map(member).collect(),
@@ -120,5 +122,5 @@ impl Names {
 }
 
 fn counts(workflow: &Workflow) -> std::collections::BTreeMap<String, u64> {
-    StateKind::ALL.iter().map(|state| (state.word().to_owned(), workflow.tally.of(*state))).collect()
+    StateKind::ALL.iter().map(|state| (state.as_str().to_owned(), workflow.tally.of(*state))).collect()
 }

@@ -31,7 +31,7 @@ impl State {
         State::Cancelled,
     ];
 
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             State::Pending => "pending",
             State::Scheduled => "scheduled",
@@ -232,7 +232,7 @@ impl ModelJob {
         JobSnapshot {
             queue: self.queue.clone(),
             job_type: self.job_type.clone(),
-            state: self.state.word().to_owned(),
+            state: self.state.as_str().to_owned(),
             priority: self.priority,
             effective_priority: self.effective_priority(),
             starts: self.counters.starts,
@@ -297,8 +297,8 @@ impl Attempt {
 impl Move {
     fn snapshot(&self) -> HistorySnapshot {
         HistorySnapshot {
-            from: self.from.map(|state| state.word().to_owned()),
-            to: self.to.word().to_owned(),
+            from: self.from.map(|state| state.as_str().to_owned()),
+            to: self.to.as_str().to_owned(),
             at: self.at,
             cause: self.cause.to_owned(),
         }

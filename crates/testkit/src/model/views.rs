@@ -52,7 +52,7 @@ fn gopherqueue(handle: Handle, job: &ModelJob) -> View {
     view(&[
         ("id", handle.to_string()),
         ("type", job.job_type.clone()),
-        ("state", job.state.word().to_uppercase()),
+        ("state", job.state.as_str().to_uppercase()),
         ("priority", ["critical", "high", "normal", "low", "bulk"][usize::from(job.priority)].to_owned()),
         ("attempt", job.counters.starts.to_string()),
         ("created_at", job.created_at.to_string()),

@@ -307,9 +307,9 @@ impl Model {
     pub(crate) fn workflow_snapshot(&self, workflow: Handle) -> Option<WorkflowSnapshot> {
         let found = self.find_workflow(workflow).ok()?;
         let mut counts: BTreeMap<String, u64> =
-            State::ALL.into_iter().map(|state| (state.word().to_owned(), 0)).collect();
+            State::ALL.into_iter().map(|state| (state.as_str().to_owned(), 0)).collect();
         for member in &found.members {
-            *counts.entry(self.jobs[member.job].state.word().to_owned()).or_default() += 1;
+            *counts.entry(self.jobs[member.job].state.as_str().to_owned()).or_default() += 1;
         }
         let mut members: Vec<(String, Handle)> = found
             .members
@@ -324,7 +324,7 @@ impl Model {
     pub(crate) fn told(&self, made: Vec<(Option<Handle>, bool)>) -> Vec<Submitted> {
         let told = |(job, duplicate): (Option<Handle>, bool)| Submitted {
             job,
-            state: job.map(|handle| self.jobs[handle].state.word().to_owned()),
+            state: job.map(|handle| self.jobs[handle].state.as_str().to_owned()),
             duplicate,
         };
         made.into_iter().map(told).collect()

@@ -26,7 +26,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Submit => "submit",
             Self::Claim => "claim",
@@ -86,7 +86,7 @@ impl Tally {
         if let Some(timing) = self.timing(operation) {
             timing.errors += 1;
         }
-        self.first_error.get_or_insert_with(|| format!("{}: {error}", operation.word()));
+        self.first_error.get_or_insert_with(|| format!("{}: {error}", operation.as_str()));
     }
 
     pub(super) fn merge(&mut self, other: Self) {
@@ -193,7 +193,7 @@ impl Measured {
             let time = |millis: f64| Value::Number(format!("{millis:.2} ms"));
             let errors = if row.errors > 0 { Value::Alarm(row.errors.to_string()) } else { Value::number(0) };
             table.row(vec![
-                row.operation.word().into(),
+                row.operation.as_str().into(),
                 Value::number(row.calls),
                 Value::number(row.jobs),
                 Value::Number(format!("{:.0}", row.jobs_per_second)),

@@ -43,9 +43,9 @@ pub(super) fn show(context: &Context, job: &Job) -> Result<(), Failure> {
     if job.cancel_requested {
         table.fact("cancel", Value::Alarm("requested; its worker hears of it at its next heartbeat".to_owned()));
     }
-    table.fact("priority", job.priority.word());
+    table.fact("priority", job.priority.as_str());
     if job.priority != job.effective_priority {
-        table.fact("effective priority", job.effective_priority.word());
+        table.fact("effective priority", job.effective_priority.as_str());
     }
     let counters = &job.counters;
     table.fact(

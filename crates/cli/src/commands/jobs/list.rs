@@ -139,7 +139,7 @@ fn row(job: &Job) -> Vec<Value> {
         job.queue.as_str().into(),
         job.job_type.as_str().into(),
         Value::State(job.state),
-        job.effective_priority.word().into(),
+        job.effective_priority.as_str().into(),
         Value::number(job.attempt),
         job.created_at.into(),
         error.map_or(Value::Text(String::new()), Value::Alarm),

@@ -27,7 +27,7 @@ pub(super) fn announce(context: &Context, plan: &Plan, address: SocketAddr, abou
         store: plan.store.to_string(),
         store_kind: &about.kind,
         durability: &about.durability,
-        default_profile: plan.default_profile.word(),
+        default_profile: plan.default_profile.as_str(),
         auto_queues: plan.auto_queues,
         declared_queues: plan.queues.keys().collect(),
         virtual_clock: plan.virtual_clock,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use longshore_codec::SystemDice;
-use longshore_core::rng::Dice;
+use longshore_core::rng::Rng;
 use longshore_server::{Options, Server, ServerError, StoreAbout, TimeControl, declare};
 use longshore_store::{Clock, Store, StoreError, SystemClock};
 use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind, in_use};
@@ -96,7 +96,7 @@ async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
     options.default_profile = plan.default_profile;
     options.auto_queues = plan.auto_queues;
     options.limits.drain_timeout = plan.drain_timeout.as_std();
-    options.request_id_seed = SystemDice::default().roll();
+    options.request_id_seed = SystemDice::default().next_u64();
     let server = Server::bind(options).await.map_err(ended)?;
     banner::announce(context, &plan, server.address(), &about);
     let first = signals.clone();

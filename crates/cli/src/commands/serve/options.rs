@@ -207,7 +207,7 @@ fn address(text: &str) -> Result<SocketAddr, Failure> {
 
 fn profile(word: &str) -> Result<Profile, Failure> {
     let known = parse::profile(word).map_err(|expected| Failure::refused(format!("\"{word}\": {expected}")))?;
-    Profile::from_word(known.word()).ok_or_else(|| Failure::failed(format!("this build has no profile {known}")))
+    Profile::parse(known.as_str()).ok_or_else(|| Failure::failed(format!("this build has no profile {known}")))
 }
 
 /// `data` and `store` are two ways to say one thing: the layer that says either is heard.

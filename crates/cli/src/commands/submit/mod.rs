@@ -169,7 +169,7 @@ impl Submit {
         if context.screen.json {
             return context.screen.json(&submitted);
         }
-        let state = submitted.state.map_or("no longer kept", |state| state.word());
+        let state = submitted.state.map_or("no longer kept", |state| state.as_str());
         let told = if submitted.duplicate { "was submitted before under this key" } else { "submitted" };
         context.screen.note(&format!("{told}: queue \"{}\", number {}, {state}", self.queue, submitted.seq));
         context.screen.line(&submitted.id)

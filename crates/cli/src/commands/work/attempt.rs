@@ -102,7 +102,7 @@ impl Attempt {
                 (Report::Fail(reported(ReportedCategory::System, "cannot_start", message)), None)
             }
         };
-        let word = report.word();
+        let word = report.as_str();
         let Told { state, detail } = reporter.tell(report).await;
         Outcome {
             id: job.id,

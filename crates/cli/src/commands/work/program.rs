@@ -214,7 +214,7 @@ fn environment(job: &ClaimedJob, server: &str) -> Vec<(&'static str, Option<Stri
         ("LONGSHORE_JOB_SEQ", Some(job.seq.to_string())),
         ("LONGSHORE_JOB_QUEUE", Some(job.queue.clone())),
         ("LONGSHORE_JOB_TYPE", Some(job.job_type.clone())),
-        ("LONGSHORE_JOB_PRIORITY", Some(job.priority.word().to_owned())),
+        ("LONGSHORE_JOB_PRIORITY", Some(job.priority.as_str().to_owned())),
         ("LONGSHORE_JOB_ATTEMPT", Some(job.attempt.to_string())),
         ("LONGSHORE_JOB_ATTEMPT_ID", job.attempt_id.clone()),
         ("LONGSHORE_JOB_PREVIOUS_ATTEMPT_ID", job.previous_attempt_id.clone()),

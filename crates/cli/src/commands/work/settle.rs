@@ -28,7 +28,7 @@ pub(super) enum Report {
 }
 
 impl Report {
-    pub(super) fn word(&self) -> &'static str {
+    pub(super) fn as_str(&self) -> &'static str {
         match self {
             Self::Complete(_) => "completed",
             Self::Fail(_) => "failed",

@@ -34,8 +34,8 @@ pub(crate) struct List {
 }
 
 fn word(text: &str) -> Result<WorkflowState, String> {
-    let known = || WorkflowState::ALL.iter().map(|state| state.word()).collect::<Vec<_>>().join(", ");
-    WorkflowState::from_word(text).ok_or_else(|| format!("expected one of {}", known()))
+    let known = || WorkflowState::ALL.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(", ");
+    WorkflowState::parse(text).ok_or_else(|| format!("expected one of {}", known()))
 }
 
 impl List {

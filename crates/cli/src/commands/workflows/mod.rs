@@ -68,5 +68,5 @@ fn facts(workflow: &Workflow) -> Table {
 
 /// In the colour of the job's state of the same name.
 fn state(workflow: &Workflow) -> Value {
-    State::from_word(workflow.state.word()).map_or_else(|| workflow.state.into(), Value::State)
+    State::parse(workflow.state.as_str()).map_or_else(|| workflow.state.into(), Value::State)
 }

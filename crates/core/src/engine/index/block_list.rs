@@ -10,17 +10,17 @@ use crate::id::Seq;
 /// A block that has so many is halved before it takes more, unless they come at its end.
 const BLOCK_MAX: usize = 512;
 /// A block that has no more than this left is put together with a neighbour that is short enough.
-const BLOCK_SHORT: usize = BLOCK_MAX / 8;
+const BLOCK_MERGE_AT: usize = BLOCK_MAX / 8;
 
 /// Positions and who stands there, by rising positions. No block is empty.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places {
+pub(super) struct BlockList {
     blocks: VecDeque<Block>,
 }
 
 type Block = VecDeque<(u64, Seq)>;
 
-impl Places {
+impl BlockList {
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -57,7 +57,7 @@ impl Places {
         }
         let mut n = self.block_of(position);
         if self.blocks.get(n).is_some_and(|block| block.len() >= BLOCK_MAX) {
-            n = self.halve(n, position);
+            n = self.split_block(n, position);
         }
         let Some(block) = self.blocks.get_mut(n) else { return };
         match block.binary_search_by_key(&position, |(position, _)| *position) {
@@ -78,7 +78,7 @@ impl Places {
     }
 
     /// Says in which half a position belongs.
-    fn halve(&mut self, n: usize, position: u64) -> usize {
+    fn split_block(&mut self, n: usize, position: u64) -> usize {
         let Some(block) = self.blocks.get_mut(n) else { return n };
         let upper = block.split_off(block.len() / 2);
         let above = upper.front().is_some_and(|(first, _)| *first <= position);
@@ -99,7 +99,7 @@ impl Places {
         let left = block.len();
         if left == 0 {
             drop(self.blocks.remove(n));
-        } else if left <= BLOCK_SHORT {
+        } else if left <= BLOCK_MERGE_AT {
             self.join(n);
             if let Some(before) = n.checked_sub(1) {
                 self.join(before);
@@ -122,13 +122,13 @@ impl Places {
 }
 
 /// How a line is cut does not matter.
-impl PartialEq for Places {
+impl PartialEq for BlockList {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl Eq for Places {}
+impl Eq for BlockList {}
 
 #[cfg(test)]
 mod tests {
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    fn same(places: &Places, plain: &BTreeMap<u64, Seq>) {
+    fn same(places: &BlockList, plain: &BTreeMap<u64, Seq>) {
         assert!(places.iter().eq(plain.iter().map(|(position, seq)| (*position, *seq))));
         assert_eq!(places.first(), plain.first_key_value().map(|(position, seq)| (*position, *seq)));
         assert_eq!(places.is_empty(), plain.is_empty());
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn places_are_those_of_a_plain_map() {
         for (seed, span) in [(1, 300), (2, 3_000), (3, 30_000)] {
-            let (mut state, mut places, mut plain) = (seed, Places::default(), BTreeMap::new());
+            let (mut state, mut places, mut plain) = (seed, BlockList::default(), BTreeMap::new());
             for step in 0..60_000 {
                 let (what, position) = (random(&mut state) % 8, random(&mut state) % span);
                 // Grows first, then shrinks.
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_line_grows_at_its_end_and_is_worked_off_at_its_beginning() {
-        let (mut places, mut plain) = (Places::default(), BTreeMap::new());
+        let (mut places, mut plain) = (BlockList::default(), BTreeMap::new());
         for position in 0..10_000 {
             places.insert(position, Seq(position));
             plain.insert(position, Seq(position));
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_line_takes_little_room() {
-        let mut places = Places::default();
+        let mut places = BlockList::default();
         (0..100_000).for_each(|position| places.insert(position, Seq(position)));
         (0..100_000).filter(|position| position % 100 != 0).for_each(|position| places.remove(position));
         assert_eq!(places.iter().count(), 1_000);

@@ -1,21 +1,21 @@
 //! Taking in the live records of a store when it is opened: many, and mostly of a kind.
 
-use super::{Index, Line};
-use crate::dependency::Owes;
+use super::{Index, QueueIndex};
+use crate::dependency::PendingPropagation;
 use crate::engine::Engine;
-use crate::job::Outline;
+use crate::job::IndexedFields;
 use crate::state::{State, StateKind};
 
 impl Engine {
     /// Takes in live records, in the course of a rebuild. Jobs that differ in nothing but their places are filed together where they follow each other.
-    pub fn admit_all(&mut self, jobs: &[Outline<'_>]) {
-        for run in jobs.chunk_by(alike) {
+    pub fn bulk_load(&mut self, jobs: &[IndexedFields<'_>]) {
+        for run in jobs.chunk_by(same_slot) {
             match run.first() {
                 Some(first) if place(first).is_some() => {
-                    let last = self.index.line_up(first, run);
+                    let last = self.index.insert_run(first, run);
                     self.next_number = self.next_number.max(last.saturating_add(1));
                 }
-                Some(_) | None => run.iter().for_each(|job| self.admit(job)),
+                Some(_) | None => run.iter().for_each(|job| self.index_job(job)),
             }
         }
     }
@@ -23,7 +23,7 @@ impl Engine {
 
 impl Index {
     /// The same as to insert each of them; says the last number among their own and their places'.
-    fn line_up(&mut self, first: &Outline<'_>, run: &[Outline<'_>]) -> u64 {
+    fn insert_run(&mut self, first: &IndexedFields<'_>, run: &[IndexedFields<'_>]) -> u64 {
         let line = self.line(first.queue);
         *line.count(StateKind::Scheduled) += run.len() as u64;
         for together in run.chunk_by(|a, b| a.scheduled_at == b.scheduled_at) {
@@ -41,18 +41,22 @@ impl Index {
     }
 }
 
-impl Line {
-    fn arrive(&mut self, together: &[Outline<'_>]) {
+impl QueueIndex {
+    fn arrive(&mut self, together: &[IndexedFields<'_>]) {
         if let Some(at) = together.first().and_then(|job| job.scheduled_at) {
-            *self.arrivals.entry(at).or_default() += together.len() as u64;
+            *self.enqueued_at_counts.entry(at).or_default() += together.len() as u64;
         }
     }
 }
 
 /// Where a job stands that waits in line and for nothing else.
-fn place(job: &Outline<'_>) -> Option<u64> {
+fn place(job: &IndexedFields<'_>) -> Option<u64> {
     match job.state {
-        State::Scheduled { position } if job.lifetime_ends_at.is_none() && job.owes == Owes::Nothing => Some(*position),
+        State::Scheduled { position }
+            if job.lifetime_ends_at.is_none() && job.pending_propagation == PendingPropagation::Nothing =>
+        {
+            Some(*position)
+        }
         State::Scheduled { .. }
         | State::Pending { .. }
         | State::Delayed { .. }
@@ -65,7 +69,7 @@ fn place(job: &Outline<'_>) -> Option<u64> {
     }
 }
 
-fn alike(a: &Outline<'_>, b: &Outline<'_>) -> bool {
+fn same_slot(a: &IndexedFields<'_>, b: &IndexedFields<'_>) -> bool {
     place(a).is_some()
         && place(b).is_some()
         && a.effective_priority == b.effective_priority

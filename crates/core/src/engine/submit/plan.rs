@@ -3,36 +3,36 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::dependency::Standing;
+use crate::dependency::DependencyStatus;
 use crate::id::{JobId, QueueName, Seq};
 use crate::limits::DEPENDENCY_DEPTH_MAX;
 use crate::policy::Policy;
 use crate::priority::Priority;
 use crate::refusal::Refusal;
-use crate::state::{Ending, StateKind};
+use crate::state::{StateKind, TerminalState};
 
-use super::{BatchRefusal, KeyPath, Submission, Submitted};
+use super::{BatchRefusal, ScopedIdempotencyKey, Submission, Submitted};
 
 /// What a member of the batch turned out to be.
-pub(super) enum Member {
-    New(Box<Plan>),
+pub(super) enum BatchItem {
+    New(Box<JobPlan>),
     /// Of a job that exists, or of the key that is left of it.
     Duplicate(Submitted),
     /// Of an earlier member of the same batch.
-    Repeats(usize),
+    DuplicateInBatch(usize),
 }
 
 /// A newcomer that passed its own checks.
-pub(super) struct Plan {
+pub(super) struct JobPlan {
     pub(super) policy: Arc<Policy>,
-    pub(super) key: Option<KeyPath>,
+    pub(super) key: Option<ScopedIdempotencyKey>,
     pub(super) priority: Priority,
     pub(super) held: bool,
 }
 
 /// Whom a newcomer waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Source {
+pub(super) enum DependencyTarget {
     Job(JobId),
     /// Another newcomer, by its place in the batch.
     Place(usize),
@@ -41,63 +41,63 @@ pub(super) enum Source {
 /// Each once.
 #[derive(Default)]
 pub(super) struct Sources {
-    pub(super) after: Vec<Source>,
-    pub(super) after_any: Vec<Source>,
+    pub(super) after: Vec<DependencyTarget>,
+    pub(super) after_any: Vec<DependencyTarget>,
 }
 
 /// What a place gets from those it waits for.
 #[derive(Clone, Copy)]
-pub(super) struct Weight {
+pub(super) struct InheritedProperties {
     pub(super) depth: u32,
     pub(super) inherited: Priority,
 }
 
 /// What is known of a job that newcomers wait for.
 #[derive(Clone, Copy)]
-pub(super) struct Elder {
-    pub(super) standing: Standing,
+pub(super) struct ExistingDependency {
+    pub(super) standing: DependencyStatus,
     pub(super) priority: Priority,
     pub(super) depth: u32,
 }
 
 /// The state of the checks: what the batch itself has taken so far.
-pub(super) struct Planning {
-    pub(super) members: Vec<Option<Member>>,
+pub(super) struct BatchPlan {
+    pub(super) members: Vec<Option<BatchItem>>,
     pub(super) errors: Vec<(usize, Refusal)>,
-    pub(super) keys: HashMap<KeyPath, usize>,
+    pub(super) keys: HashMap<ScopedIdempotencyKey, usize>,
     pub(super) external_ids: HashSet<(QueueName, Arc<str>)>,
-    pub(super) elders: HashMap<JobId, Elder>,
+    pub(super) existing: HashMap<JobId, ExistingDependency>,
     /// Members of the same workflow that were named in earlier calls.
     pub(super) earlier: HashMap<Arc<str>, JobId>,
     /// Whom each place waits for; also of members that were refused: a cycle is the fault of all its members, and a chain is as
     /// long as it is, whatever else is wrong with one of its links.
     pub(super) sources: Vec<Sources>,
-    pub(super) weights: Vec<Weight>,
+    pub(super) weights: Vec<InheritedProperties>,
 }
 
 /// Puts newcomers in an order in which each comes after those it waits for, and works out depth and inherited priority on the way.
-pub(super) fn arrange(planning: &mut Planning, batch: &[Submission]) -> Vec<usize> {
+pub(super) fn topological_order(planning: &mut BatchPlan, batch: &[Submission]) -> Vec<usize> {
     let places: BTreeSet<usize> = (0..planning.members.len()).collect();
     let (mut waits, mut followers): (BTreeMap<usize, BTreeSet<usize>>, BTreeMap<usize, BTreeSet<usize>>) =
         (BTreeMap::new(), BTreeMap::new());
     for (place, sources) in planning.sources.iter().enumerate() {
         for source in sources.all() {
             match source {
-                Source::Place(source) => {
+                DependencyTarget::Place(source) => {
                     waits.entry(place).or_default().insert(source);
                     followers.entry(source).or_default().insert(place);
                 }
-                Source::Job(_) => {}
+                DependencyTarget::Job(_) => {}
             }
         }
     }
-    let order = peel(&places, waits.clone(), &followers);
+    let order = kahn(&places, waits.clone(), &followers);
     for place in &order {
-        planning.weigh_newcomer(*place);
+        planning.compute_inherited(*place);
     }
     let tangled: BTreeSet<usize> = places.difference(&order.iter().copied().collect()).copied().collect();
     // Those that only lead out of a cycle are not part of it.
-    let leading_out: BTreeSet<usize> = peel(&tangled, followers, &waits).into_iter().collect();
+    let leading_out: BTreeSet<usize> = kahn(&tangled, followers, &waits).into_iter().collect();
     for place in tangled.difference(&leading_out) {
         let reference = batch.get(*place).and_then(|submission| submission.job.reference.as_ref());
         let name = reference.map_or_else(|| format!("job {place}"), |reference| format!("#{reference}"));
@@ -107,7 +107,7 @@ pub(super) fn arrange(planning: &mut Planning, batch: &[Submission]) -> Vec<usiz
 }
 
 /// Takes away, again and again, the first place that waits for nobody who is left.
-fn peel(
+fn kahn(
     places: &BTreeSet<usize>,
     mut waits: BTreeMap<usize, BTreeSet<usize>>,
     followers: &BTreeMap<usize, BTreeSet<usize>>,
@@ -134,32 +134,39 @@ fn peel(
 }
 
 impl Sources {
-    pub(super) fn all(&self) -> impl Iterator<Item = Source> {
+    pub(super) fn all(&self) -> impl Iterator<Item = DependencyTarget> {
         self.after.iter().chain(&self.after_any).copied()
     }
 }
 
-impl Elder {
+impl ExistingDependency {
     fn ended_without_success(&self) -> bool {
         match self.standing {
-            Standing::Ended(Ending::Failed | Ending::DeadLetter | Ending::Cancelled, _) => true,
-            Standing::Ended(Ending::Completed, _) | Standing::Alive | Standing::Gone => false,
+            DependencyStatus::Ended(
+                TerminalState::Failed | TerminalState::DeadLetter | TerminalState::Cancelled,
+                _,
+            ) => true,
+            DependencyStatus::Ended(TerminalState::Completed, _) | DependencyStatus::Alive | DependencyStatus::Gone => {
+                false
+            }
         }
     }
 }
 
-impl Planning {
+impl BatchPlan {
     /// Those that end with their creation: somebody they wait for has ended without success, or is such a newcomer too.
-    pub(super) fn born_ended(&self) -> HashSet<usize> {
+    pub(super) fn failed_at_submit(&self) -> HashSet<usize> {
         let (mut open, mut followers): (Vec<usize>, HashMap<usize, Vec<usize>>) = (Vec::new(), HashMap::new());
         for (place, sources) in self.sources.iter().enumerate() {
             for source in &sources.after {
                 match source {
-                    Source::Job(id) if self.elders.get(id).is_some_and(Elder::ended_without_success) => {
+                    DependencyTarget::Job(id)
+                        if self.existing.get(id).is_some_and(ExistingDependency::ended_without_success) =>
+                    {
                         open.push(place);
                     }
-                    Source::Job(_) => {}
-                    Source::Place(source) => followers.entry(*source).or_default().push(place),
+                    DependencyTarget::Job(_) => {}
+                    DependencyTarget::Place(source) => followers.entry(*source).or_default().push(place),
                 }
             }
         }
@@ -172,32 +179,32 @@ impl Planning {
         ended
     }
 
-    pub(super) fn newcomer(&self, place: usize) -> Option<&Plan> {
+    pub(super) fn new_job_at(&self, place: usize) -> Option<&JobPlan> {
         match self.members.get(place)? {
-            Some(Member::New(plan)) => Some(plan),
-            Some(Member::Duplicate(_) | Member::Repeats(_)) | None => None,
+            Some(BatchItem::New(plan)) => Some(plan),
+            Some(BatchItem::Duplicate(_) | BatchItem::DuplicateInBatch(_)) | None => None,
         }
     }
 
     /// Whom a reference to this place means: the newcomer there, or the job that it repeats.
-    pub(super) fn source_at(&self, place: usize) -> Source {
+    pub(super) fn source_at(&self, place: usize) -> DependencyTarget {
         match self.members.get(place) {
-            Some(Some(Member::Duplicate(known))) => Source::Job(known.id),
-            Some(Some(Member::Repeats(earlier))) => Source::Place(*earlier),
-            Some(Some(Member::New(_)) | None) | None => Source::Place(place),
+            Some(Some(BatchItem::Duplicate(known))) => DependencyTarget::Job(known.id),
+            Some(Some(BatchItem::DuplicateInBatch(earlier))) => DependencyTarget::Place(*earlier),
+            Some(Some(BatchItem::New(_)) | None) | None => DependencyTarget::Place(place),
         }
     }
 
     /// Depth and inherited priority follow from those it waits for, who were weighed before.
-    fn weigh_newcomer(&mut self, place: usize) {
-        let mut weight = Weight { depth: 1, inherited: Priority::Bulk };
+    fn compute_inherited(&mut self, place: usize) {
+        let mut weight = InheritedProperties { depth: 1, inherited: Priority::Bulk };
         for source in self.sources.get(place).into_iter().flat_map(Sources::all) {
             let (depth, priority) = match source {
-                Source::Job(id) => {
-                    self.elders.get(&id).map_or((0, Priority::Bulk), |elder| (elder.depth, elder.priority))
+                DependencyTarget::Job(id) => {
+                    self.existing.get(&id).map_or((0, Priority::Bulk), |elder| (elder.depth, elder.priority))
                 }
-                Source::Place(place) => {
-                    let own = self.newcomer(place).map_or(Priority::Bulk, |plan| plan.priority);
+                DependencyTarget::Place(place) => {
+                    let own = self.new_job_at(place).map_or(Priority::Bulk, |plan| plan.priority);
                     let weight = self.weights.get(place);
                     weight.map_or((0, own), |weight| (weight.depth, own.more_urgent(weight.inherited)))
                 }
@@ -227,10 +234,10 @@ impl Planning {
             let (id, seq) = names.get(place).copied().flatten()?;
             Some(Submitted { id, seq, state: states.get(&id).copied(), duplicate, membership: None })
         };
-        let answer = |(place, member): (usize, &Option<Member>)| match member {
-            Some(Member::New(_)) => born(place, false),
-            Some(Member::Repeats(earlier)) => born(*earlier, true),
-            Some(Member::Duplicate(known)) => Some(known.clone()),
+        let answer = |(place, member): (usize, &Option<BatchItem>)| match member {
+            Some(BatchItem::New(_)) => born(place, false),
+            Some(BatchItem::DuplicateInBatch(earlier)) => born(*earlier, true),
+            Some(BatchItem::Duplicate(known)) => Some(known.clone()),
             None => None,
         };
         self.members.iter().enumerate().filter_map(answer).collect()

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use crate::id::{JobId, WorkflowId};
 use crate::job::Job;
-use crate::limits::{BATCH_ITEMS_MAX, WORKFLOW_JOBS_MAX, WORKFLOW_LINKS_MAX};
+use crate::limits::{BATCH_ITEMS_MAX, WORKFLOW_EDGES_MAX, WORKFLOW_JOBS_MAX};
 use crate::refusal::Refusal;
-use crate::submit::{self, DependencyRef, Places};
+use crate::submit::{self, DependencyRef, RefIndex};
 use crate::workflow::{Membership, Workflow};
-use crate::workflow_shape::too_many_links;
+use crate::workflow_shape::too_many_edges;
 
-use super::plan::{Member, Planning};
-use super::{Joining, Submission, Submitted};
-use crate::engine::records::Records;
-use crate::engine::{Stop, Turn};
+use super::plan::{BatchItem, BatchPlan};
+use super::{Submission, Submitted, WorkflowTarget};
+use crate::engine::records::JobRecords;
+use crate::engine::{CommandContext, CommandError};
 
 /// What a batch belongs to.
-pub(super) enum Joins {
+pub(super) enum WorkflowBinding {
     Nothing,
     New {
         name: Option<Arc<str>>,
@@ -30,7 +30,7 @@ pub(super) enum Joins {
 }
 
 /// Memberships, or the answer if there is nothing new to join.
-pub(super) type Joined = Result<Memberships, Vec<Submitted>>;
+pub(super) type MembershipResult = Result<Memberships, Vec<Submitted>>;
 
 pub(super) struct Memberships {
     pub(super) by_place: Vec<Option<Membership>>,
@@ -39,16 +39,16 @@ pub(super) struct Memberships {
 }
 
 /// How many jobs one call may bring. Too many dependencies of one job are told first: that is the more telling answer.
-pub(super) fn check_length(batch: &[Submission], joining: Option<&Joining>) -> Result<(), Refusal> {
+pub(super) fn check_length(batch: &[Submission], joining: Option<&WorkflowTarget>) -> Result<(), Refusal> {
     let max = match joining {
-        Some(Joining::New { .. }) => WORKFLOW_JOBS_MAX,
-        Some(Joining::Open(_)) | None => BATCH_ITEMS_MAX,
+        Some(WorkflowTarget::New { .. }) => WORKFLOW_JOBS_MAX,
+        Some(WorkflowTarget::Open(_)) | None => BATCH_ITEMS_MAX,
     };
     if joining.is_some() {
         batch.iter().try_for_each(|submission| submit::check_breadth(&submission.job))?;
         let links = |submission: &Submission| submission.job.after.len() + submission.job.after_any.len();
-        if batch.iter().map(links).sum::<usize>() > WORKFLOW_LINKS_MAX {
-            return Err(too_many_links().into());
+        if batch.iter().map(links).sum::<usize>() > WORKFLOW_EDGES_MAX {
+            return Err(too_many_edges().into());
         }
     }
     if (1..=max).contains(&batch.len()) {
@@ -58,32 +58,35 @@ pub(super) fn check_length(batch: &[Submission], joining: Option<&Joining>) -> R
     }
 }
 
-impl<R: Records> Turn<'_, R> {
-    pub(super) fn check_joining(&mut self, joining: &Joining) -> Result<Joins, Stop<R::Error>> {
+impl<R: JobRecords> CommandContext<'_, R> {
+    pub(super) fn check_joining(
+        &mut self,
+        joining: &WorkflowTarget,
+    ) -> Result<WorkflowBinding, CommandError<R::Error>> {
         match joining {
-            Joining::New { name, open } => {
+            WorkflowTarget::New { name, open } => {
                 Workflow::check_name(name.as_deref())?;
-                Ok(Joins::New { name: name.clone(), open: *open })
+                Ok(WorkflowBinding::New { name: name.clone(), open: *open })
             }
-            Joining::Open(id) if self.find_workflow(*id)?.open => Ok(Joins::Open(*id)),
-            Joining::Open(_) => Err(Refusal::Illegal("the workflow is closed").into()),
+            WorkflowTarget::Open(id) if self.find_workflow(*id)?.open => Ok(WorkflowBinding::Open(*id)),
+            WorkflowTarget::Open(_) => Err(Refusal::Illegal("the workflow is closed").into()),
         }
     }
 
     /// Looks up the members that newcomers refer to and that came with earlier calls, and refuses newcomers that use a name again. Whoever has it by
     /// an earlier submission of the same job may say so again: its answer was lost.
-    pub(super) fn meet_members(
+    pub(super) fn resolve_member_refs(
         &mut self,
         workflow: WorkflowId,
         batch: &[Submission],
-        places: &Places,
-        planning: &mut Planning,
-    ) -> Result<(), Stop<R::Error>> {
+        places: &RefIndex,
+        planning: &mut BatchPlan,
+    ) -> Result<(), CommandError<R::Error>> {
         for place in 0..planning.members.len() {
-            self.follow_clone(planning, place, workflow)?;
+            self.resolve_duplicate_clone(planning, place, workflow)?;
         }
         for (name, place) in places {
-            if self.records.member(workflow, name).map_err(Stop::Broken)?.is_none() {
+            if self.records.member(workflow, name).map_err(CommandError::Broken)?.is_none() {
                 continue;
             }
             let own = self.known_membership(planning, *place, workflow)?;
@@ -98,8 +101,8 @@ impl<R: Records> Turn<'_, R> {
                 if places.contains_key(name) || planning.earlier.contains_key(name) {
                     continue;
                 }
-                let Some(seq) = self.records.member(workflow, name).map_err(Stop::Broken)? else { continue };
-                let id: Option<JobId> = self.look(seq, |job| job.id)?;
+                let Some(seq) = self.records.member(workflow, name).map_err(CommandError::Broken)? else { continue };
+                let id: Option<JobId> = self.with_job(seq, |job| job.id)?;
                 planning.earlier.extend(id.map(|id| (Arc::clone(name), id)));
             }
         }
@@ -107,20 +110,20 @@ impl<R: Records> Turn<'_, R> {
     }
 
     /// A place that repeats a member of this workflow means whoever stands in its place now.
-    fn follow_clone(
+    fn resolve_duplicate_clone(
         &mut self,
-        planning: &mut Planning,
+        planning: &mut BatchPlan,
         place: usize,
         workflow: WorkflowId,
-    ) -> Result<(), Stop<R::Error>> {
+    ) -> Result<(), CommandError<R::Error>> {
         if self.known_membership(planning, place, workflow)?.is_none() {
             return Ok(());
         }
-        let Some(Some(Member::Duplicate(known))) = planning.members.get_mut(place) else { return Ok(()) };
-        let (id, seq) = self.last_clone(known.id, known.seq)?;
+        let Some(Some(BatchItem::Duplicate(known))) = planning.members.get_mut(place) else { return Ok(()) };
+        let (id, seq) = self.resolve_clone(known.id, known.seq)?;
         if id != known.id {
             (known.id, known.seq) = (id, seq);
-            known.state = self.look(seq, Job::kind)?;
+            known.state = self.with_job(seq, Job::kind)?;
         }
         Ok(())
     }
@@ -128,12 +131,12 @@ impl<R: Records> Turn<'_, R> {
     /// What a place that repeats a member of this workflow is called there.
     fn known_membership(
         &mut self,
-        planning: &Planning,
+        planning: &BatchPlan,
         place: usize,
         workflow: WorkflowId,
-    ) -> Result<Option<Membership>, Stop<R::Error>> {
-        let Some(Some(Member::Duplicate(known))) = planning.members.get(place) else { return Ok(None) };
-        let membership = self.look(known.seq, |job| job.membership.clone())?.flatten();
+    ) -> Result<Option<Membership>, CommandError<R::Error>> {
+        let Some(Some(BatchItem::Duplicate(known))) = planning.members.get(place) else { return Ok(None) };
+        let membership = self.with_job(known.seq, |job| job.membership.clone())?.flatten();
         Ok(membership.filter(|membership| membership.workflow == workflow))
     }
 
@@ -141,32 +144,32 @@ impl<R: Records> Turn<'_, R> {
     pub(super) fn join(
         &mut self,
         batch: &[Submission],
-        joins: &Joins,
-        planning: &Planning,
-    ) -> Result<Joined, Stop<R::Error>> {
+        joins: &WorkflowBinding,
+        planning: &BatchPlan,
+    ) -> Result<MembershipResult, CommandError<R::Error>> {
         let (mut workflow, named) = match joins {
-            Joins::Nothing => return Ok(Ok(Memberships { by_place: vec![None; batch.len()], named: false })),
-            Joins::New { name, open } => {
+            WorkflowBinding::Nothing => return Ok(Ok(Memberships { by_place: vec![None; batch.len()], named: false })),
+            WorkflowBinding::New { name, open } => {
                 if let Some(known) = self.all_known(batch, planning)? {
                     return Ok(Err(known));
                 }
                 (self.new_workflow(name.as_ref(), *open)?, true)
             }
-            Joins::Open(id) => (self.find_workflow(*id)?, true),
-            Joins::Unnamed(id) => (self.find_workflow(*id)?, false),
+            WorkflowBinding::Open(id) => (self.find_workflow(*id)?, true),
+            WorkflowBinding::Unnamed(id) => (self.find_workflow(*id)?, false),
         };
         let mut by_place = Vec::with_capacity(batch.len());
         for place in 0..batch.len() {
             by_place.push(self.known_membership(planning, place, workflow.id)?);
         }
         let strangers = by_place.iter().filter(|known| known.is_none()).count();
-        let mut names = names(batch, &by_place, workflow.joined, named).into_iter();
+        let mut names = names(batch, &by_place, workflow.members_added, named).into_iter();
         for place in by_place.iter_mut().filter(|known| known.is_none()) {
             *place = names.next().map(|reference| Membership { workflow: workflow.id, reference });
         }
         if strangers > 0 {
-            workflow.joined += strangers as u64;
-            self.records.put_workflow(&workflow).map_err(Stop::Broken)?;
+            workflow.members_added += strangers as u64;
+            self.records.put_workflow(&workflow).map_err(CommandError::Broken)?;
         }
         Ok(Ok(Memberships { by_place, named }))
     }
@@ -175,15 +178,15 @@ impl<R: Records> Turn<'_, R> {
     fn all_known(
         &mut self,
         batch: &[Submission],
-        planning: &Planning,
-    ) -> Result<Option<Vec<Submitted>>, Stop<R::Error>> {
-        if (0..batch.len()).any(|place| planning.newcomer(place).is_some()) {
+        planning: &BatchPlan,
+    ) -> Result<Option<Vec<Submitted>>, CommandError<R::Error>> {
+        if (0..batch.len()).any(|place| planning.new_job_at(place).is_some()) {
             return Ok(None);
         }
         let (mut known, mut workflows) = (Vec::with_capacity(batch.len()), HashSet::new());
         for member in planning.members.iter().flatten() {
-            let Member::Duplicate(submitted) = member else { continue };
-            let membership = self.look(submitted.seq, |job| job.membership.clone())?.flatten();
+            let BatchItem::Duplicate(submitted) = member else { continue };
+            let membership = self.with_job(submitted.seq, |job| job.membership.clone())?.flatten();
             workflows.insert(membership.as_ref().map(|membership| membership.workflow));
             known.push(Submitted { membership, ..submitted.clone() });
         }

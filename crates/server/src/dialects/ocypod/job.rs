@@ -82,7 +82,7 @@ impl Serialize for Object<'_> {
             match field {
                 Field::Id => map.serialize_entry(name, &view.id.0)?,
                 Field::Queue => map.serialize_entry(name, view.queue.as_str())?,
-                Field::Status => map.serialize_entry(name, Status::of(job).word())?,
+                Field::Status => map.serialize_entry(name, Status::of(job).as_str())?,
                 Field::Tags => map.serialize_entry(name, &view.tags)?,
                 Field::CreatedAt => map.serialize_entry(name, &time(view.created_at))?,
                 Field::StartedAt => map.serialize_entry(name, &times(view.started_at))?,

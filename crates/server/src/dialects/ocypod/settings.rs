@@ -12,7 +12,7 @@ use longshore_core::backoff::BackoffKind;
 use longshore_core::engine::Queue;
 use longshore_core::limits::BACKOFF_DELAYS_MAX;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
-use longshore_core::policy::{Counts, Policy, Retry};
+use longshore_core::policy::{Policy, Retry, RetryLimitUnit};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::duration::Length;
@@ -111,7 +111,7 @@ impl Given {
         self.check().map_err(No::bad)?;
         let retry = RetryPatch {
             limit: self.retries.map(limit),
-            counts: self.retries.map(|_| Counts::Retries),
+            counts: self.retries.map(|_| RetryLimitUnit::Retries),
             backoff_kind: self.retry_delays.as_ref().map(|_| BackoffKind::List),
             delays: self.retry_delays.map(lengths),
             ..RetryPatch::default()
@@ -150,9 +150,9 @@ fn limit(retries: u64) -> u32 {
 /// The number of retries, as it was given.
 pub(super) fn retries(retry: &Retry) -> u64 {
     match retry.counts {
-        Counts::Retries if retry.limit == u32::MAX => u64::MAX,
-        Counts::Retries => u64::from(retry.limit),
-        Counts::Starts | Counts::Failures => u64::from(retry.retries_max()),
+        RetryLimitUnit::Retries if retry.limit == u32::MAX => u64::MAX,
+        RetryLimitUnit::Retries => u64::from(retry.limit),
+        RetryLimitUnit::Starts | RetryLimitUnit::Failures => u64::from(retry.retries_max()),
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
             job: PolicyPatch {
                 lease: Some(longshore_core::Duration::from_secs(9)),
                 max_reclaims: Some(Some(3)),
-                retry: RetryPatch { counts: Some(Counts::Starts), limit: Some(7), ..RetryPatch::default() },
+                retry: RetryPatch { counts: Some(RetryLimitUnit::Starts), limit: Some(7), ..RetryPatch::default() },
                 ..PolicyPatch::default()
             },
             payload_max: Some(1_000),

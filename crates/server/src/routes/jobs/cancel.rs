@@ -6,7 +6,7 @@ use longshore_api::admin::Cancel;
 use longshore_api::enums::State as Word;
 use longshore_api::work::JobState;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminAnswer, AdminCommand};
+use longshore_core::engine::{AdminCommand, AdminResponse};
 
 use crate::app::AppState;
 use crate::convert::enums::ToWire;
@@ -21,10 +21,10 @@ pub(crate) async fn cancel(State(app): State<AppState>, JobPath(id): JobPath, _:
     let force = if force == Some(true) { Force::Now } else { Force::ByPolicy };
     let told = |state, cancel_requested| JobState { id: id.to_string(), state, cancel_requested };
     match app.admin(AdminCommand::Cancel { id, reason, force }).await? {
-        AdminAnswer::State { state, .. } => ok(&told(state.wire(), None)),
-        AdminAnswer::CancelRequested
-        | AdminAnswer::Done
-        | AdminAnswer::QueuePut { .. }
-        | AdminAnswer::Workflow { .. } => json(StatusCode::ACCEPTED, &told(Word::Running, Some(true))),
+        AdminResponse::State { state, .. } => ok(&told(state.wire(), None)),
+        AdminResponse::CancelRequested
+        | AdminResponse::Done
+        | AdminResponse::QueuePut { .. }
+        | AdminResponse::Workflow { .. } => json(StatusCode::ACCEPTED, &told(Word::Running, Some(true))),
     }
 }

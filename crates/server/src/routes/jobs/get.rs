@@ -20,7 +20,7 @@ use crate::wire::query::Query;
 
 pub(crate) async fn get(State(app): State<AppState>, JobPath(id): JobPath, mut query: Query) -> Answer {
     let include = query.one_of("include", &["payload"], |word| (word == "payload").then_some(()))?;
-    let view = query.one_of("view", View::WORDS, View::from_word)?;
+    let view = query.one_of("view", View::WORDS, View::parse)?;
     query.end()?;
     if include.is_some() && view.is_some() {
         return Err(Failure::validation("include", "goes without view: a view has its own fields"));

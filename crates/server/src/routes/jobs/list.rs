@@ -100,5 +100,5 @@ fn carried(job: &Job) -> usize {
 }
 
 fn priority(query: &mut Query) -> Result<Option<Priority>, Failure> {
-    query.one_of("priority", Priority::WORDS, Priority::from_word)
+    query.one_of("priority", Priority::WORDS, Priority::parse)
 }

@@ -21,7 +21,7 @@ pub(crate) mod wait;
 pub(crate) mod why;
 
 use longshore_api::work::JobState;
-use longshore_core::engine::{AdminAnswer, AdminCommand};
+use longshore_core::engine::{AdminCommand, AdminResponse};
 use longshore_core::id::JobId;
 
 use crate::app::AppState;
@@ -32,13 +32,13 @@ use crate::wire::problem::Failure;
 /// Gives a command to one job, and tells the state that it is in now.
 async fn command(app: &AppState, id: JobId, command: AdminCommand) -> Answer {
     match app.admin(command).await? {
-        AdminAnswer::State { id, state } => {
+        AdminResponse::State { id, state } => {
             ok(&JobState { id: id.to_string(), state: state.wire(), cancel_requested: None })
         }
-        AdminAnswer::Done
-        | AdminAnswer::QueuePut { .. }
-        | AdminAnswer::CancelRequested
-        | AdminAnswer::Workflow { .. } => {
+        AdminResponse::Done
+        | AdminResponse::QueuePut { .. }
+        | AdminResponse::CancelRequested
+        | AdminResponse::Workflow { .. } => {
             Err(Failure::new(longshore_api::ErrorCode::Internal, format!("an odd answer about job {id}")))
         }
     }

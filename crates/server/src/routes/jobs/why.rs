@@ -61,7 +61,7 @@ async fn requeue_action(
     if !can_requeue(job, queue) {
         return Ok(None);
     }
-    let Some(through) = job.dependencies.ended_through else { return Ok(Some(action(job, "requeue"))) };
+    let Some(through) = job.dependencies.ended_by else { return Ok(Some(action(job, "requeue"))) };
     let found = app.ask(app.store.get(vec![JobRef::Id(through.dependency)])).await?;
     let Some(dependency) = found.into_iter().next().flatten() else { return Ok(None) };
     // A dependency that runs again as a clone, or that completed since, is no obstacle.
@@ -122,7 +122,7 @@ fn own_reasons(job: &Job) -> Vec<Reason> {
 fn waiting_on(job: &Job) -> Reason {
     let dependencies = &job.dependencies;
     let after = dependencies.after.iter().filter(|after| !after.met).map(|after| after.id.to_string()).collect();
-    let any = dependencies.after_any.iter().filter(|_| !dependencies.any_met).map(ToString::to_string).collect();
+    let any = dependencies.after_any.iter().filter(|_| !dependencies.any_satisfied).map(ToString::to_string).collect();
     Reason::WaitingOn { count: dependencies.waiting_on(), after, after_any: any }
 }
 

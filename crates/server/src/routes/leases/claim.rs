@@ -4,7 +4,7 @@ use axum::extract::State;
 use bytes::Bytes;
 use longshore_api::work::{Claim, Claimed};
 use longshore_api::{Duration as WireDuration, ErrorCode};
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::ClaimRequest;
 use longshore_core::id::{JobType, QueueName, WorkerName};
 use longshore_core::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
@@ -58,7 +58,7 @@ fn read(given: Claim) -> Result<ClaimRequest, Failure> {
     };
     let job_type =
         |(place, name): (usize, &String)| JobType::new(name).map_err(|invalid| invalid.at(format!("types[{place}]")));
-    let terms = Terms {
+    let terms = ClaimOptions {
         worker: given.worker.as_deref().map(WorkerName::new).transpose()?,
         lease: given.lease.map(length),
         execution_timeout: given.execution_timeout.map(length),

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use longshore_api::enums::State as Word;
 use longshore_api::work::{Extended as Told, Heartbeat};
-use longshore_core::engine::Extension;
-use longshore_core::heartbeat::{Extended, Notes};
+use longshore_core::engine;
+use longshore_core::heartbeat::{HeartbeatData, LeaseRenewal};
 use longshore_core::id::JobId;
 
 use crate::app::AppState;
@@ -18,8 +18,8 @@ use crate::wire::query::NoQuery;
 
 pub(crate) async fn heartbeat(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery, body: JsonBody) -> Answer {
     let Heartbeat { lease, progress, checkpoint } = body.object()?;
-    let notes = Notes { progress: progress.map(raw::bytes), checkpoint: checkpoint.map(raw::bytes) };
-    let extension = Extension { id, token: token(lease.as_deref()), notes };
+    let notes = HeartbeatData { progress: progress.map(raw::bytes), checkpoint: checkpoint.map(raw::bytes) };
+    let extension = engine::Heartbeat { id, token: token(lease.as_deref()), notes };
     let verdicts = app.ask(app.store.extend(vec![extension])).await?;
     let verdict = verdicts.into_iter().next().ok_or_else(|| Failure::bad_request("nothing was extended"))?;
     let extended = verdict?;
@@ -28,7 +28,7 @@ pub(crate) async fn heartbeat(State(app): State<AppState>, JobPath(id): JobPath,
     ok(&Told { now: Some(time(now)), ..told(id, extended) })
 }
 
-pub(crate) fn told(id: JobId, extended: Extended) -> Told {
+pub(crate) fn told(id: JobId, extended: LeaseRenewal) -> Told {
     Told {
         id: id.to_string(),
         state: Word::Running,

@@ -1,7 +1,7 @@
 //! `DELETE /v1/queues/{queue}`
 
 use axum::extract::State;
-use longshore_core::engine::{AdminCommand, DeleteQueue, Farewell};
+use longshore_core::engine::{AdminCommand, DeleteQueue, QueueDeleteMode};
 
 use crate::app::AppState;
 use crate::wire::answer::{Answer, no_content};
@@ -17,7 +17,7 @@ pub(crate) async fn delete(
 ) -> Answer {
     let force = query.flag("force")?;
     query.end()?;
-    let how = if force { DeleteQueue::Anyway(Farewell::Cancel) } else { DeleteQueue::IfNothingLives };
+    let how = if force { DeleteQueue::Force(QueueDeleteMode::Cancel) } else { DeleteQueue::IfEmpty };
     app.admin(AdminCommand::DeleteQueue { queue, how }).await?;
     no_content()
 }

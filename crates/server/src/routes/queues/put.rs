@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::queue::PutQueue;
-use longshore_core::engine::{AdminAnswer, AdminCommand};
+use longshore_core::engine::{AdminCommand, AdminResponse};
 
 use super::get::find;
 use crate::app::AppState;
@@ -28,7 +28,7 @@ pub(crate) async fn put(
         overrides: settings.map(|settings| Box::new(queue_overrides(settings))),
     };
     let put = app.admin(command).await.map_err(|failure| failure.inside("settings"))?;
-    let created = put == AdminAnswer::QueuePut { created: true };
+    let created = put == AdminResponse::QueuePut { created: true };
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     json(status, &shown(&find(&app, queue).await?))
 }

@@ -1,7 +1,7 @@
 //! `POST /v1/workflows/{id}/jobs`
 
 use axum::extract::State;
-use longshore_core::engine::{Joining, SubmitRequest};
+use longshore_core::engine::{SubmitRequest, WorkflowTarget};
 use longshore_core::refusal::Refusal;
 use serde_json::value::RawValue;
 
@@ -38,6 +38,6 @@ pub(crate) async fn grow(
     let steps = Steps::read(&given)?;
     let steps = steps.ok_or_else(|| Failure::validation("jobs", "is required, or chain, group or chord"))?;
     let (batch, tie) = steps.split();
-    let request = |members| SubmitRequest::workflow(tie(members), Joining::Open(id));
+    let request = |members| SubmitRequest::workflow(tie(members), WorkflowTarget::Open(id));
     made_by(&batch.submit(&app, request, Batch::refusal).await?)
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use longshore_api::workflow::WorkflowMade;
-use longshore_core::engine::{AdminAnswer, AdminCommand, Joining, SubmitRequest};
+use longshore_core::engine::{AdminCommand, AdminResponse, SubmitRequest, WorkflowTarget};
 
 use super::made_by;
 use super::parse::{Given, Steps};
@@ -28,16 +28,16 @@ pub(crate) async fn create(State(app): State<AppState>, _: NoQuery, body: JsonBo
             ));
         }
         return match app.admin(AdminCommand::OpenWorkflow { name }).await? {
-            AdminAnswer::Workflow { id, .. } => created(&WorkflowMade { id: id.to_string(), jobs: [].into() }),
-            AdminAnswer::Done
-            | AdminAnswer::QueuePut { .. }
-            | AdminAnswer::State { .. }
-            | AdminAnswer::CancelRequested => {
+            AdminResponse::Workflow { id, .. } => created(&WorkflowMade { id: id.to_string(), jobs: [].into() }),
+            AdminResponse::Done
+            | AdminResponse::QueuePut { .. }
+            | AdminResponse::State { .. }
+            | AdminResponse::CancelRequested => {
                 Err(Failure::new(longshore_api::ErrorCode::Internal, "an odd answer about a new workflow"))
             }
         };
     };
     let (batch, tie) = steps.split();
-    let request = |members| SubmitRequest::workflow(tie(members), Joining::New { name, open });
+    let request = |members| SubmitRequest::workflow(tie(members), WorkflowTarget::New { name, open });
     made_by(&batch.submit(&app, request, Batch::refusal).await?)
 }

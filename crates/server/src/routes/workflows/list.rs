@@ -16,7 +16,7 @@ const LIMIT_DEFAULT: usize = 100;
 
 /// Newest first.
 pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> Answer {
-    let state = query.one_of("state", WorkflowState::WORDS, WorkflowState::from_word)?.map(ToCore::core);
+    let state = query.one_of("state", WorkflowState::WORDS, WorkflowState::parse)?.map(ToCore::core);
     let limit = query.up_to("limit", 1, BATCH_ITEMS_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let before = query.cursor()?;
     query.end()?;

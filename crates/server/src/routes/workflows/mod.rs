@@ -35,11 +35,11 @@ async fn command(app: &AppState, id: WorkflowId, command: AdminCommand, unfinish
     let before = find(app, id).await?;
     app.admin(command).await?;
     // One whose members have all gone goes with the command that closes it.
-    let gone = || Workflow { open: false, errand: None, ..Workflow::clone(&before) };
+    let gone = || Workflow { open: false, operation: None, ..Workflow::clone(&before) };
     let workflow = app.ask(app.store.workflow(id)).await?.map_or_else(gone, Arc::unwrap_or_clone);
     let status = if workflow.state().terminal() {
         StatusCode::OK
-    } else if workflow.errand.is_some() {
+    } else if workflow.operation.is_some() {
         // More members than one command may touch: the rest follows.
         StatusCode::ACCEPTED
     } else {

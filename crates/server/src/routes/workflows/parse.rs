@@ -5,7 +5,7 @@ use longshore_core::engine::Submission;
 use longshore_core::id::QueueName;
 use longshore_core::limits::WORKFLOW_JOBS_MAX;
 use longshore_core::submit::DependencyRef;
-use longshore_core::workflow_shape::{Shape, flatten};
+use longshore_core::workflow_shape::{WorkflowShape, flatten};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -39,7 +39,9 @@ impl Steps {
         }
         let shape = match (jobs, chain, group, chord) {
             (Some(jobs), ..) if jobs.is_empty() => return Ok(None),
-            (Some(jobs), ..) => Shape::Group(jobs.iter().map(|job| reader.job(job, None)).collect::<Result<_, _>>()?),
+            (Some(jobs), ..) => {
+                WorkflowShape::Group(jobs.iter().map(|job| reader.job(job, None)).collect::<Result<_, _>>()?)
+            }
             (None, None, None, None) => return Ok(None),
             (None, chain, group, chord) => reader.shape("", chain.as_deref(), group.as_deref(), chord.as_ref())?,
         };
@@ -52,7 +54,7 @@ impl Steps {
         let Self { batch, after } = self;
         let tie = |mut members: Vec<Submission>| {
             for (member, after) in members.iter_mut().zip(after) {
-                member.job.after.extend(after.into_iter().map(DependencyRef::Place));
+                member.job.after.extend(after.into_iter().map(DependencyRef::BatchIndex));
             }
             members
         };
@@ -67,7 +69,7 @@ struct Reader {
 
 impl Reader {
     /// Jobs are put into the batch in the order in which the shape names them. `path`: where the job stands, unless in `jobs`.
-    fn job(&mut self, text: &RawValue, path: Option<String>) -> Result<Shape<()>, Failure> {
+    fn job(&mut self, text: &RawValue, path: Option<String>) -> Result<WorkflowShape<()>, Failure> {
         if self.batch.members.len() >= WORKFLOW_JOBS_MAX {
             let limit = format!("must be at most {WORKFLOW_JOBS_MAX} jobs in one call");
             return Err(Failure::validation("jobs", &limit));
@@ -80,10 +82,10 @@ impl Reader {
             Some(path) => self.batch.add_at(path, text.get(), &queue, own_queue)?,
             None => self.batch.add(text.get(), &queue, own_queue)?,
         }
-        Ok(Shape::Job(()))
+        Ok(WorkflowShape::Job(()))
     }
 
-    fn step(&mut self, text: &RawValue, path: String) -> Result<Shape<()>, Failure> {
+    fn step(&mut self, text: &RawValue, path: String) -> Result<WorkflowShape<()>, Failure> {
         if !is_shape(text.get()) {
             return self.job(text, Some(path));
         }
@@ -103,20 +105,20 @@ impl Reader {
         chain: Option<&[&RawValue]>,
         group: Option<&[&RawValue]>,
         chord: Option<&Chord<&RawValue>>,
-    ) -> Result<Shape<()>, Failure> {
+    ) -> Result<WorkflowShape<()>, Failure> {
         match (chain, group, chord) {
-            (Some(chain), ..) => Ok(Shape::Chain(self.steps(chain, &format!("{at}chain"))?)),
-            (_, Some(group), _) => Ok(Shape::Group(self.steps(group, &format!("{at}group"))?)),
+            (Some(chain), ..) => Ok(WorkflowShape::Chain(self.steps(chain, &format!("{at}chain"))?)),
+            (_, Some(group), _) => Ok(WorkflowShape::Group(self.steps(group, &format!("{at}group"))?)),
             (_, _, Some(chord)) => {
                 let group = self.steps(&chord.group, &format!("{at}chord.group"))?;
                 let finally = self.step(chord.finally, format!("{at}chord.finally"))?;
-                Ok(Shape::Chord { group, finally: Box::new(finally) })
+                Ok(WorkflowShape::Chord { group, finally: Box::new(finally) })
             }
             (None, None, None) => Err(Failure::validation("jobs", "is required, or chain, group or chord")),
         }
     }
 
-    fn steps(&mut self, steps: &[&RawValue], list: &str) -> Result<Vec<Shape<()>>, Failure> {
+    fn steps(&mut self, steps: &[&RawValue], list: &str) -> Result<Vec<WorkflowShape<()>>, Failure> {
         steps.iter().enumerate().map(|(place, step)| self.step(step, format!("{list}[{place}]"))).collect()
     }
 }

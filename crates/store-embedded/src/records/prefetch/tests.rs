@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::RwLock;
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
-use longshore_core::engine::{AdminCommand, Effect, Options, Outside, Settlement, Submission, SubmitRequest};
+use longshore_core::engine::{AdminCommand, Effect, ExecutionContext, Options, Settlement, Submission, SubmitRequest};
 use longshore_core::id::JobId;
-use longshore_core::rng::{Dice, SeededDice};
+use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::NewJob;
 use longshore_core::time::Timestamp;
@@ -25,7 +25,7 @@ use crate::schema::{self, TimeKind};
 struct Bench {
     engine: Engine,
     records: DiskRecords,
-    dice: SeededDice,
+    rng: SeededRng,
     effects: Vec<Effect>,
     beside: Connection,
     asked: Receiver<Question>,
@@ -58,7 +58,7 @@ impl Bench {
         Self {
             engine: Engine::new(Options::default()),
             records: DiskRecords::new(connection, names, live, chunks, seal, ahead).unwrap(),
-            dice: SeededDice::new(1),
+            rng: SeededRng::new(1),
             effects: Vec::new(),
             beside: location.open(Role::Reader).unwrap(),
             asked,
@@ -69,10 +69,10 @@ impl Bench {
     }
 
     /// One batch, as the writer does it.
-    fn batch<T>(&mut self, work: impl FnOnce(&mut Engine, Outside<'_, DiskRecords>) -> T) -> T {
+    fn batch<T>(&mut self, work: impl FnOnce(&mut Engine, ExecutionContext<'_, DiskRecords>) -> T) -> T {
         self.batch_of(|bench| {
-            let Self { engine, records, dice, effects, .. } = bench;
-            work(engine, Outside { records, dice, now: NOW, effects })
+            let Self { engine, records, rng, effects, .. } = bench;
+            work(engine, ExecutionContext { records, rng, now: NOW, effects })
         })
     }
 
@@ -99,11 +99,11 @@ impl Bench {
     }
 
     /// A claim of one of several kinds, which share their jobs.
-    fn claim_some_way(&mut self, limit: usize, dice: &mut dyn Dice) -> Vec<Claimed> {
+    fn claim_some_way(&mut self, limit: usize, rng: &mut dyn Rng) -> Vec<Claimed> {
         let types: Vec<JobType> = ["t", "u"].map(|name| JobType::new(name).unwrap()).into();
-        let types = types.into_iter().take(usize::try_from(dice.up_to(2)).unwrap()).collect();
-        let queues = vec![queue(); 1 + usize::try_from(dice.up_to(1)).unwrap()];
-        self.claim_as(&ClaimRequest { queues, limit, types, terms: Terms::default() }).unwrap()
+        let types = types.into_iter().take(usize::try_from(rng.uniform_inclusive(2)).unwrap()).collect();
+        let queues = vec![queue(); 1 + usize::try_from(rng.uniform_inclusive(1)).unwrap()];
+        self.claim_as(&ClaimRequest { queues, limit, types, terms: ClaimOptions::default() }).unwrap()
     }
 
     fn submit(&mut self, jobs: usize, payload_bytes: usize) -> Vec<JobId> {
@@ -117,14 +117,14 @@ impl Bench {
     }
 
     fn try_claim(&mut self, limit: usize) -> Result<Vec<Claimed>, Trouble> {
-        self.claim_as(&ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() })
+        self.claim_as(&ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: ClaimOptions::default() })
     }
 
     fn claim_as(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Trouble> {
-        self.batch_of(|Self { engine, records, dice, effects, .. }| {
+        self.batch_of(|Self { engine, records, rng, effects, .. }| {
             records.prepare(engine, request)?;
             let reads = records.reads;
-            let claimed = engine.claim(request, Outside { records, dice, now: NOW, effects })?.unwrap();
+            let claimed = engine.claim(request, ExecutionContext { records, rng, now: NOW, effects })?.unwrap();
             records.follow(request, &claimed, reads);
             for job in &claimed {
                 assert!(records.payload(job.seq)?.is_some(), "job {} has its payload", job.seq);
@@ -227,17 +227,18 @@ fn what_is_held_is_what_the_table_says_in_random_histories() {
     let (mut held, mut refused) = (0, 0);
     for seed in 0..30 {
         let mut bench = Bench::new();
-        let mut dice = SeededDice::new(seed);
+        let mut rng = SeededRng::new(seed);
         let (mut ids, mut running) = (bench.submit(40, 16), Vec::new());
         for step in 0..120 {
-            let dice: &mut dyn Dice = &mut dice;
-            let any =
-                |dice: &mut dyn Dice, ids: &[JobId]| ids[usize::try_from(dice.up_to(ids.len() as u64 - 1)).unwrap()];
-            match dice.up_to(11) {
+            let rng: &mut dyn Rng = &mut rng;
+            let any = |rng: &mut dyn Rng, ids: &[JobId]| {
+                ids[usize::try_from(rng.uniform_inclusive(ids.len() as u64 - 1)).unwrap()]
+            };
+            match rng.uniform_inclusive(11) {
                 0 => ids.extend(bench.submit(8, 16)),
                 1 | 2 => {
-                    let limit = 1 + usize::try_from(dice.up_to(20)).unwrap();
-                    running.extend(bench.claim_some_way(limit, dice));
+                    let limit = 1 + usize::try_from(rng.uniform_inclusive(20)).unwrap();
+                    running.extend(bench.claim_some_way(limit, rng));
                 }
                 3 if !running.is_empty() => {
                     let job = running.swap_remove(0);
@@ -247,11 +248,11 @@ fn what_is_held_is_what_the_table_says_in_random_histories() {
                     let job = running.swap_remove(0);
                     bench.settle(&job, Outcome::Complete { result: None, progress: None });
                 }
-                5 => bench.correlate(any(dice, &ids), &step.to_string()),
+                5 => bench.correlate(any(rng, &ids), &step.to_string()),
                 6 => {
                     let edit =
                         Edit { priority: longshore_core::priority::Priority::ALL.first().copied(), ..Edit::default() };
-                    bench.admin(&AdminCommand::Edit { id: any(dice, &ids), edit });
+                    bench.admin(&AdminCommand::Edit { id: any(rng, &ids), edit });
                 }
                 7 => bench.read_beside(),
                 8 => {

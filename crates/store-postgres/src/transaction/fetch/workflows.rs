@@ -6,7 +6,7 @@ use longshore_codec::codec;
 use longshore_core::engine::AdminCommand;
 use longshore_core::id::Seq;
 use longshore_core::state::StateKind;
-use longshore_core::workflow::{Deed, Tally, Workflow};
+use longshore_core::workflow::{MemberCounts, Workflow, WorkflowAction};
 use tokio_postgres::Row;
 
 use crate::connection::{get, order};
@@ -25,7 +25,7 @@ pub(crate) fn workflow_of(row: &Row) -> Result<FoundWorkflow, Trouble> {
     let (revision, counts, record): (i64, Vec<i64>, Vec<u8>) = (get(row, 1)?, get(row, 2)?, get(row, 3)?);
     let decoded = codec::workflow::decode(number, &record);
     let workflow = decoded.map_err(|_| Trouble::Damaged(format!("the record of workflow {number}")))?;
-    let mut tally = Tally::default();
+    let mut tally = MemberCounts::default();
     for (count, stored) in tally.counts.iter_mut().zip(&counts) {
         *count = stored.max(&0).unsigned_abs();
     }
@@ -82,7 +82,7 @@ impl Turn<'_> {
         let mut retries = false;
         for row in &rows {
             let found = workflow_of(row)?;
-            retries |= found.workflow.errand.as_ref().is_some_and(|errand| errand.what == Deed::Retry);
+            retries |= found.workflow.operation.as_ref().is_some_and(|errand| errand.action == WorkflowAction::Retry);
             self.fetched.errands.push(found.workflow.id);
         }
         self.take_in_workflows(&rows)?;

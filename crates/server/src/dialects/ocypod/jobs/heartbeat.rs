@@ -1,7 +1,7 @@
 //! `PUT /job/{id}/heartbeat`
 
-use longshore_core::engine::Extension;
-use longshore_core::heartbeat::Notes;
+use longshore_core::engine::Heartbeat;
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::policy::Fencing;
 use longshore_core::refusal::Refusal;
 
@@ -18,7 +18,7 @@ pub(crate) async fn heartbeat(call: Call) -> Answer {
         Fencing::Optional => None,
         Fencing::Required => job.state.lease().map(|lease| lease.token),
     };
-    let extension = Extension { id: job.id, token, notes: Notes::default() };
+    let extension = Heartbeat { id: job.id, token, notes: HeartbeatData::default() };
     let verdicts = app.ask(app.store.extend(vec![extension])).await?;
     match verdicts.into_iter().next() {
         Some(Ok(_)) => done(),

@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for Word {
 
             fn visit_str<E: Error>(self, word: &str) -> Result<Word, E> {
                 // The older documentation's word for a job in line.
-                let known = if word == "created" { Some(Status::Queued) } else { Status::from_word(word) };
+                let known = if word == "created" { Some(Status::Queued) } else { Status::parse(word) };
                 known.map(Word).ok_or_else(|| {
                     E::custom(format_args!("unknown variant, expected {}", &self as &dyn serde::de::Expected))
                 })

@@ -8,5 +8,5 @@ use super::find;
 
 pub(crate) async fn status(call: Call) -> Answer {
     let job = find(&call.app, call.job()?).await?;
-    ok(&Status::of(&job).word())
+    ok(&Status::of(&job).as_str())
 }

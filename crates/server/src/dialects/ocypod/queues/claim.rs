@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use bytes::Bytes;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::engine::ClaimRequest;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -23,7 +23,7 @@ struct Taken {
 /// The first in line becomes running, and is the caller's.
 pub(crate) async fn take(call: Call) -> Answer {
     let name = call.known_queue().await?.queue.name.clone();
-    let terms = Terms { worker: None, lease: None, execution_timeout: None };
+    let terms = ClaimOptions { worker: None, lease: None, execution_timeout: None };
     let request = ClaimRequest { queues: vec![name], limit: 1, types: Vec::new(), terms };
     let grant = call.app.claim(request, Duration::ZERO).await?;
     let Some(job) = grant.jobs().first() else { return done() };

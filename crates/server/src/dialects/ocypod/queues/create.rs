@@ -42,7 +42,7 @@ pub(crate) async fn create(call: Call) -> Answer {
     let queue = queue?;
     known?;
     let mut request = SubmitRequest::new(vec![Submission { queue: queue.clone(), job: read(given)? }]);
-    request.only_into = Some(Profile::Ocypod);
+    request.require_profile = Some(Profile::Ocypod);
     match app.submit(request).await? {
         Ok(submitted) => {
             let id =

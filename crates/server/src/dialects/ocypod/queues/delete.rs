@@ -1,7 +1,7 @@
 //! `DELETE /queue/{name}`
 
 use axum::http::StatusCode;
-use longshore_core::engine::{AdminCommand, DeleteQueue, Farewell};
+use longshore_core::engine::{AdminCommand, DeleteQueue, QueueDeleteMode};
 use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
 
@@ -15,7 +15,7 @@ pub(crate) async fn delete(call: Call) -> Answer {
     if known.is_none_or(|report| report.queue.profile != Profile::Ocypod) {
         return Err(No::silent(StatusCode::NOT_FOUND));
     }
-    let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
+    let how = DeleteQueue::Force(QueueDeleteMode::LetRunningFinish);
     match app.ask(app.store.admin(AdminCommand::DeleteQueue { queue, how })).await? {
         Ok(_) => done(),
         Err(Refusal::QueueNotFound) => Err(No::silent(StatusCode::NOT_FOUND)),

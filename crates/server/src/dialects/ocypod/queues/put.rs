@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use longshore_core::engine::{AdminAnswer, AdminCommand};
+use longshore_core::engine::{AdminCommand, AdminResponse};
 use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
 
@@ -30,7 +30,7 @@ pub(crate) async fn put(call: Call) -> Answer {
         profile: Some(Profile::Ocypod),
         overrides: Some(Box::new(overrides)),
     };
-    let created = admin(&app, command).await? == AdminAnswer::QueuePut { created: true };
+    let created = admin(&app, command).await? == AdminResponse::QueuePut { created: true };
     let status = if created { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
     at(status.into_response(), &format!("/queue/{name}"))
 }
@@ -40,7 +40,7 @@ const SLICES_MAX: usize = 1_000;
 const SLICE_JOBS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
 /// A long queue of the same name may still be on its way out: Ocypod's are gone at once, so its clients do not expect to wait.
-async fn admin(app: &AppState, command: AdminCommand) -> Result<AdminAnswer, No> {
+async fn admin(app: &AppState, command: AdminCommand) -> Result<AdminResponse, No> {
     for _ in 0..SLICES_MAX {
         match app.ask(app.store.admin(command.clone())).await? {
             Err(Refusal::Illegal(_)) => app.ask(app.store.tick(SLICE_JOBS)).await?,
