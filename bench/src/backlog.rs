@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use longshore_core::engine::count_of;
 use longshore_core::state::StateKind;
-use longshore_store::{Inspect, Store};
+use longshore_store::{Store, StoreReader};
 use longshore_store_embedded::EmbeddedStore;
 
 use crate::machine::{Host, memory, writer_seconds};

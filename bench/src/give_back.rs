@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use longshore_core::submit::Payload;
 use longshore_store::{Clock, Store, SystemClock, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 
 use crate::machine::{Host, Latencies};
 use crate::{batch, block_on, claim, completions, open};
@@ -51,9 +51,9 @@ fn file_bytes(dir: &Path) -> u64 {
 /// On a clock that is turned by hand, so that nobody has to wait for retention.
 fn fill_and_empty(dir: &Path) {
     let clock = Arc::new(VirtualClock::new(SystemClock::new().now()));
-    let place = Place::Directory(dir.to_owned());
+    let place = StoreLocation::Directory(dir.to_owned());
     let turned: Arc<dyn Clock> = Arc::<VirtualClock>::clone(&clock);
-    let store = EmbeddedStore::open(Options::new(place, turned, TimeKind::Real)).expect("the store opens");
+    let store = EmbeddedStore::open(Options::new(place, turned, ClockMode::Real)).expect("the store opens");
     for _ in 0..BATCHES {
         let mut request = batch(BATCH);
         for submission in &mut request.batch {

@@ -26,8 +26,8 @@ use longshore_core::patch::SettingsPatch;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
 use longshore_core::workflow::WorkflowState;
-use longshore_store::{ClaimedJob, Inspect, Store, SystemClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_store::{ClaimedJob, Store, StoreReader, SystemClock};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 
 use crate::machine::{Host, Latencies, writer_seconds};
 
@@ -56,8 +56,8 @@ fn main() {
 }
 
 fn open(dir: &Path) -> EmbeddedStore {
-    let place = Place::Directory(PathBuf::from(dir));
-    EmbeddedStore::open(Options::new(place, Arc::new(SystemClock::new()), TimeKind::Real)).expect("the store opens")
+    let place = StoreLocation::Directory(PathBuf::from(dir));
+    EmbeddedStore::open(Options::new(place, Arc::new(SystemClock::new()), ClockMode::Real)).expect("the store opens")
 }
 
 fn queue() -> QueueName {

@@ -351,7 +351,7 @@ fn tick_along(store: Arc<PostgresStore>) -> tokio::task::JoinHandle<()> {
         let budget = std::num::NonZeroUsize::new(128).expect("not zero");
         loop {
             let ticked = store.tick(budget).await.expect("the store ticks");
-            let more = ticked.next.is_some_and(|next| next <= longshore_store::Inspect::now(&*store));
+            let more = ticked.next.is_some_and(|next| next <= longshore_store::StoreReader::now(&*store));
             if !more {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

@@ -22,7 +22,7 @@ pub const FORMAT: u8 = 1;
 
 /// The bytes are not what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damaged;
+pub struct DecodeError;
 
 #[derive(Debug, Default)]
 pub struct Writer {
@@ -34,7 +34,7 @@ impl Writer {
         self.bytes.push(byte);
     }
 
-    pub fn number(&mut self, mut number: u64) {
+    pub fn varint(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.bytes.push(low_bits(number) | 0x80);
             number >>= 7;
@@ -42,12 +42,12 @@ impl Writer {
         self.bytes.push(low_bits(number));
     }
 
-    pub fn signed(&mut self, number: i64) {
-        self.number(((number << 1) ^ (number >> 63)).cast_unsigned());
+    pub fn zigzag(&mut self, number: i64) {
+        self.varint(((number << 1) ^ (number >> 63)).cast_unsigned());
     }
 
     pub fn text(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u64);
+        self.varint(bytes.len() as u64);
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -82,14 +82,14 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub fn byte(&mut self) -> Result<u8, Damaged> {
-        let (first, rest) = self.rest.split_first().ok_or(Damaged)?;
+    pub fn byte(&mut self) -> Result<u8, DecodeError> {
+        let (first, rest) = self.rest.split_first().ok_or(DecodeError)?;
         self.rest = rest;
         Ok(*first)
     }
 
     #[inline]
-    pub fn number(&mut self) -> Result<u64, Damaged> {
+    pub fn varint(&mut self) -> Result<u64, DecodeError> {
         // Most are small.
         let first = self.byte()?;
         if first < 0x80 {
@@ -103,61 +103,67 @@ impl<'a> Reader<'a> {
                 return Ok(number);
             }
         }
-        Err(Damaged)
+        Err(DecodeError)
     }
 
     #[inline]
-    pub fn small<T: TryFrom<u64>>(&mut self) -> Result<T, Damaged> {
-        T::try_from(self.number()?).map_err(|_| Damaged)
+    pub fn varint_as<T: TryFrom<u64>>(&mut self) -> Result<T, DecodeError> {
+        T::try_from(self.varint()?).map_err(|_| DecodeError)
     }
 
     #[inline]
-    pub fn signed(&mut self) -> Result<i64, Damaged> {
-        let number = self.number()?;
+    pub fn zigzag(&mut self) -> Result<i64, DecodeError> {
+        let number = self.varint()?;
         Ok((number >> 1).cast_signed() ^ -((number & 1).cast_signed()))
     }
 
-    pub fn bytes(&mut self) -> Result<&'a [u8], Damaged> {
-        let length = self.small()?;
-        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Damaged)?;
+    pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = self.varint_as()?;
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(DecodeError)?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    pub fn text(&mut self) -> Result<&'a str, Damaged> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Damaged)
+    pub fn text(&mut self) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| DecodeError)
     }
 
     #[inline]
-    pub fn fixed(&mut self) -> Result<[u8; 16], Damaged> {
-        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Damaged)?;
+    pub fn fixed(&mut self) -> Result<[u8; 16], DecodeError> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(DecodeError)?;
         self.rest = rest;
         Ok(*bytes)
     }
 
     #[inline]
-    pub fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Damaged>) -> Result<Option<T>, Damaged> {
+    pub fn option<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>, DecodeError> {
         if self.flag()? { read(self).map(Some) } else { Ok(None) }
     }
 
     #[inline]
-    pub fn flag(&mut self) -> Result<bool, Damaged> {
+    pub fn flag(&mut self) -> Result<bool, DecodeError> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Damaged),
+            _ => Err(DecodeError),
         }
     }
 
     /// A value by its place in a closed list.
     #[inline]
-    pub fn one_of<T: Copy>(&mut self, all: &[T]) -> Result<T, Damaged> {
-        all.get(usize::from(self.byte()?)).copied().ok_or(Damaged)
+    pub fn variant<T: Copy>(&mut self, all: &[T]) -> Result<T, DecodeError> {
+        all.get(usize::from(self.byte()?)).copied().ok_or(DecodeError)
     }
 
     /// A list with its length in front; no more memory is taken than the bytes can fill.
-    pub fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T, Damaged>) -> Result<Vec<T>, Damaged> {
-        let length: usize = self.small()?;
+    pub fn list<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<Vec<T>, DecodeError> {
+        let length: usize = self.varint_as()?;
         let mut list = Vec::with_capacity(length.min(self.rest.len()));
         for _ in 0..length {
             list.push(read(self)?);
@@ -173,31 +179,31 @@ impl<'a> Reader<'a> {
     }
 
     /// Nothing more, or zeroes.
-    pub fn end_or_filling(&self) -> Result<(), Damaged> {
+    pub fn end_or_padding(&self) -> Result<(), DecodeError> {
         // Looks at all of them, which is quicker than to stop at the first that is none.
-        if self.rest.iter().fold(0, |all, byte| all | byte) == 0 { Ok(()) } else { Err(Damaged) }
+        if self.rest.iter().fold(0, |all, byte| all | byte) == 0 { Ok(()) } else { Err(DecodeError) }
     }
 
-    pub fn end(&self) -> Result<(), Damaged> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Damaged) }
+    pub fn end(&self) -> Result<(), DecodeError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(DecodeError) }
     }
 }
 
 /// Adds the checksum of a value that is filed under `key`.
-pub fn seal(key: u64, mut bytes: Vec<u8>) -> Vec<u8> {
+pub fn append_checksum(key: u64, mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = checksum(key, &bytes);
     bytes.extend_from_slice(&sum.to_le_bytes());
     bytes
 }
 
 /// The value without its checksum, if that is right.
-pub fn unseal(key: u64, sealed: &[u8]) -> Result<&[u8], Damaged> {
-    let (bytes, sum) = sealed.split_last_chunk::<4>().ok_or(Damaged)?;
-    if checksum(key, bytes) == u32::from_le_bytes(*sum) { Ok(bytes) } else { Err(Damaged) }
+pub fn verify_checksum(key: u64, sealed: &[u8]) -> Result<&[u8], DecodeError> {
+    let (bytes, sum) = sealed.split_last_chunk::<4>().ok_or(DecodeError)?;
+    if checksum(key, bytes) == u32::from_le_bytes(*sum) { Ok(bytes) } else { Err(DecodeError) }
 }
 
 /// A record without most of the zeroes at its end. Some of them may be its own: more than those are left.
-pub fn without_filling(bytes: &[u8]) -> &[u8] {
+pub fn trim_padding(bytes: &[u8]) -> &[u8] {
     const OWN_MAX: usize = 32;
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     bytes.get(..end + OWN_MAX).unwrap_or(bytes)
@@ -218,26 +224,26 @@ mod tests {
     fn numbers_round_trip() {
         for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             let mut writer = Writer::default();
-            writer.number(number);
-            assert_eq!(Reader::new(&writer.bytes).number(), Ok(number));
+            writer.varint(number);
+            assert_eq!(Reader::new(&writer.bytes).varint(), Ok(number));
         }
         for number in [0, -1, 1, i64::MIN, i64::MAX, -12_345] {
             let mut writer = Writer::default();
-            writer.signed(number);
-            assert_eq!(Reader::new(&writer.bytes).signed(), Ok(number));
+            writer.zigzag(number);
+            assert_eq!(Reader::new(&writer.bytes).zigzag(), Ok(number));
         }
     }
 
     #[test]
     fn a_flipped_bit_or_a_wrong_place_is_found() {
-        let sealed = seal(7, b"some record".to_vec());
-        assert_eq!(unseal(7, &sealed), Ok(&b"some record"[..]));
-        assert_eq!(unseal(8, &sealed), Err(Damaged));
+        let sealed = append_checksum(7, b"some record".to_vec());
+        assert_eq!(verify_checksum(7, &sealed), Ok(&b"some record"[..]));
+        assert_eq!(verify_checksum(8, &sealed), Err(DecodeError));
         for bit in 0..sealed.len() * 8 {
             let mut flipped = sealed.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(unseal(7, &flipped), Err(Damaged));
+            assert_eq!(verify_checksum(7, &flipped), Err(DecodeError));
         }
-        assert_eq!(unseal(7, b"abc"), Err(Damaged));
+        assert_eq!(verify_checksum(7, b"abc"), Err(DecodeError));
     }
 }

@@ -6,8 +6,8 @@ use foldhash::HashMap;
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::policy::Policy;
 
-use crate::codec::Damaged;
-use crate::codec::policy::{address, decode, encode};
+use crate::codec::DecodeError;
+use crate::codec::policy::{arc_address, decode, encode};
 
 /// Types beyond this many are written out in their records: somebody makes them up.
 const TYPES_MAX: usize = 65_536;
@@ -17,7 +17,7 @@ const ALIASES_MAX: usize = 4_096;
 
 /// Grows only; a number once given means the same for ever.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct Dictionary {
     queues: Table<QueueName>,
     types: Table<JobType>,
     policies: Vec<Arc<Policy>>,
@@ -26,7 +26,7 @@ pub struct Names {
     aliases: HashMap<usize, (Arc<Policy>, u32)>,
     policy_by_bytes: HashMap<Vec<u8>, u32>,
     /// Not yet on disk.
-    fresh: Vec<Fresh>,
+    unsaved: Vec<UnsavedEntry>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl<T> Default for Table<T> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Fresh {
+enum UnsavedEntry {
     Queue(u32),
     Type(u32),
     Policy(u32),
@@ -67,7 +67,7 @@ impl<T: Clone + Eq + std::hash::Hash> Table<T> {
     }
 }
 
-impl Names {
+impl Dictionary {
     pub fn queue(&self, number: u32) -> Option<&QueueName> {
         self.queues.get(number)
     }
@@ -89,23 +89,23 @@ impl Names {
     }
 
     pub fn policy_number(&self, policy: &Arc<Policy>) -> Option<u32> {
-        let address = address(policy);
+        let address = arc_address(policy);
         let alias = || self.aliases.get(&address).map(|(_, number)| *number);
         self.policy_by_address.get(&address).copied().or_else(alias)
     }
 
-    pub fn knows(&self, queue: &QueueName, job_type: &JobType) -> bool {
+    pub fn is_interned(&self, queue: &QueueName, job_type: &JobType) -> bool {
         self.queue_number(queue).is_some()
             && (self.type_number(job_type).is_some() || self.types.names.len() >= TYPES_MAX)
     }
 
-    pub fn learn(&mut self, queue: &QueueName, job_type: &JobType) {
+    pub fn intern(&mut self, queue: &QueueName, job_type: &JobType) {
         self.learn_queue(queue);
         if self.type_number(job_type).is_none()
             && self.types.names.len() < TYPES_MAX
             && let Some(number) = self.types.add(job_type.clone())
         {
-            self.fresh.push(Fresh::Type(number));
+            self.unsaved.push(UnsavedEntry::Type(number));
         }
     }
 
@@ -113,7 +113,7 @@ impl Names {
         if self.queue_number(queue).is_none()
             && let Some(number) = self.queues.add(queue.clone())
         {
-            self.fresh.push(Fresh::Queue(number));
+            self.unsaved.push(UnsavedEntry::Queue(number));
         }
     }
 
@@ -127,16 +127,16 @@ impl Names {
             if self.aliases.len() >= ALIASES_MAX {
                 self.aliases.clear();
             }
-            self.aliases.insert(address(policy), (Arc::clone(policy), *number));
+            self.aliases.insert(arc_address(policy), (Arc::clone(policy), *number));
             return;
         }
         let Ok(number) = u32::try_from(self.policies.len()) else { return };
         self.add_policy(number, bytes, Arc::clone(policy));
-        self.fresh.push(Fresh::Policy(number));
+        self.unsaved.push(UnsavedEntry::Policy(number));
     }
 
     fn add_policy(&mut self, number: u32, bytes: Vec<u8>, policy: Arc<Policy>) {
-        self.policy_by_address.insert(address(&policy), number);
+        self.policy_by_address.insert(arc_address(&policy), number);
         self.policy_by_bytes.insert(bytes, number);
         // Kept here, the policy keeps its address.
         self.policies.push(policy);
@@ -149,11 +149,11 @@ impl Names {
     }
 
     /// Takes in a name that a store has kept, in order of its number; `kind` as in [`Names::fresh`].
-    pub fn restore(&mut self, kind: u8, number: u32, value: &[u8]) -> Result<(), Damaged> {
-        let text = || std::str::from_utf8(value).map_err(|_| Damaged);
+    pub fn load_entry(&mut self, kind: u8, number: u32, value: &[u8]) -> Result<(), DecodeError> {
+        let text = || std::str::from_utf8(value).map_err(|_| DecodeError);
         let added = match kind {
-            0 => self.queues.add(QueueName::new(text()?).map_err(|_| Damaged)?),
-            1 => self.types.add(JobType::new(text()?).map_err(|_| Damaged)?),
+            0 => self.queues.add(QueueName::new(text()?).map_err(|_| DecodeError)?),
+            1 => self.types.add(JobType::new(text()?).map_err(|_| DecodeError)?),
             2 => {
                 let policy = Arc::new(decode(value)?);
                 let next = u32::try_from(self.policies.len()).ok();
@@ -162,15 +162,19 @@ impl Names {
             }
             _ => None,
         };
-        if added == Some(number) { Ok(()) } else { Err(Damaged) }
+        if added == Some(number) { Ok(()) } else { Err(DecodeError) }
     }
 
     /// What no store has kept yet: kind (0 queue, 1 type, 2 policy), number, value.
-    pub fn fresh(&self) -> impl Iterator<Item = (u8, u32, Option<Vec<u8>>)> {
-        self.fresh.iter().map(|fresh| match *fresh {
-            Fresh::Queue(number) => (0, number, self.queue(number).map(|name| name.as_str().as_bytes().to_vec())),
-            Fresh::Type(number) => (1, number, self.job_type(number).map(|name| name.as_str().as_bytes().to_vec())),
-            Fresh::Policy(number) => (2, number, self.policy(number).and_then(|policy| encode(policy).ok())),
+    pub fn unsaved(&self) -> impl Iterator<Item = (u8, u32, Option<Vec<u8>>)> {
+        self.unsaved.iter().map(|fresh| match *fresh {
+            UnsavedEntry::Queue(number) => {
+                (0, number, self.queue(number).map(|name| name.as_str().as_bytes().to_vec()))
+            }
+            UnsavedEntry::Type(number) => {
+                (1, number, self.job_type(number).map(|name| name.as_str().as_bytes().to_vec()))
+            }
+            UnsavedEntry::Policy(number) => (2, number, self.policy(number).and_then(|policy| encode(policy).ok())),
         })
     }
 
@@ -180,20 +184,20 @@ impl Names {
     }
 
     pub fn committed(&mut self) {
-        self.fresh.clear();
+        self.unsaved.clear();
     }
 
-    pub fn anything_fresh(&self) -> bool {
-        !self.fresh.is_empty()
+    pub fn has_unsaved(&self) -> bool {
+        !self.unsaved.is_empty()
     }
 
     /// Forgets what never reached the disk.
     pub fn rolled_back(&mut self) {
-        for fresh in std::mem::take(&mut self.fresh).into_iter().rev() {
+        for fresh in std::mem::take(&mut self.unsaved).into_iter().rev() {
             match fresh {
-                Fresh::Queue(_) => self.queues.forget_last(),
-                Fresh::Type(_) => self.types.forget_last(),
-                Fresh::Policy(number) => {
+                UnsavedEntry::Queue(_) => self.queues.forget_last(),
+                UnsavedEntry::Type(_) => self.types.forget_last(),
+                UnsavedEntry::Policy(number) => {
                     self.policies.pop();
                     self.policy_by_address.retain(|_, known| *known != number);
                     self.policy_by_bytes.retain(|_, known| *known != number);

@@ -9,24 +9,24 @@ use longshore_core::rng::Rng;
 
 /// The keys of the rounds, and how a half is mixed with one.
 #[derive(Clone)]
-pub struct IdSeal<K, const ROUNDS: usize> {
+pub struct IdCipher<K, const ROUNDS: usize> {
     keys: [K; ROUNDS],
     round: fn(u32, K) -> u32,
 }
 
-impl<K, const ROUNDS: usize> std::fmt::Debug for IdSeal<K, ROUNDS> {
+impl<K, const ROUNDS: usize> std::fmt::Debug for IdCipher<K, ROUNDS> {
     /// Keys are secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("IdSeal")
     }
 }
 
-impl<K: Copy, const ROUNDS: usize> IdSeal<K, ROUNDS> {
+impl<K: Copy, const ROUNDS: usize> IdCipher<K, ROUNDS> {
     pub fn new(keys: [K; ROUNDS], round: fn(u32, K) -> u32) -> Self {
         Self { keys, round }
     }
 
-    pub fn seal(&self, seq: Seq, rng: &mut dyn Rng) -> JobId {
+    pub fn encrypt(&self, seq: Seq, rng: &mut dyn Rng) -> JobId {
         let (mut left, mut right) = (high_half(seq.0), low_half(seq.0));
         for key in self.keys {
             (left, right) = (right, left ^ (self.round)(right, key));
@@ -41,7 +41,7 @@ impl<K: Copy, const ROUNDS: usize> IdSeal<K, ROUNDS> {
     }
 
     /// The number that this id would have; of a foreign id it is any number.
-    pub fn unseal(&self, id: JobId) -> Seq {
+    pub fn decrypt(&self, id: JobId) -> Seq {
         let wide = u128::from_be_bytes(*id.as_bytes());
         let (front, back) = (low(wide >> 64), low(wide));
         let sealed = (front & !0xffff) | ((front & 0xfff) << 4) | ((back >> 58) & 0xf);
@@ -53,8 +53,8 @@ impl<K: Copy, const ROUNDS: usize> IdSeal<K, ROUNDS> {
     }
 
     /// The number of a workflow; its id is made like that of a job.
-    pub fn number_of(&self, id: WorkflowId) -> Seq {
-        self.unseal(JobId::from_bytes(*id.as_bytes()))
+    pub fn seq_of_workflow(&self, id: WorkflowId) -> Seq {
+        self.decrypt(JobId::from_bytes(*id.as_bytes()))
     }
 }
 
@@ -81,12 +81,12 @@ mod tests {
     #[test]
     fn ids_are_uuids_of_version_4_and_lead_back_to_their_number() {
         let mut rng = SeededRng::new(1);
-        let seal = IdSeal::new([3_u32, 5, 8], |half, key| half.wrapping_mul(0x9e37_79b9).rotate_left(11) ^ key);
+        let seal = IdCipher::new([3_u32, 5, 8], |half, key| half.wrapping_mul(0x9e37_79b9).rotate_left(11) ^ key);
         let mut seen = std::collections::HashSet::new();
         for number in (0..2_000).chain([u64::MAX, 1 << 40, u64::from(u32::MAX)]) {
-            let id = seal.seal(Seq(number), &mut rng);
-            assert_eq!(seal.unseal(id), Seq(number));
-            assert_eq!(seal.number_of(WorkflowId::from_bytes(*id.as_bytes())), Seq(number));
+            let id = seal.encrypt(Seq(number), &mut rng);
+            assert_eq!(seal.decrypt(id), Seq(number));
+            assert_eq!(seal.seq_of_workflow(WorkflowId::from_bytes(*id.as_bytes())), Seq(number));
             assert!(seen.insert(id));
             let text = id.to_string();
             assert_eq!(&text[14..15], "4");

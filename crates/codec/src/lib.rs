@@ -10,6 +10,6 @@ mod dictionary;
 pub mod id_cipher;
 mod os_rng;
 
-pub use codec::{Damaged, Reader, Writer};
-pub use dictionary::Names;
-pub use os_rng::SystemDice;
+pub use codec::{DecodeError, Reader, Writer};
+pub use dictionary::Dictionary;
+pub use os_rng::OsRng;

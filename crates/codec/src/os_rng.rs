@@ -2,31 +2,31 @@
 
 use longshore_core::rng::Rng;
 
-const HELPING: usize = 4_096;
+const BUFFER_BYTES: usize = 4_096;
 
 /// Unguessable: lease tokens are made from it.
 #[derive(Clone)]
-pub struct SystemDice {
-    bytes: [u8; HELPING],
+pub struct OsRng {
+    bytes: [u8; BUFFER_BYTES],
     used: usize,
 }
 
-impl Default for SystemDice {
+impl Default for OsRng {
     fn default() -> Self {
-        Self { bytes: [0; HELPING], used: HELPING }
+        Self { bytes: [0; BUFFER_BYTES], used: BUFFER_BYTES }
     }
 }
 
-impl std::fmt::Debug for SystemDice {
+impl std::fmt::Debug for OsRng {
     /// What comes next is nobody's business.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SystemDice")
     }
 }
 
-impl Rng for SystemDice {
+impl Rng for OsRng {
     fn next_u64(&mut self) -> u64 {
-        if self.used >= HELPING {
+        if self.used >= BUFFER_BYTES {
             self.fill();
         }
         let bytes = self.bytes.get(self.used..).and_then(|rest| rest.first_chunk::<8>()).copied().unwrap_or_default();
@@ -35,7 +35,7 @@ impl Rng for SystemDice {
     }
 }
 
-impl SystemDice {
+impl OsRng {
     fn fill(&mut self) {
         // Without randomness there are no secrets, and nothing may be answered: the process must not go on.
         if getrandom::fill(&mut self.bytes).is_err() {

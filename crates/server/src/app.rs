@@ -11,7 +11,7 @@ use longshore_core::Timestamp;
 use longshore_core::engine::{AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
 use longshore_core::profile::Profile;
 use longshore_store::clock::monotonic;
-use longshore_store::{Grant, Observed, Park, Store, StoreError, StoreFuture};
+use longshore_store::{Grant, InstrumentedStore, Park, Store, StoreError, StoreFuture};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -85,7 +85,7 @@ impl AppState {
     pub(crate) fn new(options: Options) -> Self {
         let Options { store, about, time, default_profile, auto_queues, limits, request_id_seed, .. } = options;
         let metrics: Arc<Metrics> = Arc::default();
-        let store: Arc<dyn Store> = Arc::new(Observed::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
+        let store: Arc<dyn Store> = Arc::new(InstrumentedStore::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
             TimeControl::Real => None,
             TimeControl::Virtual { clock, kept } => Some(Arc::new(VirtualTime::new(store.clone(), clock, kept))),

@@ -11,34 +11,34 @@ use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
-use crate::data_dir::{self, Home, UNFINISHED, make_directory, private, with_a_store};
+use crate::data_dir::{self, DataDir, UNFINISHED, make_directory, open_private, store_dir};
 use crate::error::{damaged, sql};
-use crate::key_order::InOrder;
+use crate::key_order::KeyOrderCheck;
 use crate::moved;
-use crate::schema::{self, DATABASE, Location, Role, unopened};
+use crate::schema::{self, DATABASE, Location, Role, map_open_error};
 use crate::wal;
 use crate::watermark;
-use longshore_codec::SystemDice;
+use longshore_codec::OsRng;
 use longshore_codec::codec;
 
 /// Writes the store, as it is at this moment, into a new directory. Work goes on meanwhile.
 pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreError> {
     // A connection that only looks may not even write elsewhere.
-    let connection = location.open(Role::Checkpointer).map_err(unopened)?;
+    let connection = location.open(Role::Checkpointer).map_err(map_open_error)?;
     let directory = &make_directory(directory)?;
     let target = directory.join(DATABASE);
     if target.exists() {
         return Err(StoreError::not_applied(Exists(target)));
     }
-    copied(directory, |unfinished| {
+    with_partial_copy(directory, |unfinished| {
         let name = unfinished.to_str().ok_or_else(|| sql(rusqlite::Error::InvalidPath(unfinished.to_owned())))?;
         connection.execute("VACUUM INTO ?1", [name]).map_err(sql)?;
-        change_copy(unfinished, |copy| schema::call_backup(copy).map_err(sql))
+        change_copy(unfinished, |copy| schema::mark_as_backup(copy).map_err(sql))
     })
 }
 
 /// Makes a copy under another name first. One that fails leaves nothing: the disk may be full because of it.
-fn copied(directory: &Path, copy: impl FnOnce(&Path) -> Result<(), StoreError>) -> Result<(), StoreError> {
+fn with_partial_copy(directory: &Path, copy: impl FnOnce(&Path) -> Result<(), StoreError>) -> Result<(), StoreError> {
     let unfinished = begin_copy(directory).map_err(StoreError::not_applied)?;
     let done = copy(&unfinished).and_then(|()| finish_copy(directory).map_err(StoreError::not_applied));
     if done.is_err() {
@@ -52,7 +52,7 @@ fn copied(directory: &Path, copy: impl FnOnce(&Path) -> Result<(), StoreError>) 
 fn begin_copy(directory: &Path) -> io::Result<PathBuf> {
     remove_copy(directory)?;
     let unfinished = directory.join(UNFINISHED);
-    private(&unfinished)?;
+    open_private(&unfinished)?;
     Ok(unfinished)
 }
 
@@ -71,7 +71,7 @@ fn change_copy(
     unfinished: &Path,
     change: impl FnOnce(&Connection) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let connection = Location::File(unfinished.to_owned()).open(Role::Writer).map_err(unopened)?;
+    let connection = Location::File(unfinished.to_owned()).open(Role::Writer).map_err(map_open_error)?;
     change(&connection)?;
     connection.pragma_update(None, "journal_mode", "DELETE").map_err(sql)
 }
@@ -86,7 +86,7 @@ fn finish_copy(directory: &Path) -> io::Result<()> {
 
 /// How a directory was found when it was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copied {
+pub enum SourceState {
     /// Nobody had it open, and nobody could open it meanwhile.
     Closed,
     /// Another process works in it, and went on: the copy is what had been committed when it was begun.
@@ -95,15 +95,15 @@ pub enum Copied {
 
 /// Copies the store of a directory, whether or not a server has it open. SQLite lets others read beside the writer, and a commit is seen
 /// by them only once it is synced. What a server would refuse to open is not copied either: the copy would look whole.
-pub fn backup_directory(directory: &Path, target: &Path) -> Result<Copied, StoreError> {
-    let (copied, home) = match Home::existing(directory) {
-        Ok(home) => (Copied::Closed, home),
-        Err(error) if in_use(&error) => (Copied::InUse, Home::of_another_process(directory)?),
+pub fn backup_directory(directory: &Path, target: &Path) -> Result<SourceState, StoreError> {
+    let (copied, home) = match DataDir::open_existing(directory) {
+        Ok(home) => (SourceState::Closed, home),
+        Err(error) if in_use(&error) => (SourceState::InUse, DataDir::open_shared(directory)?),
         Err(error) => return Err(error),
     };
-    let connection = home.database.open(Role::Reader).map_err(unopened)?;
+    let connection = home.database.open(Role::Reader).map_err(map_open_error)?;
     schema::check(&connection)?;
-    wal::compare(&home.database, &connection)?;
+    wal::check_wal_complete(&home.database, &connection)?;
     backup(&home.database, target)?;
     Ok(copied)
 }
@@ -116,25 +116,25 @@ pub fn in_use(error: &StoreError) -> bool {
 /// Makes a store from a backup. Leases of before are void, and lease versions go on above all that were ever given, also by stores that were made from
 /// the same backup before now.
 pub fn restore(backup: &Path, directory: &Path, now: Timestamp) -> Result<(), StoreError> {
-    let backup = &with_a_store(backup)?;
+    let backup = &store_dir(backup)?;
     if fs::canonicalize(directory).is_ok_and(|directory| directory == *backup) {
         return Err(StoreError::not_applied(Exists(backup.join(DATABASE))));
     }
     moved::refuse(backup)?;
-    let _alone = only_a_database(backup)?;
-    let home = Home::to_fill(directory)?;
+    let _alone = require_clean_backup(backup)?;
+    let home = DataDir::create_empty(directory)?;
     let Location::File(database) = &home.database else { return Err(damaged("the place of the store")) };
     let directory = database.parent().unwrap_or(directory);
     if database.exists() {
         return Err(StoreError::not_applied(Exists(database.clone())));
     }
-    watermark::forget(&home.database).map_err(StoreError::not_applied)?;
-    copied(directory, |unfinished| {
-        let copy = || io::copy(&mut File::open(backup.join(DATABASE))?, &mut private(unfinished)?);
+    watermark::remove(&home.database).map_err(StoreError::not_applied)?;
+    with_partial_copy(directory, |unfinished| {
+        let copy = || io::copy(&mut File::open(backup.join(DATABASE))?, &mut open_private(unfinished)?);
         let _: u64 = copy().map_err(StoreError::not_applied)?;
         change_copy(unfinished, |copy| {
             schema::check(copy)?;
-            wal::compare_with_noted(&Location::File(backup.join(DATABASE)), copy)?;
+            wal::check_watermark(&Location::File(backup.join(DATABASE)), copy)?;
             start_new_epoch(copy, now)
         })
     })
@@ -142,7 +142,7 @@ pub fn restore(backup: &Path, directory: &Path, now: Timestamp) -> Result<(), St
 
 /// Refuses a store that is at work, or that was not stopped: the database without its log is not what was acknowledged. The lock of one that was stopped is
 /// held as long as the answer is; a backup has none.
-fn only_a_database(backup: &Path) -> Result<Option<File>, StoreError> {
+fn require_clean_backup(backup: &Path) -> Result<Option<File>, StoreError> {
     let database = backup.join(DATABASE);
     for log in [wal::path_of(&database), wal::journal_of(&database)] {
         if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
@@ -177,14 +177,14 @@ fn start_new_epoch(connection: &Connection, now: Timestamp) -> Result<(), StoreE
     let epoch: i64 = schema::meta(&transaction, "epoch")?;
     let next = LeaseVersion::next_epoch(epoch.max(1).unsigned_abs(), now);
     schema::set_meta(&transaction, "epoch", next.cast_signed()).map_err(sql)?;
-    schema::call_store(&transaction).map_err(sql)?;
+    schema::clear_backup_flag(&transaction).map_err(sql)?;
     if let Some(seen) = schema::seen(&transaction)? {
         // No worker holds these leases any more: the time since the copy was made counts.
         schema::set_seen(&transaction, seen.max(now)).map_err(sql)?;
     }
-    let mut rng = SystemDice::default();
+    let mut rng = OsRng::default();
     let mut select = transaction.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
-    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("live"));
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, KeyOrderCheck::through("live"));
     while let Some(row) = rows.next().map_err(sql)? {
         let number: i64 = row.get(0).map_err(sql)?;
         let seq = Seq(number.cast_unsigned());

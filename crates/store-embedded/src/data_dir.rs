@@ -8,7 +8,7 @@ use longshore_store::StoreError;
 use rusqlite::Connection;
 
 use crate::moved;
-use crate::schema::{DATABASE, Location, Role, SUPPORTED, open_frozen, unopened};
+use crate::schema::{DATABASE, Location, Role, SUPPORTED, map_open_error, open_immutable};
 use crate::wal;
 use crate::watermark;
 
@@ -18,7 +18,7 @@ pub(crate) const UNFINISHED: &str = "longshore.db.unfinished";
 
 /// Where a store keeps its files, and the lock that keeps others out.
 #[derive(Debug)]
-pub(crate) struct Home {
+pub(crate) struct DataDir {
     pub database: Location,
     /// Where nothing can be written, there is only a look.
     writable: bool,
@@ -26,25 +26,25 @@ pub(crate) struct Home {
     _lock: Option<File>,
 }
 
-impl Home {
+impl DataDir {
     pub(crate) fn memory(name: String) -> Self {
         Self { database: Location::Memory(name), writable: true, _lock: None }
     }
 
     /// The directory of a store that is there.
-    pub(crate) fn existing(directory: &Path) -> Result<Self, StoreError> {
-        let directory = with_a_store(directory)?;
+    pub(crate) fn open_existing(directory: &Path) -> Result<Self, StoreError> {
+        let directory = store_dir(directory)?;
         moved::refuse(&directory)?;
         let lock = lock(&directory)?;
-        miss_the_database(&directory)?;
+        check_database_present(&directory)?;
         Self::locked(&directory, Some(lock))
     }
 
     /// The same, for looking only: a backup may lie where nothing can be written.
-    pub(crate) fn to_look_at(directory: &Path) -> Result<Self, StoreError> {
-        let directory = with_a_store(directory)?;
-        miss_the_database(&directory)?;
-        match private(&directory.join(LOCK)) {
+    pub(crate) fn open_read_only(directory: &Path) -> Result<Self, StoreError> {
+        let directory = store_dir(directory)?;
+        check_database_present(&directory)?;
+        match open_private(&directory.join(LOCK)) {
             Ok(file) => Self::locked(&directory, Some(take(file, &directory)?)),
             Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
                 let home = Self::locked(&directory, lock_if_there(&directory)?)?;
@@ -55,23 +55,23 @@ impl Home {
     }
 
     /// The directory of a store that another process has the lock of: for looking only.
-    pub(crate) fn of_another_process(directory: &Path) -> Result<Self, StoreError> {
-        Ok(Self { database: Location::File(with_a_store(directory)?.join(DATABASE)), writable: true, _lock: None })
+    pub(crate) fn open_shared(directory: &Path) -> Result<Self, StoreError> {
+        Ok(Self { database: Location::File(store_dir(directory)?.join(DATABASE)), writable: true, _lock: None })
     }
 
     /// Makes the directory if need be, and takes its lock.
     pub(crate) fn directory(directory: &Path) -> Result<Self, StoreError> {
-        let home = Self::to_fill(directory)?;
+        let home = Self::create_empty(directory)?;
         if let Location::File(database) = &home.database {
-            miss_the_database(database.parent().unwrap_or(directory))?;
+            check_database_present(database.parent().unwrap_or(directory))?;
             // SQLite gives its other files the rights of this one.
-            drop(private(database).map_err(StoreError::not_applied)?);
+            drop(open_private(database).map_err(StoreError::not_applied)?);
         }
         Ok(home)
     }
 
     /// The same, without any file of a store.
-    pub(crate) fn to_fill(directory: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn create_empty(directory: &Path) -> Result<Self, StoreError> {
         let directory = make_directory(directory)?;
         moved::refuse(&directory)?;
         let lock = lock(&directory)?;
@@ -84,11 +84,11 @@ impl Home {
             Location::File(database) if !self.writable => {
                 if log_bytes(database) > 0 {
                     let why = "was not stopped and lies where nothing can be written: copy it elsewhere first";
-                    return Err(StoreError::not_applied(Unfit { path: database.clone(), why }));
+                    return Err(StoreError::not_applied(BadPath { path: database.clone(), why }));
                 }
-                open_frozen(database).map_err(unopened)
+                open_immutable(database).map_err(map_open_error)
             }
-            Location::File(_) | Location::Memory(_) => self.database.open(Role::Writer).map_err(unopened),
+            Location::File(_) | Location::Memory(_) => self.database.open(Role::Writer).map_err(map_open_error),
         }
     }
 
@@ -97,7 +97,7 @@ impl Home {
         let (log, journal) = (wal::path_of(&database), wal::journal_of(&database));
         for file in [&database, &log, &journal] {
             if file.is_symlink() {
-                return Err(StoreError::not_applied(Unfit { path: file.clone(), why: "is a symbolic link" }));
+                return Err(StoreError::not_applied(BadPath { path: file.clone(), why: "is a symbolic link" }));
             }
         }
         let left_over = !database.exists() && (log.exists() || journal.exists());
@@ -112,19 +112,19 @@ impl Home {
 }
 
 /// Where it is noted that there was a store, a database that is gone or empty is not a new one; and a copy that was never finished is none at all.
-fn miss_the_database(directory: &Path) -> Result<(), StoreError> {
+fn check_database_present(directory: &Path) -> Result<(), StoreError> {
     let database = directory.join(DATABASE);
     if bytes_of(&database) > 0 {
         return Ok(());
     }
-    if watermark::anything(&database) {
+    if watermark::exists(&database) {
         let mark = watermark::FILE;
         let what = format!("{} is missing or empty, and {mark} says that there was a store", database.display());
         return Err(StoreError::corrupt(what));
     }
     if directory.join(UNFINISHED).exists() {
         let why = "is what a backup or a restore has left that did not come to its end: do it again";
-        return Err(StoreError::not_applied(Unfit { path: directory.join(UNFINISHED), why }));
+        return Err(StoreError::not_applied(BadPath { path: directory.join(UNFINISHED), why }));
     }
     Ok(())
 }
@@ -138,7 +138,7 @@ fn bytes_of(path: &Path) -> u64 {
 }
 
 /// Opens a file for writing, made for its owner alone if it is not there. A link in its place is not followed.
-pub(crate) fn private(path: &Path) -> io::Result<File> {
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true);
     #[cfg(unix)]
@@ -150,8 +150,8 @@ pub(crate) fn private(path: &Path) -> io::Result<File> {
 }
 
 /// The directory itself, whichever links lead to it: SQLite follows none. `None`: there is nothing.
-fn real(directory: &Path) -> Result<Option<PathBuf>, StoreError> {
-    let unfit = || StoreError::not_applied(Unfit { path: directory.to_owned(), why: "is not a directory" });
+fn canonical(directory: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let unfit = || StoreError::not_applied(BadPath { path: directory.to_owned(), why: "is not a directory" });
     match fs::canonicalize(directory) {
         Ok(real) if real.is_dir() => Ok(Some(real)),
         Ok(_) => Err(unfit()),
@@ -166,8 +166,8 @@ fn real(directory: &Path) -> Result<Option<PathBuf>, StoreError> {
 }
 
 /// Where the store of a directory really is.
-pub(crate) fn with_a_store(directory: &Path) -> Result<PathBuf, StoreError> {
-    let real = real(directory)?.filter(|real| real.join(DATABASE).is_file());
+pub(crate) fn store_dir(directory: &Path) -> Result<PathBuf, StoreError> {
+    let real = canonical(directory)?.filter(|real| real.join(DATABASE).is_file());
     real.ok_or_else(|| {
         let found = "no store".to_owned();
         StoreError::Format { found, supported: SUPPORTED }
@@ -176,7 +176,7 @@ pub(crate) fn with_a_store(directory: &Path) -> Result<PathBuf, StoreError> {
 
 /// Makes a directory for its owner alone, unless it is there; says where it really is.
 pub(crate) fn make_directory(directory: &Path) -> Result<PathBuf, StoreError> {
-    if let Some(real) = real(directory)? {
+    if let Some(real) = canonical(directory)? {
         return Ok(real);
     }
     let mut builder = fs::DirBuilder::new();
@@ -196,21 +196,21 @@ pub(crate) fn make_directory(directory: &Path) -> Result<PathBuf, StoreError> {
 
 /// Something else lies where a store should be.
 #[derive(Debug)]
-struct Unfit {
+struct BadPath {
     path: PathBuf,
     why: &'static str,
 }
 
-impl std::fmt::Display for Unfit {
+impl std::fmt::Display for BadPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.path.display(), self.why)
     }
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for BadPath {}
 
 fn lock(directory: &Path) -> Result<File, StoreError> {
-    take(private(&directory.join(LOCK)).map_err(StoreError::not_applied)?, directory)
+    take(open_private(&directory.join(LOCK)).map_err(StoreError::not_applied)?, directory)
 }
 
 /// The lock of a directory that is only read: none is made.

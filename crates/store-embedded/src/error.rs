@@ -8,14 +8,14 @@ use std::path::Path;
 use longshore_store::StoreError;
 use rusqlite::{ErrorCode, ffi};
 
-use crate::data_dir::private;
+use crate::data_dir::open_private;
 use crate::schema::Location;
 
 /// A failure outside of a commit: nothing was written.
 pub(crate) fn sql(error: rusqlite::Error) -> StoreError {
     match kind(&error) {
-        Kind::Damage => StoreError::corrupt(error.to_string()),
-        Kind::Full | Kind::Broken => StoreError::not_applied(error),
+        DiskErrorKind::Damage => StoreError::corrupt(error.to_string()),
+        DiskErrorKind::Full | DiskErrorKind::Broken => StoreError::not_applied(error),
     }
 }
 
@@ -24,19 +24,19 @@ pub(crate) fn damaged(what: &str) -> StoreError {
 }
 
 /// A failure on a file of ours that SQLite knows nothing of.
-pub(crate) fn of_file(error: &io::Error) -> rusqlite::Error {
-    let code = if no_room(error) { ffi::SQLITE_FULL } else { ffi::SQLITE_IOERR };
+pub(crate) fn io_as_sqlite(error: &io::Error) -> rusqlite::Error {
+    let code = if is_no_space(error) { ffi::SQLITE_FULL } else { ffi::SQLITE_IOERR };
     rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(error.to_string()))
 }
 
 /// Of the disk, or of what one may have of it.
-pub(crate) fn no_room(error: &io::Error) -> bool {
+pub(crate) fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// What an error means for the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DiskErrorKind {
     /// No space is left: the transaction is rolled back and life goes on.
     Full,
     /// What is on disk is not what was written.
@@ -45,28 +45,28 @@ pub(crate) enum Kind {
     Broken,
 }
 
-pub(crate) fn kind(error: &rusqlite::Error) -> Kind {
+pub(crate) fn kind(error: &rusqlite::Error) -> DiskErrorKind {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => Kind::Full,
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Kind::Damage,
-        _ => Kind::Broken,
+        Some(ErrorCode::DiskFull) => DiskErrorKind::Full,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => DiskErrorKind::Damage,
+        _ => DiskErrorKind::Broken,
     }
 }
 
 /// The same, where a quota may be used up. SQLite knows a full disk only and calls this a write that failed, and what the operating system has said to it is
 /// out of our reach; so it is asked again, in the same directory. Whatever the reason was, nothing is trusted that was not: a write that failed is not a sync that
 /// failed, and the transaction is rolled back.
-pub(crate) fn kind_at(location: &Location, error: &rusqlite::Error) -> Kind {
+pub(crate) fn classify(location: &Location, error: &rusqlite::Error) -> DiskErrorKind {
     let write_failed = error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_WRITE);
     match location {
-        Location::File(database) if write_failed && over_quota(database) => Kind::Full,
+        Location::File(database) if write_failed && over_quota(database) => DiskErrorKind::Full,
         Location::File(_) | Location::Memory(_) => kind(error),
     }
 }
 
 fn over_quota(database: &Path) -> bool {
     let probe = database.with_file_name("probe");
-    let written = private(&probe).and_then(|file| file.write_all_at(&[0; 16 << 10], 0));
+    let written = open_private(&probe).and_then(|file| file.write_all_at(&[0; 16 << 10], 0));
     drop(fs::remove_file(&probe));
     written.is_err_and(|error| error.kind() == io::ErrorKind::QuotaExceeded)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longshore_codec::codec::checksum;
-use longshore_codec::{Names, codec};
+use longshore_codec::{Dictionary, codec};
 use longshore_core::engine::{KeyEntry, Queue, ScopedIdempotencyKey};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
@@ -16,27 +16,27 @@ use longshore_core::workflow::Workflow;
 use longshore_store::StoreError;
 use rusqlite::{Connection, Row, params};
 
-use crate::data_dir::Home;
+use crate::data_dir::DataDir;
 use crate::error::{damaged, sql};
-use crate::key_order::InOrder;
+use crate::key_order::KeyOrderCheck;
 use crate::moved;
 use crate::records::payloads::read_payload;
 use crate::records::{keys, workflows};
-use crate::schema::{self, Location, Role, TimeKind, unopened};
+use crate::schema::{self, ClockMode, Location, Role, map_open_error};
 use crate::wal;
 
 /// Holds the lock of the directory: no server works in it meanwhile. Everything that is read is checked against its checksum.
 #[derive(Debug)]
 pub struct Export {
     connection: Connection,
-    names: Names,
-    home: Home,
+    names: Dictionary,
+    home: DataDir,
 }
 
 /// What a store knows besides its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notes {
-    pub time: TimeKind,
+pub struct StoreMeta {
+    pub time: ClockMode,
     /// Lease versions are above this many times 2^32, less one.
     pub epoch: i64,
     /// Past every number that was ever given.
@@ -46,7 +46,7 @@ pub struct Notes {
 
 /// A workflow with its members, and the names that some of these have.
 #[derive(Clone, Debug)]
-pub struct WholeWorkflow {
+pub struct ExportedWorkflow {
     pub workflow: Workflow,
     pub members: Vec<Seq>,
     pub names: Vec<(String, Seq)>,
@@ -59,11 +59,11 @@ fn number(row: &Row<'_>, column: usize) -> Result<Seq, StoreError> {
 impl Export {
     /// Refuses a directory in which a server works ([`crate::in_use`]).
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        let home = Home::existing(directory)?;
-        let connection = home.database.open(Role::Writer).map_err(unopened)?;
+        let home = DataDir::open_existing(directory)?;
+        let connection = home.database.open(Role::Writer).map_err(map_open_error)?;
         schema::check(&connection)?;
         schema::refuse_backup(&connection)?;
-        wal::compare(&home.database, &connection)?;
+        wal::check_wal_complete(&home.database, &connection)?;
         let names = crate::dictionary::load(&connection)?;
         Ok(Self { connection, names, home })
     }
@@ -80,7 +80,7 @@ impl Export {
         moved::mark(database.parent().unwrap_or(Path::new("")), target).map_err(StoreError::not_applied)
     }
 
-    pub fn notes(&self) -> Result<Notes, StoreError> {
+    pub fn notes(&self) -> Result<StoreMeta, StoreError> {
         let last = |table: &str, column: &str| -> Result<i64, StoreError> {
             let text = format!("SELECT coalesce(max({column}), 0) FROM {table}");
             self.connection.query_row(&text, [], |row| row.get(0)).map_err(sql)
@@ -97,7 +97,7 @@ impl Export {
             let place = longshore_core::engine::ordering(&job, true).place;
             next = next.max(place.map_or(0, |place| place.saturating_add(1).cast_signed()));
         }
-        Ok(Notes {
+        Ok(StoreMeta {
             time: schema::time(&self.connection)?,
             epoch: schema::meta(&self.connection, "epoch")?,
             next_number: next.max(1).cast_unsigned(),
@@ -161,7 +161,7 @@ impl Export {
         let mut select = self.connection.prepare_cached(text).map_err(sql)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut rows = select.query(params![after.0.cast_signed(), limit]).map_err(sql)?;
-        let (mut jobs, mut order) = (Vec::new(), InOrder::behind("live\" or \"ended", Some(after)));
+        let (mut jobs, mut order) = (Vec::new(), KeyOrderCheck::behind("live\" or \"ended", Some(after)));
         while let Some(row) = rows.next().map_err(sql)? {
             let job = self.decode(row)?;
             order.next(job.seq)?;
@@ -199,13 +199,13 @@ impl Export {
     }
 
     /// Workflows behind this one, oldest first.
-    pub fn workflows(&self, after: Seq, limit: usize) -> Result<Vec<WholeWorkflow>, StoreError> {
+    pub fn workflows(&self, after: Seq, limit: usize) -> Result<Vec<ExportedWorkflow>, StoreError> {
         let mut select =
             self.connection.prepare_cached("SELECT number FROM workflow WHERE number > ?1 ORDER BY number LIMIT ?2");
         let select = select.as_mut().map_err(|_| damaged("the table of workflows"))?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let (mut rows, mut found) = (select.query(params![after.0.cast_signed(), limit]).map_err(sql)?, Vec::new());
-        let mut order = InOrder::behind("workflow", Some(after));
+        let mut order = KeyOrderCheck::behind("workflow", Some(after));
         while let Some(row) = rows.next().map_err(sql)? {
             let number = number(row, 0)?;
             order.next(number)?;
@@ -213,7 +213,7 @@ impl Export {
             let workflow = workflow.ok_or_else(|| damaged(&format!("the record of workflow {number}")))?;
             let members = workflows::members(&self.connection, number, Seq(0), usize::MAX)?;
             let names = workflows::names(&self.connection, number)?;
-            found.push(WholeWorkflow { workflow, members, names });
+            found.push(ExportedWorkflow { workflow, members, names });
         }
         Ok(found)
     }

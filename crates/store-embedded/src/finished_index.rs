@@ -15,9 +15,9 @@ use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 
 use crate::error::sql;
-use crate::key_order::InOrder;
+use crate::key_order::KeyOrderCheck;
 use crate::records::{state_number, type_hash};
-use longshore_codec::Names;
+use longshore_codec::Dictionary;
 
 /// Neighbours in a chunk, as a power of two.
 const CHUNK_BITS: u32 = 12;
@@ -33,15 +33,15 @@ pub(crate) fn numbers_of(chunk: u64) -> (i64, i64) {
 
 /// What listings ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Features {
+pub(crate) struct FilterKey {
     pub queue: i64,
     pub state: i64,
     /// A hash: the record tells.
     pub job_type: i64,
 }
 
-impl Features {
-    pub(crate) fn of(job: &Job, names: &Names) -> Self {
+impl FilterKey {
+    pub(crate) fn of(job: &Job, names: &Dictionary) -> Self {
         Self {
             queue: names.queue_number(&job.queue).map_or(-1, i64::from),
             state: state_number(job.kind()),
@@ -52,15 +52,15 @@ impl Features {
 
 /// What is looked for; `None` is anything.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct FilterPattern {
     pub queue: Option<i64>,
     /// The states' numbers as bits.
     pub states: Option<i64>,
     pub job_type: Option<i64>,
 }
 
-impl Wanted {
-    fn fits(&self, features: &Features) -> bool {
+impl FilterPattern {
+    fn fits(&self, features: &FilterKey) -> bool {
         self.queue.is_none_or(|queue| queue == features.queue)
             && self.states.is_none_or(|states| states >> features.state & 1 == 1)
             && self.job_type.is_none_or(|job_type| job_type == features.job_type)
@@ -69,17 +69,17 @@ impl Wanted {
 
 /// The sums of all chunks. Grows; a chunk that has become empty only costs a look.
 #[derive(Debug, Default)]
-pub(crate) struct Chunks(BTreeMap<u64, HashSet<Features>>);
+pub(crate) struct Chunks(BTreeMap<u64, HashSet<FilterKey>>);
 
 impl Chunks {
     pub(crate) fn load(connection: &Connection) -> Result<Self, StoreError> {
         let mut chunks = Self::default();
         let sums = "SELECT chunk, queue, state, type FROM ended_chunk ORDER BY chunk, queue, state, type";
         let mut select = connection.prepare(sums).map_err(sql)?;
-        let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("ended_chunk"));
+        let (mut rows, mut order) = (select.query([]).map_err(sql)?, KeyOrderCheck::through("ended_chunk"));
         while let Some(row) = rows.next().map_err(sql)? {
             let chunk: i64 = row.get(0).map_err(sql)?;
-            let features = Features {
+            let features = FilterKey {
                 queue: row.get(1).map_err(sql)?,
                 state: row.get(2).map_err(sql)?,
                 job_type: row.get(3).map_err(sql)?,
@@ -90,29 +90,29 @@ impl Chunks {
         Ok(chunks)
     }
 
-    pub(crate) fn knows(&self, chunk: u64, features: &Features) -> bool {
+    pub(crate) fn knows(&self, chunk: u64, features: &FilterKey) -> bool {
         self.0.get(&chunk).is_some_and(|known| known.contains(features))
     }
 
-    pub(crate) fn add(&mut self, chunk: u64, features: Features) {
+    pub(crate) fn add(&mut self, chunk: u64, features: FilterKey) {
         self.0.entry(chunk).or_default().insert(features);
     }
 
-    pub(crate) fn remove(&mut self, chunk: u64, features: &Features) {
+    pub(crate) fn remove(&mut self, chunk: u64, features: &FilterKey) {
         if let Some(known) = self.0.get_mut(&chunk) {
             known.remove(features);
         }
     }
 
     /// Chunks that may have what is wanted, newest first, from the one in which `before` lies.
-    pub(crate) fn with(&self, wanted: &Wanted, before: Option<Seq>, limit: usize) -> Vec<u64> {
+    pub(crate) fn with(&self, wanted: &FilterPattern, before: Option<Seq>, limit: usize) -> Vec<u64> {
         let last = before.map_or(u64::MAX, |before| chunk_of(Seq(before.0.saturating_sub(1))));
-        let fits = |(_, known): &(&u64, &HashSet<Features>)| known.iter().any(|features| wanted.fits(features));
+        let fits = |(_, known): &(&u64, &HashSet<FilterKey>)| known.iter().any(|features| wanted.fits(features));
         self.0.range(..=last).rev().filter(fits).take(limit).map(|(chunk, _)| *chunk).collect()
     }
 }
 
-pub(crate) fn save_features(connection: &Connection, chunk: u64, features: &Features) -> rusqlite::Result<()> {
+pub(crate) fn save_features(connection: &Connection, chunk: u64, features: &FilterKey) -> rusqlite::Result<()> {
     let mut insert = connection
         .prepare_cached("INSERT OR IGNORE INTO ended_chunk(chunk, queue, state, type) VALUES (?1, ?2, ?3, ?4)")?;
     insert.execute(params![chunk.cast_signed(), features.queue, features.state, features.job_type]).map(|_| ())
@@ -120,12 +120,12 @@ pub(crate) fn save_features(connection: &Connection, chunk: u64, features: &Feat
 
 /// What will have to go, by time; chunks are taken apart only when the first of their jobs is due.
 #[derive(Debug, Default)]
-pub(crate) struct Prunes {
+pub(crate) struct PruneQueue {
     queue: BinaryHeap<Reverse<(Timestamp, Entry)>>,
     /// The instant under which a chunk stands in the queue.
     chunks: HashMap<u64, Timestamp>,
     /// Chunks whose jobs stand in the queue one by one.
-    apart: HashSet<u64>,
+    expanded: HashSet<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,11 +134,11 @@ enum Entry {
     Job(Seq),
 }
 
-impl Prunes {
+impl PruneQueue {
     pub(crate) fn load(connection: &Connection) -> Result<Self, StoreError> {
         let mut prunes = Self::default();
         let mut select = connection.prepare("SELECT chunk, prune_at FROM prune_chunk ORDER BY chunk").map_err(sql)?;
-        let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("prune_chunk"));
+        let (mut rows, mut order) = (select.query([]).map_err(sql)?, KeyOrderCheck::through("prune_chunk"));
         while let Some(row) = rows.next().map_err(sql)? {
             let (chunk, at): (i64, i64) = (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?);
             order.next(chunk)?;
@@ -153,12 +153,12 @@ impl Prunes {
     }
 
     /// A job may be pruned at `at`.
-    pub(crate) fn note(&mut self, connection: &Connection, seq: Seq, at: Timestamp) -> rusqlite::Result<()> {
+    pub(crate) fn schedule_prune(&mut self, connection: &Connection, seq: Seq, at: Timestamp) -> rusqlite::Result<()> {
         let chunk = chunk_of(seq);
-        if self.apart.contains(&chunk) {
+        if self.expanded.contains(&chunk) {
             self.queue.push(Reverse((at, Entry::Job(seq))));
         }
-        if self.chunks.get(&chunk).is_some_and(|known| *known <= at) || self.apart.contains(&chunk) {
+        if self.chunks.get(&chunk).is_some_and(|known| *known <= at) || self.expanded.contains(&chunk) {
             return Ok(());
         }
         self.set_chunk(chunk, at);
@@ -168,11 +168,13 @@ impl Prunes {
     }
 
     /// What stands first. A chunk is not due as such: take it apart.
-    pub(crate) fn first(&mut self) -> Option<First> {
+    pub(crate) fn first(&mut self) -> Option<NextPrune> {
         while let Some(Reverse((at, entry))) = self.queue.peek().copied() {
             match entry {
-                Entry::Job(seq) => return Some(First::Job(at, seq)),
-                Entry::Chunk(chunk) if self.chunks.get(&chunk) == Some(&at) => return Some(First::Chunk(at, chunk)),
+                Entry::Job(seq) => return Some(NextPrune::Job(at, seq)),
+                Entry::Chunk(chunk) if self.chunks.get(&chunk) == Some(&at) => {
+                    return Some(NextPrune::Chunk(at, chunk));
+                }
                 // Moved meanwhile.
                 Entry::Chunk(_) => self.drop_first(),
             }
@@ -185,7 +187,7 @@ impl Prunes {
     }
 
     /// Puts the jobs of the first chunk into the queue one by one.
-    pub(crate) fn take_apart(&mut self, connection: &Connection, chunk: u64) -> rusqlite::Result<()> {
+    pub(crate) fn expand_chunk(&mut self, connection: &Connection, chunk: u64) -> rusqlite::Result<()> {
         self.drop_first();
         self.chunks.remove(&chunk);
         let (from, to) = numbers_of(chunk);
@@ -202,13 +204,13 @@ impl Prunes {
             // The note on disk is for the next start only; now it has nothing to say.
             connection.prepare_cached("DELETE FROM prune_chunk WHERE chunk = ?1")?.execute([chunk.cast_signed()])?;
         } else {
-            self.apart.insert(chunk);
+            self.expanded.insert(chunk);
         }
         Ok(())
     }
 }
 
-pub(crate) enum First {
+pub(crate) enum NextPrune {
     Job(Timestamp, Seq),
     Chunk(Timestamp, u64),
 }

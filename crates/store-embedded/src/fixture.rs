@@ -6,8 +6,8 @@ use std::path::Path;
 use longshore_core::id::{QueueName, Seq};
 use rusqlite::{Connection, OpenFlags};
 
-use crate::schema::{Location, Role, TimeKind, prepare};
-use longshore_codec::codec::{FORMAT, job, policy, unseal, workflow};
+use crate::schema::{ClockMode, Location, Role, prepare};
+use longshore_codec::codec::{FORMAT, job, policy, verify_checksum, workflow};
 
 const HINT: &str = "the format has changed and its number has not: raise it, keep reading the old one, and add a fixture of the new one";
 
@@ -27,7 +27,7 @@ fn rows<T: rusqlite::types::FromSql>(connection: &Connection, statement: &str) -
 
 /// Without the zeroes behind it, of which there may be any number.
 fn body(seq: Seq, record: &[u8]) -> &[u8] {
-    let bytes = unseal(seq.0, record).expect("its checksum is right");
+    let bytes = verify_checksum(seq.0, record).expect("its checksum is right");
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("it has a version") + 1;
     &bytes[..end]
 }
@@ -81,6 +81,6 @@ fn tables_are_made_as_they_were() {
         rows.collect::<Result<Vec<_>, _>>().expect("tables")
     };
     let fresh = Location::Memory("longshore-fixture".to_owned()).open(Role::Writer).expect("a database");
-    prepare(&fresh, TimeKind::Virtual).expect("tables are made");
+    prepare(&fresh, ClockMode::Virtual).expect("tables are made");
     assert_eq!(tables(&fresh), tables(&fixture()), "{HINT} (SCHEMA)");
 }

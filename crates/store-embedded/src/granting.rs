@@ -12,7 +12,7 @@ use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_store::{ClaimedJob, Grant, Notices, ParkedClaim, ParkedClaims, StoreError, TakeBack, Ticket};
 
-use crate::records::Trouble;
+use crate::records::RecordsError;
 use crate::request::{Answered, ClaimReply, Request};
 use crate::writer::{COMMANDS_MAX, Writer};
 
@@ -79,7 +79,7 @@ impl Granting {
 
 impl Writer {
     /// Serves a claim of the batch, or parks it. A caller that is gone gets nothing.
-    pub(crate) fn claim_or_park(&mut self, request: &mut Request, now: Timestamp) -> Result<Answered, Trouble> {
+    pub(crate) fn claim_or_park(&mut self, request: &mut Request, now: Timestamp) -> Result<Answered, RecordsError> {
         self.grant_parked(now)?;
         let Request::Claim(claim, ticket, reply) = request else { return Ok(Answered::Nothing) };
         if reply.is_closed() {
@@ -100,24 +100,28 @@ impl Writer {
         Ok(Answered::Nothing)
     }
 
-    fn claim(&mut self, request: &ClaimRequest, now: Timestamp) -> Result<Result<Vec<ClaimedJob>, Refusal>, Trouble> {
+    fn claim(
+        &mut self,
+        request: &ClaimRequest,
+        now: Timestamp,
+    ) -> Result<Result<Vec<ClaimedJob>, Refusal>, RecordsError> {
         let Self { engine, records, rng, effects, .. } = self;
-        records.prepare(engine, request)?;
-        let reads = records.reads;
+        records.prefetch_for_claim(engine, request)?;
+        let reads = records.point_reads;
         match engine.claim(request, ExecutionContext { records: &mut *records, rng, now, effects })? {
             Ok(claimed) => {
-                records.follow(request, &claimed, reads);
+                records.record_claim(request, &claimed, reads);
                 Ok(Ok(self.with_payloads(claimed)?))
             }
             Err(refusal) => Ok(Err(refusal)),
         }
     }
 
-    fn with_payloads(&mut self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, Trouble> {
+    fn with_payloads(&mut self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, RecordsError> {
         let with_payload = |claimed: Claimed| {
             let payload = match self.records.payload(claimed.seq) {
                 Ok(Some(payload)) => payload,
-                Ok(None) | Err(Trouble::Damaged(_)) => return Err(Trouble::DamagedPayload(claimed.id)),
+                Ok(None) | Err(RecordsError::Damaged(_)) => return Err(RecordsError::DamagedPayload(claimed.id)),
                 Err(trouble) => return Err(trouble),
             };
             Ok(ClaimedJob { claimed, payload })
@@ -126,7 +130,7 @@ impl Writer {
     }
 
     /// Grants what this turn has made ready to parked claims, in order.
-    pub(crate) fn grant_parked(&mut self, now: Timestamp) -> Result<(), Trouble> {
+    pub(crate) fn grant_parked(&mut self, now: Timestamp) -> Result<(), RecordsError> {
         self.stir_parked();
         if self.granting.held || self.granting.suspended {
             return Ok(());

@@ -4,7 +4,7 @@ use longshore_codec::id_cipher::{self, high_half, low};
 
 const ROUNDS: usize = 8;
 
-pub(crate) type IdSeal = id_cipher::IdSeal<u32, ROUNDS>;
+pub(crate) type IdSeal = id_cipher::IdCipher<u32, ROUNDS>;
 
 pub(crate) fn id_seal(secret: [u8; 16]) -> IdSeal {
     let wide = u128::from_le_bytes(secret);
@@ -37,8 +37,9 @@ mod tests {
     fn ids_of_neighbours_look_unrelated() {
         let mut rng = SeededRng::new(2);
         let seal = id_seal([9; 16]);
-        let bits =
-            |seal: &IdSeal, number, rng: &mut SeededRng| u128::from_be_bytes(*seal.seal(Seq(number), rng).as_bytes());
+        let bits = |seal: &IdSeal, number, rng: &mut SeededRng| {
+            u128::from_be_bytes(*seal.encrypt(Seq(number), rng).as_bytes())
+        };
         let mut differing = 0;
         for number in 0..1_000 {
             differing += (bits(&seal, number, &mut rng) ^ bits(&seal, number + 1, &mut rng)).count_ones();
@@ -46,6 +47,6 @@ mod tests {
         let average = f64::from(differing) / 1_000.0;
         assert!((55.0..67.0).contains(&average), "{average} of 122 bits differ");
         let other = id_seal([10; 16]);
-        assert_ne!(other.unseal(seal.seal(Seq(5), &mut rng)), Seq(5));
+        assert_ne!(other.decrypt(seal.encrypt(Seq(5), &mut rng)), Seq(5));
     }
 }

@@ -7,12 +7,12 @@ use crate::error::damaged;
 
 /// The keys of a walk must rise; for one that goes down, those of [`std::cmp::Reverse`].
 #[derive(Debug)]
-pub(crate) struct InOrder<T> {
+pub(crate) struct KeyOrderCheck<T> {
     table: &'static str,
     last: Option<T>,
 }
 
-impl<T: PartialOrd> InOrder<T> {
+impl<T: PartialOrd> KeyOrderCheck<T> {
     pub(crate) fn through(table: &'static str) -> Self {
         Self { table, last: None }
     }

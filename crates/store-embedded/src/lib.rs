@@ -41,9 +41,9 @@ mod wal_checkpoint;
 mod watermark;
 mod writer;
 
-pub use backup::{Copied, backup_directory, in_use, restore};
-pub use export::{Export, Notes, WholeWorkflow};
+pub use backup::{SourceState, backup_directory, in_use, restore};
+pub use export::{Export, ExportedWorkflow, StoreMeta};
 pub use moved::moved_file;
-pub use schema::TimeKind;
-pub use store::{EmbeddedStore, Options, Place};
-pub use verify::{Diagnosis, examine};
+pub use schema::ClockMode;
+pub use store::{EmbeddedStore, Options, StoreLocation};
+pub use verify::{VerifyReport, examine};

@@ -8,10 +8,10 @@ use longshore_core::id::{JobType, QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::priority::Priority;
 use longshore_core::state::{State, StateKind};
-use longshore_store::{InLine, JobFilter};
+use longshore_store::{JobFilter, QueuePosition};
 use roaring::RoaringTreemap;
 
-use longshore_codec::codec::job::Head;
+use longshore_codec::codec::job::RecordHeader;
 
 /// What listings look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,14 +81,14 @@ const STEPS_MAX: usize = 200_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct LiveIndex {
-    queues: Sets<QueueName>,
-    states: Sets<StateKind>,
-    types: Sets<JobType>,
-    priorities: Sets<Priority>,
-    returned: HashMap<QueueName, HashMap<Priority, Returned>>,
+    queues: BitmapIndex<QueueName>,
+    states: BitmapIndex<StateKind>,
+    types: BitmapIndex<JobType>,
+    priorities: BitmapIndex<Priority>,
+    returned: HashMap<QueueName, HashMap<Priority, OutOfOrder>>,
     jobs: u64,
     /// Changes that the tables may not show yet, or already: those of a batch that is under way.
-    under_way: Vec<Run>,
+    uncommitted: Vec<ChangeRun>,
 }
 
 /// What became of one job, for the listings: at least one of the two is there.
@@ -106,13 +106,13 @@ impl Change {
 
 /// Neighbours that changed alike: the first one's change, and the last one.
 #[derive(Debug)]
-struct Run {
+struct ChangeRun {
     change: Change,
     last: Seq,
 }
 
-impl Run {
-    fn goes_on_with(&self, next: &Change) -> bool {
+impl ChangeRun {
+    fn extends(&self, next: &Change) -> bool {
         let alike = |one: &Option<LiveEntry>, other: &Option<LiveEntry>| match (one, other) {
             (Some(one), Some(other)) => one.is_like(other),
             (None, None) => true,
@@ -126,12 +126,12 @@ impl Run {
 
 /// Jobs in line that do not stand where their numbers say.
 #[derive(Debug, Default)]
-struct Returned {
+struct OutOfOrder {
     seqs: RoaringTreemap,
     positions: RoaringTreemap,
 }
 
-impl Returned {
+impl OutOfOrder {
     /// How many more of these stand up to here than their numbers say, modulo 2^64.
     fn shift(&self, below: u64) -> u64 {
         self.positions.rank(below).wrapping_sub(self.seqs.rank(below))
@@ -139,15 +139,15 @@ impl Returned {
 }
 
 #[derive(Debug)]
-struct Sets<T>(HashMap<T, RoaringTreemap>);
+struct BitmapIndex<T>(HashMap<T, RoaringTreemap>);
 
-impl<T> Default for Sets<T> {
+impl<T> Default for BitmapIndex<T> {
     fn default() -> Self {
         Self(HashMap::default())
     }
 }
 
-impl<T: Clone + Eq + Hash> Sets<T> {
+impl<T: Clone + Eq + Hash> BitmapIndex<T> {
     fn insert(&mut self, name: &T, seqs: RangeInclusive<u64>) {
         let set = match self.0.get_mut(name) {
             Some(set) => set,
@@ -176,9 +176,9 @@ impl<T: Clone + Eq + Hash> Sets<T> {
     /// Takes in jobs in order of their numbers, those of one name that follow each other together.
     fn append(
         &mut self,
-        heads: &[Head<'_>],
-        name: impl Fn(&Head<'_>) -> T,
-        same: impl Fn(&Head<'_>, &Head<'_>) -> bool,
+        heads: &[RecordHeader<'_>],
+        name: impl Fn(&RecordHeader<'_>) -> T,
+        same: impl Fn(&RecordHeader<'_>, &RecordHeader<'_>) -> bool,
     ) {
         for run in heads.chunk_by(|a, b| same(a, b)) {
             let Some(first) = run.first() else { continue };
@@ -206,7 +206,7 @@ impl<T: Clone + Eq + Hash> Sets<T> {
 
 /// Live jobs that match, newest first.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct LiveMatches {
     pub jobs: Vec<Seq>,
     /// The search stopped early: everything from here up has been looked at.
     pub stopped_at: Option<Seq>,
@@ -214,7 +214,7 @@ pub(crate) struct Found {
 
 impl LiveIndex {
     /// Takes in live records in order of their numbers, in the course of a recovery.
-    pub(crate) fn admit(&mut self, heads: &[Head<'_>]) {
+    pub(crate) fn admit(&mut self, heads: &[RecordHeader<'_>]) {
         self.jobs += heads.len() as u64;
         self.queues.append(heads, |head| (*head.queue).clone(), |a, b| a.queue == b.queue);
         self.states.append(heads, |head| head.state.kind(), |a, b| a.state.kind() == b.state.kind());
@@ -222,12 +222,12 @@ impl LiveIndex {
         self.priorities.append(heads, |head| head.priority, |a, b| a.priority == b.priority);
         for head in heads {
             if let Some(position) = position_of(head.seq, &head.state) {
-                self.come_back(&head.queue, head.priority, head.seq, position);
+                self.add_out_of_order(&head.queue, head.priority, head.seq, position);
             }
         }
     }
 
-    fn come_back(&mut self, queue: &QueueName, priority: Priority, seq: Seq, position: u64) {
+    fn add_out_of_order(&mut self, queue: &QueueName, priority: Priority, seq: Seq, position: u64) {
         let of_queue = match self.returned.get_mut(queue) {
             Some(of_queue) => of_queue,
             None => self.returned.entry(queue.clone()).or_default(),
@@ -237,7 +237,7 @@ impl LiveIndex {
         returned.positions.insert(position);
     }
 
-    fn leave_again(&mut self, queue: &QueueName, priority: Priority, seq: Seq, position: u64) {
+    fn remove_out_of_order(&mut self, queue: &QueueName, priority: Priority, seq: Seq, position: u64) {
         let Some(of_queue) = self.returned.get_mut(queue) else { return };
         if let Some(returned) = of_queue.get_mut(&priority) {
             returned.seqs.remove(seq.0);
@@ -258,40 +258,41 @@ impl LiveIndex {
 
     /// Changes of a batch that is under way, by rising numbers.
     pub(crate) fn replace(&mut self, changes: impl IntoIterator<Item = Change>) {
-        let first = self.under_way.len();
+        let first = self.uncommitted.len();
         for change in changes {
-            match self.under_way.get_mut(first..).and_then(<[Run]>::last_mut).filter(|run| run.goes_on_with(&change)) {
+            match self.uncommitted.get_mut(first..).and_then(<[ChangeRun]>::last_mut).filter(|run| run.extends(&change))
+            {
                 Some(run) => run.last = change.seq(),
-                None => self.under_way.push(Run { last: change.seq(), change }),
+                None => self.uncommitted.push(ChangeRun { last: change.seq(), change }),
             }
         }
-        let runs = std::mem::take(&mut self.under_way);
-        for Run { change, last } in runs.iter().skip(first) {
+        let runs = std::mem::take(&mut self.uncommitted);
+        for ChangeRun { change, last } in runs.iter().skip(first) {
             self.put(change.seq(), *last, change.before.as_ref(), change.after.as_ref());
         }
-        self.under_way = runs;
+        self.uncommitted = runs;
     }
 
     /// The batch is in the tables, for everybody who begins to look now.
     pub(crate) fn committed(&mut self) {
-        self.under_way.clear();
+        self.uncommitted.clear();
     }
 
     /// The batch never was.
     pub(crate) fn rolled_back(&mut self) {
-        for Run { change, last } in std::mem::take(&mut self.under_way).into_iter().rev() {
+        for ChangeRun { change, last } in std::mem::take(&mut self.uncommitted).into_iter().rev() {
             self.put(change.seq(), last, change.after.as_ref(), change.before.as_ref());
         }
     }
 
     /// Jobs before `before` that a batch under way has changed, and that matched before or match now, newest first. Which of the two the tables show, only
     /// they can tell.
-    pub(crate) fn under_way(&self, filter: &JobFilter, before: Option<Seq>) -> Vec<Seq> {
-        let matches = |run: &&Run| {
+    pub(crate) fn uncommitted(&self, filter: &JobFilter, before: Option<Seq>) -> Vec<Seq> {
+        let matches = |run: &&ChangeRun| {
             let Change { before, after } = &run.change;
             before.iter().chain(after).any(|entry| entry.may_match(filter))
         };
-        let jobs = self.under_way.iter().filter(matches).flat_map(|run| run.change.seq().0..=run.last.0).map(Seq);
+        let jobs = self.uncommitted.iter().filter(matches).flat_map(|run| run.change.seq().0..=run.last.0).map(Seq);
         let mut jobs: Vec<Seq> = jobs.filter(|seq| before.is_none_or(|before| *seq < before)).collect();
         jobs.sort_unstable_by(|a, b| b.cmp(a));
         jobs.dedup();
@@ -308,10 +309,10 @@ impl LiveIndex {
         self.types.change(&seqs, before.map(|entry| &entry.job_type), after.map(|entry| &entry.job_type));
         self.priorities.change(&seqs, before.map(|entry| &entry.priority), after.map(|entry| &entry.priority));
         if let Some((entry, position)) = before.and_then(|entry| Some((entry, entry.position?))) {
-            self.leave_again(&entry.queue, entry.priority, first, position);
+            self.remove_out_of_order(&entry.queue, entry.priority, first, position);
         }
         if let Some((entry, position)) = after.and_then(|entry| Some((entry, entry.position?))) {
-            self.come_back(&entry.queue, entry.priority, first, position);
+            self.add_out_of_order(&entry.queue, entry.priority, first, position);
         }
     }
 
@@ -329,7 +330,7 @@ impl LiveIndex {
     }
 
     /// How many jobs stand before this place: sums over the sets, no walk over jobs.
-    pub(crate) fn ahead(&self, place: &InLine) -> u64 {
+    pub(crate) fn ahead(&self, place: &QueuePosition) -> u64 {
         let (Some(queue), Some(scheduled)) =
             (self.queues.0.get(&place.queue), self.states.0.get(&StateKind::Scheduled))
         else {
@@ -351,7 +352,7 @@ impl LiveIndex {
     }
 
     /// Matches of queue, states, type and priority before `before`.
-    pub(crate) fn find(&self, filter: &JobFilter, before: Option<Seq>, limit: usize) -> Found {
+    pub(crate) fn find(&self, filter: &JobFilter, before: Option<Seq>, limit: usize) -> LiveMatches {
         let mut sets = Vec::new();
         let wanted = [
             filter.queue.as_ref().map(|name| self.queues.0.get(name)),
@@ -361,7 +362,7 @@ impl LiveIndex {
         for set in wanted.into_iter().flatten() {
             match set {
                 Some(set) => sets.push(set),
-                None => return Found { jobs: Vec::new(), stopped_at: None },
+                None => return LiveMatches { jobs: Vec::new(), stopped_at: None },
             }
         }
         if filter.states.is_empty() && !sets.is_empty() {
@@ -375,16 +376,16 @@ impl LiveIndex {
 }
 
 /// Jobs that are in all of these sets.
-fn intersection(mut sets: Vec<&RoaringTreemap>, before: Option<Seq>, limit: usize) -> Found {
+fn intersection(mut sets: Vec<&RoaringTreemap>, before: Option<Seq>, limit: usize) -> LiveMatches {
     sets.sort_unstable_by_key(|set| set.len());
     let Some((fewest, others)) = sets.split_first() else {
-        return Found { jobs: Vec::new(), stopped_at: None };
+        return LiveMatches { jobs: Vec::new(), stopped_at: None };
     };
     walk(fewest, before, limit, |number| others.iter().all(|set| set.contains(number)))
 }
 
 /// Together they are complete down to where the first of them stopped.
-fn merge(found: Vec<Found>, limit: usize) -> Found {
+fn merge(found: Vec<LiveMatches>, limit: usize) -> LiveMatches {
     let mut stopped_at = found.iter().filter_map(|found| found.stopped_at).max();
     let mut jobs: Vec<Seq> = found.into_iter().flat_map(|found| found.jobs).collect();
     jobs.retain(|seq| stopped_at.is_none_or(|stopped_at| *seq >= stopped_at));
@@ -393,11 +394,11 @@ fn merge(found: Vec<Found>, limit: usize) -> Found {
         jobs.truncate(limit);
         stopped_at = jobs.last().copied();
     }
-    Found { jobs, stopped_at }
+    LiveMatches { jobs, stopped_at }
 }
 
 /// Walks down a set from `before`.
-fn walk(set: &RoaringTreemap, before: Option<Seq>, limit: usize, fits: impl Fn(u64) -> bool) -> Found {
+fn walk(set: &RoaringTreemap, before: Option<Seq>, limit: usize, fits: impl Fn(u64) -> bool) -> LiveMatches {
     let mut jobs = Vec::new();
     let mut steps = 0;
     let mut rest = set.iter();
@@ -411,8 +412,8 @@ fn walk(set: &RoaringTreemap, before: Option<Seq>, limit: usize, fits: impl Fn(u
         }
         steps += 1;
         if jobs.len() >= limit || steps >= STEPS_MAX {
-            return Found { jobs, stopped_at: Some(Seq(number)) };
+            return LiveMatches { jobs, stopped_at: Some(Seq(number)) };
         }
     }
-    Found { jobs, stopped_at: None }
+    LiveMatches { jobs, stopped_at: None }
 }

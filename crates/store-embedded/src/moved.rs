@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use longshore_store::StoreError;
 
-use crate::data_dir::private;
+use crate::data_dir::open_private;
 
 const FILE: &str = "moved";
 /// What the file is called until it is whole.
@@ -59,7 +59,7 @@ pub(crate) fn refuse(directory: &Path) -> Result<(), StoreError> {
 /// Durable when it returns: the whole file, or none.
 pub(crate) fn mark(directory: &Path, target: &str) -> io::Result<()> {
     let unfinished = directory.join(UNFINISHED);
-    let mut file = private(&unfinished)?;
+    let mut file = open_private(&unfinished)?;
     file.set_len(0)?;
     writeln!(file, "{target}")?;
     writeln!(file, "The jobs of this directory were moved there by `longshore migrate-store`.")?;

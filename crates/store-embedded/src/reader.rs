@@ -15,33 +15,33 @@ use longshore_core::submit::Payload;
 use longshore_core::workflow::Workflow;
 use longshore_store::query::workflow_of;
 use longshore_store::{
-    InLine, JobFilter, JobQuery, JobRef, MemberQuery, Page, StoreError, WorkflowPage, WorkflowQuery,
+    JobFilter, JobQuery, JobRef, MemberQuery, Page, QueuePosition, StoreError, WorkflowPage, WorkflowQuery,
 };
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use crate::error::sql;
-use crate::finished_index::{Chunks, Wanted, numbers_of};
+use crate::finished_index::{Chunks, FilterPattern, numbers_of};
 use crate::id_cipher::IdSeal;
-use crate::key_order::InOrder;
-use crate::live_index::{Found, LiveIndex};
+use crate::key_order::KeyOrderCheck;
+use crate::live_index::{LiveIndex, LiveMatches};
 use crate::records::payloads::read_payload;
-use crate::records::{Trouble, state_number, type_hash, workflows};
+use crate::records::{RecordsError, state_number, type_hash, workflows};
 use crate::schema::{Location, Role};
-use longshore_codec::Names;
+use longshore_codec::Dictionary;
 use longshore_codec::codec;
 
 type Work = Box<dyn FnOnce(&Reader) + Send>;
 
 #[derive(Debug)]
 pub(crate) struct Readers {
-    threads: Vec<Looker>,
+    threads: Vec<ReaderThread>,
     turn: AtomicUsize,
 }
 
 /// One thread; both are `None` once it has been told to stop.
 #[derive(Debug)]
-struct Looker {
+struct ReaderThread {
     sender: Option<Sender<Work>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,7 +50,7 @@ struct Looker {
 #[derive(Debug)]
 pub(crate) struct Reader {
     connection: Connection,
-    names: Arc<RwLock<Names>>,
+    names: Arc<RwLock<Dictionary>>,
     live: Arc<RwLock<LiveIndex>>,
     chunks: Arc<RwLock<Chunks>>,
     seal: IdSeal,
@@ -60,15 +60,15 @@ pub(crate) struct Reader {
 
 /// What the writer shares with those who look.
 #[derive(Debug)]
-pub(crate) struct Known<'a> {
-    pub names: &'a Arc<RwLock<Names>>,
+pub(crate) struct ReaderContext<'a> {
+    pub names: &'a Arc<RwLock<Dictionary>>,
     pub live: &'a Arc<RwLock<LiveIndex>>,
     pub chunks: &'a Arc<RwLock<Chunks>>,
     pub seal: &'a IdSeal,
 }
 
 impl Readers {
-    pub(crate) fn start(threads: usize, location: &Location, known: &Known<'_>) -> Result<Self, StoreError> {
+    pub(crate) fn start(threads: usize, location: &Location, known: &ReaderContext<'_>) -> Result<Self, StoreError> {
         let start = |_| {
             let connection = location.open(Role::Reader).map_err(sql)?;
             let reader = Reader {
@@ -83,18 +83,18 @@ impl Readers {
             let look = move || work.into_iter().for_each(|work| work(&reader));
             let thread =
                 Builder::new().name("longshore-read".to_owned()).spawn(look).map_err(StoreError::not_applied)?;
-            Ok(Looker { sender: Some(sender), thread: Some(thread) })
+            Ok(ReaderThread { sender: Some(sender), thread: Some(thread) })
         };
         Ok(Self { threads: (0..threads).map(start).collect::<Result<_, StoreError>>()?, turn: AtomicUsize::new(0) })
     }
 
     /// Runs a look on one of the threads.
-    pub(crate) async fn look<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let work: Work = Box::new(move |reader| drop(reply.send(look(reader))));
+        let work: Work = Box::new(move |reader| drop(reply.send(read(reader))));
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.threads.len().max(1);
         let sender = self.threads.get(turn).and_then(|looker| looker.sender.as_ref());
         if sender.is_none_or(|sender| sender.send(work).is_err()) {
@@ -131,7 +131,7 @@ impl Reader {
     fn get_one(&self, job: JobRef) -> Result<Option<Arc<Job>>, StoreError> {
         let (seq, id) = match job {
             JobRef::Seq(seq) => (seq, None),
-            JobRef::Id(id) => (self.seal.unseal(id), Some(id)),
+            JobRef::Id(id) => (self.seal.decrypt(id), Some(id)),
         };
         if i64::try_from(seq.0).is_err() {
             return Ok(None);
@@ -164,7 +164,7 @@ impl Reader {
             // Every job has one, as long as it is there.
             Ok(None) if self.read(*seq)?.is_some() => Err(damaged(*seq)),
             Ok(None) => Ok(None),
-            Err(Trouble::Damaged(_)) => Err(damaged(*seq)),
+            Err(RecordsError::Damaged(_)) => Err(damaged(*seq)),
             Err(trouble) => Err(trouble.into()),
         };
         jobs.iter().map(read).collect()
@@ -184,7 +184,7 @@ impl Reader {
     fn page(&self, query: &JobQuery) -> Result<Page, StoreError> {
         let JobQuery { filter, limit, before } = query;
         let examined_max = EXAMINED_MAX.max(*limit);
-        let Candidates { numbers, all_from, living } = self.candidates(filter, *before, examined_max)?;
+        let Candidates { numbers, complete_from: all_from, living } = self.candidates(filter, *before, examined_max)?;
         let mut jobs = Vec::new();
         for seq in &numbers {
             let Some(job) = self.read(*seq)? else {
@@ -218,9 +218,10 @@ impl Reader {
             return Ok(Candidates::of(listed, limit));
         }
         if let Some(workflow) = filter.workflow {
-            let number = self.seal.number_of(workflow);
-            let members = workflows::members_before(&self.connection, number, before, limit).map_err(unreadable)?;
-            falling("member", before, members.iter().copied())?;
+            let number = self.seal.seq_of_workflow(workflow);
+            let members =
+                workflows::members_before(&self.connection, number, before, limit).map_err(as_workflow_error)?;
+            check_descending("member", before, members.iter().copied())?;
             return Ok(Candidates::of(members, limit));
         }
         // An ended job that still owes its dependents the news lies with the living, so these are always asked.
@@ -233,13 +234,13 @@ impl Reader {
     }
 
     pub(crate) fn workflow(&self, id: WorkflowId) -> Result<Option<Arc<Workflow>>, StoreError> {
-        let found = workflows::read(&self.connection, self.seal.number_of(id)).map_err(unreadable)?;
+        let found = workflows::read(&self.connection, self.seal.seq_of_workflow(id)).map_err(as_workflow_error)?;
         Ok(found.filter(|workflow| workflow.id == id).map(Arc::new))
     }
 
     pub(crate) fn workflows(&self, query: &WorkflowQuery) -> Result<WorkflowPage, StoreError> {
-        let workflows = workflows::page(&self.connection, query).map_err(unreadable)?;
-        falling("workflow", query.before, workflows.iter().map(|workflow| workflow.number))?;
+        let workflows = workflows::page(&self.connection, query).map_err(as_workflow_error)?;
+        check_descending("workflow", query.before, workflows.iter().map(|workflow| workflow.number))?;
         let next = workflows.last().filter(|_| workflows.len() >= query.limit).map(|workflow| workflow.number);
         Ok(WorkflowPage { workflows: workflows.into_iter().map(Arc::new).collect(), next })
     }
@@ -254,9 +255,10 @@ impl Reader {
     /// Numbers of records that are gone are passed over, some for each page.
     fn members_page(&self, query: &MemberQuery) -> Result<Page, StoreError> {
         let MemberQuery { workflow, limit, after } = *query;
-        let (number, examined_max) = (self.seal.number_of(workflow), EXAMINED_MAX.max(limit));
-        let candidates = workflows::members(&self.connection, number, after, examined_max).map_err(unreadable)?;
-        let mut order = InOrder::behind("member", Some(after));
+        let (number, examined_max) = (self.seal.seq_of_workflow(workflow), EXAMINED_MAX.max(limit));
+        let candidates =
+            workflows::members(&self.connection, number, after, examined_max).map_err(as_workflow_error)?;
+        let mut order = KeyOrderCheck::behind("member", Some(after));
         candidates.iter().try_for_each(|seq| order.next(*seq))?;
         let ours = |job: &Job| workflow_of(job) == Some(workflow) && job.requeued_as.is_none();
         let mut jobs = Vec::new();
@@ -270,7 +272,7 @@ impl Reader {
         Ok(Page { jobs, next })
     }
 
-    pub(crate) fn ahead(&self, place: &InLine) -> u64 {
+    pub(crate) fn ahead(&self, place: &QueuePosition) -> u64 {
         self.live.read().unwrap_or_else(PoisonError::into_inner).ahead(place)
     }
 
@@ -284,7 +286,7 @@ impl Reader {
         filter: &JobFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<(Found, Living), StoreError> {
+    ) -> Result<(LiveMatches, LiveCandidates), StoreError> {
         let stand_still = || {
             let mut select = self.connection.prepare_cached("SELECT 1 FROM meta LIMIT 1").map_err(sql)?;
             select.query_row([], |_| Ok(())).map_err(sql)
@@ -297,7 +299,7 @@ impl Reader {
             stand_still()?;
         }
         let found = index.find(filter, before, limit);
-        let living = Living { certain: found.jobs.clone(), under_way: index.under_way(filter, before) };
+        let living = LiveCandidates { certain: found.jobs.clone(), under_way: index.uncommitted(filter, before) };
         Ok((found, living))
     }
 
@@ -307,7 +309,7 @@ impl Reader {
         before: Option<Seq>,
         limit: usize,
     ) -> Result<Candidates, StoreError> {
-        let mut wanted = Wanted {
+        let mut wanted = FilterPattern {
             queue: None,
             states: (!filter.states.is_empty()).then(|| state_bits(filter)),
             job_type: filter.job_type.as_ref().map(|job_type| type_hash(job_type.as_str())),
@@ -319,7 +321,7 @@ impl Reader {
         }
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner).with(&wanted, before, CHUNKS_MAX);
         let mut numbers = Vec::new();
-        let mut order = InOrder::behind("ended", before.map(Reverse));
+        let mut order = KeyOrderCheck::behind("ended", before.map(Reverse));
         for chunk in &chunks {
             let (from, to) = numbers_of(*chunk);
             let before = before.map_or(to, |before| i64::try_from(before.0).unwrap_or(i64::MAX).min(to));
@@ -345,7 +347,7 @@ impl Reader {
         // The last chunk that was looked at, if there may be more.
         let all_from = chunks.last().filter(|_| chunks.len() >= CHUNKS_MAX);
         let all_from = all_from.map(|chunk| Seq(numbers_of(*chunk).0.cast_unsigned()));
-        Ok(Candidates { numbers, all_from, living: Living::default() })
+        Ok(Candidates { numbers, complete_from: all_from, living: LiveCandidates::default() })
     }
 }
 
@@ -355,18 +357,23 @@ fn state_bits(filter: &JobFilter) -> i64 {
 }
 
 /// A page that leads back to where it began would never let a listing end.
-fn falling(table: &'static str, before: Option<Seq>, mut numbers: impl Iterator<Item = Seq>) -> Result<(), StoreError> {
-    let mut order = InOrder::behind(table, before.map(Reverse));
+fn check_descending(
+    table: &'static str,
+    before: Option<Seq>,
+    mut numbers: impl Iterator<Item = Seq>,
+) -> Result<(), StoreError> {
+    let mut order = KeyOrderCheck::behind(table, before.map(Reverse));
     numbers.try_for_each(|number| order.next(Reverse(number)))
 }
 
 /// Members' numbers are looked up like those of jobs: whatever is met, it is the workflow's.
-fn unreadable(trouble: Trouble) -> StoreError {
+fn as_workflow_error(trouble: RecordsError) -> StoreError {
     match trouble {
-        Trouble::Damaged(number) => Trouble::DamagedWorkflow(number).into(),
-        Trouble::Sql(_) | Trouble::DamagedWorkflow(_) | Trouble::DamagedPayload(_) | Trouble::NotStorable => {
-            trouble.into()
-        }
+        RecordsError::Damaged(number) => RecordsError::DamagedWorkflow(number).into(),
+        RecordsError::Sql(_)
+        | RecordsError::DamagedWorkflow(_)
+        | RecordsError::DamagedPayload(_)
+        | RecordsError::NotStorable => trouble.into(),
     }
 }
 
@@ -374,19 +381,19 @@ fn unreadable(trouble: Trouble) -> StoreError {
 struct Candidates {
     numbers: Vec<Seq>,
     /// Below this number nobody has looked yet.
-    all_from: Option<Seq>,
-    living: Living,
+    complete_from: Option<Seq>,
+    living: LiveCandidates,
 }
 
 /// What the index of live jobs has found, newest first.
 #[derive(Default)]
-struct Living {
+struct LiveCandidates {
     certain: Vec<Seq>,
     /// Of these the tables may show what was before, or what is.
     under_way: Vec<Seq>,
 }
 
-impl Living {
+impl LiveCandidates {
     /// Whether the tables must have a record of this one.
     fn must_have(&self, seq: Seq) -> bool {
         let among = |newest_first: &[Seq]| newest_first.binary_search_by(|other| seq.cmp(other)).is_ok();
@@ -397,30 +404,30 @@ impl Living {
 impl Candidates {
     /// There are no others.
     fn all(numbers: Vec<Seq>) -> Self {
-        Self { numbers, all_from: None, living: Living::default() }.in_order()
+        Self { numbers, complete_from: None, living: LiveCandidates::default() }.in_order()
     }
 
     fn of(numbers: Vec<Seq>, limit: usize) -> Self {
-        let all_from = if numbers.len() >= limit { numbers.last().copied() } else { None };
-        Self { numbers, all_from, living: Living::default() }
+        let complete_from = if numbers.len() >= limit { numbers.last().copied() } else { None };
+        Self { numbers, complete_from, living: LiveCandidates::default() }
     }
 
-    fn live(found: Found, living: Living) -> Self {
+    fn live(found: LiveMatches, living: LiveCandidates) -> Self {
         let mut numbers = found.jobs;
         numbers.extend(&living.under_way);
-        Self { numbers, all_from: found.stopped_at, living }.in_order()
+        Self { numbers, complete_from: found.stopped_at, living }.in_order()
     }
 
     /// Together they are complete down to where the first of them stopped.
     fn with(mut self, ended: Self) -> Self {
         self.numbers.extend(ended.numbers);
-        Self { all_from: self.all_from.max(ended.all_from), ..self }.in_order()
+        Self { complete_from: self.complete_from.max(ended.complete_from), ..self }.in_order()
     }
 
     fn in_order(mut self) -> Self {
         self.numbers.sort_unstable_by(|a, b| b.cmp(a));
         self.numbers.dedup();
-        self.numbers.retain(|seq| self.all_from.is_none_or(|all_from| *seq >= all_from));
+        self.numbers.retain(|seq| self.complete_from.is_none_or(|all_from| *seq >= all_from));
         self
     }
 }

@@ -25,18 +25,18 @@ use longshore_store::query::{IndexedFields, has_words};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::sql;
-use crate::finished_index::{Chunks, Features, First, Prunes, earlier};
+use crate::finished_index::{Chunks, FilterKey, NextPrune, PruneQueue, earlier};
 use crate::id_cipher::IdSeal;
 use crate::live_index::{Change, LiveEntry, LiveIndex};
 use crate::records::payloads::PayloadCache;
-use crate::records::prefetch::Ahead;
-use crate::records::workflows::Workflows;
-use longshore_codec::Names;
+use crate::records::prefetch::Prefetcher;
+use crate::records::workflows::WorkflowCache;
+use longshore_codec::Dictionary;
 use longshore_codec::codec;
 
 /// Why the records cannot go on.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum RecordsError {
     Sql(rusqlite::Error),
     /// A record is not what was written.
     Damaged(Seq),
@@ -46,7 +46,7 @@ pub(crate) enum Trouble {
     NotStorable,
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for RecordsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Sql(error) => write!(f, "{error}"),
@@ -58,23 +58,23 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for RecordsError {}
 
-impl From<Trouble> for StoreError {
-    fn from(trouble: Trouble) -> Self {
+impl From<RecordsError> for StoreError {
+    fn from(trouble: RecordsError) -> Self {
         match trouble {
-            Trouble::Sql(error) => sql(error),
-            Trouble::Damaged(seq) => Self::corrupt(format!("the record of job {seq}")),
-            Trouble::DamagedWorkflow(number) => Self::corrupt(format!("the record of workflow {number}")),
-            Trouble::DamagedPayload(id) => Self::corrupt(format!(
+            RecordsError::Sql(error) => sql(error),
+            RecordsError::Damaged(seq) => Self::corrupt(format!("the record of job {seq}")),
+            RecordsError::DamagedWorkflow(number) => Self::corrupt(format!("the record of workflow {number}")),
+            RecordsError::DamagedPayload(id) => Self::corrupt(format!(
                 "the payload of job {id}; as long as the job waits, others wait behind it: cancel it"
             )),
-            Trouble::NotStorable => Self::not_applied(trouble),
+            RecordsError::NotStorable => Self::not_applied(trouble),
         }
     }
 }
 
-impl From<rusqlite::Error> for Trouble {
+impl From<rusqlite::Error> for RecordsError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
@@ -110,42 +110,42 @@ impl Hasher for SeqHasher {
 }
 
 #[derive(Debug)]
-pub(crate) struct DiskRecords {
+pub(crate) struct SqliteRecords {
     connection: Connection,
-    names: Arc<RwLock<Names>>,
+    names: Arc<RwLock<Dictionary>>,
     live: Arc<RwLock<LiveIndex>>,
     seal: IdSeal,
     /// Records in memory: those that this batch has changed, and some that lie in the table as they are here.
     jobs: SeqMap<Box<Job>>,
     /// Of the records in memory, those that differ from the table, and where they lay before.
-    changed: SeqMap<Origin>,
-    removed: SeqMap<Origin>,
+    changed: SeqMap<StoredIn>,
+    removed: SeqMap<StoredIn>,
     /// The record that is taken out just now: where it lies, and what it is indexed by.
-    taken: Option<(Seq, Origin, IndexedFields)>,
+    checked_out: Option<(Seq, StoredIn, IndexedFields)>,
     /// Queues that have lost a record in this batch: their counts changed although no job moved.
-    pub(crate) bereft: Vec<QueueName>,
+    pub(crate) shrunk_queues: Vec<QueueName>,
     /// This batch removes a record.
-    pub(crate) erased: bool,
+    pub(crate) has_deletes: bool,
     payloads: PayloadCache,
-    pub(crate) ahead: Ahead,
+    pub(crate) ahead: Prefetcher,
     new_payloads: Vec<(Seq, Payload)>,
     chunks: Arc<RwLock<Chunks>>,
     /// What this batch has added to the sums, to be taken back with it.
-    summed: Vec<(u64, Features)>,
-    prunes: Prunes,
+    new_chunk_keys: Vec<(u64, FilterKey)>,
+    prunes: PruneQueue,
     ended_counts: HashMap<(QueueName, StateKind), i64>,
     cached: VecDeque<Seq>,
-    workflows: Workflows,
+    workflows: WorkflowCache,
     /// Records that were looked up one by one.
-    pub(crate) reads: u64,
+    pub(crate) point_reads: u64,
     /// Written in this batch.
-    touched: Vec<Touched>,
+    touched: Vec<WrittenJob>,
     /// In memory, and to go when there is time: they stand so far back that they would have gone before their turn.
-    far_back: Vec<Seq>,
+    evict_next: Vec<Seq>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Touched {
+struct WrittenJob {
     seq: Seq,
     /// Submitted in this batch.
     fresh: bool,
@@ -153,13 +153,13 @@ struct Touched {
 
 /// Where a record lies on disk.
 #[derive(Clone, Debug)]
-enum Origin {
+enum StoredIn {
     Nowhere,
     Live(LiveEntry),
     Ended(StateKind),
 }
 
-impl Origin {
+impl StoredIn {
     fn of(job: &Job) -> Self {
         if job.is_live() { Self::Live(LiveEntry::of(job)) } else { Self::Ended(job.kind()) }
     }
@@ -172,38 +172,38 @@ impl Origin {
     }
 }
 
-impl DiskRecords {
+impl SqliteRecords {
     pub(crate) fn new(
         connection: Connection,
-        names: Arc<RwLock<Names>>,
+        names: Arc<RwLock<Dictionary>>,
         live: Arc<RwLock<LiveIndex>>,
         chunks: Arc<RwLock<Chunks>>,
         seal: IdSeal,
-        ahead: Ahead,
+        ahead: Prefetcher,
     ) -> Result<Self, StoreError> {
         Ok(Self {
-            prunes: Prunes::load(&connection)?,
+            prunes: PruneQueue::load(&connection)?,
             connection,
             names,
             live,
             chunks,
-            summed: Vec::new(),
+            new_chunk_keys: Vec::new(),
             seal,
             jobs: SeqMap::default(),
             changed: SeqMap::default(),
             removed: SeqMap::default(),
-            taken: None,
-            bereft: Vec::new(),
-            erased: false,
+            checked_out: None,
+            shrunk_queues: Vec::new(),
+            has_deletes: false,
             payloads: PayloadCache::default(),
             ahead,
             new_payloads: Vec::new(),
             ended_counts: HashMap::new(),
             cached: VecDeque::new(),
-            workflows: Workflows::default(),
-            reads: 0,
+            workflows: WorkflowCache::default(),
+            point_reads: 0,
             touched: Vec::new(),
-            far_back: Vec::new(),
+            evict_next: Vec::new(),
         })
     }
 
@@ -215,36 +215,36 @@ impl DiskRecords {
         self.live.read().unwrap_or_else(PoisonError::into_inner).jobs()
     }
 
-    fn names(&self) -> RwLockReadGuard<'_, Names> {
+    fn names(&self) -> RwLockReadGuard<'_, Dictionary> {
         self.names.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn learn(&self, queue: &QueueName, job_type: &longshore_core::id::JobType) {
-        if !self.names().knows(queue, job_type) {
-            self.names.write().unwrap_or_else(PoisonError::into_inner).learn(queue, job_type);
+    fn intern(&self, queue: &QueueName, job_type: &longshore_core::id::JobType) {
+        if !self.names().is_interned(queue, job_type) {
+            self.names.write().unwrap_or_else(PoisonError::into_inner).intern(queue, job_type);
         }
     }
 
     /// A record that is not among those in memory.
-    fn fetch(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Trouble> {
+    fn fetch(&mut self, seq: Seq) -> Result<Option<Box<Job>>, RecordsError> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         // What is damaged is read again below, and reported.
-        if let Some(job) = self.ahead.take(seq, &|seq, record| codec::job::decode_unsealed(seq, record, &names)) {
+        if let Some(job) = self.ahead.take(seq, &|seq, record| codec::job::decode_unchecked(seq, record, &names)) {
             return Ok(Some(job));
         }
         drop(names);
-        self.reads += 1;
+        self.point_reads += 1;
         Ok(self.read(seq)?.map(Box::new))
     }
 
-    fn read(&self, seq: Seq) -> Result<Option<Job>, Trouble> {
+    fn read(&self, seq: Seq) -> Result<Option<Job>, RecordsError> {
         let number = seq.0.cast_signed();
         for table in ["SELECT record FROM live WHERE seq = ?1", "SELECT record FROM ended WHERE seq = ?1"] {
             let mut select = self.connection.prepare_cached(table)?;
             let mut rows = select.query([number])?;
             if let Some(row) = rows.next()? {
-                let bytes = row.get_ref(0)?.as_blob().map_err(|_| Trouble::Damaged(seq))?;
-                return codec::job::decode(seq, bytes, &self.names()).map(Some).map_err(|_| Trouble::Damaged(seq));
+                let bytes = row.get_ref(0)?.as_blob().map_err(|_| RecordsError::Damaged(seq))?;
+                return codec::job::decode(seq, bytes, &self.names()).map(Some).map_err(|_| RecordsError::Damaged(seq));
             }
         }
         Ok(None)
@@ -252,21 +252,21 @@ impl DiskRecords {
 
     /// The batch is on disk.
     pub(crate) fn committed(&mut self) {
-        self.erased = false;
+        self.has_deletes = false;
         self.live.write().unwrap_or_else(PoisonError::into_inner).committed();
-        self.summed.clear();
+        self.new_chunk_keys.clear();
         self.workflows.committed();
-        if self.names().anything_fresh() {
+        if self.names().has_unsaved() {
             self.names.write().unwrap_or_else(PoisonError::into_inner).committed();
         }
-        self.sort_out();
+        self.update_cache();
     }
 
     /// What stays in memory of what was written.
-    fn sort_out(&mut self) {
+    fn update_cache(&mut self) {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         let mut line = None::<(QueueName, bool)>;
-        for Touched { seq, fresh } in std::mem::take(&mut self.touched) {
+        for WrittenJob { seq, fresh } in std::mem::take(&mut self.touched) {
             let Some(job) = self.jobs.get(&seq).filter(|job| job.is_live()) else {
                 self.jobs.remove(&seq);
                 self.payloads.payloads.remove(&seq);
@@ -277,7 +277,7 @@ impl DiskRecords {
                 line = Some((job.queue.clone(), live.jobs_of(&job.queue) > CACHED_JOBS_MAX as u64));
             }
             if fresh && line.as_ref().is_some_and(|(_, long)| *long) {
-                self.far_back.push(seq);
+                self.evict_next.push(seq);
             } else {
                 self.cached.push_back(seq);
             }
@@ -285,8 +285,8 @@ impl DiskRecords {
     }
 
     /// Lets go of what has been longest in memory; after the answers, for which nobody need wait.
-    pub(crate) fn make_room(&mut self) {
-        for seq in self.far_back.drain(..) {
+    pub(crate) fn evict(&mut self) {
+        for seq in self.evict_next.drain(..) {
             self.jobs.remove(&seq);
             self.payloads.payloads.remove(&seq);
         }
@@ -306,33 +306,33 @@ impl DiskRecords {
     pub(crate) fn rolled_back(&mut self) {
         self.jobs.clear();
         self.cached.clear();
-        self.workflows = Workflows::default();
+        self.workflows = WorkflowCache::default();
         self.changed.clear();
         self.removed.clear();
-        self.taken = None;
-        self.bereft.clear();
-        self.erased = false;
+        self.checked_out = None;
+        self.shrunk_queues.clear();
+        self.has_deletes = false;
         self.payloads = PayloadCache::default();
         self.ahead.rolled_back();
         self.new_payloads.clear();
         self.ended_counts.clear();
         self.touched.clear();
-        self.far_back.clear();
+        self.evict_next.clear();
         self.live.write().unwrap_or_else(PoisonError::into_inner).rolled_back();
         let mut chunks = self.chunks.write().unwrap_or_else(PoisonError::into_inner);
-        for (chunk, features) in std::mem::take(&mut self.summed) {
+        for (chunk, features) in std::mem::take(&mut self.new_chunk_keys) {
             chunks.remove(chunk, &features);
         }
         drop(chunks);
         // What the queue of prunes has dropped in this batch may be due after all: begin again from the notes.
-        if let Ok(prunes) = Prunes::load(&self.connection) {
+        if let Ok(prunes) = PruneQueue::load(&self.connection) {
             self.prunes = prunes;
         }
         self.names.write().unwrap_or_else(PoisonError::into_inner).rolled_back();
     }
 
     /// Brings the word index in step with what a job is indexed by now. The table is called after tags, its first use.
-    fn reindex(&self, seq: Seq, before: &BTreeSet<String>, after: &BTreeSet<String>) -> Result<(), Trouble> {
+    fn reindex(&self, seq: Seq, before: &BTreeSet<String>, after: &BTreeSet<String>) -> Result<(), RecordsError> {
         for word in before.difference(after) {
             let mut delete = self.connection.prepare_cached("DELETE FROM tag WHERE word = ?1 AND seq = ?2")?;
             delete.execute(params![word, seq.0.cast_signed()])?;
@@ -359,15 +359,15 @@ pub(crate) fn type_hash(job_type: &str) -> i64 {
     hash.cast_signed()
 }
 
-impl JobRecords for DiskRecords {
-    type Error = Trouble;
+impl JobRecords for SqliteRecords {
+    type Error = RecordsError;
 
     fn new_id(&mut self, seq: Seq, rng: &mut dyn Rng) -> JobId {
-        self.seal.seal(seq, rng)
+        self.seal.encrypt(seq, rng)
     }
 
-    fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, Trouble> {
-        let seq = self.seal.unseal(id);
+    fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, RecordsError> {
+        let seq = self.seal.decrypt(id);
         if let Some(job) = self.jobs.get(&seq) {
             return Ok((job.id == id).then_some(seq));
         }
@@ -381,7 +381,7 @@ impl JobRecords for DiskRecords {
         Ok(its_own.then_some(seq))
     }
 
-    fn checkout(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Trouble> {
+    fn checkout(&mut self, seq: Seq) -> Result<Option<Box<Job>>, RecordsError> {
         if self.removed.contains_key(&seq) {
             return Ok(None);
         }
@@ -391,29 +391,29 @@ impl JobRecords for DiskRecords {
             Some(job) => Some(job),
             None => self.fetch(seq)?,
         };
-        self.taken = match (&job, self.changed.get(&seq)) {
+        self.checked_out = match (&job, self.changed.get(&seq)) {
             (Some(job), Some(origin)) => Some((seq, origin.clone(), IndexedFields::of(job))),
-            (Some(job), None) => Some((seq, Origin::of(job), IndexedFields::of(job))),
+            (Some(job), None) => Some((seq, StoredIn::of(job), IndexedFields::of(job))),
             (None, _) => None,
         };
         Ok(job)
     }
 
-    fn put(&mut self, job: Box<Job>) -> Result<(), Trouble> {
+    fn put(&mut self, job: Box<Job>) -> Result<(), RecordsError> {
         let seq = job.seq;
-        let origin = match self.taken.take() {
+        let origin = match self.checked_out.take() {
             Some((taken, origin, before)) if taken == seq => {
                 if !before.are_those_of(&job) {
                     self.reindex(seq, &before.words(), &IndexedFields::of(&job).words())?;
                 }
                 origin
             }
-            _ => Origin::of(&job),
+            _ => StoredIn::of(&job),
         };
         // Only an edit brings a new name into a record that is there already.
-        let same_type = matches!(&origin, Origin::Live(entry) if entry.has_type(&job.job_type));
+        let same_type = matches!(&origin, StoredIn::Live(entry) if entry.has_type(&job.job_type));
         if !same_type {
-            self.learn(&job.queue, &job.job_type);
+            self.intern(&job.queue, &job.job_type);
         }
         self.changed.insert(seq, origin);
         self.jobs.insert(seq, job);
@@ -421,7 +421,7 @@ impl JobRecords for DiskRecords {
     }
 
     fn return_unchanged(&mut self, job: Box<Job>) {
-        self.taken = None;
+        self.checked_out = None;
         // An ended record is not worth keeping, unless this batch has changed it.
         if job.is_live() || self.changed.contains_key(&job.seq) {
             if !self.changed.contains_key(&job.seq) {
@@ -431,9 +431,9 @@ impl JobRecords for DiskRecords {
         }
     }
 
-    fn insert(&mut self, mut job: Box<Job>, payload: PayloadSource) -> Result<(), Trouble> {
+    fn insert(&mut self, mut job: Box<Job>, payload: PayloadSource) -> Result<(), RecordsError> {
         let seq = job.seq;
-        self.learn(&job.queue, &job.job_type);
+        self.intern(&job.queue, &job.job_type);
         if self.names().policy_number(&job.policy).is_none()
             && let Some(canonical) = self.names().canonical(&job.policy)
         {
@@ -454,37 +454,37 @@ impl JobRecords for DiskRecords {
             insert.execute(params![job.queue.as_str(), external_id.as_ref(), seq.0.cast_signed()])?;
         }
         if let Some(membership) = &job.membership {
-            self.workflows.admit(self.seal.number_of(membership.workflow), seq);
+            self.workflows.admit(self.seal.seq_of_workflow(membership.workflow), seq);
         }
         if has_words(&job) {
             self.reindex(seq, &BTreeSet::new(), &IndexedFields::of(&job).words())?;
         }
-        self.changed.insert(seq, Origin::Nowhere);
+        self.changed.insert(seq, StoredIn::Nowhere);
         self.jobs.insert(seq, job);
         Ok(())
     }
 
-    fn remove(&mut self, job: Box<Job>) -> Result<(), Trouble> {
+    fn remove(&mut self, job: Box<Job>) -> Result<(), RecordsError> {
         let seq = job.seq;
         let number = seq.0.cast_signed();
-        let origin = match self.taken.take() {
+        let origin = match self.checked_out.take() {
             Some((taken, origin, _)) if taken == seq => origin,
-            _ => Origin::of(&job),
+            _ => StoredIn::of(&job),
         };
-        self.bereft.push(job.queue.clone());
-        self.erased = true;
+        self.shrunk_queues.push(job.queue.clone());
+        self.has_deletes = true;
         if let Some(external_id) = &job.external_id {
             let mut delete =
                 self.connection.prepare_cached("DELETE FROM external_id WHERE queue = ?1 AND external_id = ?2")?;
             delete.execute(params![job.queue.as_str(), external_id.as_ref()])?;
         }
         if let Some(membership) = &job.membership {
-            let workflow = self.seal.number_of(membership.workflow);
+            let workflow = self.seal.seq_of_workflow(membership.workflow);
             workflows::unname(&self.connection, workflow, &membership.reference, seq)?;
         }
         self.reindex(seq, &IndexedFields::of(&job).words(), &BTreeSet::new())?;
         for dependency in job.dependencies.all() {
-            let elder = self.seal.unseal(dependency).0.cast_signed();
+            let elder = self.seal.decrypt(dependency).0.cast_signed();
             let mut delete =
                 self.connection.prepare_cached("DELETE FROM edge WHERE dependency = ?1 AND dependent = ?2")?;
             delete.execute(params![elder, number])?;
@@ -494,9 +494,9 @@ impl JobRecords for DiskRecords {
         self.new_payloads.retain(|(new, _)| *new != seq);
         self.changed.remove(&seq);
         match &origin {
-            Origin::Nowhere => return Ok(()),
-            Origin::Ended(state) => *self.ended_counts.entry((job.queue.clone(), *state)).or_default() -= 1,
-            Origin::Live(entry) => {
+            StoredIn::Nowhere => return Ok(()),
+            StoredIn::Ended(state) => *self.ended_counts.entry((job.queue.clone(), *state)).or_default() -= 1,
+            StoredIn::Live(entry) => {
                 self.live
                     .write()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -507,27 +507,27 @@ impl JobRecords for DiskRecords {
         Ok(())
     }
 
-    fn external_id(&mut self, queue: &QueueName, external_id: &str) -> Result<Option<Seq>, Trouble> {
+    fn external_id(&mut self, queue: &QueueName, external_id: &str) -> Result<Option<Seq>, RecordsError> {
         let mut select =
             self.connection.prepare_cached("SELECT seq FROM external_id WHERE queue = ?1 AND external_id = ?2")?;
         let found = select.query_row(params![queue.as_str(), external_id], |row| row.get::<_, i64>(0)).optional()?;
         Ok(found.map(|number| Seq(number.cast_unsigned())))
     }
 
-    fn link(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Trouble> {
+    fn link(&mut self, dependency: Seq, dependent: Seq) -> Result<(), RecordsError> {
         let mut insert =
             self.connection.prepare_cached("INSERT OR IGNORE INTO edge(dependency, dependent) VALUES (?1, ?2)")?;
         insert.execute(params![dependency.0.cast_signed(), dependent.0.cast_signed()])?;
         Ok(())
     }
 
-    fn unlink(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Trouble> {
+    fn unlink(&mut self, dependency: Seq, dependent: Seq) -> Result<(), RecordsError> {
         let mut delete = self.connection.prepare_cached("DELETE FROM edge WHERE dependency = ?1 AND dependent = ?2")?;
         delete.execute(params![dependency.0.cast_signed(), dependent.0.cast_signed()])?;
         Ok(())
     }
 
-    fn dependents(&mut self, dependency: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
+    fn dependents(&mut self, dependency: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, RecordsError> {
         let mut select = self.connection.prepare_cached(
             "SELECT dependent FROM edge WHERE dependency = ?1 AND dependent > ?2 ORDER BY dependent LIMIT ?3",
         )?;
@@ -537,19 +537,19 @@ impl JobRecords for DiskRecords {
         Ok(rows.map(|number| number.map(|number| Seq(number.cast_unsigned()))).collect::<Result<_, _>>()?)
     }
 
-    fn key(&mut self, key: &ScopedIdempotencyKey) -> Result<Option<KeyEntry>, Trouble> {
+    fn key(&mut self, key: &ScopedIdempotencyKey) -> Result<Option<KeyEntry>, RecordsError> {
         keys::get(&self.connection, key)
     }
 
-    fn put_key(&mut self, key: ScopedIdempotencyKey, entry: KeyEntry) -> Result<(), Trouble> {
+    fn put_key(&mut self, key: ScopedIdempotencyKey, entry: KeyEntry) -> Result<(), RecordsError> {
         keys::put(&self.connection, &key, &entry)
     }
 
-    fn remove_key(&mut self, key: &ScopedIdempotencyKey) -> Result<(), Trouble> {
+    fn remove_key(&mut self, key: &ScopedIdempotencyKey) -> Result<(), RecordsError> {
         keys::remove(&self.connection, key)
     }
 
-    fn next_prune(&mut self, now: Timestamp) -> Result<Option<(Timestamp, PruneTarget)>, Trouble> {
+    fn next_prune(&mut self, now: Timestamp) -> Result<Option<(Timestamp, PruneTarget)>, RecordsError> {
         // What has ended in this batch must be among the notes; what was removed is passed over.
         if !self.changed.is_empty() {
             self.flush()?;
@@ -558,10 +558,10 @@ impl JobRecords for DiskRecords {
         loop {
             match self.prunes.first() {
                 None => return Ok(key),
-                Some(First::Chunk(at, chunk)) if at <= now => self.prunes.take_apart(&self.connection, chunk)?,
+                Some(NextPrune::Chunk(at, chunk)) if at <= now => self.prunes.expand_chunk(&self.connection, chunk)?,
                 // Not due: the instant is all that anybody wants to know.
-                Some(First::Chunk(at, _)) => return Ok(earlier(Some((at, PruneTarget::Job(Seq(0)))), key)),
-                Some(First::Job(at, seq)) => {
+                Some(NextPrune::Chunk(at, _)) => return Ok(earlier(Some((at, PruneTarget::Job(Seq(0)))), key)),
+                Some(NextPrune::Job(at, seq)) => {
                     let job = self.checkout(seq)?;
                     let holds = job.as_ref().is_some_and(|job| job.prune_at() == Some(at));
                     if let Some(job) = job {
@@ -576,57 +576,57 @@ impl JobRecords for DiskRecords {
         }
     }
 
-    fn jobs_in_state(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Trouble> {
+    fn jobs_in_state(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, RecordsError> {
         self.flush()?;
         Ok(self.live.read().unwrap_or_else(PoisonError::into_inner).in_queue(queue, state, limit))
     }
 
-    fn workflow(&mut self, id: WorkflowId) -> Result<Option<Workflow>, Trouble> {
-        let number = self.seal.number_of(id);
+    fn workflow(&mut self, id: WorkflowId) -> Result<Option<Workflow>, RecordsError> {
+        let number = self.seal.seq_of_workflow(id);
         let found = self.workflows.get(&self.connection, number)?;
         Ok(found.filter(|workflow| workflow.id == id).cloned())
     }
 
-    fn put_workflow(&mut self, workflow: &Workflow) -> Result<(), Trouble> {
+    fn put_workflow(&mut self, workflow: &Workflow) -> Result<(), RecordsError> {
         self.workflows.put(&self.connection, workflow)
     }
 
-    fn tally(&mut self, id: WorkflowId, change: &MemberCountDelta) -> Result<(), Trouble> {
-        self.workflows.tally(&self.connection, self.seal.number_of(id), change)
+    fn tally(&mut self, id: WorkflowId, change: &MemberCountDelta) -> Result<(), RecordsError> {
+        self.workflows.tally(&self.connection, self.seal.seq_of_workflow(id), change)
     }
 
-    fn remove_workflow(&mut self, id: WorkflowId) -> Result<(), Trouble> {
-        self.erased = true;
-        self.workflows.remove(&self.connection, self.seal.number_of(id))
+    fn remove_workflow(&mut self, id: WorkflowId) -> Result<(), RecordsError> {
+        self.has_deletes = true;
+        self.workflows.remove(&self.connection, self.seal.seq_of_workflow(id))
     }
 
-    fn members(&mut self, id: WorkflowId, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
+    fn members(&mut self, id: WorkflowId, after: Seq, limit: usize) -> Result<Vec<Seq>, RecordsError> {
         self.workflows.flush(&self.connection)?;
-        workflows::members(&self.connection, self.seal.number_of(id), after, limit)
+        workflows::members(&self.connection, self.seal.seq_of_workflow(id), after, limit)
     }
 
-    fn set_member_ref(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Trouble> {
-        Ok(workflows::name(&self.connection, self.seal.number_of(id), reference, member)?)
+    fn set_member_ref(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), RecordsError> {
+        Ok(workflows::name(&self.connection, self.seal.seq_of_workflow(id), reference, member)?)
     }
 
-    fn member(&mut self, id: WorkflowId, reference: &str) -> Result<Option<Seq>, Trouble> {
-        Ok(workflows::named(&self.connection, self.seal.number_of(id), reference)?)
+    fn member(&mut self, id: WorkflowId, reference: &str) -> Result<Option<Seq>, RecordsError> {
+        Ok(workflows::named(&self.connection, self.seal.seq_of_workflow(id), reference)?)
     }
 
-    fn put_queue(&mut self, queue: &Queue) -> Result<(), Trouble> {
+    fn put_queue(&mut self, queue: &Queue) -> Result<(), RecordsError> {
         {
             let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
             names.learn_queue(&queue.name);
             names.learn_policy(&queue.policy);
         }
-        let record = codec::policy::encode_queue(queue).map_err(|_| Trouble::NotStorable)?;
+        let record = codec::policy::encode_queue(queue).map_err(|_| RecordsError::NotStorable)?;
         let mut insert =
             self.connection.prepare_cached("INSERT OR REPLACE INTO queue(name, record) VALUES (?1, ?2)")?;
         insert.execute(params![queue.name.as_str(), record])?;
         Ok(())
     }
 
-    fn remove_queue(&mut self, name: &QueueName) -> Result<(), Trouble> {
+    fn remove_queue(&mut self, name: &QueueName) -> Result<(), RecordsError> {
         self.connection.prepare_cached("DELETE FROM queue WHERE name = ?1")?.execute([name.as_str()])?;
         Ok(())
     }

@@ -12,7 +12,7 @@ use longshore_store::StoreHealth;
 use longshore_store::clock::monotonic;
 use rustix::io::Errno;
 
-use crate::data_dir::private;
+use crate::data_dir::open_private;
 
 const RESERVE: &str = "reserve";
 /// Between two looks whether a full disk has room again.
@@ -101,7 +101,7 @@ pub(crate) struct Reserve {
 
 impl Reserve {
     /// A store that cannot set space aside still opens: it may have to finish work on a full disk.
-    pub(crate) fn set_aside(room: Room) -> Self {
+    pub(crate) fn allocate(room: Room) -> Self {
         let path = room.directory.as_ref().filter(|_| room.reserve_bytes > 0).map(|directory| directory.join(RESERVE));
         room.set_in_use(path.is_some());
         let mut reserve = Self { path, room, asked_at: None };
@@ -119,7 +119,7 @@ impl Reserve {
     }
 
     /// Whether there is room for new work. Nothing else may be due for hours, so whoever brings some lets a full disk be asked again.
-    pub(crate) fn has_room(&mut self) -> bool {
+    pub(crate) fn has_space(&mut self) -> bool {
         self.restore();
         !self.room.in_use()
     }
@@ -179,7 +179,7 @@ fn shrink(path: &Path, bytes: u64) -> io::Result<()> {
 }
 
 fn allocate(path: &Path, bytes: u64) -> io::Result<()> {
-    let mut file = private(path)?;
+    let mut file = open_private(path)?;
     match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         // Some file systems find space only for what is written.
         Err(Errno::OPNOTSUPP) => io::copy(&mut io::repeat(0).take(bytes), &mut file).map(drop),

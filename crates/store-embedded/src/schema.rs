@@ -9,7 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use crate::error::{damaged, sql};
-use longshore_codec::codec::{self, checksum, seal, unseal};
+use longshore_codec::codec::{self, append_checksum, checksum, verify_checksum};
 
 /// Version of the tables. A newer one is refused, never rewritten.
 pub(crate) const SCHEMA: i64 = 1;
@@ -57,12 +57,12 @@ CREATE TABLE ended_count(queue TEXT NOT NULL, state INTEGER NOT NULL, jobs INTEG
 
 /// Whether time passes by itself in this store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeKind {
+pub enum ClockMode {
     Real,
     Virtual,
 }
 
-impl TimeKind {
+impl ClockMode {
     fn as_str(self) -> &'static str {
         match self {
             Self::Real => "real",
@@ -125,7 +125,7 @@ impl Location {
 }
 
 /// A database without its log, that nobody writes to meanwhile. Nothing is made beside it.
-pub(crate) fn open_frozen(database: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_immutable(database: &Path) -> rusqlite::Result<Connection> {
     let path = std::path::absolute(database).unwrap_or_else(|_| database.to_owned());
     let path = path.to_str().ok_or_else(|| rusqlite::Error::InvalidPath(database.to_owned()))?;
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
@@ -137,7 +137,7 @@ pub(crate) fn open_frozen(database: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Makes the tables of a new store, or makes sure that an old one is ours.
-pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), StoreError> {
+pub(crate) fn prepare(connection: &Connection, time: ClockMode) -> Result<(), StoreError> {
     if empty(connection)? {
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(sql)?;
         connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
@@ -145,19 +145,19 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
         connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)?;
         let transaction = connection.unchecked_transaction().map_err(sql)?;
         transaction.execute_batch(TABLES).map_err(sql)?;
-        let mut rng = longshore_codec::SystemDice::default();
+        let mut rng = longshore_codec::OsRng::default();
         let rng: &mut dyn longshore_core::rng::Rng = &mut rng;
         set_note(&transaction, ID_KEY, rng.bytes16().to_vec()).map_err(sql)?;
         set_note(&transaction, TIME, time.as_str().into()).map_err(sql)?;
         set_meta(&transaction, "epoch", 1_i64).map_err(sql)?;
         set_meta(&transaction, "next_number", 1_i64).map_err(sql)?;
         set_totals(&transaction, &Totals::default()).map_err(sql)?;
-        set_mark(&transaction, 0, 0).map_err(sql)?;
+        set_commit_seq(&transaction, 0, 0).map_err(sql)?;
         return transaction.commit().map_err(sql);
     }
     check(connection)?;
     refuse_backup(connection)?;
-    let kept = note(connection, TIME)?;
+    let kept = meta_bytes(connection, TIME)?;
     if kept != time.as_str().as_bytes() {
         let found = format!("a store that was made in {} time", String::from_utf8_lossy(&kept));
         return Err(StoreError::Format { found, supported: "one of the same kind of time" });
@@ -167,12 +167,13 @@ pub(crate) fn prepare(connection: &Connection, time: TimeKind) -> Result<(), Sto
 
 fn empty(connection: &Connection) -> Result<bool, StoreError> {
     let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
-    Ok(tables.map_err(unopened)? == 0)
+    Ok(tables.map_err(map_open_error)? == 0)
 }
 
 /// Makes sure that a database is one of ours, of a version this program knows.
 pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
-    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(unopened)?;
+    let application: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(map_open_error)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sql)?;
     if empty(connection)? {
         let found = "an empty database, as a first start leaves it that did not come to its end".to_owned();
@@ -188,7 +189,7 @@ pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// Something else may have been put where the database should be.
-pub(crate) fn unopened(error: rusqlite::Error) -> StoreError {
+pub(crate) fn map_open_error(error: rusqlite::Error) -> StoreError {
     if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
         let found = format!("a {DATABASE} that is not one of ours, or whose beginning is damaged");
         return StoreError::Format { found, supported: SUPPORTED };
@@ -197,9 +198,9 @@ pub(crate) fn unopened(error: rusqlite::Error) -> StoreError {
 }
 
 /// How time passes in a store that is there.
-pub(crate) fn time(connection: &Connection) -> Result<TimeKind, StoreError> {
-    let kept = note(connection, TIME)?;
-    let kind = [TimeKind::Real, TimeKind::Virtual].into_iter().find(|kind| kind.as_str().as_bytes() == kept);
+pub(crate) fn time(connection: &Connection) -> Result<ClockMode, StoreError> {
+    let kept = meta_bytes(connection, TIME)?;
+    let kind = [ClockMode::Real, ClockMode::Virtual].into_iter().find(|kind| kind.as_str().as_bytes() == kept);
     kind.ok_or_else(|| damaged(DAMAGED_NOTES))
 }
 
@@ -213,14 +214,14 @@ const SEEN: &str = "seen";
 const BACKUP: &str = "backup";
 
 /// All there are.
-pub(crate) const NOTES: [&str; 9] = [ID_KEY, TIME, "epoch", "next_number", TOTALS, MARK, LIVE_JOBS, SEEN, BACKUP];
+pub(crate) const META_KEYS: [&str; 9] = [ID_KEY, TIME, "epoch", "next_number", TOTALS, MARK, LIVE_JOBS, SEEN, BACKUP];
 
 /// Leases that were given before the copy was made, or after it by the original, must not be good in a store that goes on from here: it has to be restored first.
-pub(crate) fn call_backup(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn mark_as_backup(connection: &Connection) -> rusqlite::Result<()> {
     set_note(connection, BACKUP, Vec::new())
 }
 
-pub(crate) fn call_store(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn clear_backup_flag(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM meta WHERE key = ?1", [BACKUP]).map(drop)
 }
 
@@ -237,7 +238,7 @@ pub(crate) fn refuse_backup(connection: &Connection) -> Result<(), StoreError> {
 
 /// The secret that leads from ids to records. Damage to it would make every id unknown.
 pub(crate) fn id_key(connection: &Connection) -> Result<[u8; 16], StoreError> {
-    note(connection, ID_KEY)?.try_into().map_err(|_| damaged(DAMAGED_NOTES))
+    meta_bytes(connection, ID_KEY)?.try_into().map_err(|_| damaged(DAMAGED_NOTES))
 }
 
 /// A number that grows with every commit, so that a log which has lost some can be told by it: see [`crate::log`]. The totals lie on the same page, so it costs none of its own.
@@ -246,16 +247,16 @@ pub(crate) fn mark(connection: &Connection) -> Result<i64, StoreError> {
 }
 
 /// The mark of a commit, and how many live jobs there are after it.
-pub(crate) fn set_mark(connection: &Connection, mark: i64, live_jobs: u64) -> rusqlite::Result<()> {
+pub(crate) fn set_commit_seq(connection: &Connection, mark: i64, live_jobs: u64) -> rusqlite::Result<()> {
     let live = [mark.to_le_bytes(), live_jobs.to_le_bytes()].as_flattened().to_vec();
     set_note(connection, LIVE_JOBS, live)?;
     set_meta(connection, MARK, mark)
 }
 
 /// The mark of a commit that moves no job.
-pub(crate) fn move_mark(connection: &Connection, mark: i64) -> rusqlite::Result<()> {
+pub(crate) fn bump_commit_seq(connection: &Connection, mark: i64) -> rusqlite::Result<()> {
     match live_jobs(connection) {
-        Ok(Some(live_jobs)) => set_mark(connection, mark, live_jobs),
+        Ok(Some(live_jobs)) => set_commit_seq(connection, mark, live_jobs),
         // Of what cannot be read nothing is said: whoever opens the store next finds out.
         Ok(None) | Err(_) => set_meta(connection, MARK, mark),
     }
@@ -296,7 +297,7 @@ pub(crate) fn check_live_jobs(connection: &Connection, found: u64) -> Result<(),
 const TOTALS: &str = "totals";
 
 pub(crate) fn totals(connection: &Connection) -> Result<Totals, StoreError> {
-    codec::totals::decode(&note(connection, TOTALS)?).map_err(|_| damaged(DAMAGED_NOTES))
+    codec::totals::decode(&meta_bytes(connection, TOTALS)?).map_err(|_| damaged(DAMAGED_NOTES))
 }
 
 pub(crate) fn set_totals(connection: &Connection, totals: &Totals) -> rusqlite::Result<()> {
@@ -305,7 +306,7 @@ pub(crate) fn set_totals(connection: &Connection, totals: &Totals) -> rusqlite::
 
 /// A number among the store's notes.
 pub(crate) fn meta(connection: &Connection, key: &str) -> Result<i64, StoreError> {
-    let bytes = note(connection, key)?.try_into().map_err(|_| damaged(DAMAGED_NOTES))?;
+    let bytes = meta_bytes(connection, key)?.try_into().map_err(|_| damaged(DAMAGED_NOTES))?;
     Ok(i64::from_le_bytes(bytes))
 }
 
@@ -315,20 +316,20 @@ pub(crate) fn set_meta(connection: &Connection, key: &str, value: i64) -> rusqli
 
 const DAMAGED_NOTES: &str = "the store's notes";
 
-fn note(connection: &Connection, key: &str) -> Result<Vec<u8>, StoreError> {
+fn meta_bytes(connection: &Connection, key: &str) -> Result<Vec<u8>, StoreError> {
     find_note(connection, key)?.ok_or_else(|| damaged(&format!("\"{key}\" is missing from the store's notes")))
 }
 
 fn find_note(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1").map_err(sql)?;
     let sealed: Option<Vec<u8>> = select.query_row([key], |row| row.get(0)).optional().map_err(sql)?;
-    let unsealed = sealed.map(|sealed| unseal(place_of(key), &sealed).map(<[u8]>::to_vec));
+    let unsealed = sealed.map(|sealed| verify_checksum(place_of(key), &sealed).map(<[u8]>::to_vec));
     unsealed.transpose().map_err(|_| damaged(DAMAGED_NOTES))
 }
 
 fn set_note(connection: &Connection, key: &str, value: Vec<u8>) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached("INSERT OR REPLACE INTO meta(key, value) VALUES (?1, ?2)")?;
-    insert.execute(params![key, seal(place_of(key), value)]).map(|_| ())
+    insert.execute(params![key, append_checksum(place_of(key), value)]).map(|_| ())
 }
 
 /// What the checksum of a note covers beside its value.

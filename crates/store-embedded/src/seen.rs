@@ -13,9 +13,9 @@ use longshore_core::time::Timestamp;
 use longshore_store::{Clock, StoreError};
 use rusqlite::Connection;
 
-use crate::error::{Kind, kind_at};
-use crate::records::Trouble;
-use crate::schema::{self, Location, TimeKind};
+use crate::error::{DiskErrorKind, classify};
+use crate::records::RecordsError;
+use crate::schema::{self, ClockMode, Location};
 use crate::watermark;
 use crate::writer::Writer;
 
@@ -26,10 +26,10 @@ const WORTH_A_WARNING: u64 = 1_000;
 pub(crate) fn go_on(
     location: &Location,
     connection: &Connection,
-    time: TimeKind,
+    time: ClockMode,
     clock: &dyn Clock,
 ) -> Result<Option<Timestamp>, StoreError> {
-    if time == TimeKind::Virtual {
+    if time == ClockMode::Virtual {
         return Ok(None);
     }
     let noted = watermark::seen(location, schema::id_key(connection)?);
@@ -49,8 +49,8 @@ impl Writer {
     /// Writes the time of a commit.
     pub(crate) fn see(&self, now: Timestamp) -> rusqlite::Result<()> {
         match self.time {
-            TimeKind::Real => schema::set_seen(self.records.connection(), now),
-            TimeKind::Virtual => Ok(()),
+            ClockMode::Real => schema::set_seen(self.records.connection(), now),
+            ClockMode::Virtual => Ok(()),
         }
     }
 
@@ -59,8 +59,8 @@ impl Writer {
     pub(crate) fn keep_leases(&mut self, seen: Option<Timestamp>) -> Result<(), StoreError> {
         if let Some(seen) = seen {
             let mut kept = self.try_keep_leases(seen);
-            if let Err(Trouble::Sql(error)) = &kept
-                && kind_at(&self.location, error) == Kind::Full
+            if let Err(RecordsError::Sql(error)) = &kept
+                && classify(&self.location, error) == DiskErrorKind::Full
                 && self.roll_back()
                 && self.reserve.release()
             {
@@ -68,7 +68,7 @@ impl Writer {
             }
             kept?;
         }
-        if self.time == TimeKind::Real {
+        if self.time == ClockMode::Real {
             let mut noted = self.shared.noted.lock().unwrap_or_else(PoisonError::into_inner);
             noted.follow(Arc::clone(&self.clock));
         }
@@ -76,7 +76,7 @@ impl Writer {
     }
 
     /// One commit for all of them: done twice, it would add the gap twice.
-    fn try_keep_leases(&mut self, seen: Timestamp) -> Result<(), Trouble> {
+    fn try_keep_leases(&mut self, seen: Timestamp) -> Result<(), RecordsError> {
         let now = self.clock.now();
         self.records.connection().execute_batch("BEGIN IMMEDIATE")?;
         self.engine.begin();
@@ -84,14 +84,14 @@ impl Writer {
         let leases = engine.keep_remainders(seen, ExecutionContext { records, rng, now, effects })?;
         self.effects.clear();
         self.records.flush()?;
-        let mut mark = self.mark;
+        let mut mark = self.commit_seq;
         if leases > 0 {
             mark += 1;
-            schema::set_mark(self.records.connection(), mark, self.records.live_jobs())?;
+            schema::set_commit_seq(self.records.connection(), mark, self.records.live_jobs())?;
             self.see(now)?;
         }
         self.records.connection().execute_batch("COMMIT")?;
-        self.mark = mark;
+        self.commit_seq = mark;
         self.engine.commit();
         self.records.committed();
         if leases > 0 {

@@ -22,39 +22,39 @@ use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
-    Clock, Grant, InLine, Inspect, JobQuery, JobRef, Mailbox, MemberQuery, Page, Park, QueueReport, Store, StoreError,
-    StoreFuture, StoreHealth, Ticket, Wakeups, WorkflowPage, WorkflowQuery, await_grant, mailbox,
+    ChangeFeed, Clock, Grant, JobQuery, JobRef, Mailbox, MemberQuery, Page, Park, QueuePosition, QueueStats, Store,
+    StoreError, StoreFuture, StoreHealth, StoreReader, Ticket, WorkflowPage, WorkflowQuery, await_grant, mailbox,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::data_dir::Home;
+use crate::data_dir::DataDir;
 use crate::error::{damaged, sql};
 use crate::finished_index::Chunks;
 use crate::granting::{Granting, ReturnToWriter};
 use crate::id_cipher::id_seal;
-use crate::key_order::InOrder;
+use crate::key_order::KeyOrderCheck;
 use crate::live_index::LiveIndex;
-use crate::reader::{Known, Readers};
-use crate::records::prefetch::Ahead;
-use crate::records::{DiskRecords, Trouble, workflows};
+use crate::reader::{ReaderContext, Readers};
+use crate::records::prefetch::Prefetcher;
+use crate::records::{RecordsError, SqliteRecords, workflows};
 use crate::request::{Failed, Reply, Request};
 use crate::reserve::{Reserve, Room};
-use crate::schema::{self, Location, Role, TimeKind, unopened};
+use crate::schema::{self, ClockMode, Location, Role, map_open_error};
 use crate::seen;
-use crate::vacuum::GiveBack;
+use crate::vacuum::IncrementalVacuum;
 use crate::wal;
 use crate::wal_checkpoint::Checkpoints;
-use crate::watermark::Noted;
+use crate::watermark::WatermarkFile;
 use crate::writer::{Shared, Writer};
-use longshore_codec::Names;
-use longshore_codec::SystemDice;
+use longshore_codec::Dictionary;
+use longshore_codec::OsRng;
 use longshore_codec::codec;
-use longshore_codec::codec::job::Head;
+use longshore_codec::codec::job::RecordHeader;
 
 /// Where the jobs are kept.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum StoreLocation {
     /// The same code without a disk; gone when the store is closed. For tests.
     Memory,
     Directory(PathBuf),
@@ -62,21 +62,21 @@ pub enum Place {
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub place: Place,
+    pub place: StoreLocation,
     pub clock: Arc<dyn Clock>,
-    pub time: TimeKind,
+    pub time: ClockMode,
     pub engine: engine::Options,
     /// Requests that may wait for the writer before the next one has to.
-    pub waiting_max: usize,
+    pub request_queue_max: usize,
     pub reader_threads: usize,
     /// Set aside for a full disk; 0 is nothing.
     pub reserve_bytes: u64,
 }
 
 impl Options {
-    pub fn new(place: Place, clock: Arc<dyn Clock>, time: TimeKind) -> Self {
+    pub fn new(place: StoreLocation, clock: Arc<dyn Clock>, time: ClockMode) -> Self {
         let engine = engine::Options::default();
-        Self { place, clock, time, engine, waiting_max: 4_096, reader_threads: 2, reserve_bytes: 64 << 20 }
+        Self { place, clock, time, engine, request_queue_max: 4_096, reader_threads: 2, reserve_bytes: 64 << 20 }
     }
 }
 
@@ -92,7 +92,7 @@ pub struct EmbeddedStore {
     reserve_missing_at_start: Option<u64>,
     room: Room,
     /// Kept until everything else has ended.
-    home: Home,
+    home: DataDir,
 }
 
 /// Databases in memory have names, so that writer and readers find the same one.
@@ -101,21 +101,21 @@ static MEMORIES: AtomicU64 = AtomicU64::new(0);
 impl EmbeddedStore {
     pub fn open(options: Options) -> Result<Self, StoreError> {
         let home = match &options.place {
-            Place::Memory => Home::memory(format!("longshore-{}", MEMORIES.fetch_add(1, Ordering::Relaxed))),
-            Place::Directory(directory) => Home::directory(directory)?,
+            StoreLocation::Memory => DataDir::memory(format!("longshore-{}", MEMORIES.fetch_add(1, Ordering::Relaxed))),
+            StoreLocation::Directory(directory) => DataDir::directory(directory)?,
         };
-        let connection = home.database.open(Role::Writer).map_err(unopened)?;
+        let connection = home.database.open(Role::Writer).map_err(map_open_error)?;
         schema::prepare(&connection, options.time)?;
-        wal::compare(&home.database, &connection)?;
+        wal::check_wal_complete(&home.database, &connection)?;
         let seen = seen::go_on(&home.database, &connection, options.time, options.clock.as_ref())?;
-        let noted = Noted::open(&home.database, schema::id_key(&connection)?)?;
+        let noted = WatermarkFile::open(&home.database, schema::id_key(&connection)?)?;
         let shared = Arc::new(Shared { noted: Mutex::new(noted), ..Shared::default() });
-        wal::settle(&home.database, &connection, &shared.noted)?;
+        wal::checkpoint_on_open(&home.database, &connection, &shared.noted)?;
         let room = match &options.place {
-            Place::Memory => Room::in_memory(),
-            Place::Directory(directory) => Room::of(directory, options.reserve_bytes),
+            StoreLocation::Memory => Room::in_memory(),
+            StoreLocation::Directory(directory) => Room::of(directory, options.reserve_bytes),
         };
-        let reserve = Reserve::set_aside(room.clone());
+        let reserve = Reserve::allocate(room.clone());
         let reserve_missing_at_start = reserve.missing_bytes();
         let names = crate::dictionary::load(&connection)?;
         let seal = id_seal(schema::id_key(&connection)?);
@@ -135,34 +135,34 @@ impl EmbeddedStore {
         let readers = Readers::start(
             options.reader_threads.max(1),
             &home.database,
-            &Known { names: &names, live: &live, chunks: &chunks, seal: &seal },
+            &ReaderContext { names: &names, live: &live, chunks: &chunks, seal: &seal },
         )?;
         let ahead = match &home.database {
-            Location::Memory(_) => Ahead::default(),
-            Location::File(_) => Ahead::start(&home.database, &shared)?,
+            Location::Memory(_) => Prefetcher::default(),
+            Location::File(_) => Prefetcher::start(&home.database, &shared)?,
         };
         let (mark, totals) = (schema::mark(&connection)?, schema::totals(&connection)?);
         *shared.totals.write().unwrap_or_else(PoisonError::into_inner) = totals;
-        let (sender, requests) = mailbox(options.waiting_max);
+        let (sender, requests) = mailbox(options.request_queue_max);
         let mut writer = Writer {
             engine,
-            records: DiskRecords::new(connection, names, live, chunks, seal, ahead)?,
+            records: SqliteRecords::new(connection, names, live, chunks, seal, ahead)?,
             clock: Arc::clone(&options.clock),
             time: options.time,
             shared: Arc::clone(&shared),
             checkpoints,
             reserve,
             location: home.database.clone(),
-            give_back: GiveBack::new(matches!(home.database, Location::File(_)), options.time),
-            rng: SystemDice::default(),
+            give_back: IncrementalVacuum::new(matches!(home.database, Location::File(_)), options.time),
+            rng: OsRng::default(),
             effects: Vec::new(),
-            stirred: BTreeSet::new(),
-            mark,
+            dirty_queues: BTreeSet::new(),
+            commit_seq: mark,
             totals,
             granting: Granting::new(Arc::new(ReturnToWriter(sender.notices()))),
         };
         writer.keep_leases(seen)?;
-        writer.keep_queues()?;
+        writer.persist_queues()?;
         let work = move || writer.run(requests);
         let thread = Builder::new().name("longshore-write".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
         let (requests, writer) = (Some(sender), Some(thread));
@@ -183,7 +183,7 @@ impl EmbeddedStore {
 
     /// Waits until a write has failed (true) or the store was closed in good health (false). A process that serves a store ends when it fails, with an
     /// exit code that says so.
-    pub fn until_poisoned(&self) -> impl Future<Output = bool> + Send + use<> {
+    pub fn wait_poisoned(&self) -> impl Future<Output = bool> + Send + use<> {
         let mut poisoned = self.shared.poisoned.subscribe();
         async move { poisoned.wait_for(|poisoned| *poisoned).await.is_ok() }
     }
@@ -191,7 +191,7 @@ impl EmbeddedStore {
     /// Writes the store, as it is at this moment, into a new directory; work goes on meanwhile.
     pub async fn backup(&self, directory: PathBuf) -> Result<(), StoreError> {
         let location = self.home.database.clone();
-        self.readers.look(move |_| crate::backup::backup(&location, &directory)).await
+        self.readers.run(move |_| crate::backup::backup(&location, &directory)).await
     }
 
     /// Commits since the store was opened.
@@ -231,7 +231,7 @@ impl Drop for EmbeddedStore {
 
 impl Writer {
     /// Queues that the engine brings along are kept like all others, and shown to readers.
-    fn keep_queues(&mut self) -> Result<(), StoreError> {
+    fn persist_queues(&mut self) -> Result<(), StoreError> {
         let queues: Vec<Arc<Queue>> = self.engine.queues().cloned().collect();
         let keep = |writer: &mut Self| {
             writer.records.connection().execute_batch("BEGIN IMMEDIATE")?;
@@ -240,7 +240,7 @@ impl Writer {
             }
             writer.records.flush()?;
             writer.records.connection().execute_batch("COMMIT")?;
-            Ok::<(), Trouble>(())
+            Ok::<(), RecordsError>(())
         };
         keep(self)?;
         self.records.committed();
@@ -257,7 +257,7 @@ impl Writer {
 pub(crate) fn read_queues(connection: &Connection) -> Result<Vec<Queue>, StoreError> {
     let mut queues = Vec::new();
     let mut select = connection.prepare("SELECT name, record FROM queue ORDER BY name").map_err(sql)?;
-    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("queue"));
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, KeyOrderCheck::through("queue"));
     while let Some(row) = rows.next().map_err(sql)? {
         let name: String = row.get(0).map_err(sql)?;
         order.next(name.clone())?;
@@ -272,14 +272,14 @@ pub(crate) fn read_queues(connection: &Connection) -> Result<Vec<Queue>, StoreEr
 fn recover(
     connection: &Connection,
     options: engine::Options,
-    names: &Names,
+    names: &Dictionary,
     live: &mut LiveIndex,
 ) -> Result<Engine, StoreError> {
     let queues = read_queues(connection)?;
     let mut ended = Vec::new();
     let counts = "SELECT queue, state, jobs FROM ended_count WHERE jobs > 0 ORDER BY queue, state";
     let mut select = connection.prepare(counts).map_err(sql)?;
-    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("ended_count"));
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, KeyOrderCheck::through("ended_count"));
     while let Some(row) = rows.next().map_err(sql)? {
         let (queue, state, jobs): (String, u8, i64) =
             (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?, row.get(2).map_err(sql)?);
@@ -297,13 +297,13 @@ fn recover(
     let last = last_ended.max(last_workflow).unwrap_or(0);
     let next_number = noted.max(last.saturating_add(1));
     let mut engine = Engine::rebuild(options, queues, [], ended, next_number.cast_unsigned());
-    workflows::with_errands(connection)?.into_iter().for_each(|workflow| engine.resume_operation(workflow));
+    workflows::with_active_operation(connection)?.into_iter().for_each(|workflow| engine.resume_operation(workflow));
     // One thread reads and checks the records while another puts them in order.
     let (sender, helpings) = sync_channel(64);
     // Emptied helpings go back: new memory for each would cost more than what is put into it.
     let (giver, emptied) = channel();
     std::thread::scope(|scope| {
-        let file = || file_heads(helpings, &giver, names, &mut engine, live);
+        let file = || index_records(helpings, &giver, names, &mut engine, live);
         let name = "longshore-recover".to_owned();
         let filing = Builder::new().name(name).spawn_scoped(scope, file).map_err(StoreError::not_applied)?;
         let read = read_records(connection, &sender, &emptied);
@@ -317,7 +317,7 @@ fn recover(
 
 /// Some records, one behind the other.
 #[derive(Debug, Default)]
-struct Helping {
+struct RecordBlock {
     bytes: Vec<u8>,
     /// Whose they are, and where each ends.
     ends: Vec<(Seq, usize)>,
@@ -326,18 +326,18 @@ struct Helping {
 /// Reads all live records, in order, and makes sure that each is what was written.
 fn read_records(
     connection: &Connection,
-    sender: &SyncSender<Helping>,
-    emptied: &Receiver<Helping>,
+    sender: &SyncSender<RecordBlock>,
+    emptied: &Receiver<RecordBlock>,
 ) -> Result<(), StoreError> {
     const HELPING: usize = 256;
     let mut select = connection.prepare("SELECT seq, record FROM live ORDER BY seq").map_err(sql)?;
-    let (mut rows, mut order) = (select.query([]).map_err(sql)?, InOrder::through("live"));
-    let mut helping = Helping::default();
+    let (mut rows, mut order) = (select.query([]).map_err(sql)?, KeyOrderCheck::through("live"));
+    let mut helping = RecordBlock::default();
     while let Some(row) = rows.next().map_err(sql)? {
         let seq = Seq(row.get::<_, i64>(0).map_err(sql)?.cast_unsigned());
         order.next(seq)?;
         let sealed = row.get_ref(1).map_err(sql)?.as_blob().ok();
-        let record = sealed.and_then(|sealed| codec::unseal(seq.0, sealed).ok());
+        let record = sealed.and_then(|sealed| codec::verify_checksum(seq.0, sealed).ok());
         helping.bytes.extend_from_slice(record.ok_or_else(|| damaged(&format!("the record of job {seq}")))?);
         helping.ends.push((seq, helping.bytes.len()));
         if helping.ends.len() == HELPING {
@@ -353,10 +353,10 @@ fn read_records(
 }
 
 /// Puts the jobs in order, by the heads of their records.
-fn file_heads(
-    helpings: Receiver<Helping>,
-    emptied: &Sender<Helping>,
-    names: &Names,
+fn index_records(
+    helpings: Receiver<RecordBlock>,
+    emptied: &Sender<RecordBlock>,
+    names: &Dictionary,
     engine: &mut Engine,
     live: &mut LiveIndex,
 ) -> Result<(), StoreError> {
@@ -369,7 +369,7 @@ fn file_heads(
             heads.push(head.map_err(|_| damaged(&format!("the record of job {seq}")))?);
             start = end;
         }
-        engine.bulk_load(&heads.iter().map(Head::outline).collect::<Vec<_>>());
+        engine.bulk_load(&heads.iter().map(RecordHeader::outline).collect::<Vec<_>>());
         live.admit(&heads);
         heads.clear();
         helping.bytes.clear();
@@ -421,35 +421,35 @@ impl Store for EmbeddedStore {
         Box::pin(self.ask(move |reply| Request::Tick(budget, reply)))
     }
 
-    fn wakeups(&self) -> Wakeups {
+    fn wakeups(&self) -> ChangeFeed {
         self.shared.wakeups.subscribe()
     }
 }
 
-impl Inspect for EmbeddedStore {
+impl StoreReader for EmbeddedStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {
         let (room, poisoned) = (self.room.clone(), self.poisoned());
-        Box::pin(self.readers.look(move |_| Ok(room.health(poisoned))))
+        Box::pin(self.readers.run(move |_| Ok(room.health(poisoned))))
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
-        Box::pin(self.readers.look(move |reader| reader.get(&jobs)))
+        Box::pin(self.readers.run(move |reader| reader.get(&jobs)))
     }
 
     fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
-        Box::pin(self.readers.look(move |reader| reader.payloads(&jobs)))
+        Box::pin(self.readers.run(move |reader| reader.payloads(&jobs)))
     }
 
     fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
-        Box::pin(self.readers.look(move |reader| reader.list(&query)))
+        Box::pin(self.readers.run(move |reader| reader.list(&query)))
     }
 
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
-        Box::pin(self.readers.look(move |reader| Ok(reader.ahead(&place))))
+    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
+        Box::pin(self.readers.run(move |reader| Ok(reader.ahead(&place))))
     }
 
     fn totals(&self) -> StoreFuture<'_, Totals> {
@@ -458,24 +458,24 @@ impl Inspect for EmbeddedStore {
     }
 
     fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
-        Box::pin(self.readers.look(move |reader| reader.workflow(id)))
+        Box::pin(self.readers.run(move |reader| reader.workflow(id)))
     }
 
     fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
-        Box::pin(self.readers.look(move |reader| reader.workflows(&query)))
+        Box::pin(self.readers.run(move |reader| reader.workflows(&query)))
     }
 
     fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
-        Box::pin(self.readers.look(move |reader| reader.members(&query)))
+        Box::pin(self.readers.run(move |reader| reader.members(&query)))
     }
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
         let queues = self.shared.queues.read().unwrap_or_else(PoisonError::into_inner);
         let found = queues.get(&name).cloned();
         Box::pin(async move { Ok(found) })
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
         let queues = self.shared.queues.read().unwrap_or_else(PoisonError::into_inner);
         let all = queues.values().cloned().collect();
         Box::pin(async move { Ok(all) })

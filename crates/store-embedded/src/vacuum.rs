@@ -10,12 +10,12 @@ use longshore_core::time::{Duration, Timestamp};
 use longshore_store::clock::monotonic;
 use rusqlite::Connection;
 
-use crate::error::{Kind, kind_at};
-use crate::schema::{TimeKind, move_mark};
+use crate::error::{DiskErrorKind, classify};
+use crate::schema::{ClockMode, bump_commit_seq};
 use crate::writer::Writer;
 
 /// Free pages that stay where they are: 16 MiB, and a quarter of the file.
-const KEPT_PAGES: i64 = 4_096;
+const FREE_PAGES_KEEP: i64 = 4_096;
 const KEPT_PART: i64 = 4;
 /// Free pages that stay even on a full disk.
 const KEPT_PAGES_WHEN_FULL: i64 = 256;
@@ -24,13 +24,13 @@ const STEP: &str = "PRAGMA incremental_vacuum(64)";
 const SLICE: Wait = Wait::from_millis(2);
 const STEPS_MAX: usize = 16;
 /// How many times as long as the slice took the rest is; and when nobody else is at work, or the disk is full.
-const REST: u32 = 100;
+const REST_FACTOR_BUSY: u32 = 100;
 const SHORT_REST: u32 = 4;
 /// After a slice for which the full disk had no room; also until a slice that was begun is done.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) struct GiveBack {
+pub(crate) struct IncrementalVacuum {
     /// Of a store in memory nothing can be given back.
     possible: bool,
     /// Whether slices may ask for ticks at instants of their own. Virtual time does not pass for them.
@@ -45,13 +45,13 @@ pub(crate) struct GiveBack {
     commits: u64,
 }
 
-impl GiveBack {
-    pub(crate) fn new(possible: bool, time: TimeKind) -> Self {
-        let real_time = time == TimeKind::Real;
+impl IncrementalVacuum {
+    pub(crate) fn new(possible: bool, time: ClockMode) -> Self {
+        let real_time = time == ClockMode::Real;
         Self { possible, real_time, stirred: true, due: None, wanted: false, commits: 0 }
     }
 
-    pub(crate) fn stir(&mut self) {
+    pub(crate) fn mark_dirty(&mut self) {
         self.stirred = true;
     }
 
@@ -75,8 +75,8 @@ impl Writer {
         if !self.give_back.possible || !(wanted || stirred) || self.shared.poisoned() {
             return;
         }
-        let given = if wanted { self.give_slice() } else { Ok(Duration::ZERO) };
-        let more = given.and_then(|rest| Ok(self.worth_giving()?.then_some(rest)));
+        let given = if wanted { self.vacuum_slice() } else { Ok(Duration::ZERO) };
+        let more = given.and_then(|rest| Ok(self.should_vacuum()?.then_some(rest)));
         let now = self.clock.now();
         self.give_back.due = match more {
             Ok(Some(rest)) if self.give_back.real_time => Some(now + rest),
@@ -88,14 +88,16 @@ impl Writer {
                 }
                 None
             }
-            Err(error) if kind_at(&self.location, &error) == Kind::Full && self.roll_back_slice() => Some(now + PAUSE),
+            Err(error) if classify(&self.location, &error) == DiskErrorKind::Full && self.roll_back_slice() => {
+                Some(now + PAUSE)
+            }
             Err(error) => return self.shared.poison(&error),
         };
         self.announce_deadline();
     }
 
     /// Says how long to rest.
-    fn give_slice(&mut self) -> rusqlite::Result<Duration> {
+    fn vacuum_slice(&mut self) -> rusqlite::Result<Duration> {
         let begin = monotonic();
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -105,15 +107,15 @@ impl Writer {
                 break;
             }
         }
-        let mark = self.mark + 1;
-        move_mark(connection, mark)?;
+        let mark = self.commit_seq + 1;
+        bump_commit_seq(connection, mark)?;
         connection.execute_batch("COMMIT")?;
-        self.mark = mark;
+        self.commit_seq = mark;
         let commits = self.shared.commits();
         // The ticks that bring the slices commit, too.
         let alone = commits.saturating_sub(self.give_back.commits) <= 2;
         self.give_back.commits = commits;
-        let times = if alone || self.reserve.missing_bytes().is_some() { SHORT_REST } else { REST };
+        let times = if alone || self.reserve.missing_bytes().is_some() { SHORT_REST } else { REST_FACTOR_BUSY };
         let rest = (monotonic() - begin) * times;
         Ok(Duration::from_millis(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX).max(1)))
     }
@@ -123,14 +125,14 @@ impl Writer {
         connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok()
     }
 
-    fn worth_giving(&self) -> rusqlite::Result<bool> {
+    fn should_vacuum(&self) -> rusqlite::Result<bool> {
         let connection = self.records.connection();
         let free = free_pages(connection)?;
         if self.reserve.missing_bytes().is_some() {
             return Ok(free > KEPT_PAGES_WHEN_FULL);
         }
         let pages: i64 = connection.prepare_cached("PRAGMA page_count")?.query_row([], |row| row.get(0))?;
-        Ok(free > KEPT_PAGES && free > pages / KEPT_PART)
+        Ok(free > FREE_PAGES_KEEP && free > pages / KEPT_PART)
     }
 }
 

@@ -14,9 +14,9 @@ use longshore_store::StoreError;
 use longshore_store::query::IndexedFields;
 use rusqlite::Connection;
 
-use crate::data_dir::{Home, with_a_store};
+use crate::data_dir::{DataDir, store_dir};
 use crate::error::sql;
-use crate::finished_index::{Chunks, Features, Prunes, chunk_of};
+use crate::finished_index::{Chunks, FilterKey, PruneQueue, chunk_of};
 use crate::id_cipher::{IdSeal, id_seal};
 use crate::moved;
 use crate::records::payloads::read_payload;
@@ -24,14 +24,14 @@ use crate::records::{keys, state_number, workflows};
 use crate::schema;
 use crate::store::read_queues;
 use crate::wal;
-use longshore_codec::Names;
+use longshore_codec::Dictionary;
 use longshore_codec::codec;
 
 use members::Members;
 
 /// What a look at a whole store found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Diagnosis {
+pub struct VerifyReport {
     pub live_jobs: u64,
     pub ended_jobs: u64,
     pub payload_bytes: u64,
@@ -42,13 +42,13 @@ pub struct Diagnosis {
 }
 
 /// Checks a store that nobody has open.
-pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
-    let home = Home::to_look_at(directory)?;
+pub fn examine(directory: &Path) -> Result<VerifyReport, StoreError> {
+    let home = DataDir::open_read_only(directory)?;
     let connection = home.look()?;
     schema::check(&connection)?;
-    wal::compare(&home.database, &connection)?;
-    let moved_to = moved::target_of(&with_a_store(directory)?)?;
-    let mut diagnosis = Diagnosis { moved_to, ..Diagnosis::default() };
+    wal::check_wal_complete(&home.database, &connection)?;
+    let moved_to = moved::target_of(&store_dir(directory)?)?;
+    let mut diagnosis = VerifyReport { moved_to, ..VerifyReport::default() };
     check_pages(&connection, &mut diagnosis)?;
     if !diagnosis.problems.is_empty() {
         // Pages that lead nowhere would only give a flood of consequences.
@@ -56,7 +56,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     }
     schema::totals(&connection)?;
     let names = crate::dictionary::load(&connection)?;
-    let mut found = Derived::new(id_seal(schema::id_key(&connection)?));
+    let mut found = ExpectedIndexes::new(id_seal(schema::id_key(&connection)?));
     for table in ["live", "ended"] {
         check_records(&connection, table, &names, &mut diagnosis, &mut found)?;
     }
@@ -70,15 +70,15 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     }
     schema::seen(&connection)?;
     let notes: Vec<String> = rows(&connection, "SELECT key FROM meta", |row| row.get(0))?;
-    let strange = notes.into_iter().filter(|note| !schema::NOTES.contains(&note.as_str()));
+    let strange = notes.into_iter().filter(|note| !schema::META_KEYS.contains(&note.as_str()));
     diagnosis.problems.extend(strange.map(|note| format!("there is a note \"{note}\" that nobody has written")));
     found.check(&connection, &mut diagnosis)?;
     // What else a start reads: an index that nothing refers to just now may be damaged unseen.
     let read = [
         read_queues(&connection).map(drop),
-        workflows::with_errands(&connection).map(drop),
+        workflows::with_active_operation(&connection).map(drop),
         Chunks::load(&connection).map(drop),
-        Prunes::load(&connection).map(drop),
+        PruneQueue::load(&connection).map(drop),
     ];
     diagnosis.problems.extend(read.into_iter().filter_map(Result::err).map(|error| error.to_string()));
     if let Err(trouble) = keys::next_purge(&connection) {
@@ -88,7 +88,7 @@ pub fn examine(directory: &Path) -> Result<Diagnosis, StoreError> {
     Ok(diagnosis)
 }
 
-fn check_pages(connection: &Connection, diagnosis: &mut Diagnosis) -> Result<(), StoreError> {
+fn check_pages(connection: &Connection, diagnosis: &mut VerifyReport) -> Result<(), StoreError> {
     let mut select = connection.prepare("PRAGMA integrity_check").map_err(sql)?;
     let rows = select.query_map([], |row| row.get::<_, String>(0)).map_err(sql)?;
     for row in rows {
@@ -103,9 +103,9 @@ fn check_pages(connection: &Connection, diagnosis: &mut Diagnosis) -> Result<(),
 fn check_records(
     connection: &Connection,
     table: &str,
-    names: &Names,
-    diagnosis: &mut Diagnosis,
-    derived: &mut Derived,
+    names: &Dictionary,
+    diagnosis: &mut VerifyReport,
+    derived: &mut ExpectedIndexes,
 ) -> Result<(), StoreError> {
     let beside = if table == "ended" { ", queue, state, type, prune_at" } else { "" };
     let mut select = connection.prepare(&format!("SELECT seq, record{beside} FROM {table}")).map_err(sql)?;
@@ -124,7 +124,7 @@ fn check_records(
             diagnosis.live_jobs += 1;
         } else {
             diagnosis.ended_jobs += 1;
-            let features = Features::of(&job, names);
+            let features = FilterKey::of(&job, names);
             let own = (features.queue, features.state, features.job_type, job.prune_at().map(Timestamp::as_millis));
             let beside = (|| Ok((row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?)))();
             if beside.map_err(sql)? != own {
@@ -138,7 +138,7 @@ fn check_records(
 }
 
 /// What the tables beside the records must say, as the records have it.
-struct Derived {
+struct ExpectedIndexes {
     seal: IdSeal,
     tags: BTreeSet<(String, i64)>,
     external_ids: BTreeSet<(String, String, i64)>,
@@ -154,7 +154,7 @@ struct Derived {
     members: Members,
 }
 
-impl Derived {
+impl ExpectedIndexes {
     fn new(seal: IdSeal) -> Self {
         Self {
             seal,
@@ -170,11 +170,11 @@ impl Derived {
         }
     }
 
-    fn expect(&mut self, job: &Job, names: &Names) {
+    fn expect(&mut self, job: &Job, names: &Dictionary) {
         let number = job.seq.0.cast_signed();
         self.jobs.insert(job.seq);
         if let Some(membership) = &job.membership {
-            self.members.expect(self.seal.number_of(membership.workflow), job);
+            self.members.expect(self.seal.seq_of_workflow(membership.workflow), job);
         }
         self.tags.extend(IndexedFields::of(job).words().into_iter().map(|word| (word, number)));
         if let Some(external_id) = &job.external_id {
@@ -184,9 +184,9 @@ impl Derived {
             self.keys.insert(job.seq, codec::key::encode(&path));
         }
         let dependencies = job.dependencies.all();
-        self.edges.extend(dependencies.iter().map(|id| (self.seal.unseal(*id).0.cast_signed(), number)));
+        self.edges.extend(dependencies.iter().map(|id| (self.seal.decrypt(*id).0.cast_signed(), number)));
         if !job.is_live() {
-            let (chunk, features) = (chunk_of(job.seq).cast_signed(), Features::of(job, names));
+            let (chunk, features) = (chunk_of(job.seq).cast_signed(), FilterKey::of(job, names));
             self.chunks.insert((chunk, features.queue, features.state, features.job_type));
             *self.ended.entry((job.queue.to_string(), features.state)).or_default() += 1;
             if let Some(at) = job.prune_at().map(Timestamp::as_millis) {
@@ -195,7 +195,7 @@ impl Derived {
         }
     }
 
-    fn check(&self, connection: &Connection, diagnosis: &mut Diagnosis) -> Result<(), StoreError> {
+    fn check(&self, connection: &Connection, diagnosis: &mut VerifyReport) -> Result<(), StoreError> {
         let tags: BTreeSet<(String, i64)> =
             rows(connection, "SELECT word, seq FROM tag", |row| Ok((row.get(0)?, row.get(1)?)))?;
         let external_ids: BTreeSet<(String, String, i64)> =
@@ -253,7 +253,7 @@ fn rows<T, C: FromIterator<T>>(
     rows.collect::<Result<C, _>>().map_err(sql)
 }
 
-fn check_payload(connection: &Connection, job: &Job, diagnosis: &mut Diagnosis) {
+fn check_payload(connection: &Connection, job: &Job, diagnosis: &mut VerifyReport) {
     match read_payload(connection, job.seq) {
         Ok(Some(payload)) => diagnosis.payload_bytes += payload.bytes().len() as u64,
         Ok(None) => diagnosis.problems.push(format!("job {} has no payload", job.seq)),
@@ -264,7 +264,7 @@ fn check_payload(connection: &Connection, job: &Job, diagnosis: &mut Diagnosis) 
 fn check_counts(
     connection: &Connection,
     counted: &BTreeMap<(String, i64), i64>,
-    diagnosis: &mut Diagnosis,
+    diagnosis: &mut VerifyReport,
 ) -> Result<(), StoreError> {
     let mut select = connection.prepare("SELECT queue, state, jobs FROM ended_count WHERE jobs <> 0").map_err(sql)?;
     let rows = select.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?))).map_err(sql)?;

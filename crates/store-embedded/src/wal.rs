@@ -14,10 +14,10 @@ use longshore_store::StoreError;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-use crate::error::{Kind, kind_at, of_file, sql};
+use crate::error::{DiskErrorKind, classify, io_as_sqlite, sql};
 use crate::schema::{self, Location};
 use crate::wal_checkpoint::checkpoint;
-use crate::watermark::{self, Found, Noted};
+use crate::watermark::{self, WatermarkFile, WatermarkRead};
 
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
@@ -178,42 +178,46 @@ fn read_up_to(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
 ///
 /// After a sync that failed, memory may show pages which the disk does not have and will never be given: the kernel takes them for written. Here
 /// they are written again, elsewhere, and synced.
-pub(crate) fn settle(location: &Location, connection: &Connection, noted: &Mutex<Noted>) -> Result<(), StoreError> {
-    match copy_all(connection, schema::mark(connection)?, noted) {
+pub(crate) fn checkpoint_on_open(
+    location: &Location,
+    connection: &Connection,
+    noted: &Mutex<WatermarkFile>,
+) -> Result<(), StoreError> {
+    match truncate_wal(connection, schema::mark(connection)?, noted) {
         Ok(()) => Ok(()),
         // The log keeps what does not fit now.
-        Err(error) if kind_at(location, &error) == Kind::Full => Ok(()),
+        Err(error) if classify(location, &error) == DiskErrorKind::Full => Ok(()),
         Err(error) => Err(sql(error)),
     }
 }
 
 /// Empties the log into the database. What is copied is marked first, above the last mark.
-pub(crate) fn copy_all(connection: &Connection, mark: i64, noted: &Mutex<Noted>) -> rusqlite::Result<()> {
+pub(crate) fn truncate_wal(connection: &Connection, mark: i64, noted: &Mutex<WatermarkFile>) -> rusqlite::Result<()> {
     let (log, _) = checkpoint(connection, "NOOP")?;
     if log > 0 {
         let transaction = connection.unchecked_transaction()?;
-        schema::move_mark(&transaction, mark + 1)?;
+        schema::bump_commit_seq(&transaction, mark + 1)?;
         transaction.commit()?;
-        note(noted, mark + 1)?;
+        advance_watermark(noted, mark + 1)?;
     }
     checkpoint(connection, "TRUNCATE").map(drop)
 }
 
 /// This commit is on disk; nothing up to it is copied before it is noted.
-pub(crate) fn note(noted: &Mutex<Noted>, mark: i64) -> rusqlite::Result<()> {
-    noted.lock().unwrap_or_else(PoisonError::into_inner).note(mark).map_err(|error| of_file(&error))
+pub(crate) fn advance_watermark(noted: &Mutex<WatermarkFile>, mark: i64) -> rusqlite::Result<()> {
+    noted.lock().unwrap_or_else(PoisonError::into_inner).advance(mark).map_err(|error| io_as_sqlite(&error))
 }
 
 /// Refuses a log that ends before what was copied from it into the database, or that belongs to another one. What both show together would be a
 /// mixture of two moments.
 ///
 /// Another process may go on writing meanwhile: what it has noted or copied was committed before, so it is read first.
-pub(crate) fn compare(location: &Location, connection: &Connection) -> Result<(), StoreError> {
+pub(crate) fn check_wal_complete(location: &Location, connection: &Connection) -> Result<(), StoreError> {
     let Location::File(path) = location else { return Ok(()) };
     // A database that was never copied into says nothing.
-    let copied = alone(path);
-    compare_with_noted(location, connection)?;
-    let (Some(copied), seen) = (copied, Mark::read(connection)?) else { return Ok(()) };
+    let copied = read_without_wal(path);
+    check_watermark(location, connection)?;
+    let (Some(copied), seen) = (copied, StoreIdentity::read(connection)?) else { return Ok(()) };
     if copied.id_key != seen.id_key {
         return Err(StoreError::corrupt(format!("the log {} is of another store", path_of(path).display())));
     }
@@ -224,37 +228,37 @@ pub(crate) fn compare(location: &Location, connection: &Connection) -> Result<()
 }
 
 /// Refuses what is of an earlier moment than was noted beside the database of this place.
-pub(crate) fn compare_with_noted(location: &Location, connection: &Connection) -> Result<(), StoreError> {
+pub(crate) fn check_watermark(location: &Location, connection: &Connection) -> Result<(), StoreError> {
     let Location::File(path) = location else { return Ok(()) };
-    match watermark::newest(location, schema::id_key(connection)?) {
-        Found::Mark(noted) if noted > schema::mark(connection)? => {
+    match watermark::read_watermark(location, schema::id_key(connection)?) {
+        WatermarkRead::Mark(noted) if noted > schema::mark(connection)? => {
             let what = "has lost its end, or the files are of an earlier moment than was noted beside them";
             Err(StoreError::corrupt(format!("the log {} {what}", path_of(path).display())))
         }
-        Found::Strange => {
+        WatermarkRead::Foreign => {
             let what = format!("{} beside {} is of another store, or damaged", watermark::FILE, path.display());
             Err(StoreError::corrupt(what))
         }
-        Found::Mark(_) | Found::Nothing => Ok(()),
+        WatermarkRead::Mark(_) | WatermarkRead::Nothing => Ok(()),
     }
 }
 
 /// Which store, and how far it had come.
-struct Mark {
+struct StoreIdentity {
     id_key: [u8; 16],
     mark: i64,
 }
 
-impl Mark {
+impl StoreIdentity {
     fn read(connection: &Connection) -> Result<Self, StoreError> {
         Ok(Self { id_key: schema::id_key(connection)?, mark: schema::mark(connection)? })
     }
 }
 
 /// What the database shows without its log.
-fn alone(path: &Path) -> Option<Mark> {
-    let connection = schema::open_frozen(path).ok()?;
+fn read_without_wal(path: &Path) -> Option<StoreIdentity> {
+    let connection = schema::open_immutable(path).ok()?;
     // While pages are copied the database may be shorter than it says; this lets it be read all the same.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true).ok()?;
-    Mark::read(&connection).ok()
+    StoreIdentity::read(&connection).ok()
 }

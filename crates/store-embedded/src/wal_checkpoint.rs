@@ -19,21 +19,21 @@ use longshore_store::StoreError;
 use longshore_store::clock::monotonic;
 use rusqlite::Connection;
 
-use crate::error::{Kind, kind_at, of_file, sql};
-use crate::schema::{self, Location, Role, TimeKind};
+use crate::error::{DiskErrorKind, classify, io_as_sqlite, sql};
+use crate::schema::{self, ClockMode, Location, Role};
 use crate::wal;
-use crate::watermark::Noted;
+use crate::watermark::WatermarkFile;
 use crate::writer::Shared;
 
 /// Pages in the log before it is worth copying them.
-const LOG_PAGES_WORTH: i64 = 4_000;
+const CHECKPOINT_MIN_PAGES: i64 = 4_000;
 /// Pages that the writer may be asked to copy itself.
-const REST_PAGES_MAX: i64 = 128;
+const WRITER_PAGES_MAX: i64 = 128;
 const ROUNDS_MAX: usize = 8;
 /// Commits between two looks at the log.
-const LOOK_EVERY: usize = 16;
+const CHECK_EVERY_COMMITS: usize = 16;
 /// A note is one more sync for the disk.
-const NOTES_APART: Duration = Duration::from_secs(1);
+const WATERMARK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time is noted this often while nothing is committed.
 const IDLE_NOTES_APART: Duration = Duration::from_secs(10);
 
@@ -47,14 +47,14 @@ pub(crate) struct Checkpoints {
 
 #[derive(Debug)]
 struct Worker {
-    bell: SyncSender<()>,
-    slate: Arc<Slate>,
+    wake_tx: SyncSender<()>,
+    slate: Arc<CheckpointState>,
     thread: JoinHandle<()>,
 }
 
 /// What the writer and the copying thread tell each other.
 #[derive(Debug, Default)]
-struct Slate {
+struct CheckpointState {
     /// The log is to be copied.
     copy: AtomicBool,
     /// The rest is small: the writer's turn.
@@ -70,16 +70,17 @@ impl Checkpoints {
         Self { worker: None, commits: 0, _database: None }
     }
 
-    pub(crate) fn start(database: &Path, mark: i64, time: TimeKind, shared: &Arc<Shared>) -> Result<Self, StoreError> {
+    pub(crate) fn start(database: &Path, mark: i64, time: ClockMode, shared: &Arc<Shared>) -> Result<Self, StoreError> {
         let location = Location::File(database.to_owned());
         let connection = location.open(Role::Checkpointer).map_err(sql)?;
         let guard = location.open(Role::Reader).map_err(sql)?;
         let file = Arc::new(File::open(database).map_err(StoreError::not_applied)?);
-        let slate = Arc::new(Slate { committed: AtomicI64::new(mark), ..Slate::default() });
+        let slate = Arc::new(CheckpointState { committed: AtomicI64::new(mark), ..CheckpointState::default() });
         let (bell, rung) = sync_channel(1);
         let (shared, database) = (Arc::clone(shared), Arc::clone(&file));
         let slate_here = Arc::clone(&slate);
-        let copier = Copier { location, connection, guard, database, slate: slate_here, shared, rung, time };
+        let copier =
+            CheckpointThread { location, connection, guard, database, slate: slate_here, shared, wake_rx: rung, time };
         let work = move || {
             if let Err(error) = copier.run() {
                 copier.shared.poison(&error);
@@ -87,30 +88,35 @@ impl Checkpoints {
         };
         let thread =
             Builder::new().name("longshore-checkpoint".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        Ok(Self { worker: Some(Worker { bell, slate, thread }), commits: 0, _database: Some(file) })
+        Ok(Self { worker: Some(Worker { wake_tx: bell, slate, thread }), commits: 0, _database: Some(file) })
     }
 
     /// Called by the writer between two commits.
-    pub(crate) fn take_turn(&mut self, connection: &Connection, mark: i64, shared: &Shared) -> rusqlite::Result<()> {
+    pub(crate) fn run_on_writer(
+        &mut self,
+        connection: &Connection,
+        mark: i64,
+        shared: &Shared,
+    ) -> rusqlite::Result<()> {
         let Some(worker) = &self.worker else { return Ok(()) };
         worker.slate.committed.store(mark, Ordering::SeqCst);
         if worker.slate.asleep.swap(false, Ordering::SeqCst) {
             worker.ring();
         }
         // Somebody reads ahead: the next commit will do.
-        if let Ok(_nobody) = shared.reading_ahead.try_lock()
+        if let Ok(_nobody) = shared.prefetch_lock.try_lock()
             && worker.slate.ready.swap(false, Ordering::SeqCst)
         {
-            wal::note(&shared.noted, mark)?;
+            wal::advance_watermark(&shared.noted, mark)?;
             return checkpoint(connection, "PASSIVE").map(drop);
         }
         self.commits += 1;
-        if self.commits < LOOK_EVERY {
+        if self.commits < CHECK_EVERY_COMMITS {
             return Ok(());
         }
         self.commits = 0;
         let (log, _) = checkpoint(connection, "NOOP")?;
-        if log >= LOG_PAGES_WORTH {
+        if log >= CHECKPOINT_MIN_PAGES {
             self.wake();
         }
         Ok(())
@@ -126,7 +132,7 @@ impl Checkpoints {
 
     /// Ends the copying beside the writer.
     pub(crate) fn stop(&mut self) {
-        if let Some(Worker { bell, thread, .. }) = self.worker.take() {
+        if let Some(Worker { wake_tx: bell, thread, .. }) = self.worker.take() {
             drop(bell);
             drop(thread.join());
         }
@@ -136,23 +142,23 @@ impl Checkpoints {
 impl Worker {
     fn ring(&self) {
         // A bell that rings already is as good.
-        let _ = self.bell.try_send(());
+        let _ = self.wake_tx.try_send(());
     }
 }
 
 /// The thread beside the writer.
-struct Copier {
+struct CheckpointThread {
     location: Location,
     connection: Connection,
     guard: Connection,
     database: Arc<File>,
-    slate: Arc<Slate>,
+    slate: Arc<CheckpointState>,
     shared: Arc<Shared>,
-    rung: Receiver<()>,
-    time: TimeKind,
+    wake_rx: Receiver<()>,
+    time: ClockMode,
 }
 
-impl Copier {
+impl CheckpointThread {
     /// Works until the writer is gone, or something fails.
     fn run(&self) -> rusqlite::Result<()> {
         // As it was opened: the first commit need not wait for its note.
@@ -166,7 +172,7 @@ impl Copier {
             }
             if rest_until.is_none_or(|until| monotonic() >= until) {
                 let committed = self.slate.committed.load(Ordering::SeqCst);
-                rest_until = (committed > noted).then(|| monotonic() + NOTES_APART);
+                rest_until = (committed > noted).then(|| monotonic() + WATERMARK_INTERVAL);
                 self.note(committed)?;
                 noted = committed;
             }
@@ -179,7 +185,7 @@ impl Copier {
     fn wait(&self, rest_until: Option<Duration>, noted: i64) -> bool {
         if let Some(until) = rest_until {
             let rest = until.saturating_sub(monotonic());
-            return self.rung.recv_timeout(rest) != Err(RecvTimeoutError::Disconnected);
+            return self.wake_rx.recv_timeout(rest) != Err(RecvTimeoutError::Disconnected);
         }
         self.slate.asleep.store(true, Ordering::SeqCst);
         // A commit that came before this was said has not rung.
@@ -191,31 +197,31 @@ impl Copier {
     /// Until the bell rings, or the time has to be noted; false once the writer is gone.
     fn sleep(&self) -> bool {
         match self.time {
-            TimeKind::Real => self.rung.recv_timeout(IDLE_NOTES_APART) != Err(RecvTimeoutError::Disconnected),
-            TimeKind::Virtual => self.rung.recv().is_ok(),
+            ClockMode::Real => self.wake_rx.recv_timeout(IDLE_NOTES_APART) != Err(RecvTimeoutError::Disconnected),
+            ClockMode::Virtual => self.wake_rx.recv().is_ok(),
         }
     }
 
     fn note(&self, mark: i64) -> rusqlite::Result<()> {
-        match wal::note(&self.shared.noted, mark) {
+        match wal::advance_watermark(&self.shared.noted, mark) {
             // Tried again with the next one.
-            Err(error) if kind_at(&self.location, &error) == Kind::Full => Ok(()),
+            Err(error) if classify(&self.location, &error) == DiskErrorKind::Full => Ok(()),
             noted => noted,
         }
     }
 
     fn copy(&self) -> rusqlite::Result<()> {
         for _ in 0..ROUNDS_MAX {
-            match copy_noted(&self.connection, &self.guard, &self.shared.noted) {
+            match checkpoint_with_watermark(&self.connection, &self.guard, &self.shared.noted) {
                 Ok((log, copied)) => {
                     // SQLite syncs the database only with the last page of the log: it is better done here than in the writer's turn.
-                    self.database.sync_data().map_err(|error| of_file(&error))?;
-                    if log - copied <= REST_PAGES_MAX {
+                    self.database.sync_data().map_err(|error| io_as_sqlite(&error))?;
+                    if log - copied <= WRITER_PAGES_MAX {
                         break;
                     }
                 }
                 // The log keeps what does not fit now.
-                Err(error) if kind_at(&self.location, &error) == Kind::Full => break,
+                Err(error) if classify(&self.location, &error) == DiskErrorKind::Full => break,
                 Err(error) => return Err(error),
             }
         }
@@ -225,14 +231,14 @@ impl Copier {
 
 /// Copies what was committed up to now, and notes before how far that is. The guard stays at this moment meanwhile: SQLite copies nothing that is later
 /// than what somebody reads.
-pub(crate) fn copy_noted(
+pub(crate) fn checkpoint_with_watermark(
     connection: &Connection,
     guard: &Connection,
-    noted: &Mutex<Noted>,
+    noted: &Mutex<WatermarkFile>,
 ) -> rusqlite::Result<(i64, i64)> {
     let moment = guard.unchecked_transaction()?;
-    let mark = schema::mark(&moment).map_err(|error| of_file(&io::Error::other(error)))?;
-    wal::note(noted, mark)?;
+    let mark = schema::mark(&moment).map_err(|error| io_as_sqlite(&io::Error::other(error)))?;
+    wal::advance_watermark(noted, mark)?;
     checkpoint(connection, "PASSIVE")
 }
 

@@ -20,20 +20,20 @@ use longshore_codec::codec::checksum;
 use longshore_core::time::Timestamp;
 use longshore_store::{Clock, StoreError};
 
-use crate::data_dir::private;
-use crate::error::no_room;
+use crate::data_dir::open_private;
+use crate::error::is_no_space;
 use crate::schema::Location;
 
 pub(crate) const FILE: &str = "longshore.mark";
 /// Each place lies in a sector of its own.
-const PLACES: [u64; 2] = [0, 4_096];
+const SLOT_OFFSETS: [u64; 2] = [0, 4_096];
 const BYTES: usize = 12;
 /// The time alone is noted this often, in milliseconds.
 const TIMES_APART: i64 = 1_000;
 
 /// Nothing is noted for a database in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Noted {
+pub(crate) struct WatermarkFile {
     file: Option<File>,
     id_key: [u8; 16],
     last: Option<i64>,
@@ -44,27 +44,27 @@ pub(crate) struct Noted {
     next_place: usize,
 }
 
-impl Noted {
+impl WatermarkFile {
     /// On a full disk there may be no room for the file: a store that cannot note anything still opens, to finish its work.
     pub(crate) fn open(location: &Location, id_key: [u8; 16]) -> Result<Self, StoreError> {
         let Some(path) = path(location) else { return Ok(Self::default()) };
-        let made = private(&path).and_then(|file| {
+        let made = open_private(&path).and_then(|file| {
             if file.metadata()?.len() == 0 {
                 // From now on nothing has to be found for it any more.
-                PLACES.iter().try_for_each(|place| file.write_all_at(&[0; 2 * BYTES], *place))?;
+                SLOT_OFFSETS.iter().try_for_each(|place| file.write_all_at(&[0; 2 * BYTES], *place))?;
                 file.sync_all()?;
             }
             Ok(file)
         });
         match made {
             Ok(file) => {
-                let last = newest(location, id_key).mark();
+                let last = read_watermark(location, id_key).mark();
                 // The newest stays until another one is on disk.
                 let in_first = last.is_some_and(|mark| read(&path).first() == Some(&Some(sealed(mark, &id_key))));
                 let seen = seen(location, id_key).map(Timestamp::as_millis);
                 Ok(Self { file: Some(file), id_key, last, seen, clock: None, next_place: usize::from(in_first) })
             }
-            Err(error) if no_room(&error) => Ok(Self::default()),
+            Err(error) if is_no_space(&error) => Ok(Self::default()),
             Err(error) => Err(StoreError::not_applied(error)),
         }
     }
@@ -75,7 +75,7 @@ impl Noted {
     }
 
     /// The commit is on disk; whatever is copied up to it is copied after this.
-    pub(crate) fn note(&mut self, mark: i64) -> io::Result<()> {
+    pub(crate) fn advance(&mut self, mark: i64) -> io::Result<()> {
         let Some(file) = self.file.as_ref() else { return Ok(()) };
         let seen = self.clock.as_ref().map(|clock| clock.now().as_millis()).max(self.seen);
         let later = match (self.seen, seen) {
@@ -88,44 +88,44 @@ impl Noted {
         let mark = self.last.map_or(mark, |last| last.max(mark));
         let mut note = sealed(mark, &self.id_key).to_vec();
         note.extend(seen.into_iter().flat_map(|seen| sealed_time(seen, &self.id_key)));
-        let place = PLACES.get(self.next_place).copied().unwrap_or_default();
+        let place = SLOT_OFFSETS.get(self.next_place).copied().unwrap_or_default();
         file.write_all_at(&note, place)?;
         file.sync_data()?;
         (self.last, self.seen) = (Some(mark), seen);
-        self.next_place = (self.next_place + 1) % PLACES.len();
+        self.next_place = (self.next_place + 1) % SLOT_OFFSETS.len();
         Ok(())
     }
 }
 
 /// What lies beside a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum WatermarkRead {
     Nothing,
     /// The highest that was noted for this store.
     Mark(i64),
     /// Something that was not noted for this store.
-    Strange,
+    Foreign,
 }
 
-impl Found {
+impl WatermarkRead {
     fn mark(self) -> Option<i64> {
         match self {
             Self::Mark(mark) => Some(mark),
-            Self::Nothing | Self::Strange => None,
+            Self::Nothing | Self::Foreign => None,
         }
     }
 }
 
-pub(crate) fn newest(location: &Location, id_key: [u8; 16]) -> Found {
+pub(crate) fn read_watermark(location: &Location, id_key: [u8; 16]) -> WatermarkRead {
     let places = path(location).map(|path| read(&path)).unwrap_or_default();
     let marks = places.iter().flatten().filter_map(|found| {
         let mark = i64::from_le_bytes(*found.first_chunk()?);
         (*found == sealed(mark, &id_key)).then_some(mark)
     });
     match marks.max() {
-        Some(mark) => Found::Mark(mark),
-        None if places == [None; 2] => Found::Nothing,
-        None => Found::Strange,
+        Some(mark) => WatermarkRead::Mark(mark),
+        None if places == [None; 2] => WatermarkRead::Nothing,
+        None => WatermarkRead::Foreign,
     }
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn seen(location: &Location, id_key: [u8; 16]) -> Option<Timestamp> {
 }
 
 /// Whether anything was ever noted beside this database, for whichever store.
-pub(crate) fn anything(database: &Path) -> bool {
+pub(crate) fn exists(database: &Path) -> bool {
     read(&database.with_file_name(FILE)) != [None; 2]
 }
 
@@ -152,7 +152,7 @@ fn read(path: &Path) -> [Option<[u8; BYTES]>; 2] {
 /// So many bytes behind the beginning of each place.
 fn read_at(path: &Path, behind: u64) -> [Option<[u8; BYTES]>; 2] {
     let Ok(file) = File::open(path) else { return [None; 2] };
-    PLACES.map(|place| {
+    SLOT_OFFSETS.map(|place| {
         let mut found = [0; BYTES];
         file.read_exact_at(&mut found, place + behind).ok()?;
         (found != [0; BYTES]).then_some(found)
@@ -160,7 +160,7 @@ fn read_at(path: &Path, behind: u64) -> [Option<[u8; BYTES]>; 2] {
 }
 
 /// For a store that goes on from an earlier moment by intention.
-pub(crate) fn forget(location: &Location) -> io::Result<()> {
+pub(crate) fn remove(location: &Location) -> io::Result<()> {
     match path(location).map(fs::remove_file) {
         Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Some(_) | None => Ok(()),
@@ -199,14 +199,14 @@ mod tests {
     use longshore_store::VirtualClock;
 
     use super::*;
-    use crate::schema::{self, Role, TimeKind};
+    use crate::schema::{self, ClockMode, Role};
     use crate::wal;
-    use crate::wal_checkpoint::copy_noted;
+    use crate::wal_checkpoint::checkpoint_with_watermark;
 
     fn filled(directory: &Path) -> (Location, rusqlite::Connection) {
         let location = Location::File(directory.join(schema::DATABASE));
         let writer = location.open(Role::Writer).unwrap();
-        schema::prepare(&writer, TimeKind::Virtual).unwrap();
+        schema::prepare(&writer, ClockMode::Virtual).unwrap();
         (location, writer)
     }
 
@@ -214,7 +214,7 @@ mod tests {
         let transaction = writer.unchecked_transaction().unwrap();
         let insert = "INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, 0, 0, zeroblob(20000))";
         transaction.execute(insert, [mark]).unwrap();
-        schema::set_mark(&transaction, mark, 0).unwrap();
+        schema::set_commit_seq(&transaction, mark, 0).unwrap();
         transaction.commit().unwrap();
     }
 
@@ -223,7 +223,7 @@ mod tests {
     fn a_log_that_loses_what_was_copied_beside_a_reader_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let (location, writer) = filled(home.path());
-        wal::settle(&location, &writer, &Mutex::default()).unwrap();
+        wal::checkpoint_on_open(&location, &writer, &Mutex::default()).unwrap();
         commit(&writer, 10);
         let log = wal::path_of(&home.path().join(schema::DATABASE));
         let short = fs::metadata(&log).unwrap().len();
@@ -234,29 +234,29 @@ mod tests {
         assert_eq!(schema::mark(&moment).unwrap(), 11);
         commit(&writer, 12);
         let id_key = schema::id_key(&writer).unwrap();
-        let noted = Mutex::new(Noted::open(&location, id_key).unwrap());
+        let noted = Mutex::new(WatermarkFile::open(&location, id_key).unwrap());
         let (copier, guard) = (location.open(Role::Checkpointer).unwrap(), location.open(Role::Reader).unwrap());
-        let (pages, copied) = copy_noted(&copier, &guard, &noted).unwrap();
+        let (pages, copied) = checkpoint_with_watermark(&copier, &guard, &noted).unwrap();
         assert!(copied > 0 && copied < pages, "{copied} of {pages} pages were copied");
-        assert_eq!(newest(&location, id_key), Found::Mark(12));
+        assert_eq!(read_watermark(&location, id_key), WatermarkRead::Mark(12));
         let whole = tempfile::tempdir().unwrap();
         for file in fs::read_dir(home.path()).unwrap() {
             let file = file.unwrap();
             fs::copy(file.path(), whole.path().join(file.file_name())).unwrap();
         }
         let location = Location::File(whole.path().join(schema::DATABASE));
-        wal::compare(&location, &location.open(Role::Writer).unwrap()).unwrap();
+        wal::check_wal_complete(&location, &location.open(Role::Writer).unwrap()).unwrap();
         File::options()
             .write(true)
             .open(wal::path_of(&whole.path().join(schema::DATABASE)))
             .unwrap()
             .set_len(short)
             .unwrap();
-        let opened = || wal::compare(&location, &location.open(Role::Writer).unwrap());
+        let opened = || wal::check_wal_complete(&location, &location.open(Role::Writer).unwrap());
         let refused = opened().unwrap_err().to_string();
         assert!(refused.contains("lost its end"), "{refused}");
         // The database alone would not have told.
-        forget(&location).unwrap();
+        remove(&location).unwrap();
         opened().unwrap();
     }
 
@@ -264,21 +264,21 @@ mod tests {
     fn one_place_outlives_the_other_and_other_stores_say_nothing() {
         let home = tempfile::tempdir().unwrap();
         let location = Location::File(home.path().join(schema::DATABASE));
-        let mut noted = Noted::open(&location, [7; 16]).unwrap();
-        assert_eq!(newest(&location, [7; 16]), Found::Nothing);
+        let mut noted = WatermarkFile::open(&location, [7; 16]).unwrap();
+        assert_eq!(read_watermark(&location, [7; 16]), WatermarkRead::Nothing);
         for mark in [1, 5, 5, 4, 9] {
-            noted.note(mark).unwrap();
+            noted.advance(mark).unwrap();
         }
-        assert_eq!(newest(&location, [7; 16]), Found::Mark(9));
-        assert_eq!(newest(&location, [8; 16]), Found::Strange);
+        assert_eq!(read_watermark(&location, [7; 16]), WatermarkRead::Mark(9));
+        assert_eq!(read_watermark(&location, [8; 16]), WatermarkRead::Foreign);
         File::options().write(true).open(path(&location).unwrap()).unwrap().write_all_at(b"torn", 0).unwrap();
-        assert_eq!(newest(&location, [7; 16]), Found::Mark(5), "the third went where the first was");
-        let mut again = Noted::open(&location, [7; 16]).unwrap();
+        assert_eq!(read_watermark(&location, [7; 16]), WatermarkRead::Mark(5), "the third went where the first was");
+        let mut again = WatermarkFile::open(&location, [7; 16]).unwrap();
         assert_eq!(again.last, Some(5));
         // Whoever opens it writes over the older one first, whichever place that has.
-        again.note(10).unwrap();
+        again.advance(10).unwrap();
         assert_eq!(read(&path(&location).unwrap()).map(Option::unwrap), [sealed(10, &[7; 16]), sealed(5, &[7; 16])]);
-        Noted::open(&location, [7; 16]).unwrap().note(11).unwrap();
+        WatermarkFile::open(&location, [7; 16]).unwrap().advance(11).unwrap();
         assert_eq!(read(&path(&location).unwrap()).map(Option::unwrap), [sealed(10, &[7; 16]), sealed(11, &[7; 16])]);
     }
 
@@ -288,27 +288,27 @@ mod tests {
         let location = Location::File(home.path().join(schema::DATABASE));
         let (key, clock) = ([7; 16], Arc::new(VirtualClock::new(Timestamp::from_millis(50_000))));
         let told = || seen(&location, key).map(Timestamp::as_millis);
-        let mut noted = Noted::open(&location, key).unwrap();
-        noted.note(1).unwrap();
+        let mut noted = WatermarkFile::open(&location, key).unwrap();
+        noted.advance(1).unwrap();
         assert_eq!(told(), None, "nothing is noted before the clock is followed");
         noted.follow(clock.clone());
-        noted.note(1).unwrap();
-        assert_eq!((told(), newest(&location, key)), (Some(50_000), Found::Mark(1)));
+        noted.advance(1).unwrap();
+        assert_eq!((told(), read_watermark(&location, key)), (Some(50_000), WatermarkRead::Mark(1)));
         clock.advance(Duration::from_millis(999));
-        noted.note(1).unwrap();
+        noted.advance(1).unwrap();
         assert_eq!(told(), Some(50_000), "not every moment");
         clock.advance(Duration::from_millis(1));
-        noted.note(1).unwrap();
+        noted.advance(1).unwrap();
         assert_eq!((told(), seen(&location, [8; 16])), (Some(51_000), None));
         // A torn note of the time leaves the other one, and both marks.
         let file = File::options().write(true).open(path(&location).unwrap()).unwrap();
-        file.write_all_at(b"torn", PLACES[0] + 12).unwrap();
-        file.write_all_at(b"torn", PLACES[1] + 12).unwrap();
-        assert_eq!((told(), newest(&location, key)), (None, Found::Mark(1)));
+        file.write_all_at(b"torn", SLOT_OFFSETS[0] + 12).unwrap();
+        file.write_all_at(b"torn", SLOT_OFFSETS[1] + 12).unwrap();
+        assert_eq!((told(), read_watermark(&location, key)), (None, WatermarkRead::Mark(1)));
         // A store that does not follow its clock yet keeps what was noted.
-        noted.note(2).unwrap();
-        let mut again = Noted::open(&location, key).unwrap();
-        again.note(3).unwrap();
-        assert_eq!((told(), newest(&location, key)), (Some(51_000), Found::Mark(3)));
+        noted.advance(2).unwrap();
+        let mut again = WatermarkFile::open(&location, key).unwrap();
+        again.advance(3).unwrap();
+        assert_eq!((told(), read_watermark(&location, key)), (Some(51_000), WatermarkRead::Mark(3)));
     }
 }

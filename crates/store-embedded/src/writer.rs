@@ -8,20 +8,20 @@ use longshore_core::engine::{AdminCommand, Effect, Engine, ExecutionContext};
 use longshore_core::id::QueueName;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
-use longshore_store::{Clock, Letters, QueueReport, StoreError, WakeupsSender};
+use longshore_store::{Clock, Letters, QueueStats, StoreError, WakeupsSender};
 use tokio::sync::watch;
 
-use crate::error::{Kind, kind_at};
+use crate::error::{DiskErrorKind, classify};
 use crate::granting::{Granting, Undone};
-use crate::records::{DiskRecords, Trouble};
+use crate::records::{RecordsError, SqliteRecords};
 use crate::request::{Answered, Failed, Request};
 use crate::reserve::Reserve;
-use crate::schema::{Location, TimeKind, set_mark, set_meta, set_totals};
-use crate::vacuum::GiveBack;
+use crate::schema::{ClockMode, Location, set_commit_seq, set_meta, set_totals};
+use crate::vacuum::IncrementalVacuum;
 use crate::wal;
 use crate::wal_checkpoint::Checkpoints;
-use crate::watermark::Noted;
-use longshore_codec::SystemDice;
+use crate::watermark::WatermarkFile;
+use longshore_codec::OsRng;
 
 /// Commands that share one commit, at most.
 pub(crate) const COMMANDS_MAX: usize = 2_048;
@@ -29,16 +29,16 @@ pub(crate) const COMMANDS_MAX: usize = 2_048;
 /// What readers may see without asking the writer.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    pub queues: RwLock<BTreeMap<QueueName, QueueReport>>,
+    pub queues: RwLock<BTreeMap<QueueName, QueueStats>>,
     pub totals: RwLock<Totals>,
     /// Once true, always true.
     pub poisoned: watch::Sender<bool>,
     pub commits: AtomicU64,
     pub parked_claims: AtomicUsize,
     pub wakeups: WakeupsSender,
-    pub noted: Mutex<Noted>,
+    pub noted: Mutex<WatermarkFile>,
     /// Held by whoever reads ahead, and by the writer while it copies the rest of the log: only a log that nobody reads can start again.
-    pub reading_ahead: Mutex<()>,
+    pub prefetch_lock: Mutex<()>,
 }
 
 impl Shared {
@@ -59,9 +59,9 @@ impl Shared {
 }
 
 /// A writer that dies of a panic must not look as if it were at work.
-struct Obituary(Arc<Shared>);
+struct PoisonOnPanic(Arc<Shared>);
 
-impl Drop for Obituary {
+impl Drop for PoisonOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.poison(&"the writer died of a panic");
@@ -71,20 +71,20 @@ impl Drop for Obituary {
 
 pub(crate) struct Writer {
     pub engine: Engine,
-    pub records: DiskRecords,
+    pub records: SqliteRecords,
     pub clock: Arc<dyn Clock>,
-    pub time: TimeKind,
+    pub time: ClockMode,
     pub shared: Arc<Shared>,
     pub checkpoints: Checkpoints,
     pub reserve: Reserve,
     pub location: Location,
-    pub give_back: GiveBack,
-    pub rng: SystemDice,
+    pub give_back: IncrementalVacuum,
+    pub rng: OsRng,
     pub effects: Vec<Effect>,
     /// Queues whose report may have changed in this batch.
-    pub stirred: BTreeSet<QueueName>,
+    pub dirty_queues: BTreeSet<QueueName>,
     /// The last mark that a commit has carried. One that failed never had it: what is noted beside the database must be on disk.
-    pub mark: i64,
+    pub commit_seq: i64,
     /// As they are on disk.
     pub totals: Totals,
     pub granting: Granting,
@@ -93,7 +93,7 @@ pub(crate) struct Writer {
 impl Writer {
     /// Works until every sender is gone.
     pub(crate) fn run(mut self, mut requests: Letters<Request>) {
-        let _obituary = Obituary(Arc::clone(&self.shared));
+        let _obituary = PoisonOnPanic(Arc::clone(&self.shared));
         while let Some(first) = requests.blocking_recv() {
             // A claim that ends empty changes nothing: it needs no transaction.
             if let Request::Unpark(ticket) = first {
@@ -101,29 +101,29 @@ impl Writer {
                 self.count_parked();
                 continue;
             }
-            self.records.receive_ahead();
+            self.records.drain_prefetched();
             self.serve(vec![first], &mut || requests.try_recv().ok());
             self.grant_rest(&mut || requests.try_recv().ok());
-            self.records.make_room();
-            self.records.look_ahead(&self.engine);
+            self.records.evict();
+            self.records.request_prefetch(&self.engine);
             self.give_back();
-            let checkpointed = self.checkpoints.take_turn(self.records.connection(), self.mark, &self.shared);
-            self.answer_for(checkpointed);
-            while requests.is_empty() && self.records.make_ahead() {}
+            let checkpointed = self.checkpoints.run_on_writer(self.records.connection(), self.commit_seq, &self.shared);
+            self.handle_checkpoint_error(checkpointed);
+            while requests.is_empty() && self.records.decode_prefetched() {}
         }
         self.records.ahead.stop();
         self.checkpoints.stop();
         // The next start is quicker with an empty log. After a failure the files stay as they are: what the disk has is for that start to find out.
         if !self.shared.poisoned() {
-            let emptied = wal::copy_all(self.records.connection(), self.mark, &self.shared.noted);
-            self.answer_for(emptied);
+            let emptied = wal::truncate_wal(self.records.connection(), self.commit_seq, &self.shared.noted);
+            self.handle_checkpoint_error(emptied);
         }
     }
 
     /// A checkpoint that finds no room leaves the log as it is; any other failure is one of the disk.
-    fn answer_for(&self, checkpointed: rusqlite::Result<()>) {
+    fn handle_checkpoint_error(&self, checkpointed: rusqlite::Result<()>) {
         if let Err(error) = checkpointed
-            && kind_at(&self.location, &error) != Kind::Full
+            && classify(&self.location, &error) != DiskErrorKind::Full
         {
             self.shared.poison(&error);
         }
@@ -145,7 +145,7 @@ impl Writer {
                 self.answer_granted();
                 self.count_parked();
             }
-            Err(trouble) => self.recover(batch, trouble),
+            Err(trouble) => self.handle_commit_error(batch, trouble),
         }
     }
 
@@ -154,7 +154,7 @@ impl Writer {
         &mut self,
         batch: &mut Vec<Request>,
         more: &mut dyn FnMut() -> Option<Request>,
-    ) -> Result<Vec<Answered>, Trouble> {
+    ) -> Result<Vec<Answered>, RecordsError> {
         let now = self.clock.now();
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -163,10 +163,10 @@ impl Writer {
         let answers = self.apply_all(batch, more, now)?;
         self.grant_parked(now)?;
         self.records.flush()?;
-        if self.records.erased {
+        if self.records.has_deletes {
             // The numbers of jobs that are there speak for themselves; one that goes must not be given again.
             set_meta(self.records.connection(), "next_number", self.engine.next_number().cast_signed())?;
-            self.give_back.stir();
+            self.give_back.mark_dirty();
         }
         let mut totals = self.totals;
         totals.count(&self.effects);
@@ -174,14 +174,14 @@ impl Writer {
             set_totals(self.records.connection(), &totals)?;
         }
         // A batch that has changed nothing writes nothing, and waits for no disk.
-        let mut mark = self.mark;
+        let mut mark = self.commit_seq;
         if self.records.connection().total_changes() != changes {
             mark += 1;
-            set_mark(self.records.connection(), mark, self.records.live_jobs())?;
+            set_commit_seq(self.records.connection(), mark, self.records.live_jobs())?;
             self.see(now)?;
         }
         self.records.connection().execute_batch("COMMIT")?;
-        self.mark = mark;
+        self.commit_seq = mark;
         self.totals = totals;
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         self.engine.commit();
@@ -195,7 +195,7 @@ impl Writer {
         batch: &mut Vec<Request>,
         more: &mut dyn FnMut() -> Option<Request>,
         now: Timestamp,
-    ) -> Result<Vec<Answered>, Trouble> {
+    ) -> Result<Vec<Answered>, RecordsError> {
         self.granting.commands = 0;
         let mut answers = Vec::with_capacity(batch.len());
         loop {
@@ -211,20 +211,20 @@ impl Writer {
         }
     }
 
-    fn apply(&mut self, request: &mut Request, now: Timestamp) -> Result<Answered, Trouble> {
+    fn apply(&mut self, request: &mut Request, now: Timestamp) -> Result<Answered, RecordsError> {
         let Self { engine, records, rng, effects, .. } = self;
-        macro_rules! outside {
+        macro_rules! context {
             () => {
                 ExecutionContext { records: &mut *records, rng: &mut *rng, now, effects: &mut *effects }
             };
         }
         Ok(match request {
-            Request::Submit(..) if !self.reserve.has_room() => {
+            Request::Submit(..) if !self.reserve.has_space() => {
                 Answered::Failed(StoreError::not_applied(self.reserve.no_space()))
             }
             Request::Submit(request, _) => {
-                self.stirred.extend(request.batch.iter().map(|submission| submission.queue.clone()));
-                Answered::Submit(engine.submit(request, outside!())?)
+                self.dirty_queues.extend(request.batch.iter().map(|submission| submission.queue.clone()));
+                Answered::Submit(engine.submit(request, context!())?)
             }
             Request::Claim(..) => return self.claim_or_park(request, now),
             Request::Parked(_) => Answered::Nothing,
@@ -241,21 +241,21 @@ impl Writer {
             Request::TakeBack(undelivered) => {
                 for settlement in undelivered.iter() {
                     // A lease that is not current any more has nothing to give back.
-                    drop(engine.settle(settlement, outside!())?);
+                    drop(engine.settle(settlement, context!())?);
                 }
                 Answered::Nothing
             }
             Request::Settle(settlements, _) => {
-                let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, outside!()));
+                let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, context!()));
                 Answered::Settle(verdicts.collect::<Result<_, _>>()?)
             }
             Request::Extend(extensions, _) => {
-                let verdicts = extensions.iter().map(|extension| engine.extend(extension, outside!()));
+                let verdicts = extensions.iter().map(|extension| engine.extend(extension, context!()));
                 Answered::Extend(verdicts.collect::<Result<_, _>>()?)
             }
             Request::Admin(command, _) => {
-                self.stirred.extend(queue_of(command));
-                Answered::Admin(engine.admin(command, outside!())?)
+                self.dirty_queues.extend(queue_of(command));
+                Answered::Admin(engine.admin(command, context!())?)
             }
             Request::Tick(budget, _) => {
                 self.reserve.restore();
@@ -273,13 +273,13 @@ impl Writer {
                 Effect::Moved { queue, .. } | Effect::Claimable(queue) => queue,
             };
             // Mostly the same as the one before.
-            if last != Some(queue) && !self.stirred.contains(queue) {
-                self.stirred.insert(queue.clone());
+            if last != Some(queue) && !self.dirty_queues.contains(queue) {
+                self.dirty_queues.insert(queue.clone());
             }
             last = Some(queue);
         }
-        self.stirred.extend(self.records.bereft.drain(..));
-        for name in std::mem::take(&mut self.stirred) {
+        self.dirty_queues.extend(self.records.shrunk_queues.drain(..));
+        for name in std::mem::take(&mut self.dirty_queues) {
             let report = self.report(&name);
             let mut queues = self.shared.queues.write().unwrap_or_else(PoisonError::into_inner);
             match report {
@@ -288,52 +288,53 @@ impl Writer {
             }
         }
         *self.shared.totals.write().unwrap_or_else(PoisonError::into_inner) = self.totals;
-        self.shared.wakeups.announce(&mut self.effects);
+        self.shared.wakeups.publish(&mut self.effects);
         self.announce_deadline();
     }
 
     pub(crate) fn announce_deadline(&self) {
         let now = self.clock.now();
         // Virtual time does not pass for the disk.
-        let room = self.reserve.deadline(now).filter(|_| self.time == TimeKind::Real);
+        let room = self.reserve.deadline(now).filter(|_| self.time == ClockMode::Real);
         let next = self.engine.next_deadline(now).into_iter().chain(self.give_back.deadline()).chain(room).min();
-        self.shared.wakeups.announce_deadline(next);
+        self.shared.wakeups.publish_next_deadline(next);
     }
 
-    pub(crate) fn report(&self, name: &QueueName) -> Option<QueueReport> {
+    pub(crate) fn report(&self, name: &QueueName) -> Option<QueueStats> {
         let queue = Arc::clone(self.engine.queue(name)?);
         let (counts, oldest_scheduled_at) = (self.engine.counts(name), self.engine.oldest_scheduled_at(name));
-        Some(QueueReport { queue, counts, oldest_scheduled_at })
+        Some(QueueStats { queue, counts, oldest_scheduled_at })
     }
 
     /// After a batch that did not become durable.
-    fn recover(&mut self, batch: Vec<Request>, trouble: Trouble) {
+    fn handle_commit_error(&mut self, batch: Vec<Request>, trouble: RecordsError) {
         self.effects.clear();
-        self.stirred.clear();
+        self.dirty_queues.clear();
         let what = match &trouble {
-            Trouble::Sql(error) => kind_at(&self.location, error),
-            Trouble::Damaged(_) | Trouble::DamagedWorkflow(_) | Trouble::DamagedPayload(_) | Trouble::NotStorable => {
-                Kind::Damage
-            }
+            RecordsError::Sql(error) => classify(&self.location, error),
+            RecordsError::Damaged(_)
+            | RecordsError::DamagedWorkflow(_)
+            | RecordsError::DamagedPayload(_)
+            | RecordsError::NotStorable => DiskErrorKind::Damage,
         };
         let Undone { batch, granted, culprit } = self.undo_grants(batch);
-        if what == Kind::Broken || !self.roll_back() {
+        if what == DiskErrorKind::Broken || !self.roll_back() {
             self.shared.poison(&trouble);
             let error = Arc::new(Failed(trouble.to_string()));
             batch.into_iter().for_each(|request| request.fail(StoreError::Unknown(error.clone())));
             self.fail_parked();
             return;
         }
-        if what == Kind::Damage
+        if what == DiskErrorKind::Damage
             && let Some(claim) = culprit.and_then(|ticket| self.take_parked(ticket))
         {
             drop(claim.send(Err(trouble.into())));
             return self.serve(batch, &mut || None);
         }
-        let error = if what == Kind::Full {
+        let error = if what == DiskErrorKind::Full {
             // Room for everything that is not new work; the rest hears that there is none.
             if self.reserve.release() {
-                self.give_back.stir();
+                self.give_back.mark_dirty();
                 return self.serve(batch, &mut || None);
             }
             StoreError::not_applied(self.reserve.no_space())

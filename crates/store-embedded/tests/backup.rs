@@ -22,7 +22,9 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_store::{ClaimedJob, Clock, Store as _, SystemClock, VirtualClock};
-use longshore_store_embedded::{Copied, EmbeddedStore, Options, Place, TimeKind, backup_directory, restore};
+use longshore_store_embedded::{
+    ClockMode, EmbeddedStore, Options, SourceState, StoreLocation, backup_directory, restore,
+};
 use longshore_testkit::block_on::block_on;
 use longshore_testkit::conformance;
 
@@ -131,7 +133,7 @@ fn assert_one_instant(copy: &Path, before: &[u64], after: &[u64]) {
 
 fn in_virtual_time(directory: &Path, clock: &Arc<VirtualClock>) -> EmbeddedStore {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
-    let options = Options::new(Place::Directory(directory.to_owned()), clock, TimeKind::Virtual);
+    let options = Options::new(StoreLocation::Directory(directory.to_owned()), clock, ClockMode::Virtual);
     EmbeddedStore::open(Options { reserve_bytes: 0, ..options }).expect("the store opens")
 }
 
@@ -360,10 +362,10 @@ fn what_cannot_be_opened_is_not_copied() {
     let refused = restore(early.path(), &at("restored"), now()).expect_err("nor restored").to_string();
     assert!(refused.contains("earlier moment"), "{refused}");
     assert!(!at("restored").join("longshore.db").exists());
-    assert_eq!(backup_directory(&at("store"), &at("copy")).expect("all is well"), Copied::Closed);
+    assert_eq!(backup_directory(&at("store"), &at("copy")).expect("all is well"), SourceState::Closed);
     let store = open(&at("store")).expect("the store opens");
     submit(&store, 0, 16);
-    assert_eq!(backup_directory(&at("store"), &at("beside")).expect("all is well"), Copied::InUse);
+    assert_eq!(backup_directory(&at("store"), &at("beside")).expect("all is well"), SourceState::InUse);
 }
 
 /// Payloads are nobody else's business (S33).
@@ -380,7 +382,7 @@ fn nobody_else_may_read_a_copy() {
     fs::set_permissions(at("copy").join("longshore.db"), fs::Permissions::from_mode(0o644)).expect("it is ours");
     restore(&at("copy"), &at("restored"), now()).expect("it can be restored");
     fs::set_permissions(at("copy").join("longshore.db"), fs::Permissions::from_mode(0o600)).expect("it is ours");
-    assert_eq!(backup_directory(&at("restored"), &at("again")).expect("a backup"), Copied::Closed);
+    assert_eq!(backup_directory(&at("restored"), &at("again")).expect("a backup"), SourceState::Closed);
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     for directory in ["restored", "again"] {
         assert_eq!(mode(&at(directory)), 0o700, "{directory}");

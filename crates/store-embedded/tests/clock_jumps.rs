@@ -23,8 +23,8 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_core::time::{Duration, Timestamp};
-use longshore_store::{ClaimedJob, Inspect as _, JobRef, Store as _, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, backup_directory, restore};
+use longshore_store::{ClaimedJob, JobRef, Store as _, StoreReader as _, VirtualClock};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation, backup_directory, restore};
 use longshore_testkit::block_on::block_on;
 
 use common::{assert_whole, copy_of, workload};
@@ -39,12 +39,12 @@ fn at(millis: i64) -> Timestamp {
 
 /// A store in real time, by a clock that stands where the wall clock is said to stand.
 fn open_at(directory: &Path, wall: i64) -> (EmbeddedStore, Arc<VirtualClock>) {
-    open_in(TimeKind::Real, directory, wall)
+    open_in(ClockMode::Real, directory, wall)
 }
 
-fn open_in(time: TimeKind, directory: &Path, wall: i64) -> (EmbeddedStore, Arc<VirtualClock>) {
+fn open_in(time: ClockMode, directory: &Path, wall: i64) -> (EmbeddedStore, Arc<VirtualClock>) {
     let clock = Arc::new(VirtualClock::new(at(wall)));
-    let options = Options::new(Place::Directory(directory.to_owned()), clock.clone(), time);
+    let options = Options::new(StoreLocation::Directory(directory.to_owned()), clock.clone(), time);
     let store = EmbeddedStore::open(Options { reserve_bytes: 0, ..options }).expect("the store opens");
     (store, clock)
 }
@@ -249,13 +249,13 @@ fn a_lease_that_is_reclaimed_lazily_stays_expired() {
 #[test]
 fn a_store_in_virtual_time_is_not_concerned() {
     let home = tempfile::tempdir().expect("a directory");
-    let (store, _) = open_in(TimeKind::Virtual, home.path(), START);
+    let (store, _) = open_in(ClockMode::Virtual, home.path(), START);
     let claimed = run_one(&store, terms(60, None));
     drop(store);
-    let (store, _) = open_in(TimeKind::Virtual, home.path(), START - HOUR);
+    let (store, _) = open_in(ClockMode::Virtual, home.path(), START - HOUR);
     assert_eq!(store.now(), at(START - HOUR));
     drop(store);
-    let (store, _) = open_in(TimeKind::Virtual, home.path(), START + HOUR);
+    let (store, _) = open_in(ClockMode::Virtual, home.path(), START + HOUR);
     assert_eq!(expiry(&store, &claimed), Some(at(START + 60_000)));
     assert_eq!(state_after_tick(&store, &claimed), StateKind::Scheduled);
 }

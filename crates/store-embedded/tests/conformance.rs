@@ -9,14 +9,14 @@ use longshore_core::engine::{Submission, SubmitRequest};
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::submit::{NewJob, Payload};
 use longshore_store::{Clock, JobRef, Store, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 use longshore_testkit::block_on::block_on;
 use longshore_testkit::conformance::{self, World};
 use longshore_testkit::parking::{self, Order};
 
-fn open(place: Place, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {
+fn open(place: StoreLocation, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
-    let options = Options { reserve_bytes: 0, ..Options::new(place, clock, TimeKind::Virtual) };
+    let options = Options { reserve_bytes: 0, ..Options::new(place, clock, ClockMode::Virtual) };
     Arc::new(EmbeddedStore::open(options).expect("the store opens"))
 }
 
@@ -28,13 +28,13 @@ fn directory() -> tempfile::TempDir {
 fn on_disk() -> World {
     let (clock, directory) = (conformance::clock(), directory());
     let (path, same_clock) = (directory.path().to_owned(), Arc::clone(&clock));
-    let open_it = move |path: &Path| open(Place::Directory(path.to_owned()), &same_clock);
+    let open_it = move |path: &Path| open(StoreLocation::Directory(path.to_owned()), &same_clock);
     World::new(open_it(&path), clock).reopened_by(move || open_it(&path)).keeping(directory)
 }
 
 fn in_memory() -> World {
     let clock = conformance::clock();
-    World::new(open(Place::Memory, &clock), clock)
+    World::new(open(StoreLocation::Memory, &clock), clock)
 }
 
 mod disk {
@@ -54,14 +54,14 @@ fn without_a_path_nothing_outlives_the_store() {
         let job = NewJob::new(JobType::new("t").expect("a name"), Payload::Json("1".into()));
         block_on(store.submit(SubmitRequest::new(vec![Submission { queue, job }]))).expect("stored").expect("taken")
     };
-    let first = open(Place::Memory, &clock);
+    let first = open(StoreLocation::Memory, &clock);
     let born = submit(&first);
     // Another one beside it is another world, and so is one that comes after.
-    let beside = open(Place::Memory, &clock);
+    let beside = open(StoreLocation::Memory, &clock);
     let id = born.first().expect("one job").id;
     assert!(block_on(beside.get(vec![JobRef::Id(id)])).expect("an answer").iter().all(Option::is_none));
     drop((first, beside));
-    let after = open(Place::Memory, &clock);
+    let after = open(StoreLocation::Memory, &clock);
     assert!(block_on(after.get(vec![JobRef::Id(id)])).expect("an answer").iter().all(Option::is_none));
     assert_eq!(submit(&after).first().expect("one job").seq, born.first().expect("one job").seq);
 }
@@ -70,7 +70,7 @@ fn without_a_path_nothing_outlives_the_store() {
 #[test]
 fn waiting_claims_are_served_in_order_and_none_sleeps_beside_its_job() {
     let (clock, seed) = (conformance::clock(), 20_261_118);
-    let store = open(Place::Memory, &clock);
+    let store = open(StoreLocation::Memory, &clock);
     let grants = parking::play(&*store, &clock, seed, 100_000, Order::Exact);
     assert!(grants > 10_000, "{grants} grants");
 }

@@ -20,9 +20,9 @@ use longshore_core::settle::Outcome;
 use longshore_core::submit::Payload;
 use longshore_core::time::Duration;
 use longshore_store::{
-    Clock, Inspect as _, JobFilter, JobQuery, JobRef, Store as _, StoreError, SystemClock, VirtualClock,
+    Clock, JobFilter, JobQuery, JobRef, Store as _, StoreError, StoreReader as _, SystemClock, VirtualClock,
 };
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, examine};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation, examine};
 use longshore_testkit::block_on::block_on;
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -42,8 +42,8 @@ fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
 
 fn open_at(directory: &Path, clock: &Arc<VirtualClock>) -> Result<EmbeddedStore, StoreError> {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
-    let place = Place::Directory(directory.to_owned());
-    let options = Options { reserve_bytes: 4_096, reader_threads: 1, ..Options::new(place, clock, TimeKind::Virtual) };
+    let place = StoreLocation::Directory(directory.to_owned());
+    let options = Options { reserve_bytes: 4_096, reader_threads: 1, ..Options::new(place, clock, ClockMode::Virtual) };
     EmbeddedStore::open(options)
 }
 
@@ -565,10 +565,10 @@ fn everything_in(home: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn the_two_kinds_of_time_do_not_mix() {
-    for (made, opened) in [(TimeKind::Virtual, TimeKind::Real), (TimeKind::Real, TimeKind::Virtual)] {
+    for (made, opened) in [(ClockMode::Virtual, ClockMode::Real), (ClockMode::Real, ClockMode::Virtual)] {
         let of = |home: &Path, time| {
             let clock = Arc::new(SystemClock::new());
-            let place = Place::Directory(home.to_owned());
+            let place = StoreLocation::Directory(home.to_owned());
             EmbeddedStore::open(Options { reserve_bytes: 0, ..Options::new(place, clock, time) })
         };
         let home = fast_directory();

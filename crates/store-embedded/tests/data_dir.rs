@@ -12,7 +12,7 @@ use std::path::Path;
 use longshore_core::id::Seq;
 use longshore_core::time::Timestamp;
 use longshore_store::{Clock as _, Store as _, StoreError, SystemClock};
-use longshore_store_embedded::{Copied, EmbeddedStore, backup_directory, examine, restore};
+use longshore_store_embedded::{EmbeddedStore, SourceState, backup_directory, examine, restore};
 use longshore_testkit::block_on::block_on;
 
 use common::strace::run;
@@ -43,12 +43,12 @@ fn links_may_lead_to_a_directory() {
     let second = open(&at("parent").join("store")).expect_err("it is in use").to_string();
     assert!(second.contains("in use"), "{second}");
     let copied = backup_directory(&at("link").join("store"), &at("link").join("beside")).expect("a backup");
-    assert_eq!(copied, Copied::InUse);
+    assert_eq!(copied, SourceState::InUse);
     drop(store);
     assert_whole(&at("link").join("store"));
     symlink(at("parent").join("store"), at("itself")).expect("a link");
     let copied = backup_directory(&at("itself"), &at("link").join("copy")).expect("a backup");
-    assert_eq!(copied, Copied::Closed);
+    assert_eq!(copied, SourceState::Closed);
     restore(&at("link").join("copy"), &at("link").join("restored"), now()).expect("it can be restored");
     assert_whole(&at("link").join("restored"));
     let store = open(&at("itself")).expect("the store opens");

@@ -21,8 +21,8 @@ use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
 use longshore_store::clock::monotonic;
-use longshore_store::{ClaimedJob, Clock, Inspect as _, Store as _, StoreError, StoreHealth, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_store::{ClaimedJob, Clock, Store as _, StoreError, StoreHealth, StoreReader as _, VirtualClock};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 use longshore_testkit::block_on::block_on;
 
 use common::child::{self, Load};
@@ -158,11 +158,11 @@ impl Clock for Landmine {
 fn a_writer_that_dies_poisons_its_store() {
     let home = tempfile::tempdir().expect("a directory");
     let clock = Arc::new(Landmine::default());
-    let place = Place::Directory(home.path().to_owned());
-    let options = Options { reserve_bytes: 0, ..Options::new(place, clock.clone(), TimeKind::Virtual) };
+    let place = StoreLocation::Directory(home.path().to_owned());
+    let options = Options { reserve_bytes: 0, ..Options::new(place, clock.clone(), ClockMode::Virtual) };
     let store = EmbeddedStore::open(options).expect("the store opens");
     submit(&store, 1).expect("all is well");
-    let poisoning = store.until_poisoned();
+    let poisoning = store.wait_poisoned();
     clock.0.store(true, Ordering::SeqCst);
     let under_way = submit(&store, 2).expect_err("the writer dies");
     assert!(under_way.may_have_applied(), "{under_way}");
@@ -282,7 +282,7 @@ fn a_commit_that_found_no_room_is_not_noted() {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(1_000_000)));
     let options = |home: &Path| Options {
         reserve_bytes: 1 << 20,
-        ..Options::new(Place::Directory(home.to_owned()), clock.clone(), TimeKind::Virtual)
+        ..Options::new(StoreLocation::Directory(home.to_owned()), clock.clone(), ClockMode::Virtual)
     };
     let store = EmbeddedStore::open(options(&home)).expect("the store opens");
     let mut acknowledged = Vec::new();

@@ -20,8 +20,8 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Duration;
-use longshore_store::{Inspect as _, JobRef, Store as _, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_store::{JobRef, Store as _, StoreReader as _, VirtualClock};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 use longshore_testkit::block_on::block_on;
 
 use common::dump::describe;
@@ -42,8 +42,8 @@ fn clock() -> Arc<VirtualClock> {
 }
 
 fn open(directory: &Path, clock: Arc<VirtualClock>) -> EmbeddedStore {
-    let place = Place::Directory(directory.to_owned());
-    let options = Options { reserve_bytes: 0, ..Options::new(place, clock, TimeKind::Virtual) };
+    let place = StoreLocation::Directory(directory.to_owned());
+    let options = Options { reserve_bytes: 0, ..Options::new(place, clock, ClockMode::Virtual) };
     EmbeddedStore::open(options).expect("a store of an older program opens")
 }
 

@@ -16,16 +16,16 @@ use longshore_core::id::{JobId, JobType, Seq};
 use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
-use longshore_store::{Inspect as _, JobFilter, JobQuery, Store as _, SystemClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_store::{JobFilter, JobQuery, Store as _, StoreReader as _, SystemClock};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 use longshore_testkit::block_on::block_on;
 
 use common::workload;
 
 const JOBS: usize = 200;
 
-fn open(place: Place) -> EmbeddedStore {
-    let options = Options::new(place, Arc::new(SystemClock::new()), TimeKind::Real);
+fn open(place: StoreLocation) -> EmbeddedStore {
+    let options = Options::new(place, Arc::new(SystemClock::new()), ClockMode::Real);
     EmbeddedStore::open(Options { reserve_bytes: 0, ..options }).expect("the store opens")
 }
 
@@ -110,19 +110,19 @@ fn assert_nothing_is_missed(store: &EmbeddedStore, rounds: usize) {
 #[test]
 fn a_page_lacks_nothing_while_jobs_end_and_come_back() {
     let home = tempfile::tempdir().expect("a directory");
-    assert_nothing_is_missed(&open(Place::Directory(home.path().to_owned())), 60);
+    assert_nothing_is_missed(&open(StoreLocation::Directory(home.path().to_owned())), 60);
 }
 
 #[test]
 fn a_page_lacks_nothing_in_memory_either() {
     // There whoever looks waits for those who write: a page takes a while.
-    assert_nothing_is_missed(&open(Place::Memory), 3);
+    assert_nothing_is_missed(&open(StoreLocation::Memory), 3);
 }
 
 /// A filter of which the index knows nothing: a page may hold none that match, and still have others behind it.
 #[test]
 fn a_listing_goes_on_behind_many_that_do_not_match() {
-    let store = open(Place::Memory);
+    let store = open(StoreLocation::Memory);
     let first = submit(&store, 1);
     (0..5).for_each(|_| drop(submit(&store, 1_000)));
     let filter = JobFilter { error_code: Some("none".into()), ..JobFilter::default() };

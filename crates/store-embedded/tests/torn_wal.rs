@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longshore_core::id::Seq;
 use longshore_core::rng::{Rng as _, SeededRng};
 use longshore_store::{Store as _, StoreError, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, examine};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation, examine};
 use longshore_testkit::block_on::block_on;
 
 use common::child::{self, Load};
@@ -58,8 +58,8 @@ fn child() {
 }
 
 fn options(directory: &Path, clock: Arc<VirtualClock>) -> Options {
-    let place = Place::Directory(directory.to_owned());
-    Options { reserve_bytes: 0, reader_threads: 1, ..Options::new(place, clock, TimeKind::Virtual) }
+    let place = StoreLocation::Directory(directory.to_owned());
+    Options { reserve_bytes: 0, reader_threads: 1, ..Options::new(place, clock, ClockMode::Virtual) }
 }
 
 /// What is acknowledged now, and how long the log is: `state LENGTH SUM`.

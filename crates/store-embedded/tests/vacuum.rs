@@ -18,7 +18,7 @@ use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
 use longshore_store::clock::monotonic;
 use longshore_store::{ClaimedJob, Clock, Store as _, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 use longshore_testkit::block_on::block_on;
 
 use common::{assert_whole, jobs_above, payloads_of, workload};
@@ -38,7 +38,7 @@ fn submit(store: &EmbeddedStore, queue: &str, count: usize) {
 /// A store in real time, on a clock that we turn ourselves.
 fn open(directory: &Path, clock: &Arc<VirtualClock>) -> EmbeddedStore {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
-    let options = Options::new(Place::Directory(directory.to_owned()), clock, TimeKind::Real);
+    let options = Options::new(StoreLocation::Directory(directory.to_owned()), clock, ClockMode::Real);
     EmbeddedStore::open(Options { reserve_bytes: 1 << 20, ..options }).expect("the store opens")
 }
 

@@ -369,7 +369,7 @@ fn attempts_max(requests: &[Request], held_up: bool, alone: bool) -> u32 {
 
 /// Longer each time, and not the same for everybody.
 async fn pause(attempt: u32) {
-    let mut rng = longshore_codec::SystemDice::default();
+    let mut rng = longshore_codec::OsRng::default();
     let rng: &mut dyn longshore_core::rng::Rng = &mut rng;
     let longest = 2_u64.saturating_pow(attempt.min(7));
     tokio::time::sleep(Duration::from_millis(rng.uniform_inclusive(longest))).await;

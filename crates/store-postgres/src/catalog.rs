@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longshore_codec::{Names, codec};
+use longshore_codec::{Dictionary, codec};
 use longshore_core::engine::Queue;
 use longshore_core::id::QueueName;
 
@@ -15,7 +15,7 @@ use crate::statements::Statements;
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub version: i64,
-    pub names: Names,
+    pub names: Dictionary,
     pub queues: Arc<BTreeMap<QueueName, Arc<Queue>>>,
     pub seal: IdSeal,
     pub epoch: i64,
@@ -27,7 +27,7 @@ impl Known {
     pub(crate) fn nothing() -> Self {
         Self {
             version: 0,
-            names: Names::default(),
+            names: Dictionary::default(),
             queues: Arc::default(),
             seal: id_seal([0; 16]),
             epoch: 1,
@@ -63,7 +63,7 @@ impl Known {
                 let number: i32 = get(row, 0)?;
                 let value = if kind == 0 { get::<String>(row, 1)?.into_bytes() } else { get::<Vec<u8>>(row, 1)? };
                 let number = u32::try_from(number).map_err(|_| damaged("the numbers of names"))?;
-                names.restore(kind, number, &value).map_err(|_| damaged("the numbers of names"))?;
+                names.load_entry(kind, number, &value).map_err(|_| damaged("the numbers of names"))?;
             }
         }
         let mut queues = BTreeMap::new();
@@ -86,7 +86,7 @@ impl Known {
     }
 
     /// Equal queues keep their place in memory, and with it their policy's.
-    fn queue_of(&self, names: &Names, name: QueueName, record: &[u8]) -> Result<Arc<Queue>, Trouble> {
+    fn queue_of(&self, names: &Dictionary, name: QueueName, record: &[u8]) -> Result<Arc<Queue>, Trouble> {
         let decoded = codec::policy::decode_queue(name, record);
         let mut queue = decoded.map_err(|_| Trouble::Damaged("the record of a queue".to_owned()))?;
         if let Some(policy) = names.canonical(&queue.policy) {

@@ -5,7 +5,7 @@ use longshore_codec::id_cipher::{self, high_half, low, low_half};
 
 const ROUNDS: usize = 6;
 
-pub(crate) type IdSeal = id_cipher::IdSeal<u64, ROUNDS>;
+pub(crate) type IdSeal = id_cipher::IdCipher<u64, ROUNDS>;
 
 pub(crate) fn id_seal(secret: [u8; 16]) -> IdSeal {
     let wide = u128::from_be_bytes(secret);
@@ -72,7 +72,7 @@ mod tests {
     fn ids_of_neighbours_look_unrelated() {
         let mut rng = SeededRng::new(2);
         let seal = id_seal([9; 16]);
-        let mut bits = |number| u128::from_be_bytes(*seal.seal(Seq(number), &mut rng).as_bytes());
+        let mut bits = |number| u128::from_be_bytes(*seal.encrypt(Seq(number), &mut rng).as_bytes());
         let differing: u32 = (0..1_000).map(|number| (bits(number) ^ bits(number + 1)).count_ones()).sum();
         assert!((55_000..67_000).contains(&differing), "{differing} of 122,000 bits differ");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longshore_codec::{Names, codec};
+use longshore_codec::{Dictionary, codec};
 use longshore_core::engine::{KeyEntry, Queue, ScopedIdempotencyKey, StateCounts, ordering};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
@@ -58,7 +58,7 @@ pub struct Imported {
 pub struct Import {
     client: Client,
     schema: String,
-    names: Names,
+    names: Dictionary,
     counts: BTreeMap<QueueName, (StateCounts, u64)>,
     days: BTreeSet<i64>,
     sent: Imported,
@@ -95,7 +95,7 @@ impl Import {
         Self {
             client,
             schema: options.schema.clone(),
-            names: Names::default(),
+            names: Dictionary::default(),
             counts: BTreeMap::new(),
             days: BTreeSet::new(),
             sent: Imported::default(),
@@ -167,7 +167,7 @@ impl Import {
             .for_each(|policy| self.names.learn_policy(policy));
         let not_storable = || refused("a custom backoff cannot be stored");
         let (mut named, mut kept) = (Vec::new(), Vec::new());
-        for (kind, number, value) in self.names.fresh() {
+        for (kind, number, value) in self.names.unsaved() {
             let number = i32::try_from(number).map_err(|_| refused("too many names"))?;
             let value = value.ok_or_else(not_storable)?;
             if kind == 0 { named.push((number, value)) } else { kept.push((number, value)) }
@@ -208,7 +208,7 @@ impl Import {
         for (job, payload) in jobs {
             let queue = self.queue_number(&job.queue)?;
             let columns = Columns::of(job, ordering(job, false));
-            let encoded = codec::job::encode_tight(job, &self.names);
+            let encoded = codec::job::encode_unpadded(job, &self.names);
             let record = encoded.ok_or_else(|| refused(format!("job {} cannot be stored", job.id)))?;
             let number = job.seq.0.cast_signed();
             let bytes = Blob(payload.bytes().clone());

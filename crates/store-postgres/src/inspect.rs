@@ -17,7 +17,7 @@ use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
-    InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, StoreError, StoreFuture, StoreHealth,
+    JobQuery, JobRef, MemberQuery, Page, QueuePosition, QueueStats, StoreError, StoreFuture, StoreHealth, StoreReader,
     WorkflowPage, WorkflowQuery,
 };
 use tokio_postgres::Row;
@@ -182,7 +182,7 @@ impl<'a> Looker<'a> {
     }
 
     /// Counted from the nearer end of the line; of a very long line the middle is estimated.
-    async fn ahead(&mut self, place: &InLine) -> Result<u64, Trouble> {
+    async fn ahead(&mut self, place: &QueuePosition) -> Result<u64, Trouble> {
         let shared = self.shared;
         self.begin(Vec::new()).await?;
         let Some(queue) = self.known.number_of(&place.queue) else { return Ok(0) };
@@ -204,17 +204,17 @@ impl<'a> Looker<'a> {
         Ok(ahead)
     }
 
-    async fn reports(&mut self, only: Option<&QueueName>) -> Result<Vec<QueueReport>, Trouble> {
+    async fn reports(&mut self, only: Option<&QueueName>) -> Result<Vec<QueueStats>, Trouble> {
         let shared = self.shared;
         let rows = self.begin(vec![order!(shared.sql.counts)]).await?.pop().unwrap_or_default();
         let known = Arc::clone(&self.known);
         let wanted = |name: &QueueName| only.is_none_or(|only| only == name);
         let queues = known.queues.values().filter(|queue| queue.deleting.is_none() && wanted(&queue.name));
-        let mut reports: BTreeMap<i32, QueueReport> = BTreeMap::new();
+        let mut reports: BTreeMap<i32, QueueStats> = BTreeMap::new();
         for queue in queues {
             let Some(number) = known.number_of(&queue.name) else { continue };
             let counts: StateCounts = Default::default();
-            reports.insert(number, QueueReport { queue: Arc::clone(queue), counts, oldest_scheduled_at: None });
+            reports.insert(number, QueueStats { queue: Arc::clone(queue), counts, oldest_scheduled_at: None });
         }
         for row in &rows {
             let (queue, state, jobs): (i32, i16, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
@@ -242,7 +242,7 @@ impl<'a> Looker<'a> {
                 }
             }
         }
-        let mut reports: Vec<QueueReport> = reports.into_values().collect();
+        let mut reports: Vec<QueueStats> = reports.into_values().collect();
         reports.sort_by(|a, b| a.queue.name.cmp(&b.queue.name));
         Ok(reports)
     }
@@ -283,12 +283,12 @@ impl<'a> Looker<'a> {
 
 fn seq_of(job: &JobRef, known: &Known) -> Seq {
     match job {
-        JobRef::Id(id) => known.seal.unseal(*id),
+        JobRef::Id(id) => known.seal.decrypt(*id),
         JobRef::Seq(seq) => *seq,
     }
 }
 
-impl Inspect for PostgresStore {
+impl StoreReader for PostgresStore {
     fn now(&self) -> Timestamp {
         self.shared.clock.now()
     }
@@ -309,11 +309,11 @@ impl Inspect for PostgresStore {
         look!(self, |looker| looker.list(&query))
     }
 
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
         look!(self, |looker| looker.ahead(&place))
     }
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
         look!(self, |looker| async { Ok(looker.reports(Some(&name)).await?.pop()) })
     }
 
@@ -333,7 +333,7 @@ impl Inspect for PostgresStore {
         look!(self, |looker| looker.members(&query))
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
         look!(self, |looker| looker.reports(None))
     }
 }

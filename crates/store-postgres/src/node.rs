@@ -149,11 +149,11 @@ impl Shared {
     pub(crate) fn announce(&self, mut effects: Vec<Effect>, deadline: Option<Timestamp>) {
         self.notices.note(&effects);
         self.tell_dispatcher(&effects);
-        self.wakeups.announce(&mut effects);
+        self.wakeups.publish(&mut effects);
         if deadline.is_some() {
             let mut known = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
             *known = known.into_iter().chain(deadline).min();
-            self.wakeups.announce_deadline(*known);
+            self.wakeups.publish_next_deadline(*known);
         }
     }
 
@@ -191,7 +191,7 @@ impl Shared {
     pub(crate) fn end_tick(&self, next: Option<Timestamp>) {
         let mut known = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         *known = known.into_iter().chain(next).min();
-        self.wakeups.announce_deadline(*known);
+        self.wakeups.publish_next_deadline(*known);
     }
 }
 

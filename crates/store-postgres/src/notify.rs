@@ -107,7 +107,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, config: Config, node: String) {
         // Whatever was said meanwhile was missed.
         shared.believed.forget_lines();
         shared.stir_all();
-        shared.wakeups.announce_missed();
+        shared.wakeups.publish_lagged();
         tokio::time::sleep(LISTEN_AGAIN).await;
     }
 }
@@ -151,14 +151,14 @@ fn heard(shared: &Shared, node: &str, words: &str) {
             Err(_) => {
                 shared.believed.forget_lines();
                 shared.stir_all();
-                return shared.wakeups.announce_missed();
+                return shared.wakeups.publish_lagged();
             }
         }
     }
-    shared.wakeups.announce(&mut effects);
+    shared.wakeups.publish(&mut effects);
     if ended {
         // Somebody may be waiting for just that.
-        shared.wakeups.announce_missed();
+        shared.wakeups.publish_lagged();
     }
 }
 
@@ -167,6 +167,6 @@ pub(crate) async fn poll(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(POLL).await;
         shared.stir_all();
-        shared.wakeups.announce_missed();
+        shared.wakeups.publish_lagged();
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use longshore_codec::SystemDice;
+use longshore_codec::OsRng;
 use longshore_core::engine::{
     self, AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Queue, Settlement, SubmitRequest,
     Submitted, Ticked,
@@ -16,7 +16,7 @@ use longshore_core::rng::Rng;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_store::{
-    Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, Wakeups, await_grant, mailbox,
+    ChangeFeed, Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, await_grant, mailbox,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -339,7 +339,7 @@ async fn take_place(options: &Options) -> Result<tokio_postgres::Client, StoreEr
 
 /// Nobody is told this name; it only tells a node's own hints from others'.
 fn node_name() -> String {
-    let mut rng = SystemDice::default();
+    let mut rng = OsRng::default();
     let rng: &mut dyn Rng = &mut rng;
     format!("{:016x}", rng.next_u64())
 }
@@ -426,7 +426,7 @@ impl Store for PostgresStore {
         Box::pin(self.ask(&self.ticks, move |reply| Request::Tick(budget, reply)))
     }
 
-    fn wakeups(&self) -> Wakeups {
+    fn wakeups(&self) -> ChangeFeed {
         self.shared.wakeups.subscribe()
     }
 }

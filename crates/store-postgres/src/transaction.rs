@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_codec::SystemDice;
+use longshore_codec::OsRng;
 use longshore_core::engine::{self, AdminCommand, Claimed, Effect, Engine, ExecutionContext, Settlement, Ticked};
 use longshore_core::id::{JobId, LeaseVersion, QueueName, Seq};
 use longshore_core::settle::Outcome;
@@ -198,7 +198,7 @@ impl<'a> Turn<'a> {
     fn rows_of(&self, requests: &[Request]) -> Vec<i64> {
         let mut rows = BTreeSet::new();
         let mut add = |id: &JobId| {
-            if let Ok(number) = i64::try_from(self.known.seal.unseal(*id).0) {
+            if let Ok(number) = i64::try_from(self.known.seal.decrypt(*id).0) {
                 rows.insert(number);
             }
         };
@@ -287,7 +287,7 @@ impl<'a> Turn<'a> {
             engine.add_counts(queue, counts, *held);
         }
         let mut run = Run { engine, draft, answers: Vec::with_capacity(requests.len()), effects: Vec::new() };
-        let mut rng = SystemDice::default();
+        let mut rng = OsRng::default();
         for request in requests {
             let answered = run.apply(request, self.now, &mut rng, fetched)?;
             run.answers.push(answered);
@@ -355,7 +355,7 @@ impl Run<'_> {
         &mut self,
         request: &Request,
         now: Timestamp,
-        rng: &mut SystemDice,
+        rng: &mut OsRng,
         fetched: &Fetched,
     ) -> Result<Answered, Trouble> {
         let Self { engine, draft, effects, .. } = self;
@@ -389,7 +389,7 @@ fn tick(
     draft: &mut Draft<'_>,
     now: Timestamp,
     budget: usize,
-    rng: &mut SystemDice,
+    rng: &mut OsRng,
     effects: &mut Vec<Effect>,
 ) -> Result<Ticked, Trouble> {
     engine.tick(draft, now, budget, rng, effects)

@@ -6,7 +6,7 @@ mod workflows;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longshore_codec::{Names, codec};
+use longshore_codec::{Dictionary, codec};
 use longshore_core::engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
@@ -34,7 +34,7 @@ pub(crate) struct Before {
 #[derive(Debug)]
 pub(crate) struct Draft<'a> {
     fetched: &'a Fetched,
-    pub names: Names,
+    pub names: Dictionary,
     seal: IdSeal,
     foreign_ids: bool,
     /// Nobody else is at work: queues may be changed.
@@ -61,7 +61,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn new(fetched: &'a Fetched, known: &Known, alone: bool) -> Self {
         Self {
             fetched,
-            names: if alone { known.names.clone() } else { Names::default() },
+            names: if alone { known.names.clone() } else { Dictionary::default() },
             seal: known.seal.clone(),
             foreign_ids: known.foreign_ids,
             alone,
@@ -92,7 +92,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Reads everything that was fetched, in order.
-    pub(crate) fn read_all(&mut self, names: &Names) -> Result<(), Trouble> {
+    pub(crate) fn read_all(&mut self, names: &Dictionary) -> Result<(), Trouble> {
         for seq in &self.fetched.order {
             let Some(found) = self.fetched.rows.get(seq) else { continue };
             let job = codec::job::decode(*seq, &found.record, names).map_err(|_| Trouble::damaged(*seq))?;
@@ -150,12 +150,12 @@ impl JobRecords for Draft<'_> {
     fn new_id(&mut self, seq: Seq, rng: &mut dyn Rng) -> JobId {
         match self.given_ids.get(&seq) {
             Some(id) => *id,
-            None => self.seal.seal(seq, rng),
+            None => self.seal.encrypt(seq, rng),
         }
     }
 
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, Trouble> {
-        let seq = self.seal.unseal(id);
+        let seq = self.seal.decrypt(id);
         let possible = i64::try_from(seq.0).is_ok();
         if possible && let Some(job) = self.jobs.get(&seq).filter(|job| job.id == id) {
             return Ok(Some(job.seq));

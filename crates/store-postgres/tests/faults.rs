@@ -18,7 +18,7 @@ use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
 use longshore_core::time::Timestamp;
-use longshore_store::{ClaimedJob, Clock, Inspect, JobFilter, JobQuery, JobRef, Store, VirtualClock};
+use longshore_store::{ClaimedJob, Clock, JobFilter, JobQuery, JobRef, Store, StoreReader, VirtualClock};
 use longshore_store_postgres::{Options, PostgresStore};
 use tokio_postgres::NoTls;
 

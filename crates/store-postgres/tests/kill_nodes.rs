@@ -17,7 +17,7 @@ use common::{Cluster, Durability};
 use longshore_core::Timestamp;
 use longshore_core::id::JobId;
 use longshore_core::state::StateKind;
-use longshore_store::{Inspect, JobFilter, JobQuery, Store};
+use longshore_store::{JobFilter, JobQuery, Store, StoreReader};
 
 const LEASE_MS: u64 = 1_000;
 

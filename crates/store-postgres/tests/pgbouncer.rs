@@ -14,7 +14,7 @@ use common::load::{self, claim, complete, submit};
 use common::{Cluster, Durability, as_user, open_to_all, spare_port};
 use longshore_core::engine::Heartbeat;
 use longshore_core::state::StateKind;
-use longshore_store::{Inspect, JobFilter, JobQuery, Store, StoreError};
+use longshore_store::{JobFilter, JobQuery, Store, StoreError, StoreReader};
 use longshore_store_postgres::{Options, PostgresStore};
 use tokio_postgres::NoTls;
 

@@ -15,7 +15,7 @@ use longshore_core::job::Job;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
-use longshore_store::{Clock, Inspect, JobFilter, JobQuery, Store, VirtualClock};
+use longshore_store::{Clock, JobFilter, JobQuery, Store, StoreReader, VirtualClock};
 use longshore_store_postgres::{Connections, Options, PostgresStore};
 use longshore_testkit::conformance::{self, World};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};

@@ -20,9 +20,9 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
-use longshore_store::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
+use longshore_store::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use longshore_store::{
-    Clock, Grant, Inspect, JobRef, Park, QueueReport, Store, StoreFuture, StoreHealth, VirtualClock, Wakeups,
+    ChangeFeed, Clock, Grant, JobRef, Park, QueueStats, Store, StoreFuture, StoreHealth, StoreReader, VirtualClock,
 };
 use longshore_store_postgres::{Connections, Options, PostgresStore};
 use longshore_testkit::conformance::{self, World};
@@ -115,12 +115,12 @@ impl Store for TwoNodes {
         self.one().tick(budget)
     }
 
-    fn wakeups(&self) -> Wakeups {
+    fn wakeups(&self) -> ChangeFeed {
         self.one().wakeups()
     }
 }
 
-impl Inspect for TwoNodes {
+impl StoreReader for TwoNodes {
     fn now(&self) -> Timestamp {
         self.one().now()
     }
@@ -141,11 +141,11 @@ impl Inspect for TwoNodes {
         self.one().list(query)
     }
 
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
-        self.one().ahead(place)
+    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
+        self.one().count_ahead(place)
     }
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
         self.one().queue(name)
     }
 
@@ -165,7 +165,7 @@ impl Inspect for TwoNodes {
         self.one().members(query)
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
         self.one().queues()
     }
 }

@@ -18,7 +18,7 @@ use longshore_core::profile::Profile;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_core::tags::Tags;
-use longshore_store::{Inspect, JobFilter, JobQuery, JobRef, Store};
+use longshore_store::{JobFilter, JobQuery, JobRef, Store, StoreReader};
 use longshore_store_postgres::{Enqueue, PostgresStore, enqueue};
 use tokio_postgres::{Client, NoTls};
 

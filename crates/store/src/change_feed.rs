@@ -8,7 +8,7 @@ use tokio::sync::{broadcast, watch};
 
 /// Effects of committed changes, and the next deadline. Whoever falls behind is told that it missed something.
 #[derive(Debug)]
-pub struct Wakeups {
+pub struct ChangeFeed {
     effects: broadcast::Receiver<Arc<[Effect]>>,
     deadline: watch::Receiver<Option<Timestamp>>,
 }
@@ -21,21 +21,21 @@ pub struct WakeupsSender {
 }
 
 /// Commits that a listener may be behind before it misses some.
-const BACKLOG: usize = 1_024;
+const CHANNEL_CAPACITY: usize = 1_024;
 
 impl Default for WakeupsSender {
     fn default() -> Self {
-        Self { effects: broadcast::Sender::new(BACKLOG), deadline: watch::Sender::new(None) }
+        Self { effects: broadcast::Sender::new(CHANNEL_CAPACITY), deadline: watch::Sender::new(None) }
     }
 }
 
 impl WakeupsSender {
-    pub fn subscribe(&self) -> Wakeups {
-        Wakeups { effects: self.effects.subscribe(), deadline: self.deadline.subscribe() }
+    pub fn subscribe(&self) -> ChangeFeed {
+        ChangeFeed { effects: self.effects.subscribe(), deadline: self.deadline.subscribe() }
     }
 
     /// Nobody listening is no reason to stop.
-    pub fn announce(&self, effects: &mut Vec<Effect>) {
+    pub fn publish(&self, effects: &mut Vec<Effect>) {
         if self.effects.receiver_count() > 0 && !effects.is_empty() {
             drop(self.effects.send(std::mem::take(effects).into()));
         }
@@ -43,18 +43,18 @@ impl WakeupsSender {
     }
 
     /// Something may have changed that nobody can name: elsewhere, or unheard.
-    pub fn announce_missed(&self) {
+    pub fn publish_lagged(&self) {
         if self.effects.receiver_count() > 0 {
             drop(self.effects.send(Arc::new([])));
         }
     }
 
-    pub fn announce_deadline(&self, next: Option<Timestamp>) {
+    pub fn publish_next_deadline(&self, next: Option<Timestamp>) {
         self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
     }
 }
 
-impl Wakeups {
+impl ChangeFeed {
     /// The effects of the next commit. `None`: some were missed, so anything may have changed. Pends for ever once the store is gone.
     pub async fn changed(&mut self) -> Option<Arc<[Effect]>> {
         match self.effects.recv().await {

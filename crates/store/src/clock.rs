@@ -18,16 +18,16 @@ pub trait Clock: Debug + Send + Sync + 'static {
 /// The time of this machine. It runs with the monotonic clock, so that a jump of the wall clock neither shortens nor lengthens a lease;
 /// where the two have drifted apart it runs a little faster or slower until they agree again.
 #[derive(Debug)]
-pub struct SystemClock(Mutex<Steady>);
+pub struct SystemClock(Mutex<SlewState>);
 
 /// Of each second, at most this part is used to catch up with the wall clock.
 const SLEW_DIVISOR: i64 = 20;
 
 #[derive(Debug)]
-struct Steady {
+struct SlewState {
     at: Instant,
     /// What was told at that instant, in microseconds: finer than anybody is told, so that many small steps add up.
-    told: i64,
+    reported_us: i64,
 }
 
 impl Default for SystemClock {
@@ -39,7 +39,7 @@ impl Default for SystemClock {
 impl SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn new() -> Self {
-        Self(Mutex::new(Steady { at: Instant::now(), told: wall() }))
+        Self(Mutex::new(SlewState { at: Instant::now(), reported_us: wall() }))
     }
 }
 
@@ -56,19 +56,19 @@ impl Clock for SystemClock {
         let mut steady = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let at = Instant::now();
         let passed = i64::try_from(at.duration_since(steady.at).as_micros()).unwrap_or(i64::MAX);
-        *steady = Steady { at, told: steer(steady.told, passed, wall()) };
-        Timestamp::from_millis(steady.told / 1_000)
+        *steady = SlewState { at, reported_us: slew(steady.reported_us, passed, wall()) };
+        Timestamp::from_millis(steady.reported_us / 1_000)
     }
 
     /// A wall clock that is behind this instant is caught up with slowly, as after any jump.
     fn advance_to(&self, instant: Timestamp) {
         let mut steady = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        steady.told = steady.told.max(instant.as_millis().saturating_mul(1_000));
+        steady.reported_us = steady.reported_us.max(instant.as_millis().saturating_mul(1_000));
     }
 }
 
 /// Where a clock that told `told` stands when `passed` has gone by and the wall says `wall`.
-fn steer(told: i64, passed: i64, wall: i64) -> i64 {
+fn slew(told: i64, passed: i64, wall: i64) -> i64 {
     let expected = told.saturating_add(passed);
     let most = passed / SLEW_DIVISOR;
     let drift = wall.saturating_sub(expected).clamp(-most, most);
@@ -126,7 +126,7 @@ mod tests {
             let (mut told, mut wall) = (start, start + jump);
             for _ in 0..30_000 {
                 wall += second / 1_000;
-                let next = steer(told, second / 1_000, wall);
+                let next = slew(told, second / 1_000, wall);
                 assert!(next >= told, "never back");
                 told = next;
             }
@@ -136,7 +136,7 @@ mod tests {
         let (mut told, mut wall) = (start, start + 60 * second);
         for _ in 0..2_000 {
             wall += second;
-            told = steer(told, second, wall);
+            told = slew(told, second, wall);
         }
         assert_eq!(told, wall, "in the end they agree");
     }

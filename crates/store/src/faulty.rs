@@ -19,12 +19,12 @@ use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 
-use crate::change_feed::Wakeups;
+use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
 use crate::health::StoreHealth;
-use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
-use crate::store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
+use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
+use crate::store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};
 
 /// What becomes of one call: whether it is applied, and whether the caller learns the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub enum Fault {
 /// Which call gets which fault, in the order in which calls are made. Looks are left alone unless told otherwise.
 pub struct Faults {
     source: Source,
-    looks: bool,
+    reads: bool,
 }
 
 enum Source {
@@ -63,7 +63,7 @@ impl Faults {
 
     /// One for each call; when they are used up, all goes well.
     pub fn scripted(faults: impl IntoIterator<Item = Fault>) -> Self {
-        Self { source: Source::Script(faults.into_iter().collect()), looks: false }
+        Self { source: Source::Script(faults.into_iter().collect()), reads: false }
     }
 
     /// All goes well for this many calls, and the next one poisons the store.
@@ -74,13 +74,13 @@ impl Faults {
 
     /// Of a thousand calls about `per_mille` fail, in one of the three ways that leave the store alive.
     pub fn random(rng: impl Rng + Send + 'static, per_mille: u64) -> Self {
-        Self { source: Source::Chance { rng: Box::new(rng), per_mille }, looks: false }
+        Self { source: Source::Chance { rng: Box::new(rng), per_mille }, reads: false }
     }
 
     /// Looks fail too: they then take their turn with the others, and whatever the fault, nothing is answered.
     #[must_use]
-    pub fn and_looks(self) -> Self {
-        Self { looks: true, ..self }
+    pub fn including_reads(self) -> Self {
+        Self { reads: true, ..self }
     }
 
     fn next(&mut self) -> Fault {
@@ -107,7 +107,7 @@ impl Debug for Faults {
             Source::Script(script) => write!(f, "Faults({script:?}"),
             Source::Chance { per_mille, .. } => write!(f, "Faults({per_mille} of 1000"),
         }?;
-        f.write_str(if self.looks { ", looks too)" } else { ")" })
+        f.write_str(if self.reads { ", looks too)" } else { ")" })
     }
 }
 
@@ -124,7 +124,7 @@ impl fmt::Display for Injected {
 impl std::error::Error for Injected {}
 
 #[derive(Debug)]
-pub struct Unreliable {
+pub struct FaultyStore {
     store: Arc<dyn Store>,
     plan: Mutex<Plan>,
 }
@@ -135,7 +135,7 @@ struct Plan {
     poisoned: bool,
 }
 
-impl Unreliable {
+impl FaultyStore {
     pub fn new(store: Arc<dyn Store>, faults: Faults) -> Self {
         Self { store, plan: Mutex::new(Plan { faults, poisoned: false }) }
     }
@@ -182,7 +182,7 @@ impl Unreliable {
     fn look<'a, T: Send + 'a>(&'a self, call: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T>) -> StoreFuture<'a, T> {
         let fault = {
             let mut plan = self.plan();
-            let fault = if plan.faults.looks { plan.faults.next() } else { Fault::None };
+            let fault = if plan.faults.reads { plan.faults.next() } else { Fault::None };
             plan.poisoned |= matches!(fault, Fault::Poison { .. });
             fault
         };
@@ -198,7 +198,7 @@ fn failed<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
     Box::pin(std::future::ready(Err(error)))
 }
 
-impl Store for Unreliable {
+impl Store for FaultyStore {
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
         self.change(|store| store.submit(request))
     }
@@ -236,12 +236,12 @@ impl Store for Unreliable {
         self.change(move |store| store.tick(budget))
     }
 
-    fn wakeups(&self) -> Wakeups {
+    fn wakeups(&self) -> ChangeFeed {
         self.store.wakeups()
     }
 }
 
-impl Inspect for Unreliable {
+impl StoreReader for FaultyStore {
     fn now(&self) -> Timestamp {
         self.store.now()
     }
@@ -262,8 +262,8 @@ impl Inspect for Unreliable {
         self.look(|store| store.list(query))
     }
 
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
-        self.look(|store| store.ahead(place))
+    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
+        self.look(|store| store.count_ahead(place))
     }
 
     fn totals(&self) -> StoreFuture<'_, Totals> {
@@ -282,11 +282,11 @@ impl Inspect for Unreliable {
         self.look(|store| store.members(query))
     }
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
         self.look(|store| store.queue(name))
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
         self.look(|store| store.queues())
     }
 }
@@ -298,9 +298,9 @@ mod tests {
     use super::*;
     use crate::stub::{Stub, claim, finish, pause, settlement, submission};
 
-    fn broken(faults: Faults) -> (Arc<Stub>, Unreliable) {
+    fn broken(faults: Faults) -> (Arc<Stub>, FaultyStore) {
         let stub = Arc::new(Stub::default());
-        (Arc::clone(&stub), Unreliable::new(stub, faults))
+        (Arc::clone(&stub), FaultyStore::new(stub, faults))
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
         let faults = || Faults::scripted([Fault::AnswerLost, Fault::None]);
         let (_, store) = broken(faults());
         assert!(finish(store.queues()).is_ok());
-        let (_, store) = broken(faults().and_looks());
+        let (_, store) = broken(faults().including_reads());
         assert!(matches!(finish(store.payloads(vec![Seq(1)])), Err(StoreError::NotApplied(_))));
         assert!(finish(store.payloads(vec![Seq(1)])).is_ok());
         assert_eq!(store.now(), Timestamp::from_millis(17), "the time is always known");

@@ -29,14 +29,14 @@ mod store;
 #[cfg(test)]
 mod stub;
 
-pub use change_feed::{Wakeups, WakeupsSender};
+pub use change_feed::{ChangeFeed, WakeupsSender};
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{Cause, StoreError};
-pub use faulty::{Fault, Faults, Unreliable};
+pub use faulty::{Fault, Faults, FaultyStore};
 pub use grant::{Grant, Park, TakeBack, await_grant};
 pub use health::StoreHealth;
-pub use instrumented::{Observation, Observed, Observer, Verb};
+pub use instrumented::{InstrumentedStore, Observer, StoreCall, StoreOp};
 pub use mailbox::{Letters, Mailbox, Notices, mailbox};
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};
-pub use query::{InLine, JobFilter, JobQuery, MemberQuery, Page, StateSet, WorkflowPage, WorkflowQuery};
-pub use store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
+pub use query::{JobFilter, JobQuery, MemberQuery, Page, QueuePosition, StateSet, WorkflowPage, WorkflowQuery};
+pub use store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};

@@ -113,11 +113,11 @@ pub fn workflow_of(job: &Job) -> Option<WorkflowId> {
 }
 
 fn has_tag(tags: &Tags, wanted: &str) -> bool {
-    tag_words(tags).any(|word| word == wanted)
+    tag_terms(tags).any(|word| word == wanted)
 }
 
 /// The words that tags add to the index: each key, and each key with its value.
-pub fn tag_words(tags: &Tags) -> impl Iterator<Item = String> {
+pub fn tag_terms(tags: &Tags) -> impl Iterator<Item = String> {
     tags.pairs().flat_map(|(key, value)| {
         let with_value = value.map(|value| format!("{key}:{value}"));
         [Some(key.to_owned()), with_value].into_iter().flatten()
@@ -165,7 +165,7 @@ impl IndexedFields {
     pub fn words(&self) -> BTreeSet<String> {
         let key = self.key.as_deref().map(|key| hashed_word(KEY_PREFIX, key));
         let correlation_id = self.correlation_id.as_deref().map(|id| hashed_word(CORRELATION_PREFIX, id));
-        tag_words(&self.tags).chain(key).chain(correlation_id).collect()
+        tag_terms(&self.tags).chain(key).chain(correlation_id).collect()
     }
 }
 
@@ -210,7 +210,7 @@ pub struct WorkflowPage {
 
 /// A place in line: who stands before it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InLine {
+pub struct QueuePosition {
     pub queue: QueueName,
     /// As the job's state says.
     pub position: u64,
@@ -218,9 +218,9 @@ pub struct InLine {
     pub priority: Option<Priority>,
 }
 
-impl InLine {
+impl QueuePosition {
     /// Whether a job stands before this place, as far as its own priority and its position tell.
-    pub fn behind(&self, job: &Job) -> bool {
+    pub fn is_after(&self, job: &Job) -> bool {
         let State::Scheduled { position } = job.state else { return false };
         let first = match self.priority {
             None => position < self.position,

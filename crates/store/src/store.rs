@@ -19,17 +19,17 @@ use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 
-use crate::change_feed::Wakeups;
+use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
 use crate::health::StoreHealth;
-use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
+use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 
 /// `Err` is a failure of the store; what the rules refuse is in the `Ok`.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Changes. Every answer means: durable.
-pub trait Store: Inspect {
+pub trait Store: StoreReader {
     /// All of the batch is stored, or nothing.
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>>;
 
@@ -62,11 +62,11 @@ pub trait Store: Inspect {
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked>;
 
     /// What has changed since; a hint, losing one costs time and nothing else.
-    fn wakeups(&self) -> Wakeups;
+    fn wakeups(&self) -> ChangeFeed;
 }
 
 /// Looks. Never waits behind a write, and sees everything that was answered.
-pub trait Inspect: Debug + Send + Sync + 'static {
+pub trait StoreReader: Debug + Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>>;
@@ -78,9 +78,9 @@ pub trait Inspect: Debug + Send + Sync + 'static {
 
     /// How many jobs stand in line before this place. Exact where a line is in order of submission and nobody has inherited a priority;
     /// elsewhere an estimate by the jobs' own priorities and numbers. Never a scan.
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64>;
+    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64>;
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>>;
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>>;
 
     /// What has become of the jobs of the Ocypod dialect since the store was made.
     fn totals(&self) -> StoreFuture<'_, Totals>;
@@ -95,7 +95,7 @@ pub trait Inspect: Debug + Send + Sync + 'static {
     fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page>;
 
     /// All queues by name.
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>>;
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>>;
 
     /// Whether new jobs are taken. `Err`: the store cannot even say that.
     fn health(&self) -> StoreFuture<'_, StoreHealth>;
@@ -116,7 +116,7 @@ pub struct ClaimedJob {
 }
 
 #[derive(Clone, Debug)]
-pub struct QueueReport {
+pub struct QueueStats {
     pub queue: Arc<Queue>,
     pub counts: StateCounts,
     /// When the job that has stood longest in line came into it, whatever its priority.

@@ -22,12 +22,12 @@ use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 
-use crate::change_feed::{Wakeups, WakeupsSender};
+use crate::change_feed::{ChangeFeed, WakeupsSender};
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
 use crate::health::StoreHealth;
-use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
-use crate::store::{Inspect, JobRef, QueueReport, Store, StoreFuture};
+use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
+use crate::store::{JobRef, QueueStats, Store, StoreFuture, StoreReader};
 
 /// More than this is refused.
 const BATCH_MAX: usize = 5;
@@ -99,12 +99,12 @@ impl Store for Stub {
         self.change(Ticked { done: budget.get(), next: None })
     }
 
-    fn wakeups(&self) -> Wakeups {
+    fn wakeups(&self) -> ChangeFeed {
         WakeupsSender::default().subscribe()
     }
 }
 
-impl Inspect for Stub {
+impl StoreReader for Stub {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(17)
     }
@@ -125,7 +125,7 @@ impl Inspect for Stub {
         ready(Page { jobs: Vec::new(), next: None })
     }
 
-    fn ahead(&self, _: InLine) -> StoreFuture<'_, u64> {
+    fn count_ahead(&self, _: QueuePosition) -> StoreFuture<'_, u64> {
         Box::pin(std::future::ready(Ok(0)))
     }
 
@@ -145,11 +145,11 @@ impl Inspect for Stub {
         ready(Page { jobs: Vec::new(), next: None })
     }
 
-    fn queue(&self, _: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+    fn queue(&self, _: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
         ready(None)
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
         ready(Vec::new())
     }
 }

@@ -22,9 +22,9 @@ use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
-    ClaimedJob, Clock, Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueueReport,
-    Store, StoreError, StoreFuture, StoreHealth, TakeBack, Ticket, Wakeups, WakeupsSender, WorkflowPage, WorkflowQuery,
-    await_grant,
+    ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueuePosition,
+    QueueStats, Store, StoreError, StoreFuture, StoreHealth, StoreReader, TakeBack, Ticket, WakeupsSender,
+    WorkflowPage, WorkflowQuery, await_grant,
 };
 use tokio::sync::oneshot;
 
@@ -131,9 +131,9 @@ impl MemoryStore {
         totals.count(&effects);
         let Ok(Ticked { next, .. }) = engine.tick(records, now, 0, rng, &mut effects);
         // Under the lock, so that deadlines are announced in the order of commits.
-        self.wakeups.announce_deadline(next);
+        self.wakeups.publish_next_deadline(next);
         drop(held);
-        self.wakeups.announce(&mut effects);
+        self.wakeups.publish(&mut effects);
         answer
     }
 
@@ -209,8 +209,8 @@ impl Held {
         found.cloned().map(Arc::new)
     }
 
-    fn report(&self, queue: &Arc<Queue>) -> QueueReport {
-        QueueReport {
+    fn report(&self, queue: &Arc<Queue>) -> QueueStats {
+        QueueStats {
             queue: Arc::clone(queue),
             counts: self.engine.counts(&queue.name),
             oldest_scheduled_at: self.engine.oldest_scheduled_at(&queue.name),
@@ -282,12 +282,12 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn wakeups(&self) -> Wakeups {
+    fn wakeups(&self) -> ChangeFeed {
         self.wakeups.subscribe()
     }
 }
 
-impl Inspect for MemoryStore {
+impl StoreReader for MemoryStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -325,9 +325,9 @@ impl Inspect for MemoryStore {
         ready(Page { jobs, next })
     }
 
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
         let held = self.disk.lock();
-        let before = held.records.jobs().filter(|job| place.behind(job)).count();
+        let before = held.records.jobs().filter(|job| place.is_after(job)).count();
         ready(u64::try_from(before).unwrap())
     }
 
@@ -377,12 +377,12 @@ impl Inspect for MemoryStore {
         ready(Page { jobs, next })
     }
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
         let held = self.disk.lock();
         ready(held.engine.queue(&name).map(|queue| held.report(queue)))
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
         let held = self.disk.lock();
         ready(held.engine.queues().map(|queue| held.report(queue)).collect())
     }

@@ -18,8 +18,8 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
-    ClaimedJob, Clock, Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, QueueReport, Store,
-    StoreFuture, StoreHealth, VirtualClock, Wakeups, WorkflowPage, WorkflowQuery,
+    ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, QueuePosition, QueueStats, Store,
+    StoreFuture, StoreHealth, StoreReader, VirtualClock, WorkflowPage, WorkflowQuery,
 };
 use longshore_testkit::conformance::{self, World};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
@@ -114,7 +114,7 @@ impl Flawed {
         })
     }
 
-    fn report(&self, mut report: QueueReport) -> QueueReport {
+    fn report(&self, mut report: QueueStats) -> QueueStats {
         if self.has(CountsLag) {
             report.counts[StateKind::Scheduled as usize] += report.counts[StateKind::Running as usize];
             report.counts[StateKind::Running as usize] = 0;
@@ -199,12 +199,12 @@ impl Store for Flawed {
         })
     }
 
-    fn wakeups(&self) -> Wakeups {
+    fn wakeups(&self) -> ChangeFeed {
         self.store.wakeups()
     }
 }
 
-impl Inspect for Flawed {
+impl StoreReader for Flawed {
     fn now(&self) -> Timestamp {
         self.store.now()
     }
@@ -252,8 +252,10 @@ impl Inspect for Flawed {
         self.store.totals()
     }
 
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
-        Box::pin(async move { Ok(self.store.ahead(place).await? + u64::from(self.has(EverybodyStandsBehindHimself))) })
+    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
+        Box::pin(
+            async move { Ok(self.store.count_ahead(place).await? + u64::from(self.has(EverybodyStandsBehindHimself))) },
+        )
     }
 
     fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
@@ -268,11 +270,11 @@ impl Inspect for Flawed {
         self.store.members(query)
     }
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
         Box::pin(async move { Ok(self.store.queue(name).await?.map(|report| self.report(report))) })
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
         let queues = self.turn(QueuesBackwards, self.store.queues());
         Box::pin(async move { Ok(queues.await?.into_iter().map(|report| self.report(report)).collect()) })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longshore_core::engine::Options;
-use longshore_store::{Clock, Faults, Observation, Observed, Observer, Store, Unreliable};
+use longshore_store::{Clock, Faults, FaultyStore, InstrumentedStore, Observer, Store, StoreCall};
 use longshore_testkit::conformance::{self, World};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
@@ -26,14 +26,14 @@ fn plain() -> World {
 struct Nobody;
 
 impl Observer for Nobody {
-    fn observe(&self, _: &Observation<'_>) {}
+    fn observe(&self, _: &StoreCall<'_>) {}
 }
 
 /// Both wrappers, one around the other.
 fn wrapped() -> World {
     opened_by(|store| {
-        let unreliable = Unreliable::new(store, Faults::none().and_looks());
-        Arc::new(Observed::new(Arc::new(unreliable), Arc::new(Nobody), longshore_store::clock::monotonic))
+        let unreliable = FaultyStore::new(store, Faults::none().including_reads());
+        Arc::new(InstrumentedStore::new(Arc::new(unreliable), Arc::new(Nobody), longshore_store::clock::monotonic))
     })
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use longshore_api::Time;
 use longshore_store::{Clock, StoreError, SystemClock};
-use longshore_store_embedded::{Copied, backup_directory, moved_file};
+use longshore_store_embedded::{SourceState, backup_directory, moved_file};
 
 use super::serve::virtual_time;
 use crate::context::Context;
@@ -45,7 +45,7 @@ impl Backup {
         // After the store: time may have come further than the copy's jobs, never less far.
         virtual_time::copy(&self.data, &to)?;
         let bytes = directory_bytes(&to);
-        let running = copied == Copied::InUse;
+        let running = copied == SourceState::InUse;
         if context.screen.json {
             let done = Done { data: &self.data, backup: &to, bytes, server_was_running: running };
             return context.screen.json(&done);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use longshore_store::StoreError;
-use longshore_store_embedded::{Diagnosis, examine, in_use};
+use longshore_store_embedded::{VerifyReport, examine, in_use};
 
 use crate::context::Context;
 use crate::terminal::error::Failure;
@@ -51,7 +51,7 @@ impl Doctor {
             }
             failure
         })?;
-        let Diagnosis { live_jobs, ended_jobs, payload_bytes, moved_to, problems } = &diagnosis;
+        let VerifyReport { live_jobs, ended_jobs, payload_bytes, moved_to, problems } = &diagnosis;
         if context.screen.json {
             context.screen.json(&Found {
                 whole: problems.is_empty(),

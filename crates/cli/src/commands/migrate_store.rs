@@ -6,7 +6,7 @@ use clap::Args;
 use longshore_codec::codec;
 use longshore_core::id::Seq;
 use longshore_store::{Clock, StoreError, SystemClock};
-use longshore_store_embedded::{Export, TimeKind, in_use, moved_file};
+use longshore_store_embedded::{ClockMode, Export, in_use, moved_file};
 use longshore_store_postgres::{Import, Imported, Notes, Options};
 
 use super::serve::virtual_time;
@@ -107,8 +107,8 @@ async fn carry(
     let read = |error: StoreError| cannot_read(&error, from);
     let notes = export.notes().map_err(read)?;
     let virtual_now = match notes.time {
-        TimeKind::Real => None,
-        TimeKind::Virtual => Some(virtual_time::start(Some(from), SystemClock::new().now())?.0.now()),
+        ClockMode::Real => None,
+        ClockMode::Virtual => Some(virtual_time::start(Some(from), SystemClock::new().now())?.0.now()),
     };
     let mut import = Import::begin(options).await.map_err(|error| cannot_write(&error))?;
     let queues = export.queues().map_err(read)?;

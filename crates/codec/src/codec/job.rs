@@ -20,8 +20,8 @@ use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_core::workflow::Membership;
 
-use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
-use crate::dictionary::Names;
+use super::{DecodeError, FORMAT, Reader, Writer, append_checksum, verify_checksum};
+use crate::dictionary::Dictionary;
 
 const OWES: [PendingPropagation; 5] = [
     PendingPropagation::Nothing,
@@ -32,22 +32,22 @@ const OWES: [PendingPropagation; 5] = [
 ];
 
 /// Instants count from the creation of the record: small numbers, mostly.
-struct Base(Timestamp);
+struct TimeBase(Timestamp);
 
-impl Base {
+impl TimeBase {
     fn put(&self, writer: &mut Writer, at: Timestamp) {
-        writer.signed(at.as_millis().wrapping_sub(self.0.as_millis()));
+        writer.zigzag(at.as_millis().wrapping_sub(self.0.as_millis()));
     }
 
     fn put_option(&self, writer: &mut Writer, at: Option<Timestamp>) {
         writer.option(at, |writer, at| self.put(writer, at));
     }
 
-    fn get(&self, reader: &mut Reader<'_>) -> Result<Timestamp, Damaged> {
-        Ok(Timestamp::from_millis(reader.signed()?.wrapping_add(self.0.as_millis())))
+    fn get(&self, reader: &mut Reader<'_>) -> Result<Timestamp, DecodeError> {
+        Ok(Timestamp::from_millis(reader.zigzag()?.wrapping_add(self.0.as_millis())))
     }
 
-    fn get_option(&self, reader: &mut Reader<'_>) -> Result<Option<Timestamp>, Damaged> {
+    fn get_option(&self, reader: &mut Reader<'_>) -> Result<Option<Timestamp>, DecodeError> {
         reader.option(|reader| self.get(reader))
     }
 }
@@ -60,7 +60,7 @@ const CHECKSUM_BYTES: usize = 4;
 
 /// A live record is filled up with zeroes, so that its next version mostly has the same size: SQLite then overwrites it where it lies,
 /// and has no pages to balance.
-fn fill_up(job: &Job, bytes: &mut Vec<u8>) {
+fn pad(job: &Job, bytes: &mut Vec<u8>) {
     if job.is_live() {
         let room = if job.kind() == StateKind::Running { 0 } else { CLAIM_BYTES };
         let size = (bytes.len() + CHECKSUM_BYTES + room).next_multiple_of(STEP_BYTES);
@@ -69,36 +69,36 @@ fn fill_up(job: &Job, bytes: &mut Vec<u8>) {
 }
 
 /// `None`: a policy with a function in it has no bytes. `buffer` lends its memory.
-pub fn encode(job: &Job, names: &Names, buffer: Vec<u8>) -> Option<Vec<u8>> {
+pub fn encode(job: &Job, names: &Dictionary, buffer: Vec<u8>) -> Option<Vec<u8>> {
     let mut bytes = body(job, names, buffer)?;
-    fill_up(job, &mut bytes);
-    Some(seal(job.seq.0, bytes))
+    pad(job, &mut bytes);
+    Some(append_checksum(job.seq.0, bytes))
 }
 
 /// The same without filling, for stores that never overwrite.
-pub fn encode_tight(job: &Job, names: &Names) -> Option<Vec<u8>> {
-    Some(seal(job.seq.0, body(job, names, Vec::with_capacity(256))?))
+pub fn encode_unpadded(job: &Job, names: &Dictionary) -> Option<Vec<u8>> {
+    Some(append_checksum(job.seq.0, body(job, names, Vec::with_capacity(256))?))
 }
 
-fn body(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
+fn body(job: &Job, names: &Dictionary, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
     buffer.clear();
     let mut writer = Writer { bytes: buffer };
-    let base = Base(job.created_at);
+    let base = TimeBase(job.created_at);
     writer.byte(FORMAT);
     writer.fixed(job.id.as_bytes());
     put_queue(&mut writer, &job.queue, names);
     put_type(&mut writer, &job.job_type, names);
     put_policy(&mut writer, &job.policy, names)?;
-    writer.signed(job.created_at.as_millis());
+    writer.zigzag(job.created_at.as_millis());
     put_state(&mut writer, &job.state, &base);
     writer.byte(job.priority.level());
     writer.byte(job.inherited_priority.level());
     let Counters { starts, failures, retries_scheduled, requeues, reclaims } = job.counters;
     for count in [starts, failures, retries_scheduled, requeues, reclaims, job.unfinished_dependents] {
-        writer.number(u64::from(count));
+        writer.varint(u64::from(count));
     }
-    writer.number(job.lease_version.0);
-    writer.byte(place(&OWES, &job.pending_propagation));
+    writer.varint(job.lease_version.0);
+    writer.byte(variant_index(&OWES, &job.pending_propagation));
     base.put(&mut writer, job.updated_at);
     let times = [
         job.scheduled_at,
@@ -115,7 +115,7 @@ fn body(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
     }
     writer.option(job.idempotency.as_ref(), |writer, key| {
         writer.text(key.key.as_bytes());
-        writer.byte(place(IdempotencyScope::ALL, &key.scope));
+        writer.byte(variant_index(IdempotencyScope::ALL, &key.scope));
         put_type(writer, &key.job_type, names);
     });
     for bytes in [&job.progress, &job.checkpoint, &job.result] {
@@ -132,31 +132,31 @@ fn body(job: &Job, names: &Names, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
     });
     writer.option(job.last_settlement, |writer, (token, outcome)| {
         writer.fixed(token.as_bytes());
-        writer.byte(place(OutcomeKind::ALL, &outcome));
+        writer.byte(variant_index(OutcomeKind::ALL, &outcome));
     });
-    writer.number(job.attempts.len() as u64);
+    writer.varint(job.attempts.len() as u64);
     for attempt in &job.attempts {
         put_attempt(&mut writer, attempt, job.error.as_ref(), &base);
     }
-    writer.number(job.history.moves().len() as u64);
+    writer.varint(job.history.moves().len() as u64);
     for step in job.history.moves() {
-        writer.option(step.from, |writer, from| writer.byte(place(StateKind::ALL, &from)));
-        writer.byte(place(StateKind::ALL, &step.to));
+        writer.option(step.from, |writer, from| writer.byte(variant_index(StateKind::ALL, &from)));
+        writer.byte(variant_index(StateKind::ALL, &step.to));
         base.put(&mut writer, step.at);
-        writer.byte(place(Cause::ALL, &step.cause));
+        writer.byte(variant_index(Cause::ALL, &step.cause));
     }
     Some(writer.bytes)
 }
 
 /// `all` and the enumeration are written by one macro, so the place is always found.
-fn place<T: PartialEq>(all: &[T], value: &T) -> u8 {
+fn variant_index<T: PartialEq>(all: &[T], value: &T) -> u8 {
     all.iter().position(|candidate| candidate == value).and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX)
 }
 
 /// The first part of a record: all that the order of jobs depends on. Names are lent, not counted: where one thread reads and another
 /// files, both would count on the same few words of memory.
 #[derive(Debug)]
-pub struct Head<'a> {
+pub struct RecordHeader<'a> {
     pub seq: Seq,
     id: JobId,
     pub queue: Cow<'a, QueueName>,
@@ -179,7 +179,7 @@ pub struct Head<'a> {
     lifetime_ends_at: Option<Timestamp>,
 }
 
-impl<'a> Head<'a> {
+impl<'a> RecordHeader<'a> {
     pub fn outline(&self) -> IndexedFields<'_> {
         IndexedFields {
             seq: self.seq,
@@ -195,16 +195,16 @@ impl<'a> Head<'a> {
         }
     }
 
-    fn read(seq: Seq, reader: &mut Reader<'_>, names: &'a Names) -> Result<Self, Damaged> {
+    fn read(seq: Seq, reader: &mut Reader<'_>, names: &'a Dictionary) -> Result<Self, DecodeError> {
         if reader.byte()? != FORMAT {
-            return Err(Damaged);
+            return Err(DecodeError);
         }
         let id = JobId::from_bytes(reader.fixed()?);
         let queue = get_queue(reader, names)?;
         let job_type = get_type(reader, names)?;
         let policy = get_policy(reader, names)?;
-        let created_at = Timestamp::from_millis(reader.signed()?);
-        let base = Base(created_at);
+        let created_at = Timestamp::from_millis(reader.zigzag()?);
+        let base = TimeBase(created_at);
         Ok(Self {
             seq,
             id,
@@ -216,15 +216,15 @@ impl<'a> Head<'a> {
             priority: get_priority(reader)?,
             inherited_priority: get_priority(reader)?,
             counters: Counters {
-                starts: reader.small()?,
-                failures: reader.small()?,
-                retries_scheduled: reader.small()?,
-                requeues: reader.small()?,
-                reclaims: reader.small()?,
+                starts: reader.varint_as()?,
+                failures: reader.varint_as()?,
+                retries_scheduled: reader.varint_as()?,
+                requeues: reader.varint_as()?,
+                reclaims: reader.varint_as()?,
             },
-            live_dependents: reader.small()?,
-            lease_version: LeaseVersion(reader.number()?),
-            owes: reader.one_of(&OWES)?,
+            live_dependents: reader.varint_as()?,
+            lease_version: LeaseVersion(reader.varint()?),
+            owes: reader.variant(&OWES)?,
             updated_at: base.get(reader)?,
             scheduled_at: base.get_option(reader)?,
             started_at: base.get_option(reader)?,
@@ -238,7 +238,7 @@ impl<'a> Head<'a> {
 
 /// What most jobs have nothing of.
 #[derive(Default)]
-struct More {
+struct RecordTail {
     tags: Tags,
     correlation_id: Option<Arc<str>>,
     callback_url: Option<Arc<str>>,
@@ -256,12 +256,12 @@ struct More {
     settled: Option<(LeaseToken, OutcomeKind)>,
 }
 
-impl More {
+impl RecordTail {
     /// Each of them is a byte 0 where there is nothing.
     const NOTHING: [u8; 15] = [0; 15];
 
     #[inline]
-    fn read(reader: &mut Reader<'_>, names: &Names, base: &Base) -> Result<Self, Damaged> {
+    fn read(reader: &mut Reader<'_>, names: &Dictionary, base: &TimeBase) -> Result<Self, DecodeError> {
         if reader.skip(&Self::NOTHING) {
             return Ok(Self::default());
         }
@@ -273,7 +273,7 @@ impl More {
             idempotency: reader.option(|reader| {
                 Ok(IdempotencyKey {
                     key: Arc::from(reader.text()?),
-                    scope: reader.one_of(IdempotencyScope::ALL)?,
+                    scope: reader.variant(IdempotencyScope::ALL)?,
                     job_type: get_type(reader, names)?.into_owned(),
                 })
             })?,
@@ -290,29 +290,29 @@ impl More {
                 Ok(Membership { workflow, reference: Arc::from(reader.text()?) })
             })?,
             settled: reader
-                .option(|reader| Ok((LeaseToken::from_bytes(reader.fixed()?), reader.one_of(OutcomeKind::ALL)?)))?,
+                .option(|reader| Ok((LeaseToken::from_bytes(reader.fixed()?), reader.variant(OutcomeKind::ALL)?)))?,
         })
     }
 }
 
 /// Of a record whose checksum is known to be right: looks no further than it must, the checksum vouches for the rest.
-pub fn decode_head<'a>(seq: Seq, bytes: &[u8], names: &'a Names) -> Result<Head<'a>, Damaged> {
-    Head::read(seq, &mut Reader::new(bytes), names)
+pub fn decode_head<'a>(seq: Seq, bytes: &[u8], names: &'a Dictionary) -> Result<RecordHeader<'a>, DecodeError> {
+    RecordHeader::read(seq, &mut Reader::new(bytes), names)
 }
 
-pub fn decode(seq: Seq, sealed: &[u8], names: &Names) -> Result<Job, Damaged> {
-    decode_unsealed(seq, unseal(seq.0, sealed)?, names)
+pub fn decode(seq: Seq, sealed: &[u8], names: &Dictionary) -> Result<Job, DecodeError> {
+    decode_unchecked(seq, verify_checksum(seq.0, sealed)?, names)
 }
 
 /// Of a record whose checksum is known to be right.
-pub fn decode_unsealed(seq: Seq, bytes: &[u8], names: &Names) -> Result<Job, Damaged> {
+pub fn decode_unchecked(seq: Seq, bytes: &[u8], names: &Dictionary) -> Result<Job, DecodeError> {
     let reader = &mut Reader::new(bytes);
-    let head = Head::read(seq, reader, names)?;
-    let base = Base(head.created_at);
-    let more = More::read(reader, names, &base)?;
+    let head = RecordHeader::read(seq, reader, names)?;
+    let base = TimeBase(head.created_at);
+    let more = RecordTail::read(reader, names, &base)?;
     let attempts = reader.list(|reader| get_attempt(reader, more.error.as_ref(), &base))?;
     let moves = reader.list(|reader| get_move(reader, &base))?;
-    reader.end_or_filling()?;
+    reader.end_or_padding()?;
     // Put together in one place at the end: a job is large, and moving it costs as much as reading it.
     Ok(Job {
         id: head.id,
@@ -358,112 +358,112 @@ pub fn decode_unsealed(seq: Seq, bytes: &[u8], names: &Names) -> Result<Job, Dam
 /// A name with a number is written as number + 1; 0 says that the name itself follows.
 fn put_number_or(writer: &mut Writer, number: Option<u32>, write: impl FnOnce(&mut Writer)) {
     match number {
-        Some(number) => writer.number(u64::from(number) + 1),
+        Some(number) => writer.varint(u64::from(number) + 1),
         None => {
-            writer.number(0);
+            writer.varint(0);
             write(writer);
         }
     }
 }
 
-fn get_number(reader: &mut Reader<'_>) -> Result<Option<u32>, Damaged> {
-    match reader.number()?.checked_sub(1) {
+fn get_number(reader: &mut Reader<'_>) -> Result<Option<u32>, DecodeError> {
+    match reader.varint()?.checked_sub(1) {
         None => Ok(None),
-        Some(number) => u32::try_from(number).map(Some).map_err(|_| Damaged),
+        Some(number) => u32::try_from(number).map(Some).map_err(|_| DecodeError),
     }
 }
 
-fn put_queue(writer: &mut Writer, queue: &QueueName, names: &Names) {
+fn put_queue(writer: &mut Writer, queue: &QueueName, names: &Dictionary) {
     put_number_or(writer, names.queue_number(queue), |writer| writer.text(queue.as_str().as_bytes()));
 }
 
-fn get_queue<'a>(reader: &mut Reader<'_>, names: &'a Names) -> Result<Cow<'a, QueueName>, Damaged> {
+fn get_queue<'a>(reader: &mut Reader<'_>, names: &'a Dictionary) -> Result<Cow<'a, QueueName>, DecodeError> {
     match get_number(reader)? {
-        Some(number) => names.queue(number).map(Cow::Borrowed).ok_or(Damaged),
-        None => QueueName::new(reader.text()?).map(Cow::Owned).map_err(|_| Damaged),
+        Some(number) => names.queue(number).map(Cow::Borrowed).ok_or(DecodeError),
+        None => QueueName::new(reader.text()?).map(Cow::Owned).map_err(|_| DecodeError),
     }
 }
 
-fn put_type(writer: &mut Writer, job_type: &JobType, names: &Names) {
+fn put_type(writer: &mut Writer, job_type: &JobType, names: &Dictionary) {
     put_number_or(writer, names.type_number(job_type), |writer| writer.text(job_type.as_str().as_bytes()));
 }
 
-fn get_type<'a>(reader: &mut Reader<'_>, names: &'a Names) -> Result<Cow<'a, JobType>, Damaged> {
+fn get_type<'a>(reader: &mut Reader<'_>, names: &'a Dictionary) -> Result<Cow<'a, JobType>, DecodeError> {
     match get_number(reader)? {
-        Some(number) => names.job_type(number).map(Cow::Borrowed).ok_or(Damaged),
-        None => JobType::new(reader.text()?).map(Cow::Owned).map_err(|_| Damaged),
+        Some(number) => names.job_type(number).map(Cow::Borrowed).ok_or(DecodeError),
+        None => JobType::new(reader.text()?).map(Cow::Owned).map_err(|_| DecodeError),
     }
 }
 
-fn put_policy(writer: &mut Writer, policy: &Arc<Policy>, names: &Names) -> Option<()> {
+fn put_policy(writer: &mut Writer, policy: &Arc<Policy>, names: &Dictionary) -> Option<()> {
     match names.policy_number(policy) {
-        Some(number) => writer.number(u64::from(number) + 1),
+        Some(number) => writer.varint(u64::from(number) + 1),
         None => {
             let bytes = super::policy::encode(policy).ok()?;
-            writer.number(0);
+            writer.varint(0);
             writer.text(&bytes);
         }
     }
     Some(())
 }
 
-fn get_policy<'a>(reader: &mut Reader<'_>, names: &'a Names) -> Result<Cow<'a, Arc<Policy>>, Damaged> {
+fn get_policy<'a>(reader: &mut Reader<'_>, names: &'a Dictionary) -> Result<Cow<'a, Arc<Policy>>, DecodeError> {
     match get_number(reader)? {
-        Some(number) => names.policy(number).map(Cow::Borrowed).ok_or(Damaged),
+        Some(number) => names.policy(number).map(Cow::Borrowed).ok_or(DecodeError),
         None => super::policy::decode(reader.bytes()?).map(|policy| Cow::Owned(Arc::new(policy))),
     }
 }
 
-fn get_move(reader: &mut Reader<'_>, base: &Base) -> Result<Transition, Damaged> {
+fn get_move(reader: &mut Reader<'_>, base: &TimeBase) -> Result<Transition, DecodeError> {
     Ok(Transition {
-        from: reader.option(|reader| reader.one_of(StateKind::ALL))?,
-        to: reader.one_of(StateKind::ALL)?,
+        from: reader.option(|reader| reader.variant(StateKind::ALL))?,
+        to: reader.variant(StateKind::ALL)?,
         at: base.get(reader)?,
-        cause: reader.one_of(Cause::ALL)?,
+        cause: reader.variant(Cause::ALL)?,
     })
 }
 
-fn get_text(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, Damaged> {
+fn get_text(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, DecodeError> {
     reader.option(|reader| reader.text().map(Arc::from))
 }
 
-fn get_bytes(reader: &mut Reader<'_>) -> Result<Option<Bytes>, Damaged> {
+fn get_bytes(reader: &mut Reader<'_>) -> Result<Option<Bytes>, DecodeError> {
     reader.option(|reader| reader.bytes().map(Bytes::copy_from_slice))
 }
 
-fn get_id(reader: &mut Reader<'_>) -> Result<Option<JobId>, Damaged> {
+fn get_id(reader: &mut Reader<'_>) -> Result<Option<JobId>, DecodeError> {
     reader.option(|reader| reader.fixed().map(JobId::from_bytes))
 }
 
-fn get_priority(reader: &mut Reader<'_>) -> Result<Priority, Damaged> {
-    Priority::from_level(reader.byte()?).ok_or(Damaged)
+fn get_priority(reader: &mut Reader<'_>) -> Result<Priority, DecodeError> {
+    Priority::from_level(reader.byte()?).ok_or(DecodeError)
 }
 
 fn put_worker(writer: &mut Writer, worker: Option<&WorkerName>) {
     writer.option(worker, |writer, worker| writer.text(worker.as_str().as_bytes()));
 }
 
-fn get_worker(reader: &mut Reader<'_>) -> Result<Option<WorkerName>, Damaged> {
-    reader.option(|reader| WorkerName::new(reader.text()?).map_err(|_| Damaged))
+fn get_worker(reader: &mut Reader<'_>) -> Result<Option<WorkerName>, DecodeError> {
+    reader.option(|reader| WorkerName::new(reader.text()?).map_err(|_| DecodeError))
 }
 
-fn put_state(writer: &mut Writer, state: &State, base: &Base) {
-    writer.byte(place(StateKind::ALL, &state.kind()));
+fn put_state(writer: &mut Writer, state: &State, base: &TimeBase) {
+    writer.byte(variant_index(StateKind::ALL, &state.kind()));
     match state {
         State::Pending { held, run_at } => {
             writer.flag(*held);
             base.put_option(writer, *run_at);
         }
-        State::Scheduled { position } => writer.number(*position),
+        State::Scheduled { position } => writer.varint(*position),
         State::Delayed { until } | State::Retrying { until } => base.put(writer, *until),
         State::Running(lease) => {
             writer.fixed(lease.token.as_bytes());
             put_worker(writer, lease.worker.as_ref());
-            writer.option(lease.length, |writer, length| writer.number(length.as_millis()));
+            writer.option(lease.length, |writer, length| writer.varint(length.as_millis()));
             base.put_option(writer, lease.expires_at);
             base.put_option(writer, lease.deadline_at);
             writer.option(lease.cancel_requested.as_deref(), |writer, reason| writer.text(reason.as_bytes()));
-            writer.number(lease.position);
+            writer.varint(lease.position);
         }
         State::Completed { at } | State::Failed { at } | State::DeadLetter { at } | State::Cancelled { at } => {
             base.put(writer, *at);
@@ -471,20 +471,20 @@ fn put_state(writer: &mut Writer, state: &State, base: &Base) {
     }
 }
 
-fn get_state(reader: &mut Reader<'_>, base: &Base) -> Result<State, Damaged> {
-    Ok(match reader.one_of(StateKind::ALL)? {
+fn get_state(reader: &mut Reader<'_>, base: &TimeBase) -> Result<State, DecodeError> {
+    Ok(match reader.variant(StateKind::ALL)? {
         StateKind::Pending => State::Pending { held: reader.flag()?, run_at: base.get_option(reader)? },
-        StateKind::Scheduled => State::Scheduled { position: reader.number()? },
+        StateKind::Scheduled => State::Scheduled { position: reader.varint()? },
         StateKind::Delayed => State::Delayed { until: base.get(reader)? },
         StateKind::Retrying => State::Retrying { until: base.get(reader)? },
         StateKind::Running => State::Running(Lease {
             token: LeaseToken::from_bytes(reader.fixed()?),
             worker: get_worker(reader)?,
-            length: reader.option(|reader| reader.number().map(Duration::from_millis))?,
+            length: reader.option(|reader| reader.varint().map(Duration::from_millis))?,
             expires_at: base.get_option(reader)?,
             deadline_at: base.get_option(reader)?,
             cancel_requested: get_text(reader)?,
-            position: reader.number()?,
+            position: reader.varint()?,
         }),
         StateKind::Completed => State::Completed { at: base.get(reader)? },
         StateKind::Failed => State::Failed { at: base.get(reader)? },
@@ -498,7 +498,7 @@ fn put_tags(writer: &mut Writer, tags: &Tags) {
         Tags::None => writer.byte(0),
         Tags::Map(map) => {
             writer.byte(1);
-            writer.number(map.len() as u64);
+            writer.varint(map.len() as u64);
             for (key, value) in map {
                 writer.text(key.as_bytes());
                 writer.option(value.as_deref(), |writer, value| writer.text(value.as_bytes()));
@@ -506,13 +506,13 @@ fn put_tags(writer: &mut Writer, tags: &Tags) {
         }
         Tags::List(list) => {
             writer.byte(2);
-            writer.number(list.len() as u64);
+            writer.varint(list.len() as u64);
             list.iter().for_each(|tag| writer.text(tag.as_bytes()));
         }
     }
 }
 
-fn get_tags(reader: &mut Reader<'_>) -> Result<Tags, Damaged> {
+fn get_tags(reader: &mut Reader<'_>) -> Result<Tags, DecodeError> {
     match reader.byte()? {
         0 => Ok(Tags::None),
         1 => {
@@ -520,21 +520,21 @@ fn get_tags(reader: &mut Reader<'_>) -> Result<Tags, Damaged> {
             Ok(Tags::Map(BTreeMap::from_iter(pairs)))
         }
         2 => Ok(Tags::List(reader.list(|reader| reader.text().map(Arc::from))?)),
-        _ => Err(Damaged),
+        _ => Err(DecodeError),
     }
 }
 
-fn put_failure(writer: &mut Writer, failure: &Failure, base: &Base) {
-    writer.byte(place(Category::ALL, &failure.category));
+fn put_failure(writer: &mut Writer, failure: &Failure, base: &TimeBase) {
+    writer.byte(variant_index(Category::ALL, &failure.category));
     writer.option(failure.code.as_deref(), |writer, code| writer.text(code.as_bytes()));
     writer.text(failure.message.as_bytes());
     writer.option(failure.cause.as_deref(), |writer, cause| writer.text(cause.as_bytes()));
     base.put(writer, failure.at);
 }
 
-fn get_failure(reader: &mut Reader<'_>, base: &Base) -> Result<Failure, Damaged> {
+fn get_failure(reader: &mut Reader<'_>, base: &TimeBase) -> Result<Failure, DecodeError> {
     Ok(Failure {
-        category: reader.one_of(Category::ALL)?,
+        category: reader.variant(Category::ALL)?,
         code: get_text(reader)?,
         message: Arc::from(reader.text()?),
         cause: get_text(reader)?,
@@ -543,19 +543,19 @@ fn get_failure(reader: &mut Reader<'_>, base: &Base) -> Result<Failure, Damaged>
 }
 
 /// Nearly all jobs have none: one byte.
-fn put_dependencies(writer: &mut Writer, dependencies: &Dependencies, base: &Base) {
+fn put_dependencies(writer: &mut Writer, dependencies: &Dependencies, base: &TimeBase) {
     let some = (*dependencies != Dependencies::default()).then_some(dependencies);
     writer.option(some, |writer, dependencies| {
-        writer.number(dependencies.after.len() as u64);
+        writer.varint(dependencies.after.len() as u64);
         for after in &dependencies.after {
             writer.fixed(after.id.as_bytes());
             writer.flag(after.met);
         }
-        writer.number(dependencies.after_any.len() as u64);
+        writer.varint(dependencies.after_any.len() as u64);
         dependencies.after_any.iter().for_each(|id| writer.fixed(id.as_bytes()));
-        writer.number(u64::from(dependencies.unmet));
+        writer.varint(u64::from(dependencies.unmet));
         writer.flag(dependencies.any_satisfied);
-        writer.number(u64::from(dependencies.depth));
+        writer.varint(u64::from(dependencies.depth));
         writer.option(dependencies.ended_by, |writer, through| {
             writer.fixed(through.dependency.as_bytes());
             writer.flag(through.held);
@@ -564,16 +564,16 @@ fn put_dependencies(writer: &mut Writer, dependencies: &Dependencies, base: &Bas
     });
 }
 
-fn get_dependencies(reader: &mut Reader<'_>, base: &Base) -> Result<Dependencies, Damaged> {
+fn get_dependencies(reader: &mut Reader<'_>, base: &TimeBase) -> Result<Dependencies, DecodeError> {
     let read = reader.option(|reader| {
         Ok(Dependencies {
             after: reader.list(|reader| {
                 Ok(RequiredDependency { id: JobId::from_bytes(reader.fixed()?), met: reader.flag()? })
             })?,
             after_any: reader.list(|reader| reader.fixed().map(JobId::from_bytes))?,
-            unmet: reader.small()?,
+            unmet: reader.varint_as()?,
             any_satisfied: reader.flag()?,
-            depth: reader.small()?,
+            depth: reader.varint_as()?,
             ended_by: reader.option(|reader| {
                 Ok(EndedByDependency {
                     dependency: JobId::from_bytes(reader.fixed()?),
@@ -587,16 +587,16 @@ fn get_dependencies(reader: &mut Reader<'_>, base: &Base) -> Result<Dependencies
 }
 
 /// The error of the last attempt is mostly the job's own, and is then not written twice.
-fn put_attempt(writer: &mut Writer, attempt: &Attempt, job_error: Option<&Arc<Failure>>, base: &Base) {
+fn put_attempt(writer: &mut Writer, attempt: &Attempt, job_error: Option<&Arc<Failure>>, base: &TimeBase) {
     writer.fixed(attempt.id.as_bytes());
     writer.option(attempt.previous_id, |writer, id| writer.fixed(id.as_bytes()));
-    writer.number(u64::from(attempt.number));
+    writer.varint(u64::from(attempt.number));
     put_worker(writer, attempt.worker.as_ref());
-    writer.number(attempt.lease_version.0);
+    writer.varint(attempt.lease_version.0);
     base.put(writer, attempt.started_at);
     writer.option(attempt.end.as_ref(), |writer, end| {
         base.put(writer, end.at);
-        writer.byte(place(AttemptOutcome::ALL, &end.outcome));
+        writer.byte(variant_index(AttemptOutcome::ALL, &end.outcome));
         match (&end.error, job_error) {
             (None, _) => writer.byte(0),
             (Some(error), Some(job_error)) if error == job_error => writer.byte(2),
@@ -605,29 +605,33 @@ fn put_attempt(writer: &mut Writer, attempt: &Attempt, job_error: Option<&Arc<Fa
                 put_failure(writer, error, base);
             }
         }
-        writer.option(end.next_delay, |writer, delay| writer.number(delay.as_millis()));
+        writer.option(end.next_delay, |writer, delay| writer.varint(delay.as_millis()));
     });
 }
 
-fn get_attempt(reader: &mut Reader<'_>, job_error: Option<&Arc<Failure>>, base: &Base) -> Result<Attempt, Damaged> {
+fn get_attempt(
+    reader: &mut Reader<'_>,
+    job_error: Option<&Arc<Failure>>,
+    base: &TimeBase,
+) -> Result<Attempt, DecodeError> {
     Ok(Attempt {
         id: AttemptId::from_bytes(reader.fixed()?),
         previous_id: reader.option(|reader| reader.fixed().map(AttemptId::from_bytes))?,
-        number: reader.small()?,
+        number: reader.varint_as()?,
         worker: get_worker(reader)?,
-        lease_version: LeaseVersion(reader.number()?),
+        lease_version: LeaseVersion(reader.varint()?),
         started_at: base.get(reader)?,
         end: reader.option(|reader| {
             Ok(AttemptEnd {
                 at: base.get(reader)?,
-                outcome: reader.one_of(AttemptOutcome::ALL)?,
+                outcome: reader.variant(AttemptOutcome::ALL)?,
                 error: match reader.byte()? {
                     0 => None,
                     1 => Some(Arc::new(get_failure(reader, base)?)),
-                    2 => Some(Arc::clone(job_error.ok_or(Damaged)?)),
-                    _ => return Err(Damaged),
+                    2 => Some(Arc::clone(job_error.ok_or(DecodeError)?)),
+                    _ => return Err(DecodeError),
                 },
-                next_delay: reader.option(|reader| reader.number().map(Duration::from_millis))?,
+                next_delay: reader.option(|reader| reader.varint().map(Duration::from_millis))?,
             })
         })?,
     })

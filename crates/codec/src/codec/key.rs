@@ -3,7 +3,7 @@
 use longshore_core::engine::ScopedIdempotencyKey;
 use longshore_core::id::{JobType, QueueName};
 
-use super::{Damaged, Reader, Writer};
+use super::{DecodeError, Reader, Writer};
 
 pub fn encode(key: &ScopedIdempotencyKey) -> Vec<u8> {
     let mut writer = Writer::default();
@@ -13,10 +13,10 @@ pub fn encode(key: &ScopedIdempotencyKey) -> Vec<u8> {
     writer.bytes
 }
 
-pub fn decode(bytes: &[u8]) -> Result<ScopedIdempotencyKey, Damaged> {
+pub fn decode(bytes: &[u8]) -> Result<ScopedIdempotencyKey, DecodeError> {
     let mut reader = Reader::new(bytes);
-    let queue = reader.option(|reader| QueueName::new(reader.text()?).map_err(|_| Damaged))?;
-    let job_type = reader.option(|reader| JobType::new(reader.text()?).map_err(|_| Damaged))?;
+    let queue = reader.option(|reader| QueueName::new(reader.text()?).map_err(|_| DecodeError))?;
+    let job_type = reader.option(|reader| JobType::new(reader.text()?).map_err(|_| DecodeError))?;
     let key = reader.text()?.into();
     reader.end()?;
     Ok(ScopedIdempotencyKey { queue, job_type, key })

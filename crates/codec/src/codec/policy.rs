@@ -10,7 +10,7 @@ use longshore_core::policy::*;
 use longshore_core::profile::Profile;
 use longshore_core::time::Duration;
 
-use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
+use super::{DecodeError, FORMAT, Reader, Writer, append_checksum, verify_checksum};
 
 /// A function has no bytes: such a policy cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,19 +25,19 @@ const BACKOFF_KINDS: [BackoffKind; 4] =
     [BackoffKind::Constant, BackoffKind::Linear, BackoffKind::Exponential, BackoffKind::List];
 
 fn put_length(writer: &mut Writer, length: Duration) {
-    writer.number(length.as_millis());
+    writer.varint(length.as_millis());
 }
 
-fn get_length(reader: &mut Reader<'_>) -> Result<Duration, Damaged> {
-    reader.number().map(Duration::from_millis)
+fn get_length(reader: &mut Reader<'_>) -> Result<Duration, DecodeError> {
+    reader.varint().map(Duration::from_millis)
 }
 
 fn put_float(writer: &mut Writer, number: f64) {
-    writer.number(number.to_bits());
+    writer.varint(number.to_bits());
 }
 
-fn get_float(reader: &mut Reader<'_>) -> Result<f64, Damaged> {
-    reader.number().map(f64::from_bits)
+fn get_float(reader: &mut Reader<'_>) -> Result<f64, DecodeError> {
+    reader.varint().map(f64::from_bits)
 }
 
 /// The bytes that stand for a policy; equal policies have equal bytes.
@@ -46,7 +46,7 @@ pub fn encode(policy: &Policy) -> Result<Vec<u8>, NotStorable> {
     writer.byte(FORMAT);
     put(&mut writer, Profile::ALL, &policy.profile);
     let retry = &policy.retry;
-    writer.number(u64::from(retry.limit));
+    writer.varint(u64::from(retry.limit));
     put(&mut writer, RetryLimitUnit::ALL, &retry.counts);
     match retry.backoff.kind {
         BackoffKind::Custom(_) => return Err(NotStorable),
@@ -57,7 +57,7 @@ pub fn encode(policy: &Policy) -> Result<Vec<u8>, NotStorable> {
     put_length(&mut writer, retry.backoff.base);
     put_float(&mut writer, retry.backoff.multiplier);
     writer.option(retry.backoff.cap, put_length);
-    writer.number(retry.backoff.delays.len() as u64);
+    writer.varint(retry.backoff.delays.len() as u64);
     retry.backoff.delays.iter().for_each(|delay| put_length(&mut writer, *delay));
     put(&mut writer, JitterKind::ALL, &retry.jitter.kind);
     put_float(&mut writer, retry.jitter.factor);
@@ -69,7 +69,7 @@ pub fn encode(policy: &Policy) -> Result<Vec<u8>, NotStorable> {
     writer.option(policy.execution_timeout, put_length);
     writer.option(policy.lease, put_length);
     put(&mut writer, OnLeaseExpiry::ALL, &policy.on_lease_expiry);
-    writer.option(policy.max_reclaims, |writer, max| writer.number(u64::from(max)));
+    writer.option(policy.max_reclaims, |writer, max| writer.varint(u64::from(max)));
     put(&mut writer, Reclaim::ALL, &policy.reclaim);
     put(&mut writer, Fencing::ALL, &policy.fencing);
     let Retention { completed, failed, dead_letter, cancelled } = policy.retention;
@@ -83,37 +83,37 @@ pub fn encode(policy: &Policy) -> Result<Vec<u8>, NotStorable> {
     Ok(writer.bytes)
 }
 
-pub fn decode(bytes: &[u8]) -> Result<Policy, Damaged> {
+pub fn decode(bytes: &[u8]) -> Result<Policy, DecodeError> {
     let mut reader = Reader::new(bytes);
     let reader = &mut reader;
     if reader.byte()? != FORMAT {
-        return Err(Damaged);
+        return Err(DecodeError);
     }
     let policy = Policy {
-        profile: reader.one_of(Profile::ALL)?,
+        profile: reader.variant(Profile::ALL)?,
         retry: Retry {
-            limit: reader.small()?,
-            counts: reader.one_of(RetryLimitUnit::ALL)?,
+            limit: reader.varint_as()?,
+            counts: reader.variant(RetryLimitUnit::ALL)?,
             backoff: Backoff {
-                kind: reader.one_of(&BACKOFF_KINDS)?,
+                kind: reader.variant(&BACKOFF_KINDS)?,
                 base: get_length(reader)?,
                 multiplier: get_float(reader)?,
                 cap: reader.option(get_length)?,
                 delays: reader.list(get_length)?,
             },
-            jitter: Jitter { kind: reader.one_of(JitterKind::ALL)?, factor: get_float(reader)? },
+            jitter: Jitter { kind: reader.variant(JitterKind::ALL)?, factor: get_float(reader)? },
             honour_retry_after: reader.flag()?,
-            on_permanent: reader.one_of(OnPermanent::ALL)?,
-            on_exhausted: reader.one_of(OnExhausted::ALL)?,
-            on_timeout: reader.one_of(OnFailure::ALL)?,
-            on_system: reader.one_of(OnFailure::ALL)?,
+            on_permanent: reader.variant(OnPermanent::ALL)?,
+            on_exhausted: reader.variant(OnExhausted::ALL)?,
+            on_timeout: reader.variant(OnFailure::ALL)?,
+            on_system: reader.variant(OnFailure::ALL)?,
         },
         execution_timeout: reader.option(get_length)?,
         lease: reader.option(get_length)?,
-        on_lease_expiry: reader.one_of(OnLeaseExpiry::ALL)?,
-        max_reclaims: reader.option(Reader::small)?,
-        reclaim: reader.one_of(Reclaim::ALL)?,
-        fencing: reader.one_of(Fencing::ALL)?,
+        on_lease_expiry: reader.variant(OnLeaseExpiry::ALL)?,
+        max_reclaims: reader.option(Reader::varint_as)?,
+        reclaim: reader.variant(Reclaim::ALL)?,
+        fencing: reader.variant(Fencing::ALL)?,
         lifetime: reader.option(get_length)?,
         retention: Retention {
             completed: reader.option(get_length)?,
@@ -121,9 +121,9 @@ pub fn decode(bytes: &[u8]) -> Result<Policy, Damaged> {
             dead_letter: reader.option(get_length)?,
             cancelled: reader.option(get_length)?,
         },
-        requeue_order: reader.one_of(RequeueOrder::ALL)?,
-        manual_requeue: reader.one_of(ManualRequeue::ALL)?,
-        cancel_running: reader.one_of(CancelRunning::ALL)?,
+        requeue_order: reader.variant(RequeueOrder::ALL)?,
+        manual_requeue: reader.variant(ManualRequeue::ALL)?,
+        cancel_running: reader.variant(CancelRunning::ALL)?,
         clear_error_on_success: reader.flag()?,
     };
     reader.end()?;
@@ -145,20 +145,20 @@ pub fn encode_queue(queue: &Queue) -> Result<Vec<u8>, NotStorable> {
     writer.flag(queue.paused);
     writer.option(queue.deleting.as_ref(), |writer, farewell| put(writer, &FAREWELLS, farewell));
     put_patch(&mut writer, &queue.overrides)?;
-    Ok(seal(name_hash(&queue.name), writer.bytes))
+    Ok(append_checksum(name_hash(&queue.name), writer.bytes))
 }
 
-pub fn decode_queue(name: QueueName, sealed: &[u8]) -> Result<Queue, Damaged> {
-    let mut reader = Reader::new(unseal(name_hash(&name), sealed)?);
+pub fn decode_queue(name: QueueName, sealed: &[u8]) -> Result<Queue, DecodeError> {
+    let mut reader = Reader::new(verify_checksum(name_hash(&name), sealed)?);
     if reader.byte()? != FORMAT {
-        return Err(Damaged);
+        return Err(DecodeError);
     }
-    let profile = reader.one_of(Profile::ALL)?;
+    let profile = reader.variant(Profile::ALL)?;
     let paused = reader.flag()?;
-    let leaving = reader.option(|reader| reader.one_of(&FAREWELLS))?;
+    let leaving = reader.option(|reader| reader.variant(&FAREWELLS))?;
     let overrides = get_patch(&mut reader)?;
     reader.end()?;
-    let queue = Queue::new(name, profile, overrides).map_err(|_| Damaged)?;
+    let queue = Queue::new(name, profile, overrides).map_err(|_| DecodeError)?;
     Ok(Queue { paused, deleting: leaving, ..queue })
 }
 
@@ -171,7 +171,7 @@ fn put_patch(writer: &mut Writer, patch: &SettingsPatch) -> Result<(), NotStorab
     {
         writer.option(*length, put_length);
     }
-    writer.option(*max_reclaims, |writer, max| writer.option(max, |writer, max| writer.number(u64::from(max))));
+    writer.option(*max_reclaims, |writer, max| writer.option(max, |writer, max| writer.varint(u64::from(max))));
     writer.option(patch.on_lease_expiry.as_ref(), |writer, value| put(writer, OnLeaseExpiry::ALL, value));
     writer.option(patch.reclaim.as_ref(), |writer, value| put(writer, Reclaim::ALL, value));
     writer.option(patch.fencing.as_ref(), |writer, value| put(writer, Fencing::ALL, value));
@@ -179,17 +179,17 @@ fn put_patch(writer: &mut Writer, patch: &SettingsPatch) -> Result<(), NotStorab
     for flag in [patch.external_ids, patch.priority_order, patch.delayed_start, patch.clear_error_on_success] {
         writer.option(flag, Writer::flag);
     }
-    writer.option(patch.payload_max, Writer::number);
+    writer.option(patch.payload_max, Writer::varint);
     writer.option(patch.requeue_order.as_ref(), |writer, value| put(writer, RequeueOrder::ALL, value));
     writer.option(patch.submit.as_ref(), |writer, value| put(writer, SubmitMode::ALL, value));
     writer.option(patch.manual_requeue.as_ref(), |writer, value| put(writer, ManualRequeue::ALL, value));
     writer.option(patch.cancel_running.as_ref(), |writer, value| put(writer, CancelRunning::ALL, value));
-    writer.option(patch.max_queued, |writer, max| writer.option(max, Writer::number));
+    writer.option(patch.max_queued, |writer, max| writer.option(max, Writer::varint));
     Ok(())
 }
 
 fn put_retry(writer: &mut Writer, retry: &RetryPatch) -> Result<(), NotStorable> {
-    writer.option(retry.limit, |writer, limit| writer.number(u64::from(limit)));
+    writer.option(retry.limit, |writer, limit| writer.varint(u64::from(limit)));
     writer.option(retry.counts.as_ref(), |writer, value| put(writer, RetryLimitUnit::ALL, value));
     if matches!(retry.backoff_kind, Some(BackoffKind::Custom(_))) {
         return Err(NotStorable);
@@ -199,7 +199,7 @@ fn put_retry(writer: &mut Writer, retry: &RetryPatch) -> Result<(), NotStorable>
     writer.option(retry.multiplier, put_float);
     writer.option(retry.cap, put_length);
     writer.option(retry.delays.as_ref(), |writer, delays| {
-        writer.number(delays.len() as u64);
+        writer.varint(delays.len() as u64);
         delays.iter().for_each(|delay| put_length(writer, *delay));
     });
     writer.option(retry.jitter_kind.as_ref(), |writer, value| put(writer, JitterKind::ALL, value));
@@ -212,26 +212,26 @@ fn put_retry(writer: &mut Writer, retry: &RetryPatch) -> Result<(), NotStorable>
     Ok(())
 }
 
-fn get_retry(reader: &mut Reader<'_>) -> Result<RetryPatch, Damaged> {
+fn get_retry(reader: &mut Reader<'_>) -> Result<RetryPatch, DecodeError> {
     Ok(RetryPatch {
-        limit: reader.option(Reader::small)?,
-        counts: reader.option(|reader| reader.one_of(RetryLimitUnit::ALL))?,
-        backoff_kind: reader.option(|reader| reader.one_of(&BACKOFF_KINDS))?,
+        limit: reader.option(Reader::varint_as)?,
+        counts: reader.option(|reader| reader.variant(RetryLimitUnit::ALL))?,
+        backoff_kind: reader.option(|reader| reader.variant(&BACKOFF_KINDS))?,
         base: reader.option(get_length)?,
         multiplier: reader.option(get_float)?,
         cap: reader.option(get_length)?,
         delays: reader.option(|reader| reader.list(get_length))?,
-        jitter_kind: reader.option(|reader| reader.one_of(JitterKind::ALL))?,
+        jitter_kind: reader.option(|reader| reader.variant(JitterKind::ALL))?,
         jitter_factor: reader.option(get_float)?,
         honour_retry_after: reader.option(Reader::flag)?,
-        on_permanent: reader.option(|reader| reader.one_of(OnPermanent::ALL))?,
-        on_exhausted: reader.option(|reader| reader.one_of(OnExhausted::ALL))?,
-        on_timeout: reader.option(|reader| reader.one_of(OnFailure::ALL))?,
-        on_system: reader.option(|reader| reader.one_of(OnFailure::ALL))?,
+        on_permanent: reader.option(|reader| reader.variant(OnPermanent::ALL))?,
+        on_exhausted: reader.option(|reader| reader.variant(OnExhausted::ALL))?,
+        on_timeout: reader.option(|reader| reader.variant(OnFailure::ALL))?,
+        on_system: reader.option(|reader| reader.variant(OnFailure::ALL))?,
     })
 }
 
-fn get_patch(reader: &mut Reader<'_>) -> Result<SettingsPatch, Damaged> {
+fn get_patch(reader: &mut Reader<'_>) -> Result<SettingsPatch, DecodeError> {
     let retry = get_retry(reader)?;
     let job = PolicyPatch {
         retry,
@@ -247,12 +247,12 @@ fn get_patch(reader: &mut Reader<'_>) -> Result<SettingsPatch, Damaged> {
         max_reclaims: None,
     };
     let idempotency_window = reader.option(get_length)?;
-    let max_reclaims = reader.option(|reader| reader.option(Reader::small))?;
+    let max_reclaims = reader.option(|reader| reader.option(Reader::varint_as))?;
     let job = PolicyPatch { max_reclaims, ..job };
-    let on_lease_expiry = reader.option(|reader| reader.one_of(OnLeaseExpiry::ALL))?;
-    let reclaim = reader.option(|reader| reader.one_of(Reclaim::ALL))?;
-    let fencing = reader.option(|reader| reader.one_of(Fencing::ALL))?;
-    let idempotency_scope = reader.option(|reader| reader.one_of(IdempotencyScope::ALL))?;
+    let on_lease_expiry = reader.option(|reader| reader.variant(OnLeaseExpiry::ALL))?;
+    let reclaim = reader.option(|reader| reader.variant(Reclaim::ALL))?;
+    let fencing = reader.option(|reader| reader.variant(Fencing::ALL))?;
+    let idempotency_scope = reader.option(|reader| reader.variant(IdempotencyScope::ALL))?;
     let external_ids = reader.option(Reader::flag)?;
     let priority_order = reader.option(Reader::flag)?;
     let delayed_start = reader.option(Reader::flag)?;
@@ -268,16 +268,16 @@ fn get_patch(reader: &mut Reader<'_>) -> Result<SettingsPatch, Damaged> {
         priority_order,
         delayed_start,
         clear_error_on_success,
-        payload_max: reader.option(Reader::number)?,
-        requeue_order: reader.option(|reader| reader.one_of(RequeueOrder::ALL))?,
-        submit: reader.option(|reader| reader.one_of(SubmitMode::ALL))?,
-        manual_requeue: reader.option(|reader| reader.one_of(ManualRequeue::ALL))?,
-        cancel_running: reader.option(|reader| reader.one_of(CancelRunning::ALL))?,
-        max_queued: reader.option(|reader| reader.option(Reader::number))?,
+        payload_max: reader.option(Reader::varint)?,
+        requeue_order: reader.option(|reader| reader.variant(RequeueOrder::ALL))?,
+        submit: reader.option(|reader| reader.variant(SubmitMode::ALL))?,
+        manual_requeue: reader.option(|reader| reader.variant(ManualRequeue::ALL))?,
+        cancel_running: reader.option(|reader| reader.variant(CancelRunning::ALL))?,
+        max_queued: reader.option(|reader| reader.option(Reader::varint))?,
     })
 }
 
 /// Policies are compared by address first: most jobs of a queue share one.
-pub fn address(policy: &Arc<Policy>) -> usize {
+pub fn arc_address(policy: &Arc<Policy>) -> usize {
     Arc::as_ptr(policy).addr()
 }

@@ -7,7 +7,7 @@ use longshore_core::id::{Seq, WorkflowId};
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCounts, Workflow, WorkflowAction, WorkflowOperation};
 
-use super::{Damaged, FORMAT, Reader, Writer, seal, unseal};
+use super::{DecodeError, FORMAT, Reader, Writer, append_checksum, verify_checksum};
 
 const FORCE: [Force; 2] = [Force::ByPolicy, Force::Now];
 
@@ -15,17 +15,17 @@ pub fn encode(workflow: &Workflow) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.byte(FORMAT);
     writer.fixed(workflow.id.as_bytes());
-    writer.signed(workflow.created_at.as_millis());
+    writer.zigzag(workflow.created_at.as_millis());
     writer.option(workflow.name.as_deref(), |writer, name| writer.text(name.as_bytes()));
     writer.flag(workflow.open);
     writer.flag(workflow.cancelled);
-    writer.number(workflow.members_added);
-    workflow.tally.counts.iter().for_each(|count| writer.number(*count));
-    writer.number(workflow.tally.records);
+    writer.varint(workflow.members_added);
+    workflow.tally.counts.iter().for_each(|count| writer.varint(*count));
+    writer.varint(workflow.tally.records);
     writer.option(workflow.operation.as_ref(), |writer, errand| {
-        writer.number(errand.cursor.0);
-        writer.number(errand.last_seq.0);
-        writer.number(errand.changed);
+        writer.varint(errand.cursor.0);
+        writer.varint(errand.last_seq.0);
+        writer.varint(errand.changed);
         match &errand.action {
             WorkflowAction::Cancel { reason, force } => {
                 writer.byte(0);
@@ -35,34 +35,34 @@ pub fn encode(workflow: &Workflow) -> Vec<u8> {
             WorkflowAction::Retry => writer.byte(1),
         }
     });
-    seal(workflow.number.0, writer.bytes)
+    append_checksum(workflow.number.0, writer.bytes)
 }
 
-pub fn decode(number: Seq, sealed: &[u8]) -> Result<Workflow, Damaged> {
-    let mut reader = Reader::new(unseal(number.0, sealed)?);
+pub fn decode(number: Seq, sealed: &[u8]) -> Result<Workflow, DecodeError> {
+    let mut reader = Reader::new(verify_checksum(number.0, sealed)?);
     let reader = &mut reader;
     if reader.byte()? != FORMAT {
-        return Err(Damaged);
+        return Err(DecodeError);
     }
     let id = WorkflowId::from_bytes(reader.fixed()?);
-    let created_at = Timestamp::from_millis(reader.signed()?);
+    let created_at = Timestamp::from_millis(reader.zigzag()?);
     let name = reader.option(|reader| reader.text().map(Arc::from))?;
-    let (open, cancelled, joined) = (reader.flag()?, reader.flag()?, reader.number()?);
+    let (open, cancelled, joined) = (reader.flag()?, reader.flag()?, reader.varint()?);
     let mut tally = MemberCounts::default();
     for count in &mut tally.counts {
-        *count = reader.number()?;
+        *count = reader.varint()?;
     }
-    tally.records = reader.number()?;
+    tally.records = reader.varint()?;
     let errand = reader.option(|reader| {
-        let (reached, until) = (Seq(reader.number()?), Seq(reader.number()?));
-        let changed = reader.number()?;
+        let (reached, until) = (Seq(reader.varint()?), Seq(reader.varint()?));
+        let changed = reader.varint()?;
         let what = match reader.byte()? {
             0 => WorkflowAction::Cancel {
                 reason: reader.option(|reader| reader.text().map(Arc::from))?,
-                force: reader.one_of(&FORCE)?,
+                force: reader.variant(&FORCE)?,
             },
             1 => WorkflowAction::Retry,
-            _ => return Err(Damaged),
+            _ => return Err(DecodeError),
         };
         Ok(WorkflowOperation { action: what, cursor: reached, last_seq: until, changed })
     })?;
@@ -107,7 +107,7 @@ mod tests {
         ] {
             let bytes = encode(&workflow);
             assert_eq!(decode(workflow.number, &bytes), Ok(workflow.clone()));
-            assert_eq!(decode(Seq(1), &bytes), Err(Damaged), "elsewhere it is not itself");
+            assert_eq!(decode(Seq(1), &bytes), Err(DecodeError), "elsewhere it is not itself");
         }
     }
 }

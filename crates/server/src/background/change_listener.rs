@@ -2,12 +2,12 @@
 
 use longshore_core::engine::Effect;
 use longshore_core::state::StateKind;
-use longshore_store::Wakeups;
+use longshore_store::ChangeFeed;
 
 use crate::app::AppState;
 
 /// Runs until the server has drained.
-pub(crate) async fn follow(app: AppState, mut wakeups: Wakeups) {
+pub(crate) async fn follow(app: AppState, mut wakeups: ChangeFeed) {
     loop {
         let effects = tokio::select! {
             () = app.drained.cancelled() => return,

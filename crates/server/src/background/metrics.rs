@@ -11,7 +11,7 @@ use std::time::Duration;
 use longshore_api::system::Tally as Totals;
 use longshore_core::engine::count_of;
 use longshore_core::state::StateKind;
-use longshore_store::{Observation, Observer, QueueReport, StoreHealth, Verb};
+use longshore_store::{Observer, QueueStats, StoreCall, StoreHealth, StoreOp};
 
 use crate::app::AppState;
 use crate::routes::system::info::VERSION;
@@ -76,7 +76,7 @@ struct StoreVerb {
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     routes: RwLock<HashMap<(String, String), Arc<Route>>>,
-    store: [StoreVerb; Verb::ALL.len()],
+    store: [StoreVerb; StoreOp::ALL.len()],
     pub(crate) connections: AtomicU64,
     pub(crate) panics: AtomicU64,
 }
@@ -99,8 +99,8 @@ impl Metrics {
 }
 
 impl Observer for Metrics {
-    fn observe(&self, observation: &Observation<'_>) {
-        let place = Verb::ALL.iter().position(|verb| *verb == observation.verb);
+    fn observe(&self, observation: &StoreCall<'_>) {
+        let place = StoreOp::ALL.iter().position(|verb| *verb == observation.verb);
         let Some(verb) = place.and_then(|place| self.store.get(place)) else { return };
         if !observation.waits {
             verb.took.observe(observation.took);
@@ -138,7 +138,7 @@ impl Text {
 }
 
 /// Everything, as text.
-pub(crate) fn exposition(app: &AppState, queues: &[QueueReport], health: &StoreHealth) -> String {
+pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHealth) -> String {
     let mut text = Text(String::with_capacity(16 << 10));
     text.about("longshore_info", "gauge", "The server.");
     text.line("longshore_info", &format!("version=\"{VERSION}\",store=\"{}\"", app.about.kind), 1);
@@ -172,7 +172,7 @@ fn write_health(text: &mut Text, health: &StoreHealth) {
     }
 }
 
-fn write_queues(text: &mut Text, app: &AppState, queues: &[QueueReport]) {
+fn write_queues(text: &mut Text, app: &AppState, queues: &[QueueStats]) {
     let (apart, others) = queues.split_at(queues.len().min(QUEUES_MAX));
     text.about("longshore_jobs", "gauge", "Jobs by queue and state.");
     for state in StateKind::ALL {
@@ -233,7 +233,7 @@ fn write_requests(text: &mut Text, metrics: &Metrics) {
 }
 
 fn write_store(text: &mut Text, metrics: &Metrics) {
-    let verbs = || Verb::ALL.iter().zip(&metrics.store);
+    let verbs = || StoreOp::ALL.iter().zip(&metrics.store);
     text.about("longshore_store_seconds", "histogram", "How long the store took.");
     for (verb, figures) in verbs() {
         figures.took.write(text, "longshore_store_seconds", &format!("verb=\"{}\"", verb.as_str()));

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration as Wait;
 
 use longshore_core::{Duration, Timestamp};
-use longshore_store::Wakeups;
+use longshore_store::ChangeFeed;
 use tokio::time::sleep;
 
 use crate::app::AppState;
@@ -18,7 +18,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Between a hint and the look that follows it; many hints share one look.
 const LOOK_DELAY: Duration = Duration::from_millis(10);
 
-pub(crate) async fn keep_time(app: AppState, mut wakeups: Wakeups) {
+pub(crate) async fn keep_time(app: AppState, mut wakeups: ChangeFeed) {
     loop {
         let ticked = tokio::select! {
             () = app.drained.cancelled() => return,
@@ -39,7 +39,7 @@ pub(crate) async fn keep_time(app: AppState, mut wakeups: Wakeups) {
 }
 
 /// Waits until it is time to tick. Says whether to go on.
-async fn wait(app: &AppState, wakeups: &mut Wakeups, mut next: Option<Timestamp>, failed: bool) -> bool {
+async fn wait(app: &AppState, wakeups: &mut ChangeFeed, mut next: Option<Timestamp>, failed: bool) -> bool {
     loop {
         let now = app.now();
         // After a failure even what is overdue has to wait.

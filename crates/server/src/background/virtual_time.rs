@@ -19,8 +19,8 @@ use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
-    Clock, Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, QueueReport, Store, StoreError,
-    StoreFuture, StoreHealth, VirtualClock, Wakeups, WorkflowPage, WorkflowQuery,
+    ChangeFeed, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, QueuePosition, QueueStats, Store, StoreError,
+    StoreFuture, StoreHealth, StoreReader, VirtualClock, WorkflowPage, WorkflowQuery,
 };
 use tokio::sync::RwLock;
 
@@ -125,12 +125,12 @@ impl Store for VirtualTime {
         self.store.tick(budget)
     }
 
-    fn wakeups(&self) -> Wakeups {
+    fn wakeups(&self) -> ChangeFeed {
         self.store.wakeups()
     }
 }
 
-impl Inspect for VirtualTime {
+impl StoreReader for VirtualTime {
     fn now(&self) -> Timestamp {
         self.store.now()
     }
@@ -151,8 +151,8 @@ impl Inspect for VirtualTime {
         self.store.list(query)
     }
 
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
-        self.store.ahead(place)
+    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
+        self.store.count_ahead(place)
     }
 
     fn totals(&self) -> StoreFuture<'_, Totals> {
@@ -171,11 +171,11 @@ impl Inspect for VirtualTime {
         self.store.members(query)
     }
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
         self.store.queue(name)
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
         self.store.queues()
     }
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use longshore_api::enums::State;
 use longshore_api::queue as wire;
 use longshore_core::engine::{StateCounts, count_of};
-use longshore_store::QueueReport;
+use longshore_store::QueueStats;
 
 use super::enums::{ToCore, ToWire};
 use super::{settings, times};
 
-pub(crate) fn shown(report: &QueueReport) -> wire::Queue {
-    let QueueReport { queue, counts: states, oldest_scheduled_at } = report;
+pub(crate) fn shown(report: &QueueStats) -> wire::Queue {
+    let QueueStats { queue, counts: states, oldest_scheduled_at } = report;
     wire::Queue {
         name: queue.name.to_string(),
         profile: queue.profile.wire(),

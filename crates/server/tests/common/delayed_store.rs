@@ -16,8 +16,8 @@ use longshore_core::submit::Payload;
 use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
-    Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, QueueReport, Store, StoreFuture, StoreHealth,
-    Wakeups, WorkflowPage, WorkflowQuery,
+    ChangeFeed, Grant, JobQuery, JobRef, MemberQuery, Page, Park, QueuePosition, QueueStats, Store, StoreFuture,
+    StoreHealth, StoreReader, WorkflowPage, WorkflowQuery,
 };
 use tokio::sync::watch;
 
@@ -101,12 +101,12 @@ impl Store for Slow {
         self.store.tick(budget)
     }
 
-    fn wakeups(&self) -> Wakeups {
+    fn wakeups(&self) -> ChangeFeed {
         self.store.wakeups()
     }
 }
 
-impl Inspect for Slow {
+impl StoreReader for Slow {
     fn now(&self) -> Timestamp {
         self.store.now()
     }
@@ -132,8 +132,8 @@ impl Inspect for Slow {
         self.store.totals()
     }
 
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
-        self.store.ahead(place)
+    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
+        self.store.count_ahead(place)
     }
 
     fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
@@ -148,11 +148,11 @@ impl Inspect for Slow {
         self.store.members(query)
     }
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
         self.store.queue(name)
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
         self.store.queues()
     }
 }

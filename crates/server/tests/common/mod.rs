@@ -13,7 +13,7 @@ use longshore_core::Timestamp;
 use longshore_core::profile::Profile;
 use longshore_server::{Limits, Options, Server, ServerError, StoreAbout, TimeControl};
 use longshore_store::{Clock, Store, SystemClock, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -24,7 +24,7 @@ pub(crate) const EPOCH: &str = "2026-11-15T00:00:00.000Z";
 const EPOCH_MILLIS: i64 = 1_794_700_800_000;
 
 pub(crate) struct Setup {
-    place: Place,
+    place: StoreLocation,
     virtual_time: bool,
     start: i64,
     pub(crate) limits: Limits,
@@ -41,7 +41,7 @@ impl Setup {
     /// In memory, in virtual time: most tests need nothing else.
     pub(crate) fn memory() -> Self {
         Self {
-            place: Place::Memory,
+            place: StoreLocation::Memory,
             virtual_time: true,
             start: EPOCH_MILLIS,
             limits: Limits::default(),
@@ -51,7 +51,7 @@ impl Setup {
     }
 
     pub(crate) fn directory(path: &Path) -> Self {
-        Self { place: Place::Directory(path.to_owned()), ..Self::memory() }
+        Self { place: StoreLocation::Directory(path.to_owned()), ..Self::memory() }
     }
 
     pub(crate) fn real_time(self) -> Self {
@@ -66,11 +66,11 @@ impl Setup {
     pub(crate) async fn start(self) -> TestServer {
         let virtual_clock = Arc::new(VirtualClock::new(Timestamp::from_millis(self.start)));
         let (clock, time, kind): (Arc<dyn Clock>, _, _) = if self.virtual_time {
-            (virtual_clock.clone(), TimeControl::Virtual { clock: virtual_clock, kept: None }, TimeKind::Virtual)
+            (virtual_clock.clone(), TimeControl::Virtual { clock: virtual_clock, kept: None }, ClockMode::Virtual)
         } else {
-            (Arc::new(SystemClock::new()), TimeControl::Real, TimeKind::Real)
+            (Arc::new(SystemClock::new()), TimeControl::Real, ClockMode::Real)
         };
-        if let (Place::Memory, true) = (&self.place, on_postgres()) {
+        if let (StoreLocation::Memory, true) = (&self.place, on_postgres()) {
             let store = self.open_postgres(clock).await;
             return self.serve(store, time).await;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longshore_server::TimeControl;
 use longshore_store::{Clock, SystemClock};
-use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
 use tokio::time::{Instant, timeout};
 
 use crate::common::client::lease;
@@ -183,7 +183,7 @@ async fn a_job_is_not_lost_with_a_client_that_left() {
 #[tokio::test]
 async fn a_job_that_nobody_takes_goes_back() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store = EmbeddedStore::open(StoreOptions::new(Place::Memory, clock, TimeKind::Real)).unwrap();
+    let store = EmbeddedStore::open(StoreOptions::new(StoreLocation::Memory, clock, ClockMode::Real)).unwrap();
     let slow = Arc::new(Slow::new(Arc::new(store)));
     let server = Setup::memory().serve(slow.clone(), TimeControl::Real).await;
     let mut c = server.client().await;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use longshore_core::Timestamp;
 use longshore_core::engine::Options;
 use longshore_server::TimeControl;
-use longshore_store::{Clock, Fault, Faults, SystemClock, Unreliable, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
+use longshore_store::{Clock, Fault, Faults, FaultyStore, SystemClock, VirtualClock};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
 use crate::common::Setup;
@@ -145,11 +145,11 @@ async fn a_full_queue_says_when_to_come_back() {
     server.stop().await;
 }
 
-fn unreliable(faults: Faults) -> (Arc<Unreliable>, TimeControl) {
+fn unreliable(faults: Faults) -> (Arc<FaultyStore>, TimeControl) {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(0)));
     let inner: Arc<dyn Clock> = clock.clone();
     let store = MemoryStore::open(Disk::new(Options::default()), inner);
-    (Arc::new(Unreliable::new(Arc::new(store), faults)), TimeControl::Virtual { clock, kept: None })
+    (Arc::new(FaultyStore::new(Arc::new(store), faults)), TimeControl::Virtual { clock, kept: None })
 }
 
 /// What is known about a write that failed is told.
@@ -169,12 +169,12 @@ async fn a_failing_store_is_told_apart() {
     }
     store.set(Faults::none());
     c.post("/v1/queues/q/jobs", job).await.ok(200);
-    store.set(Faults::scripted([Fault::NotApplied]).and_looks());
+    store.set(Faults::scripted([Fault::NotApplied]).including_reads());
     c.get("/v1/jobs").await.problem(503, "store_unavailable");
     c.get("/readyz").await.ok(200);
-    store.set(Faults::scripted([Fault::NotApplied]).and_looks());
+    store.set(Faults::scripted([Fault::NotApplied]).including_reads());
     c.get("/readyz").await.problem(503, "store_unavailable");
-    store.set(Faults::scripted([Fault::NotApplied]).and_looks());
+    store.set(Faults::scripted([Fault::NotApplied]).including_reads());
     assert_eq!(c.get("/v1/info").await.ok(200)["store"]["writable"], false);
     server.stop().await;
 }
@@ -200,7 +200,7 @@ async fn a_poisoned_store_ends_the_server() {
 #[tokio::test]
 async fn no_acknowledgement_in_time_is_told_as_such() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store = EmbeddedStore::open(StoreOptions::new(Place::Memory, clock, TimeKind::Real)).unwrap();
+    let store = EmbeddedStore::open(StoreOptions::new(StoreLocation::Memory, clock, ClockMode::Real)).unwrap();
     let slow = Arc::new(Slow::new(Arc::new(store)));
     let mut setup = Setup::memory();
     setup.limits.submission_timeout = Duration::from_millis(50);

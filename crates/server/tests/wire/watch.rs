@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longshore_server::TimeControl;
 use longshore_store::{Clock, StoreHealth, SystemClock};
-use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
 use serde_json::{Value, json};
 
 use crate::common::Setup;
@@ -36,7 +36,7 @@ async fn health_info_and_the_page() {
 #[tokio::test]
 async fn a_store_that_refuses_new_jobs_is_seen() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store = EmbeddedStore::open(StoreOptions::new(Place::Memory, clock, TimeKind::Real)).unwrap();
+    let store = EmbeddedStore::open(StoreOptions::new(StoreLocation::Memory, clock, ClockMode::Real)).unwrap();
     let slow = Arc::new(Slow::new(Arc::new(store)));
     let server = Setup::memory().serve(slow.clone(), TimeControl::Real).await;
     let mut c = server.client().await;

@@ -8,7 +8,7 @@ use longshore_core::time::Timestamp;
 use longshore_store::{JobFilter, StoreError};
 use rusqlite::params;
 
-use super::{Reader, falling};
+use super::{Reader, check_descending};
 use crate::error::sql;
 
 impl Reader {
@@ -20,7 +20,7 @@ impl Reader {
         let rows = select.query_map(params![word, signed(before), limit], |row| row.get::<_, i64>(0)).map_err(sql)?;
         let numbers = rows.map(|number| number.map(|number| Seq(number.cast_unsigned())));
         let numbers: Vec<Seq> = numbers.collect::<Result<_, _>>().map_err(sql)?;
-        falling("tag", before, numbers.iter().copied())?;
+        check_descending("tag", before, numbers.iter().copied())?;
         Ok(numbers)
     }
 

@@ -7,71 +7,71 @@ use longshore_core::job::Job;
 use longshore_core::time::Timestamp;
 use rusqlite::{Connection, Statement, params};
 
-use super::multi_row::{INSERT_ENDED, INSERT_LIVE, Many, REPLACE_LIVE, ranges};
-use crate::finished_index::Features;
+use super::multi_row::{INSERT_ENDED, INSERT_LIVE, MultiRowStatement, REPLACE_LIVE, ranges};
+use crate::finished_index::FilterKey;
 
 /// Records that are to be written, sorted by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Pen {
+pub(super) struct BatchWriter {
     /// The records, one after the other.
-    ink: Vec<u8>,
+    buffer: Vec<u8>,
     inserted: Vec<(Seq, Range<usize>)>,
     replaced: Vec<(Seq, Range<usize>)>,
-    left: Vec<Seq>,
+    deleted_live: Vec<Seq>,
     ended: Vec<(Seq, Ended)>,
     changed_ended: Vec<(Seq, Ended)>,
-    returned: Vec<Seq>,
+    deleted_finished: Vec<Seq>,
 }
 
 #[derive(Debug)]
 struct Ended {
-    features: Features,
+    features: FilterKey,
     prune_at: Option<i64>,
     record: Range<usize>,
 }
 
-impl Pen {
-    fn dip(&mut self, record: &[u8]) -> Range<usize> {
-        let start = self.ink.len();
-        self.ink.extend_from_slice(record);
-        start..self.ink.len()
+impl BatchWriter {
+    fn append(&mut self, record: &[u8]) -> Range<usize> {
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(record);
+        start..self.buffer.len()
     }
 
     pub(super) fn insert_live(&mut self, seq: Seq, record: &[u8]) {
-        let record = self.dip(record);
+        let record = self.append(record);
         self.inserted.push((seq, record));
     }
 
     pub(super) fn replace_live(&mut self, seq: Seq, record: &[u8]) {
-        let record = self.dip(record);
+        let record = self.append(record);
         self.replaced.push((seq, record));
     }
 
     pub(super) fn delete_live(&mut self, seq: Seq) {
-        self.left.push(seq);
+        self.deleted_live.push(seq);
     }
 
-    pub(super) fn insert_ended(&mut self, job: &Job, features: Features, record: &[u8]) {
+    pub(super) fn insert_ended(&mut self, job: &Job, features: FilterKey, record: &[u8]) {
         let ended = self.ended(job, features, record);
         self.ended.push((job.seq, ended));
     }
 
-    pub(super) fn update_ended(&mut self, job: &Job, features: Features, record: &[u8]) {
+    pub(super) fn update_ended(&mut self, job: &Job, features: FilterKey, record: &[u8]) {
         let ended = self.ended(job, features, record);
         self.changed_ended.push((job.seq, ended));
     }
 
     pub(super) fn delete_ended(&mut self, seq: Seq) {
-        self.returned.push(seq);
+        self.deleted_finished.push(seq);
     }
 
-    fn ended(&mut self, job: &Job, features: Features, record: &[u8]) -> Ended {
-        Ended { features, prune_at: job.prune_at().map(Timestamp::as_millis), record: self.dip(record) }
+    fn ended(&mut self, job: &Job, features: FilterKey, record: &[u8]) -> Ended {
+        Ended { features, prune_at: job.prune_at().map(Timestamp::as_millis), record: self.append(record) }
     }
 
     /// What is gathered comes into the tables.
     pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
-        for (table, seqs) in [("live", &self.left), ("ended", &self.returned)] {
+        for (table, seqs) in [("live", &self.deleted_live), ("ended", &self.deleted_finished)] {
             if seqs.is_empty() {
                 continue;
             }
@@ -84,7 +84,7 @@ impl Pen {
         self.write_live(connection, &INSERT_LIVE, &self.inserted)?;
         self.write_live(connection, &REPLACE_LIVE, &self.replaced)?;
         INSERT_ENDED.write(connection, &self.ended, |statement, first, (seq, ended)| {
-            let Features { queue, state, job_type } = &ended.features;
+            let FilterKey { queue, state, job_type } = &ended.features;
             statement.raw_bind_parameter(first, seq.0.cast_signed())?;
             statement.raw_bind_parameter(first + 1, queue)?;
             statement.raw_bind_parameter(first + 2, state)?;
@@ -100,7 +100,12 @@ impl Pen {
         Ok(())
     }
 
-    fn write_live(&self, connection: &Connection, many: &Many, rows: &[(Seq, Range<usize>)]) -> rusqlite::Result<()> {
+    fn write_live(
+        &self,
+        connection: &Connection,
+        many: &MultiRowStatement,
+        rows: &[(Seq, Range<usize>)],
+    ) -> rusqlite::Result<()> {
         many.write(connection, rows, |statement: &mut Statement<'_>, first, (seq, record)| {
             statement.raw_bind_parameter(first, seq.0.cast_signed())?;
             statement.raw_bind_parameter(first + 1, self.read(record)?)
@@ -108,6 +113,6 @@ impl Pen {
     }
 
     fn read(&self, record: &Range<usize>) -> rusqlite::Result<&[u8]> {
-        self.ink.get(record.clone()).ok_or(rusqlite::Error::InvalidQuery)
+        self.buffer.get(record.clone()).ok_or(rusqlite::Error::InvalidQuery)
     }
 }

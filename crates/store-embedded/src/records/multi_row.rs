@@ -9,24 +9,25 @@ use rusqlite::{Connection, Statement};
 const SIZES: [usize; 3] = [64, 8, 1];
 /// Rows share a statement if no more numbers than this lie between them, for each of them. SQLite keeps the pages that a statement changes until it ends, in a
 /// file if there are more than a few.
-const SPREAD: u64 = 4;
+const GAP_FACTOR_MAX: u64 = 4;
 
 /// The same statement for each of the sizes.
-pub(super) struct Many {
+pub(super) struct MultiRowStatement {
     texts: [String; SIZES.len()],
     columns: usize,
 }
 
-pub(super) static INSERT_LIVE: LazyLock<Many> = LazyLock::new(|| Many::new("INSERT INTO live(seq, record)", 2));
+pub(super) static INSERT_LIVE: LazyLock<MultiRowStatement> =
+    LazyLock::new(|| MultiRowStatement::new("INSERT INTO live(seq, record)", 2));
 /// Of rows that are there.
-pub(super) static REPLACE_LIVE: LazyLock<Many> =
-    LazyLock::new(|| Many::new("INSERT OR REPLACE INTO live(seq, record)", 2));
-pub(super) static INSERT_ENDED: LazyLock<Many> =
-    LazyLock::new(|| Many::new("INSERT INTO ended(seq, queue, state, type, prune_at, record)", 6));
-pub(super) static INSERT_PAYLOADS: LazyLock<Many> =
-    LazyLock::new(|| Many::new("INSERT INTO payload(seq, kind, checksum, bytes)", 4));
+pub(super) static REPLACE_LIVE: LazyLock<MultiRowStatement> =
+    LazyLock::new(|| MultiRowStatement::new("INSERT OR REPLACE INTO live(seq, record)", 2));
+pub(super) static INSERT_ENDED: LazyLock<MultiRowStatement> =
+    LazyLock::new(|| MultiRowStatement::new("INSERT INTO ended(seq, queue, state, type, prune_at, record)", 6));
+pub(super) static INSERT_PAYLOADS: LazyLock<MultiRowStatement> =
+    LazyLock::new(|| MultiRowStatement::new("INSERT INTO payload(seq, kind, checksum, bytes)", 4));
 
-impl Many {
+impl MultiRowStatement {
     fn new(into: &str, columns: usize) -> Self {
         let row = format!("({})", vec!["?"; columns].join(","));
         let texts = SIZES.map(|rows| format!("{into} VALUES {}", vec![row.as_str(); rows].join(",")));
@@ -44,7 +45,7 @@ impl Many {
         while !left.is_empty() {
             let together = self.texts.iter().zip(SIZES).find_map(|(text, size)| {
                 let (rows, rest) = left.split_at_checked(size)?;
-                close(rows).then_some((text, rows, rest))
+                is_dense(rows).then_some((text, rows, rest))
             });
             // One row is always close to itself.
             let (text, rows, rest) = together.ok_or(rusqlite::Error::InvalidQuery)?;
@@ -59,10 +60,10 @@ impl Many {
     }
 }
 
-fn close<T>(rows: &[(Seq, T)]) -> bool {
+fn is_dense<T>(rows: &[(Seq, T)]) -> bool {
     let (Some((first, _)), Some((last, _))) = (rows.first(), rows.last()) else { return false };
     let rows = u64::try_from(rows.len()).unwrap_or(u64::MAX);
-    last.0.saturating_sub(first.0) <= rows.saturating_mul(SPREAD)
+    last.0.saturating_sub(first.0) <= rows.saturating_mul(GAP_FACTOR_MAX)
 }
 
 /// Numbers without a gap, as the first and the last of each.
@@ -82,7 +83,7 @@ mod tests {
         connection
     }
 
-    fn write(many: &Many, connection: &Connection, rows: &[(Seq, u8)]) -> rusqlite::Result<()> {
+    fn write(many: &MultiRowStatement, connection: &Connection, rows: &[(Seq, u8)]) -> rusqlite::Result<()> {
         many.write(connection, rows, |statement, first, (seq, byte)| {
             statement.raw_bind_parameter(first, seq.0.cast_signed())?;
             statement.raw_bind_parameter(first + 1, [*byte].as_slice())

@@ -8,7 +8,7 @@ use longshore_core::submit::Payload;
 use rusqlite::{Connection, Row};
 
 use super::multi_row::INSERT_PAYLOADS;
-use super::{DiskRecords, SeqMap, Trouble};
+use super::{RecordsError, SeqMap, SqliteRecords};
 use longshore_codec::codec;
 
 /// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
@@ -38,8 +38,8 @@ impl PayloadCache {
     }
 }
 
-impl DiskRecords {
-    pub(crate) fn payload(&mut self, seq: Seq) -> Result<Option<Payload>, Trouble> {
+impl SqliteRecords {
+    pub(crate) fn payload(&mut self, seq: Seq) -> Result<Option<Payload>, RecordsError> {
         if let Some(payload) = self.ahead.take_payload(seq) {
             return Ok(Some(payload));
         }
@@ -49,7 +49,7 @@ impl DiskRecords {
         }
     }
 
-    pub(super) fn write_payloads(&mut self) -> Result<(), Trouble> {
+    pub(super) fn write_payloads(&mut self) -> Result<(), RecordsError> {
         let rows = std::mem::take(&mut self.new_payloads);
         let small = |(_, payload): &(Seq, Payload)| payload.bytes().len() <= SHARED_PAYLOAD_BYTES_MAX;
         for rows in rows.chunk_by(|one, next| small(one) && small(next)) {
@@ -74,7 +74,7 @@ fn payload_place(seq: Seq, kind: u8) -> u64 {
     seq.0 | u64::from(kind) << 63
 }
 
-pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<Payload>, Trouble> {
+pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<Payload>, RecordsError> {
     let mut select = connection.prepare_cached("SELECT kind, checksum, bytes FROM payload WHERE seq = ?1")?;
     let mut rows = select.query([seq.0.cast_signed()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
@@ -82,17 +82,17 @@ pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<P
 }
 
 /// From a row of kind, checksum and bytes.
-pub(super) fn payload_in(row: &Row<'_>, seq: Seq) -> Result<Payload, Trouble> {
-    let kind: u8 = row.get(0).map_err(|_| Trouble::Damaged(seq))?;
-    let bytes = row.get_ref(2)?.as_blob().map_err(|_| Trouble::Damaged(seq))?;
-    let checksum: u32 = row.get(1).map_err(|_| Trouble::Damaged(seq))?;
+pub(super) fn payload_in(row: &Row<'_>, seq: Seq) -> Result<Payload, RecordsError> {
+    let kind: u8 = row.get(0).map_err(|_| RecordsError::Damaged(seq))?;
+    let bytes = row.get_ref(2)?.as_blob().map_err(|_| RecordsError::Damaged(seq))?;
+    let checksum: u32 = row.get(1).map_err(|_| RecordsError::Damaged(seq))?;
     if codec::checksum(payload_place(seq, kind), bytes) != checksum {
-        return Err(Trouble::Damaged(seq));
+        return Err(RecordsError::Damaged(seq));
     }
     let bytes = Bytes::copy_from_slice(bytes);
     match kind {
         0 => Ok(Payload::Json(bytes)),
         1 => Ok(Payload::Binary(bytes)),
-        _ => Err(Trouble::Damaged(seq)),
+        _ => Err(RecordsError::Damaged(seq)),
     }
 }

@@ -25,9 +25,9 @@ use longshore_core::job::Job;
 use longshore_core::submit::Payload;
 use longshore_store::StoreError;
 
-use self::buffer::{Decode, Helping, Place, Shelf};
-use self::read::{Wanted, answer, read};
-use super::{DiskRecords, SeqMap, Trouble};
+use self::buffer::{BufferSlot, Decode, PrefetchBuffer, RecordBlock};
+use self::read::{PrefetchKey, answer, read};
+use super::{RecordsError, SeqMap, SqliteRecords};
 use crate::error::sql;
 use crate::schema::{Location, Role};
 use crate::writer::Shared;
@@ -37,33 +37,33 @@ use longshore_codec::codec;
 const WINDOW: usize = 4_096;
 const BYTES_MAX: usize = 16 << 20;
 /// Jobs that are read, and handed over, together. Tests have few jobs, and want many helpings.
-const HELPING: usize = if cfg!(test) { 8 } else { 512 };
+const BLOCK_JOBS: usize = if cfg!(test) { 8 } else { 512 };
 /// Jobs that are made at a time, while nobody waits.
 const SLICE: usize = 32;
 /// Jobs that are made before they are wanted: for so many claims like the last one, and at least so many jobs. While one is being served nobody makes any.
-const MADE_CLAIMS: usize = 4;
+const DECODE_AHEAD_CLAIMS: usize = 4;
 const MADE_MIN: usize = 64;
 /// Lines that are followed; with more of them the next one starts afresh.
 const LINES_MAX: usize = 64;
 
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
-    beside: Option<Beside>,
-    shelf: Shelf,
+pub(crate) struct Prefetcher {
+    beside: Option<PrefetchThread>,
+    shelf: PrefetchBuffer,
     /// The open question, as far as it is not answered.
-    asked: VecDeque<Vec<Wanted>>,
-    lines: Vec<Line>,
+    asked: VecDeque<Vec<PrefetchKey>>,
+    lines: Vec<ClaimStream>,
     /// A claim has met a record that was not in memory.
-    missed: bool,
+    cache_miss: bool,
     /// While a question is open: how many may be claimed before one is met that it asks for.
-    lead: usize,
+    claims_before_gap: usize,
     /// How many jobs the last claim got.
     last_claim: usize,
 }
 
 /// One kind of claim: who asks for the same has the same jobs before him.
 #[derive(Debug)]
-struct Line {
+struct ClaimStream {
     queue: QueueName,
     types: Vec<JobType>,
     /// Claimed since it was last looked at.
@@ -74,22 +74,22 @@ struct Line {
 
 /// The thread that reads. Whatever it fails to read is left for the writer to find out.
 #[derive(Debug)]
-struct Beside {
-    questions: Option<Sender<Question>>,
-    answers: Option<Receiver<Helping>>,
+struct PrefetchThread {
+    questions: Option<Sender<PrefetchRequest>>,
+    answers: Option<Receiver<RecordBlock>>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Question {
+struct PrefetchRequest {
     /// Helping by helping, each by rising numbers.
-    wanted: Vec<Vec<Wanted>>,
+    wanted: Vec<Vec<PrefetchKey>>,
     bytes_max: usize,
     /// Memory for the answers.
     spare: Vec<Vec<u8>>,
 }
 
-impl Ahead {
+impl Prefetcher {
     pub(crate) fn start(location: &Location, shared: &Arc<Shared>) -> Result<Self, StoreError> {
         let (questions, asked) = channel();
         let (sender, answers) = channel();
@@ -97,13 +97,13 @@ impl Ahead {
         let shared = Arc::clone(shared);
         let work = move || {
             for question in asked {
-                if answer(&connection, question, &sender, &shared.reading_ahead).is_err() {
+                if answer(&connection, question, &sender, &shared.prefetch_lock).is_err() {
                     return;
                 }
             }
         };
         let thread = Builder::new().name("longshore-ahead".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        let beside = Beside { questions: Some(questions), answers: Some(answers), thread: Some(thread) };
+        let beside = PrefetchThread { questions: Some(questions), answers: Some(answers), thread: Some(thread) };
         Ok(Self { beside: Some(beside), ..Self::default() })
     }
 
@@ -123,7 +123,7 @@ impl Ahead {
         taken
     }
 
-    fn asked_for(&mut self, seq: Seq) -> Option<&mut Wanted> {
+    fn asked_for(&mut self, seq: Seq) -> Option<&mut PrefetchKey> {
         self.asked.iter_mut().find_map(|helping| {
             let place = helping.binary_search_by_key(&seq, |wanted| wanted.seq).ok()?;
             helping.get_mut(place)
@@ -136,8 +136,8 @@ impl Ahead {
 
     /// After a batch that never was: some of what is here may have been read in the midst of it.
     pub(super) fn rolled_back(&mut self) {
-        self.shelf = Shelf::default();
-        self.missed = true;
+        self.shelf = PrefetchBuffer::default();
+        self.cache_miss = true;
     }
 
     /// Ends the reading beside the writer.
@@ -151,9 +151,9 @@ impl Ahead {
     }
 
     /// Notes who was served, and thus who is next.
-    fn follow(&mut self, request: &ClaimRequest, claimed: &[Claimed]) {
+    fn record_claim(&mut self, request: &ClaimRequest, claimed: &[Claimed]) {
         self.last_claim = claimed.len();
-        self.lead = self.lead.saturating_sub(claimed.len());
+        self.claims_before_gap = self.claims_before_gap.saturating_sub(claimed.len());
         for served in claimed.chunk_by(|a, b| a.queue == b.queue) {
             let Some(queue) = served.first().map(|claimed| &claimed.queue) else { continue };
             let line = self.lines.iter_mut().find(|line| line.queue == *queue && line.types == request.types);
@@ -165,7 +165,7 @@ impl Ahead {
                 self.lines.clear();
             }
             let types = request.types.clone();
-            self.lines.push(Line { queue: queue.clone(), types, claimed: served.len(), window: 0 });
+            self.lines.push(ClaimStream { queue: queue.clone(), types, claimed: served.len(), window: 0 });
         }
     }
 
@@ -192,7 +192,7 @@ impl Ahead {
 
     /// Which lines it is time to look at, and how far. The more a line is claimed from, the further: to the double of what is claimed between two looks.
     fn due(&mut self) -> Vec<(usize, usize)> {
-        let missed = std::mem::take(&mut self.missed);
+        let missed = std::mem::take(&mut self.cache_miss);
         let share = (WINDOW / self.lines.len().max(1)).max(1);
         let mut due = Vec::new();
         for (place, line) in self.lines.iter_mut().enumerate() {
@@ -207,17 +207,17 @@ impl Ahead {
     }
 
     /// Lets go of what stands in no line that is followed, or no longer at its head.
-    fn tidy(&mut self, engine: &Engine) {
+    fn evict_stale(&mut self, engine: &Engine) {
         let at_the_head = self.lines.iter().flat_map(|line| engine.peek_ready(&line.queue, &line.types, line.window));
         let keep: SeqMap<()> = at_the_head.map(|seq| (seq, ())).collect();
         self.shelf.retain(|seq| keep.contains_key(&seq));
     }
 
-    fn ask(&mut self, wanted: &[Wanted]) {
+    fn ask(&mut self, wanted: &[PrefetchKey]) {
         let bytes_max = BYTES_MAX.saturating_sub(self.shelf.bytes());
-        let helpings: Vec<Vec<Wanted>> = wanted.chunks(HELPING).map(sorted).collect();
+        let helpings: Vec<Vec<PrefetchKey>> = wanted.chunks(BLOCK_JOBS).map(sorted).collect();
         self.asked = helpings.clone().into();
-        let question = Question { wanted: helpings, bytes_max, spare: std::mem::take(&mut self.shelf.spare) };
+        let question = PrefetchRequest { wanted: helpings, bytes_max, spare: std::mem::take(&mut self.shelf.spare) };
         let questions = self.beside.as_ref().and_then(|beside| beside.questions.as_ref());
         if questions.is_none_or(|questions| questions.send(question).is_err()) {
             self.stop();
@@ -226,19 +226,19 @@ impl Ahead {
 }
 
 /// Lines may share jobs, and a claim may name a queue twice. Of what is read twice one copy would outlive the change of the other.
-fn each_once(mut wanted: Vec<Wanted>) -> Vec<Wanted> {
+fn each_once(mut wanted: Vec<PrefetchKey>) -> Vec<PrefetchKey> {
     let mut seen = SeqMap::with_capacity_and_hasher(wanted.len(), Default::default());
     wanted.retain(|wanted| seen.insert(wanted.seq, ()).is_none());
     wanted
 }
 
-fn sorted(wanted: &[Wanted]) -> Vec<Wanted> {
+fn sorted(wanted: &[PrefetchKey]) -> Vec<PrefetchKey> {
     let mut sorted = wanted.to_vec();
     sorted.sort_unstable_by_key(|wanted| wanted.seq);
     sorted
 }
 
-impl Drop for Beside {
+impl Drop for PrefetchThread {
     fn drop(&mut self) {
         // Nobody listens any more: it stops with what it is reading now.
         drop(self.answers.take());
@@ -249,22 +249,22 @@ impl Drop for Beside {
     }
 }
 
-impl DiskRecords {
+impl SqliteRecords {
     /// Between two batches.
-    pub(crate) fn receive_ahead(&mut self) {
+    pub(crate) fn drain_prefetched(&mut self) {
         self.ahead.receive();
     }
 
     /// While nobody waits: makes some of what was read into the jobs that the next claims want. Says whether there was anything to do.
-    pub(crate) fn make_ahead(&mut self) -> bool {
+    pub(crate) fn decode_prefetched(&mut self) -> bool {
         self.ahead.receive();
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let most = (MADE_CLAIMS * self.ahead.last_claim).clamp(MADE_MIN, WINDOW);
-        self.ahead.shelf.make_some(SLICE, most, &|seq, record| codec::job::decode_unsealed(seq, record, &names))
+        let most = (DECODE_AHEAD_CLAIMS * self.ahead.last_claim).clamp(MADE_MIN, WINDOW);
+        self.ahead.shelf.decode_next(SLICE, most, &|seq, record| codec::job::decode_unchecked(seq, record, &names))
     }
 
     /// After a commit: asks for what is next in the lines that are being claimed from.
-    pub(crate) fn look_ahead(&mut self, engine: &Engine) {
+    pub(crate) fn request_prefetch(&mut self, engine: &Engine) {
         if self.ahead.beside.is_none() || self.ahead.waiting() {
             return;
         }
@@ -273,27 +273,28 @@ impl DiskRecords {
         for (place, window) in self.ahead.due() {
             let Some(line) = self.ahead.lines.get(place) else { continue };
             let next = engine.peek_ready(&line.queue, &line.types, window);
-            let cold: Vec<Option<Wanted>> = next.into_iter().map(|seq| self.cold(seq, &mut likely)).collect();
+            let cold: Vec<Option<PrefetchKey>> =
+                next.into_iter().map(|seq| self.missing_parts(seq, &mut likely)).collect();
             lead = lead.min(cold.iter().take_while(|wanted| wanted.is_none()).count());
             wanted.extend(cold.into_iter().flatten());
         }
-        self.ahead.lead = lead;
+        self.ahead.claims_before_gap = lead;
         if wanted.is_empty() {
             return;
         }
         let shelf = &self.ahead.shelf;
         if shelf.parts() + 2 * wanted.len() > 2 * WINDOW || shelf.bytes() > BYTES_MAX / 2 {
-            self.ahead.tidy(engine);
+            self.ahead.evict_stale(engine);
         }
         self.ahead.ask(&each_once(wanted));
     }
 
     /// Before a claim that will meet records which are not in memory: reads them together, where they lie side by side.
-    pub(crate) fn prepare(&mut self, engine: &Engine, request: &ClaimRequest) -> Result<(), Trouble> {
+    pub(crate) fn prefetch_for_claim(&mut self, engine: &Engine, request: &ClaimRequest) -> Result<(), RecordsError> {
         const FEW: usize = 4;
         // Where nothing is known to be missing it is not worth looking.
-        let complete = !self.ahead.waiting() || request.limit <= self.ahead.lead;
-        if request.limit < FEW || (complete && !self.ahead.missed) {
+        let complete = !self.ahead.waiting() || request.limit <= self.ahead.claims_before_gap;
+        if request.limit < FEW || (complete && !self.ahead.cache_miss) {
             return Ok(());
         }
         let mut room = request.limit.min(WINDOW);
@@ -302,7 +303,7 @@ impl DiskRecords {
         for queue in &request.queues {
             let next = engine.peek_ready(queue, &request.types, room);
             room = room.saturating_sub(next.len());
-            wanted.extend(next.into_iter().filter_map(|seq| self.cold(seq, &mut likely)));
+            wanted.extend(next.into_iter().filter_map(|seq| self.missing_parts(seq, &mut likely)));
             if room == 0 {
                 break;
             }
@@ -310,10 +311,10 @@ impl DiskRecords {
         if wanted.len() < FEW {
             return Ok(());
         }
-        self.ahead.missed = true;
+        self.ahead.cache_miss = true;
         let mut bytes_max = BYTES_MAX.saturating_sub(self.ahead.shelf.bytes());
-        for helping in each_once(wanted).chunks(HELPING).map(sorted) {
-            for Wanted { seq, record, payload } in &helping {
+        for helping in each_once(wanted).chunks(BLOCK_JOBS).map(sorted) {
+            for PrefetchKey { seq, record, payload } in &helping {
                 if let Some(asked) = self.ahead.asked_for(*seq) {
                     (asked.record, asked.payload) = (asked.record && !record, asked.payload && !payload);
                 }
@@ -326,16 +327,16 @@ impl DiskRecords {
     }
 
     /// After a claim; `reads` is what stood in [`DiskRecords::reads`] before it.
-    pub(crate) fn follow(&mut self, request: &ClaimRequest, claimed: &[Claimed], reads: u64) {
-        self.ahead.missed |= self.reads != reads;
-        self.ahead.follow(request, claimed);
+    pub(crate) fn record_claim(&mut self, request: &ClaimRequest, claimed: &[Claimed], reads: u64) {
+        self.ahead.cache_miss |= self.point_reads != reads;
+        self.ahead.record_claim(request, claimed);
     }
 
     /// What of a job in line is not in memory. `likely` walks along the line.
-    fn cold(&self, seq: Seq, likely: &mut Place) -> Option<Wanted> {
+    fn missing_parts(&self, seq: Seq, likely: &mut BufferSlot) -> Option<PrefetchKey> {
         let (record, payload) = self.ahead.shelf.has(seq, likely);
         let record = !record && !self.jobs.contains_key(&seq);
         let payload = !payload && !self.payloads.payloads.contains_key(&seq);
-        (record || payload).then_some(Wanted { seq, record, payload })
+        (record || payload).then_some(PrefetchKey { seq, record, payload })
     }
 }

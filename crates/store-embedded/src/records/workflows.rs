@@ -9,9 +9,9 @@ use longshore_store::StoreError;
 use longshore_store::WorkflowQuery;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::Trouble;
+use super::RecordsError;
 use crate::error::sql;
-use crate::key_order::InOrder;
+use crate::key_order::KeyOrderCheck;
 use longshore_codec::codec;
 
 /// Records that stay in memory between batches.
@@ -19,11 +19,11 @@ const CACHED_MAX: usize = 10_000;
 
 /// Changed in memory during a batch, written once at its end.
 #[derive(Debug, Default)]
-pub(crate) struct Workflows {
+pub(crate) struct WorkflowCache {
     cached: HashMap<Seq, Cached>,
     changed: Vec<Seq>,
     /// New members: (workflow, member).
-    admitted: Vec<(Seq, Seq)>,
+    added_members: Vec<(Seq, Seq)>,
 }
 
 #[derive(Debug)]
@@ -34,8 +34,8 @@ struct Cached {
     tail: Option<(u64, u64)>,
 }
 
-impl Workflows {
-    fn load(&mut self, connection: &Connection, number: Seq) -> Result<Option<&mut Cached>, Trouble> {
+impl WorkflowCache {
+    fn load(&mut self, connection: &Connection, number: Seq) -> Result<Option<&mut Cached>, RecordsError> {
         match self.cached.entry(number) {
             Entry::Occupied(known) => Ok(Some(known.into_mut())),
             Entry::Vacant(place) => {
@@ -46,12 +46,12 @@ impl Workflows {
         }
     }
 
-    pub(super) fn get(&mut self, connection: &Connection, number: Seq) -> Result<Option<&Workflow>, Trouble> {
+    pub(super) fn get(&mut self, connection: &Connection, number: Seq) -> Result<Option<&Workflow>, RecordsError> {
         Ok(self.load(connection, number)?.map(|cached| &cached.workflow))
     }
 
     /// Everything but the tally.
-    pub(super) fn put(&mut self, connection: &Connection, workflow: &Workflow) -> Result<(), Trouble> {
+    pub(super) fn put(&mut self, connection: &Connection, workflow: &Workflow) -> Result<(), RecordsError> {
         let number = workflow.number;
         let known = self.load(connection, number)?.map(|cached| (cached.workflow.tally, cached.tail));
         let (tally, tail) = known.unwrap_or_default();
@@ -68,7 +68,7 @@ impl Workflows {
         connection: &Connection,
         number: Seq,
         change: &MemberCountDelta,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), RecordsError> {
         let Some(cached) = self.load(connection, number)? else { return Ok(()) };
         cached.workflow.tally.add(change);
         if !std::mem::replace(&mut cached.changed, true) {
@@ -78,10 +78,10 @@ impl Workflows {
     }
 
     pub(super) fn admit(&mut self, number: Seq, member: Seq) {
-        self.admitted.push((number, member));
+        self.added_members.push((number, member));
     }
 
-    pub(super) fn remove(&mut self, connection: &Connection, number: Seq) -> Result<(), Trouble> {
+    pub(super) fn remove(&mut self, connection: &Connection, number: Seq) -> Result<(), RecordsError> {
         self.flush(connection)?;
         self.cached.remove(&number);
         for table in [
@@ -94,8 +94,8 @@ impl Workflows {
         Ok(())
     }
 
-    pub(super) fn flush(&mut self, connection: &Connection) -> Result<(), Trouble> {
-        let mut admitted = std::mem::take(&mut self.admitted);
+    pub(super) fn flush(&mut self, connection: &Connection) -> Result<(), RecordsError> {
+        let mut admitted = std::mem::take(&mut self.added_members);
         // Members of one call have neighbouring numbers, but are not always born in their order.
         admitted.sort_unstable();
         for one in admitted.chunk_by(|a, b| a.0 == b.0) {
@@ -146,26 +146,30 @@ fn append(
     Ok(tail)
 }
 
-fn tail(connection: &Connection, number: Seq) -> Result<Option<(u64, u64)>, Trouble> {
+fn tail(connection: &Connection, number: Seq) -> Result<Option<(u64, u64)>, RecordsError> {
     let mut select = connection
         .prepare_cached("SELECT first, last, checksum FROM member WHERE workflow = ?1 ORDER BY first DESC LIMIT 1")?;
     let mut rows = select.query([number.0.cast_signed()])?;
     rows.next()?.map(|row| span(number, row)).transpose()
 }
 
-fn span(number: Seq, row: &Row<'_>) -> Result<(u64, u64), Trouble> {
-    let damaged = |_| Trouble::DamagedWorkflow(number);
+fn span(number: Seq, row: &Row<'_>) -> Result<(u64, u64), RecordsError> {
+    let damaged = |_| RecordsError::DamagedWorkflow(number);
     let first = row.get::<_, i64>(0).map_err(damaged)?.cast_unsigned();
     let last = row.get::<_, i64>(1).map_err(damaged)?.cast_unsigned();
     let sum: u32 = row.get(2).map_err(damaged)?;
-    if span_checksum(number, first, last) == sum { Ok((first, last)) } else { Err(Trouble::DamagedWorkflow(number)) }
+    if span_checksum(number, first, last) == sum {
+        Ok((first, last))
+    } else {
+        Err(RecordsError::DamagedWorkflow(number))
+    }
 }
 
 /// A member that is not listed would be lost, as far as its workflow goes.
 fn span_checksum(number: Seq, first: u64, last: u64) -> u32 {
     let mut writer = codec::Writer::default();
-    writer.number(first);
-    writer.number(last);
+    writer.varint(first);
+    writer.varint(last);
     codec::checksum(number.0, &writer.bytes)
 }
 
@@ -181,7 +185,7 @@ fn write(connection: &Connection, workflow: &Workflow) -> rusqlite::Result<()> {
     upsert.execute(params![workflow.number.0.cast_signed(), state, errand, codec::workflow::encode(workflow)]).map(drop)
 }
 
-pub(crate) fn read(connection: &Connection, number: Seq) -> Result<Option<Workflow>, Trouble> {
+pub(crate) fn read(connection: &Connection, number: Seq) -> Result<Option<Workflow>, RecordsError> {
     // Of a foreign id it may be any number; SQLite's are signed.
     let Ok(signed) = i64::try_from(number.0) else { return Ok(None) };
     let mut select = connection.prepare_cached("SELECT number, record FROM workflow WHERE number = ?1")?;
@@ -189,15 +193,15 @@ pub(crate) fn read(connection: &Connection, number: Seq) -> Result<Option<Workfl
     rows.next()?.map(decode).transpose()
 }
 
-fn decode(row: &Row<'_>) -> Result<Workflow, Trouble> {
+fn decode(row: &Row<'_>) -> Result<Workflow, RecordsError> {
     let number = Seq(row.get::<_, i64>(0)?.cast_unsigned());
-    let damaged = || Trouble::DamagedWorkflow(number);
+    let damaged = || RecordsError::DamagedWorkflow(number);
     let record = row.get_ref(1)?.as_blob().map_err(|_| damaged())?;
     codec::workflow::decode(number, record).map_err(|_| damaged())
 }
 
 /// Newest first.
-pub(crate) fn page(connection: &Connection, query: &WorkflowQuery) -> Result<Vec<Workflow>, Trouble> {
+pub(crate) fn page(connection: &Connection, query: &WorkflowQuery) -> Result<Vec<Workflow>, RecordsError> {
     let statement = match query.state {
         None => "SELECT number, record FROM workflow WHERE ?1 IS NULL AND number < ?2 ORDER BY number DESC LIMIT ?3",
         Some(_) => "SELECT number, record FROM workflow WHERE state = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3",
@@ -214,11 +218,11 @@ pub(crate) fn page(connection: &Connection, query: &WorkflowQuery) -> Result<Vec
 }
 
 /// Those to whose members something is being done.
-pub(crate) fn with_errands(connection: &Connection) -> Result<Vec<WorkflowId>, StoreError> {
+pub(crate) fn with_active_operation(connection: &Connection) -> Result<Vec<WorkflowId>, StoreError> {
     let mut select =
         connection.prepare("SELECT number, record FROM workflow WHERE errand <> 0 ORDER BY number").map_err(sql)?;
     let (mut rows, mut found) = (select.query([]).map_err(sql)?, Vec::new());
-    let mut order = InOrder::through("workflow");
+    let mut order = KeyOrderCheck::through("workflow");
     while let Some(row) = rows.next().map_err(sql)? {
         let workflow = decode(row).map_err(|_| crate::error::damaged("the record of a workflow"))?;
         order.next(workflow.number)?;
@@ -228,7 +232,12 @@ pub(crate) fn with_errands(connection: &Connection) -> Result<Vec<WorkflowId>, S
 }
 
 /// Numbers of members behind `after`, oldest first.
-pub(crate) fn members(connection: &Connection, number: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
+pub(crate) fn members(
+    connection: &Connection,
+    number: Seq,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<Seq>, RecordsError> {
     // The row that `after` lies in, if it lies in one, comes first.
     let mut select = connection.prepare_cached(
         "SELECT first, last, checksum FROM member WHERE workflow = ?1 AND first >= coalesce(\
@@ -254,7 +263,7 @@ pub(crate) fn members_before(
     number: Seq,
     before: Option<Seq>,
     limit: usize,
-) -> Result<Vec<Seq>, Trouble> {
+) -> Result<Vec<Seq>, RecordsError> {
     let before = before.map_or(i64::MAX.unsigned_abs(), |before| before.0.min(i64::MAX.unsigned_abs()));
     let mut select = connection.prepare_cached(
         "SELECT first, last, checksum FROM member WHERE workflow = ?1 AND first < ?2 ORDER BY first DESC",
@@ -297,10 +306,10 @@ pub(super) fn unname(connection: &Connection, number: Seq, name: &str, member: S
 }
 
 /// Names of members, in their order.
-pub(crate) fn names(connection: &Connection, number: Seq) -> Result<Vec<(String, Seq)>, Trouble> {
+pub(crate) fn names(connection: &Connection, number: Seq) -> Result<Vec<(String, Seq)>, RecordsError> {
     let mut select =
         connection.prepare_cached("SELECT name, seq FROM member_name WHERE workflow = ?1 ORDER BY name")?;
     let found =
         select.query_map([signed(number)], |row| Ok((row.get(0)?, Seq(row.get::<_, i64>(1)?.cast_unsigned()))))?;
-    found.map(|name| name.map_err(Trouble::from)).collect()
+    found.map(|name| name.map_err(RecordsError::from)).collect()
 }

@@ -8,7 +8,7 @@ use longshore_core::state::StateKind;
 use longshore_store::{StoreError, WorkflowQuery};
 use rusqlite::Connection;
 
-use super::{Diagnosis, rows};
+use super::{VerifyReport, rows};
 use crate::records::workflows;
 
 /// Members as the records have them, by the numbers of their workflows.
@@ -33,7 +33,7 @@ impl Members {
         self.names.extend(name.map(|name| (workflow, name, seq)));
     }
 
-    pub(super) fn check(&self, connection: &Connection, diagnosis: &mut Diagnosis) -> Result<(), StoreError> {
+    pub(super) fn check(&self, connection: &Connection, diagnosis: &mut VerifyReport) -> Result<(), StoreError> {
         let problems = &mut diagnosis.problems;
         let query = WorkflowQuery { state: None, limit: usize::MAX, before: None };
         let Ok(all) = workflows::page(connection, &query) else {

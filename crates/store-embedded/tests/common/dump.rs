@@ -16,13 +16,13 @@ use longshore_core::submit::Payload;
 use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_core::workflow::{MemberCounts, Membership, Workflow, WorkflowOperation};
-use longshore_store::{Inspect, MemberQuery, QueueReport, StoreError, WorkflowQuery};
+use longshore_store::{MemberQuery, QueueStats, StoreError, StoreReader, WorkflowQuery};
 use longshore_testkit::block_on::block_on;
 
 use super::{jobs_above, payloads_of};
 
 /// Queues by name, then jobs in order of their creation.
-pub(crate) fn describe(store: &dyn Inspect) -> Result<String, StoreError> {
+pub(crate) fn describe(store: &dyn StoreReader) -> Result<String, StoreError> {
     let mut text = String::new();
     for report in block_on(store.queues())? {
         queue(&mut text, &report);
@@ -102,8 +102,8 @@ fn payload(payload: &Payload) -> String {
     }
 }
 
-fn queue(text: &mut String, report: &QueueReport) {
-    let QueueReport { queue, counts, oldest_scheduled_at } = report;
+fn queue(text: &mut String, report: &QueueStats) {
+    let QueueStats { queue, counts, oldest_scheduled_at } = report;
     let Queue { name, profile, overrides, policy: its_policy, intake: its_intake, paused, deleting: leaving } =
         &**queue;
     writeln!(text, "queue {name}").expect("text takes everything");

@@ -8,7 +8,7 @@ use longshore_core::history::Cause;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
-use longshore_store::{Inspect as _, JobRef};
+use longshore_store::{JobRef, StoreReader as _};
 use longshore_store_embedded::EmbeddedStore;
 use longshore_testkit::block_on::block_on;
 

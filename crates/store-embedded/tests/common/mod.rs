@@ -22,14 +22,14 @@ use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_store::clock::monotonic;
-use longshore_store::{Inspect, JobFilter, JobQuery, StoreError, SystemClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_store::{JobFilter, JobQuery, StoreError, StoreReader, SystemClock};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 use longshore_testkit::block_on::block_on;
 
 /// The store as it runs in earnest, with a small reserve.
 pub(crate) fn options(directory: &Path) -> Options {
-    let place = Place::Directory(directory.to_owned());
-    Options { reserve_bytes: 1 << 20, ..Options::new(place, Arc::new(SystemClock::new()), TimeKind::Real) }
+    let place = StoreLocation::Directory(directory.to_owned());
+    Options { reserve_bytes: 1 << 20, ..Options::new(place, Arc::new(SystemClock::new()), ClockMode::Real) }
 }
 
 pub(crate) fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
@@ -88,7 +88,7 @@ pub(crate) fn between(rng: &mut SeededRng, least: u64, most: u64) -> u64 {
 }
 
 /// All jobs above a number, newest first.
-pub(crate) fn jobs_above(store: &dyn Inspect, above: Seq) -> Result<Vec<Arc<Job>>, StoreError> {
+pub(crate) fn jobs_above(store: &dyn StoreReader, above: Seq) -> Result<Vec<Arc<Job>>, StoreError> {
     let (mut jobs, mut before) = (Vec::new(), None);
     loop {
         let page = block_on(store.list(JobQuery { filter: JobFilter::default(), limit: 1_000, before }))?;
@@ -100,7 +100,7 @@ pub(crate) fn jobs_above(store: &dyn Inspect, above: Seq) -> Result<Vec<Arc<Job>
     }
 }
 
-pub(crate) fn payloads_of(store: &dyn Inspect, jobs: &[Arc<Job>]) -> Result<Vec<Option<Payload>>, StoreError> {
+pub(crate) fn payloads_of(store: &dyn StoreReader, jobs: &[Arc<Job>]) -> Result<Vec<Option<Payload>>, StoreError> {
     let mut payloads = Vec::new();
     for some in jobs.chunks(1_000) {
         payloads.extend(block_on(store.payloads(some.iter().map(|job| job.seq).collect()))?);
@@ -109,13 +109,13 @@ pub(crate) fn payloads_of(store: &dyn Inspect, jobs: &[Arc<Job>]) -> Result<Vec<
 }
 
 /// What the queues say they hold is what they hold, and all jobs are in queues.
-pub(crate) fn assert_counts(store: &dyn Inspect, all: &[Arc<Job>]) {
+pub(crate) fn assert_counts(store: &dyn StoreReader, all: &[Arc<Job>]) {
     let elsewhere = assert_counts_of_queues(store, all);
     assert!(elsewhere.is_empty(), "jobs of no queue: {elsewhere:?}");
 }
 
 /// What the queues say they hold is what they hold. What is left belongs to no queue.
-pub(crate) fn assert_counts_of_queues(store: &dyn Inspect, all: &[Arc<Job>]) -> BTreeMap<(String, StateKind), u64> {
+pub(crate) fn assert_counts_of_queues(store: &dyn StoreReader, all: &[Arc<Job>]) -> BTreeMap<(String, StateKind), u64> {
     let mut counted = BTreeMap::<(String, StateKind), u64>::new();
     for job in all {
         *counted.entry((job.queue.to_string(), job.kind())).or_default() += 1;

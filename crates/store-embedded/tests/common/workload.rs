@@ -194,7 +194,7 @@ pub(crate) fn run(directory: &Path, cycle: u64, batches: u64) {
         }
     };
     tell("open");
-    let watch = store.until_poisoned();
+    let watch = store.wait_poisoned();
     let watcher = thread::Builder::new().spawn(|| {
         let poisoned = block_on(watch);
         if poisoned {

@@ -16,7 +16,7 @@ use crate::transaction::fetch::workflows::workflow_of;
 impl Looker<'_> {
     /// The number of a workflow, if it can have one here.
     pub(super) async fn number_of(&self, id: WorkflowId) -> Result<Option<i64>, Trouble> {
-        let own = self.known.seal.unseal(JobId::from_bytes(*id.as_bytes()));
+        let own = self.known.seal.decrypt(JobId::from_bytes(*id.as_bytes()));
         if self.known.foreign_ids {
             let ids = vec![id.as_bytes().to_vec()];
             if let Some(row) = self.link.ask(order!(self.shared.sql.foreign_ids, ids)).await?.first() {

@@ -170,7 +170,7 @@ impl Turn<'_> {
             let Some(found) = self.fetched.rows.get(&dependent) else { continue };
             let job = codec::job::decode(dependent, &found.record, &self.known.names)
                 .map_err(|_| Trouble::damaged(dependent))?;
-            others.extend(job.dependencies.all().into_iter().map(|id| self.known.seal.unseal(id)));
+            others.extend(job.dependencies.all().into_iter().map(|id| self.known.seal.decrypt(id)));
         }
         others.retain(|seq| i64::try_from(seq.0).is_ok());
         Ok(others)

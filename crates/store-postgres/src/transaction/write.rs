@@ -163,7 +163,7 @@ impl Turn<'_> {
 
     fn write_queues<'o>(&'o self, draft: &Draft<'_>, known: &Known, orders: &mut Orders<'o>) -> Result<(), Trouble> {
         let sql = &self.shared.sql;
-        for (kind, number, value) in known.names.fresh() {
+        for (kind, number, value) in known.names.unsaved() {
             let (number, value) = (i32::try_from(number).unwrap_or(i32::MAX), value.ok_or(Trouble::NotStorable)?);
             if kind == 0 {
                 let name = String::from_utf8(value).map_err(|_| Trouble::NotStorable)?;
@@ -199,7 +199,7 @@ impl Turn<'_> {
             let offered = run.engine.is_reclaimable(job)
                 || found.is_some_and(|found| found.offered() && still_offered(job, self.now));
             let columns = Columns::of(job, ordering(job, offered));
-            let record = codec::job::encode_tight(job, &known.names).ok_or(Trouble::NotStorable)?;
+            let record = codec::job::encode_unpadded(job, &known.names).ok_or(Trouble::NotStorable)?;
             let queue = known.number_of(&job.queue).ok_or(Trouble::NotStorable)?;
             written.count(queue, job, run.draft.before.get(seq));
             written.note(&columns);
@@ -317,7 +317,7 @@ impl Turn<'_> {
                 named.push(seq.0.cast_signed());
             }
             for dependency in job.dependencies.all() {
-                dependencies.push(known.seal.unseal(dependency).0.cast_signed());
+                dependencies.push(known.seal.decrypt(dependency).0.cast_signed());
                 dependents.push(seq.0.cast_signed());
             }
         }

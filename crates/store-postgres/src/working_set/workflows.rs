@@ -39,7 +39,7 @@ impl Draft<'_> {
     /// The number of a workflow. One that came from another store has an id of that store.
     pub(super) fn number_of(&self, id: WorkflowId) -> Option<Seq> {
         let id = JobId::from_bytes(*id.as_bytes());
-        let own = || Some(self.seal.unseal(id)).filter(|seq| i64::try_from(seq.0).is_ok());
+        let own = || Some(self.seal.decrypt(id)).filter(|seq| i64::try_from(seq.0).is_ok());
         if !self.foreign_ids {
             return own();
         }

@@ -22,7 +22,7 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
-    ClaimedJob, Clock, JobFilter, JobQuery, JobRef, QueueReport, Store, StoreError, StoreFuture, VirtualClock,
+    ClaimedJob, Clock, JobFilter, JobQuery, JobRef, QueueStats, Store, StoreError, StoreFuture, VirtualClock,
 };
 
 use super::store_fixture::World;
@@ -292,7 +292,7 @@ impl Harness {
         walk(&**self.store(), filter, 1_000)
     }
 
-    pub(super) fn report(&self, name: &str) -> QueueReport {
+    pub(super) fn report(&self, name: &str) -> QueueStats {
         answered(self.store().queue(queue(name))).unwrap_or_else(|| panic!("there is no queue {name}"))
     }
 
@@ -342,7 +342,7 @@ impl Harness {
         }
     }
 
-    fn check_report(&self, report: &QueueReport, recount: &BTreeMap<(&str, StateKind), u64>, jobs: &[Arc<Job>]) {
+    fn check_report(&self, report: &QueueStats, recount: &BTreeMap<(&str, StateKind), u64>, jobs: &[Arc<Job>]) {
         let name = report.queue.name.as_str();
         for state in StateKind::ALL {
             let found = recount.get(&(name, *state)).copied().unwrap_or(0);
@@ -369,7 +369,7 @@ impl Harness {
         }
     }
 
-    fn check_listings(&self, reports: &[QueueReport], jobs: &[Arc<Job>]) {
+    fn check_listings(&self, reports: &[QueueStats], jobs: &[Arc<Job>]) {
         for report in reports {
             for state in StateKind::ALL {
                 let filter = filter(report.queue.name.as_str(), *state);

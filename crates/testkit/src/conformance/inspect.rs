@@ -10,7 +10,7 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload, Start};
-use longshore_store::{InLine, JobRef};
+use longshore_store::{JobRef, QueuePosition};
 
 use super::harness::*;
 
@@ -151,7 +151,7 @@ pub(super) fn how_many_stand_before(h: &mut Harness) {
         let priority_order = h.report(name).queue.intake.priority_order;
         let ahead = |position: u64, priority: Priority| {
             let priority = priority_order.then_some(priority);
-            answered(h.store().ahead(InLine { queue: queue(name), position, priority }))
+            answered(h.store().count_ahead(QueuePosition { queue: queue(name), position, priority }))
         };
         for taken in 0..levels.len() {
             let waiting = jobs.iter().zip(levels).filter(|(job, _)| h.state(job.id) == StateKind::Scheduled);
@@ -164,8 +164,8 @@ pub(super) fn how_many_stand_before(h: &mut Harness) {
         }
         assert_eq!(ahead(held.seq.0, Priority::Bulk), 0, "nobody waits any more");
     }
-    let nowhere = InLine { queue: queue("nowhere"), position: u64::MAX, priority: None };
-    assert_eq!(answered(h.store().ahead(nowhere)), 0);
+    let nowhere = QueuePosition { queue: queue("nowhere"), position: u64::MAX, priority: None };
+    assert_eq!(answered(h.store().count_ahead(nowhere)), 0);
 }
 
 /// Where jobs come into line at its tail, in whichever order: those who came back, or whose delay is over, stand behind those who were there.
@@ -188,8 +188,8 @@ pub(super) fn how_many_stand_before_those_who_came_later(h: &mut Harness) {
     let mut waiting: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
     while !waiting.is_empty() {
         let ahead = |id: &JobId| {
-            let place = InLine { queue: queue("tail"), position: position(h, *id), priority: None };
-            (answered(h.store().ahead(place)), *id)
+            let place = QueuePosition { queue: queue("tail"), position: position(h, *id), priority: None };
+            (answered(h.store().count_ahead(place)), *id)
         };
         let mut places: Vec<_> = waiting.iter().map(ahead).collect();
         places.sort_unstable();

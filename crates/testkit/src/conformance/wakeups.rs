@@ -6,7 +6,7 @@ use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
-use longshore_store::Wakeups;
+use longshore_store::ChangeFeed;
 
 use super::harness::*;
 use super::workflows::{closed, retry};
@@ -16,13 +16,13 @@ use crate::block_on::block_on_for;
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// The next effects; a listener that has just subscribed misses none.
-fn told(wakeups: &mut Wakeups) -> Vec<Effect> {
+fn told(wakeups: &mut ChangeFeed) -> Vec<Effect> {
     let effects = block_on_for(PATIENCE, wakeups.changed()).expect("the change was announced");
     effects.expect("nothing was missed").to_vec()
 }
 
 /// Listens until a job has moved into this state.
-fn hears(wakeups: &mut Wakeups, job: JobId, state: StateKind) {
+fn hears(wakeups: &mut ChangeFeed, job: JobId, state: StateKind) {
     loop {
         let effects = told(wakeups);
         let moved =
@@ -33,7 +33,7 @@ fn hears(wakeups: &mut Wakeups, job: JobId, state: StateKind) {
     }
 }
 
-fn hears_of_work(wakeups: &mut Wakeups, name: &str) {
+fn hears_of_work(wakeups: &mut ChangeFeed, name: &str) {
     while !told(wakeups).contains(&Effect::Claimable(queue(name))) {}
 }
 
@@ -77,7 +77,7 @@ pub(super) fn what_is_refused_is_not_told(h: &mut Harness) {
 }
 
 pub(super) fn everybody_listening_is_told(h: &mut Harness) {
-    let mut listeners: Vec<Wakeups> = (0..3).map(|_| h.store().wakeups()).collect();
+    let mut listeners: Vec<ChangeFeed> = (0..3).map(|_| h.store().wakeups()).collect();
     let jobs = h.submit_all("q", vec![work(); 3]);
     for listener in &mut listeners {
         let effects = told(listener);

@@ -15,11 +15,11 @@ pub(crate) mod virtual_time;
 use std::sync::Arc;
 
 use clap::Args;
-use longshore_codec::SystemDice;
+use longshore_codec::OsRng;
 use longshore_core::rng::Rng;
 use longshore_server::{Options, Server, ServerError, StoreAbout, TimeControl, declare};
 use longshore_store::{Clock, Store, StoreError, SystemClock};
-use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind, in_use};
+use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation, in_use};
 use tracing_subscriber::EnvFilter;
 
 use self::options::{Plan, StorePlace};
@@ -96,7 +96,7 @@ async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
     options.default_profile = plan.default_profile;
     options.auto_queues = plan.auto_queues;
     options.limits.drain_timeout = plan.drain_timeout.as_std();
-    options.request_id_seed = SystemDice::default().next_u64();
+    options.request_id_seed = OsRng::default().next_u64();
     let server = Server::bind(options).await.map_err(ended)?;
     banner::announce(context, &plan, server.address(), &about);
     let first = signals.clone();
@@ -118,13 +118,13 @@ fn open_embedded(plan: &Plan) -> Result<Opened, Failure> {
     let wall = SystemClock::new();
     let (clock, time, kind): (Arc<dyn Clock>, _, _) = if plan.virtual_clock {
         let directory = match &place {
-            Place::Memory => None,
-            Place::Directory(directory) => Some(directory.as_path()),
+            StoreLocation::Memory => None,
+            StoreLocation::Directory(directory) => Some(directory.as_path()),
         };
         let (clock, kept) = virtual_time::start(directory, wall.now())?;
-        (clock.clone(), TimeControl::Virtual { clock, kept }, TimeKind::Virtual)
+        (clock.clone(), TimeControl::Virtual { clock, kept }, ClockMode::Virtual)
     } else {
-        (Arc::new(wall), TimeControl::Real, TimeKind::Real)
+        (Arc::new(wall), TimeControl::Real, ClockMode::Real)
     };
     let mut store = StoreOptions::new(place, clock, kind);
     store.engine.default_profile = plan.default_profile;
@@ -136,14 +136,14 @@ fn open_embedded(plan: &Plan) -> Result<Opened, Failure> {
     Ok((Arc::new(store), time, about))
 }
 
-fn place_of(store: &StorePlace) -> (Place, StoreAbout) {
+fn place_of(store: &StorePlace) -> (StoreLocation, StoreAbout) {
     match store {
         StorePlace::Directory(directory) => {
             let promise = "an answer means that the change is on disk, synced";
-            (Place::Directory(directory.clone()), about("embedded", promise))
+            (StoreLocation::Directory(directory.clone()), about("embedded", promise))
         }
         StorePlace::Memory | StorePlace::Postgres(_) => {
-            (Place::Memory, about("memory", "none: jobs are gone when the server stops"))
+            (StoreLocation::Memory, about("memory", "none: jobs are gone when the server stops"))
         }
     }
 }

@@ -8,7 +8,7 @@ use longshore_core::job::Job;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
 use longshore_core::status::{OCYPOD_TYPE, Status};
-use longshore_store::{JobFilter, QueueReport};
+use longshore_store::{JobFilter, QueueStats};
 use serde::Serialize;
 
 use super::jobs::each;
@@ -86,12 +86,12 @@ pub(super) async fn info(call: Call) -> Answer {
 }
 
 /// Of the dialect, and with a name that it can spell.
-pub(super) fn is_ours(report: &QueueReport) -> bool {
+pub(super) fn is_ours(report: &QueueStats) -> bool {
     report.queue.profile == Profile::Ocypod && speakable(report.queue.name.as_str())
 }
 
 /// Most are counted already; only which of the failures timed out is told by the jobs themselves.
-async fn counts(app: &AppState, report: &QueueReport) -> Result<Counts, No> {
+async fn counts(app: &AppState, report: &QueueStats) -> Result<Counts, No> {
     let of = |state| count_of(&report.counts, state);
     let mut counts = Counts {
         queued: of(StateKind::Pending) + of(StateKind::Scheduled) + of(StateKind::Delayed),

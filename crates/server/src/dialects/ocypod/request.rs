@@ -8,7 +8,7 @@ use bytes::Bytes;
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::limits::QUEUE_NAME_CHARS_MAX;
 use longshore_core::profile::Profile;
-use longshore_store::QueueReport;
+use longshore_store::QueueStats;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -102,7 +102,7 @@ impl Call {
     }
 
     /// The queue in the path, as it is now.
-    pub(super) async fn known_queue(&self) -> Result<QueueReport, No> {
+    pub(super) async fn known_queue(&self) -> Result<QueueStats, No> {
         let name = self.queue()?;
         let found = self.app.ask(self.app.store.queue(name.clone())).await?;
         found.filter(|report| report.queue.profile == Profile::Ocypod).ok_or_else(|| No::no_queue(&name))

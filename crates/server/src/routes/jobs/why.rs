@@ -8,7 +8,7 @@ use longshore_core::job::Job;
 use longshore_core::policy::Reclaim;
 use longshore_core::requeue::{self, Requeue, Reset};
 use longshore_core::state::State as JobState;
-use longshore_store::{InLine, JobRef, QueueReport};
+use longshore_store::{JobRef, QueuePosition, QueueStats};
 
 use super::get::find;
 use crate::app::AppState;
@@ -56,7 +56,7 @@ pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: No
 async fn requeue_action(
     app: &AppState,
     job: &Job,
-    queue: Option<&QueueReport>,
+    queue: Option<&QueueStats>,
 ) -> Result<Option<RequeueAction>, Failure> {
     if !can_requeue(job, queue) {
         return Ok(None);
@@ -73,7 +73,7 @@ async fn requeue_action(
     Ok(can_requeue(&dependency, queue.as_ref()).then(|| action(&dependency, "requeue the dependency")))
 }
 
-fn can_requeue(job: &Job, queue: Option<&QueueReport>) -> bool {
+fn can_requeue(job: &Job, queue: Option<&QueueStats>) -> bool {
     let plain = Requeue { counters: Reset::Zero, run_at: None };
     requeue::check(job, &plain, queue.map(|report| &report.queue.intake)).is_ok()
 }
@@ -136,11 +136,11 @@ fn lifetime(job: &Job) -> Option<Reason> {
 }
 
 /// `None`: it does not stand in line.
-async fn ahead(app: &AppState, job: &Job, queue: Option<&QueueReport>) -> Result<Option<u64>, Failure> {
+async fn ahead(app: &AppState, job: &Job, queue: Option<&QueueStats>) -> Result<Option<u64>, Failure> {
     let (JobState::Scheduled { position }, Some(report)) = (&job.state, queue) else { return Ok(None) };
     let priority = report.queue.intake.priority_order.then(|| job.effective_priority());
-    let place = InLine { queue: job.queue.clone(), position: *position, priority };
-    Ok(Some(app.ask(app.store.ahead(place)).await?))
+    let place = QueuePosition { queue: job.queue.clone(), position: *position, priority };
+    Ok(Some(app.ask(app.store.count_ahead(place)).await?))
 }
 
 /// In line, or left behind by a lost worker where the next claim takes over.

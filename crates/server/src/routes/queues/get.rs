@@ -3,7 +3,7 @@
 use axum::extract::State;
 use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
-use longshore_store::QueueReport;
+use longshore_store::QueueStats;
 
 use crate::app::AppState;
 use crate::convert::queue::shown;
@@ -16,7 +16,7 @@ pub(crate) async fn get(State(app): State<AppState>, QueuePath(queue): QueuePath
     ok(&shown(&find(&app, queue).await?))
 }
 
-pub(crate) async fn find(app: &AppState, queue: QueueName) -> Result<QueueReport, Failure> {
+pub(crate) async fn find(app: &AppState, queue: QueueName) -> Result<QueueStats, Failure> {
     let found = app.ask(app.store.queue(queue)).await?;
     found.ok_or_else(|| Refusal::QueueNotFound.into())
 }

@@ -8,7 +8,7 @@ use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::submit::Payload;
 
-use longshore_codec::codec::Damaged;
+use longshore_codec::codec::DecodeError;
 
 /// Longer records lie by themselves, so that they can leave by themselves.
 const SHARED_BYTES_MAX: usize = 4 << 10;
@@ -17,7 +17,7 @@ const SPARE_MAX: usize = 32;
 
 /// Jobs that were read together.
 #[derive(Debug, Default)]
-pub(super) struct Helping {
+pub(super) struct RecordBlock {
     /// By rising numbers.
     entries: Vec<Entry>,
     bytes: Vec<u8>,
@@ -41,19 +41,19 @@ enum Record {
     /// Where it lies among the bytes of its helping.
     Short(Range<u32>),
     Long(Box<[u8]>),
-    Made(Box<Job>),
+    Decoded(Box<Job>),
 }
 
 impl Entry {
-    fn has(&self, what: What) -> bool {
+    fn has(&self, what: Part) -> bool {
         match what {
-            What::Record => !matches!(self.record, Record::Absent),
-            What::Payload => self.payload.is_some(),
+            Part::Record => !matches!(self.record, Record::Absent),
+            Part::Payload => self.payload.is_some(),
         }
     }
 }
 
-impl Helping {
+impl RecordBlock {
     /// For these jobs, by rising numbers. `bytes` lends its memory.
     pub(super) fn of(seqs: impl Iterator<Item = Seq>, mut bytes: Vec<u8>) -> Self {
         bytes.clear();
@@ -106,7 +106,7 @@ impl Helping {
         match &record {
             Record::Absent => {}
             Record::Long(bytes) => (self.parts, self.apart_bytes) = (self.parts - 1, self.apart_bytes - bytes.len()),
-            Record::Short(_) | Record::Made(_) => self.parts -= 1,
+            Record::Short(_) | Record::Decoded(_) => self.parts -= 1,
         }
         record
     }
@@ -133,7 +133,7 @@ impl Helping {
             && let Record::Short(range) = &entry.record
             && let Ok(job) = decode(entry.seq, shared(&self.bytes, range))
         {
-            entry.record = Record::Made(Box::new(job));
+            entry.record = Record::Decoded(Box::new(job));
         }
     }
 
@@ -143,12 +143,12 @@ impl Helping {
 
     #[cfg(test)]
     pub(super) fn records(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.has(What::Record)).count()
+        self.entries.iter().filter(|entry| entry.has(Part::Record)).count()
     }
 }
 
 /// How a record becomes a job.
-pub(super) type Decode<'a> = &'a dyn Fn(Seq, &[u8]) -> Result<Job, Damaged>;
+pub(super) type Decode<'a> = &'a dyn Fn(Seq, &[u8]) -> Result<Job, DecodeError>;
 
 fn shared<'a>(bytes: &'a [u8], range: &Range<u32>) -> &'a [u8] {
     let place = |end: u32| usize::try_from(end).unwrap_or(usize::MAX);
@@ -157,97 +157,98 @@ fn shared<'a>(bytes: &'a [u8], range: &Range<u32>) -> &'a [u8] {
 
 /// A place on the shelf.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct BufferSlot {
     /// Counted from the first helping that ever was here.
     helping: usize,
     entry: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum Part {
     Record,
     Payload,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
-    helpings: VecDeque<Helping>,
+pub(super) struct PrefetchBuffer {
+    blocks: VecDeque<RecordBlock>,
     /// Helpings that have left at the front.
-    gone: usize,
+    dropped_blocks: usize,
     /// No higher number is here.
     highest: Seq,
-    next_record: Place,
-    next_payload: Place,
+    next_record: BufferSlot,
+    next_payload: BufferSlot,
     /// The next one to be made into a job, and how many before it were.
-    next_make: Place,
+    next_make: BufferSlot,
     made: usize,
     pub(super) spare: Vec<Vec<u8>>,
 }
 
-impl Shelf {
-    pub(super) fn add(&mut self, helping: Helping) {
-        if self.helpings.is_empty() {
+impl PrefetchBuffer {
+    pub(super) fn add(&mut self, helping: RecordBlock) {
+        if self.blocks.is_empty() {
             self.highest = Seq(0);
         }
         self.highest = helping.entries.last().map_or(self.highest, |entry| entry.seq.max(self.highest));
-        self.helpings.push_back(helping);
+        self.blocks.push_back(helping);
     }
 
     /// Records and payloads that are here.
     pub(super) fn parts(&self) -> usize {
-        self.helpings.iter().map(|helping| helping.parts).sum()
+        self.blocks.iter().map(|helping| helping.parts).sum()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.helpings.iter().map(Helping::size).sum()
+        self.blocks.iter().map(RecordBlock::size).sum()
     }
 
-    fn entry(&self, place: Place) -> Option<&Entry> {
-        self.helpings.get(place.helping.checked_sub(self.gone)?)?.entries.get(place.entry)
+    fn entry(&self, place: BufferSlot) -> Option<&Entry> {
+        self.blocks.get(place.helping.checked_sub(self.dropped_blocks)?)?.entries.get(place.entry)
     }
 
-    fn is_here(&self, place: Place, seq: Seq, what: What) -> bool {
+    fn is_here(&self, place: BufferSlot, seq: Seq, what: Part) -> bool {
         self.entry(place).is_some_and(|entry| entry.seq == seq && entry.has(what))
     }
 
     /// Looks at the likely place first.
-    fn find(&self, seq: Seq, likely: Place, what: What) -> Option<Place> {
+    fn find(&self, seq: Seq, likely: BufferSlot, what: Part) -> Option<BufferSlot> {
         if self.is_here(likely, seq, what) {
             return Some(likely);
         }
         if seq > self.highest {
             return None;
         }
-        let places = self.helpings.iter().enumerate();
-        let mut places =
-            places.filter_map(|(n, helping)| Some(Place { helping: self.gone + n, entry: helping.find(seq)? }));
+        let places = self.blocks.iter().enumerate();
+        let mut places = places.filter_map(|(n, helping)| {
+            Some(BufferSlot { helping: self.dropped_blocks + n, entry: helping.find(seq)? })
+        });
         places.find(|place| self.is_here(*place, seq, what))
     }
 
     /// Where the one behind this one in line is likely to be.
-    fn behind(&self, place: Place) -> Place {
-        let helping = place.helping.checked_sub(self.gone).and_then(|n| self.helpings.get(n));
+    fn behind(&self, place: BufferSlot) -> BufferSlot {
+        let helping = place.helping.checked_sub(self.dropped_blocks).and_then(|n| self.blocks.get(n));
         if helping.is_some_and(|helping| place.entry + 1 < helping.entries.len()) {
-            Place { entry: place.entry + 1, ..place }
+            BufferSlot { entry: place.entry + 1, ..place }
         } else {
-            Place { helping: place.helping + 1, entry: 0 }
+            BufferSlot { helping: place.helping + 1, entry: 0 }
         }
     }
 
     /// Whether the next record in line is this one.
     pub(super) fn is_next(&self, seq: Seq) -> bool {
-        self.is_here(self.next_record, seq, What::Record)
+        self.is_here(self.next_record, seq, Part::Record)
     }
 
     /// Where whoever walks along the line begins.
-    pub(super) fn first(&self) -> Place {
+    pub(super) fn first(&self) -> BufferSlot {
         self.next_record
     }
 
     /// Whether its record is here, and its payload. `likely` walks along.
-    pub(super) fn has(&self, seq: Seq, likely: &mut Place) -> (bool, bool) {
-        let record = self.find(seq, *likely, What::Record);
-        let payload = self.find(seq, record.unwrap_or(*likely), What::Payload);
+    pub(super) fn has(&self, seq: Seq, likely: &mut BufferSlot) -> (bool, bool) {
+        let record = self.find(seq, *likely, Part::Record);
+        let payload = self.find(seq, record.unwrap_or(*likely), Part::Payload);
         if let Some(place) = record.or(payload) {
             *likely = self.behind(place);
         }
@@ -256,39 +257,39 @@ impl Shelf {
 
     /// The record leaves, unless it cannot be made into a job.
     pub(super) fn take_record(&mut self, seq: Seq, decode: Decode<'_>) -> Option<Box<Job>> {
-        let place = self.find(seq, self.next_record, What::Record)?;
+        let place = self.find(seq, self.next_record, Part::Record)?;
         self.next_record = self.behind(place);
         self.made = self.made.saturating_sub(1);
-        let helping = self.helpings.get_mut(place.helping - self.gone)?;
+        let helping = self.blocks.get_mut(place.helping - self.dropped_blocks)?;
         let job = match helping.take_record(place.entry) {
             Record::Absent => None,
             Record::Short(range) => decode(seq, shared(&helping.bytes, &range)).ok().map(Box::new),
             Record::Long(record) => decode(seq, &record).ok().map(Box::new),
-            Record::Made(job) => Some(job),
+            Record::Decoded(job) => Some(job),
         };
-        self.clear_up(place);
+        self.recycle(place);
         job
     }
 
     pub(super) fn take_payload(&mut self, seq: Seq) -> Option<Payload> {
-        let place = self.find(seq, self.next_payload, What::Payload)?;
+        let place = self.find(seq, self.next_payload, Part::Payload)?;
         self.next_payload = self.behind(place);
-        let helping = self.helpings.get_mut(place.helping - self.gone)?;
+        let helping = self.blocks.get_mut(place.helping - self.dropped_blocks)?;
         let payload = helping.take_payload(place.entry);
-        self.clear_up(place);
+        self.recycle(place);
         payload
     }
 
     /// Makes some of the next jobs, but no more than `ahead` before they are taken. Says whether there was anything to do.
-    pub(super) fn make_some(&mut self, some: usize, ahead: usize, decode: Decode<'_>) -> bool {
+    pub(super) fn decode_next(&mut self, some: usize, ahead: usize, decode: Decode<'_>) -> bool {
         if (self.next_make.helping, self.next_make.entry) < (self.next_record.helping, self.next_record.entry) {
             (self.next_make, self.made) = (self.next_record, 0);
         }
         let mut todo = some.min(ahead.saturating_sub(self.made));
         let busy = todo > 0;
         while todo > 0 {
-            let Some(n) = self.next_make.helping.checked_sub(self.gone) else { return false };
-            let Some(helping) = self.helpings.get_mut(n) else { return false };
+            let Some(n) = self.next_make.helping.checked_sub(self.dropped_blocks) else { return false };
+            let Some(helping) = self.blocks.get_mut(n) else { return false };
             helping.make(self.next_make.entry, decode);
             self.next_make = self.behind(self.next_make);
             self.made += 1;
@@ -299,22 +300,22 @@ impl Shelf {
 
     /// Lets go of everything but these.
     pub(super) fn retain(&mut self, keep: impl Fn(Seq) -> bool) {
-        for helping in &mut self.helpings {
+        for helping in &mut self.blocks {
             for place in 0..helping.entries.len() {
                 let gone = helping.entries.get(place).is_some_and(|entry| !keep(entry.seq));
                 helping.forget(place, gone, gone);
             }
         }
-        for n in 0..self.helpings.len() {
+        for n in 0..self.blocks.len() {
             self.empty(n);
         }
         self.drop_empty();
     }
 
     /// After something was taken from there.
-    fn clear_up(&mut self, place: Place) {
-        let n = place.helping - self.gone;
-        if self.helpings.get(n).is_some_and(|helping| helping.parts == 0) {
+    fn recycle(&mut self, place: BufferSlot) {
+        let n = place.helping - self.dropped_blocks;
+        if self.blocks.get(n).is_some_and(|helping| helping.parts == 0) {
             self.empty(n);
             self.drop_empty();
         }
@@ -322,7 +323,7 @@ impl Shelf {
 
     /// A helping without parts needs no bytes.
     fn empty(&mut self, n: usize) {
-        if let Some(helping) = self.helpings.get_mut(n).filter(|helping| helping.parts == 0) {
+        if let Some(helping) = self.blocks.get_mut(n).filter(|helping| helping.parts == 0) {
             helping.entries = Vec::new();
             let bytes = std::mem::take(&mut helping.bytes);
             if self.spare.len() < SPARE_MAX {
@@ -332,8 +333,8 @@ impl Shelf {
     }
 
     fn drop_empty(&mut self) {
-        while self.helpings.pop_front_if(|helping| helping.parts == 0).is_some() {
-            self.gone += 1;
+        while self.blocks.pop_front_if(|helping| helping.parts == 0).is_some() {
+            self.dropped_blocks += 1;
         }
     }
 
@@ -341,13 +342,13 @@ impl Shelf {
     #[cfg(test)]
     pub(super) fn all(&self, decode: Decode<'_>) -> (Vec<Job>, Vec<(Seq, Payload)>) {
         let (mut records, mut payloads) = (Vec::new(), Vec::new());
-        for helping in &self.helpings {
+        for helping in &self.blocks {
             for entry in &helping.entries {
                 match &entry.record {
                     Record::Absent => {}
                     Record::Short(range) => records.push(decode(entry.seq, shared(&helping.bytes, range)).unwrap()),
                     Record::Long(record) => records.push(decode(entry.seq, record).unwrap()),
-                    Record::Made(job) => records.push(Job::clone(job)),
+                    Record::Decoded(job) => records.push(Job::clone(job)),
                 }
                 payloads.extend(entry.payload.clone().map(|payload| (entry.seq, payload)));
             }

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use longshore_core::id::Seq;
 use rusqlite::{Connection, Rows};
 
-use super::Question;
-use super::buffer::Helping;
+use super::PrefetchRequest;
+use super::buffer::RecordBlock;
 use crate::records::payloads::payload_in;
 use longshore_codec::codec;
 
@@ -16,7 +16,7 @@ const GAP_MAX: u64 = 16;
 
 /// What is to be read of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct PrefetchKey {
     pub seq: Seq,
     pub record: bool,
     pub payload: bool,
@@ -25,10 +25,10 @@ pub(super) struct Wanted {
 /// Answers helping by helping. An error means that nobody listens any more.
 pub(super) fn answer(
     connection: &Connection,
-    mut question: Question,
-    answers: &Sender<Helping>,
+    mut question: PrefetchRequest,
+    answers: &Sender<RecordBlock>,
     reading: &Mutex<()>,
-) -> Result<(), SendError<Helping>> {
+) -> Result<(), SendError<RecordBlock>> {
     for wanted in &question.wanted {
         let memory = question.spare.pop().unwrap_or_default();
         let now = reading.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,11 +43,11 @@ pub(super) fn answer(
 /// is damaged, or for which there is no room, is left out. `wanted` rises, `memory` is lent.
 pub(super) fn read(
     connection: &Connection,
-    wanted: &[Wanted],
+    wanted: &[PrefetchKey],
     memory: Vec<u8>,
     bytes_max: &mut usize,
-) -> rusqlite::Result<Helping> {
-    let mut helping = Helping::of(wanted.iter().map(|wanted| wanted.seq), memory);
+) -> rusqlite::Result<RecordBlock> {
+    let mut helping = RecordBlock::of(wanted.iter().map(|wanted| wanted.seq), memory);
     let side_by_side = |a: &Seq, b: &Seq| b.0.saturating_sub(a.0) <= GAP_MAX;
     let records: Vec<Seq> = wanted.iter().filter(|wanted| wanted.record).map(|wanted| wanted.seq).collect();
     for range in records.chunk_by(side_by_side) {
@@ -63,15 +63,17 @@ pub(super) fn read(
 fn read_records(
     connection: &Connection,
     range: &[Seq],
-    helping: &mut Helping,
+    helping: &mut RecordBlock,
     bytes_max: &mut usize,
 ) -> rusqlite::Result<()> {
     let mut select = connection.prepare_cached("SELECT record, seq FROM live WHERE seq BETWEEN ?1 AND ?2")?;
     let mut rows = select.query(ends(range))?;
     each_of(range, &mut rows, 1, |seq, row| {
         let sealed = row.get_ref(0)?.as_blob().ok();
-        let Some(record) = sealed.and_then(|sealed| codec::unseal(seq.0, sealed).ok()) else { return Ok(true) };
-        let record = codec::without_filling(record);
+        let Some(record) = sealed.and_then(|sealed| codec::verify_checksum(seq.0, sealed).ok()) else {
+            return Ok(true);
+        };
+        let record = codec::trim_padding(record);
         let Some(room) = bytes_max.checked_sub(record.len()) else { return Ok(false) };
         *bytes_max = room;
         helping.put_record(seq, record);
@@ -82,7 +84,7 @@ fn read_records(
 fn read_payloads(
     connection: &Connection,
     range: &[Seq],
-    helping: &mut Helping,
+    helping: &mut RecordBlock,
     bytes_max: &mut usize,
 ) -> rusqlite::Result<()> {
     let statement = "SELECT kind, checksum, bytes, seq FROM payload WHERE seq BETWEEN ?1 AND ?2";

@@ -19,19 +19,19 @@ use crate::finished_index::Chunks;
 use crate::id_cipher::id_seal;
 use crate::live_index::LiveIndex;
 use crate::records::payloads::read_payload;
-use crate::schema::{self, TimeKind};
+use crate::schema::{self, ClockMode};
 
 /// A writer without its thread, and without the one that reads ahead.
 struct Bench {
     engine: Engine,
-    records: DiskRecords,
+    records: SqliteRecords,
     rng: SeededRng,
     effects: Vec<Effect>,
     beside: Connection,
-    asked: Receiver<Question>,
-    answers: Sender<Helping>,
+    asked: Receiver<PrefetchRequest>,
+    answers: Sender<RecordBlock>,
     /// Read, but not handed over yet.
-    late: Vec<Helping>,
+    late: Vec<RecordBlock>,
     _directory: tempfile::TempDir,
 }
 
@@ -46,18 +46,18 @@ impl Bench {
         let directory = tempfile::tempdir().unwrap();
         let location = Location::File(directory.path().join("longshore.db"));
         let connection = location.open(Role::Writer).unwrap();
-        schema::prepare(&connection, TimeKind::Virtual).unwrap();
+        schema::prepare(&connection, ClockMode::Virtual).unwrap();
         let (questions, asked) = channel();
         let (sender, answers) = channel();
-        let beside = Beside { questions: Some(questions), answers: Some(answers), thread: None };
-        let ahead = Ahead { beside: Some(beside), ..Ahead::default() };
+        let beside = PrefetchThread { questions: Some(questions), answers: Some(answers), thread: None };
+        let ahead = Prefetcher { beside: Some(beside), ..Prefetcher::default() };
         let names = Arc::new(RwLock::new(crate::dictionary::load(&connection).unwrap()));
         let chunks = Arc::new(RwLock::new(Chunks::load(&connection).unwrap()));
         let live = Arc::new(RwLock::new(LiveIndex::default()));
         let seal = id_seal(schema::id_key(&connection).unwrap());
         Self {
             engine: Engine::new(Options::default()),
-            records: DiskRecords::new(connection, names, live, chunks, seal, ahead).unwrap(),
+            records: SqliteRecords::new(connection, names, live, chunks, seal, ahead).unwrap(),
             rng: SeededRng::new(1),
             effects: Vec::new(),
             beside: location.open(Role::Reader).unwrap(),
@@ -69,7 +69,7 @@ impl Bench {
     }
 
     /// One batch, as the writer does it.
-    fn batch<T>(&mut self, work: impl FnOnce(&mut Engine, ExecutionContext<'_, DiskRecords>) -> T) -> T {
+    fn batch<T>(&mut self, work: impl FnOnce(&mut Engine, ExecutionContext<'_, SqliteRecords>) -> T) -> T {
         self.batch_of(|bench| {
             let Self { engine, records, rng, effects, .. } = bench;
             work(engine, ExecutionContext { records, rng, now: NOW, effects })
@@ -77,7 +77,7 @@ impl Bench {
     }
 
     fn batch_of<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        self.records.receive_ahead();
+        self.records.drain_prefetched();
         self.records.connection().execute_batch("BEGIN IMMEDIATE").unwrap();
         self.engine.begin();
         let done = work(self);
@@ -85,14 +85,14 @@ impl Bench {
         self.records.connection().execute_batch("COMMIT").unwrap();
         self.engine.commit();
         self.records.committed();
-        self.records.make_room();
-        self.records.look_ahead(&self.engine);
+        self.records.evict();
+        self.records.request_prefetch(&self.engine);
         done
     }
 
     /// Nothing is left in the writer's own cache.
     fn cool_down(&mut self) {
-        self.records.receive_ahead();
+        self.records.drain_prefetched();
         let shelf = std::mem::take(&mut self.records.ahead.shelf);
         self.records.rolled_back();
         self.records.ahead.shelf = shelf;
@@ -116,16 +116,16 @@ impl Bench {
         submitted.iter().map(|job| job.id).collect()
     }
 
-    fn try_claim(&mut self, limit: usize) -> Result<Vec<Claimed>, Trouble> {
+    fn try_claim(&mut self, limit: usize) -> Result<Vec<Claimed>, RecordsError> {
         self.claim_as(&ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: ClaimOptions::default() })
     }
 
-    fn claim_as(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Trouble> {
+    fn claim_as(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, RecordsError> {
         self.batch_of(|Self { engine, records, rng, effects, .. }| {
-            records.prepare(engine, request)?;
-            let reads = records.reads;
+            records.prefetch_for_claim(engine, request)?;
+            let reads = records.point_reads;
             let claimed = engine.claim(request, ExecutionContext { records, rng, now: NOW, effects })?.unwrap();
-            records.follow(request, &claimed, reads);
+            records.record_claim(request, &claimed, reads);
             for job in &claimed {
                 assert!(records.payload(job.seq)?.is_some(), "job {} has its payload", job.seq);
             }
@@ -168,7 +168,7 @@ impl Bench {
 
     fn held(&self) -> (Vec<Job>, Vec<(Seq, Payload)>) {
         let names = self.records.names();
-        self.records.ahead.shelf.all(&|seq, record| codec::job::decode_unsealed(seq, record, &names))
+        self.records.ahead.shelf.all(&|seq, record| codec::job::decode_unchecked(seq, record, &names))
     }
 
     /// What is held is what the table says, and nothing is held twice. Answers how many records are held.
@@ -256,13 +256,13 @@ fn what_is_held_is_what_the_table_says_in_random_histories() {
                 }
                 7 => bench.read_beside(),
                 8 => {
-                    let late: usize = bench.late.iter().map(Helping::records).sum();
+                    let late: usize = bench.late.iter().map(RecordBlock::records).sum();
                     let before = bench.check();
                     bench.hand_over();
-                    bench.records.receive_ahead();
+                    bench.records.drain_prefetched();
                     refused += late - (bench.check() - before);
                 }
-                9 => drop(bench.records.make_ahead()),
+                9 => drop(bench.records.decode_prefetched()),
                 _ => bench.cool_down(),
             }
             held += bench.check();
@@ -289,7 +289,7 @@ fn claims_from_a_long_line_find_their_records_in_memory() {
         assert!(bench.records.ahead.shelf.parts() <= 2 * WINDOW);
     }
     assert!(last >= Seq(30_000), "all of them");
-    assert!(bench.records.reads <= 250, "{} were looked up one by one", bench.records.reads);
+    assert!(bench.records.point_reads <= 250, "{} were looked up one by one", bench.records.point_reads);
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn large_payloads_are_held_within_bounds() {
         bench.claim(16);
         bench.read_beside();
         bench.hand_over();
-        bench.records.receive_ahead();
+        bench.records.drain_prefetched();
         let (_, payloads) = bench.held();
         let held: usize = payloads.iter().map(|(_, payload)| payload.bytes().len()).sum();
         assert!(held <= BYTES_MAX, "{held} bytes");
@@ -324,5 +324,5 @@ fn damage_is_left_for_the_writer_to_find() {
     bench.read_beside();
     bench.hand_over();
     assert_eq!(bench.claim(1).len(), 1, "the others can be had");
-    assert!(matches!(bench.try_claim(1), Err(Trouble::Damaged(Seq(3)))));
+    assert!(matches!(bench.try_claim(1), Err(RecordsError::Damaged(Seq(3)))));
 }
