@@ -7,48 +7,48 @@ use std::time::Duration;
 use longshore_store::StoreError;
 use tokio::sync::{Mutex, Notify, mpsc};
 
-use crate::connection::Link;
-use crate::error::{Failed, Trouble};
+use crate::connection::Connection;
+use crate::error::{ErrorMessage, TxError};
 use crate::node::Shared;
 use crate::request::Request;
 use crate::tick;
-use crate::transaction::{Turn, fast_path};
+use crate::transaction::{Transaction, fast_path};
 
 /// Jobs that share one transaction, at most.
 const COMMANDS_MAX: usize = 1_000;
 /// Commands that are worth a transaction, whatever else is under way.
-const ENOUGH: usize = 32;
+const BATCH_TARGET: usize = 32;
 /// How long anybody waits for others to come.
-const PATIENCE: Duration = Duration::from_millis(5);
+const BATCH_LINGER: Duration = Duration::from_millis(5);
 /// How often a transaction that somebody was in the way of is tried.
 const ATTEMPTS_MAX: u32 = 12;
 /// How often one is that has waited for a lock as long as it may.
-const HELD_UP_ATTEMPTS_MAX: u32 = 2;
+const LOCK_TIMEOUT_ATTEMPTS_MAX: u32 = 2;
 /// How often one that has to be alone is: it waits for 50 ms each time.
-const ALONE_ATTEMPTS_MAX: u32 = 80;
+const EXCLUSIVE_ATTEMPTS_MAX: u32 = 80;
 /// How long a transaction of many waits for others who hold what one of them needs.
-const LOCKS_OF_MANY: Duration = Duration::from_millis(300);
+const LOCK_TIMEOUT_BATCH: Duration = Duration::from_millis(300);
 /// How long its parts do, once it is known that one of them is held up.
-const LOCKS_OF_PARTS: Duration = Duration::from_millis(50);
+const LOCK_TIMEOUT_SPLIT: Duration = Duration::from_millis(50);
 /// So many are tried one by one; more are halved, because each of them may take long.
 const SINGLES_MAX: usize = 8;
 /// How long one that waits by itself does.
-const LOCKS_OF_ONE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT_SINGLE: Duration = Duration::from_secs(10);
 /// How often a connection that turns out to be dead is replaced.
-const LINKS_MAX: u32 = 4;
+const RECONNECTS_MAX: u32 = 4;
 
 /// Requests of one sort, and the lanes that take them.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct RequestQueue {
     requests: Mutex<mpsc::Receiver<Request>>,
     /// Commands in transactions that are under way.
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     ended: Notify,
 }
 
-impl Waiting {
+impl RequestQueue {
     pub(crate) fn new(requests: mpsc::Receiver<Request>) -> Self {
-        Self { requests: Mutex::new(requests), under_way: AtomicUsize::new(0), ended: Notify::new() }
+        Self { requests: Mutex::new(requests), in_flight: AtomicUsize::new(0), ended: Notify::new() }
     }
 
     /// Whatever waits, and whoever is just about to come. While others are under way, a transaction is worth its price only if it has as much to do as they
@@ -62,20 +62,20 @@ impl Waiting {
             if batch.fill(&mut waiting) {
                 continue;
             }
-            if batch.commands >= self.under_way.load(Ordering::Acquire).min(ENOUGH) {
+            if batch.commands >= self.in_flight.load(Ordering::Acquire).min(BATCH_TARGET) {
                 break;
             }
             tokio::select! {
                 () = self.ended.notified() => {}
                 // Those may be stuck.
-                () = tokio::time::sleep(PATIENCE) => break,
+                () = tokio::time::sleep(BATCH_LINGER) => break,
                 next = waiting.recv() => match next {
                     Some(next) => batch.add(next),
                     None => break,
                 },
             }
         }
-        self.under_way.fetch_add(batch.commands, Ordering::AcqRel);
+        self.in_flight.fetch_add(batch.commands, Ordering::AcqRel);
         batch.begun = true;
         Some(batch)
     }
@@ -85,7 +85,7 @@ impl Waiting {
 struct Batch<'a> {
     requests: Vec<Request>,
     commands: usize,
-    of: &'a Waiting,
+    of: &'a RequestQueue,
     /// Its commands are counted among those that are under way.
     begun: bool,
 }
@@ -112,23 +112,23 @@ impl Drop for Batch<'_> {
     /// However it ended.
     fn drop(&mut self) {
         if self.begun {
-            self.of.under_way.fetch_sub(self.commands, Ordering::AcqRel);
+            self.of.in_flight.fetch_sub(self.commands, Ordering::AcqRel);
             self.of.ended.notify_one();
         }
     }
 }
 
 /// Works until every sender is gone.
-pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<Waiting>, patient: Option<mpsc::Sender<Request>>) {
-    let mut lane = Lane::new(shared, patient);
+pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<RequestQueue>, patient: Option<mpsc::Sender<Request>>) {
+    let mut lane = BatchWorker::new(shared, patient);
     while let Some(mut batch) = waiting.next().await {
         lane.serve(std::mem::take(&mut batch.requests)).await;
     }
 }
 
 /// Those who wait for somebody else's transaction, one by one, so that nobody has to wait with them.
-pub(crate) async fn wait(shared: Arc<Shared>, waiting: Arc<Waiting>) {
-    let mut lane = Lane::new(shared, None);
+pub(crate) async fn run_lock_waiter(shared: Arc<Shared>, waiting: Arc<RequestQueue>) {
+    let mut lane = BatchWorker::new(shared, None);
     loop {
         let next = waiting.requests.lock().await.recv().await;
         let Some(request) = next else { return };
@@ -138,12 +138,12 @@ pub(crate) async fn wait(shared: Arc<Shared>, waiting: Arc<Waiting>) {
 
 /// Where what is not done quickly goes.
 #[derive(Clone, Debug)]
-pub(crate) struct Slow {
+pub(crate) struct FallbackQueues {
     pub claims: mpsc::Sender<Request>,
     pub settles: mpsc::Sender<Request>,
 }
 
-impl Slow {
+impl FallbackQueues {
     async fn take(&self, requests: Vec<Request>) {
         for request in requests {
             let lane = if request.is_claim() { &self.claims } else { &self.settles };
@@ -155,33 +155,33 @@ impl Slow {
 }
 
 /// Claims, settlements and heartbeats: together and in one trip, or each by its own lane.
-pub(crate) async fn work(shared: Arc<Shared>, waiting: Arc<Waiting>, slow: Slow) {
-    let mut lane = Lane::new(shared, None);
+pub(crate) async fn run_hot_path(shared: Arc<Shared>, waiting: Arc<RequestQueue>, slow: FallbackQueues) {
+    let mut lane = BatchWorker::new(shared, None);
     while let Some(mut batch) = waiting.next().await {
         let requests = std::mem::take(&mut batch.requests);
         let claims = |request: &Request| request.is_claim();
         let others: usize = requests.iter().filter(|request| !claims(request)).map(Request::commands).sum();
         // So many settlements are worth a transaction of their own, beside the claims.
         let (requests, apart) =
-            if others >= ENOUGH { requests.into_iter().partition(claims) } else { (requests, Vec::new()) };
+            if others >= BATCH_TARGET { requests.into_iter().partition(claims) } else { (requests, Vec::new()) };
         slow.take(apart).await;
-        slow.take(lane.serve_quickly(requests).await).await;
+        slow.take(lane.try_fast_path(requests).await).await;
     }
 }
 
-pub(crate) struct Lane {
+pub(crate) struct BatchWorker {
     pub shared: Arc<Shared>,
-    pub link: Option<Link>,
+    pub link: Option<Connection>,
     /// Who takes over what somebody else's transaction holds up; `None`: it is waited for here.
-    patient: Option<mpsc::Sender<Request>>,
+    lock_waiters: Option<mpsc::Sender<Request>>,
     /// How long others are waited for who hold what is needed.
     locks: Duration,
 }
 
-impl Lane {
-    pub(crate) fn new(shared: Arc<Shared>, patient: Option<mpsc::Sender<Request>>) -> Self {
-        let locks = if patient.is_some() { LOCKS_OF_MANY } else { LOCKS_OF_ONE };
-        Self { shared, link: None, patient, locks }
+impl BatchWorker {
+    pub(crate) fn new(shared: Arc<Shared>, lock_waiters: Option<mpsc::Sender<Request>>) -> Self {
+        let locks = if lock_waiters.is_some() { LOCK_TIMEOUT_BATCH } else { LOCK_TIMEOUT_SINGLE };
+        Self { shared, link: None, lock_waiters, locks }
     }
 
     pub(crate) async fn serve(&mut self, mut batch: Vec<Request>) {
@@ -206,17 +206,17 @@ impl Lane {
             }
             return;
         }
-        match self.transact(&batch).await {
+        match self.run_transaction(&batch).await {
             Ok(done) => {
                 self.shared.announce(done.effects, done.deadline);
                 batch.into_iter().zip(done.answers).for_each(|(request, answered)| request.answer(answered));
             }
-            Err(trouble) => self.part_with(batch, trouble).await,
+            Err(trouble) => self.split_batch(batch, trouble).await,
         }
     }
 
     /// Answers those that could not be served so.
-    async fn serve_quickly(&mut self, mut batch: Vec<Request>) -> Vec<Request> {
+    async fn try_fast_path(&mut self, mut batch: Vec<Request>) -> Vec<Request> {
         batch.retain(|request| !request.abandoned());
         match self.quick(&batch).await {
             Ok(Some(done)) => {
@@ -234,7 +234,7 @@ impl Lane {
     }
 
     /// `None`: nothing was done.
-    async fn quick(&mut self, requests: &[Request]) -> Result<Option<crate::transaction::Done>, Trouble> {
+    async fn quick(&mut self, requests: &[Request]) -> Result<Option<crate::transaction::Committed>, TxError> {
         if requests.is_empty() {
             return Ok(None);
         }
@@ -247,26 +247,26 @@ impl Lane {
             Err(trouble) => trouble,
         };
         shared.count_trips(false);
-        self.leave(&trouble).await;
+        self.reset_connection(&trouble).await;
         match trouble {
             // Nothing was done: the connection may be gone, somebody was in the way, or one of many is to blame. The long way knows what to do.
-            Trouble::Again(_)
-            | Trouble::Lost(_)
-            | Trouble::Refused(_)
-            | Trouble::NeedsToBeAlone
-            | Trouble::TooMuch
-            | Trouble::Damaged(_)
-            | Trouble::NotStorable => Ok(None),
-            Trouble::Unknown(_) => Err(trouble),
+            TxError::Conflict(_)
+            | TxError::ConnectionLost(_)
+            | TxError::Refused(_)
+            | TxError::NeedsExclusive
+            | TxError::TooLarge
+            | TxError::Damaged(_)
+            | TxError::NotStorable => Ok(None),
+            TxError::Unknown(_) => Err(trouble),
         }
     }
 
     /// Where one of many is the culprit, the others need not suffer.
-    async fn part_with(&mut self, batch: Vec<Request>, trouble: Trouble) {
+    async fn split_batch(&mut self, batch: Vec<Request>, trouble: TxError) {
         let alone = batch.len() == 1;
         let one_is_to_blame = match trouble {
-            Trouble::Refused(_) | Trouble::TooMuch | Trouble::Damaged(_) | Trouble::NotStorable => true,
-            Trouble::Again(_) | Trouble::Lost(_) | Trouble::Unknown(_) | Trouble::NeedsToBeAlone => false,
+            TxError::Refused(_) | TxError::TooLarge | TxError::Damaged(_) | TxError::NotStorable => true,
+            TxError::Conflict(_) | TxError::ConnectionLost(_) | TxError::Unknown(_) | TxError::NeedsExclusive => false,
         };
         if one_is_to_blame && !alone {
             for request in batch {
@@ -274,9 +274,9 @@ impl Lane {
             }
             return;
         }
-        let held_up = self.patient.is_some() && trouble.held_up();
+        let held_up = self.lock_waiters.is_some() && trouble.is_lock_timeout();
         if held_up && !alone {
-            let locks = std::mem::replace(&mut self.locks, LOCKS_OF_PARTS);
+            let locks = std::mem::replace(&mut self.locks, LOCK_TIMEOUT_SPLIT);
             let size = if batch.len() > SINGLES_MAX { batch.len().div_ceil(2) } else { 1 };
             let mut rest = batch.into_iter().peekable();
             while rest.peek().is_some() {
@@ -285,7 +285,7 @@ impl Lane {
             self.locks = locks;
             return;
         }
-        if let Some(patient) = self.patient.as_ref().filter(|_| held_up) {
+        if let Some(patient) = self.lock_waiters.as_ref().filter(|_| held_up) {
             for request in batch {
                 if let Err(refused) = patient.send(request).await {
                     refused.0.fail(closed());
@@ -298,36 +298,39 @@ impl Lane {
     }
 
     /// One transaction, again and again while others are in its way. Only what was certainly not committed is done again.
-    pub(crate) async fn transact(&mut self, requests: &[Request]) -> Result<crate::transaction::Done, Trouble> {
+    pub(crate) async fn run_transaction(
+        &mut self,
+        requests: &[Request],
+    ) -> Result<crate::transaction::Committed, TxError> {
         let shared = Arc::clone(&self.shared);
         if let Some(done) = self.quick(requests).await? {
             return Ok(done);
         }
-        let (hurried, locks) = (self.patient.is_some(), self.locks);
+        let (hurried, locks) = (self.lock_waiters.is_some(), self.locks);
         let (mut alone, mut links) = (false, 0);
         let mut attempt = 0;
         loop {
             let link = self.link().await?;
-            let trouble = match Turn::new(&shared, link, alone, locks).take(requests).await {
+            let trouble = match Transaction::new(&shared, link, alone, locks).execute(requests).await {
                 Ok(done) => return Ok(done),
                 Err(trouble) => trouble,
             };
-            self.leave(&trouble).await;
-            let held_up = trouble.held_up();
+            self.reset_connection(&trouble).await;
+            let held_up = trouble.is_lock_timeout();
             if held_up && hurried {
                 return Err(trouble);
             }
-            if let Trouble::NeedsToBeAlone = trouble
+            if let TxError::NeedsExclusive = trouble
                 && !alone
             {
                 alone = true;
-            } else if let Trouble::Again(_) = trouble
+            } else if let TxError::Conflict(_) = trouble
                 && attempt < attempts_max(requests, held_up, alone)
             {
                 attempt += 1;
                 pause(attempt).await;
-            } else if let Trouble::Lost(_) = trouble
-                && links < LINKS_MAX
+            } else if let TxError::ConnectionLost(_) = trouble
+                && links < RECONNECTS_MAX
             {
                 links += 1;
             } else {
@@ -336,19 +339,19 @@ impl Lane {
         }
     }
 
-    pub(crate) async fn link(&mut self) -> Result<&Link, Trouble> {
-        if self.link.as_ref().is_none_or(Link::closed)
+    pub(crate) async fn link(&mut self) -> Result<&Connection, TxError> {
+        if self.link.as_ref().is_none_or(Connection::closed)
             && let Some(old) = self.link.replace(self.shared.link().await?)
         {
             old.discard();
         }
-        self.link.as_ref().ok_or_else(|| Trouble::Lost(Failed("there is no connection".to_owned())))
+        self.link.as_ref().ok_or_else(|| TxError::ConnectionLost(ErrorMessage("there is no connection".to_owned())))
     }
 
     /// After a transaction that failed: the connection is made good, or let go.
-    pub(crate) async fn leave(&mut self, trouble: &Trouble) {
+    pub(crate) async fn reset_connection(&mut self, trouble: &TxError) {
         let good = match &self.link {
-            Some(link) if trouble.spares_the_connection() => link.roll_back().await,
+            Some(link) if trouble.connection_usable() => link.roll_back().await,
             Some(_) | None => false,
         };
         if !good && let Some(link) = self.link.take() {
@@ -361,8 +364,8 @@ impl Lane {
 fn attempts_max(requests: &[Request], held_up: bool, alone: bool) -> u32 {
     let ticks = requests.iter().any(|request| matches!(request, Request::Tick(..)));
     match (held_up, alone) {
-        (true, true) if !ticks => ALONE_ATTEMPTS_MAX,
-        (true, false) => HELD_UP_ATTEMPTS_MAX,
+        (true, true) if !ticks => EXCLUSIVE_ATTEMPTS_MAX,
+        (true, false) => LOCK_TIMEOUT_ATTEMPTS_MAX,
         (true, true) | (false, _) => ATTEMPTS_MAX,
     }
 }
@@ -377,5 +380,5 @@ async fn pause(attempt: u32) {
 
 /// The writer was gone before it had begun.
 pub(crate) fn closed() -> StoreError {
-    StoreError::not_applied(Failed("the store is being closed".to_owned()))
+    StoreError::not_applied(ErrorMessage("the store is being closed".to_owned()))
 }

@@ -7,31 +7,31 @@ use longshore_codec::{Dictionary, codec};
 use longshore_core::engine::Queue;
 use longshore_core::id::QueueName;
 
-use crate::connection::{Bounds, Link, get, order};
-use crate::error::Trouble;
+use crate::connection::{Connection, TxBoundary, get, stmt};
+use crate::error::TxError;
 use crate::id_cipher::{IdSeal, id_seal};
 use crate::statements::Statements;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct Catalog {
     pub version: i64,
     pub names: Dictionary,
     pub queues: Arc<BTreeMap<QueueName, Arc<Queue>>>,
     pub seal: IdSeal,
     pub epoch: i64,
     /// Some jobs kept the ids of another store.
-    pub foreign_ids: bool,
+    pub has_imported_ids: bool,
 }
 
-impl Known {
-    pub(crate) fn nothing() -> Self {
+impl Catalog {
+    pub(crate) fn empty() -> Self {
         Self {
             version: 0,
             names: Dictionary::default(),
             queues: Arc::default(),
             seal: id_seal([0; 16]),
             epoch: 1,
-            foreign_ids: false,
+            has_imported_ids: false,
         }
     }
 
@@ -40,20 +40,20 @@ impl Known {
     }
 
     /// What has changed since, by the snapshots of the transaction that is open.
-    pub(crate) async fn read_again(&self, link: &Link, sql: &Statements) -> Result<Self, Trouble> {
+    pub(crate) async fn refresh(&self, link: &Connection, sql: &Statements) -> Result<Self, TxError> {
         let (queues, policies) = self.names.known();
         let from = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         let orders = [
-            order!(sql.load_settings),
-            order!(sql.load_names, from(queues)),
-            order!(sql.load_policies, from(policies)),
-            order!(sql.load_queues),
+            stmt!(sql.load_settings),
+            stmt!(sql.load_names, from(queues)),
+            stmt!(sql.load_policies, from(policies)),
+            stmt!(sql.load_queues),
         ];
-        let rows = link.travel(&orders, Bounds::Inside).await?;
+        let rows = link.pipeline(&orders, TxBoundary::Inside).await?;
         let [settings, names_found, policies_found, queues_found] = rows.as_slice() else {
-            return Err(Trouble::Damaged("the settings".to_owned()));
+            return Err(TxError::Damaged("the settings".to_owned()));
         };
-        let damaged = |what: &str| Trouble::Damaged(what.to_owned());
+        let damaged = |what: &str| TxError::Damaged(what.to_owned());
         let settings = settings.first().ok_or_else(|| damaged("the settings"))?;
         let secret: Vec<u8> = get(settings, 1)?;
         let secret = <[u8; 16]>::try_from(secret).map_err(|_| damaged("the key of the ids"))?;
@@ -81,14 +81,14 @@ impl Known {
             queues: Arc::new(queues),
             seal: id_seal(secret),
             epoch: get(settings, 2)?,
-            foreign_ids: get(settings, 3)?,
+            has_imported_ids: get(settings, 3)?,
         })
     }
 
     /// Equal queues keep their place in memory, and with it their policy's.
-    fn queue_of(&self, names: &Dictionary, name: QueueName, record: &[u8]) -> Result<Arc<Queue>, Trouble> {
+    fn queue_of(&self, names: &Dictionary, name: QueueName, record: &[u8]) -> Result<Arc<Queue>, TxError> {
         let decoded = codec::policy::decode_queue(name, record);
-        let mut queue = decoded.map_err(|_| Trouble::Damaged("the record of a queue".to_owned()))?;
+        let mut queue = decoded.map_err(|_| TxError::Damaged("the record of a queue".to_owned()))?;
         if let Some(policy) = names.canonical(&queue.policy) {
             queue.policy = policy;
         }
@@ -96,7 +96,7 @@ impl Known {
         Ok(same.map_or_else(|| Arc::new(queue), Arc::clone))
     }
 
-    pub(crate) fn number_of(&self, queue: &QueueName) -> Option<i32> {
+    pub(crate) fn queue_id(&self, queue: &QueueName) -> Option<i32> {
         self.names.queue_number(queue).and_then(|number| i32::try_from(number).ok())
     }
 }

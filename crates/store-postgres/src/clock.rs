@@ -11,7 +11,7 @@ pub(crate) enum NodeClock {
     /// The node's own clock only fills the time between two answers of the database.
     Database {
         own: SystemClock,
-        ahead: AtomicI64,
+        offset_ms: AtomicI64,
         told: AtomicI64,
     },
     Given(Arc<dyn Clock>),
@@ -19,13 +19,13 @@ pub(crate) enum NodeClock {
 
 impl NodeClock {
     pub(crate) fn database() -> Self {
-        Self::Database { own: SystemClock::new(), ahead: AtomicI64::new(0), told: AtomicI64::new(i64::MIN) }
+        Self::Database { own: SystemClock::new(), offset_ms: AtomicI64::new(0), told: AtomicI64::new(i64::MIN) }
     }
 
     /// The time of a transaction in which the database said this.
-    pub(crate) fn heard(&self, database: Timestamp) -> Timestamp {
+    pub(crate) fn sync(&self, database: Timestamp) -> Timestamp {
         match self {
-            Self::Database { own, ahead, .. } => {
+            Self::Database { own, offset_ms: ahead, .. } => {
                 ahead.store(database.as_millis() - own.now().as_millis(), Ordering::Relaxed);
                 database
             }
@@ -36,7 +36,7 @@ impl NodeClock {
     /// What a transaction that begins now will be told, more or less; goes back where the database's clock does.
     pub(crate) fn estimate(&self) -> Timestamp {
         match self {
-            Self::Database { own, ahead, .. } => {
+            Self::Database { own, offset_ms: ahead, .. } => {
                 Timestamp::from_millis(own.now().as_millis() + ahead.load(Ordering::Relaxed))
             }
             Self::Given(clock) => clock.now(),

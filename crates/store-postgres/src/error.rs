@@ -8,19 +8,19 @@ use tokio_postgres::error::SqlState;
 
 /// Why a turn did not come to its end.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum TxError {
     /// Somebody else was in the way: the same again may succeed.
-    Again(tokio_postgres::Error),
+    Conflict(tokio_postgres::Error),
     /// The connection is of no use any more; nothing was committed.
-    Lost(Failed),
+    ConnectionLost(ErrorMessage),
     /// The connection is gone, and the commit was on its way.
-    Unknown(Failed),
+    Unknown(ErrorMessage),
     /// PostgreSQL refused; nothing was committed.
     Refused(tokio_postgres::Error),
     /// Queues or names have to be changed: nobody else may be at work.
-    NeedsToBeAlone,
+    NeedsExclusive,
     /// Too much for one transaction.
-    TooMuch,
+    TooLarge,
     Damaged(String),
     /// A policy with a function in it cannot be kept.
     NotStorable,
@@ -28,18 +28,18 @@ pub(crate) enum Trouble {
 
 /// What went wrong, for whoever asks.
 #[derive(Clone, Debug)]
-pub(crate) struct Failed(pub String);
+pub(crate) struct ErrorMessage(pub String);
 
-impl std::fmt::Display for Failed {
+impl std::fmt::Display for ErrorMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for ErrorMessage {}
 
 /// With its causes: the driver's own words say little.
-pub(crate) fn words(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -49,40 +49,40 @@ pub(crate) fn words(error: &(dyn std::error::Error + 'static)) -> String {
     words
 }
 
-impl From<tokio_postgres::Error> for Trouble {
+impl From<tokio_postgres::Error> for TxError {
     /// Before the commit was sent.
     fn from(error: tokio_postgres::Error) -> Self {
         match error.code() {
-            Some(code) if gets_out_of_the_way(code) => Self::Again(error),
-            Some(code) if !drops_the_connection(code) => Self::Refused(error),
-            Some(_) | None => Self::Lost(Failed(words(&error))),
+            Some(code) if is_retryable(code) => Self::Conflict(error),
+            Some(code) if !is_connection_error(code) => Self::Refused(error),
+            Some(_) | None => Self::ConnectionLost(ErrorMessage(error_chain(&error))),
         }
     }
 }
 
-impl Trouble {
+impl TxError {
     /// The commit had been sent with what failed.
     pub(crate) fn with_commit(self) -> Self {
         // The server may still have worked on it when the connection went.
-        if let Self::Lost(failed) = self { Self::Unknown(failed) } else { self }
+        if let Self::ConnectionLost(failed) = self { Self::Unknown(failed) } else { self }
     }
 
     /// Whatever it was, this connection is not to be used.
     pub(crate) fn lost(self) -> Self {
         match self {
-            Self::Again(error) | Self::Refused(error) => Self::Lost(Failed(words(&error))),
-            other @ (Self::Lost(_)
+            Self::Conflict(error) | Self::Refused(error) => Self::ConnectionLost(ErrorMessage(error_chain(&error))),
+            other @ (Self::ConnectionLost(_)
             | Self::Unknown(_)
-            | Self::NeedsToBeAlone
-            | Self::TooMuch
+            | Self::NeedsExclusive
+            | Self::TooLarge
             | Self::Damaged(_)
             | Self::NotStorable) => other,
         }
     }
 
     /// Somebody holds what is needed, and has not let go of it in time.
-    pub(crate) fn held_up(&self) -> bool {
-        matches!(self, Self::Again(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
+    pub(crate) fn is_lock_timeout(&self) -> bool {
+        matches!(self, Self::Conflict(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
     }
 
     pub(crate) fn damaged(seq: Seq) -> Self {
@@ -90,13 +90,13 @@ impl Trouble {
     }
 
     /// Whether the connection may be used again, after a rollback.
-    pub(crate) fn spares_the_connection(&self) -> bool {
+    pub(crate) fn connection_usable(&self) -> bool {
         match self {
-            Self::Lost(_) | Self::Unknown(_) => false,
-            Self::Again(_)
+            Self::ConnectionLost(_) | Self::Unknown(_) => false,
+            Self::Conflict(_)
             | Self::Refused(_)
-            | Self::NeedsToBeAlone
-            | Self::TooMuch
+            | Self::NeedsExclusive
+            | Self::TooLarge
             | Self::Damaged(_)
             | Self::NotStorable => true,
         }
@@ -105,18 +105,18 @@ impl Trouble {
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::Unknown(failed) => StoreError::Unknown(Arc::new(failed)),
-            Self::Lost(failed) => StoreError::NotApplied(Arc::new(failed)),
-            Self::Again(error) | Self::Refused(error) => StoreError::not_applied(Failed(words(&error))),
-            Self::NeedsToBeAlone => StoreError::not_applied(Failed("the queues are being changed".to_owned())),
-            Self::TooMuch => StoreError::not_applied(Failed("too much for one transaction".to_owned())),
+            Self::ConnectionLost(failed) => StoreError::NotApplied(Arc::new(failed)),
+            Self::Conflict(error) | Self::Refused(error) => StoreError::not_applied(ErrorMessage(error_chain(&error))),
+            Self::NeedsExclusive => StoreError::not_applied(ErrorMessage("the queues are being changed".to_owned())),
+            Self::TooLarge => StoreError::not_applied(ErrorMessage("too much for one transaction".to_owned())),
             Self::Damaged(what) => StoreError::corrupt(what),
-            Self::NotStorable => StoreError::not_applied(Failed("a custom backoff cannot be stored".to_owned())),
+            Self::NotStorable => StoreError::not_applied(ErrorMessage("a custom backoff cannot be stored".to_owned())),
         }
     }
 }
 
 /// Serialization failures, deadlocks, locks that were not to be had in time, and duplicates that a look at the row will explain.
-fn gets_out_of_the_way(code: &SqlState) -> bool {
+fn is_retryable(code: &SqlState) -> bool {
     [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
@@ -127,7 +127,7 @@ fn gets_out_of_the_way(code: &SqlState) -> bool {
 }
 
 /// A server that goes down, one that has become a standby, a session that was idle in its transaction, and everything about connections.
-fn drops_the_connection(code: &SqlState) -> bool {
+fn is_connection_error(code: &SqlState) -> bool {
     let of_session = [
         SqlState::READ_ONLY_SQL_TRANSACTION,
         SqlState::IN_FAILED_SQL_TRANSACTION,

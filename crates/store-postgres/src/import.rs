@@ -18,19 +18,19 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::connection::Blob;
-use crate::error::{Failed, words};
+use crate::error::{ErrorMessage, error_chain};
 use crate::migrate;
 use crate::node::{TOTALS_QUEUE, lock_key};
-use crate::row::{Columns, kind_of};
+use crate::row::{IndexColumns, kind_of};
 use crate::store::Options;
-use crate::transaction::job_columns::{JOB_TYPES, Table};
-use crate::transaction::write::intake_of;
+use crate::transaction::job_columns::{JOB_TYPES, JobColumns};
+use crate::transaction::write::admission_json;
 
 const DAY_MS: i64 = 86_400_000;
 
 /// What comes with the jobs.
 #[derive(Clone, Debug)]
-pub struct Notes {
+pub struct ImportMeta {
     pub epoch: i64,
     /// Past every number that was ever given.
     pub next_number: u64,
@@ -65,15 +65,15 @@ pub struct Import {
 }
 
 /// Number, day, columns, queue, record and payload of a job that has ended.
-type Archived<'a> = (i64, i64, Columns, i32, Vec<u8>, &'a Payload, Blob);
+type Archived<'a> = (i64, i64, IndexColumns, i32, Vec<u8>, &'a Payload, Blob);
 type Values<'a> = Vec<&'a (dyn ToSql + Sync)>;
 
 fn failed(error: &tokio_postgres::Error) -> StoreError {
-    StoreError::not_applied(Failed(words(error)))
+    StoreError::not_applied(ErrorMessage(error_chain(error)))
 }
 
 fn refused(what: impl Into<String>) -> StoreError {
-    StoreError::not_applied(Failed(what.into()))
+    StoreError::not_applied(ErrorMessage(what.into()))
 }
 
 impl Import {
@@ -188,7 +188,7 @@ impl Import {
             let record = codec::policy::encode_queue(queue).map_err(|_| not_storable())?;
             let insert = "INSERT INTO @.queues (number, record, intake) VALUES ($1, $2, $3::text::jsonb)";
             let values: [(&(dyn ToSql + Sync), Type); 3] =
-                [(&number, int.clone()), (&record, bytes.clone()), (&intake_of(queue, policy), text.clone())];
+                [(&number, int.clone()), (&record, bytes.clone()), (&admission_json(queue, policy), text.clone())];
             let done = self.client.query_typed(&insert.replace('@', &self.schema), &values).await;
             done.map_err(|error| failed(&error))?;
         }
@@ -203,11 +203,11 @@ impl Import {
 
     /// Some jobs with their payloads: live ones, and those that have ended straight into the archive.
     pub async fn jobs(&mut self, jobs: &[(Job, Payload)]) -> Result<(), StoreError> {
-        let (mut live, mut payloads, mut archived) = (Table::default(), Vec::new(), Vec::new());
+        let (mut live, mut payloads, mut archived) = (JobColumns::default(), Vec::new(), Vec::new());
         let (mut ids, mut tags) = (Vec::new(), Vec::new());
         for (job, payload) in jobs {
             let queue = self.queue_number(&job.queue)?;
-            let columns = Columns::of(job, ordering(job, false));
+            let columns = IndexColumns::of(job, ordering(job, false));
             let encoded = codec::job::encode_unpadded(job, &self.names);
             let record = encoded.ok_or_else(|| refused(format!("job {} cannot be stored", job.id)))?;
             let number = job.seq.0.cast_signed();
@@ -413,7 +413,7 @@ impl Import {
     }
 
     /// Compares, and commits. Whatever is wrong, nothing was moved.
-    pub async fn finish(self, notes: &Notes) -> Result<Imported, StoreError> {
+    pub async fn finish(self, notes: &ImportMeta) -> Result<Imported, StoreError> {
         let found = self.counted().await?;
         if found != self.sent {
             return Err(refused(format!("the database has {found:?}, sent were {:?}", self.sent)));
@@ -431,7 +431,7 @@ impl Import {
         self.run(&format!("INSERT INTO @.count_changes (queue, changes) VALUES ({TOTALS_QUEUE}, '{{{totals}}}')"))
             .await?;
         // Numbers go on in blocks above all that were given.
-        let (block, last) = (crate::transaction::NUMBERS, notes.next_number);
+        let (block, last) = (crate::transaction::SEQ_BLOCK_SIZE, notes.next_number);
         let next = last.div_ceil(block).max(1) * block;
         self.run(&format!("SELECT setval('@.numbers', {next}, false)")).await?;
         let now = notes.virtual_now.map_or(0, |now| now.as_millis().max(1));
@@ -446,7 +446,7 @@ impl Import {
         }
         self.run(&format!("COMMENT ON TABLE @.settings IS '{}'", comment_of(&notes.source))).await?;
         let committed = self.client.batch_execute("COMMIT").await;
-        committed.map_err(|error| StoreError::unknown(Failed(words(&error))))?;
+        committed.map_err(|error| StoreError::unknown(ErrorMessage(error_chain(&error))))?;
         Ok(found)
     }
 }

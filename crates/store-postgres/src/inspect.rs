@@ -22,9 +22,9 @@ use longshore_store::{
 };
 use tokio_postgres::Row;
 
-use crate::catalog::Known;
-use crate::connection::{Bounds, Link, Order, get, order};
-use crate::error::{Failed, Trouble};
+use crate::catalog::Catalog;
+use crate::connection::{Connection, StatementCall, TxBoundary, get, stmt};
+use crate::error::{ErrorMessage, TxError};
 use crate::node::{Shared, TOTALS_QUEUE};
 use crate::row::{payload, seq};
 use crate::store::PostgresStore;
@@ -34,79 +34,79 @@ const EXAMINED_MAX: usize = 10_000;
 /// Jobs in line that are counted one by one, from either end.
 const COUNTED_MAX: i64 = 10_000;
 
-struct Looker<'a> {
+struct ReadTransaction<'a> {
     shared: &'a Shared,
-    link: Link,
-    known: Arc<Known>,
+    link: Connection,
+    known: Arc<Catalog>,
 }
 
 /// Goes once more with another connection where the first turned out to be dead: looking changes nothing.
-macro_rules! look {
-    ($store:expr, |$looker:ident| $look:expr) => {{
+macro_rules! read_store {
+    ($store:expr, |$reads:ident| $look:expr) => {{
         let shared = Arc::clone(&$store.shared);
         let task = $store.handle.spawn(async move {
             let mut attempts = 3;
             loop {
-                let mut opened = match Looker::open(&shared).await {
-                    Ok(looker) => looker,
-                    Err(trouble) => return Err(trouble.into_store_error()),
+                let mut opened = match ReadTransaction::open(&shared).await {
+                    Ok(reads) => reads,
+                    Err(error) => return Err(error.into_store_error()),
                 };
-                let $looker = &mut opened;
+                let $reads = &mut opened;
                 let looked = $look.await;
                 match looked {
                     Ok(answer) => {
                         return match opened.close().await {
                             Ok(()) => Ok(answer),
-                            Err(trouble) => Err(trouble.into_store_error()),
+                            Err(error) => Err(error.into_store_error()),
                         };
                     }
-                    Err(Trouble::Lost(failed)) if attempts > 0 => {
+                    Err(TxError::ConnectionLost(failed)) if attempts > 0 => {
                         drop(failed);
                         attempts -= 1;
                         opened.link.discard();
                     }
-                    Err(trouble) => {
+                    Err(error) => {
                         opened.link.discard();
-                        return Err(trouble.into_store_error());
+                        return Err(error.into_store_error());
                     }
                 }
             }
         });
         Box::pin(async move {
-            let ended = || StoreError::not_applied(Failed("the store was closed".to_owned()));
+            let ended = || StoreError::not_applied(ErrorMessage("the store was closed".to_owned()));
             task.await.unwrap_or_else(|_| Err(ended()))
         })
     }};
 }
 
-impl<'a> Looker<'a> {
-    async fn open(shared: &'a Shared) -> Result<Self, Trouble> {
-        Ok(Self { shared, link: shared.looking_glass().await?, known: shared.known() })
+impl<'a> ReadTransaction<'a> {
+    async fn open(shared: &'a Shared) -> Result<Self, TxError> {
+        Ok(Self { shared, link: shared.read_connection().await?, known: shared.known() })
     }
 
-    async fn close(self) -> Result<(), Trouble> {
-        self.link.travel(&[], Bounds::Commit).await.map(drop)
+    async fn close(self) -> Result<(), TxError> {
+        self.link.pipeline(&[], TxBoundary::Commit).await.map(drop)
     }
 
     /// The first look; all that follow see the same moment. What is known of queues is that moment's, too.
-    async fn begin(&mut self, orders: Vec<Order<'_>>) -> Result<Vec<Vec<Row>>, Trouble> {
+    async fn begin(&mut self, orders: Vec<StatementCall<'_>>) -> Result<Vec<Vec<Row>>, TxError> {
         let shared = self.shared;
-        let mut all = vec![order!(shared.sql.load_settings)];
+        let mut all = vec![stmt!(shared.sql.load_settings)];
         all.extend(orders);
-        let mut rows = self.link.travel(&all, Bounds::BeginLooking).await?;
+        let mut rows = self.link.pipeline(&all, TxBoundary::BeginReadOnly).await?;
         let settings = rows.remove(0);
         let version: Option<i64> = settings.first().map(|row| get(row, 0)).transpose()?;
         if version != Some(self.known.version) {
-            self.known = self.shared.learn(&Known::nothing(), &self.link).await?;
+            self.known = self.shared.refresh_catalog(&Catalog::empty(), &self.link).await?;
         }
         Ok(rows)
     }
 
-    fn decode(&self, seq: Seq, record: &[u8]) -> Result<Job, Trouble> {
-        codec::job::decode(seq, record, &self.known.names).map_err(|_| Trouble::damaged(seq))
+    fn decode(&self, seq: Seq, record: &[u8]) -> Result<Job, TxError> {
+        codec::job::decode(seq, record, &self.known.names).map_err(|_| TxError::damaged(seq))
     }
 
-    fn jobs(&self, rows: &[Row]) -> Result<HashMap<Seq, Arc<Job>>, Trouble> {
+    fn jobs(&self, rows: &[Row]) -> Result<HashMap<Seq, Arc<Job>>, TxError> {
         let read = |row: &Row| {
             let seq = seq(row)?;
             Ok((seq, Arc::new(self.decode(seq, &get::<Vec<u8>>(row, 1)?)?)))
@@ -114,18 +114,18 @@ impl<'a> Looker<'a> {
         rows.iter().map(read).collect()
     }
 
-    async fn get(&mut self, refs: &[JobRef]) -> Result<Vec<Option<Arc<Job>>>, Trouble> {
+    async fn get(&mut self, refs: &[JobRef]) -> Result<Vec<Option<Arc<Job>>>, TxError> {
         let shared = self.shared;
-        let numbers = |known: &Known| -> Vec<i64> {
+        let numbers = |known: &Catalog| -> Vec<i64> {
             let number = |job: &JobRef| i64::try_from(seq_of(job, known).0).ok();
             refs.iter().filter_map(number).collect()
         };
         let before = Arc::clone(&self.known);
-        let rows = self.begin(vec![order!(shared.sql.get, numbers(&before))]).await?.pop().unwrap_or_default();
+        let rows = self.begin(vec![stmt!(shared.sql.get, numbers(&before))]).await?.pop().unwrap_or_default();
         let rows = if self.known.version == before.version {
             rows
         } else {
-            self.link.ask(order!(shared.sql.get, numbers(&self.known))).await?
+            self.link.query(stmt!(shared.sql.get, numbers(&self.known))).await?
         };
         let jobs = self.jobs(&rows)?;
         let find = |job: &JobRef| {
@@ -136,14 +136,14 @@ impl<'a> Looker<'a> {
             })
         };
         let mut found: Vec<Option<Arc<Job>>> = refs.iter().map(|job| find(job).cloned()).collect();
-        if self.known.foreign_ids {
+        if self.known.has_imported_ids {
             self.get_foreign(refs, &mut found).await?;
         }
         Ok(found)
     }
 
     /// Jobs that kept the ids of another store.
-    async fn get_foreign(&mut self, refs: &[JobRef], found: &mut [Option<Arc<Job>>]) -> Result<(), Trouble> {
+    async fn get_foreign(&mut self, refs: &[JobRef], found: &mut [Option<Arc<Job>>]) -> Result<(), TxError> {
         let shared = self.shared;
         let missing = refs.iter().zip(&*found).filter(|(_, found)| found.is_none());
         let ids: Vec<Vec<u8>> = missing
@@ -155,9 +155,9 @@ impl<'a> Looker<'a> {
         if ids.is_empty() {
             return Ok(());
         }
-        let rows = self.link.ask(order!(shared.sql.foreign_ids, ids)).await?;
+        let rows = self.link.query(stmt!(shared.sql.foreign_ids, ids)).await?;
         let numbers = rows.iter().map(|row| get::<i64>(row, 1)).collect::<Result<Vec<_>, _>>()?;
-        let rows = self.link.ask(order!(shared.sql.get, numbers)).await?;
+        let rows = self.link.query(stmt!(shared.sql.get, numbers)).await?;
         let jobs: HashMap<JobId, Arc<Job>> = self.jobs(&rows)?.into_values().map(|job| (job.id, job)).collect();
         for (job, found) in refs.iter().zip(found) {
             if let JobRef::Id(id) = job
@@ -169,10 +169,10 @@ impl<'a> Looker<'a> {
         Ok(())
     }
 
-    async fn payloads(&mut self, jobs: &[Seq]) -> Result<Vec<Option<Payload>>, Trouble> {
+    async fn payloads(&mut self, jobs: &[Seq]) -> Result<Vec<Option<Payload>>, TxError> {
         let shared = self.shared;
         let numbers: Vec<i64> = jobs.iter().filter_map(|seq| i64::try_from(seq.0).ok()).collect();
-        let rows = self.begin(vec![order!(shared.sql.payloads, numbers)]).await?.pop().unwrap_or_default();
+        let rows = self.begin(vec![stmt!(shared.sql.payloads, numbers)]).await?.pop().unwrap_or_default();
         let mut found = HashMap::new();
         for row in &rows {
             let seq = seq(row)?;
@@ -182,10 +182,10 @@ impl<'a> Looker<'a> {
     }
 
     /// Counted from the nearer end of the line; of a very long line the middle is estimated.
-    async fn ahead(&mut self, place: &QueuePosition) -> Result<u64, Trouble> {
+    async fn ahead(&mut self, place: &QueuePosition) -> Result<u64, TxError> {
         let shared = self.shared;
         self.begin(Vec::new()).await?;
-        let Some(queue) = self.known.number_of(&place.queue) else { return Ok(0) };
+        let Some(queue) = self.known.queue_id(&place.queue) else { return Ok(0) };
         let position = i64::try_from(place.position).unwrap_or(i64::MAX);
         let levels = |fits: &dyn Fn(Priority) -> bool| -> Vec<i16> {
             Priority::ALL.iter().copied().filter(|level| fits(*level)).map(|level| i16::from(level.level())).collect()
@@ -194,8 +194,8 @@ impl<'a> Looker<'a> {
             None => (Vec::new(), levels(&|_| true)),
             Some(own) => (levels(&|level| level < own), levels(&|level| level == own)),
         };
-        let count = |levels: Vec<i16>, below: i64| order!(shared.sql.ahead, queue, levels, below, COUNTED_MAX);
-        let rows = self.link.travel(&[count(urgent, i64::MAX), count(equal, position)], Bounds::Inside).await?;
+        let count = |levels: Vec<i16>, below: i64| stmt!(shared.sql.ahead, queue, levels, below, COUNTED_MAX);
+        let rows = self.link.pipeline(&[count(urgent, i64::MAX), count(equal, position)], TxBoundary::Inside).await?;
         let mut ahead = 0;
         for rows in &rows {
             let counted: i64 = rows.first().map(|row| get(row, 0)).transpose()?.unwrap_or(0);
@@ -204,15 +204,15 @@ impl<'a> Looker<'a> {
         Ok(ahead)
     }
 
-    async fn reports(&mut self, only: Option<&QueueName>) -> Result<Vec<QueueStats>, Trouble> {
+    async fn reports(&mut self, only: Option<&QueueName>) -> Result<Vec<QueueStats>, TxError> {
         let shared = self.shared;
-        let rows = self.begin(vec![order!(shared.sql.counts)]).await?.pop().unwrap_or_default();
+        let rows = self.begin(vec![stmt!(shared.sql.counts)]).await?.pop().unwrap_or_default();
         let known = Arc::clone(&self.known);
         let wanted = |name: &QueueName| only.is_none_or(|only| only == name);
         let queues = known.queues.values().filter(|queue| queue.deleting.is_none() && wanted(&queue.name));
         let mut reports: BTreeMap<i32, QueueStats> = BTreeMap::new();
         for queue in queues {
-            let Some(number) = known.number_of(&queue.name) else { continue };
+            let Some(number) = known.queue_id(&queue.name) else { continue };
             let counts: StateCounts = Default::default();
             reports.insert(number, QueueStats { queue: Arc::clone(queue), counts, oldest_scheduled_at: None });
         }
@@ -226,7 +226,7 @@ impl<'a> Looker<'a> {
         let waiting = reports.iter().filter(|(_, report)| count_of(&report.counts, StateKind::Scheduled) > 0);
         let waiting: Vec<i32> = waiting.map(|(number, _)| *number).collect();
         if !waiting.is_empty() {
-            for row in &self.link.ask(order!(shared.sql.oldest, waiting)).await? {
+            for row in &self.link.query(stmt!(shared.sql.oldest, waiting)).await? {
                 let (queue, came): (i32, Option<i64>) = (get(row, 0)?, get(row, 1)?);
                 let fresh: Option<i64> = get(row, 2)?;
                 let born = match fresh {
@@ -248,9 +248,9 @@ impl<'a> Looker<'a> {
     }
 
     /// A standby, and a database that is set to read only, take no jobs.
-    async fn health(&mut self) -> Result<StoreHealth, Trouble> {
+    async fn health(&mut self) -> Result<StoreHealth, TxError> {
         let shared = self.shared;
-        let rows = self.begin(vec![order!(shared.sql.writable)]).await?.pop().unwrap_or_default();
+        let rows = self.begin(vec![stmt!(shared.sql.writable)]).await?.pop().unwrap_or_default();
         let writable: Option<bool> = rows.first().map(|row| get(row, 0)).transpose()?;
         let refusing = (writable != Some(true)).then(|| {
             "PostgreSQL is a standby, or default_transaction_read_only is on: connect to a server that takes writes"
@@ -259,9 +259,9 @@ impl<'a> Looker<'a> {
         Ok(StoreHealth { refusing, ..StoreHealth::default() })
     }
 
-    async fn totals(&mut self) -> Result<Totals, Trouble> {
+    async fn totals(&mut self) -> Result<Totals, TxError> {
         let shared = self.shared;
-        let order = order!(shared.sql.counts_of, vec![TOTALS_QUEUE]);
+        let order = stmt!(shared.sql.counts_of, vec![TOTALS_QUEUE]);
         let rows = self.begin(vec![order]).await?.pop().unwrap_or_default();
         let mut totals = Totals::default();
         for row in &rows {
@@ -281,7 +281,7 @@ impl<'a> Looker<'a> {
     }
 }
 
-fn seq_of(job: &JobRef, known: &Known) -> Seq {
+fn seq_of(job: &JobRef, known: &Catalog) -> Seq {
     match job {
         JobRef::Id(id) => known.seal.decrypt(*id),
         JobRef::Seq(seq) => *seq,
@@ -294,46 +294,46 @@ impl StoreReader for PostgresStore {
     }
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {
-        look!(self, |looker| looker.health())
+        read_store!(self, |reads| reads.health())
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
-        look!(self, |looker| looker.get(&jobs))
+        read_store!(self, |reads| reads.get(&jobs))
     }
 
     fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
-        look!(self, |looker| looker.payloads(&jobs))
+        read_store!(self, |reads| reads.payloads(&jobs))
     }
 
     fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
-        look!(self, |looker| looker.list(&query))
+        read_store!(self, |reads| reads.list(&query))
     }
 
     fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
-        look!(self, |looker| looker.ahead(&place))
+        read_store!(self, |reads| reads.ahead(&place))
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
-        look!(self, |looker| async { Ok(looker.reports(Some(&name)).await?.pop()) })
+        read_store!(self, |reads| async { Ok(reads.reports(Some(&name)).await?.pop()) })
     }
 
     fn totals(&self) -> StoreFuture<'_, Totals> {
-        look!(self, |looker| looker.totals())
+        read_store!(self, |reads| reads.totals())
     }
 
     fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
-        look!(self, |looker| looker.workflow(id))
+        read_store!(self, |reads| reads.workflow(id))
     }
 
     fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
-        look!(self, |looker| looker.workflows(&query))
+        read_store!(self, |reads| reads.workflows(&query))
     }
 
     fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
-        look!(self, |looker| looker.members(&query))
+        read_store!(self, |reads| reads.members(&query))
     }
 
     fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
-        look!(self, |looker| looker.reports(None))
+        read_store!(self, |reads| reads.reports(None))
     }
 }

@@ -39,7 +39,7 @@ mod tick;
 mod transaction;
 mod working_set;
 
-pub use connection::Prepared;
-pub use import::{Import, Imported, Notes};
+pub use connection::StatementMode;
+pub use import::{Import, ImportMeta, Imported};
 pub use store::{Connections, Options, PostgresStore};
-pub use submit_in_transaction::{Enqueue, EnqueueError, enqueue};
+pub use submit_in_transaction::{EnqueueError, SqlSubmission, enqueue};

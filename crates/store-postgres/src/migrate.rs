@@ -4,7 +4,7 @@ use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use tokio_postgres::{Client, NoTls};
 
-use crate::error::{Failed, words};
+use crate::error::{ErrorMessage, error_chain};
 use crate::node::lock_key;
 use crate::pool;
 
@@ -67,7 +67,7 @@ fn check_name(what: &str, name: &str) -> Result<(), StoreError> {
         return Ok(());
     }
     let what = format!("the {what} must be 1-40 characters of a-z 0-9 _ and not begin with a digit or pg_");
-    Err(StoreError::not_applied(Failed(what)))
+    Err(StoreError::not_applied(ErrorMessage(what)))
 }
 
 fn preamble(schema: &str) -> String {
@@ -86,7 +86,7 @@ fn text_of(migration: &Migration, schema: &str) -> String {
 }
 
 fn failed(error: &tokio_postgres::Error) -> StoreError {
-    StoreError::not_applied(Failed(words(error)))
+    StoreError::not_applied(ErrorMessage(error_chain(error)))
 }
 
 pub(crate) async fn connect(url: &str) -> Result<Client, StoreError> {
@@ -189,7 +189,7 @@ pub(crate) async fn prepare(
         Some(_) if migrates => drop(bring_up(client, schema).await?),
         Some(Migration { number, .. }) => {
             let what = format!("the schema {schema} lacks migration {number}: run `longshore migrate up`");
-            return Err(StoreError::not_applied(Failed(what)));
+            return Err(StoreError::not_applied(ErrorMessage(what)));
         }
     }
     settle_time(client, schema, virtual_now).await

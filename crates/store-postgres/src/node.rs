@@ -9,17 +9,17 @@ use longshore_core::id::QueueName;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_store::WakeupsSender;
 
-use crate::catalog::Known;
+use crate::catalog::Catalog;
 use crate::clock::NodeClock;
-use crate::connection::{Link, Prepared};
+use crate::connection::{Connection, StatementMode};
 use crate::dispatch::{Mail, ready_lines};
-use crate::error::Trouble;
-use crate::node_cache::Believed;
-use crate::notify::Notices;
+use crate::error::TxError;
+use crate::node_cache::NodeCache;
+use crate::notify::NotifyQueue;
 use crate::pool;
 use crate::statements::Statements;
 use crate::store::Options;
-use crate::tick::Days;
+use crate::tick::ArchiveState;
 
 /// The totals of the Ocypod dialect are counted like a queue.
 pub(crate) const TOTALS_QUEUE: i32 = -1;
@@ -29,28 +29,28 @@ pub(crate) struct Shared {
     pub pool: Pool,
     pub sql: Statements,
     pub schema: String,
-    pub prepared: Prepared,
+    pub prepared: StatementMode,
     /// Where transactions meet that change queues.
     pub lock_key: i64,
     pub engine: engine::Options,
     pub clock: NodeClock,
     pub wakeups: WakeupsSender,
-    pub notices: Notices,
+    pub notices: NotifyQueue,
     /// The dispatcher of waiting claims.
     pub dispatcher: longshore_store::Notices<Mail>,
     /// Claims that may wait and are not answered: while there are none, commits need not tell the dispatcher anything.
     pub waiting_claims: AtomicUsize,
     /// Claims that are parked, for people.
     pub parked_claims: AtomicUsize,
-    pub days: Days,
-    pub believed: Believed,
+    pub days: ArchiveState,
+    pub believed: NodeCache,
     /// Transactions in one trip, and others.
-    pub trips: [AtomicU64; 2],
+    pub fast_path_stats: [AtomicU64; 2],
     /// How long archived jobs may outstay their retention, so that days go whole.
     pub retention_slack: Duration,
     /// How long any answer of the database is waited for.
     pub patience: std::time::Duration,
-    known: RwLock<Arc<Known>>,
+    known: RwLock<Arc<Catalog>>,
     /// The earliest timer that was written since the last tick began.
     deadline: Mutex<Option<Timestamp>>,
 }
@@ -72,31 +72,31 @@ impl Shared {
             engine: options.engine,
             clock,
             wakeups: WakeupsSender::default(),
-            notices: Notices::default(),
+            notices: NotifyQueue::default(),
             dispatcher,
             waiting_claims: AtomicUsize::new(0),
             parked_claims: AtomicUsize::new(0),
-            days: Days::default(),
-            believed: Believed::default(),
-            trips: Default::default(),
+            days: ArchiveState::default(),
+            believed: NodeCache::default(),
+            fast_path_stats: Default::default(),
             retention_slack: options.retention_slack,
             patience: options.patience,
-            known: RwLock::new(Arc::new(Known::nothing())),
+            known: RwLock::new(Arc::new(Catalog::empty())),
             deadline: Mutex::default(),
         }
     }
 
-    pub(crate) fn known(&self) -> Arc<Known> {
+    pub(crate) fn known(&self) -> Arc<Catalog> {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Reads again what somebody has changed.
-    pub(crate) async fn learn(&self, known: &Known, link: &Link) -> Result<Arc<Known>, Trouble> {
-        let learned = known.read_again(link, &self.sql).await?;
+    pub(crate) async fn refresh_catalog(&self, known: &Catalog, link: &Connection) -> Result<Arc<Catalog>, TxError> {
+        let learned = known.refresh(link, &self.sql).await?;
         Ok(self.publish_known(learned))
     }
 
-    pub(crate) fn publish_known(&self, learned: Known) -> Arc<Known> {
+    pub(crate) fn publish_known(&self, learned: Catalog) -> Arc<Catalog> {
         let learned = Arc::new(learned);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.version < learned.version {
@@ -106,7 +106,7 @@ impl Shared {
     }
 
     pub(crate) fn count_trips(&self, quick: bool) {
-        let [quickly, otherwise] = &self.trips;
+        let [quickly, otherwise] = &self.fast_path_stats;
         if quick { quickly } else { otherwise }.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -116,27 +116,27 @@ impl Shared {
 
     /// The time of a transaction, by the clock that the store goes by.
     pub(crate) fn time_of(&self, database_ms: i64) -> Timestamp {
-        self.clock.heard(Timestamp::from_millis(database_ms))
+        self.clock.sync(Timestamp::from_millis(database_ms))
     }
 
     /// A connection from the pool, for looking.
-    pub(crate) async fn looking_glass(&self) -> Result<Link, Trouble> {
-        let client = pool::take(&self.pool).await.map_err(Trouble::Lost)?;
-        Ok(Link::new(client, self.prepared, self.begin(), self.patience))
+    pub(crate) async fn read_connection(&self) -> Result<Connection, TxError> {
+        let client = pool::take(&self.pool).await.map_err(TxError::ConnectionLost)?;
+        Ok(Connection::new(client, self.prepared, self.begin(), self.patience))
     }
 
     /// What a transaction is told that its session was not.
     fn begin(&self) -> &'static str {
         match self.prepared {
-            Prepared::Yes => "",
-            Prepared::No => pool::SETTINGS_LOCAL,
+            StatementMode::Yes => "",
+            StatementMode::No => pool::SETTINGS_LOCAL,
         }
     }
 
     /// A connection from the pool, with what has to be known of its server.
-    pub(crate) async fn link(&self) -> Result<Link, Trouble> {
-        let mut link = self.looking_glass().await?;
-        match link.learn_generation().await {
+    pub(crate) async fn link(&self) -> Result<Connection, TxError> {
+        let mut link = self.read_connection().await?;
+        match link.read_timeline().await {
             Ok(()) => Ok(link),
             Err(trouble) => {
                 link.discard();

@@ -10,7 +10,7 @@ use longshore_core::state::StateKind;
 use tokio::sync::Notify;
 use tokio_postgres::{AsyncMessage, Config, NoTls};
 
-use crate::connection::{Bounds, order};
+use crate::connection::{TxBoundary, stmt};
 use crate::node::Shared;
 
 /// Hints of so much time share one notification: each takes a lock of the whole server.
@@ -26,18 +26,18 @@ const BYTES_MAX: usize = 7_000;
 
 /// What other nodes have not been told yet.
 #[derive(Debug, Default)]
-pub(crate) struct Notices {
-    news: Mutex<News>,
+pub(crate) struct NotifyQueue {
+    news: Mutex<PendingNotification>,
     bell: Notify,
 }
 
 #[derive(Debug, Default)]
-struct News {
+struct PendingNotification {
     queues: BTreeSet<QueueName>,
     ended: bool,
 }
 
-impl Notices {
+impl NotifyQueue {
     pub(crate) fn note(&self, effects: &[Effect]) {
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         let quiet = news.queues.is_empty() && !news.ended;
@@ -53,12 +53,12 @@ impl Notices {
         }
     }
 
-    fn take(&self) -> News {
+    fn take(&self) -> PendingNotification {
         std::mem::take(&mut self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl News {
+impl PendingNotification {
     fn add(&mut self, queue: &QueueName) {
         if !self.queues.contains(queue) && self.queues.len() <= QUEUES_MAX {
             self.queues.insert(queue.clone());
@@ -66,7 +66,7 @@ impl News {
     }
 
     /// `node`, whether jobs ended, and queues, by spaces; no queue is any.
-    fn words(self, node: &str) -> String {
+    fn payload(self, node: &str) -> String {
         let ended = if self.ended { "+" } else { "-" };
         let queues: Vec<&str> = self.queues.iter().map(QueueName::as_str).collect();
         let words = format!("{node} {ended} {}", queues.join(" "));
@@ -80,12 +80,12 @@ pub(crate) async fn send(shared: Arc<Shared>, node: String) {
     loop {
         shared.notices.bell.notified().await;
         tokio::time::sleep(PAUSE).await;
-        let words = shared.notices.take().words(&node);
+        let words = shared.notices.take().payload(&node);
         if link.is_none() {
             link = shared.link().await.ok();
         }
         let Some(open) = &link else { continue };
-        let sent = open.travel(&[order!(shared.sql.notify, channel(&shared.schema), words)], Bounds::None).await;
+        let sent = open.pipeline(&[stmt!(shared.sql.notify, channel(&shared.schema), words)], TxBoundary::None).await;
         if sent.is_err()
             && let Some(broken) = link.take()
         {
@@ -101,18 +101,18 @@ fn channel(schema: &str) -> String {
 /// Hears the hints of other nodes.
 pub(crate) async fn listen(shared: Arc<Shared>, config: Config, node: String) {
     loop {
-        if let Err(error) = hear(&shared, &config, &node).await {
-            tracing::debug!(error = %crate::error::words(&error), "the listener for hints was cut off");
+        if let Err(error) = listen_once(&shared, &config, &node).await {
+            tracing::debug!(error = %crate::error::error_chain(&error), "the listener for hints was cut off");
         }
         // Whatever was said meanwhile was missed.
-        shared.believed.forget_lines();
+        shared.believed.invalidate_all();
         shared.stir_all();
         shared.wakeups.publish_lagged();
         tokio::time::sleep(LISTEN_AGAIN).await;
     }
 }
 
-async fn hear(shared: &Shared, config: &Config, node: &str) -> Result<(), tokio_postgres::Error> {
+async fn listen_once(shared: &Shared, config: &Config, node: &str) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = config.connect(NoTls).await?;
     let text = format!("LISTEN {}", channel(&shared.schema));
     let asked = client.batch_execute(&text);
@@ -125,7 +125,7 @@ async fn hear(shared: &Shared, config: &Config, node: &str) -> Result<(), tokio_
                 listening = true;
             }
             message = std::future::poll_fn(|context| connection.poll_message(context)) => match message {
-                Some(Ok(AsyncMessage::Notification(note))) => heard(shared, node, note.payload()),
+                Some(Ok(AsyncMessage::Notification(note))) => on_notification(shared, node, note.payload()),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error),
                 None => return Ok(()),
@@ -134,7 +134,7 @@ async fn hear(shared: &Shared, config: &Config, node: &str) -> Result<(), tokio_
     }
 }
 
-fn heard(shared: &Shared, node: &str, words: &str) {
+fn on_notification(shared: &Shared, node: &str, words: &str) {
     let mut words = words.split(' ');
     if words.next() == Some(node) {
         return;
@@ -144,12 +144,12 @@ fn heard(shared: &Shared, node: &str, words: &str) {
     for word in words {
         match QueueName::new(word) {
             Ok(queue) => {
-                known.number_of(&queue).into_iter().for_each(|line| shared.believed.forget_line(line));
+                known.queue_id(&queue).into_iter().for_each(|line| shared.believed.invalidate_queue(line));
                 shared.stir_queue(&queue);
                 effects.push(Effect::Claimable(queue));
             }
             Err(_) => {
-                shared.believed.forget_lines();
+                shared.believed.invalidate_all();
                 shared.stir_all();
                 return shared.wakeups.publish_lagged();
             }

@@ -6,7 +6,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, Recycli
 use longshore_store::StoreError;
 use tokio_postgres::{Config, NoTls};
 
-use crate::error::{Failed, words};
+use crate::error::{ErrorMessage, error_chain};
 
 /// Plans that do not depend on what the tables held when they were made: everything we ask for has an index, and is too little to be shared out.
 ///
@@ -25,8 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn config(url: &str, sends_settings: bool) -> Result<Config, StoreError> {
-    let mut config: Config =
-        url.parse().map_err(|error: tokio_postgres::Error| StoreError::not_applied(Failed(words(&error))))?;
+    let mut config: Config = url
+        .parse()
+        .map_err(|error: tokio_postgres::Error| StoreError::not_applied(ErrorMessage(error_chain(&error))))?;
     if sends_settings {
         let options = config.get_options().map_or_else(|| SETTINGS.to_owned(), |own| format!("{SETTINGS} {own}"));
         config.options(options);
@@ -42,16 +43,16 @@ pub(crate) fn pool(config: Config, connections: usize) -> Result<Pool, StoreErro
     let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let timeouts = Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) };
     let built = Pool::builder(manager).max_size(connections).timeouts(timeouts).runtime(Runtime::Tokio1).build();
-    built.map_err(|error| StoreError::not_applied(Failed(words(&error))))
+    built.map_err(|error| StoreError::not_applied(ErrorMessage(error_chain(&error))))
 }
 
 /// A connection from the pool.
-pub(crate) async fn take(pool: &Pool) -> Result<Object, Failed> {
+pub(crate) async fn take(pool: &Pool) -> Result<Object, ErrorMessage> {
     pool.get().await.map_err(|error| match error {
-        PoolError::Timeout(_) => Failed(format!("no connection to PostgreSQL within {} s", PATIENCE.as_secs())),
-        PoolError::Backend(error) => Failed(words(&error)),
+        PoolError::Timeout(_) => ErrorMessage(format!("no connection to PostgreSQL within {} s", PATIENCE.as_secs())),
+        PoolError::Backend(error) => ErrorMessage(error_chain(&error)),
         other @ (PoolError::Closed | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
-            Failed(words(&other))
+            ErrorMessage(error_chain(&other))
         }
     })
 }

@@ -8,31 +8,31 @@ use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
 
-use crate::row::Found;
+use crate::row::JobRow;
 
 /// Everything here stays true until the end of the transaction.
 #[derive(Debug, Default)]
-pub(crate) struct Fetched {
+pub(crate) struct ReadSet {
     /// In the order in which they came.
     pub order: Vec<Seq>,
-    pub rows: HashMap<Seq, Found>,
+    pub rows: HashMap<Seq, JobRow>,
     /// Looked for, and not there.
     pub absent: HashSet<Seq>,
     pub keys: HashMap<ScopedIdempotencyKey, Option<KeyEntry>>,
     pub external_ids: HashMap<(QueueName, Arc<str>), Option<Seq>>,
-    pub dependents: HashMap<Seq, Slice>,
-    pub members: HashMap<(QueueName, StateKind), Slice>,
+    pub dependents: HashMap<Seq, ListPrefix>,
+    pub jobs_by_state: HashMap<(QueueName, StateKind), ListPrefix>,
     pub foreign_ids: HashMap<JobId, Option<Seq>>,
     /// Per state, and the held ones.
     pub counts: HashMap<QueueName, (StateCounts, u64)>,
     pub workflows: HashMap<Seq, Option<FoundWorkflow>>,
     /// Members of workflows.
-    pub rosters: HashMap<Seq, Slice>,
+    pub workflow_members: HashMap<Seq, ListPrefix>,
     pub member_names: HashMap<(Seq, Arc<str>), Option<Seq>>,
     /// Workflows to whose members something is being done, for a tick.
     pub errands: Vec<WorkflowId>,
     /// Jobs whose ends not everybody has heard of.
-    pub news: Vec<Seq>,
+    pub pending_propagation: Vec<Seq>,
 }
 
 /// A workflow as it was read. It is not locked: what is written must find this revision, and counts only add up.
@@ -44,25 +44,25 @@ pub(crate) struct FoundWorkflow {
 
 /// The beginning of a list.
 #[derive(Clone, Debug)]
-pub(crate) struct Slice {
+pub(crate) struct ListPrefix {
     pub found: Vec<Seq>,
     pub after: Seq,
     /// There may be more.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 /// What a run of the rules asked for that was not there: it counts for nothing, and is repeated once this was fetched.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct MissingReads {
     pub rows: BTreeSet<Seq>,
     pub keys: HashSet<ScopedIdempotencyKey>,
     pub external_ids: HashSet<(QueueName, Arc<str>)>,
     pub dependents: HashMap<Seq, (Seq, usize)>,
-    pub members: HashMap<(QueueName, StateKind), usize>,
+    pub jobs_by_state: HashMap<(QueueName, StateKind), usize>,
     pub foreign_ids: HashSet<JobId>,
     pub counts: BTreeSet<QueueName>,
     pub workflows: BTreeSet<Seq>,
-    pub rosters: HashMap<Seq, (Seq, usize)>,
+    pub workflow_members: HashMap<Seq, (Seq, usize)>,
     pub member_names: HashSet<(Seq, Arc<str>)>,
     /// Queues change: nobody else may be at work.
     pub alone: bool,
@@ -70,25 +70,25 @@ pub(crate) struct Wanted {
     pub numbers: bool,
 }
 
-impl Wanted {
+impl MissingReads {
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
             && self.keys.is_empty()
             && self.external_ids.is_empty()
             && self.dependents.is_empty()
-            && self.members.is_empty()
+            && self.jobs_by_state.is_empty()
             && self.foreign_ids.is_empty()
             && self.counts.is_empty()
             && self.workflows.is_empty()
-            && self.rosters.is_empty()
+            && self.workflow_members.is_empty()
             && self.member_names.is_empty()
             && !self.alone
             && !self.numbers
     }
 }
 
-impl Fetched {
-    pub(crate) fn add(&mut self, seq: Seq, found: Found) {
+impl ReadSet {
+    pub(crate) fn add(&mut self, seq: Seq, found: JobRow) {
         self.absent.remove(&seq);
         if self.rows.insert(seq, found).is_none() {
             self.order.push(seq);

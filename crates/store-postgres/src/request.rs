@@ -12,7 +12,7 @@ use longshore_core::state::StateKind;
 use longshore_store::{ClaimedJob, Grant, StoreError, TakeBack};
 use tokio::sync::oneshot;
 
-use crate::error::Failed;
+use crate::error::ErrorMessage;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -102,7 +102,7 @@ impl Request {
             (Self::Extend(_, reply), Answered::Extend(value)) => drop(reply.send(Ok(value))),
             (Self::Admin(_, reply), Answered::Admin(value)) => drop(reply.send(Ok(value))),
             (Self::Tick(_, reply), Answered::Tick(value)) => drop(reply.send(Ok(value))),
-            (request, _) => request.fail(StoreError::unknown(Failed("an answer to another question".to_owned()))),
+            (request, _) => request.fail(StoreError::unknown(ErrorMessage("an answer to another question".to_owned()))),
         }
     }
 

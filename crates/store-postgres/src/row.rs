@@ -12,7 +12,7 @@ use longshore_store::query::has_words;
 use tokio_postgres::Row;
 
 use crate::connection::get;
-use crate::error::Trouble;
+use crate::error::TxError;
 
 /// Where a record lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum Origin {
 
 /// A row as it was read, and locked.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct JobRow {
     pub origin: Origin,
     pub state: i16,
     pub lease_version: i64,
@@ -35,9 +35,9 @@ pub(crate) struct Found {
     pub payload: Option<Payload>,
 }
 
-impl Found {
+impl JobRow {
     /// Columns: seq, state, lease_version, place, due_at, timer, record, told.
-    pub(crate) fn live(row: &Row) -> Result<(Seq, Self), Trouble> {
+    pub(crate) fn live(row: &Row) -> Result<(Seq, Self), TxError> {
         let due: (Option<i64>, Option<i16>) = (get(row, 4)?, get(row, 5)?);
         let found = Self {
             origin: Origin::Jobs,
@@ -53,14 +53,14 @@ impl Found {
     }
 
     /// The same with kind and bytes of the payload.
-    pub(crate) fn claimable(row: &Row) -> Result<(Seq, Self), Trouble> {
+    pub(crate) fn claimable(row: &Row) -> Result<(Seq, Self), TxError> {
         let (seq, mut found) = Self::live(row)?;
         found.payload = Some(payload(get(row, 8)?, get(row, 9)?, seq)?);
         Ok((seq, found))
     }
 
     /// Columns: seq, state, lease_version, record.
-    pub(crate) fn archived(row: &Row) -> Result<(Seq, Self), Trouble> {
+    pub(crate) fn archived(row: &Row) -> Result<(Seq, Self), TxError> {
         let found = Self {
             origin: Origin::Archive,
             state: get(row, 1)?,
@@ -75,20 +75,20 @@ impl Found {
     }
 
     /// A running job that the next claim may take over.
-    pub(crate) fn offered(&self) -> bool {
+    pub(crate) fn is_reclaimable(&self) -> bool {
         self.place.is_some() && self.state == number_of(StateKind::Running)
     }
 }
 
-pub(crate) fn seq(row: &Row) -> Result<Seq, Trouble> {
+pub(crate) fn seq(row: &Row) -> Result<Seq, TxError> {
     Ok(Seq(get::<i64>(row, 0)?.cast_unsigned()))
 }
 
-pub(crate) fn payload(kind: i16, bytes: Vec<u8>, seq: Seq) -> Result<Payload, Trouble> {
+pub(crate) fn payload(kind: i16, bytes: Vec<u8>, seq: Seq) -> Result<Payload, TxError> {
     match kind {
         0 => Ok(Payload::Json(bytes.into())),
         1 => Ok(Payload::Binary(bytes.into())),
-        _ => Err(Trouble::Damaged(format!("the payload of job {seq}"))),
+        _ => Err(TxError::Damaged(format!("the payload of job {seq}"))),
     }
 }
 
@@ -113,11 +113,11 @@ pub(crate) fn type_hash(job_type: &str) -> i64 {
 }
 
 /// News that a job owes come after the timers in the list of what may be due.
-const NEWS: i16 = 5;
+const TIMER_PROPAGATION: i16 = 5;
 
 /// The columns beside the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Columns {
+pub(crate) struct IndexColumns {
     pub place: Option<i64>,
     pub due: Option<(i64, i16)>,
     pub job_type: i64,
@@ -132,11 +132,12 @@ pub(crate) struct Columns {
     pub plain: bool,
 }
 
-impl Columns {
+impl IndexColumns {
     pub(crate) fn of(job: &Job, ordering: ReadyKey) -> Self {
         let place = ordering.place.map(u64::cast_signed);
         let timer = ordering.timer.map(|(at, kind)| (at.as_millis(), kind as i16));
-        let news = (job.pending_propagation != PendingPropagation::Nothing).then(|| (job.updated_at.as_millis(), NEWS));
+        let news = (job.pending_propagation != PendingPropagation::Nothing)
+            .then(|| (job.updated_at.as_millis(), TIMER_PROPAGATION));
         let came_at = job.scheduled_at.filter(|at| place.is_some() && *at != job.created_at);
         Self {
             place,
@@ -160,7 +161,7 @@ impl Columns {
 }
 
 /// Whether a job that was offered to the next claim still is.
-pub(crate) fn still_offered(job: &Job, now: Timestamp) -> bool {
+pub(crate) fn remains_reclaimable(job: &Job, now: Timestamp) -> bool {
     let lazy = job.policy.reclaim == Reclaim::Lazy
         && match job.policy.on_lease_expiry {
             OnLeaseExpiry::ReclaimCounted | OnLeaseExpiry::ReclaimFree => true,

@@ -23,11 +23,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 
-use crate::batcher::{self, Lane, Slow, Waiting};
+use crate::batcher::{self, BatchWorker, FallbackQueues, RequestQueue};
 use crate::clock::NodeClock;
-use crate::connection::{Bounds, Prepared, order};
+use crate::connection::{StatementMode, TxBoundary, stmt};
 use crate::dispatch::{self, Mail, ReturnToDispatcher};
-use crate::error::{Failed, Trouble, words};
+use crate::error::{ErrorMessage, TxError, error_chain};
 use crate::migrate;
 use crate::node::{Shared, lock_key};
 use crate::notify;
@@ -42,15 +42,15 @@ pub struct Options {
     /// Instead of the database's clock: virtual time.
     pub clock: Option<Arc<dyn Clock>>,
     pub engine: engine::Options,
-    pub prepared: Prepared,
+    pub prepared: StatementMode,
     /// Connections for looking.
     pub readers: usize,
     /// Transactions that a node has under way at once, for each of submitting and settling; 0: one at a time, whatever it does.
-    pub lanes: usize,
+    pub writers: usize,
     /// Requests that may wait for a lane before the next one has to.
     pub waiting_max: usize,
     /// Brings the schema up to date on the way.
-    pub migrates: bool,
+    pub auto_migrate: bool,
     /// How long archived jobs may outstay their retention: then most go a day at a time, and cost nothing.
     pub retention_slack: Duration,
     /// Refuses a schema that another node has open in the same way.
@@ -69,7 +69,7 @@ pub struct Connections(deadpool_postgres::Pool);
 
 impl Connections {
     pub fn new(options: &Options, number: usize) -> Result<Self, StoreError> {
-        let config = pool::config(&options.url, options.prepared == Prepared::Yes)?;
+        let config = pool::config(&options.url, options.prepared == StatementMode::Yes)?;
         pool::pool(config, number).map(Self)
     }
 }
@@ -87,11 +87,11 @@ impl Options {
                     migrate::check_schema(name)?;
                     options.schema = name.to_owned();
                 }
-                Some(("prepared", "no")) => options.prepared = Prepared::No,
-                Some(("prepared", "yes")) => options.prepared = Prepared::Yes,
+                Some(("prepared", "no")) => options.prepared = StatementMode::No,
+                Some(("prepared", "yes")) => options.prepared = StatementMode::Yes,
                 Some(("prepared", other)) => {
                     let what = format!("prepared={other}: must be yes or no");
-                    return Err(StoreError::not_applied(Failed(what)));
+                    return Err(StoreError::not_applied(ErrorMessage(what)));
                 }
                 Some(_) | None => others.push(parameter),
             }
@@ -128,11 +128,11 @@ impl Options {
             schema: "longshore".to_owned(),
             clock: None,
             engine: engine::Options::default(),
-            prepared: Prepared::Yes,
+            prepared: StatementMode::Yes,
             readers: 4,
-            lanes: 2,
+            writers: 2,
             waiting_max: 4_096,
-            migrates: true,
+            auto_migrate: true,
             retention_slack: Duration::from_hours(25),
             exclusive: false,
             patience: std::time::Duration::from_secs(20),
@@ -156,14 +156,14 @@ pub struct PostgresStore {
     dispatcher: Mailbox<Mail>,
     take_back: Arc<dyn TakeBack>,
     tickets: AtomicU64,
-    companions: Vec<JoinHandle<()>>,
+    background_tasks: Vec<JoinHandle<()>>,
     runtime: Option<Runtime>,
     /// The connection that holds the place of the only node.
-    _place: Option<tokio_postgres::Client>,
+    _exclusive_lock: Option<tokio_postgres::Client>,
 }
 
 /// Requests that may wait for other transactions at once.
-const PATIENT_LANES: usize = 4;
+const LOCK_WAIT_WORKERS: usize = 4;
 /// Threads of a store that brings its own.
 const THREADS: usize = 2;
 
@@ -188,7 +188,7 @@ impl PostgresStore {
         handle.spawn(async move {
             drop(answer.send(Self::start(options, on).await));
         });
-        let gone = || StoreError::not_applied(Failed("the runtime has ended".to_owned()));
+        let gone = || StoreError::not_applied(ErrorMessage("the runtime has ended".to_owned()));
         let mut store = opened.recv().map_err(|_| gone())??;
         store.runtime = runtime;
         Ok(store)
@@ -197,26 +197,26 @@ impl PostgresStore {
     /// Opens the store on the runtime that asks.
     pub async fn start(options: Options, handle: Handle) -> Result<Self, StoreError> {
         migrate::check_schema(&options.schema)?;
-        let lanes = options.lanes;
-        let config = pool::config(&options.url, options.prepared == Prepared::Yes)?;
+        let lanes = options.writers;
+        let config = pool::config(&options.url, options.prepared == StatementMode::Yes)?;
         let pool = match &options.connections {
             Some(connections) => connections.0.clone(),
             // Every lane holds one, and every one that waits; so does whoever sends hints.
-            None => pool::pool(config.clone(), 2 * lanes + 5 + PATIENT_LANES + options.readers.max(1))?,
+            None => pool::pool(config.clone(), 2 * lanes + 5 + LOCK_WAIT_WORKERS + options.readers.max(1))?,
         };
         let virtual_now = options.clock.as_ref().map(|clock| clock.now());
         let client = pool::take(&pool).await.map_err(StoreError::not_applied)?;
-        migrate::prepare(&client, &options.schema, options.migrates, virtual_now).await?;
+        migrate::prepare(&client, &options.schema, options.auto_migrate, virtual_now).await?;
         drop(client);
-        let place = if options.exclusive { Some(take_place(&options).await?) } else { None };
+        let place = if options.exclusive { Some(acquire_exclusive_lock(&options).await?) } else { None };
         let clock = options.clock.clone().map_or_else(NodeClock::database, NodeClock::Given);
         let (dispatcher, mail) = mailbox(options.waiting_max);
         let take_back: Arc<dyn TakeBack> = Arc::new(ReturnToDispatcher(dispatcher.notices()));
         let shared = Arc::new(Shared::new(pool, clock, &options, dispatcher.notices()));
-        begin(&shared).await?;
+        bootstrap(&shared).await?;
         let line = || {
             let (sender, waiting) = mpsc::channel(options.waiting_max.max(1));
-            (sender, Arc::new(Waiting::new(waiting)))
+            (sender, Arc::new(RequestQueue::new(waiting)))
         };
         let lane = |number: usize, patient: Option<&mpsc::Sender<Request>>| {
             let (sender, waiting) = line();
@@ -230,13 +230,13 @@ impl PostgresStore {
             (one.clone(), one.clone(), one.clone(), one.clone(), one.clone(), one)
         } else {
             let (patient, waiting) = line();
-            for _ in 0..PATIENT_LANES {
-                handle.spawn(batcher::wait(Arc::clone(&shared), Arc::clone(&waiting)));
+            for _ in 0..LOCK_WAIT_WORKERS {
+                handle.spawn(batcher::run_lock_waiter(Arc::clone(&shared), Arc::clone(&waiting)));
             }
             let patient = Some(&patient);
-            let slow = Slow { claims: lane(1, patient), settles: lane(lanes, patient) };
+            let slow = FallbackQueues { claims: lane(1, patient), settles: lane(lanes, patient) };
             let (work, waiting) = line();
-            handle.spawn(batcher::work(Arc::clone(&shared), waiting, slow));
+            handle.spawn(batcher::run_hot_path(Arc::clone(&shared), waiting, slow));
             (lane(lanes, patient), work.clone(), work.clone(), work, lane(1, patient), lane(1, None))
         };
         let lanes = dispatch::Lanes { claims: claims.clone(), settles: settles.clone() };
@@ -254,28 +254,28 @@ impl PostgresStore {
             dispatcher,
             take_back,
             tickets: AtomicU64::new(0),
-            companions,
+            background_tasks: companions,
             runtime: None,
-            _place: place,
+            _exclusive_lock: place,
         })
     }
 
     /// How many transactions took one trip, and how often that was not possible.
     pub fn trips(&self) -> (u64, u64) {
-        let [quick, long] = &self.shared.trips;
+        let [quick, long] = &self.shared.fast_path_stats;
         (quick.load(Ordering::Relaxed), long.load(Ordering::Relaxed))
     }
 
     /// Notes where virtual time stands, from a thread that may wait.
-    pub fn keep_time(&self, now: Timestamp) -> Result<(), StoreError> {
+    pub fn save_virtual_time(&self, now: Timestamp) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let (answer, kept) = std::sync::mpsc::sync_channel(1);
         self.handle.spawn(async move {
             let note = async {
                 let link = shared.link().await?;
-                link.travel(&[order!(shared.sql.keep_time, now.as_millis())], Bounds::None).await
+                link.pipeline(&[stmt!(shared.sql.keep_time, now.as_millis())], TxBoundary::None).await
             };
-            drop(answer.send(note.await.map(drop).map_err(Trouble::into_store_error)));
+            drop(answer.send(note.await.map(drop).map_err(TxError::into_store_error)));
         });
         kept.recv().unwrap_or_else(|_| Err(batcher::closed()))
     }
@@ -288,7 +288,7 @@ impl PostgresStore {
         let (reply, answer) = oneshot::channel();
         lane.send(request(reply)).await.map_err(|_| batcher::closed())?;
         // A lane that dies without a word may have written.
-        answer.await.unwrap_or_else(|_| Err(StoreError::unknown(Failed("the store was closed".to_owned()))))
+        answer.await.unwrap_or_else(|_| Err(StoreError::unknown(ErrorMessage("the store was closed".to_owned()))))
     }
 }
 
@@ -303,7 +303,7 @@ fn start_companions(shared: &Arc<Shared>, handle: &Handle, config: tokio_postgre
         handle.spawn(notify::poll(Arc::clone(shared))),
     ];
     // A pooler would deliver no notification, and its session would keep the LISTEN.
-    if shared.prepared == Prepared::Yes {
+    if shared.prepared == StatementMode::Yes {
         companions.push(handle.spawn(notify::listen(Arc::clone(shared), config, node)));
     }
     companions
@@ -326,15 +326,18 @@ impl Drop for WaitingClaim<'_> {
 }
 
 /// Holds a lock for as long as its connection lives.
-async fn take_place(options: &Options) -> Result<tokio_postgres::Client, StoreError> {
+async fn acquire_exclusive_lock(options: &Options) -> Result<tokio_postgres::Client, StoreError> {
     let client = migrate::connect(&options.url).await?;
     let text = format!("SELECT pg_try_advisory_lock({})", lock_key(&options.schema) - 3);
-    let rows = client.query_typed(&text, &[]).await.map_err(|error| StoreError::not_applied(Failed(words(&error))))?;
+    let rows = client
+        .query_typed(&text, &[])
+        .await
+        .map_err(|error| StoreError::not_applied(ErrorMessage(error_chain(&error))))?;
     if rows.first().is_some_and(|row| row.get(0)) {
         return Ok(client);
     }
     let what = format!("another server has the schema {} open, and only one may in virtual time", options.schema);
-    Err(StoreError::not_applied(Failed(what)))
+    Err(StoreError::not_applied(ErrorMessage(what)))
 }
 
 /// Nobody is told this name; it only tells a node's own hints from others'.
@@ -345,30 +348,30 @@ fn node_name() -> String {
 }
 
 /// Learns what is there, and sees to it that the queue `default` is.
-async fn begin(shared: &Arc<Shared>) -> Result<(), StoreError> {
-    let mut lane = Lane::new(Arc::clone(shared), None);
+async fn bootstrap(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    let mut lane = BatchWorker::new(Arc::clone(shared), None);
     let name = QueueName::new(Queue::DEFAULT).map_err(|_| StoreError::corrupt("the name of a queue"))?;
     let (reply, _answer) = oneshot::channel();
     let known = async {
         let link = lane.link().await?;
         // One moment for all of it: another node may be making the same queue.
-        link.travel(&[], Bounds::BeginLooking).await?;
-        let known = shared.learn(&shared.known(), link).await?;
-        link.travel(&[], Bounds::Commit).await?;
+        link.pipeline(&[], TxBoundary::BeginReadOnly).await?;
+        let known = shared.refresh_catalog(&shared.known(), link).await?;
+        link.pipeline(&[], TxBoundary::Commit).await?;
         Ok(known)
     };
-    let known = known.await.map_err(Trouble::into_store_error)?;
+    let known = known.await.map_err(TxError::into_store_error)?;
     if known.queues.contains_key(&name) {
         return Ok(());
     }
     let command = AdminCommand::PutQueue { queue: name, profile: None, overrides: None };
-    let done = lane.transact(&[Request::Admin(Box::new(command), reply)]).await;
-    done.map(drop).map_err(Trouble::into_store_error)
+    let done = lane.run_transaction(&[Request::Admin(Box::new(command), reply)]).await;
+    done.map(drop).map_err(TxError::into_store_error)
 }
 
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        self.companions.iter().for_each(JoinHandle::abort);
+        self.background_tasks.iter().for_each(JoinHandle::abort);
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -8,7 +8,7 @@ use crate::migrate::check_schema;
 
 /// What may be said of a job besides its queue, type and payload: the options of the SQL function, as JSON.
 #[derive(Clone, Debug)]
-pub struct Enqueue<'a> {
+pub struct SqlSubmission<'a> {
     pub schema: &'a str,
     pub queue: &'a str,
     pub job_type: &'a str,
@@ -33,7 +33,7 @@ impl std::fmt::Display for EnqueueError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Schema => f.write_str("the schema must be a plain name"),
-            Self::Refused(error) => f.write_str(&crate::error::words(error)),
+            Self::Refused(error) => f.write_str(&crate::error::error_chain(error)),
             Self::NoId => f.write_str("the database answered no id"),
         }
     }
@@ -42,7 +42,7 @@ impl std::fmt::Display for EnqueueError {
 impl std::error::Error for EnqueueError {}
 
 /// Submits on a client or a transaction of tokio-postgres.
-pub async fn enqueue(client: &impl GenericClient, job: &Enqueue<'_>) -> Result<JobId, EnqueueError> {
+pub async fn enqueue(client: &impl GenericClient, job: &SqlSubmission<'_>) -> Result<JobId, EnqueueError> {
     check_schema(job.schema).map_err(|_| EnqueueError::Schema)?;
     let text = format!("SELECT {}.submit($1, $2, $3::text::jsonb, $4::text::jsonb)::text", job.schema);
     let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 4] =

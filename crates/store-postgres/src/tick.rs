@@ -12,42 +12,42 @@ use longshore_core::time::{Duration, Timestamp};
 use longshore_store::StoreError;
 use tokio::sync::oneshot;
 
-use crate::batcher::Lane;
-use crate::connection::{Bounds, Link, get, order};
-use crate::error::{Trouble, words};
+use crate::batcher::BatchWorker;
+use crate::connection::{Connection, TxBoundary, get, stmt};
+use crate::error::{TxError, error_chain};
 use crate::node::Shared;
 use crate::request::{Answered, Request};
-use crate::row::{Columns, number_of};
+use crate::row::{IndexColumns, number_of};
 
 /// Ended jobs that are archived at once.
 const ARCHIVED_MAX: i64 = 1_000;
 /// Timers that are looked at to say which comes first: heartbeats may have moved some.
 const TIMERS_MAX: i64 = 32;
 
-pub(crate) async fn tick(lane: &mut Lane, budget: NonZeroUsize) -> Result<Ticked, StoreError> {
+pub(crate) async fn tick(lane: &mut BatchWorker, budget: NonZeroUsize) -> Result<Ticked, StoreError> {
     lane.shared.begin_tick();
     let ticked = whole(lane, budget).await;
     // Timers of before are in the tables; a tick that failed is followed by another.
     lane.shared.end_tick(ticked.as_ref().ok().and_then(|ticked| ticked.next));
-    ticked.map_err(Trouble::into_store_error)
+    ticked.map_err(TxError::into_store_error)
 }
 
-async fn whole(lane: &mut Lane, budget: NonZeroUsize) -> Result<Ticked, Trouble> {
+async fn whole(lane: &mut BatchWorker, budget: NonZeroUsize) -> Result<Ticked, TxError> {
     let (reply, _) = oneshot::channel();
-    let mut more = keep_house(lane).await?;
-    let done = lane.transact(&[Request::Tick(budget, reply)]).await?;
+    let mut more = run_housekeeping(lane).await?;
+    let done = lane.run_transaction(&[Request::Tick(budget, reply)]).await?;
     let Some(Answered::Tick(ticked)) = done.answers.first() else {
-        return Err(Trouble::Damaged("the answer to a tick".to_owned()));
+        return Err(TxError::Damaged("the answer to a tick".to_owned()));
     };
     let (now, ticked) = (done.now, *ticked);
     lane.shared.announce(done.effects, None);
-    if done.over {
-        more = keep_house(lane).await?.or(more);
+    if done.archivable {
+        more = run_housekeeping(lane).await?.or(more);
     }
     let next = match next(lane, now).await {
         Ok(next) => next,
         Err(trouble) => {
-            lane.leave(&trouble).await;
+            lane.reset_connection(&trouble).await;
             return Err(trouble);
         }
     };
@@ -55,60 +55,60 @@ async fn whole(lane: &mut Lane, budget: NonZeroUsize) -> Result<Ticked, Trouble>
 }
 
 /// Archives some of the jobs that have ended, and adds up counts. Says when to go on archiving, if there may be more.
-async fn keep_house(lane: &mut Lane) -> Result<Option<Timestamp>, Trouble> {
+async fn run_housekeeping(lane: &mut BatchWorker) -> Result<Option<Timestamp>, TxError> {
     let shared = Arc::clone(&lane.shared);
-    let kept = clear(lane.link().await?, &shared).await;
+    let kept = archive_slice(lane.link().await?, &shared).await;
     match kept {
         Ok(more) => Ok(more),
         Err(trouble) => {
-            lane.leave(&trouble).await;
+            lane.reset_connection(&trouble).await;
             match trouble {
                 // Somebody else is at it.
-                Trouble::Again(_) => Ok(None),
+                TxError::Conflict(_) => Ok(None),
                 // Another node may have dropped a day that this one has made. Timers do not wait for the house to be in order.
-                Trouble::Refused(error) => {
+                TxError::Refused(error) => {
                     shared.days.forget_made();
-                    tracing::warn!(error = %words(&error), "ended jobs could not be archived");
+                    tracing::warn!(error = %error_chain(&error), "ended jobs could not be archived");
                     Ok(None)
                 }
-                Trouble::Lost(_)
-                | Trouble::Unknown(_)
-                | Trouble::NeedsToBeAlone
-                | Trouble::TooMuch
-                | Trouble::Damaged(_)
-                | Trouble::NotStorable => Err(trouble),
+                TxError::ConnectionLost(_)
+                | TxError::Unknown(_)
+                | TxError::NeedsExclusive
+                | TxError::TooLarge
+                | TxError::Damaged(_)
+                | TxError::NotStorable => Err(trouble),
             }
         }
     }
 }
 
-async fn clear(link: &Link, shared: &Shared) -> Result<Option<Timestamp>, Trouble> {
+async fn archive_slice(link: &Connection, shared: &Shared) -> Result<Option<Timestamp>, TxError> {
     let sql = &shared.sql;
     let (state, queue, seq) = if shared.clock.is_virtual() { FIRST } else { shared.days.left_off(shared.clock.now()) };
-    let orders = [order!(sql.fold_counts, shared.lock_key - 1), order!(sql.over, ARCHIVED_MAX, state, queue, seq)];
-    let found = link.travel(&orders, Bounds::None).await?.pop().unwrap_or_default();
+    let orders = [stmt!(sql.fold_counts, shared.lock_key - 1), stmt!(sql.over, ARCHIVED_MAX, state, queue, seq)];
+    let found = link.pipeline(&orders, TxBoundary::None).await?.pop().unwrap_or_default();
     if let Some(now) = shared.days.time_to_drop(shared.clock.now()) {
-        link.travel(&[order!(sql.drop_days, now.as_millis())], Bounds::None).await?;
+        link.pipeline(&[stmt!(sql.drop_days, now.as_millis())], TxBoundary::None).await?;
     }
     let mut days = Vec::new();
     for row in &found {
         days.push(get::<i32>(row, 0)?);
     }
     if days.is_empty() {
-        return Ok(shared.days.anew_at());
+        return Ok(shared.days.next_full_pass());
     }
     if let Some(until) = shared.days.resting(shared.clock.now()) {
         return Ok(Some(until));
     }
     for day in &days {
         if shared.days.is_new(*day) {
-            link.travel(&[order!(sql.make_day, *day)], Bounds::None).await?;
+            link.pipeline(&[stmt!(sql.make_day, *day)], TxBoundary::None).await?;
             shared.days.made(*day);
         }
     }
     let began = shared.clock.now();
     let archived =
-        link.travel(&[order!(sql.archive, ARCHIVED_MAX, days, state, queue, seq)], Bounds::None).await?.pop();
+        link.pipeline(&[stmt!(sql.archive, ARCHIVED_MAX, days, state, queue, seq)], TxBoundary::None).await?.pop();
     shared.days.archived(began, shared.clock.now());
     let rows = match archived.as_ref().and_then(|rows| rows.first()) {
         Some(row) => {
@@ -124,19 +124,19 @@ async fn clear(link: &Link, shared: &Shared) -> Result<Option<Timestamp>, Troubl
     Ok(if rows >= ARCHIVED_MAX {
         shared.days.resting(shared.clock.now()).or(Some(began))
     } else {
-        shared.days.anew_at()
+        shared.days.next_full_pass()
     })
 }
 
 /// When something falls due next: not later than that, and exactly then unless very many heartbeats have moved timers.
-async fn next(lane: &mut Lane, now: Timestamp) -> Result<Option<Timestamp>, Trouble> {
+async fn next(lane: &mut BatchWorker, now: Timestamp) -> Result<Option<Timestamp>, TxError> {
     let shared = Arc::clone(&lane.shared);
     let (sql, known) = (&shared.sql, shared.known());
     if known.queues.values().any(|queue| queue.deleting.is_some()) {
         return Ok(Some(now));
     }
-    let orders = [order!(sql.next_due, TIMERS_MAX), order!(sql.next_prune, shared.slack_ms()), order!(sql.any_errand)];
-    let mut found = lane.link().await?.travel(&orders, Bounds::None).await?.into_iter();
+    let orders = [stmt!(sql.next_due, TIMERS_MAX), stmt!(sql.next_prune, shared.slack_ms()), stmt!(sql.any_errand)];
+    let mut found = lane.link().await?.pipeline(&orders, TxBoundary::None).await?.into_iter();
     let timers = found.next().unwrap_or_default();
     let prune = found.next().unwrap_or_default();
     let errands = found.next().unwrap_or_default();
@@ -153,7 +153,7 @@ async fn next(lane: &mut Lane, now: Timestamp) -> Result<Option<Timestamp>, Trou
         let job = codec::job::decode(seq, &get::<Vec<u8>>(row, 4)?, &known.names);
         let due = job.map(|job| {
             let offered = place.is_some() && number_of(job.kind()) == number_of(StateKind::Running);
-            Columns::of(&job, ordering(&job, offered)).due.map(|(at, _)| at)
+            IndexColumns::of(&job, ordering(&job, offered)).due.map(|(at, _)| at)
         });
         // Of a job that cannot be read the tick will say more.
         first = first.into_iter().chain(due.unwrap_or(Some(due_at))).min();
@@ -171,12 +171,12 @@ const DROP_EVERY: Duration = Duration::from_mins(10);
 
 /// Days that have their partition, and when days were last dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Days {
+pub(crate) struct ArchiveState {
     made: Mutex<BTreeSet<i32>>,
     dropped: Mutex<Option<Timestamp>>,
     /// From when to when archiving rests.
     rest: Mutex<Option<(Timestamp, Timestamp)>>,
-    left_off: Mutex<LeftOff>,
+    left_off: Mutex<ArchiveCursor>,
 }
 
 /// State, queue, and number: how ended jobs are gone through.
@@ -187,24 +187,24 @@ const FIRST: Ended = (StateKind::Retrying as i16, i32::MAX, i64::MAX);
 
 /// How far archiving has come: what lies before are remains of those who were archived, until a vacuum comes by, and a few who ended late.
 #[derive(Debug)]
-struct LeftOff {
+struct ArchiveCursor {
     at: Ended,
     began: Option<Timestamp>,
 }
 
-impl Default for LeftOff {
+impl Default for ArchiveCursor {
     fn default() -> Self {
         Self { at: FIRST, began: None }
     }
 }
 
 /// How often it is gone through from the beginning.
-const ANEW_EVERY: Duration = Duration::from_secs(5);
+const FULL_PASS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Archiving can wait, others cannot: after each slice it rests for so many times as long as that took.
 const REST: i64 = 2;
 
-impl Days {
+impl ArchiveState {
     fn is_new(&self, day: i32) -> bool {
         !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&day)
     }
@@ -220,16 +220,16 @@ impl Days {
     /// Where to go on; from the beginning now and then.
     fn left_off(&self, now: Timestamp) -> Ended {
         let mut left = self.left_off.lock().unwrap_or_else(PoisonError::into_inner);
-        if left.began.is_none_or(|began| now < began || now >= began + ANEW_EVERY) {
-            *left = LeftOff { at: FIRST, began: Some(now) };
+        if left.began.is_none_or(|began| now < began || now >= began + FULL_PASS_INTERVAL) {
+            *left = ArchiveCursor { at: FIRST, began: Some(now) };
         }
         left.at
     }
 
     /// When to look for those who ended behind it.
-    fn anew_at(&self) -> Option<Timestamp> {
+    fn next_full_pass(&self) -> Option<Timestamp> {
         let left = self.left_off.lock().unwrap_or_else(PoisonError::into_inner);
-        left.began.filter(|_| left.at != FIRST).map(|began| began + ANEW_EVERY)
+        left.began.filter(|_| left.at != FIRST).map(|began| began + FULL_PASS_INTERVAL)
     }
 
     fn leave_off(&self, at: Ended) {

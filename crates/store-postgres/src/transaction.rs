@@ -20,76 +20,76 @@ use longshore_core::time::Timestamp;
 use longshore_core::totals::Totals;
 use longshore_store::ClaimedJob;
 
-use crate::catalog::Known;
-use crate::connection::{Bounds, Link, Order, get, order};
-use crate::error::Trouble;
+use crate::catalog::Catalog;
+use crate::connection::{Connection, StatementCall, TxBoundary, get, stmt};
+use crate::error::TxError;
 use crate::node::Shared;
-use crate::node_cache::Place;
-use crate::read_set::{Fetched, Wanted};
+use crate::node_cache::ReadyPosition;
+use crate::read_set::{MissingReads, ReadSet};
 use crate::request::{Answered, Request};
 use crate::row::Origin;
-use crate::working_set::Draft;
+use crate::working_set::WorkingSet;
 
-use claim_scan::{Claims, Selection};
+use claim_scan::{ClaimScan, Claims};
 
 /// Numbers that one transaction may give; the step of the sequence.
-pub(crate) const NUMBERS: u64 = 4_096;
+pub(crate) const SEQ_BLOCK_SIZE: u64 = 4_096;
 /// How often the rules may ask for something that was not fetched.
-const RUNS_MAX: usize = 200;
+const EVALUATIONS_MAX: usize = 200;
 
-pub(crate) struct Turn<'a> {
+pub(crate) struct Transaction<'a> {
     pub shared: &'a Shared,
-    pub link: &'a Link,
+    pub link: &'a Connection,
     /// Nobody else changes anything meanwhile.
-    pub alone: bool,
+    pub exclusive: bool,
     /// How long others are waited for who hold what is needed.
-    locks: Duration,
-    known: Arc<Known>,
+    lock_timeout: Duration,
+    known: Arc<Catalog>,
     now: Timestamp,
-    first_number: Option<u64>,
-    fetched: Fetched,
+    first_seq: Option<u64>,
+    fetched: ReadSet,
     claims: Claims,
 }
 
 /// What a transaction did.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct Committed {
     pub answers: Vec<Answered>,
     pub effects: Vec<Effect>,
     /// The earliest timer among what was written.
     pub deadline: Option<Timestamp>,
     /// Some jobs may be archived.
-    pub over: bool,
+    pub archivable: bool,
     pub now: Timestamp,
 }
 
 /// What one run of the rules came to.
-struct Run<'a> {
+struct Evaluation<'a> {
     engine: Engine,
-    draft: Draft<'a>,
+    draft: WorkingSet<'a>,
     answers: Vec<Answered>,
     effects: Vec<Effect>,
 }
 
-impl<'a> Turn<'a> {
-    pub(crate) fn new(shared: &'a Shared, link: &'a Link, alone: bool, locks: Duration) -> Self {
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(shared: &'a Shared, link: &'a Connection, exclusive: bool, lock_timeout: Duration) -> Self {
         Self {
             shared,
             link,
-            alone,
-            locks,
+            exclusive,
+            lock_timeout,
             known: shared.known(),
             now: Timestamp::from_millis(0),
-            first_number: None,
-            fetched: Fetched::default(),
+            first_seq: None,
+            fetched: ReadSet::default(),
             claims: Claims::default(),
         }
     }
 
     /// Does all of it, or nothing.
-    pub(crate) async fn take(mut self, requests: &[Request]) -> Result<Done, Trouble> {
+    pub(crate) async fn execute(mut self, requests: &[Request]) -> Result<Committed, TxError> {
         self.open(requests).await?;
-        for _ in 0..RUNS_MAX {
+        for _ in 0..EVALUATIONS_MAX {
             let fetched = std::mem::take(&mut self.fetched);
             let (run, wanted) = self.run(requests, &fetched)?;
             let wanted = wanted.or_else(|| self.missing_numbers(&run.engine));
@@ -110,52 +110,52 @@ impl<'a> Turn<'a> {
                 }
             }
         }
-        Err(Trouble::TooMuch)
+        Err(TxError::TooLarge)
     }
 
-    fn opening(&self, wants_numbers: bool) -> Order<'a> {
-        let locks = i64::try_from(self.locks.as_millis()).unwrap_or(i64::MAX);
-        order!(self.shared.sql.open, self.alone, self.shared.lock_key, wants_numbers, locks)
+    fn begin_statement(&self, wants_numbers: bool) -> StatementCall<'a> {
+        let locks = i64::try_from(self.lock_timeout.as_millis()).unwrap_or(i64::MAX);
+        stmt!(self.shared.sql.open, self.exclusive, self.shared.lock_key, wants_numbers, locks)
     }
 
     /// The first trip: time, numbers, and what is sure to be needed.
-    async fn open(&mut self, requests: &[Request]) -> Result<(), Trouble> {
+    async fn open(&mut self, requests: &[Request]) -> Result<(), TxError> {
         let sql = &self.shared.sql;
         let wants_numbers = requests.iter().any(wants_numbers);
-        let mut orders = vec![self.opening(wants_numbers)];
-        let rows_wanted = self.rows_of(requests);
+        let mut statements = vec![self.begin_statement(wants_numbers)];
+        let rows_wanted = self.job_seqs_of(requests);
         if !rows_wanted.is_empty() {
-            orders.push(order!(sql.lock_jobs, rows_wanted));
+            statements.push(stmt!(sql.lock_jobs, rows_wanted));
         }
         let selections = self.claims.first_selections(requests, &self.known);
         let selections: Vec<_> = selections.into_iter().map(|one| self.begin_at(one)).collect();
-        orders.extend(selections.iter().map(|selection| selection.order(sql, &[])));
-        let mut rows = self.link.travel(&orders, Bounds::Begin).await?.into_iter();
-        drop(orders);
+        statements.extend(selections.iter().map(|selection| selection.order(sql, &[])));
+        let mut rows = self.link.pipeline(&statements, TxBoundary::Begin).await?.into_iter();
+        drop(statements);
         let opened = rows.next().unwrap_or_default();
-        let opened = opened.first().ok_or_else(|| Trouble::Damaged("the settings".to_owned()))?;
+        let opened = opened.first().ok_or_else(|| TxError::Damaged("the settings".to_owned()))?;
         let version: i64 = get(opened, 0)?;
         self.now = self.shared.time_of(get(opened, 1)?);
-        self.first_number = get::<Option<i64>>(opened, 2)?.map(i64::cast_unsigned);
+        self.first_seq = get::<Option<i64>>(opened, 2)?.map(i64::cast_unsigned);
         if version != self.known.version {
-            self.known = self.shared.learn(&self.known, self.link).await?;
+            self.known = self.shared.refresh_catalog(&self.known, self.link).await?;
             // What was selected went by other settings.
             self.claims = Claims::default();
             let selections = self.claims.first_selections(requests, &self.known);
-            let orders: Vec<_> = selections.iter().map(|selection| selection.order(sql, &[])).collect();
-            let rows = self.link.travel(&orders, Bounds::Inside).await?;
+            let statements: Vec<_> = selections.iter().map(|selection| selection.order(sql, &[])).collect();
+            let rows = self.link.pipeline(&statements, TxBoundary::Inside).await?;
             for (selection, found) in selections.iter().zip(rows) {
                 self.take_in_claims(selection, &found)?;
             }
-            let rows_wanted = self.rows_of(requests);
+            let rows_wanted = self.job_seqs_of(requests);
             if !rows_wanted.is_empty() {
-                let found = self.link.ask(order!(sql.lock_jobs, rows_wanted)).await?;
-                self.take_in(&found)?;
+                let found = self.link.query(stmt!(sql.lock_jobs, rows_wanted)).await?;
+                self.add_rows(&found)?;
             }
             return self.prepare(requests).await;
         }
         if rows.len() > selections.len() {
-            self.take_in(&rows.next().unwrap_or_default())?;
+            self.add_rows(&rows.next().unwrap_or_default())?;
         }
         for (selection, found) in selections.iter().zip(rows) {
             self.take_in_claims(selection, &found)?;
@@ -164,38 +164,42 @@ impl<'a> Turn<'a> {
     }
 
     /// Lines are not looked at from their beginning each time.
-    fn begin_at(&self, selection: Selection) -> Selection {
+    fn begin_at(&self, selection: ClaimScan) -> ClaimScan {
         let line = selection.line();
-        selection.from(self.known_place(line))
+        selection.from(self.scan_start(line))
     }
 
-    fn known_place(&self, line: i32) -> Option<Place> {
+    fn scan_start(&self, line: i32) -> Option<ReadyPosition> {
         // In virtual time nothing is allowed to take a moment.
         let clock = &self.shared.clock;
-        if clock.is_virtual() { None } else { self.shared.believed.from(line, clock.estimate()) }
+        if clock.is_virtual() { None } else { self.shared.believed.scan_from(line, clock.estimate()) }
     }
 
     /// What else can be told before the rules are asked.
-    async fn prepare(&mut self, requests: &[Request]) -> Result<(), Trouble> {
+    async fn prepare(&mut self, requests: &[Request]) -> Result<(), TxError> {
         for request in requests {
             if let Request::Tick(budget, _) = request {
                 self.fetch_due(budget.get()).await?;
-                self.fetch_errands(budget.get()).await?;
+                self.fetch_active_operations(budget.get()).await?;
             }
         }
         self.fetch_news_for(requests).await?;
         // Those that are not among the living may be archived.
-        let rows = self.rows_of(requests).into_iter().map(|number| Seq(number.cast_unsigned()));
+        let rows = self.job_seqs_of(requests).into_iter().map(|number| Seq(number.cast_unsigned()));
         let rows: BTreeSet<Seq> = rows.filter(|seq| !self.fetched.knows(*seq)).collect();
         if !rows.is_empty() {
-            self.fetch(Wanted { rows, ..Wanted::default() }).await?;
+            self.fetch(MissingReads { rows, ..MissingReads::default() }).await?;
         }
-        let bounded = self.bounded_queues(requests);
-        if bounded.is_empty() { Ok(()) } else { self.fetch(Wanted { counts: bounded, ..Wanted::default() }).await }
+        let bounded = self.capacity_limited_queues(requests);
+        if bounded.is_empty() {
+            Ok(())
+        } else {
+            self.fetch(MissingReads { counts: bounded, ..MissingReads::default() }).await
+        }
     }
 
     /// Jobs that are named by their ids.
-    fn rows_of(&self, requests: &[Request]) -> Vec<i64> {
+    fn job_seqs_of(&self, requests: &[Request]) -> Vec<i64> {
         let mut rows = BTreeSet::new();
         let mut add = |id: &JobId| {
             if let Ok(number) = i64::try_from(self.known.seal.decrypt(*id).0) {
@@ -215,7 +219,7 @@ impl<'a> Turn<'a> {
                             .after
                             .iter()
                             .chain(&submission.job.after_any)
-                            .filter_map(elder)
+                            .filter_map(existing_dependency)
                             .for_each(&mut add);
                     }
                 }
@@ -226,7 +230,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Queues of which the rules want to know how many jobs they hold.
-    fn bounded_queues(&self, requests: &[Request]) -> BTreeSet<QueueName> {
+    fn capacity_limited_queues(&self, requests: &[Request]) -> BTreeSet<QueueName> {
         let mut queues = BTreeSet::new();
         let bounded =
             |name: &QueueName| self.known.queues.get(name).is_some_and(|queue| queue.intake.max_queued.is_some());
@@ -263,21 +267,25 @@ impl<'a> Turn<'a> {
     }
 
     /// Asks the rules, over what was fetched. Where that was not enough, says what is missing.
-    fn run<'f>(&self, requests: &[Request], fetched: &'f Fetched) -> Result<(Run<'f>, Option<Wanted>), Trouble> {
+    fn run<'f>(
+        &self,
+        requests: &[Request],
+        fetched: &'f ReadSet,
+    ) -> Result<(Evaluation<'f>, Option<MissingReads>), TxError> {
         let epoch = LeaseVersion::floor(self.known.epoch.max(1).unsigned_abs());
         let lease_floor = LeaseVersion(epoch.0 + (self.link.lease_floor << 32));
         let options = engine::Options { lease_floor, ..self.shared.engine };
-        let mut engine = Engine::partial(options, Arc::clone(&self.known.queues), self.first_number.unwrap_or(0));
-        let mut draft = Draft::new(fetched, &self.known, self.alone);
+        let mut engine = Engine::partial(options, Arc::clone(&self.known.queues), self.first_seq.unwrap_or(0));
+        let mut draft = WorkingSet::new(fetched, &self.known, self.exclusive);
         draft.read_all(&self.known.names)?;
         let ticks = requests.iter().any(|request| matches!(request, Request::Tick(..)));
         if ticks || !self.claims.is_empty() {
             admit(&mut engine, &draft, fetched, &fetched.order);
-            engine.set_next_seq(self.first_number.unwrap_or(0));
-        } else if !fetched.news.is_empty() {
-            admit(&mut engine, &draft, fetched, &fetched.news);
+            engine.set_next_seq(self.first_seq.unwrap_or(0));
+        } else if !fetched.pending_propagation.is_empty() {
+            admit(&mut engine, &draft, fetched, &fetched.pending_propagation);
             // What it was given is older than the numbers that it may give.
-            engine.set_next_seq(self.first_number.unwrap_or(0));
+            engine.set_next_seq(self.first_seq.unwrap_or(0));
         }
         if ticks {
             fetched.errands.iter().for_each(|workflow| engine.resume_operation(*workflow));
@@ -286,7 +294,7 @@ impl<'a> Turn<'a> {
         for (queue, (counts, held)) in &fetched.counts {
             engine.add_counts(queue, counts, *held);
         }
-        let mut run = Run { engine, draft, answers: Vec::with_capacity(requests.len()), effects: Vec::new() };
+        let mut run = Evaluation { engine, draft, answers: Vec::with_capacity(requests.len()), effects: Vec::new() };
         let mut rng = OsRng::default();
         for request in requests {
             let answered = run.apply(request, self.now, &mut rng, fetched)?;
@@ -295,18 +303,18 @@ impl<'a> Turn<'a> {
         let wanted = run.draft.take_wanted();
         let wanted = (!wanted.is_empty()).then_some(wanted);
         if wanted.as_ref().is_some_and(|wanted| wanted.alone) {
-            return Err(Trouble::NeedsToBeAlone);
+            return Err(TxError::NeedsExclusive);
         }
         Ok((run, wanted))
     }
 
     /// More numbers were given than were taken from the sequence.
-    fn missing_numbers(&self, engine: &Engine) -> Option<Wanted> {
-        let given = engine.next_number() - self.first_number.unwrap_or(0);
-        match self.first_number {
-            None if given > 0 => Some(Wanted { numbers: true, ..Wanted::default() }),
+    fn missing_numbers(&self, engine: &Engine) -> Option<MissingReads> {
+        let given = engine.next_number() - self.first_seq.unwrap_or(0);
+        match self.first_seq {
+            None if given > 0 => Some(MissingReads { numbers: true, ..MissingReads::default() }),
             None => None,
-            Some(_) if given > NUMBERS => Some(Wanted { numbers: true, ..Wanted::default() }),
+            Some(_) if given > SEQ_BLOCK_SIZE => Some(MissingReads { numbers: true, ..MissingReads::default() }),
             Some(_) => None,
         }
     }
@@ -323,7 +331,7 @@ fn wants_numbers(request: &Request) -> bool {
 }
 
 /// Puts the jobs in order that were fetched.
-fn admit(engine: &mut Engine, draft: &Draft<'_>, fetched: &Fetched, which: &[Seq]) {
+fn admit(engine: &mut Engine, draft: &WorkingSet<'_>, fetched: &ReadSet, which: &[Seq]) {
     for seq in which {
         let (Some(found), Some(job)) = (fetched.rows.get(seq), draft.job(*seq)) else { continue };
         if found.origin != Origin::Jobs {
@@ -331,7 +339,7 @@ fn admit(engine: &mut Engine, draft: &Draft<'_>, fetched: &Fetched, which: &[Seq
         }
         let outline = job.outline();
         engine.index_job(&outline);
-        if found.offered() {
+        if found.is_reclaimable() {
             engine.restore_reclaimable(&outline);
         }
         if let Some(told) = found.told {
@@ -340,13 +348,13 @@ fn admit(engine: &mut Engine, draft: &Draft<'_>, fetched: &Fetched, which: &[Seq
     }
 }
 
-impl Run<'_> {
-    fn done(self, written: &write::Written, now: Timestamp) -> Done {
-        Done {
+impl Evaluation<'_> {
+    fn done(self, written: &write::Written, now: Timestamp) -> Committed {
+        Committed {
             deadline: self.engine.has_pending_work().then_some(now).or(written.deadline.map(Timestamp::from_millis)),
             answers: self.answers,
             effects: self.effects,
-            over: written.over,
+            archivable: written.over,
             now,
         }
     }
@@ -356,8 +364,8 @@ impl Run<'_> {
         request: &Request,
         now: Timestamp,
         rng: &mut OsRng,
-        fetched: &Fetched,
-    ) -> Result<Answered, Trouble> {
+        fetched: &ReadSet,
+    ) -> Result<Answered, TxError> {
         let Self { engine, draft, effects, .. } = self;
         macro_rules! outside {
             () => {
@@ -386,26 +394,26 @@ impl Run<'_> {
 
 fn tick(
     engine: &mut Engine,
-    draft: &mut Draft<'_>,
+    draft: &mut WorkingSet<'_>,
     now: Timestamp,
     budget: usize,
     rng: &mut OsRng,
     effects: &mut Vec<Effect>,
-) -> Result<Ticked, Trouble> {
+) -> Result<Ticked, TxError> {
     engine.tick(draft, now, budget, rng, effects)
 }
 
-fn with_payloads(claimed: Vec<Claimed>, fetched: &Fetched) -> Result<Vec<ClaimedJob>, Trouble> {
+fn with_payloads(claimed: Vec<Claimed>, fetched: &ReadSet) -> Result<Vec<ClaimedJob>, TxError> {
     let with_payload = |claimed: Claimed| {
         let payload = fetched.rows.get(&claimed.seq).and_then(|found| found.payload.clone());
-        let payload = payload.ok_or_else(|| Trouble::Damaged(format!("the payload of job {}", claimed.seq)))?;
+        let payload = payload.ok_or_else(|| TxError::Damaged(format!("the payload of job {}", claimed.seq)))?;
         Ok(ClaimedJob { claimed, payload })
     };
     claimed.into_iter().map(with_payload).collect()
 }
 
 /// A job that was there before the batch.
-fn elder(reference: &DependencyRef) -> Option<&JobId> {
+fn existing_dependency(reference: &DependencyRef) -> Option<&JobId> {
     match reference {
         DependencyRef::Job(id) => Some(id),
         DependencyRef::Local(_) | DependencyRef::BatchIndex(_) => None,
@@ -446,6 +454,3 @@ fn totals_of(effects: &[Effect]) -> Option<Vec<i64>> {
 fn numbers(seqs: impl IntoIterator<Item = Seq>) -> Vec<i64> {
     seqs.into_iter().map(|seq| seq.0.cast_signed()).collect()
 }
-
-/// An order that nobody has to wait for an answer of.
-type Orders<'a> = Vec<Order<'a>>;

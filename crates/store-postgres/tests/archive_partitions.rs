@@ -60,7 +60,7 @@ fn days_are_dropped_whole() {
     let options = Options {
         schema: schema.name.clone(),
         clock: Some(Arc::<VirtualClock>::clone(&clock) as Arc<dyn Clock>),
-        migrates: false,
+        auto_migrate: false,
         ..Options::new(&*schema.url)
     };
     let store = PostgresStore::open(options).expect("the store opens");

@@ -21,8 +21,8 @@ fn open(schema: &common::Schema, clock: &Arc<VirtualClock>, lanes: usize) -> Arc
     let options = Options {
         schema: schema.name.clone(),
         clock: Some(clock),
-        migrates: false,
-        lanes,
+        auto_migrate: false,
+        writers: lanes,
         readers: 1,
         retention_slack: longshore_core::Duration::ZERO,
         runtime: Some(common::runtime().handle().clone()),

@@ -42,8 +42,8 @@ impl TwoNodes {
             let options = Options {
                 schema: schema.name.clone(),
                 clock: Some(Arc::<VirtualClock>::clone(clock) as Arc<dyn Clock>),
-                migrates: false,
-                lanes: 0,
+                auto_migrate: false,
+                writers: 0,
                 readers: 1,
                 retention_slack: longshore_core::Duration::ZERO,
                 runtime: Some(common::runtime().handle().clone()),

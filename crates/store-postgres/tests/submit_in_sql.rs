@@ -19,7 +19,7 @@ use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_core::tags::Tags;
 use longshore_store::{JobFilter, JobQuery, JobRef, Store, StoreReader};
-use longshore_store_postgres::{Enqueue, PostgresStore, enqueue};
+use longshore_store_postgres::{PostgresStore, SqlSubmission, enqueue};
 use tokio_postgres::{Client, NoTls};
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -44,8 +44,8 @@ async fn job(store: &dyn Store, id: JobId) -> Arc<Job> {
     store.get(vec![JobRef::Id(id)]).await.expect("the store answers").remove(0).expect("the job is there")
 }
 
-fn given<'a>(schema: &'a str, queue: &'a str, options: &'a str) -> Enqueue<'a> {
-    Enqueue { schema, queue, job_type: "mail.größe", payload: "{\"to\":\"ada\"}", options }
+fn given<'a>(schema: &'a str, queue: &'a str, options: &'a str) -> SqlSubmission<'a> {
+    SqlSubmission { schema, queue, job_type: "mail.größe", payload: "{\"to\":\"ada\"}", options }
 }
 
 /// Everything but what no two jobs share.

@@ -7,7 +7,7 @@ use longshore_codec::codec;
 use longshore_core::id::Seq;
 use longshore_store::{Clock, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, Export, in_use, moved_file};
-use longshore_store_postgres::{Import, Imported, Notes, Options};
+use longshore_store_postgres::{Import, ImportMeta, Imported, Options};
 
 use super::serve::virtual_time;
 use crate::context::Context;
@@ -140,7 +140,7 @@ async fn carry(
         }
     }
     let (epoch, next_number, totals) = (notes.epoch, notes.next_number, notes.totals);
-    let notes = Notes { epoch, next_number, totals, virtual_now, source };
+    let notes = ImportMeta { epoch, next_number, totals, virtual_now, source };
     import.finish(&notes).await.map_err(|error| cannot_write(&error))
 }
 

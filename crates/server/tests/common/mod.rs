@@ -90,7 +90,7 @@ impl Setup {
         options.engine.default_profile = self.default_profile;
         options.engine.auto_queues = self.auto_queues;
         options.retention_slack = longshore_core::Duration::ZERO;
-        options.lanes = 1;
+        options.writers = 1;
         let handle = tokio::runtime::Handle::current();
         Arc::new(longshore_store_postgres::PostgresStore::start(options, handle).await.unwrap())
     }

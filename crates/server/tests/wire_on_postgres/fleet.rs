@@ -13,7 +13,7 @@ use crate::common::{Client, Setup, TestServer};
 async fn start_two() -> [TestServer; 2] {
     let schema = new_schema();
     let start = async || {
-        let options = Options { schema: schema.clone(), lanes: 1, ..Options::new(shared_url()) };
+        let options = Options { schema: schema.clone(), writers: 1, ..Options::new(shared_url()) };
         let store = PostgresStore::start(options, tokio::runtime::Handle::current()).await.unwrap();
         Setup::memory().real_time().serve(Arc::new(store), TimeControl::Real).await
     };

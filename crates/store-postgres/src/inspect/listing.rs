@@ -6,16 +6,16 @@ use longshore_core::id::Seq;
 use longshore_store::{JobFilter, JobQuery, Page};
 use tokio_postgres::Row;
 
-use super::{EXAMINED_MAX, Looker};
-use crate::connection::{get, order};
-use crate::error::Trouble;
+use super::{EXAMINED_MAX, ReadTransaction};
+use crate::connection::{get, stmt};
+use crate::error::TxError;
 use crate::row::type_hash;
 
 /// Places that one trip of a search by time looks at.
 const PROBES: i64 = 16;
 
-impl Looker<'_> {
-    pub(super) async fn list(&mut self, query: &JobQuery) -> Result<Page, Trouble> {
+impl ReadTransaction<'_> {
+    pub(super) async fn list(&mut self, query: &JobQuery) -> Result<Page, TxError> {
         let JobQuery { filter, limit, before } = query;
         self.begin(Vec::new()).await?;
         let examined = if served_in_full(filter) { *limit } else { EXAMINED_MAX.max(*limit) };
@@ -30,7 +30,7 @@ impl Looker<'_> {
             if fitting.is_empty() {
                 continue;
             }
-            let rows = self.link.ask(order!(self.shared.sql.get, fitting.clone())).await?;
+            let rows = self.link.query(stmt!(self.shared.sql.get, fitting.clone())).await?;
             let found = self.jobs(&rows)?;
             for number in fitting {
                 let seq = Seq(number.cast_unsigned());
@@ -52,12 +52,12 @@ impl Looker<'_> {
     }
 
     /// Jobs that may match, newest first.
-    async fn candidates(&self, filter: &JobFilter, before: i64, limit: usize) -> Result<Vec<Candidate>, Trouble> {
+    async fn candidates(&self, filter: &JobFilter, before: i64, limit: usize) -> Result<Vec<Candidate>, TxError> {
         let sql = &self.shared.sql;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let queues = || -> Vec<i32> {
             match &filter.queue {
-                Some(queue) => self.known.number_of(queue).into_iter().collect(),
+                Some(queue) => self.known.queue_id(queue).into_iter().collect(),
                 None => (0..i32::try_from(self.known.names.known().0).unwrap_or(i32::MAX)).collect(),
             }
         };
@@ -66,27 +66,27 @@ impl Looker<'_> {
             if external_id.contains('\0') {
                 return Ok(Vec::new());
             }
-            let order = order!(sql.list_external_id, queues(), external_id.to_string(), before);
-            return self.link.ask(order).await?.iter().map(Candidate::by_number).collect();
+            let order = stmt!(sql.list_external_id, queues(), external_id.to_string(), before);
+            return self.link.query(order).await?.iter().map(Candidate::by_number).collect();
         }
         if let Some(word) = filter.tag_term() {
             // Nor has any job such a tag.
             if word.contains('\0') {
                 return Ok(Vec::new());
             }
-            let rows = self.link.ask(order!(sql.list_tag, word, before, limit)).await?;
+            let rows = self.link.query(stmt!(sql.list_tag, word, before, limit)).await?;
             return rows.iter().map(Candidate::by_number).collect();
         }
         if let Some(workflow) = filter.workflow {
             let Some(number) = self.number_of(workflow).await? else { return Ok(Vec::new()) };
-            let rows = self.link.ask(order!(sql.list_members, number, before, limit)).await?;
+            let rows = self.link.query(stmt!(sql.list_members, number, before, limit)).await?;
             return rows.iter().map(Candidate::by_number).collect();
         }
         let rows = if filter.states.is_empty() && filter.queue.is_none() {
-            self.link.ask(order!(sql.list_all, before, limit)).await?
+            self.link.query(stmt!(sql.list_all, before, limit)).await?
         } else {
             let states: Vec<i16> = filter.states.admitted().map(|state| state as i16).collect();
-            self.link.ask(order!(sql.list, states, queues(), before, limit)).await?
+            self.link.query(stmt!(sql.list, states, queues(), before, limit)).await?
         };
         let read = |row: &Row| Ok(Candidate { seq: get(row, 0)?, features: Some((get(row, 1)?, get(row, 2)?)) });
         rows.iter().map(read).collect()
@@ -95,7 +95,7 @@ impl Looker<'_> {
     /// Where a listing begins: `before`, or a lower number if all jobs from there on were created too late.
     ///
     /// Jobs are created in the order of their numbers, so a search finds the place. Each trip looks at several places.
-    async fn below_too_new(&self, filter: &JobFilter, before: i64) -> Result<i64, Trouble> {
+    async fn below_too_new(&self, filter: &JobFilter, before: i64) -> Result<i64, TxError> {
         if filter.created_before.is_none() {
             return Ok(before);
         }
@@ -118,8 +118,8 @@ impl Looker<'_> {
     }
 
     /// The first of these places below which the newest job is too new, and that job. The places rise.
-    async fn first_too_new(&self, filter: &JobFilter, places: Vec<i64>) -> Result<Option<(i64, i64)>, Trouble> {
-        let rows = self.link.ask(order!(self.shared.sql.newest_below, places)).await?;
+    async fn first_too_new(&self, filter: &JobFilter, places: Vec<i64>) -> Result<Option<(i64, i64)>, TxError> {
+        let rows = self.link.query(stmt!(self.shared.sql.newest_below, places)).await?;
         let mut first: Option<(i64, i64)> = None;
         for row in &rows {
             let (place, number): (i64, i64) = (get(row, 0)?, get(row, 1)?);
@@ -166,7 +166,7 @@ struct Candidate {
 
 impl Candidate {
     /// From an index that knows nothing but numbers.
-    fn by_number(row: &Row) -> Result<Self, Trouble> {
+    fn by_number(row: &Row) -> Result<Self, TxError> {
         Ok(Self { seq: get(row, 0)?, features: None })
     }
 

@@ -7,40 +7,40 @@ use longshore_core::job::Job;
 use longshore_core::workflow::Workflow;
 use longshore_store::{MemberQuery, Page, WorkflowPage, WorkflowQuery};
 
-use super::{EXAMINED_MAX, Looker};
-use crate::connection::{get, order};
-use crate::error::Trouble;
+use super::{EXAMINED_MAX, ReadTransaction};
+use crate::connection::{get, stmt};
+use crate::error::TxError;
 use crate::row::seq;
 use crate::transaction::fetch::workflows::workflow_of;
 
-impl Looker<'_> {
+impl ReadTransaction<'_> {
     /// The number of a workflow, if it can have one here.
-    pub(super) async fn number_of(&self, id: WorkflowId) -> Result<Option<i64>, Trouble> {
+    pub(super) async fn number_of(&self, id: WorkflowId) -> Result<Option<i64>, TxError> {
         let own = self.known.seal.decrypt(JobId::from_bytes(*id.as_bytes()));
-        if self.known.foreign_ids {
+        if self.known.has_imported_ids {
             let ids = vec![id.as_bytes().to_vec()];
-            if let Some(row) = self.link.ask(order!(self.shared.sql.foreign_ids, ids)).await?.first() {
+            if let Some(row) = self.link.query(stmt!(self.shared.sql.foreign_ids, ids)).await?.first() {
                 return get(row, 1).map(Some);
             }
         }
         Ok(i64::try_from(own.0).ok())
     }
 
-    pub(super) async fn workflow(&mut self, id: WorkflowId) -> Result<Option<Arc<Workflow>>, Trouble> {
+    pub(super) async fn workflow(&mut self, id: WorkflowId) -> Result<Option<Arc<Workflow>>, TxError> {
         self.begin(Vec::new()).await?;
         let Some(number) = self.number_of(id).await? else { return Ok(None) };
-        let rows = self.link.ask(order!(self.shared.sql.workflows, vec![number])).await?;
+        let rows = self.link.query(stmt!(self.shared.sql.workflows, vec![number])).await?;
         let found = rows.first().map(workflow_of).transpose()?;
         Ok(found.map(|found| found.workflow).filter(|workflow| workflow.id == id).map(Arc::new))
     }
 
-    pub(super) async fn workflows(&mut self, query: &WorkflowQuery) -> Result<WorkflowPage, Trouble> {
+    pub(super) async fn workflows(&mut self, query: &WorkflowQuery) -> Result<WorkflowPage, TxError> {
         let sql = &self.shared.sql;
         let before = query.before.map_or(i64::MAX, |before| i64::try_from(before.0).unwrap_or(i64::MAX));
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
         let order = match query.state {
-            None => order!(sql.list_workflows, before, limit),
-            Some(state) => order!(sql.list_workflows_in, before, limit, state as i16),
+            None => stmt!(sql.list_workflows, before, limit),
+            Some(state) => stmt!(sql.list_workflows_in, before, limit, state as i16),
         };
         let rows = self.begin(vec![order]).await?.pop().unwrap_or_default();
         let found = rows.iter().map(workflow_of).collect::<Result<Vec<_>, _>>()?;
@@ -49,14 +49,14 @@ impl Looker<'_> {
     }
 
     /// Those that clones have replaced are passed over, some for each page.
-    pub(super) async fn members(&mut self, query: &MemberQuery) -> Result<Page, Trouble> {
+    pub(super) async fn members(&mut self, query: &MemberQuery) -> Result<Page, TxError> {
         let MemberQuery { workflow, limit, after } = *query;
         self.begin(Vec::new()).await?;
         let Some(number) = self.number_of(workflow).await? else { return Ok(Page { jobs: Vec::new(), next: None }) };
         let examined = EXAMINED_MAX.max(limit);
         let after = i64::try_from(after.0).unwrap_or(i64::MAX);
         let reach = i64::try_from(examined).unwrap_or(i64::MAX);
-        let rows = self.link.ask(order!(self.shared.sql.members, number, after, reach)).await?;
+        let rows = self.link.query(stmt!(self.shared.sql.members, number, after, reach)).await?;
         let candidates = rows.iter().map(seq).collect::<Result<Vec<Seq>, _>>()?;
         let ours = |job: &Job| {
             job.membership.as_ref().is_some_and(|membership| membership.workflow == workflow)
@@ -65,7 +65,7 @@ impl Looker<'_> {
         let mut jobs = Vec::new();
         for some in candidates.chunks(limit.clamp(1, 1_000)) {
             let numbers: Vec<i64> = some.iter().map(|seq| seq.0.cast_signed()).collect();
-            let rows = self.link.ask(order!(self.shared.sql.get, numbers)).await?;
+            let rows = self.link.query(stmt!(self.shared.sql.get, numbers)).await?;
             let found = self.jobs(&rows)?;
             for seq in some {
                 jobs.extend(found.get(seq).filter(|job| ours(job)).cloned());

@@ -6,36 +6,36 @@ use longshore_core::engine::ClaimRequest;
 use longshore_core::id::{JobType, QueueName};
 use tokio_postgres::Row;
 
-use super::Turn;
-use crate::catalog::Known;
-use crate::connection::{Order, get, order};
-use crate::error::Trouble;
-use crate::node_cache::{BEGINNING, Place};
+use super::Transaction;
+use crate::catalog::Catalog;
+use crate::connection::{StatementCall, get, stmt};
+use crate::error::TxError;
+use crate::node_cache::{ReadyPosition, START};
 use crate::request::{Answered, Request};
-use crate::row::{Found, type_hash};
+use crate::row::{JobRow, type_hash};
 use crate::statements::Statements;
 
 /// Beyond those that are wanted, looked at where the line has no index of its own: others may hold some of the first.
-const SPARE: i64 = 256;
+const OVERSCAN: i64 = 256;
 /// Queues that one statement looks into.
 const LINES_MAX: usize = 10_000;
 
 /// Jobs of one line.
 #[derive(Clone, Debug)]
-pub(crate) struct Selection {
+pub(crate) struct ClaimScan {
     queue: i32,
     /// Hashes; none is any.
     types: Vec<i64>,
     /// In order of arrival, whatever the urgency.
-    flat: bool,
+    ignores_priority: bool,
     limit: usize,
     /// Where to begin.
-    from: Place,
+    from: ReadyPosition,
 }
 
-impl Selection {
+impl ClaimScan {
     /// Not from the beginning, if there is somewhere else to begin.
-    pub(crate) fn from(self, place: Option<Place>) -> Self {
+    pub(crate) fn from(self, place: Option<ReadyPosition>) -> Self {
         Self { from: place.unwrap_or(self.from), ..self }
     }
 
@@ -45,17 +45,17 @@ impl Selection {
 
     /// The line, if so many are simply its first.
     pub(crate) fn whole_line(&self, wanted: usize) -> Option<(i32, usize)> {
-        (!self.flat && self.types.is_empty() && self.limit == wanted).then_some((self.queue, wanted))
+        (!self.ignores_priority && self.types.is_empty() && self.limit == wanted).then_some((self.queue, wanted))
     }
 
-    pub(crate) fn order<'a>(&self, sql: &'a Statements, but: &[i64]) -> Order<'a> {
+    pub(crate) fn order<'a>(&self, sql: &'a Statements, but: &[i64]) -> StatementCall<'a> {
         let limit = i64::try_from(self.limit).unwrap_or(i64::MAX);
         let (queue, types, but) = (self.queue, self.types.clone(), but.to_vec());
-        match (self.flat, types.is_empty()) {
-            (false, true) => order!(sql.claim, queue, limit, but, self.from.0, self.from.1),
-            (false, false) => order!(sql.claim_types, queue, limit, but, types),
-            (true, true) => order!(sql.claim_flat, queue, limit, but, limit + SPARE),
-            (true, false) => order!(sql.claim_flat_types, queue, limit, but, types, limit + SPARE),
+        match (self.ignores_priority, types.is_empty()) {
+            (false, true) => stmt!(sql.claim, queue, limit, but, self.from.0, self.from.1),
+            (false, false) => stmt!(sql.claim_types, queue, limit, but, types),
+            (true, true) => stmt!(sql.claim_flat, queue, limit, but, limit + OVERSCAN),
+            (true, false) => stmt!(sql.claim_flat_types, queue, limit, but, types, limit + OVERSCAN),
         }
     }
 }
@@ -64,7 +64,7 @@ impl Selection {
 pub(crate) struct Claims {
     any: bool,
     exhausted: Exhausted,
-    pub looks: Looks,
+    pub looks: ScanCoverage,
 }
 
 /// Queues that have no more jobs than were fetched, by the types that were asked for; no types are all.
@@ -93,7 +93,7 @@ pub(crate) struct Shortage {
 
 /// How lines were looked at.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Looks {
+pub(crate) struct ScanCoverage {
     /// From the beginning.
     pub whole: bool,
     /// From a place that was believed to be the first.
@@ -120,8 +120,8 @@ impl Claims {
     }
 
     /// For each queue that somebody asks first, the first sort of claim: the others come later, if they are not served by then.
-    pub(crate) fn first_selections(&mut self, requests: &[Request], known: &Known) -> Vec<Selection> {
-        let mut first: BTreeMap<&QueueName, Selection> = BTreeMap::new();
+    pub(crate) fn first_selections(&mut self, requests: &[Request], known: &Catalog) -> Vec<ClaimScan> {
+        let mut first: BTreeMap<&QueueName, ClaimScan> = BTreeMap::new();
         for (_, claim) in claims(requests) {
             self.any = true;
             let Some(name) = claim.queues.first() else { continue };
@@ -136,7 +136,7 @@ impl Claims {
     }
 
     /// What unserved claims lack and queues may still have. It is bounded: claims that are left out come with the next run of the rules.
-    pub(crate) fn shortages(&self, requests: &[Request], answers: &[Answered], known: &Known) -> Vec<Shortage> {
+    pub(crate) fn shortages(&self, requests: &[Request], answers: &[Answered], known: &Catalog) -> Vec<Shortage> {
         let (mut shortages, mut lines_total) = (Vec::<Shortage>::new(), 0);
         let mut places = HashMap::new();
         for (place, claim) in claims(requests) {
@@ -165,41 +165,47 @@ impl Claims {
 }
 
 /// The number of a queue that may be claimed from, and whether it is flat.
-fn line_of(name: &QueueName, known: &Known) -> Option<(i32, bool)> {
+fn line_of(name: &QueueName, known: &Catalog) -> Option<(i32, bool)> {
     let queue = known.queues.get(name).filter(|queue| !queue.paused && queue.deleting.is_none())?;
-    Some((known.number_of(name)?, !queue.intake.priority_order))
+    Some((known.queue_id(name)?, !queue.intake.priority_order))
 }
 
-fn selection(name: &QueueName, claim: &ClaimRequest, known: &Known, limit: usize) -> Option<Selection> {
+fn selection(name: &QueueName, claim: &ClaimRequest, known: &Catalog, limit: usize) -> Option<ClaimScan> {
     let (queue, flat) = line_of(name, known)?;
-    Some(Selection { queue, types: hashes(&claim.types), flat, limit: limit.min(10_000), from: BEGINNING })
+    Some(ClaimScan {
+        queue,
+        types: hashes(&claim.types),
+        ignores_priority: flat,
+        limit: limit.min(10_000),
+        from: START,
+    })
 }
 
-impl Turn<'_> {
-    pub(super) fn take_in_claims(&mut self, selection: &Selection, found: &[Row]) -> Result<bool, Trouble> {
-        if found.len() < selection.limit && selection.from == BEGINNING {
+impl Transaction<'_> {
+    pub(super) fn take_in_claims(&mut self, selection: &ClaimScan, found: &[Row]) -> Result<bool, TxError> {
+        if found.len() < selection.limit && selection.from == START {
             self.claims.exhausted.add(selection.queue, &selection.types);
         }
-        if selection.from == BEGINNING {
+        if selection.from == START {
             self.claims.looks.whole = true;
         } else {
             self.claims.looks.partial = true;
         }
         for row in found {
-            let (seq, found) = Found::claimable(row)?;
+            let (seq, found) = JobRow::claimable(row)?;
             self.fetched.add(seq, found);
         }
         Ok(!found.is_empty())
     }
 
     /// Fetches what claims lack, from all their queues in one trip. Afterwards there are more jobs, or fewer queues to look into.
-    pub(super) async fn fetch_more_claims(&mut self, shortages: &[Shortage]) -> Result<(), Trouble> {
+    pub(super) async fn fetch_more_claims(&mut self, shortages: &[Shortage]) -> Result<(), TxError> {
         let but = super::numbers(self.fetched.order.iter().copied());
-        let found = self.link.ask(lines_order(&self.shared.sql, shortages, but)).await?;
+        let found = self.link.query(lines_order(&self.shared.sql, shortages, but)).await?;
         self.claims.looks.whole = true;
         let mut picked = vec![0_usize; shortages.iter().map(|shortage| shortage.lines.len()).sum()];
         for row in &found {
-            let (seq, job) = Found::claimable(row)?;
+            let (seq, job) = JobRow::claimable(row)?;
             self.fetched.add(seq, job);
             let line = usize::try_from(get::<i32>(row, 10)?).ok().and_then(|line| line.checked_sub(1));
             if let Some(picked) = line.and_then(|line| picked.get_mut(line)) {
@@ -222,7 +228,7 @@ impl Turn<'_> {
 }
 
 /// One statement for all shortages; `but` are jobs that were fetched before.
-fn lines_order<'a>(sql: &'a Statements, shortages: &[Shortage], but: Vec<i64>) -> Order<'a> {
+fn lines_order<'a>(sql: &'a Statements, shortages: &[Shortage], but: Vec<i64>) -> StatementCall<'a> {
     let (mut queues, mut flat, mut queue_claims) = (Vec::new(), Vec::new(), Vec::new());
     let (mut types, mut type_claims, mut limits) = (Vec::<i64>::new(), Vec::new(), Vec::new());
     for (claim, shortage) in (1_i32..).zip(shortages) {
@@ -233,7 +239,7 @@ fn lines_order<'a>(sql: &'a Statements, shortages: &[Shortage], but: Vec<i64>) -
         }
         types.extend(&shortage.types);
         type_claims.extend(shortage.types.iter().map(|_| claim));
-        limits.push(i64::try_from(shortage.limit).unwrap_or(i64::MAX - SPARE));
+        limits.push(i64::try_from(shortage.limit).unwrap_or(i64::MAX - OVERSCAN));
     }
-    order!(sql.claim_lines, queues, flat, queue_claims, types, type_claims, limits, but, SPARE)
+    stmt!(sql.claim_lines, queues, flat, queue_claims, types, type_claims, limits, but, OVERSCAN)
 }

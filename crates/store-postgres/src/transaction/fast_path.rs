@@ -9,14 +9,14 @@ use longshore_core::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::claim_scan::Claims;
-use super::job_columns::Table;
-use super::write::{COPY_FROM, Counts, Written, first_in_line};
-use super::{Done, Run, Turn, totals_of};
-use crate::connection::{Blob, Bounds, Link, Order, Value, get};
-use crate::error::{Failed, Trouble};
+use super::job_columns::JobColumns;
+use super::write::{COPY_FROM, CountDeltas, Written, first_in_line};
+use super::{Committed, Evaluation, Transaction, totals_of};
+use crate::connection::{Blob, Connection, StatementCall, TxBoundary, Value, get};
+use crate::error::{ErrorMessage, TxError};
 use crate::node::{Shared, TOTALS_QUEUE};
-use crate::node_cache::{BEGINNING, Place};
-use crate::read_set::Fetched;
+use crate::node_cache::{ReadyPosition, START};
+use crate::read_set::ReadSet;
 use crate::request::{Answered, Request};
 use crate::row::kind_of;
 
@@ -25,55 +25,60 @@ use crate::row::kind_of;
 enum Kind {
     Submit,
     /// Claims, settlements and heartbeats.
-    Work,
+    FastWork,
 }
 
 /// `None`: nothing was done.
-pub(crate) async fn take(shared: &Shared, link: &Link, requests: &[Request]) -> Result<Option<Done>, Trouble> {
-    let Some(kind) = kind_of_all(requests).filter(|_| link.copies()) else { return Ok(None) };
-    let begin = || Turn { now: shared.clock.estimate(), ..Turn::new(shared, link, false, Duration::ZERO) };
+pub(crate) async fn take(
+    shared: &Shared,
+    link: &Connection,
+    requests: &[Request],
+) -> Result<Option<Committed>, TxError> {
+    let Some(kind) = kind_of_all(requests).filter(|_| link.supports_copy()) else { return Ok(None) };
+    let begin =
+        || Transaction { now: shared.clock.estimate(), ..Transaction::new(shared, link, false, Duration::ZERO) };
     match kind {
         Kind::Submit => {
             let block = shared.believed.block();
-            if let Some(done) = begin().submit_quickly(requests).await? {
+            if let Some(done) = begin().fast_submit(requests).await? {
                 return Ok(Some(done));
             }
             if shared.believed.block() == block {
                 return Ok(None);
             }
             // Somebody else has drawn numbers: now there are new ones.
-            begin().submit_quickly(requests).await
+            begin().fast_submit(requests).await
         }
-        Kind::Work => begin().work_quickly(requests).await,
+        Kind::FastWork => begin().fast_work(requests).await,
     }
 }
 
 fn kind_of_all(requests: &[Request]) -> Option<Kind> {
     let mut kinds = requests.iter().map(|request| match request {
         Request::Submit(..) => Some(Kind::Submit),
-        Request::Claim(..) | Request::Settle(..) | Request::Extend(..) => Some(Kind::Work),
+        Request::Claim(..) | Request::Settle(..) | Request::Extend(..) => Some(Kind::FastWork),
         Request::Admin(..) | Request::Tick(..) => None,
     });
     let first = kinds.next()??;
     kinds.all(|kind| kind == Some(first)).then_some(first)
 }
 
-impl Turn<'_> {
-    async fn submit_quickly(&mut self, requests: &[Request]) -> Result<Option<Done>, Trouble> {
+impl Transaction<'_> {
+    async fn fast_submit(&mut self, requests: &[Request]) -> Result<Option<Committed>, TxError> {
         let jobs: usize = requests.iter().map(Request::commands).sum();
-        let elders = !self.rows_of(requests).is_empty() || !self.bounded_queues(requests).is_empty();
-        if jobs >= COPY_FROM || elders || !self.known_as_it_is() {
+        let elders = !self.job_seqs_of(requests).is_empty() || !self.capacity_limited_queues(requests).is_empty();
+        if jobs >= COPY_FROM || elders || !self.catalog_loaded() {
             return Ok(None);
         }
         let numbers = u64::try_from(jobs).unwrap_or(u64::MAX);
-        let taken = self.shared.believed.take_numbers(numbers);
+        let taken = self.shared.believed.allocate_seqs(numbers);
         // Without a block the call only draws one.
         let (block, first) = taken.unwrap_or((0, 0));
-        self.first_number = Some(first);
-        let fetched = Fetched::default();
+        self.first_seq = Some(first);
+        let fetched = ReadSet::default();
         // What goes wrong here goes wrong on the long way, and is told there.
         let Ok((run, wanted)) = self.run(requests, &fetched) else { return Ok(None) };
-        if wanted.is_some() || run.engine.next_number() - first > numbers || !run.draft.nothing_but_jobs() {
+        if wanted.is_some() || run.engine.next_number() - first > numbers || !run.draft.only_job_rows() {
             return Ok(None);
         }
         let mut sorted = self.sort(&run, &self.known, &fetched)?;
@@ -81,7 +86,7 @@ impl Turn<'_> {
         if !sorted.is_nothing() {
             return Ok(None);
         }
-        let mut values = self.beliefs();
+        let mut values = self.preconditions();
         values.push(Box::new(block.cast_signed()));
         let (mut kinds, mut payloads) = (Vec::with_capacity(jobs), Vec::with_capacity(jobs));
         for source in run.draft.inserted.values() {
@@ -96,12 +101,17 @@ impl Turn<'_> {
         values.extend([Box::new(kinds) as Value, Box::new(payloads)]);
         values.extend(counts.values());
         let sql = &self.shared.sql.quick_submit;
-        let rows = self.link.travel(&[Order { sql, values }], Bounds::Whole).await?.pop().unwrap_or_default();
+        let rows = self
+            .link
+            .pipeline(&[StatementCall { sql, values }], TxBoundary::SingleStatement)
+            .await?
+            .pop()
+            .unwrap_or_default();
         let Some(answer) = rows.first() else {
-            return Err(Trouble::Unknown(Failed("there was no answer".to_owned())));
+            return Err(TxError::Unknown(ErrorMessage("there was no answer".to_owned())));
         };
-        if self.good(answer, 0)? {
-            lines.into_iter().for_each(|(line, place)| self.shared.believed.comes_to(line, place));
+        if self.applied(answer, 0)? {
+            lines.into_iter().for_each(|(line, place)| self.shared.believed.invalidate_if_before(line, place));
             return Ok(Some(done));
         }
         if let Some(block) = get::<Option<i64>>(answer, 2)? {
@@ -110,19 +120,19 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    async fn work_quickly(&mut self, requests: &[Request]) -> Result<Option<Done>, Trouble> {
+    async fn fast_work(&mut self, requests: &[Request]) -> Result<Option<Committed>, TxError> {
         let believed = &self.shared.believed;
-        let runs: Vec<Seq> = self.rows_of(requests).into_iter().map(|number| Seq(number.cast_unsigned())).collect();
+        let runs: Vec<Seq> = self.job_seqs_of(requests).into_iter().map(|number| Seq(number.cast_unsigned())).collect();
         self.claims.first_selections(requests, &self.known);
         let claims = !self.claims.is_empty();
-        let line = self.only_line(requests);
+        let line = self.single_queue(requests);
         if (claims && line.is_none()) || !believed.knows_runs(&runs) {
             return Ok(None);
         }
-        let mut fetched = Fetched::default();
+        let mut fetched = ReadSet::default();
         if let Some((line, length)) = line {
             // Now and then the whole line is looked at.
-            if self.known_place(line).is_none() && !self.shared.clock.is_virtual() {
+            if self.scan_start(line).is_none() && !self.shared.clock.is_virtual() {
                 return Ok(None);
             }
             let Some(head) = believed.take_head(line, length) else { return Ok(None) };
@@ -131,13 +141,13 @@ impl Turn<'_> {
         let head = fetched.order.clone();
         believed.take_runs(&runs).into_iter().for_each(|(seq, found)| fetched.add(seq, found));
         let Some((done, work, first)) = self.decide(requests, &fetched, line)? else { return Ok(None) };
-        let ahead = line.map_or(0, |(line, length)| believed.worth_looking(line, length, fetched.payload_bytes()));
+        let ahead = line.map_or(0, |(line, length)| believed.prefetch_size(line, length, fetched.payload_bytes()));
         let line = line.map(|(line, _)| line);
-        let from = line.and_then(|line| self.known_place(line)).unwrap_or(BEGINNING);
+        let from = line.and_then(|line| self.scan_start(line)).unwrap_or(START);
         let Some(begun) = work.begun.in_order(&head) else { return Ok(None) };
         let runs = begun.runs().into_iter().chain(work.beaten.runs()).collect();
-        let mut values = self.beliefs();
-        let befores = [&work.ended, &work.beaten, &begun].map(|table| befores(table, &fetched));
+        let mut values = self.preconditions();
+        let befores = [&work.ended, &work.beaten, &begun].map(|table| expected_records(table, &fetched));
         let [of_ended, of_beaten, of_begun] = befores.map(|befores| Box::new(befores) as Value);
         values.extend(work.ended.ended());
         values.push(of_ended);
@@ -149,23 +159,23 @@ impl Turn<'_> {
         values.push(of_begun);
         values.extend(work.counts.values());
         values.push(Box::new(i64::try_from(ahead).unwrap_or(i64::MAX)));
-        let wrong = || line.into_iter().for_each(|line| believed.was_wrong_about(line));
+        let wrong = || line.into_iter().for_each(|line| believed.on_mispredict(line));
         let sql = &self.shared.sql.quick_work;
-        let rows = self.link.travel(&[Order { sql, values }], Bounds::Whole).await;
+        let rows = self.link.pipeline(&[StatementCall { sql, values }], TxBoundary::SingleStatement).await;
         let rows = rows.inspect_err(|_| wrong())?.pop().unwrap_or_default();
         let Some((answer, next)) = rows.split_first() else {
-            return Err(Trouble::Unknown(Failed("there was no answer".to_owned())));
+            return Err(TxError::Unknown(ErrorMessage("there was no answer".to_owned())));
         };
-        if !self.good(answer, 10)? {
+        if !self.applied(answer, 10)? {
             wrong();
             return Ok(None);
         }
-        believed.remember_runs(runs);
+        believed.store_running(runs);
         if let (Some(line), Some(first)) = (line, first) {
-            believed.begins_at(line, first, None);
+            believed.set_scan_start(line, first, None);
         }
         if let Some(line) = line.filter(|_| ahead > 0) {
-            believed.remember_head(line, next);
+            believed.store_head(line, next);
         }
         Ok(Some(done))
     }
@@ -174,16 +184,16 @@ impl Turn<'_> {
     fn decide(
         &self,
         requests: &[Request],
-        fetched: &Fetched,
+        fetched: &ReadSet,
         line: Option<(i32, usize)>,
-    ) -> Result<Option<(Done, Work, Option<Place>)>, Trouble> {
+    ) -> Result<Option<(Committed, FastWork, Option<ReadyPosition>)>, TxError> {
         let Ok((run, wanted)) = self.run(requests, fetched) else { return Ok(None) };
         let served = run.answers.iter().map(claimed).sum::<usize>() == line.map_or(0, |(_, length)| length);
-        if wanted.is_some() || !served || run.engine.next_number() > 0 || !run.draft.nothing_but_jobs() {
+        if wanted.is_some() || !served || run.engine.next_number() > 0 || !run.draft.only_job_rows() {
             return Ok(None);
         }
         let mut sorted = self.sort(&run, &self.known, fetched)?;
-        let tables = [&mut sorted.begun, &mut sorted.ended, &mut sorted.beaten].map(std::mem::take);
+        let tables = [&mut sorted.claimed, &mut sorted.ended, &mut sorted.heartbeats].map(std::mem::take);
         if !sorted.is_nothing() {
             return Ok(None);
         }
@@ -195,11 +205,11 @@ impl Turn<'_> {
         let queue = line.and_then(|(line, _)| self.known.name_of(line));
         let first = queue.and_then(|queue| first_in_line(&run, fetched, queue));
         let (done, counts) = finish(run, sorted.written, self.now);
-        Ok(Some((done, Work { begun, ended, beaten, counts }, first)))
+        Ok(Some((done, FastWork { begun, ended, beaten, counts }, first)))
     }
 
     /// The line that all claims ask first, and how many jobs they want; not where there is a choice to be made.
-    pub(super) fn only_line(&self, requests: &[Request]) -> Option<(i32, usize)> {
+    pub(super) fn single_queue(&self, requests: &[Request]) -> Option<(i32, usize)> {
         let selections = Claims::default().first_selections(requests, &self.known);
         let wanted: usize = requests.iter().filter(|request| request.is_claim()).map(Request::commands).sum();
         match selections.as_slice() {
@@ -209,31 +219,31 @@ impl Turn<'_> {
     }
 
     /// Names and queues were read at least once.
-    fn known_as_it_is(&self) -> bool {
+    fn catalog_loaded(&self) -> bool {
         self.known.version > 0
     }
 
     /// What every call has to find as it is.
-    fn beliefs(&self) -> Vec<Value> {
+    fn preconditions(&self) -> Vec<Value> {
         let now = (!self.shared.clock.is_virtual()).then(|| self.now.as_millis());
         vec![Box::new(self.shared.lock_key), Box::new(self.known.version), Box::new(now)]
     }
 
     /// Whether it was done; in any case the answer says what time it is.
-    fn good(&self, answer: &Row, column: usize) -> Result<bool, Trouble> {
+    fn applied(&self, answer: &Row, column: usize) -> Result<bool, TxError> {
         // It may have been done.
-        let unknown = |_: Trouble| Trouble::Unknown(Failed("an answer that cannot be read".to_owned()));
+        let unknown = |_: TxError| TxError::Unknown(ErrorMessage("an answer that cannot be read".to_owned()));
         self.shared.time_of(get(answer, column + 1).map_err(unknown)?);
         get(answer, column).map_err(unknown)
     }
 }
 
 /// The rows that are written, and the counts.
-struct Work {
-    begun: Table,
-    ended: Table,
-    beaten: Table,
-    counts: Counts,
+struct FastWork {
+    begun: JobColumns,
+    ended: JobColumns,
+    beaten: JobColumns,
+    counts: CountDeltas,
 }
 
 fn claimed(answered: &Answered) -> usize {
@@ -249,7 +259,7 @@ fn claimed(answered: &Answered) -> usize {
 }
 
 /// What is answered once it is done, and the counts.
-fn finish(run: Run<'_>, mut written: Written, now: Timestamp) -> (Done, Counts) {
+fn finish(run: Evaluation<'_>, mut written: Written, now: Timestamp) -> (Committed, CountDeltas) {
     let mut counts = std::mem::take(&mut written.counts);
     if let Some(totals) = totals_of(&run.effects) {
         counts.put(TOTALS_QUEUE, &totals);
@@ -258,7 +268,7 @@ fn finish(run: Run<'_>, mut written: Written, now: Timestamp) -> (Done, Counts) 
 }
 
 /// The records that the rules have seen.
-fn befores(table: &Table, fetched: &Fetched) -> Vec<Vec<u8>> {
+fn expected_records(table: &JobColumns, fetched: &ReadSet) -> Vec<Vec<u8>> {
     let before = |number: &i64| fetched.rows.get(&Seq(number.cast_unsigned())).map(|found| found.record.clone());
     table.seq.iter().map(|number| before(number).unwrap_or_default()).collect()
 }

@@ -5,16 +5,15 @@ use std::collections::HashMap;
 use longshore_core::id::Seq;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::Orders;
-use crate::connection::{Link, Order, Value, order};
-use crate::error::Trouble;
-use crate::node_cache::Place;
-use crate::row::{Columns, Found, Origin};
+use crate::connection::{Connection, StatementCall, Value, stmt};
+use crate::error::TxError;
+use crate::node_cache::ReadyPosition;
+use crate::row::{IndexColumns, JobRow, Origin};
 use crate::statements::Statements;
 
 /// Rows of the table of jobs, column by column.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct JobColumns {
     pub(crate) seq: Vec<i64>,
     place: Vec<Option<i64>>,
     due_at: Vec<Option<i64>>,
@@ -36,14 +35,14 @@ pub(crate) struct Table {
     was_version: Vec<i64>,
 }
 
-impl Table {
+impl JobColumns {
     pub(crate) fn push(
         &mut self,
         place: (Seq, i32),
-        columns: &Columns,
+        columns: &IndexColumns,
         told: Option<i64>,
         record: Vec<u8>,
-        was: Option<&Found>,
+        was: Option<&JobRow>,
     ) {
         let (seq, queue) = place;
         self.seq.push(seq.0.cast_signed());
@@ -116,9 +115,9 @@ impl Table {
         ])
     }
 
-    pub(crate) fn insert<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
+    pub(crate) fn insert<'a>(self, statements: &mut Vec<StatementCall<'a>>, sql: &'a Statements) {
         if !self.seq.is_empty() {
-            orders.push(Order { sql: &sql.insert_jobs, values: self.whole() });
+            statements.push(StatementCall { sql: &sql.insert_jobs, values: self.whole() });
         }
     }
 
@@ -155,10 +154,10 @@ impl Table {
     }
 
     /// Jobs that run now, as they will be found.
-    pub(crate) fn runs(&self) -> Vec<(Seq, Found)> {
+    pub(crate) fn runs(&self) -> Vec<(Seq, JobRow)> {
         let run = |place: usize| {
             let due = (self.due_at.get(place)?, self.timer.get(place)?);
-            let found = Found {
+            let found = JobRow {
                 origin: Origin::Jobs,
                 state: *self.state.get(place)?,
                 lease_version: *self.lease_version.get(place)?,
@@ -174,8 +173,8 @@ impl Table {
     }
 
     /// The first place of each line in which some of these stand.
-    pub(crate) fn first_in_lines(&self) -> Vec<(i32, Place)> {
-        let mut first: HashMap<i32, Place> = HashMap::new();
+    pub(crate) fn first_in_lines(&self) -> Vec<(i32, ReadyPosition)> {
+        let mut first: HashMap<i32, ReadyPosition> = HashMap::new();
         for ((queue, urgency), place) in self.queue.iter().zip(&self.urgency).zip(&self.place) {
             if let Some(place) = place {
                 let known = first.entry(*queue).or_insert((*urgency, *place));
@@ -207,21 +206,21 @@ impl Table {
     }
 
     /// From the line into a worker's hands.
-    pub(crate) fn begin_runs<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
+    pub(crate) fn begin_runs<'a>(self, statements: &mut Vec<StatementCall<'a>>, sql: &'a Statements) {
         if !self.seq.is_empty() {
             let rows = i64::try_from(self.seq.len()).unwrap_or(i64::MAX);
             let mut values: Vec<Value> = self.begun().into();
             values.push(Box::new(rows));
-            orders.push(Order { sql: &sql.begin_runs, values });
+            statements.push(StatementCall { sql: &sql.begin_runs, values });
         }
     }
 
-    pub(crate) fn end_runs<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
+    pub(crate) fn end_runs<'a>(self, statements: &mut Vec<StatementCall<'a>>, sql: &'a Statements) {
         if !self.seq.is_empty() {
             let rows = i64::try_from(self.seq.len()).unwrap_or(i64::MAX);
             let mut values: Vec<Value> = self.ended().into();
             values.push(Box::new(rows));
-            orders.push(Order { sql: &sql.end_runs, values });
+            statements.push(StatementCall { sql: &sql.end_runs, values });
         }
     }
 
@@ -247,15 +246,15 @@ impl Table {
         ])
     }
 
-    pub(crate) async fn copy(&self, link: &Link, sql: &Statements) -> Result<(), Trouble> {
+    pub(crate) async fn copy(&self, link: &Connection, sql: &Statements) -> Result<(), TxError> {
         let rows = (0..self.seq.len()).filter_map(|place| self.row(place));
         link.copy(&sql.copy_jobs, &JOB_TYPES, rows).await
     }
 
-    pub(crate) fn update<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
+    pub(crate) fn update<'a>(self, statements: &mut Vec<StatementCall<'a>>, sql: &'a Statements) {
         if !self.seq.is_empty() {
             let rows = i64::try_from(self.seq.len()).unwrap_or(i64::MAX);
-            orders.push(order!(
+            statements.push(stmt!(
                 sql.update_jobs,
                 self.seq,
                 self.place,
@@ -281,12 +280,12 @@ impl Table {
     }
 
     /// Nothing but records: no index hears of it.
-    pub(crate) fn heartbeat<'a>(self, orders: &mut Orders<'a>, sql: &'a Statements) {
+    pub(crate) fn heartbeat<'a>(self, statements: &mut Vec<StatementCall<'a>>, sql: &'a Statements) {
         if !self.seq.is_empty() {
             let rows = i64::try_from(self.seq.len()).unwrap_or(i64::MAX);
             let mut values: Vec<Value> = self.beaten().into();
             values.push(Box::new(rows));
-            orders.push(Order { sql: &sql.heartbeat_jobs, values });
+            statements.push(StatementCall { sql: &sql.heartbeat_jobs, values });
         }
     }
 }

@@ -6,9 +6,9 @@ use longshore_codec::codec;
 use longshore_core::id::Seq;
 use longshore_core::workflow::{MemberCounts, Workflow};
 
-use super::{Orders, Turn};
-use crate::connection::order;
-use crate::read_set::Fetched;
+use super::Transaction;
+use crate::connection::{StatementCall, stmt};
+use crate::read_set::ReadSet;
 use crate::working_set::WorkflowChanges;
 
 /// Rows of the table of workflows, column by column.
@@ -33,11 +33,16 @@ impl Table {
     }
 }
 
-impl Turn<'_> {
+impl Transaction<'_> {
     /// The rows of workflows are the last that a transaction locks, in order.
-    pub(super) fn write_workflows<'o>(&'o self, changes: &WorkflowChanges, fetched: &Fetched, orders: &mut Orders<'o>) {
+    pub(super) fn write_workflows<'o>(
+        &'o self,
+        changes: &WorkflowChanges,
+        fetched: &ReadSet,
+        statements: &mut Vec<StatementCall<'o>>,
+    ) {
         let sql = &self.shared.sql;
-        self.write_members(changes, orders);
+        self.write_members(changes, statements);
         let (mut new, mut changed) = (Table::default(), Table::default());
         for (number, workflow) in &changes.put {
             match fetched.workflows.get(number) {
@@ -46,34 +51,34 @@ impl Turn<'_> {
             }
         }
         if !new.numbers.is_empty() {
-            orders.push(order!(sql.insert_workflows, new.numbers, new.open, new.errands, new.records));
+            statements.push(stmt!(sql.insert_workflows, new.numbers, new.open, new.errands, new.records));
         }
         if !changed.numbers.is_empty() {
             let rows = i64::try_from(changed.numbers.len()).unwrap_or(i64::MAX);
             let Table { numbers, open, errands, records, revisions } = changed;
-            orders.push(order!(sql.update_workflows, numbers, open, errands, records, revisions, rows));
+            statements.push(stmt!(sql.update_workflows, numbers, open, errands, records, revisions, rows));
         }
         let tallies: Vec<_> = changes.tallies.iter().filter(|(_, change)| !change.is_nothing()).collect();
         if !tallies.is_empty() {
             let numbers: Vec<i64> = tallies.iter().map(|(number, _)| number.0.cast_signed()).collect();
             let sums: Vec<i64> =
                 tallies.iter().flat_map(|(_, change)| change.counts.into_iter().chain([change.records])).collect();
-            orders.push(order!(sql.add_tallies, numbers, sums));
+            statements.push(stmt!(sql.add_tallies, numbers, sums));
         }
         // Two nodes may take the last two members at once; whoever comes second finds out here.
         let fewer = changes.tallies.iter().filter(|(_, change)| change.records < 0).map(|(number, _)| *number);
         let leaving: BTreeSet<Seq> = fewer.chain(changes.removed.iter().copied()).collect();
         if !leaving.is_empty() {
-            orders.push(order!(sql.forget_workflows, super::numbers(leaving)));
+            statements.push(stmt!(sql.forget_workflows, super::numbers(leaving)));
         }
     }
 
-    fn write_members<'o>(&'o self, changes: &WorkflowChanges, orders: &mut Orders<'o>) {
+    fn write_members<'o>(&'o self, changes: &WorkflowChanges, statements: &mut Vec<StatementCall<'o>>) {
         let sql = &self.shared.sql;
         if !changes.admitted.is_empty() {
             let (workflows, members): (Vec<i64>, Vec<i64>) =
                 changes.admitted.iter().map(|(of, member)| (of.0.cast_signed(), member.0.cast_signed())).unzip();
-            orders.push(order!(sql.insert_members, workflows, members));
+            statements.push(stmt!(sql.insert_members, workflows, members));
         }
         let (mut workflows, mut names, mut members) = (Vec::new(), Vec::new(), Vec::new());
         for (workflow, name, member) in &changes.dismissed {
@@ -82,7 +87,7 @@ impl Turn<'_> {
             members.push(member.0.cast_signed());
         }
         if !workflows.is_empty() {
-            orders.push(order!(sql.remove_members, workflows, names, members));
+            statements.push(stmt!(sql.remove_members, workflows, names, members));
         }
         let (mut workflows, mut names, mut members) = (Vec::new(), Vec::new(), Vec::new());
         for ((workflow, name), member) in &changes.names {
@@ -92,7 +97,7 @@ impl Turn<'_> {
             members.push(member.0.cast_signed());
         }
         if !workflows.is_empty() {
-            orders.push(order!(sql.name_members, workflows, names, members));
+            statements.push(stmt!(sql.name_members, workflows, names, members));
         }
     }
 }

@@ -7,7 +7,7 @@ use longshore_core::id::{JobId, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::workflow::{MemberCountDelta, Workflow};
 
-use super::Draft;
+use super::WorkingSet;
 
 /// What a run has changed about workflows.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl WorkflowChanges {
     }
 }
 
-impl Draft<'_> {
+impl WorkingSet<'_> {
     /// The number of a workflow. One that came from another store has an id of that store.
     pub(super) fn number_of(&self, id: WorkflowId) -> Option<Seq> {
         let id = JobId::from_bytes(*id.as_bytes());
@@ -47,7 +47,7 @@ impl Draft<'_> {
             Some(Some(found)) => Some(*found),
             Some(None) => own(),
             None => {
-                self.want().foreign_ids.insert(id);
+                self.missing().foreign_ids.insert(id);
                 None
             }
         }
@@ -62,7 +62,7 @@ impl Draft<'_> {
             Some(found) => found.as_ref().map(|found| &found.workflow),
             None if self.workflows.put.contains_key(&number) => None,
             None => {
-                self.want().workflows.insert(number);
+                self.missing().workflows.insert(number);
                 return None;
             }
         };
@@ -82,12 +82,12 @@ impl Draft<'_> {
         let is_new =
             self.workflows.put.contains_key(&number) && self.fetched.workflows.get(&number).is_none_or(Option::is_none);
         if !is_new {
-            let slice = self.fetched.rosters.get(&number).filter(|slice| slice.after <= after);
+            let slice = self.fetched.workflow_members.get(&number).filter(|slice| slice.after <= after);
             let stored: Vec<Seq> =
                 slice.map(|slice| slice.found.iter().copied().filter(|seq| *seq > after).collect()).unwrap_or_default();
-            if slice.is_none_or(|slice| slice.cut && stored.len() < limit) {
+            if slice.is_none_or(|slice| slice.truncated && stored.len() < limit) {
                 let (after, before) = slice.map_or((after, 0), |slice| (slice.after, slice.found.len()));
-                self.want().rosters.insert(number, (after, before + limit));
+                self.missing().workflow_members.insert(number, (after, before + limit));
                 return Vec::new();
             }
             found.extend(stored);
@@ -103,7 +103,7 @@ impl Draft<'_> {
         match self.fetched.member_names.get(&name) {
             Some(found) => *found,
             None => {
-                self.want().member_names.insert(name);
+                self.missing().member_names.insert(name);
                 None
             }
         }
@@ -116,7 +116,7 @@ impl Draft<'_> {
     }
 
     /// A job goes; its name goes along unless somebody else has it by now.
-    pub(super) fn dismiss(&mut self, job: &Job) {
+    pub(super) fn remove_member(&mut self, job: &Job) {
         let Some(membership) = &job.membership else { return };
         let Some(number) = self.number_of(membership.workflow) else { return };
         let name = (number, Arc::clone(&membership.reference));

@@ -32,7 +32,7 @@ pub(super) async fn open(plan: &Plan, address: &Address) -> Result<Opened, Failu
     let store = Arc::new(store.map_err(|error| cannot_open(&error))?);
     let keeper = Arc::downgrade(&store);
     let keep = move |now| match keeper.upgrade() {
-        Some(store) => store.keep_time(now).map_err(std::io::Error::other),
+        Some(store) => store.save_virtual_time(now).map_err(std::io::Error::other),
         None => Ok(()),
     };
     Ok((store, TimeControl::Virtual { clock, kept: Some(KeptTime(Arc::new(keep))) }, about))

@@ -9,22 +9,22 @@ use longshore_core::state::StateKind;
 use longshore_core::workflow::{MemberCounts, Workflow, WorkflowAction};
 use tokio_postgres::Row;
 
-use crate::connection::{get, order};
-use crate::error::Trouble;
-use crate::read_set::{FoundWorkflow, Slice};
+use crate::connection::{get, stmt};
+use crate::error::TxError;
+use crate::read_set::{FoundWorkflow, ListPrefix};
 use crate::request::Request;
-use crate::row::{Found, seq};
-use crate::transaction::Turn;
+use crate::row::{JobRow, seq};
+use crate::transaction::Transaction;
 
 /// Workflows that a tick goes on with, at most.
 const ERRANDS_MAX: i64 = 16;
 
 /// Columns: number, revision, counts, record.
-pub(crate) fn workflow_of(row: &Row) -> Result<FoundWorkflow, Trouble> {
+pub(crate) fn workflow_of(row: &Row) -> Result<FoundWorkflow, TxError> {
     let number = seq(row)?;
     let (revision, counts, record): (i64, Vec<i64>, Vec<u8>) = (get(row, 1)?, get(row, 2)?, get(row, 3)?);
     let decoded = codec::workflow::decode(number, &record);
-    let workflow = decoded.map_err(|_| Trouble::Damaged(format!("the record of workflow {number}")))?;
+    let workflow = decoded.map_err(|_| TxError::Damaged(format!("the record of workflow {number}")))?;
     let mut tally = MemberCounts::default();
     for (count, stored) in tally.counts.iter_mut().zip(&counts) {
         *count = stored.max(&0).unsigned_abs();
@@ -33,16 +33,16 @@ pub(crate) fn workflow_of(row: &Row) -> Result<FoundWorkflow, Trouble> {
     Ok(FoundWorkflow { workflow: Workflow { tally, ..workflow }, revision })
 }
 
-impl Turn<'_> {
-    pub(super) async fn fetch_workflows(&mut self, numbers: Vec<i64>) -> Result<(), Trouble> {
-        let rows = self.link.ask(order!(self.shared.sql.workflows, numbers.clone())).await?;
+impl Transaction<'_> {
+    pub(super) async fn fetch_workflows(&mut self, numbers: Vec<i64>) -> Result<(), TxError> {
+        let rows = self.link.query(stmt!(self.shared.sql.workflows, numbers.clone())).await?;
         for number in numbers {
             self.fetched.workflows.insert(Seq(number.cast_unsigned()), None);
         }
         self.take_in_workflows(&rows)
     }
 
-    fn take_in_workflows(&mut self, rows: &[Row]) -> Result<(), Trouble> {
+    fn take_in_workflows(&mut self, rows: &[Row]) -> Result<(), TxError> {
         for row in rows {
             let found = workflow_of(row)?;
             self.fetched.workflows.insert(found.workflow.number, Some(found));
@@ -51,19 +51,21 @@ impl Turn<'_> {
     }
 
     /// Answers the members: the rules will want to see them.
-    pub(super) async fn fetch_roster(&mut self, of: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
+    pub(super) async fn fetch_members(&mut self, of: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, TxError> {
         let limit_sent = i64::try_from(limit).unwrap_or(i64::MAX);
         let (number, after_number) = (of.0.cast_signed(), i64::try_from(after.0).unwrap_or(i64::MAX));
-        let rows = self.link.ask(order!(self.shared.sql.members, number, after_number, limit_sent)).await?;
+        let rows = self.link.query(stmt!(self.shared.sql.members, number, after_number, limit_sent)).await?;
         let found = rows.iter().map(seq).collect::<Result<Vec<_>, _>>()?;
-        self.fetched.rosters.insert(of, Slice { cut: found.len() >= limit, found: found.clone(), after });
+        self.fetched
+            .workflow_members
+            .insert(of, ListPrefix { truncated: found.len() >= limit, found: found.clone(), after });
         Ok(found)
     }
 
-    pub(super) async fn fetch_member_names(&mut self, names: Vec<(Seq, Arc<str>)>) -> Result<Vec<Seq>, Trouble> {
+    pub(super) async fn fetch_member_names(&mut self, names: Vec<(Seq, Arc<str>)>) -> Result<Vec<Seq>, TxError> {
         let workflows: Vec<i64> = names.iter().map(|(workflow, _)| workflow.0.cast_signed()).collect();
         let texts: Vec<String> = names.iter().map(|(_, name)| name.to_string()).collect();
-        let rows = self.link.ask(order!(self.shared.sql.member_names, workflows, texts)).await?;
+        let rows = self.link.query(stmt!(self.shared.sql.member_names, workflows, texts)).await?;
         self.fetched.member_names.extend(names.into_iter().map(|name| (name, None)));
         let mut members = Vec::new();
         for row in &rows {
@@ -76,9 +78,9 @@ impl Turn<'_> {
     }
 
     /// For a tick: workflows to whose members something is being done. One node at a time goes on with that.
-    pub(in crate::transaction) async fn fetch_errands(&mut self, budget: usize) -> Result<(), Trouble> {
+    pub(in crate::transaction) async fn fetch_active_operations(&mut self, budget: usize) -> Result<(), TxError> {
         let key = self.shared.lock_key - 3;
-        let rows = self.link.ask(order!(self.shared.sql.errands, key, ERRANDS_MAX)).await?;
+        let rows = self.link.query(stmt!(self.shared.sql.errands, key, ERRANDS_MAX)).await?;
         let mut retries = false;
         for row in &rows {
             let found = workflow_of(row)?;
@@ -86,11 +88,11 @@ impl Turn<'_> {
             self.fetched.errands.push(found.workflow.id);
         }
         self.take_in_workflows(&rows)?;
-        if retries { self.fetch_news(budget).await } else { Ok(()) }
+        if retries { self.fetch_pending_propagation(budget).await } else { Ok(()) }
     }
 
     /// Members come back only after they have heard why they were stopped: that is told first, and what is left of it holds up the rest.
-    pub(in crate::transaction) async fn fetch_news_for(&mut self, requests: &[Request]) -> Result<(), Trouble> {
+    pub(in crate::transaction) async fn fetch_news_for(&mut self, requests: &[Request]) -> Result<(), TxError> {
         let retries = |request: &Request| match request {
             Request::Admin(command, _) => matches!(**command, AdminCommand::RetryWorkflow { .. }),
             Request::Submit(..)
@@ -99,17 +101,21 @@ impl Turn<'_> {
             | Request::Extend(..)
             | Request::Tick(..) => false,
         };
-        if requests.iter().any(retries) { self.fetch_news(self.shared.engine.cascade_jobs_max).await } else { Ok(()) }
+        if requests.iter().any(retries) {
+            self.fetch_pending_propagation(self.shared.engine.cascade_jobs_max).await
+        } else {
+            Ok(())
+        }
     }
 
     /// One more than can be told.
-    async fn fetch_news(&mut self, told_max: usize) -> Result<(), Trouble> {
+    async fn fetch_pending_propagation(&mut self, told_max: usize) -> Result<(), TxError> {
         let limit = i64::try_from(told_max).unwrap_or(i64::MAX).saturating_add(1);
-        let rows = self.link.ask(order!(self.shared.sql.news, limit)).await?;
+        let rows = self.link.query(stmt!(self.shared.sql.news, limit)).await?;
         for row in &rows {
-            let (seq, found) = Found::live(row)?;
+            let (seq, found) = JobRow::live(row)?;
             self.fetched.add(seq, found);
-            self.fetched.news.push(seq);
+            self.fetched.pending_propagation.push(seq);
         }
         Ok(())
     }
