@@ -36,7 +36,7 @@ pub fn backlog(dir: &Path, jobs: usize, size: usize) {
         let host = Host::now();
         let turn = (drain(&long, size), drain(&short, size));
         tried += 1;
-        if host.stolen_since() <= STOLEN_MAX {
+        if host.steal_percent_since() <= STOLEN_MAX {
             turns.push(turn);
         }
     }
@@ -69,7 +69,7 @@ fn reopen(before: Option<EmbeddedStore>, dir: &Path) -> EmbeddedStore {
         "bare scan of the live records in {scanned:.2} s, reopened in {opened:.2} s: {:.2}; {}; the host took {:.0} %",
         opened / scanned,
         memory(),
-        host.stolen_since()
+        host.steal_percent_since()
     );
     store
 }

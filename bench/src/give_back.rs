@@ -39,7 +39,7 @@ pub fn give_back(dir: &Path, seconds: u64) {
             "{kind} store, {submitted} submissions: {}; {before} bytes, then {}; the host took {:.1} %",
             latencies.show(),
             file_bytes(&dir),
-            host.stolen_since()
+            host.steal_percent_since()
         );
     }
 }

@@ -35,7 +35,7 @@ impl Host {
     }
 
     /// Percent of the time since then.
-    pub fn stolen_since(self) -> f64 {
+    pub fn steal_percent_since(self) -> f64 {
         let now = Self::now();
         (now.stolen - self.stolen) as f64 * 100.0 / (now.all - self.all).max(1) as f64
     }

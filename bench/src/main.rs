@@ -39,7 +39,7 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let number = |text: &str| text.replace('_', "").parse::<usize>().expect("a number");
     match words.as_slice() {
-        ["life", dir, batch, seconds] => life(Path::new(dir), number(batch), number(seconds)),
+        ["life", dir, batch, seconds] => lifecycle(Path::new(dir), number(batch), number(seconds)),
         ["sustained", dir, batch, seconds] => sustained(Path::new(dir), number(batch), number(seconds)),
         ["workflows", dir, jobs, rounds] => workflows(Path::new(dir), number(jobs), number(rounds)),
         ["single", dir, times] => single(Path::new(dir), number(times)),
@@ -107,7 +107,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 const CLIENTS: usize = 2;
 
 /// Each client submits, claims and completes a third of `size` at once, round after round; the three mostly share a commit.
-fn life(dir: &Path, size: usize, seconds: usize) {
+fn lifecycle(dir: &Path, size: usize, seconds: usize) {
     let store = open(dir);
     let third = (size / 3).max(1);
     for _ in 0..4 * CLIENTS {
@@ -130,7 +130,7 @@ fn life(dir: &Path, size: usize, seconds: usize) {
         commits as f64 / elapsed,
         transitions as f64 / commits as f64,
         busy * 1e6 / transitions as f64,
-        host.stolen_since(),
+        host.steal_percent_since(),
         latencies.show()
     );
 }
@@ -166,7 +166,7 @@ fn sustained(dir: &Path, size: usize, seconds: usize) {
         "sustained batch={size} transitions_s={:.0} pruned_s={:.0} stolen={:.1}% commit: {}",
         transitions as f64 / seconds as f64,
         pruned as f64 / seconds as f64,
-        host.stolen_since(),
+        host.steal_percent_since(),
         latencies.show()
     );
 }
@@ -210,7 +210,7 @@ fn single(dir: &Path, times: usize) {
     }
     println!("bare 4 KiB write and fdatasync: {}", bare.show());
     println!("one durable submission:         {}", ours.show());
-    println!("the host took {:.1} % of the time", host.stolen_since());
+    println!("the host took {:.1} % of the time", host.steal_percent_since());
 }
 
 /// Jobs of one call to an open workflow, at most.

@@ -76,7 +76,7 @@ pub struct DeadLetter {
 /// The body of calls that take none: nothing, or `{}`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Nothing {}
+pub struct EmptyBody {}
 
 /// `POST /v1/jobs/bulk`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,7 +112,7 @@ pub struct BulkFilter {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct BulkDone {
+pub struct BulkResult {
     pub matched: u64,
     pub changed: u64,
     /// Others match that were not looked at.

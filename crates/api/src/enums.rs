@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-macro_rules! words {
+macro_rules! string_enum {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -25,7 +25,7 @@ macro_rules! words {
         // serde's own way takes more than text, and complains about the rest as if it were no JSON.
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(OneOf { words: &[$($word),+], read: Self::parse })
+                deserializer.deserialize_str(EnumVisitor { words: &[$($word),+], read: Self::parse })
             }
         }
 
@@ -58,12 +58,12 @@ fn words_schema(words: &[&'static str]) -> utoipa::openapi::schema::Object {
 }
 
 /// Reads a word of a closed set.
-struct OneOf<T: 'static> {
+struct EnumVisitor<T: 'static> {
     words: &'static [&'static str],
     read: fn(&str) -> Option<T>,
 }
 
-impl<T> Visitor<'_> for OneOf<T> {
+impl<T> Visitor<'_> for EnumVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,7 +75,7 @@ impl<T> Visitor<'_> for OneOf<T> {
     }
 }
 
-words!(
+string_enum!(
     /// What a workflow is, as a whole.
     WorkflowState {
         Running = "running",
@@ -84,7 +84,7 @@ words!(
         Cancelled = "cancelled",
     }
 );
-words!(
+string_enum!(
     /// A named bundle of settings.
     Profile {
         Standard = "standard",
@@ -95,7 +95,7 @@ words!(
         Document = "document",
     }
 );
-words!(
+string_enum!(
     /// The nine states of a job.
     State {
         Pending = "pending",
@@ -109,31 +109,31 @@ words!(
         Cancelled = "cancelled",
     }
 );
-words!(
+string_enum!(
     /// What `retry.limit` is a number of.
-    Counts { Starts = "starts", Failures = "failures", Retries = "retries" }
+    RetryLimitUnit { Starts = "starts", Failures = "failures", Retries = "retries" }
 );
-words!(
+string_enum!(
     /// The formula of the wait before a retry.
     BackoffKind { Constant = "constant", Linear = "linear", Exponential = "exponential", List = "list" }
 );
-words!(
+string_enum!(
     /// The shape of the randomness of that wait.
     JitterKind { None = "none", Symmetric = "symmetric", Full = "full" }
 );
-words!(
+string_enum!(
     /// Where a permanent error sends the job.
     OnPermanent { Failed = "failed", DeadLetter = "dead_letter", Retry = "retry" }
 );
-words!(
+string_enum!(
     /// Where a job goes that may not be retried any more.
     OnExhausted { DeadLetter = "dead_letter", Failed = "failed" }
 );
-words!(
+string_enum!(
     /// Whether an execution timeout, or a failure of the system, is retried.
-    OnTrouble { Retry = "retry", Final = "final" }
+    OnFailure { Retry = "retry", Final = "final" }
 );
-words!(
+string_enum!(
     /// What the end of a lease means.
     OnLeaseExpiry {
         ReclaimCounted = "reclaim_counted",
@@ -142,35 +142,35 @@ words!(
         FailRetryable = "fail_retryable",
     }
 );
-words!(
+string_enum!(
     /// Who takes an orphan back: time, or the next claim.
     Reclaim { Eager = "eager", Lazy = "lazy" }
 );
-words!(
+string_enum!(
     /// Whether a settlement must prove its lease.
     Fencing { Required = "required", Optional = "optional" }
 );
-words!(
+string_enum!(
     /// Among which jobs an idempotency key is unique.
     IdempotencyScope { Type = "type", Queue = "queue", Global = "global", Off = "off" }
 );
-words!(
+string_enum!(
     /// Where a job that comes back stands in line.
     RequeueOrder { Submission = "submission", Tail = "tail" }
 );
-words!(
+string_enum!(
     /// Whether creating a job also submits it.
     SubmitMode { Auto = "auto", Explicit = "explicit" }
 );
-words!(
+string_enum!(
     /// Whether a requeue revives the job itself or makes a copy.
     ManualRequeue { InPlace = "in_place", Clone = "clone" }
 );
-words!(
+string_enum!(
     /// Whether a running job is cancelled at once, or asked to stop.
     CancelRunning { Cooperative = "cooperative", Immediate = "immediate" }
 );
-words!(
+string_enum!(
     /// Every failure belongs to exactly one.
     Category {
         Temporary = "temporary",
@@ -180,11 +180,11 @@ words!(
         System = "system",
     }
 );
-words!(
+string_enum!(
     /// The categories that a worker may report.
     ReportedCategory { Temporary = "temporary", Permanent = "permanent", Timeout = "timeout", System = "system" }
 );
-words!(
+string_enum!(
     /// How a run ended.
     AttemptOutcome {
         Completed = "completed",
@@ -196,7 +196,7 @@ words!(
         Cancelled = "cancelled",
     }
 );
-words!(
+string_enum!(
     /// Why a job moved from state to state.
     Cause {
         Create = "create",
@@ -222,15 +222,15 @@ words!(
         Revive = "revive",
     }
 );
-words!(
+string_enum!(
     /// How a worker ends its lease.
     OutcomeKind { Complete = "complete", Fail = "fail", Snooze = "snooze", Release = "release" }
 );
-words!(
+string_enum!(
     /// What is done to many jobs at once.
     BulkAction { Requeue = "requeue", Cancel = "cancel", Delete = "delete" }
 );
-words!(
+string_enum!(
     /// Whose words a job is shown in.
     View {
         Gopherqueue = "gopherqueue",

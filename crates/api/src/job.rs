@@ -117,14 +117,14 @@ pub struct Job {
     pub last_heartbeat_at: Option<Time>,
     pub attempt_ended_at: Option<Time>,
     pub completed_at: Option<Time>,
-    pub lease: Option<LeaseShown>,
+    pub lease: Option<LeaseView>,
     #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub progress: Option<Box<RawValue>>,
     #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub checkpoint: Option<Box<RawValue>>,
     #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub result: Option<Box<RawValue>>,
-    pub error: Option<ErrorShown>,
+    pub error: Option<ErrorView>,
     pub after: Vec<String>,
     pub after_any: Vec<String>,
     pub waiting_on: usize,
@@ -154,7 +154,7 @@ pub struct Counters {
 /// A lease as others see it: the token is only ever shown to its claimer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct LeaseShown {
+pub struct LeaseView {
     pub version: u64,
     pub expires_at: Option<Time>,
     /// When the execution timeout ends it, however often it is extended.
@@ -164,7 +164,7 @@ pub struct LeaseShown {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct ErrorShown {
+pub struct ErrorView {
     pub category: Category,
     pub code: Option<String>,
     pub message: String,
@@ -193,7 +193,7 @@ pub struct Attempt {
     pub started_at: Time,
     pub ended_at: Option<Time>,
     pub outcome: Option<AttemptOutcome>,
-    pub error: Option<ErrorShown>,
+    pub error: Option<ErrorView>,
     pub next_delay: Option<Duration>,
 }
 
@@ -207,7 +207,7 @@ pub struct Attempts {
 /// One move from state to state; the first has no `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Move {
+pub struct Transition {
     pub from: Option<State>,
     pub to: State,
     pub at: Time,
@@ -218,5 +218,5 @@ pub struct Move {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct History {
-    pub history: Vec<Move>,
+    pub history: Vec<Transition>,
 }

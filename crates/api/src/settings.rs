@@ -63,7 +63,7 @@ pub struct Retry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub counts: Option<Counts>,
+    pub counts: Option<RetryLimitUnit>,
     #[serde(deserialize_with = "maybe_object", skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
     #[serde(deserialize_with = "maybe_object", skip_serializing_if = "Option::is_none")]
@@ -75,9 +75,9 @@ pub struct Retry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_exhausted: Option<OnExhausted>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_timeout: Option<OnTrouble>,
+    pub on_timeout: Option<OnFailure>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_system: Option<OnTrouble>,
+    pub on_system: Option<OnFailure>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

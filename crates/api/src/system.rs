@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::admin::Requeue;
 use crate::enums::{Profile, State};
-use crate::job::ErrorShown;
+use crate::job::ErrorView;
 use crate::time::{Duration, Time};
 
 /// `GET /v1/jobs/{id}/why`.
@@ -21,7 +21,7 @@ pub struct Why {
     pub ahead: Option<u64>,
     /// What went wrong last, as in the job.
     #[serde(default)]
-    pub error: Option<ErrorShown>,
+    pub error: Option<ErrorView>,
     /// The call that lets an ended job run again; `null` where there is none.
     #[serde(default)]
     pub action: Option<RequeueAction>,
@@ -109,7 +109,7 @@ pub struct QueueStats {
     /// Per second, over the last minute.
     pub rates: Rates,
     /// Since this server was started.
-    pub since_start: Tally,
+    pub since_start: ThroughputTotals,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ pub struct Rates {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Tally {
+pub struct ThroughputTotals {
     pub submitted: u64,
     pub claimed: u64,
     pub completed: u64,

@@ -20,30 +20,30 @@ impl fmt::Display for Time {
 
 /// What a time or a duration should have looked like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed(pub &'static str);
+pub struct ParseError(pub &'static str);
 
-impl fmt::Display for Malformed {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for ParseError {}
 
 const TIME_EXAMPLE: &str = "a time such as \"2026-11-15T18:08:27.123Z\"";
 const DURATION_EXAMPLE: &str = "a duration such as \"1h15m5s\" (units w, d, h, m, s, ms) or a number of seconds";
 const DURATION_LONG: &str = "a duration of at most 36500d";
 
 impl FromStr for Time {
-    type Err = Malformed;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, Malformed> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         // RFC 3339 only: the library reads more than that.
         let byte = |place: usize| text.as_bytes().get(place).map(u8::to_ascii_uppercase);
         let marks = (byte(4), byte(10), byte(13), byte(16)) == (Some(b'-'), Some(b'T'), Some(b':'), Some(b':'));
         let shaped = marks && text.len() <= 40 && !text.contains('[');
         let parsed = shaped.then(|| text.parse::<jiff::Timestamp>().ok()).flatten();
-        parsed.map(|at| Self(at.as_millisecond())).ok_or(Malformed(TIME_EXAMPLE))
+        parsed.map(|at| Self(at.as_millisecond())).ok_or(ParseError(TIME_EXAMPLE))
     }
 }
 
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for Time {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Time, E> {
-                text.parse().map_err(|malformed: Malformed| E::custom(format_args!("expected {malformed}")))
+                text.parse().map_err(|malformed: ParseError| E::custom(format_args!("expected {malformed}")))
             }
         }
         deserializer.deserialize_str(Text)
@@ -90,26 +90,26 @@ impl Duration {
         std::time::Duration::from_millis(self.0)
     }
 
-    fn bounded(millis: u64) -> Result<Self, Malformed> {
-        if millis <= Self::MAX.0 { Ok(Self(millis)) } else { Err(Malformed(DURATION_LONG)) }
+    fn bounded(millis: u64) -> Result<Self, ParseError> {
+        if millis <= Self::MAX.0 { Ok(Self(millis)) } else { Err(ParseError(DURATION_LONG)) }
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within range, checked before")]
-    fn from_seconds(seconds: f64) -> Result<Self, Malformed> {
+    fn from_seconds(seconds: f64) -> Result<Self, ParseError> {
         if !seconds.is_finite() || seconds < 0.0 {
-            return Err(Malformed(DURATION_EXAMPLE));
+            return Err(ParseError(DURATION_EXAMPLE));
         }
         let millis = (seconds * 1_000.0).round();
-        if millis > 1e16 { Err(Malformed(DURATION_LONG)) } else { Self::bounded(millis as u64) }
+        if millis > 1e16 { Err(ParseError(DURATION_LONG)) } else { Self::bounded(millis as u64) }
     }
 }
 
 impl FromStr for Duration {
-    type Err = Malformed;
+    type Err = ParseError;
 
     /// Concatenated units, spaces allowed: `1h15m5s`, `3w 2d`, `500ms`.
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        let malformed = || Malformed(DURATION_EXAMPLE);
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let malformed = || ParseError(DURATION_EXAMPLE);
         let mut rest = text.trim();
         if rest.is_empty() {
             return Err(malformed());
@@ -121,11 +121,11 @@ impl FromStr for Duration {
             if number.is_empty() {
                 return Err(malformed());
             }
-            let number: u64 = number.parse().map_err(|_| Malformed(DURATION_LONG))?;
+            let number: u64 = number.parse().map_err(|_| ParseError(DURATION_LONG))?;
             let tail = tail.trim_start();
             let (unit, millis) = UNITS.iter().find(|(unit, _)| tail.starts_with(unit)).ok_or_else(malformed)?;
-            let part = number.checked_mul(*millis).ok_or(Malformed(DURATION_LONG))?;
-            total = total.checked_add(part).ok_or(Malformed(DURATION_LONG))?;
+            let part = number.checked_mul(*millis).ok_or(ParseError(DURATION_LONG))?;
+            total = total.checked_add(part).ok_or(ParseError(DURATION_LONG))?;
             rest = tail.strip_prefix(unit).unwrap_or_default().trim_start();
         }
         Self::bounded(total)
@@ -160,7 +160,7 @@ impl Serialize for Duration {
 impl<'de> Deserialize<'de> for Duration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextOrSeconds;
-        fn wrong<E: Error>(malformed: Malformed) -> E {
+        fn wrong<E: Error>(malformed: ParseError) -> E {
             E::custom(format_args!("expected {malformed}"))
         }
         impl Visitor<'_> for TextOrSeconds {
@@ -175,12 +175,12 @@ impl<'de> Deserialize<'de> for Duration {
             }
 
             fn visit_u64<E: Error>(self, seconds: u64) -> Result<Duration, E> {
-                let millis = seconds.checked_mul(1_000).ok_or(Malformed(DURATION_LONG)).map_err(wrong)?;
+                let millis = seconds.checked_mul(1_000).ok_or(ParseError(DURATION_LONG)).map_err(wrong)?;
                 Duration::bounded(millis).map_err(wrong)
             }
 
             fn visit_i64<E: Error>(self, _: i64) -> Result<Duration, E> {
-                Err(wrong(Malformed("a duration that is not negative")))
+                Err(wrong(ParseError("a duration that is not negative")))
             }
 
             fn visit_f64<E: Error>(self, seconds: f64) -> Result<Duration, E> {

@@ -252,7 +252,7 @@ pub struct Settlement {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 #[expect(missing_debug_implementations, reason = "lease tokens never reach a log")]
-pub struct Heartbeats<T = HeartbeatOf> {
+pub struct Heartbeats<T = BatchHeartbeat> {
     pub heartbeats: Vec<T>,
 }
 
@@ -260,7 +260,7 @@ pub struct Heartbeats<T = HeartbeatOf> {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 #[expect(missing_debug_implementations, reason = "lease tokens never reach a log")]
-pub struct HeartbeatOf {
+pub struct BatchHeartbeat {
     pub id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
@@ -320,7 +320,7 @@ fn none<T>() -> Option<T> {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct FannedOut {
+pub struct ChildrenCreated {
     pub jobs: Vec<String>,
     pub finally: Option<String>,
 }

@@ -12,7 +12,7 @@ use crate::time::Time;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, bound(deserialize = "T: Deserialize<'de>"))]
-pub struct NewWorkflow<T = Step> {
+pub struct NewWorkflow<T = WorkflowNode> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Of jobs that name none.
@@ -36,7 +36,7 @@ pub struct NewWorkflow<T = Step> {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = serde_json::Value))]
 #[serde(transparent)]
-pub struct Step(pub Box<RawValue>);
+pub struct WorkflowNode(pub Box<RawValue>);
 
 /// Chain, group or chord in the place of a job.
 #[derive(Clone, Debug, Deserialize)]
@@ -54,7 +54,7 @@ pub struct Nested<T> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Chord<T = Step> {
+pub struct Chord<T = WorkflowNode> {
     pub group: Vec<T>,
     pub finally: T,
 }
@@ -66,7 +66,7 @@ fn none<T>() -> Option<T> {
 /// What a call has made: ids by reference. A job without a `ref` is called by its place in the workflow: `0`, `1`, …
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct WorkflowMade {
+pub struct WorkflowCreated {
     pub id: String,
     pub jobs: BTreeMap<String, String>,
 }

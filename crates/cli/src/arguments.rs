@@ -7,7 +7,7 @@ use crate::commands::{
     serve, submit, top, work, workers, workflows,
 };
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Where the server listens unless told otherwise, and where everybody else looks for it.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
@@ -74,7 +74,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::Serve(serve) => serve.run(context),
             Self::Submit(submit) => submit.run(context),

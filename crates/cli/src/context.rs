@@ -5,12 +5,12 @@ use std::time::Duration;
 use longshore_client::{Builder, Client};
 
 use crate::arguments::DEFAULT_ADDRESS;
-use crate::terminal::error::Failure;
-use crate::terminal::output::Screen;
+use crate::terminal::error::CliError;
+use crate::terminal::output::Output;
 
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub(crate) screen: Screen,
+    pub(crate) screen: Output,
     /// The server's address.
     pub(crate) server: String,
 }
@@ -23,27 +23,27 @@ impl Context {
             Some(value.to_string_lossy().into_owned())
         };
         let server = server.or_else(from_environment).unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"));
-        Self { screen: Screen::new(json), server }
+        Self { screen: Output::new(json), server }
     }
 
     /// Nothing is sent yet.
-    pub(crate) fn client(&self) -> Result<Client, Failure> {
+    pub(crate) fn client(&self) -> Result<Client, CliError> {
         self.build(Client::builder())
     }
 
     /// A client whose connections and answers have this timeout.
-    pub(crate) fn client_with_timeout(&self, timeout: Duration) -> Result<Client, Failure> {
+    pub(crate) fn client_with_timeout(&self, timeout: Duration) -> Result<Client, CliError> {
         self.build(Client::builder().connect_timeout(timeout).timeout(timeout))
     }
 
-    fn build(&self, builder: Builder) -> Result<Client, Failure> {
+    fn build(&self, builder: Builder) -> Result<Client, CliError> {
         builder.build(&self.server).map_err(|error| {
-            Failure::failed(error.to_string()).hint("--server http://127.0.0.1:7070, or LONGSHORE_SERVER")
+            CliError::failed(error.to_string()).hint("--server http://127.0.0.1:7070, or LONGSHORE_SERVER")
         })
     }
 
     /// Runs calls to a server to their end.
-    pub(crate) fn call<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    pub(crate) fn call<T>(&self, work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
         tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
     }
 }

@@ -36,6 +36,6 @@ fn main() -> ExitCode {
     let context = Context::new(server, json);
     match command.run(&context) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(json),
+        Err(failure) => failure.print(json),
     }
 }

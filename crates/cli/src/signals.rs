@@ -25,7 +25,7 @@ impl Signals {
     }
 
     /// Until it was told `times` times.
-    pub(crate) async fn told(&self, times: u8) {
+    pub(crate) async fn received(&self, times: u8) {
         if self.0.clone().wait_for(|signals| *signals >= times).await.is_err() {
             // The runtime ends: nobody will tell us any more.
             std::future::pending::<()>().await;

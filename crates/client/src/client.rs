@@ -13,7 +13,7 @@ use longshore_api::{ErrorCode, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{BadUrl, Error, TooLate};
+use crate::error::{BadUrl, Error, TimeoutError};
 
 /// More than any answer of the server: a page of 1,000 jobs, or one payload.
 const ANSWER_MAX: usize = 256 << 20;
@@ -26,20 +26,20 @@ pub struct Client {
     http: legacy::Client<HttpConnector, Full<Bytes>>,
     /// Without a slash at its end.
     base: String,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// Patience and name of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct Builder {
     connect: Duration,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Default for Builder {
     /// Longer than the server gives a submission: its own word on that is worth hearing.
     fn default() -> Self {
-        Self { connect: Duration::from_secs(5), patience: Duration::from_secs(40) }
+        Self { connect: Duration::from_secs(5), timeout: Duration::from_secs(40) }
     }
 }
 
@@ -53,7 +53,7 @@ impl Builder {
     /// For an answer, on top of what a call asks the server to wait.
     #[must_use]
     pub fn timeout(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+        Self { timeout: patience, ..self }
     }
 
     /// Nothing is sent yet.
@@ -65,7 +65,7 @@ impl Builder {
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         // The server closes idle connections after 75 s: ours should not be the one that finds out.
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(60));
-        Ok(Client { http: builder.build(connector), base, patience: self.patience })
+        Ok(Client { http: builder.build(connector), base, timeout: self.timeout })
     }
 }
 
@@ -138,7 +138,7 @@ impl Client {
         read(&self.send(Method::POST, path, Some(write(body)?), wait).await?)
     }
 
-    pub(crate) async fn post_nothing<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+    pub(crate) async fn post_empty<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         read(&self.send(Method::POST, path, None, Duration::ZERO).await?)
     }
 
@@ -156,7 +156,8 @@ impl Client {
 
     /// One request; any answer but 2xx is an error.
     async fn send(&self, method: Method, path: &str, body: Option<Bytes>, wait: Duration) -> Result<Answer, Error> {
-        let uri: Uri = format!("{}{path}", self.base).parse().map_err(|_| Error::Request(format!("path {path:?}")))?;
+        let uri: Uri =
+            format!("{}{path}", self.base).parse().map_err(|_| Error::InvalidRequest(format!("path {path:?}")))?;
         let mut request = Request::new(Full::new(body.clone().unwrap_or_default()));
         *request.method_mut() = method;
         *request.uri_mut() = uri;
@@ -167,32 +168,32 @@ impl Client {
         if body.is_some() {
             headers.insert(CONTENT_TYPE, JSON);
         }
-        let patience = self.patience.saturating_add(wait);
+        let patience = self.timeout.saturating_add(wait);
         let answer = tokio::time::timeout(patience, self.exchange(request)).await;
-        let answer = answer.map_err(|_| Error::NoAnswer { cause: Box::new(TooLate(patience)) })??;
+        let answer = answer.map_err(|_| Error::ResponseLost { cause: Box::new(TimeoutError(patience)) })??;
         if answer.status.is_success() { Ok(answer) } else { Err(refusal(&answer)) }
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, Error> {
         let response = self.http.request(request).await.map_err(|error| {
             if error.is_connect() {
-                Error::Unreachable { url: self.base.clone(), cause: Box::new(error) }
+                Error::Connect { url: self.base.clone(), cause: Box::new(error) }
             } else {
-                Error::NoAnswer { cause: Box::new(error) }
+                Error::ResponseLost { cause: Box::new(error) }
             }
         })?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_MAX).collect().await.map_err(|cause| Error::NoAnswer { cause })?;
+        let body = Limited::new(body, ANSWER_MAX).collect().await.map_err(|cause| Error::ResponseLost { cause })?;
         Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
 }
 
 fn write<B: Serialize + ?Sized>(body: &B) -> Result<Bytes, Error> {
-    serde_json::to_vec(body).map(Bytes::from).map_err(|error| Error::Request(error.to_string()))
+    serde_json::to_vec(body).map(Bytes::from).map_err(|error| Error::InvalidRequest(error.to_string()))
 }
 
 fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
-    serde_json::from_slice(&answer.body).map_err(|error| Error::NotUnderstood {
+    serde_json::from_slice(&answer.body).map_err(|error| Error::UnexpectedResponse {
         status: answer.status.as_u16(),
         // Only the place: the answer itself may hold what nobody should see in a log.
         detail: format!("not what this call answers (line {}, column {})", error.line(), error.column()),
@@ -212,7 +213,7 @@ fn refusal(answer: &Answer) -> Error {
     let status = answer.status.as_u16();
     match code {
         Some(code) => Error::Refused(Box::new(Problem::new(code, format!("answer {status} without a word")))),
-        None => Error::NotUnderstood { status, detail: "this is not an answer of a Longshore server".to_owned() },
+        None => Error::UnexpectedResponse { status, detail: "this is not an answer of a Longshore server".to_owned() },
     }
 }
 
@@ -260,10 +261,10 @@ mod tests {
     async fn another_kind_of_server_is_recognised() {
         let client = canned("HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\n<html").await;
         let told = client.job("x").await.unwrap_err();
-        assert!(matches!(told, Error::NotUnderstood { status: 404, .. }), "{told}");
+        assert!(matches!(told, Error::UnexpectedResponse { status: 404, .. }), "{told}");
         let client = canned("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await;
         let told = client.job("x").await.unwrap_err();
-        assert!(matches!(told, Error::NotUnderstood { status: 200, .. }), "{told}");
+        assert!(matches!(told, Error::UnexpectedResponse { status: 200, .. }), "{told}");
     }
 
     #[tokio::test]
@@ -279,7 +280,7 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
         let told = Client::new(&url).unwrap().info().await.unwrap_err();
-        assert!(matches!(told, Error::Unreachable { .. }), "{told}");
+        assert!(matches!(told, Error::Connect { .. }), "{told}");
         assert!(told.to_string().contains("refused"), "{told}");
     }
 
@@ -289,7 +290,7 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let client = Client::builder().timeout(Duration::from_millis(50)).build(&url).unwrap();
         let told = client.info().await.unwrap_err();
-        assert!(matches!(told, Error::NoAnswer { .. }), "{told}");
+        assert!(matches!(told, Error::ResponseLost { .. }), "{told}");
         assert!(told.to_string().contains("0.05 s"), "{told}");
     }
 }

@@ -12,13 +12,13 @@ pub enum Error {
     /// The server said no, or that it cannot now.
     Refused(Box<Problem>),
     /// No connection: nothing was sent.
-    Unreachable { url: String, cause: Cause },
+    Connect { url: String, cause: Cause },
     /// Sent, and no whole answer came: it may have been applied.
-    NoAnswer { cause: Cause },
+    ResponseLost { cause: Cause },
     /// An answer that is not of this API, as from another kind of server.
-    NotUnderstood { status: u16, detail: String },
+    UnexpectedResponse { status: u16, detail: String },
     /// The request could not be written down; nothing was sent.
-    Request(String),
+    InvalidRequest(String),
 }
 
 impl Error {
@@ -30,7 +30,10 @@ impl Error {
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Refused(problem) => Some(problem),
-            Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::NotUnderstood { .. } | Self::Request(_) => None,
+            Self::Connect { .. }
+            | Self::ResponseLost { .. }
+            | Self::UnexpectedResponse { .. }
+            | Self::InvalidRequest(_) => None,
         }
     }
 
@@ -38,9 +41,9 @@ impl Error {
     pub fn retry(&self) -> RetryAdvice {
         match self {
             Self::Refused(problem) => problem.retry,
-            Self::Unreachable { .. } => RetryAdvice::Safe,
-            Self::NoAnswer { .. } => RetryAdvice::Unknown,
-            Self::NotUnderstood { .. } | Self::Request(_) => RetryAdvice::Never,
+            Self::Connect { .. } => RetryAdvice::Safe,
+            Self::ResponseLost { .. } => RetryAdvice::Unknown,
+            Self::UnexpectedResponse { .. } | Self::InvalidRequest(_) => RetryAdvice::Never,
         }
     }
 }
@@ -49,16 +52,16 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(problem) => write!(f, "{problem}"),
-            Self::Unreachable { url, cause } => write!(f, "cannot reach {url}: {}", innermost(cause.as_ref())),
-            Self::NoAnswer { cause } => write!(f, "no answer: {}", innermost(cause.as_ref())),
-            Self::NotUnderstood { status, detail } => write!(f, "answer {status} is not understood: {detail}"),
-            Self::Request(detail) => write!(f, "the request cannot be written: {detail}"),
+            Self::Connect { url, cause } => write!(f, "cannot reach {url}: {}", root_cause(cause.as_ref())),
+            Self::ResponseLost { cause } => write!(f, "no answer: {}", root_cause(cause.as_ref())),
+            Self::UnexpectedResponse { status, detail } => write!(f, "answer {status} is not understood: {detail}"),
+            Self::InvalidRequest(detail) => write!(f, "the request cannot be written: {detail}"),
         }
     }
 }
 
 /// Causes of causes only repeat that something failed; the last one says what.
-fn innermost<'a>(cause: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+fn root_cause<'a>(cause: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
     let mut cause = cause;
     while let Some(deeper) = cause.source() {
         cause = deeper;
@@ -70,8 +73,8 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Refused(problem) => Some(problem),
-            Self::Unreachable { cause, .. } | Self::NoAnswer { cause } => Some(cause.as_ref()),
-            Self::NotUnderstood { .. } | Self::Request(_) => None,
+            Self::Connect { cause, .. } | Self::ResponseLost { cause } => Some(cause.as_ref()),
+            Self::UnexpectedResponse { .. } | Self::InvalidRequest(_) => None,
         }
     }
 }
@@ -93,12 +96,12 @@ impl std::error::Error for BadUrl {}
 
 /// Nothing came within the time that was given.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TooLate(pub(crate) std::time::Duration);
+pub(crate) struct TimeoutError(pub(crate) std::time::Duration);
 
-impl fmt::Display for TooLate {
+impl fmt::Display for TimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "nothing came within {} s", self.0.as_secs_f64())
     }
 }
 
-impl std::error::Error for TooLate {}
+impl std::error::Error for TimeoutError {}

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use longshore_api::Duration;
-use longshore_api::admin::{Bulk, BulkDone, Cancel, DeadLetter, Patch, Requeue};
+use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
 use longshore_api::system::Why;
 use longshore_api::work::JobState;
@@ -14,7 +14,7 @@ use crate::query::{JobFilter, segment};
 
 /// A job that was waited for.
 #[derive(Clone, Debug)]
-pub struct Waited {
+pub struct WaitResult {
     pub job: Job,
     /// False: it has not ended yet.
     pub ended: bool,
@@ -81,11 +81,11 @@ impl Client {
     }
 
     /// Answers when the job has ended, or as it is after `timeout` (at most 60 s).
-    pub async fn wait(&self, id: &str, timeout: Duration) -> Result<Waited, Error> {
+    pub async fn wait(&self, id: &str, timeout: Duration) -> Result<WaitResult, Error> {
         let path = job_path(id, &format!("/wait?timeout={timeout}"));
         let job: Job = self.get_within(&path, timeout.as_std()).await?;
         let ended = job.state.terminal();
-        Ok(Waited { job, ended })
+        Ok(WaitResult { job, ended })
     }
 
     pub async fn patch(&self, id: &str, patch: &Patch) -> Result<Job, Error> {
@@ -93,8 +93,8 @@ impl Client {
     }
 
     /// Lets a held job go.
-    pub async fn release_held(&self, id: &str) -> Result<JobState, Error> {
-        self.post_nothing(&job_path(id, "/submit")).await
+    pub async fn submit_held(&self, id: &str) -> Result<JobState, Error> {
+        self.post_empty(&job_path(id, "/submit")).await
     }
 
     pub async fn cancel(&self, id: &str, cancel: &Cancel) -> Result<JobState, Error> {
@@ -111,7 +111,7 @@ impl Client {
     }
 
     pub async fn run_now(&self, id: &str) -> Result<JobState, Error> {
-        self.post_nothing(&job_path(id, "/run-now")).await
+        self.post_empty(&job_path(id, "/run-now")).await
     }
 
     /// Only of a job that has ended.
@@ -119,7 +119,7 @@ impl Client {
         self.delete(&job_path(id, "")).await
     }
 
-    pub async fn bulk(&self, bulk: &Bulk) -> Result<BulkDone, Error> {
+    pub async fn bulk(&self, bulk: &Bulk) -> Result<BulkResult, Error> {
         self.post("/v1/jobs/bulk", bulk).await
     }
 }

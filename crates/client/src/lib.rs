@@ -31,5 +31,5 @@ mod workflows;
 
 pub use client::{Builder, Client};
 pub use error::{BadUrl, Error};
-pub use jobs::{PayloadBytes, Waited};
+pub use jobs::{PayloadBytes, WaitResult};
 pub use query::JobFilter;

@@ -23,11 +23,11 @@ impl Client {
 
     /// No claim is answered from it until it is resumed; submissions go on.
     pub async fn pause_queue(&self, queue: &str) -> Result<Queue, Error> {
-        self.post_nothing(&format!("/v1/queues/{}/pause", segment(queue))).await
+        self.post_empty(&format!("/v1/queues/{}/pause", segment(queue))).await
     }
 
     pub async fn resume_queue(&self, queue: &str) -> Result<Queue, Error> {
-        self.post_nothing(&format!("/v1/queues/{}/resume", segment(queue))).await
+        self.post_empty(&format!("/v1/queues/{}/resume", segment(queue))).await
     }
 
     /// `force` cancels the jobs that have not ended; without it they are in the way.

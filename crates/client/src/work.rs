@@ -1,7 +1,7 @@
 //! What workers say.
 
 use longshore_api::work::{
-    Claim, Claimed, Complete, Extended, Fail, Heartbeat, HeartbeatOf, Heartbeats, JobState, Release, Results,
+    BatchHeartbeat, Claim, Claimed, Complete, Extended, Fail, Heartbeat, Heartbeats, JobState, Release, Results,
     Settlement, Settlements, Snooze,
 };
 
@@ -45,7 +45,7 @@ impl Client {
         self.post("/v1/settlements", &Settlements { settlements }).await
     }
 
-    pub async fn heartbeats(&self, heartbeats: Vec<HeartbeatOf>) -> Result<Results<Extended>, Error> {
+    pub async fn heartbeats(&self, heartbeats: Vec<BatchHeartbeat>) -> Result<Results<Extended>, Error> {
         self.post("/v1/heartbeats", &Heartbeats { heartbeats }).await
     }
 }

@@ -3,7 +3,7 @@
 use form_urlencoded::Serializer;
 use longshore_api::admin::Cancel;
 use longshore_api::enums::WorkflowState;
-use longshore_api::workflow::{Workflow, WorkflowMade, WorkflowWithJobs, Workflows};
+use longshore_api::workflow::{Workflow, WorkflowCreated, WorkflowWithJobs, Workflows};
 use serde::Serialize;
 
 use crate::client::Client;
@@ -28,21 +28,21 @@ fn page(start: &str, pairs: &[(&str, Option<&str>)]) -> String {
 
 impl Client {
     /// A [`NewWorkflow`](longshore_api::workflow::NewWorkflow), or JSON that says the same. All of it is stored, or nothing.
-    pub async fn submit_workflow(&self, workflow: &(impl Serialize + Sync + ?Sized)) -> Result<WorkflowMade, Error> {
+    pub async fn submit_workflow(&self, workflow: &(impl Serialize + Sync + ?Sized)) -> Result<WorkflowCreated, Error> {
         self.post("/v1/workflows", workflow).await
     }
 
     /// Adds jobs to an open workflow.
-    pub async fn grow_workflow(
+    pub async fn add_workflow_jobs(
         &self,
         id: &str,
         jobs: &(impl Serialize + Sync + ?Sized),
-    ) -> Result<WorkflowMade, Error> {
+    ) -> Result<WorkflowCreated, Error> {
         self.post(&path(id, "/jobs"), jobs).await
     }
 
     pub async fn close_workflow(&self, id: &str) -> Result<Workflow, Error> {
-        self.post_nothing(&path(id, "/close")).await
+        self.post_empty(&path(id, "/close")).await
     }
 
     /// With members, oldest first: one page of `limit`, or up to 10,000.
@@ -74,6 +74,6 @@ impl Client {
 
     /// Runs again what failed, and returns what waited on it.
     pub async fn retry_workflow(&self, id: &str) -> Result<Workflow, Error> {
-        self.post_nothing(&path(id, "/retry")).await
+        self.post_empty(&path(id, "/retry")).await
     }
 }

@@ -16,23 +16,23 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::background::completion_waiters::Endings;
+use crate::background::completion_waiters::CompletionWaiters;
 use crate::background::metrics::Metrics;
-use crate::background::throughput::Tally;
+use crate::background::throughput::ThroughputStats;
 use crate::background::virtual_time::VirtualTime;
 use crate::background::worker_registry::Workers;
-use crate::options::{Limits, Options, StoreAbout, TimeControl};
-use crate::wire::problem::Failure;
+use crate::options::{Limits, Options, ServerClock, StoreInfo};
+use crate::wire::problem::ApiError;
 use crate::wire::request_id::RequestIds;
 
 /// What was met and told: a worker that asks again and again meets the same damage each time.
 #[derive(Debug, Default)]
-struct Damage(Mutex<BTreeSet<String>>);
+struct CorruptionLog(Mutex<BTreeSet<String>>);
 
-impl Damage {
+impl CorruptionLog {
     const TOLD_MAX: usize = 1_000;
 
-    fn is_news(&self, what: &str) -> bool {
+    fn first_time(&self, what: &str) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.len() < Self::TOLD_MAX && told.insert(what.to_owned())
     }
@@ -54,30 +54,30 @@ impl Deref for AppState {
 pub struct App {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) virtual_time: Option<Arc<VirtualTime>>,
-    pub(crate) about: StoreAbout,
+    pub(crate) about: StoreInfo,
     pub(crate) default_profile: Profile,
     pub(crate) auto_queues: bool,
     pub(crate) limits: Limits,
     pub(crate) request_ids: RequestIds,
-    pub(crate) endings: Arc<Endings>,
+    pub(crate) endings: Arc<CompletionWaiters>,
     pub(crate) workers: Arc<Workers>,
-    pub(crate) tally: Tally,
+    pub(crate) tally: ThroughputStats,
     pub(crate) metrics: Arc<Metrics>,
     /// Told when something may have to be ticked that no deadline speaks of.
-    pub(crate) look: Notify,
-    pub(crate) bodies: Arc<Semaphore>,
+    pub(crate) tick_now: Notify,
+    pub(crate) body_budget: Arc<Semaphore>,
     /// Connections, and what requests leave to run on by itself.
     pub(crate) tasks: TaskTracker,
     /// What runs beside them: the feed and the maintenance.
-    pub(crate) companions: TaskTracker,
+    pub(crate) background_tasks: TaskTracker,
     /// Requests have all been answered: what runs beside them may end.
     pub(crate) drained: CancellationToken,
     /// No new work is taken; waiting claims are sent home.
     pub(crate) stopping: CancellationToken,
     /// The store has failed for good.
-    broken: AtomicBool,
-    damage: Damage,
-    pub(crate) gave_up: Notify,
+    store_failed: AtomicBool,
+    reported_corruption: CorruptionLog,
+    pub(crate) store_failed_signal: Notify,
     started: Duration,
 }
 
@@ -87,8 +87,8 @@ impl AppState {
         let metrics: Arc<Metrics> = Arc::default();
         let store: Arc<dyn Store> = Arc::new(InstrumentedStore::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
-            TimeControl::Real => None,
-            TimeControl::Virtual { clock, kept } => Some(Arc::new(VirtualTime::new(store.clone(), clock, kept))),
+            ServerClock::Real => None,
+            ServerClock::Virtual { clock, kept } => Some(Arc::new(VirtualTime::new(store.clone(), clock, kept))),
         };
         let store = virtual_time.as_ref().map_or(store, |time| Arc::clone(time) as Arc<dyn Store>);
         Self(Arc::new(App {
@@ -97,21 +97,21 @@ impl AppState {
             about,
             default_profile,
             auto_queues,
-            bodies: Arc::new(Semaphore::new(limits.bodies_bytes_max / BODY_UNIT)),
+            body_budget: Arc::new(Semaphore::new(limits.bodies_bytes_max / BODY_PERMIT_BYTES)),
             limits,
             request_ids: RequestIds::new(request_id_seed),
             endings: Arc::default(),
             workers: Arc::default(),
-            tally: Tally::default(),
+            tally: ThroughputStats::default(),
             metrics,
-            look: Notify::new(),
+            tick_now: Notify::new(),
             tasks: TaskTracker::new(),
-            companions: TaskTracker::new(),
+            background_tasks: TaskTracker::new(),
             drained: CancellationToken::new(),
             stopping: CancellationToken::new(),
-            broken: AtomicBool::new(false),
-            damage: Damage::default(),
-            gave_up: Notify::new(),
+            store_failed: AtomicBool::new(false),
+            reported_corruption: CorruptionLog::default(),
+            store_failed_signal: Notify::new(),
             started: monotonic(),
         }))
     }
@@ -122,20 +122,23 @@ impl AppState {
     }
 
     /// The one call with a code of its own: an acknowledgement within the submission timeout, or the word that there is none.
-    pub(crate) async fn submit(&self, request: SubmitRequest) -> Result<Result<Vec<Submitted>, BatchRefusal>, Failure> {
+    pub(crate) async fn submit(
+        &self,
+        request: SubmitRequest,
+    ) -> Result<Result<Vec<Submitted>, BatchRefusal>, ApiError> {
         let patience = self.limits.submission_timeout;
         match tokio::time::timeout(patience, self.store.submit(request)).await {
-            Ok(answer) => self.noted(answer),
+            Ok(answer) => self.report_error(answer),
             Err(_) => {
                 let detail = format!("no acknowledgement within {} s", patience.as_secs_f64());
-                Err(Failure::new(ErrorCode::SubmissionTimeout, detail))
+                Err(ApiError::new(ErrorCode::SubmissionTimeout, detail))
             }
         }
     }
 }
 
 /// Room for bodies is counted in these.
-pub(crate) const BODY_UNIT: usize = 1 << 10;
+pub(crate) const BODY_PERMIT_BYTES: usize = 1 << 10;
 
 impl App {
     pub(crate) fn now(&self) -> Timestamp {
@@ -146,22 +149,22 @@ impl App {
         monotonic().saturating_sub(self.started)
     }
 
-    pub(crate) fn broken(&self) -> bool {
-        self.broken.load(Ordering::SeqCst)
+    pub(crate) fn store_failed(&self) -> bool {
+        self.store_failed.load(Ordering::SeqCst)
     }
 
     /// Waits for the store's answer, no longer than a submission would.
-    pub(crate) async fn ask<T>(&self, question: StoreFuture<'_, T>) -> Result<T, Failure> {
+    pub(crate) async fn call_store<T>(&self, question: StoreFuture<'_, T>) -> Result<T, ApiError> {
         let patience = self.limits.submission_timeout;
         let silent = |_| {
             let words = format!("no answer within {} s", patience.as_secs_f64());
             Err(StoreError::unknown(std::io::Error::new(std::io::ErrorKind::TimedOut, words)))
         };
-        self.noted(tokio::time::timeout(patience, question).await.unwrap_or_else(silent))
+        self.report_error(tokio::time::timeout(patience, question).await.unwrap_or_else(silent))
     }
 
     /// Claims, and gives the store as long as a submission has beyond the wait. Dropping the call leaves nothing leased.
-    pub(crate) async fn claim(&self, request: ClaimRequest, wait: Duration) -> Result<Grant, Failure> {
+    pub(crate) async fn claim(&self, request: ClaimRequest, wait: Duration) -> Result<Grant, ApiError> {
         let patience = self.limits.submission_timeout;
         let park = if wait.is_zero() {
             Park::No
@@ -181,36 +184,36 @@ impl App {
                 "the store has not answered within {} s; jobs that it leases to this claim go back into line",
                 patience.as_secs_f64()
             );
-            return Err(Failure::new(ErrorCode::StoreUnavailable, detail));
+            return Err(ApiError::new(ErrorCode::StoreUnavailable, detail));
         };
-        Ok(self.noted(answer)??)
+        Ok(self.report_error(answer)??)
     }
 
-    pub(crate) async fn admin(&self, command: AdminCommand) -> Result<AdminResponse, Failure> {
-        Ok(self.ask(self.store.admin(command)).await??)
+    pub(crate) async fn admin(&self, command: AdminCommand) -> Result<AdminResponse, ApiError> {
+        Ok(self.call_store(self.store.admin(command)).await??)
     }
 
-    pub(crate) fn noted<T>(&self, answer: Result<T, StoreError>) -> Result<T, Failure> {
+    pub(crate) fn report_error<T>(&self, answer: Result<T, StoreError>) -> Result<T, ApiError> {
         answer.map_err(|error| {
-            self.note(&error);
+            self.on_store_error(&error);
             error.into()
         })
     }
 
     /// Looks at a failure of the store: some are the end of it.
-    pub(crate) fn note(&self, error: &StoreError) {
-        if matches!(error, StoreError::Poisoned) && !self.broken.swap(true, Ordering::SeqCst) {
+    pub(crate) fn on_store_error(&self, error: &StoreError) {
+        if matches!(error, StoreError::Poisoned) && !self.store_failed.swap(true, Ordering::SeqCst) {
             tracing::error!(%error, "the store has failed for good; stopping");
-            self.gave_up.notify_one();
+            self.store_failed_signal.notify_one();
         }
         if let StoreError::Corrupt { what } = error
-            && self.damage.is_news(what)
+            && self.reported_corruption.first_time(what)
         {
             tracing::error!(%error, "damage was met, and not served; `longshore doctor` on a copy says whether there is more");
         }
         if matches!(error, StoreError::Unknown(_)) {
             // Whoever was in the failed commit hears this; whether the store lives on, the next tick tells.
-            self.look.notify_one();
+            self.tick_now.notify_one();
         }
     }
 }

@@ -7,10 +7,10 @@ use longshore_store::{Store, StoreError};
 
 use crate::convert::enums::ToCore;
 use crate::convert::settings::queue_overrides;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 
 /// Puts a queue as it is declared, before anybody is served: its overrides are those of the declaration and no others.
-pub async fn declare(store: &dyn Store, name: &str, declared: PutQueue) -> Result<Result<(), Failure>, StoreError> {
+pub async fn declare(store: &dyn Store, name: &str, declared: PutQueue) -> Result<Result<(), ApiError>, StoreError> {
     let queue = match QueueName::new(name) {
         Ok(queue) => queue,
         Err(invalid) => return Ok(Err(invalid.into())),
@@ -18,5 +18,5 @@ pub async fn declare(store: &dyn Store, name: &str, declared: PutQueue) -> Resul
     let PutQueue { profile, settings } = declared;
     let overrides = Some(Box::new(queue_overrides(settings.unwrap_or_default())));
     let put = AdminCommand::PutQueue { queue, profile: profile.map(ToCore::core), overrides };
-    Ok(store.admin(put).await?.map(|_| ()).map_err(Failure::from))
+    Ok(store.admin(put).await?.map(|_| ()).map_err(ApiError::from))
 }

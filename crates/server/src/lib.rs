@@ -30,6 +30,6 @@ mod wire;
 
 pub use app::AppState;
 pub use declared_queues::declare;
-pub use options::{KeptTime, Limits, Options, StoreAbout, TimeControl};
+pub use options::{Limits, Options, SaveVirtualTime, ServerClock, StoreInfo};
 pub use server::{Server, ServerError};
-pub use wire::problem::Failure;
+pub use wire::problem::ApiError;

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use longshore_api::admin::{Bulk, BulkDone, Cancel, DeadLetter, Patch, Requeue};
+use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::error::PROBLEM_JSON;
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
 use longshore_api::queue::{PutQueue, Queue, Queues};
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Workers};
 use longshore_api::work::{
-    Children, Claim, Claimed, Complete, Extended, Fail, FannedOut, Heartbeat, HeartbeatOf, Heartbeats, JobState,
-    Release, Results, Settlement, Settlements, Snooze,
+    BatchHeartbeat, Children, ChildrenCreated, Claim, Claimed, Complete, Extended, Fail, Heartbeat, Heartbeats,
+    JobState, Release, Results, Settlement, Settlements, Snooze,
 };
-use longshore_api::workflow::{Chord, Inputs, NewWorkflow, Step, Workflow, WorkflowMade, WorkflowWithJobs, Workflows};
+use longshore_api::workflow::{
+    Chord, Inputs, NewWorkflow, Workflow, WorkflowCreated, WorkflowNode, WorkflowWithJobs, Workflows,
+};
 use longshore_api::{ErrorCode, Problem};
 use utoipa::ToSchema;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn, PathsBuilder};
@@ -32,7 +34,7 @@ pub(crate) fn json() -> &'static str {
 }
 
 pub(crate) fn document() -> OpenApi {
-    let mut book = Book::default();
+    let mut book = SpecBuilder::default();
     queues(&mut book);
     jobs(&mut book);
     operate(&mut book);
@@ -44,7 +46,7 @@ pub(crate) fn document() -> OpenApi {
 
 /// Everything that was described so far.
 #[derive(Default)]
-struct Book {
+struct SpecBuilder {
     schemas: BTreeMap<String, RefOr<Schema>>,
     operations: Vec<(&'static str, HttpMethod, OperationBuilder)>,
 }
@@ -57,7 +59,7 @@ enum Content {
     Other(&'static str),
 }
 
-impl Book {
+impl SpecBuilder {
     /// A type of the wire, by its name.
     fn of<T: ToSchema>(&mut self) -> RefOr<Schema> {
         self.named::<T>(&T::name())
@@ -130,7 +132,7 @@ fn text() -> Schema {
 
 /// One operation under construction.
 struct Route<'a> {
-    book: &'a mut Book,
+    book: &'a mut SpecBuilder,
     method: HttpMethod,
     path: &'static str,
     operation: OperationBuilder,
@@ -191,7 +193,7 @@ fn body(schema: RefOr<Schema>) -> utoipa::openapi::request_body::RequestBody {
     RequestBodyBuilder::new().content("application/json", ContentBuilder::new().schema(Some(schema)).build()).build()
 }
 
-fn queues(book: &mut Book) {
+fn queues(book: &mut SpecBuilder) {
     use HttpMethod::{Delete, Get, Post, Put};
     book.route(Get, "/v1/queues", "All queues").answers::<Queues>("200", "By name").done();
     book.route(Get, "/v1/queues/{queue}", "One queue").answers::<Queue>("200", "The queue").done();
@@ -207,7 +209,7 @@ fn queues(book: &mut Book) {
     resume.answers::<Queue>("200", "Resumed").done();
 }
 
-fn jobs(book: &mut Book) {
+fn jobs(book: &mut SpecBuilder) {
     use HttpMethod::{Get, Post};
     let one_or_many = {
         let job = book.of::<NewJob>();
@@ -268,7 +270,7 @@ fn jobs(book: &mut Book) {
         .done();
 }
 
-fn operate(book: &mut Book) {
+fn operate(book: &mut SpecBuilder) {
     use HttpMethod::{Delete, Patch as PatchMethod, Post};
     let patch = book.route(PatchMethod, "/v1/jobs/{id}", "Changes what a job says about itself").takes::<Patch>();
     patch.answers::<Job>("200", "As it is now").done();
@@ -285,10 +287,10 @@ fn operate(book: &mut Book) {
     let now = book.route(Post, "/v1/jobs/{id}/run-now", "Ends the wait of a delayed or retrying job");
     now.answers::<JobState>("200", "In line").done();
     let bulk = book.route(Post, "/v1/jobs/bulk", "Requeues, cancels or deletes many jobs").takes::<Bulk>();
-    bulk.answers::<BulkDone>("200", "Each job has its own verdict").done();
+    bulk.answers::<BulkResult>("200", "Each job has its own verdict").done();
 }
 
-fn work(book: &mut Book) {
+fn work(book: &mut SpecBuilder) {
     use HttpMethod::Post;
     let claim = book.route(Post, "/v1/claims", "Takes jobs under leases, or waits for some").takes::<Claim>();
     claim.answers::<Claimed>("200", "Empty when nothing came within `wait`").done();
@@ -303,10 +305,10 @@ fn work(book: &mut Book) {
     let release = book.route(Post, "/v1/jobs/{id}/release", "Hands a job back").takes::<Release>();
     release.answers::<JobState>("200", "In line").done();
     // Members of generic lists are not found by themselves.
-    drop((book.of::<Settlement>(), book.of::<HeartbeatOf>()));
+    drop((book.of::<Settlement>(), book.of::<BatchHeartbeat>()));
     let children = book.named::<Children>("Children");
     let fan_out = book.route(Post, "/v1/jobs/{id}/children", "A running job fans out").takes_schema(children);
-    fan_out.answers::<FannedOut>("201", "Ids of the children").done();
+    fan_out.answers::<ChildrenCreated>("201", "Ids of the children").done();
     let (settlements, settled) =
         (book.named::<Settlements>("Settlements"), book.named::<Results<JobState>>("SettlementResults"));
     book.route(Post, "/v1/settlements", "Ends up to 1,000 leases")
@@ -321,9 +323,9 @@ fn work(book: &mut Book) {
         .done();
 }
 
-fn workflows(book: &mut Book) {
+fn workflows(book: &mut SpecBuilder) {
     use HttpMethod::{Get, Post};
-    drop((book.of::<Step>(), book.named::<Chord>("Chord")));
+    drop((book.of::<WorkflowNode>(), book.named::<Chord>("Chord")));
     let given = book.named::<NewWorkflow>("NewWorkflow");
     book.route(
         Post,
@@ -331,8 +333,8 @@ fn workflows(book: &mut Book) {
         "Submits jobs as one workflow: free by `ref`, as a chain, a group or a chord, nested",
     )
     .takes_schema(given.clone())
-    .answers::<WorkflowMade>("201", "Durable, with all of its jobs")
-    .answers::<WorkflowMade>("200", "Every job was known by its idempotency key, as one of this workflow's")
+    .answers::<WorkflowCreated>("201", "Durable, with all of its jobs")
+    .answers::<WorkflowCreated>("200", "Every job was known by its idempotency key, as one of this workflow's")
     .done();
     book.route(Get, "/v1/workflows", "Workflows, newest first")
         .query(&[
@@ -355,7 +357,7 @@ fn workflows(book: &mut Book) {
         "Adds up to 1,000 jobs to an open workflow, in any of its forms or as an array",
     )
     .takes_schema(given)
-    .answers::<WorkflowMade>("201", "Ids of the new jobs")
+    .answers::<WorkflowCreated>("201", "Ids of the new jobs")
     .done();
     let close = book.route(Post, "/v1/workflows/{id}/close", "No more jobs will come");
     close.answers::<Workflow>("200", "As it is now").done();
@@ -367,7 +369,7 @@ fn workflows(book: &mut Book) {
     retry.answers::<Workflow>("200", "As it is now").done();
 }
 
-fn watch(book: &mut Book) {
+fn watch(book: &mut SpecBuilder) {
     use HttpMethod::{Get, Post};
     book.route(Get, "/v1/stats", "Counts and rates").answers::<Stats>("200", "Rates over the last minute").done();
     book.route(Get, "/v1/workers", "Who asks for work").answers::<Workers>("200", "As seen by this server").done();

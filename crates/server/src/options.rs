@@ -14,8 +14,8 @@ pub struct Options {
     /// Port 0 is any free one.
     pub listen: SocketAddr,
     pub store: Arc<dyn Store>,
-    pub about: StoreAbout,
-    pub time: TimeControl,
+    pub about: StoreInfo,
+    pub time: ServerClock,
     /// As the store was opened; told to whoever asks.
     pub default_profile: Profile,
     pub auto_queues: bool,
@@ -25,12 +25,12 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn new(listen: SocketAddr, store: Arc<dyn Store>, about: StoreAbout) -> Self {
+    pub fn new(listen: SocketAddr, store: Arc<dyn Store>, about: StoreInfo) -> Self {
         Self {
             listen,
             store,
             about,
-            time: TimeControl::Real,
+            time: ServerClock::Real,
             default_profile: Profile::Standard,
             auto_queues: true,
             limits: Limits::default(),
@@ -41,7 +41,7 @@ impl Options {
 
 /// What a store says of itself.
 #[derive(Clone, Debug)]
-pub struct StoreAbout {
+pub struct StoreInfo {
     pub kind: String,
     /// What an answer means.
     pub durability: String,
@@ -49,18 +49,18 @@ pub struct StoreAbout {
 
 /// Who moves the store's clock.
 #[derive(Clone, Debug)]
-pub enum TimeControl {
+pub enum ServerClock {
     /// Time passes by itself.
     Real,
     /// The clock of the store; it stands still until somebody advances it over the wire.
-    Virtual { clock: Arc<VirtualClock>, kept: Option<KeptTime> },
+    Virtual { clock: Arc<VirtualClock>, kept: Option<SaveVirtualTime> },
 }
 
 /// Notes down how far virtual time has come, so that it does not fall back with a restart. Called before the clock moves.
 #[derive(Clone)]
-pub struct KeptTime(pub Arc<dyn Fn(Timestamp) -> std::io::Result<()> + Send + Sync>);
+pub struct SaveVirtualTime(pub Arc<dyn Fn(Timestamp) -> std::io::Result<()> + Send + Sync>);
 
-impl fmt::Debug for KeptTime {
+impl fmt::Debug for SaveVirtualTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeptTime")
     }

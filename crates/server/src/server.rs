@@ -33,7 +33,7 @@ pub enum ServerError {
     },
     Store(StoreError),
     /// An earlier write failed: only a restart helps.
-    StoreGaveUp,
+    StoreFailed,
 }
 
 impl fmt::Display for ServerError {
@@ -41,7 +41,7 @@ impl fmt::Display for ServerError {
         match self {
             Self::Bind { address, error } => write!(f, "cannot listen on {address}: {error}"),
             Self::Store(error) => write!(f, "the store failed: {error}"),
-            Self::StoreGaveUp => f.write_str("the store failed for good: start again"),
+            Self::StoreFailed => f.write_str("the store failed for good: start again"),
         }
     }
 }
@@ -65,23 +65,23 @@ impl Server {
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let Self { listener, app, .. } = self;
         if let Some(time) = &app.virtual_time {
-            time.settle_down().await.map_err(ServerError::Store)?;
+            time.tick_until_idle().await.map_err(ServerError::Store)?;
         }
-        remember_workers(&app).await.map_err(ServerError::Store)?;
-        app.companions.spawn(change_listener::follow(app.clone(), app.store.wakeups()));
-        app.companions.spawn(worker_check::keep_checking(app.clone()));
+        restore_workers(&app).await.map_err(ServerError::Store)?;
+        app.background_tasks.spawn(change_listener::run(app.clone(), app.store.wakeups()));
+        app.background_tasks.spawn(worker_check::keep_checking(app.clone()));
         if app.virtual_time.is_none() {
-            app.companions.spawn(ticker::keep_time(app.clone(), app.store.wakeups()));
+            app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));
         }
         let cut = CancellationToken::new();
         let router = routes::router(app.clone());
         tokio::select! {
             () = accept(&app, listener, router, &cut) => {}
             () = shutdown => {}
-            () = app.gave_up.notified() => {}
+            () = app.store_failed_signal.notified() => {}
         }
         drain(&app, &cut).await;
-        if app.broken() { Err(ServerError::StoreGaveUp) } else { Ok(()) }
+        if app.store_failed() { Err(ServerError::StoreFailed) } else { Ok(()) }
     }
 }
 
@@ -89,7 +89,7 @@ impl Server {
 const PAGES_MAX: usize = 10;
 
 /// Who held which job when the server was stopped: their heartbeats will go on.
-async fn remember_workers(app: &AppState) -> Result<(), StoreError> {
+async fn restore_workers(app: &AppState) -> Result<(), StoreError> {
     let filter = JobFilter { states: StateKind::Running.into(), ..JobFilter::default() };
     let mut before = None;
     for _ in 0..PAGES_MAX {
@@ -97,7 +97,7 @@ async fn remember_workers(app: &AppState) -> Result<(), StoreError> {
         for job in &page.jobs {
             let worker = job.state.lease().and_then(|lease| lease.worker.as_ref());
             let seen = job.last_heartbeat_at.or(job.started_at).unwrap_or_else(|| app.now());
-            app.workers.given(worker, std::iter::once(job.id), seen);
+            app.workers.jobs_assigned(worker, std::iter::once(job.id), seen);
         }
         before = page.next;
         if before.is_none() {
@@ -108,7 +108,7 @@ async fn remember_workers(app: &AppState) -> Result<(), StoreError> {
 }
 
 /// How long questions that nobody waits for any more may still take.
-const AFTER_THE_CUT: Duration = Duration::from_secs(1);
+const FORCE_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// No new work; what is under way gets the grace time.
 async fn drain(app: &AppState, cut: &CancellationToken) {
@@ -118,10 +118,10 @@ async fn drain(app: &AppState, cut: &CancellationToken) {
         tracing::warn!("requests did not end in time; cutting them off");
     }
     cut.cancel();
-    let asked = timeout(AFTER_THE_CUT, app.tasks.wait()).await;
+    let asked = timeout(FORCE_CLOSE_TIMEOUT, app.tasks.wait()).await;
     app.drained.cancel();
-    app.companions.close();
-    let kept = timeout(AFTER_THE_CUT, app.companions.wait()).await;
+    app.background_tasks.close();
+    let kept = timeout(FORCE_CLOSE_TIMEOUT, app.background_tasks.wait()).await;
     if asked.is_err() || kept.is_err() {
         tracing::warn!("the store does not answer; leaving without it");
     }

@@ -11,7 +11,7 @@ use longshore_core::submit::{NewJob, Payload};
 use longshore_store::{Clock, JobRef, Store, VirtualClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 use longshore_testkit::block_on::block_on;
-use longshore_testkit::conformance::{self, World};
+use longshore_testkit::conformance::{self, StoreFixture};
 use longshore_testkit::parking::{self, Order};
 
 fn open(place: StoreLocation, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {
@@ -25,16 +25,16 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }
 
-fn on_disk() -> World {
+fn on_disk() -> StoreFixture {
     let (clock, directory) = (conformance::clock(), directory());
     let (path, same_clock) = (directory.path().to_owned(), Arc::clone(&clock));
     let open_it = move |path: &Path| open(StoreLocation::Directory(path.to_owned()), &same_clock);
-    World::new(open_it(&path), clock).reopened_by(move || open_it(&path)).keeping(directory)
+    StoreFixture::new(open_it(&path), clock).reopened_by(move || open_it(&path)).keeping(directory)
 }
 
-fn in_memory() -> World {
+fn in_memory() -> StoreFixture {
     let clock = conformance::clock();
-    World::new(open(StoreLocation::Memory, &clock), clock)
+    StoreFixture::new(open(StoreLocation::Memory, &clock), clock)
 }
 
 mod disk {

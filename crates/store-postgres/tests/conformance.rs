@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use longshore_store::{Clock, Store, VirtualClock};
 use longshore_store_postgres::{Connections, Options, PostgresStore};
-use longshore_testkit::conformance::{self, World};
+use longshore_testkit::conformance::{self, StoreFixture};
 
 /// Warm ones: thousands of stores are opened.
 fn connections(url: &str) -> Connections {
@@ -32,19 +32,19 @@ fn open(schema: &common::Schema, clock: &Arc<VirtualClock>, lanes: usize) -> Arc
     Arc::new(PostgresStore::open(options).expect("the store opens"))
 }
 
-fn with_lanes(lanes: usize) -> World {
+fn with_lanes(lanes: usize) -> StoreFixture {
     let (clock, schema) = (conformance::clock(), Arc::new(common::Schema::take()));
     let (same_clock, same_schema) = (Arc::clone(&clock), Arc::clone(&schema));
     let open_it = move || open(&same_schema, &same_clock, lanes);
-    World::new(open_it(), clock).reopened_by(open_it).keeping(schema)
+    StoreFixture::new(open_it(), clock).reopened_by(open_it).keeping(schema)
 }
 
-fn on_postgres() -> World {
+fn on_postgres() -> StoreFixture {
     with_lanes(2)
 }
 
 /// Opened thousands of times, each with as few connections as can be.
-fn on_one_lane() -> World {
+fn on_one_lane() -> StoreFixture {
     with_lanes(0)
 }
 

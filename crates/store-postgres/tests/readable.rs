@@ -17,7 +17,7 @@ use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_store::{Clock, JobFilter, JobQuery, Store, StoreReader, VirtualClock};
 use longshore_store_postgres::{Connections, Options, PostgresStore};
-use longshore_testkit::conformance::{self, World};
+use longshore_testkit::conformance::{self, StoreFixture};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 const TEXTS: &str = "id, queue, type, state, priority, attempt, worker, error_category, error_code, error_message, seq";
@@ -121,7 +121,7 @@ impl Drop for Comparison {
     }
 }
 
-fn world() -> World {
+fn world() -> StoreFixture {
     static SHARED: OnceLock<Connections> = OnceLock::new();
     let (clock, schema) = (conformance::clock(), common::Schema::take());
     let connections = SHARED.get_or_init(|| Connections::new(&Options::new(&*schema.url), 24).expect("an address"));
@@ -137,7 +137,7 @@ fn world() -> World {
         ..Options::new(&*schema.url)
     };
     let store = Arc::new(PostgresStore::open(options).expect("the store opens"));
-    World::new(Arc::<PostgresStore>::clone(&store), clock).keeping(Comparison { store, schema })
+    StoreFixture::new(Arc::<PostgresStore>::clone(&store), clock).keeping(Comparison { store, schema })
 }
 
 #[test]

@@ -25,7 +25,7 @@ use longshore_store::{
     ChangeFeed, Clock, Grant, JobRef, Park, QueueStats, Store, StoreFuture, StoreHealth, StoreReader, VirtualClock,
 };
 use longshore_store_postgres::{Connections, Options, PostgresStore};
-use longshore_testkit::conformance::{self, World};
+use longshore_testkit::conformance::{self, StoreFixture};
 
 #[derive(Debug)]
 struct TwoNodes {
@@ -170,9 +170,9 @@ impl StoreReader for TwoNodes {
     }
 }
 
-fn world() -> World {
+fn world() -> StoreFixture {
     let (clock, schema) = (conformance::clock(), Arc::new(common::Schema::take()));
-    World::new(Arc::new(TwoNodes::open(&schema, &clock)), clock).keeping(schema)
+    StoreFixture::new(Arc::new(TwoNodes::open(&schema, &clock)), clock).keeping(schema)
 }
 
 /// Both ways are taken, and come to the same.

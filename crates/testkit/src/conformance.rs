@@ -44,7 +44,7 @@ mod wakeups;
 mod workflows;
 
 pub use harness::Harness;
-pub use store_fixture::{World, clock};
+pub use store_fixture::{StoreFixture, clock};
 pub use suites::{histories, histories_with_restarts, scenarios, scenarios_with_restarts, transitions};
 
 /// One demand on a store.
@@ -59,7 +59,7 @@ pub struct Case {
 
 impl Case {
     /// Plays it on a fresh store. `false`: it could not be played, because the store cannot be opened again.
-    pub fn play(&self, world: World) -> bool {
+    pub fn play(&self, world: StoreFixture) -> bool {
         if self.restarts && !world.durable() {
             return false;
         }
@@ -71,7 +71,7 @@ impl Case {
 }
 
 /// Plays one case by its names: what the tests made by [`conformance!`](crate::conformance!) do.
-pub fn play(group: &str, name: &str, make: &dyn Fn() -> World) {
+pub fn play(group: &str, name: &str, make: &dyn Fn() -> StoreFixture) {
     let case = cases().into_iter().find(|case| case.group == group && case.name == name);
     if !case.unwrap_or_else(|| panic!("there is no case {group}::{name}")).play(make()) {
         println!("not played: this store cannot be opened again");
@@ -361,13 +361,13 @@ macro_rules! conformance {
         $crate::conformance!($make, histories: $histories, proofs: $make);
     };
     ($make:path, histories: $histories:expr, proofs: $proofs:path) => {
-        fn world() -> $crate::conformance::World {
+        fn world() -> $crate::conformance::StoreFixture {
             $make()
         }
 
         $crate::with_conformance_cases!(conformance_tests);
 
-        fn proof_world() -> $crate::conformance::World {
+        fn proof_world() -> $crate::conformance::StoreFixture {
             $proofs()
         }
 

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use generate::{Draft, commands, drafts};
 
 use crate::model::Model;
-use crate::target::{Answer, Command, Handle, Millis, Subject};
+use crate::target::{Answer, Command, Handle, Millis, TestTarget};
 use compare::{VIEWS, job_differences, queue_difference, view_differences, workflow_differences};
 
 /// One step of a history.
@@ -30,17 +30,17 @@ const VIEW_EVERY: usize = 4;
 
 /// Drives the model and another [`Subject`] together.
 #[derive(Debug)]
-pub struct SideBySide<A: Subject> {
+pub struct DifferentialRunner<A: TestTarget> {
     model: Model,
     subject: A,
     queues: BTreeSet<String>,
     steps: Vec<Step>,
 }
 
-impl<A: Subject> SideBySide<A> {
+impl<A: TestTarget> DifferentialRunner<A> {
     pub fn new(subject: A) -> Self {
         let queues = BTreeSet::from(["default".to_owned()]);
-        SideBySide { model: Model::new(), subject, queues, steps: Vec::new() }
+        DifferentialRunner { model: Model::new(), subject, queues, steps: Vec::new() }
     }
 
     /// What was done so far.
@@ -227,9 +227,9 @@ fn compare_answers(name: &str, expected: &Answer, got: &Answer) -> Result<(), St
 }
 
 /// Runs one history on a fresh pair. A panic of the subject is a difference like any other.
-fn run<A: Subject>(make: &impl Fn() -> A, history: &[Draft]) -> Result<(), String> {
+fn run<A: TestTarget>(make: &impl Fn() -> A, history: &[Draft]) -> Result<(), String> {
     let attempt = || {
-        let mut pair = SideBySide::new(make());
+        let mut pair = DifferentialRunner::new(make());
         for draft in history {
             let step = draft.step(pair.model());
             pair.step(step)?;
@@ -243,12 +243,12 @@ fn run<A: Subject>(make: &impl Fn() -> A, history: &[Draft]) -> Result<(), Strin
 }
 
 /// Runs one history on a fresh pair.
-pub fn check<A: Subject>(make: impl Fn() -> A, history: &[Draft]) -> Result<(), String> {
+pub fn check<A: TestTarget>(make: impl Fn() -> A, history: &[Draft]) -> Result<(), String> {
     run(&make, history)
 }
 
 /// Runs the histories of these seeds; the first that fails is cut down before it is reported.
-pub fn campaign<A: Subject>(
+pub fn campaign<A: TestTarget>(
     make: impl Fn() -> A,
     seeds: impl IntoIterator<Item = u64>,
     length: usize,
@@ -265,7 +265,7 @@ pub fn campaign<A: Subject>(
 }
 
 /// Leaves out what the failure does not need: steps first, in ever smaller pieces, then single choices.
-fn minimise<A: Subject>(make: &impl Fn() -> A, mut history: Vec<Draft>) -> Vec<Draft> {
+fn minimise<A: TestTarget>(make: &impl Fn() -> A, mut history: Vec<Draft>) -> Vec<Draft> {
     let fails = |history: &[Draft]| run(make, history).is_err();
     let mut piece = history.len() / 2;
     while piece > 0 {

@@ -18,7 +18,7 @@ use longshore_core::submit::{NewJob, Payload};
 use longshore_core::{Duration, Timestamp};
 
 #[derive(Debug)]
-pub struct World {
+pub struct EngineFixture {
     pub engine: Engine,
     pub records: MemoryRecords,
     rng: SeededRng,
@@ -26,13 +26,13 @@ pub struct World {
     pub effects: Vec<Effect>,
 }
 
-impl Default for World {
+impl Default for EngineFixture {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl World {
+impl EngineFixture {
     pub fn new() -> Self {
         Self::with(Options::default())
     }

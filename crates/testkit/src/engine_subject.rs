@@ -134,7 +134,7 @@ impl Machine for Core {
     }
 }
 
-impl Subject for EngineSubject {
+impl TestTarget for EngineSubject {
     fn name(&self) -> &'static str {
         "engine"
     }

@@ -31,7 +31,9 @@ pub(crate) use rules::{Profile, Rules, Scope};
 use rules::{Refusal, profile_rules};
 use workflows::Workflow;
 
-use crate::target::{Answer, Command, Handle, JobSnapshot, Millis, QueueSnapshot, Settings, Subject, WorkflowSnapshot};
+use crate::target::{
+    Answer, Command, Handle, JobSnapshot, Millis, QueueSnapshot, Settings, TestTarget, WorkflowSnapshot,
+};
 
 /// Stands where any text will do: the specification does not fix the words.
 pub const ANY_TEXT: &str = "*";
@@ -245,7 +247,7 @@ impl Model {
     }
 }
 
-impl Subject for Model {
+impl TestTarget for Model {
     fn name(&self) -> &'static str {
         "model"
     }

@@ -118,11 +118,11 @@ impl Cluster {
     }
 
     /// Takes what it is sent, and answers nothing until the value goes.
-    pub fn silenced(&self) -> Silenced {
+    pub fn silenced(&self) -> PausedServer {
         let of_sessions = self.psql("SELECT pid FROM pg_stat_activity WHERE application_name = 'longshore'");
         let pids: Vec<String> = std::iter::once(self.pid()).chain(of_sessions.lines().map(str::to_owned)).collect();
         signal("-STOP", &pids);
-        Silenced(pids)
+        PausedServer(pids)
     }
 
     pub fn url(&self) -> String {
@@ -142,9 +142,9 @@ impl Cluster {
 
 /// Processes that are stopped.
 #[derive(Debug)]
-pub struct Silenced(Vec<String>);
+pub struct PausedServer(Vec<String>);
 
-impl Drop for Silenced {
+impl Drop for PausedServer {
     fn drop(&mut self) {
         signal("-CONT", &self.0);
     }

@@ -15,12 +15,12 @@ mod syntax;
 mod values;
 mod workflows;
 
-use crate::target::Subject;
+use crate::target::TestTarget;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use runner::Event;
-pub use steps::{Script, Step, Story};
+pub use steps::{ScenarioCase, Script, Step};
 
 /// What a scenario that passed has to say about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<Script, Failure> {
 ///
 /// # Errors
 /// The first statement that is not of the language, or that the subject does not bear out.
-pub fn run(text: &str, file_name: &str, subject: &mut dyn Subject) -> Result<Report, Failure> {
+pub fn run(text: &str, file_name: &str, subject: &mut dyn TestTarget) -> Result<Report, Failure> {
     run_traced(text, file_name, subject, &mut |_| {})
 }
 
@@ -109,7 +109,7 @@ pub fn run(text: &str, file_name: &str, subject: &mut dyn Subject) -> Result<Rep
 pub fn run_traced(
     text: &str,
     file_name: &str,
-    subject: &mut dyn Subject,
+    subject: &mut dyn TestTarget,
     sink: &mut dyn FnMut(&Event<'_>),
 ) -> Result<Report, Failure> {
     let script = parse(text, file_name)?;

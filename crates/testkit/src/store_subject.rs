@@ -14,7 +14,7 @@ use longshore_core::workflow::Workflow;
 use longshore_store::{ClaimedJob, Clock, JobRef, MemberQuery, Store, StoreError, VirtualClock};
 
 use crate::block_on::block_on;
-use crate::conformance::World;
+use crate::conformance::StoreFixture;
 use crate::convert::{Machine, Names, name_in_workflow, queue_of_holder, queue_snapshot};
 use crate::target::*;
 
@@ -33,7 +33,7 @@ pub struct StoreSubject {
 }
 
 struct StoreMachine {
-    world: World,
+    world: StoreFixture,
     next: Option<Timestamp>,
     /// What every job was given, to be found again in the hands of its workers.
     payloads: HashMap<JobId, Payload>,
@@ -48,10 +48,10 @@ impl std::fmt::Debug for StoreSubject {
 impl StoreSubject {
     /// The clock is the store's own.
     pub fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>) -> Self {
-        Self::of(World::new(store, clock))
+        Self::of(StoreFixture::new(store, clock))
     }
 
-    pub fn of(world: World) -> Self {
+    pub fn of(world: StoreFixture) -> Self {
         let machine = StoreMachine { world, next: None, payloads: HashMap::new() };
         Self { names: Names::new(), machine, restart_every: 0, commands: 0 }
     }
@@ -190,7 +190,7 @@ impl Machine for StoreMachine {
     }
 }
 
-impl Subject for StoreSubject {
+impl TestTarget for StoreSubject {
     fn name(&self) -> &'static str {
         "store"
     }

@@ -16,7 +16,7 @@ pub type Millis = i64;
 pub type Settings = BTreeMap<String, String>;
 
 /// Anything that can be driven by commands in virtual time.
-pub trait Subject {
+pub trait TestTarget {
     fn name(&self) -> &'static str;
     fn now(&mut self) -> Millis;
     /// Applies one command at the present instant, then whatever is due at that same instant.

@@ -48,7 +48,7 @@ pub fn all_ids() -> Vec<String> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ProofStatus {
     /// A test must prove it now.
     Rule,
     /// Advice or permission; the text says what meets it.
@@ -60,7 +60,7 @@ pub enum Standing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     pub id: String,
-    pub standing: Standing,
+    pub standing: ProofStatus,
     pub words: String,
 }
 
@@ -104,14 +104,14 @@ pub fn read_table(text: &str) -> (Vec<Requirement>, Vec<String>) {
 fn read_requirement(line: &str) -> Result<Requirement, String> {
     let fields: Vec<&str> = line.split('|').map(str::trim).collect();
     let (id, standing, words) = match fields.as_slice() {
-        [id, "rule", words] => (id, Standing::Rule, words),
-        [id, "informative", words, how] if !how.is_empty() => (id, Standing::Informative((*how).to_owned()), words),
+        [id, "rule", words] => (id, ProofStatus::Rule, words),
+        [id, "informative", words, how] if !how.is_empty() => (id, ProofStatus::Informative((*how).to_owned()), words),
         [id, owed, words] if owed.starts_with("owed:") => {
             let part = owed.trim_start_matches("owed:");
             if !PARTS.contains(&part) {
                 return Err(format!("unknown part '{part}'"));
             }
-            (id, Standing::Owed(part.to_owned()), words)
+            (id, ProofStatus::Owed(part.to_owned()), words)
         }
         _ => {
             return Err(format!(
@@ -346,7 +346,9 @@ pub fn citation_faults(citations: &Citations) -> Vec<String> {
 pub fn unproven<'a>(requirements: &'a [Requirement], citations: &Citations) -> Vec<&'a str> {
     requirements
         .iter()
-        .filter(|requirement| requirement.standing == Standing::Rule && !citations.proofs.contains_key(&requirement.id))
+        .filter(|requirement| {
+            requirement.standing == ProofStatus::Rule && !citations.proofs.contains_key(&requirement.id)
+        })
         .map(|requirement| requirement.id.as_str())
         .collect()
 }
@@ -355,7 +357,7 @@ pub fn unproven<'a>(requirements: &'a [Requirement], citations: &Citations) -> V
 #[must_use]
 pub fn owed_to<'a>(requirements: &'a [Requirement], part: &str) -> Vec<&'a str> {
     let owed =
-        requirements.iter().filter(|requirement| matches!(&requirement.standing, Standing::Owed(to) if to == part));
+        requirements.iter().filter(|requirement| matches!(&requirement.standing, ProofStatus::Owed(to) if to == part));
     owed.map(|requirement| requirement.id.as_str()).collect()
 }
 
@@ -374,12 +376,12 @@ pub fn render(requirements: &[Requirement], citations: &Citations) -> String {
         for requirement in of_specification(requirements, letter) {
             let proofs = citations.proofs.get(&requirement.id).map(join);
             let standing = match (&requirement.standing, proofs) {
-                (Standing::Rule, Some(proofs)) => proofs,
-                (Standing::Rule, None) => "**not proven**".to_owned(),
-                (Standing::Informative(how), None) => format!("informative: {how}"),
-                (Standing::Informative(how), Some(proofs)) => format!("informative: {how}; {proofs}"),
-                (Standing::Owed(part), None) => format!("owed to: {part}"),
-                (Standing::Owed(part), Some(proofs)) => format!("owed to: {part}; so far {proofs}"),
+                (ProofStatus::Rule, Some(proofs)) => proofs,
+                (ProofStatus::Rule, None) => "**not proven**".to_owned(),
+                (ProofStatus::Informative(how), None) => format!("informative: {how}"),
+                (ProofStatus::Informative(how), Some(proofs)) => format!("informative: {how}; {proofs}"),
+                (ProofStatus::Owed(part), None) => format!("owed to: {part}"),
+                (ProofStatus::Owed(part), Some(proofs)) => format!("owed to: {part}; so far {proofs}"),
             };
             let _ = writeln!(page, "| {} | {} | {standing} |", requirement.id, requirement.words);
         }
@@ -398,10 +400,10 @@ fn render_counts(page: &mut String, requirements: &[Requirement], citations: &Ci
         for requirement in of_specification(requirements, letter) {
             counts[0] += 1;
             match &requirement.standing {
-                Standing::Rule if citations.proofs.contains_key(&requirement.id) => counts[1] += 1,
-                Standing::Rule => counts[2] += 1,
-                Standing::Informative(_) => counts[3] += 1,
-                Standing::Owed(_) => counts[4] += 1,
+                ProofStatus::Rule if citations.proofs.contains_key(&requirement.id) => counts[1] += 1,
+                ProofStatus::Rule => counts[2] += 1,
+                ProofStatus::Informative(_) => counts[3] += 1,
+                ProofStatus::Owed(_) => counts[4] += 1,
             }
         }
         let _ = writeln!(page, "| {letter} {name} | {} |", counts.map(|n| n.to_string()).join(" | "));

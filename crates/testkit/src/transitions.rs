@@ -6,8 +6,8 @@
 
 mod setup;
 
-use crate::target::{Answer, Handle, JobSnapshot, Subject};
-use setup::{RESULT, Stage};
+use crate::target::{Answer, Handle, JobSnapshot, TestTarget};
+use setup::{RESULT, TransitionSetup};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const PROFILES: [&str; 6] = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];
@@ -91,7 +91,7 @@ pub const CELLS: [&str; 17] = [
 ];
 
 /// Makes a fresh subject with an empty store.
-pub type Factory = fn() -> Box<dyn Subject>;
+pub type Factory = fn() -> Box<dyn TestTarget>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Triple {
@@ -180,8 +180,8 @@ impl Table {
 }
 
 /// Plays one triple and compares with the cell. Answers the moves that the job's history shows.
-pub fn check(factory: impl Fn() -> Box<dyn Subject>, triple: Triple, cell: &str) -> Result<Moves, String> {
-    let mut stage = Stage::reach(factory, triple).map_err(|why| format!("set-up: {why}"))?;
+pub fn check(factory: impl Fn() -> Box<dyn TestTarget>, triple: Triple, cell: &str) -> Result<Moves, String> {
+    let mut stage = TransitionSetup::reach(factory, triple).map_err(|why| format!("set-up: {why}"))?;
     stage.prepare().map_err(|why| format!("set-up: {why}"))?;
     let before = stage.snapshot().ok_or("set-up: the job is gone")?;
     let id = stage.id();
@@ -201,11 +201,11 @@ pub fn check(factory: impl Fn() -> Box<dyn Subject>, triple: Triple, cell: &str)
 
 /// What one of the five views shows of a job in a state, or after the triple's command where `acted`.
 pub fn shown(
-    factory: impl Fn() -> Box<dyn Subject>,
+    factory: impl Fn() -> Box<dyn TestTarget>,
     triple: Triple,
     acted: bool,
 ) -> Result<BTreeMap<String, String>, String> {
-    let mut stage = Stage::reach(factory, triple)?;
+    let mut stage = TransitionSetup::reach(factory, triple)?;
     if acted {
         stage.act()?;
     }
@@ -213,7 +213,7 @@ pub fn shown(
 }
 
 fn judge(
-    stage: &mut Stage,
+    stage: &mut TransitionSetup,
     cell: &str,
     before: &JobSnapshot,
     after: Option<&JobSnapshot>,
@@ -277,7 +277,7 @@ fn judge_answer(job: Handle, after: &JobSnapshot, moved: bool, answer: Option<&A
 }
 
 fn judge_clone(
-    stage: &mut Stage,
+    stage: &mut TransitionSetup,
     before: &JobSnapshot,
     after: &JobSnapshot,
     answer: Option<&Answer>,

@@ -21,7 +21,7 @@ use longshore_store::{
     ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, QueuePosition, QueueStats, Store,
     StoreFuture, StoreHealth, StoreReader, VirtualClock, WorkflowPage, WorkflowQuery,
 };
-use longshore_testkit::conformance::{self, World};
+use longshore_testkit::conformance::{self, StoreFixture};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -280,7 +280,7 @@ impl StoreReader for Flawed {
     }
 }
 
-fn world(flaw: Flaw) -> World {
+fn world(flaw: Flaw) -> StoreFixture {
     let (clock, disk) = (conformance::clock(), Disk::new(Options::default()));
     let same_clock = Arc::clone(&clock);
     let open = move |disk: &Disk| {
@@ -288,7 +288,7 @@ fn world(flaw: Flaw) -> World {
         MemoryStore::open(disk.clone(), clock)
     };
     let first = Arc::new(Flawed { store: open(&disk), flaw });
-    World::new(first, Arc::clone(&clock)).reopened_by(move || {
+    StoreFixture::new(first, Arc::clone(&clock)).reopened_by(move || {
         let store = if flaw == EverythingForgotten { open(&Disk::new(Options::default())) } else { open(&disk) };
         match flaw {
             PausesForgotten => forget_pauses(&store),

@@ -4,7 +4,7 @@
 
 use longshore_testkit::differential::{self, Step, drafts};
 use longshore_testkit::engine_subject::EngineSubject;
-use longshore_testkit::target::{Answer, Command, Subject};
+use longshore_testkit::target::{Answer, Command, TestTarget};
 
 const COMMANDS: usize = 200;
 
@@ -29,7 +29,7 @@ fn engine_and_model_agree_on_odd_histories() {
 fn engine_in_small_slices_agrees_with_the_model() {
     for (slices, seeds) in [((1, 1), 10_000..10_150), ((3, 7), 20_000..20_150)] {
         for seed in seeds {
-            let mut pair = differential::SideBySide::new(EngineSubject::with_slices(slices.0, slices.1));
+            let mut pair = differential::DifferentialRunner::new(EngineSubject::with_slices(slices.0, slices.1));
             for draft in drafts(seed, COMMANDS) {
                 let step = draft.step(pair.model());
                 if !matches!(step, Step::Command(Command::RetryWorkflow { .. })) {

@@ -16,7 +16,7 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
-use longshore_testkit::engine_fixture::{World, clone_requeue, fail, job, queue};
+use longshore_testkit::engine_fixture::{EngineFixture, clone_requeue, fail, job, queue};
 
 /// Proves G-9.1, G-9.4, G-9.5, O-4, O-18, L-52, L-54.
 #[test]
@@ -24,7 +24,7 @@ fn any_bytes_come_back_untouched_whatever_happens_to_the_job() {
     let odd: Vec<u8> = (0..=255).rev().collect();
     let json = Bytes::from_static(b"{\"a\":1.50, \"a\":1e3 , \"n\":12345678901234567890123}");
     for profile in Profile::ALL {
-        let mut world = World::new();
+        let mut world = EngineFixture::new();
         world.put_queue("q", *profile, SettingsPatch::default());
         let held = |mut job: NewJob| {
             job.hold = Some(false);
@@ -49,7 +49,7 @@ fn any_bytes_come_back_untouched_whatever_happens_to_the_job() {
 
 #[test]
 fn a_clone_has_the_payload_of_its_original_and_outlives_it() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     world.put_queue("q", Profile::Weave, SettingsPatch::default());
     let first = world.submit("q", job(b"work"));
     let claimed = world.claim("q");
@@ -68,7 +68,7 @@ fn a_clone_has_the_payload_of_its_original_and_outlives_it() {
 /// Proves G-7.6, G-7.3, G-7.5.
 #[test]
 fn each_attempt_names_the_one_before_it() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     world.put_queue("q", Profile::Gopherqueue, SettingsPatch::default());
     let id = world.submit("q", job(b"")).id;
     let mut previous = None;
@@ -96,7 +96,7 @@ fn each_attempt_names_the_one_before_it() {
 /// Proves G-1.1, G-1.3, G-1.4, G-10.1.
 #[test]
 fn the_id_is_the_systems_and_stays_through_the_whole_life() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     let submitted = world.submit("q", job(b""));
     for _ in 0..2 {
         let claimed = world.claim("q");
@@ -113,7 +113,7 @@ fn the_id_is_the_systems_and_stays_through_the_whole_life() {
 /// Trap O-T10: a retry never goes back to a queue that is gone.
 #[test]
 fn a_queue_that_lets_its_running_jobs_finish() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     let retries =
         PolicyPatch { retry: RetryPatch { limit: Some(3), ..RetryPatch::default() }, ..PolicyPatch::default() };
     world.put_queue("q", Profile::Ocypod, SettingsPatch { job: retries, ..SettingsPatch::default() });
@@ -135,7 +135,7 @@ fn a_queue_that_lets_its_running_jobs_finish() {
 
 #[test]
 fn effects_tell_every_move_once_and_in_order() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     let id = world.submit("q", job(b"")).id;
     let claimed = world.claim("q");
     world.settle(&claimed, Outcome::Complete { result: None, progress: None });
@@ -159,7 +159,7 @@ fn effects_tell_every_move_once_and_in_order() {
 /// A chain of 100 falls in one cascade, and a fan-in of 1,000 is released by its last dependency.
 #[test]
 fn cascades_are_deep_and_wide() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     let mut chain = vec![world.submit("q", job(b"")).id];
     for _ in 1..100 {
         let mut next = job(b"");
@@ -189,7 +189,7 @@ fn a_custom_backoff_is_asked_for_every_delay() {
     let kind = BackoffKind::Custom(longshore_core::backoff::CustomBackoff { name: "square", delay: square });
     let retry = RetryPatch { backoff_kind: Some(kind), limit: Some(4), ..RetryPatch::default() };
     let patch = PolicyPatch { retry, ..PolicyPatch::default() };
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     world.put_queue("q", Profile::Gopherqueue, SettingsPatch { job: patch, ..SettingsPatch::default() });
     let id = world.submit("q", job(b"")).id;
     for wait in [1, 4, 9] {
@@ -203,7 +203,7 @@ fn a_custom_backoff_is_asked_for_every_delay() {
 
 #[test]
 fn counts_are_kept_by_increments() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     for _ in 0..5 {
         world.submit("q", job(b""));
     }
@@ -220,7 +220,7 @@ fn counts_are_kept_by_increments() {
 /// A claim that asks for one type does not pass over the jobs of others: what it touches is what it takes.
 #[test]
 fn a_claim_of_a_rare_type_touches_only_what_it_takes() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     for _ in 0..5_000 {
         world.submit("q", job(b""));
     }
@@ -239,7 +239,7 @@ fn a_claim_of_a_rare_type_touches_only_what_it_takes() {
 /// `standard` spreads its retries by a tenth either way.
 #[test]
 fn standard_retries_are_spread() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     let mut delays = std::collections::BTreeSet::new();
     for _ in 0..50 {
         let id = world.submit("q", job(b"")).id;
@@ -257,7 +257,7 @@ fn standard_retries_are_spread() {
 fn the_look_at_the_line_says_what_claims_will_get() {
     let types = ["a", "b", "c"].map(|name| JobType::new(name).unwrap());
     for priority_order in [true, false] {
-        let mut world = World::new();
+        let mut world = EngineFixture::new();
         let overrides = SettingsPatch { priority_order: Some(priority_order), ..SettingsPatch::default() };
         world.put_queue("q", Profile::Standard, overrides);
         for n in 0..60_usize {

@@ -14,10 +14,10 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob};
-use longshore_testkit::engine_fixture::{World, clone_requeue, job, queue};
+use longshore_testkit::engine_fixture::{EngineFixture, clone_requeue, job, queue};
 
-fn one_at_a_time() -> World {
-    World::with(Options { cascade_jobs_max: 1, ..Options::default() })
+fn one_at_a_time() -> EngineFixture {
+    EngineFixture::with(Options { cascade_jobs_max: 1, ..Options::default() })
 }
 
 fn after(ids: &[JobId]) -> NewJob {
@@ -45,7 +45,7 @@ fn requeue(id: JobId) -> AdminCommand {
 }
 
 /// The engine as a restart would find it: the records are all that is left.
-fn restart(world: &mut World) {
+fn restart(world: &mut EngineFixture) {
     let mut ended = std::collections::BTreeMap::new();
     for job in world.records.jobs().filter(|job| !job.is_live()) {
         *ended.entry((job.queue.clone(), job.kind())).or_default() += 1;
@@ -55,12 +55,12 @@ fn restart(world: &mut World) {
     world.engine = Engine::rebuild(world.engine.options(), queues, live, ended, world.engine.next_number());
 }
 
-fn moves(world: &World) -> usize {
+fn moves(world: &EngineFixture) -> usize {
     world.effects.iter().filter(|effect| matches!(effect, Effect::Moved { .. })).count()
 }
 
 /// Two that wait for `first` alone, and one that waits for `first` and `second`.
-fn family(world: &mut World) -> (JobId, JobId, JobId) {
+fn family(world: &mut EngineFixture) -> (JobId, JobId, JobId) {
     let first = world.submit("q", job(b"")).id;
     let second = world.submit("elsewhere", job(b"")).id;
     let both = world.submit("p", after(&[first, second])).id;
@@ -144,7 +144,7 @@ fn a_job_that_completes_before_all_came_back_takes_everybody_along() {
 
 #[test]
 fn one_command_touches_a_bounded_number_of_jobs() {
-    let mut world = World::with(Options { cascade_jobs_max: 100, ..Options::default() });
+    let mut world = EngineFixture::with(Options { cascade_jobs_max: 100, ..Options::default() });
     let first = world.submit("q", job(b"")).id;
     for _ in 0..500 {
         world.submit("p", after(&[first]));
@@ -178,7 +178,7 @@ fn a_tick_keeps_to_its_budget_and_some_of_it_for_timers() {
 
 #[test]
 fn deleting_right_after_the_last_dependent_was_told_works() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     let first = world.submit("q", job(b"")).id;
     for _ in 0..1_000 {
         world.submit("p", after(&[first]));
@@ -208,7 +208,7 @@ fn nobody_goes_back_to_the_line_of_a_queue_that_is_gone() {
     let snooze = Outcome::Snooze { delay: Duration::from_secs(1) };
     for outcome in [Some(Outcome::Release), Some(snooze), None] {
         for profile in [Profile::Standard, Profile::Weave, Profile::Ocypod] {
-            let mut world = World::new();
+            let mut world = EngineFixture::new();
             world.put_queue("q", profile, SettingsPatch::default());
             let id = world.submit("q", job(b"")).id;
             let claimed = world.claim("q");
@@ -226,7 +226,7 @@ fn nobody_goes_back_to_the_line_of_a_queue_that_is_gone() {
 
 #[test]
 fn a_refused_claim_takes_nothing() {
-    let mut world = World::with(Options { auto_queues: false, ..Options::default() });
+    let mut world = EngineFixture::with(Options { auto_queues: false, ..Options::default() });
     world.put_queue("a", Profile::Standard, SettingsPatch::default());
     world.submit("a", job(b""));
     let before = world.engine.clone();
@@ -242,7 +242,7 @@ fn a_refused_claim_takes_nothing() {
 
 #[test]
 fn a_place_outside_of_the_batch_is_an_unknown_dependency() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     let mut lost = job(b"");
     lost.after = vec![DependencyRef::BatchIndex(7)];
     let batch = vec![Submission { queue: queue("q"), job: lost }];
@@ -252,7 +252,7 @@ fn a_place_outside_of_the_batch_is_an_unknown_dependency() {
 
 #[test]
 fn a_changed_type_wakes_those_who_wait_for_it() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     let id = world.submit("q", job(b"")).id;
     world.effects.clear();
     world.admin(AdminCommand::Edit { id, edit: Edit { job_type: JobType::new("other").ok(), ..Edit::default() } });
@@ -261,7 +261,7 @@ fn a_changed_type_wakes_those_who_wait_for_it() {
 
 #[test]
 fn an_orphan_that_is_offered_wakes_the_queue() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     world.put_queue("q", Profile::Weave, SettingsPatch::default());
     world.submit("q", job(b""));
     world.claim("q");
@@ -273,7 +273,7 @@ fn an_orphan_that_is_offered_wakes_the_queue() {
 /// A commit that fails takes everything back.
 #[test]
 fn a_rollback_leaves_the_engine_as_it_was() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     let first = world.submit("q", job(b"")).id;
     world.submit("p", after(&[first]));
     let claimed = world.claim("q");
@@ -293,7 +293,7 @@ fn a_rollback_leaves_the_engine_as_it_was() {
 #[test]
 fn a_queue_that_takes_its_waiting_jobs_along_leaves_none_behind_however_it_is_cut() {
     for cascade_jobs_max in [1_000, 2, 1] {
-        let mut world = World::with(Options { cascade_jobs_max, ..Options::default() });
+        let mut world = EngineFixture::with(Options { cascade_jobs_max, ..Options::default() });
         let mut settings = SettingsPatch::default();
         settings.job.retention.cancelled = Some(Duration::ZERO);
         world.put_queue("q", Profile::Ocypod, settings);

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use longshore_core::engine::Options;
 use longshore_store::{Clock, Faults, FaultyStore, InstrumentedStore, Observer, Store, StoreCall};
-use longshore_testkit::conformance::{self, World};
+use longshore_testkit::conformance::{self, StoreFixture};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
 /// A world around a store that is opened on what an earlier one left.
-fn opened_by(wrap: fn(Arc<dyn Store>) -> Arc<dyn Store>) -> World {
+fn opened_by(wrap: fn(Arc<dyn Store>) -> Arc<dyn Store>) -> StoreFixture {
     let (clock, disk) = (conformance::clock(), Disk::new(Options::default()));
     let same_clock = Arc::clone(&clock);
     let open = move || {
         let clock: Arc<dyn Clock> = Arc::<longshore_store::VirtualClock>::clone(&same_clock);
         wrap(Arc::new(MemoryStore::open(disk.clone(), clock)))
     };
-    World::new(open(), clock).reopened_by(open)
+    StoreFixture::new(open(), clock).reopened_by(open)
 }
 
-fn plain() -> World {
+fn plain() -> StoreFixture {
     opened_by(|store| store)
 }
 
@@ -30,7 +30,7 @@ impl Observer for Nobody {
 }
 
 /// Both wrappers, one around the other.
-fn wrapped() -> World {
+fn wrapped() -> StoreFixture {
     opened_by(|store| {
         let unreliable = FaultyStore::new(store, Faults::none().including_reads());
         Arc::new(InstrumentedStore::new(Arc::new(unreliable), Arc::new(Nobody), longshore_store::clock::monotonic))

@@ -3,9 +3,9 @@
 use longshore_testkit::engine_subject::EngineSubject;
 use longshore_testkit::model::Model;
 use longshore_testkit::scenario;
-use longshore_testkit::target::Subject;
+use longshore_testkit::target::TestTarget;
 
-type Make = fn() -> Box<dyn Subject>;
+type Make = fn() -> Box<dyn TestTarget>;
 
 /// The one place to add a subject to this test.
 const SUBJECTS: &[(&str, Make)] =

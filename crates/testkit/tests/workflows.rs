@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use longshore_core::engine::Options;
 use longshore_store::{Clock, VirtualClock};
-use longshore_testkit::conformance::{self, Case, World};
+use longshore_testkit::conformance::{self, Case, StoreFixture};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
-fn world(cascade_jobs_max: usize) -> World {
+fn world(cascade_jobs_max: usize) -> StoreFixture {
     let (clock, disk) = (conformance::clock(), Disk::new(Options { cascade_jobs_max, ..Options::default() }));
     let same_clock = Arc::clone(&clock);
     let open = move || -> Arc<MemoryStore> {
         let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(&same_clock);
         Arc::new(MemoryStore::open(disk.clone(), clock))
     };
-    World::new(open(), clock).reopened_by(move || open())
+    StoreFixture::new(open(), clock).reopened_by(move || open())
 }
 
 fn storms() -> impl Iterator<Item = Case> {

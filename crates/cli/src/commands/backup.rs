@@ -9,7 +9,7 @@ use longshore_store_embedded::{SourceState, backup_directory, moved_file};
 
 use super::serve::virtual_time;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Copy a data directory, also while its server runs.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ struct Done<'a> {
 }
 
 impl Backup {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let to = self.to.unwrap_or_else(|| beside(&self.data));
         let copied = backup_directory(&self.data, &to).map_err(|error| told(&error, &self.data))?;
         // After the store: time may have come further than the copy's jobs, never less far.
@@ -51,7 +51,7 @@ impl Backup {
             return context.screen.json(&done);
         }
         let beside = if running { ", while its server runs" } else { "" };
-        context.screen.note(&format!("{} copied{beside}: {bytes} bytes", self.data.display()));
+        context.screen.info(&format!("{} copied{beside}: {bytes} bytes", self.data.display()));
         context.screen.line(&to.display().to_string())
     }
 }
@@ -70,8 +70,8 @@ fn directory_bytes(directory: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|about| about.len()).sum()
 }
 
-fn told(error: &StoreError, data: &Path) -> Failure {
-    let failure = Failure::failed(format!("cannot copy {}: {}", data.display(), error.cause()));
+fn told(error: &StoreError, data: &Path) -> CliError {
+    let failure = CliError::failed(format!("cannot copy {}: {}", data.display(), error.cause()));
     if moved_file(error).is_some() {
         return failure.hint("nothing changes in it any more: copy the directory with any tool to keep it, and back up the database that its jobs were moved to");
     }

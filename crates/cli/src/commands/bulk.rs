@@ -1,7 +1,7 @@
 //! Changes to many jobs: named one by one, or all that match a filter.
 
 use clap::Args;
-use longshore_api::admin::{Bulk, BulkDone, BulkFilter};
+use longshore_api::admin::{Bulk, BulkFilter, BulkResult};
 use longshore_api::enums::{BulkAction, State};
 use longshore_api::states::States;
 use longshore_client::Client;
@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::parse::{self, counted};
 use crate::context::Context;
-use crate::terminal::error::{Ending, Failure};
+use crate::terminal::error::{CliError, ExitKind};
 
 /// What the server changes in one call.
-const AT_ONCE: u64 = 1_000;
+const BULK_LIMIT: u64 = 1_000;
 
 /// All that is given must hold.
 #[derive(Clone, Debug, Default, Args)]
@@ -45,7 +45,7 @@ impl Filter {
 
 /// How far a change of many jobs goes.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Extent {
+pub(crate) struct BulkScope {
     /// At most this many jobs; all of them unless given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
@@ -83,15 +83,15 @@ pub(crate) async fn count_unfinished(
     client: &Client,
     action: BulkAction,
     given: &Matching,
-) -> Result<BulkDone, Failure> {
+) -> Result<BulkResult, CliError> {
     // A filter without a state matches ended jobs, too.
     let states =
         State::ALL.iter().copied().filter(|state| given.state.map_or(!state.terminal(), |only| only == *state));
-    let mut total = BulkDone { matched: 0, changed: 0, more: false };
+    let mut total = BulkResult { matched: 0, changed: 0, more: false };
     for state in states {
         let filter = given.filter.wire(Some(state));
-        let found = client.bulk(&Bulk { action, filter, limit: Some(AT_ONCE), dry_run: Some(true) }).await?;
-        total = BulkDone { matched: total.matched + found.matched, more: total.more || found.more, ..total };
+        let found = client.bulk(&Bulk { action, filter, limit: Some(BULK_LIMIT), dry_run: Some(true) }).await?;
+        total = BulkResult { matched: total.matched + found.matched, more: total.more || found.more, ..total };
     }
     Ok(total)
 }
@@ -102,23 +102,26 @@ pub(crate) async fn change_matching(
     client: &Client,
     action: BulkAction,
     matching: &Matching,
-    extent: &Extent,
-) -> Result<(), Failure> {
-    let mut total = BulkDone { matched: 0, changed: 0, more: true };
+    extent: &BulkScope,
+) -> Result<(), CliError> {
+    let mut total = BulkResult { matched: 0, changed: 0, more: true };
     while total.more {
-        let left = extent.limit.map_or(AT_ONCE, |limit| limit.saturating_sub(total.matched));
+        let left = extent.limit.map_or(BULK_LIMIT, |limit| limit.saturating_sub(total.matched));
         if left == 0 {
             break;
         }
         let bulk = Bulk {
             action,
             filter: matching.filter.wire(matching.state),
-            limit: Some(left.min(AT_ONCE)),
+            limit: Some(left.min(BULK_LIMIT)),
             dry_run: extent.dry_run.then_some(true),
         };
         let done = client.bulk(&bulk).await?;
-        total =
-            BulkDone { matched: total.matched + done.matched, changed: total.changed + done.changed, more: done.more };
+        total = BulkResult {
+            matched: total.matched + done.matched,
+            changed: total.changed + done.changed,
+            more: done.more,
+        };
         // What refused once would only match again.
         if extent.dry_run || done.changed == 0 {
             break;
@@ -186,13 +189,13 @@ impl Verdict {
 }
 
 /// Each named job has its own verdict; one refusal does not keep the others from it.
-pub(crate) async fn change_each<F>(
+pub(crate) async fn apply_to_each<F>(
     context: &Context,
     client: &Client,
     ids: &[String],
     (word, dry_run): (&str, bool),
     change: impl Fn(String) -> F,
-) -> Result<(), Failure>
+) -> Result<(), CliError>
 where
     F: Future<Output = Result<Verdict, longshore_client::Error>>,
 {
@@ -203,11 +206,11 @@ where
         } else {
             change(id.clone()).await
         };
-        let verdict = verdict.map_err(Failure::from).map_err(|failure| failure.while_at(id));
+        let verdict = verdict.map_err(CliError::from).map_err(|failure| failure.context(id));
         match verdict {
             Ok(verdict) if context.screen.json => context.screen.json_line(&verdict)?,
             Ok(verdict) => tell(context, &verdict, word)?,
-            Err(failure) if failure.ending == Ending::Refused && ids.len() > 1 => {
+            Err(failure) if failure.ending == ExitKind::Refused && ids.len() > 1 => {
                 tell_refusal(context, id, &failure)?;
                 refusals.push(failure);
             }
@@ -216,11 +219,11 @@ where
     }
     match refusals.len() {
         0 => Ok(()),
-        refused => Err(Failure::refused(format!("{refused} of {} jobs did not allow it", ids.len()))),
+        refused => Err(CliError::refused(format!("{refused} of {} jobs did not allow it", ids.len()))),
     }
 }
 
-fn tell(context: &Context, verdict: &Verdict, word: &str) -> Result<(), Failure> {
+fn tell(context: &Context, verdict: &Verdict, word: &str) -> Result<(), CliError> {
     let Verdict { id, state, cancel_requested, requeued_as, dry_run, .. } = verdict;
     let line = match (state, requeued_as) {
         (Some(state), _) if *dry_run => format!("{id} is {state} and would be {word}; nothing was changed"),
@@ -234,7 +237,7 @@ fn tell(context: &Context, verdict: &Verdict, word: &str) -> Result<(), Failure>
     context.screen.line(&line)
 }
 
-fn tell_refusal(context: &Context, id: &str, failure: &Failure) -> Result<(), Failure> {
+fn tell_refusal(context: &Context, id: &str, failure: &CliError) -> Result<(), CliError> {
     if context.screen.json {
         let problem = failure.problem.as_deref();
         let verdict = Verdict {
@@ -244,6 +247,6 @@ fn tell_refusal(context: &Context, id: &str, failure: &Failure) -> Result<(), Fa
         };
         return context.screen.json_line(&verdict);
     }
-    context.screen.note(&failure.message);
+    context.screen.info(&failure.message);
     Ok(())
 }

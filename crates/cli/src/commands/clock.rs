@@ -5,7 +5,7 @@ use longshore_api::system::Clock as Answer;
 use longshore_api::{Duration, ErrorCode};
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Clock {
@@ -29,7 +29,7 @@ pub(crate) struct Advance {
 }
 
 impl Clock {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let clock = context.call(async {
             match &self {
@@ -46,9 +46,9 @@ impl Clock {
 }
 
 /// A server in real time does not have this route.
-fn explain(error: longshore_client::Error) -> Failure {
+fn explain(error: longshore_client::Error) -> CliError {
     let real_time = error.code() == Some(ErrorCode::NotFound);
-    let failure = Failure::from(error);
+    let failure = CliError::from(error);
     if real_time {
         failure.hint("only a server that was started with --virtual-clock can advance its time")
     } else {

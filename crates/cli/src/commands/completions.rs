@@ -5,7 +5,7 @@ use clap_complete::Shell;
 
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Print completions for a shell.
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "longshore", &mut script);
         context.screen.bytes(&script)

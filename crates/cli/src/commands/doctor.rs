@@ -7,7 +7,7 @@ use longshore_store::StoreError;
 use longshore_store_embedded::{VerifyReport, examine, in_use};
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 pub(crate) const WHEN_DAMAGED: &str =
     "keep the directory as it is, and restore the last backup into a new one; docs/data-directory.md has more";
@@ -24,7 +24,7 @@ pub(crate) struct Doctor {
 
 #[derive(serde::Serialize)]
 struct Found<'a> {
-    whole: bool,
+    ok: bool,
     live_jobs: u64,
     ended_jobs: u64,
     payload_bytes: u64,
@@ -33,14 +33,14 @@ struct Found<'a> {
 }
 
 impl Doctor {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let shown = self.data.display();
         let diagnosis = examine(&self.data).map_err(|error| {
             let told = format!("cannot examine {shown}: {}", error.cause());
             if let StoreError::Corrupt { .. } = error {
-                return Failure::refused(told).hint(WHEN_DAMAGED);
+                return CliError::refused(told).hint(WHEN_DAMAGED);
             }
-            let failure = Failure::failed(told);
+            let failure = CliError::failed(told);
             if let StoreError::Format { .. } = error {
                 return failure.hint("DIR is the data directory of a server, or a copy made by `longshore backup`");
             }
@@ -54,7 +54,7 @@ impl Doctor {
         let VerifyReport { live_jobs, ended_jobs, payload_bytes, moved_to, problems } = &diagnosis;
         if context.screen.json {
             context.screen.json(&Found {
-                whole: problems.is_empty(),
+                ok: problems.is_empty(),
                 live_jobs: *live_jobs,
                 ended_jobs: *ended_jobs,
                 payload_bytes: *payload_bytes,
@@ -79,6 +79,6 @@ impl Doctor {
             1 => "one problem was found".to_owned(),
             count => format!("{count} problems were found"),
         };
-        Err(Failure::refused(found).hint(WHEN_DAMAGED))
+        Err(CliError::refused(found).hint(WHEN_DAMAGED))
     }
 }

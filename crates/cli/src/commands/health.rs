@@ -7,7 +7,7 @@ use longshore_client::Error;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Ask a server whether it is alive and takes work. Exit code 0: both, 1: not.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ struct Report<'a> {
 }
 
 impl Health {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client_with_timeout(self.timeout.as_std())?;
         let (live, ready) = context.call(async { Ok(tokio::join!(client.livez(), client.readyz())) })?;
         let report = report(&context.server, &live, &ready);
@@ -55,7 +55,7 @@ impl Health {
         } else {
             "start a server with `longshore serve`, or name another one with --server URL or LONGSHORE_SERVER"
         };
-        Err(Failure::refused(format!("{} {word}: {detail}", report.server)).hint(hint))
+        Err(CliError::refused(format!("{} {word}: {detail}", report.server)).hint(hint))
     }
 }
 

@@ -5,7 +5,7 @@ use longshore_store::StoreError;
 use longshore_store_postgres::{Options, migrate};
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// The schema on PostgreSQL.
 #[derive(Debug, Args)]
@@ -49,7 +49,7 @@ struct Shown<'a> {
 }
 
 impl Migrate {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let options = self.store.as_deref().map(Options::from_url).transpose().map_err(|error| failed(&error))?;
         let schema = options.as_ref().map_or("longshore", |options| options.schema.as_str());
         let text = match &self.what {
@@ -61,7 +61,7 @@ impl Migrate {
             return context.screen.line(text.map_err(|error| failed(&error))?.trim_end());
         }
         let options = options
-            .ok_or_else(|| Failure::refused("--store is missing").hint("postgres://USER@HOST/DATABASE?schema=NAME"))?;
+            .ok_or_else(|| CliError::refused("--store is missing").hint("postgres://USER@HOST/DATABASE?schema=NAME"))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (url, schema) = (options.url.as_str(), options.schema.as_str());
         let steps = runtime.block_on(async {
@@ -74,19 +74,19 @@ impl Migrate {
         show(context, &steps)?;
         match steps.iter().filter(|step| !step.applied).count() {
             0 => Ok(()),
-            missing => Err(Failure::refused(format!("the schema \"{schema}\" lacks {missing} migrations"))
+            missing => Err(CliError::refused(format!("the schema \"{schema}\" lacks {missing} migrations"))
                 .hint("`longshore migrate up --store URL` applies them; the URL's role must own the schema")),
         }
     }
 }
 
-fn show(context: &Context, steps: &[migrate::Step]) -> Result<(), Failure> {
+fn show(context: &Context, steps: &[migrate::Step]) -> Result<(), CliError> {
     if context.screen.json {
         let shown = |step: &migrate::Step| Shown { number: step.number, name: step.name, applied: step.applied };
         return context.screen.json(&steps.iter().map(shown).collect::<Vec<_>>());
     }
     if steps.is_empty() {
-        context.screen.note("nothing to do: the schema is up to date");
+        context.screen.info("nothing to do: the schema is up to date");
     }
     for step in steps {
         let word = if step.applied { "applied" } else { "missing" };
@@ -95,6 +95,6 @@ fn show(context: &Context, steps: &[migrate::Step]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn failed(error: &StoreError) -> Failure {
-    Failure::failed(error.to_string())
+fn failed(error: &StoreError) -> CliError {
+    CliError::failed(error.to_string())
 }

@@ -11,7 +11,7 @@ use longshore_store_postgres::{Import, ImportMeta, Imported, Options};
 
 use super::serve::virtual_time;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::progress;
 
 /// Jobs that are read and sent at once.
@@ -54,19 +54,19 @@ struct Moved<'a> {
 }
 
 impl MigrateStore {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
-        let options = Options::from_url(&self.to).map_err(|error| Failure::refused(format!("--to: {error}")))?;
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
+        let options = Options::from_url(&self.to).map_err(|error| CliError::refused(format!("--to: {error}")))?;
         let export = Export::open(&self.from).map_err(|error| cannot_read(&error, &self.from))?;
         let source = export.fingerprint().map_err(|error| cannot_read(&error, &self.from))?;
-        let target = options.place().map_err(|error| Failure::refused(format!("--to: {error}")))?;
+        let target = options.place().map_err(|error| CliError::refused(format!("--to: {error}")))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let moved = runtime.block_on(async {
             match Import::find(&options, &source).await.map_err(|error| cannot_write(&error))? {
                 Some(moved) => {
-                    context.screen.note("an earlier run has moved everything; only the directory was not marked yet");
+                    context.screen.info("an earlier run has moved everything; only the directory was not marked yet");
                     Ok(moved)
                 }
-                None => carry(context, &export, &options, &self.from, source).await,
+                None => copy_store(context, &export, &options, &self.from, source).await,
             }
         })?;
         export.mark_moved(&target).map_err(|error| not_marked(&error, &self.from))?;
@@ -90,20 +90,20 @@ impl MigrateStore {
             "moved and compared: {jobs} jobs, {queues} queues, {keys} idempotency keys, {external_ids} external ids, \
              {dependencies} dependencies, {workflows} workflows with {members} members"
         ))?;
-        context.screen.note(&format!(
+        context.screen.info(&format!(
             "{from} is marked as moved: start servers with `longshore serve --store URL`, none on the directory"
         ));
         Ok(())
     }
 }
 
-async fn carry(
+async fn copy_store(
     context: &Context,
     export: &Export,
     options: &Options,
     from: &Path,
     source: String,
-) -> Result<Imported, Failure> {
+) -> Result<Imported, CliError> {
     let read = |error: StoreError| cannot_read(&error, from);
     let notes = export.notes().map_err(read)?;
     let virtual_now = match notes.time {
@@ -145,7 +145,7 @@ async fn carry(
 }
 
 /// All jobs, and whether as many have ended as the directory says.
-async fn carry_jobs(context: &Context, export: &Export, import: &mut Import, from: &Path) -> Result<(), Failure> {
+async fn carry_jobs(context: &Context, export: &Export, import: &mut Import, from: &Path) -> Result<(), CliError> {
     let read = |error: StoreError| cannot_read(&error, from);
     let total = export.count().map_err(read)?;
     let bar = progress::bar(Some(total), context.screen.json);
@@ -164,15 +164,15 @@ async fn carry_jobs(context: &Context, export: &Export, import: &mut Import, fro
         let found = found.and_then(|(_, counts)| counts.get(state as usize).copied()).unwrap_or(0);
         // An ended job that still owes its dependents the news counts among the living.
         if found < jobs {
-            return Err(Failure::failed(format!("{queue} has {found} {} jobs, not {jobs}", state.as_str()))
+            return Err(CliError::failed(format!("{queue} has {found} {} jobs, not {jobs}", state.as_str()))
                 .hint("`longshore doctor DIR` says more; nothing was moved"));
         }
     }
     Ok(())
 }
 
-fn cannot_read(error: &StoreError, from: &Path) -> Failure {
-    let failure = Failure::failed(format!("cannot move {}: {error}", from.display()));
+fn cannot_read(error: &StoreError, from: &Path) -> CliError {
+    let failure = CliError::failed(format!("cannot move {}: {error}", from.display()));
     if in_use(error) {
         return failure.hint("stop its server first: nothing may change while it is moved");
     }
@@ -195,19 +195,19 @@ pub(crate) fn when_moved(error: &StoreError) -> Option<String> {
     ))
 }
 
-fn not_marked(error: &StoreError, from: &Path) -> Failure {
+fn not_marked(error: &StoreError, from: &Path) -> CliError {
     let from = from.display();
-    Failure::failed(format!("everything was moved, but {from} could not be marked as moved: {}", error.cause()))
+    CliError::failed(format!("everything was moved, but {from} could not be marked as moved: {}", error.cause()))
         .hint("run the same command again once the cause is gone; until then start no server on the directory")
 }
 
 /// The address is not repeated: it may hold a password.
-fn cannot_write(error: &StoreError) -> Failure {
+fn cannot_write(error: &StoreError) -> CliError {
     if error.may_have_applied() {
         let told = format!("it is not known whether the jobs were moved: {}", error.cause());
-        return Failure::failed(told).hint("run the same command again: it finds out, and moves them if need be");
+        return CliError::failed(told).hint("run the same command again: it finds out, and moves them if need be");
     }
-    let failure = Failure::failed(format!("nothing was moved: {error}"));
+    let failure = CliError::failed(format!("nothing was moved: {error}"));
     if error.to_string().contains("not empty") {
         return failure.hint("give a schema of its own: --to 'postgres://…?schema=NAME'");
     }

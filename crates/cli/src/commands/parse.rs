@@ -3,7 +3,7 @@
 use longshore_api::enums::{Priority, Profile, State};
 use serde_json::value::RawValue;
 
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// All words of a set, for messages.
 fn listed(words: impl Iterator<Item = &'static str>) -> String {
@@ -33,10 +33,10 @@ pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
 }
 
 /// JSON as it was typed, byte for byte.
-pub(crate) fn json(text: &str, what: &str) -> Result<Box<RawValue>, Failure> {
+pub(crate) fn json(text: &str, what: &str) -> Result<Box<RawValue>, CliError> {
     serde_json::from_str(text).map_err(|error| {
         let place = format!("line {}, column {}", error.line(), error.column());
-        Failure::refused(format!("{what} is not JSON ({place})")).hint(
+        CliError::refused(format!("{what} is not JSON ({place})")).hint(
             "quote it for the shell, as in --payload '{\"to\":\"ann\"}'; text is '\"text\"'; bytes go with --binary",
         )
     })

@@ -10,7 +10,7 @@ use super::doctor::WHEN_DAMAGED;
 use super::migrate_store::when_moved;
 use super::serve::virtual_time;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Make a data directory from a backup.
 #[derive(Debug, Args)]
@@ -37,10 +37,10 @@ struct Done {
 }
 
 impl Restore {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let (backup, to) = (self.backup.display(), self.to.display());
         restore(&self.backup, &self.to, SystemClock::new().now()).map_err(|error| {
-            let failure = Failure::failed(format!("cannot restore {backup} to {to}: {}", error.cause()));
+            let failure = CliError::failed(format!("cannot restore {backup} to {to}: {}", error.cause()));
             if in_use(&error) {
                 return failure.hint("stop the server that runs on it, or name another directory");
             }

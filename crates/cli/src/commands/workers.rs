@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use super::age::age_between;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::table::{Table, Value};
 
 #[derive(Debug, Subcommand)]
@@ -21,14 +21,14 @@ Examples:
 }
 
 impl Workers {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::List => list(context),
         }
     }
 }
 
-fn list(context: &Context) -> Result<(), Failure> {
+fn list(context: &Context) -> Result<(), CliError> {
     let client = context.client()?;
     if context.screen.json {
         let workers = context.call(async { Ok(client.workers().await?) })?;
@@ -37,7 +37,7 @@ fn list(context: &Context) -> Result<(), Failure> {
     // Ages are counted by the server's clock, which may be virtual.
     let (workers, info) = context.call(async { Ok(tokio::try_join!(client.workers(), client.info())?) })?;
     if workers.workers.is_empty() {
-        context.screen.note("no worker has asked this server for jobs");
+        context.screen.info("no worker has asked this server for jobs");
         return Ok(());
     }
     let mut table = Table::new(&["WORKER", "RUNNING", "WAITING", "SEEN", "QUEUES"]);

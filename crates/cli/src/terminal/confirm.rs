@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use super::error::Failure;
-use super::escape::safe;
+use super::error::CliError;
+use super::escape::escape_line;
 
 /// Standard input is a terminal: a person can answer.
 pub(crate) fn can_ask() -> bool {
@@ -11,9 +11,9 @@ pub(crate) fn can_ask() -> bool {
 }
 
 /// Asks, and reads one line. Everything but `y` and `yes` means no.
-pub(crate) fn ask(question: &str) -> Result<bool, Failure> {
+pub(crate) fn ask(question: &str) -> Result<bool, CliError> {
     let mut out = io::stderr().lock();
-    write!(out, "{} [y/N] ", safe(question))?;
+    write!(out, "{} [y/N] ", escape_line(question))?;
     out.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

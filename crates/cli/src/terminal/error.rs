@@ -12,30 +12,30 @@ use super::escape::{safe_json, safe_lines};
 
 /// How a command ended without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ExitKind {
     /// The answer is no: the request is wrong, or the present state does not allow it.
     Refused,
     /// It could not be done: no server, no answer, a broken disk.
     Failed,
     /// Whoever read our output has seen enough.
-    NobodyReads,
+    BrokenPipe,
 }
 
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) ending: Ending,
+pub(crate) struct CliError {
+    pub(crate) ending: ExitKind,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
     pub(crate) problem: Option<Box<Problem>>,
 }
 
-impl Failure {
+impl CliError {
     pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Self { ending: Ending::Refused, message: message.into(), hint: None, problem: None }
+        Self { ending: ExitKind::Refused, message: message.into(), hint: None, problem: None }
     }
 
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { ending: Ending::Failed, message: message.into(), hint: None, problem: None }
+        Self { ending: ExitKind::Failed, message: message.into(), hint: None, problem: None }
     }
 
     #[must_use]
@@ -45,23 +45,23 @@ impl Failure {
 
     /// What was attempted, before what went wrong.
     #[must_use]
-    pub(crate) fn while_at(self, what: impl Display) -> Self {
+    pub(crate) fn context(self, what: impl Display) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
 
     pub(crate) fn code(&self) -> u8 {
         match self.ending {
-            Ending::NobodyReads => 0,
-            Ending::Refused => 1,
-            Ending::Failed => 2,
+            ExitKind::BrokenPipe => 0,
+            ExitKind::Refused => 1,
+            ExitKind::Failed => 2,
         }
     }
 
     /// Says it on standard error, and gives the exit code.
-    pub(crate) fn tell(&self, json: bool) -> ExitCode {
-        if self.ending != Ending::NobodyReads {
+    pub(crate) fn print(&self, json: bool) -> ExitCode {
+        if self.ending != ExitKind::BrokenPipe {
             if json {
-                let told = Told {
+                let told = ErrorJson {
                     error: &self.message,
                     hint: self.hint.as_deref(),
                     exit_code: self.code(),
@@ -87,7 +87,7 @@ impl Failure {
 const MEMBERS_SHOWN: usize = 10;
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct ErrorJson<'a> {
     error: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
@@ -96,31 +96,31 @@ struct Told<'a> {
     problem: Option<&'a Problem>,
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { ending: Ending::NobodyReads, ..Self::failed("") };
+            return Self { ending: ExitKind::BrokenPipe, ..Self::failed("") };
         }
         Self::failed(error.to_string())
     }
 }
 
-impl From<ClientError> for Failure {
+impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         let message = error.to_string();
         match error {
-            ClientError::Unreachable { .. } => Self::failed(message).hint(
+            ClientError::Connect { .. } => Self::failed(message).hint(
                 "start a server with `longshore serve`, or name another one with --server URL or LONGSHORE_SERVER",
             ),
-            ClientError::NoAnswer { .. } => {
+            ClientError::ResponseLost { .. } => {
                 Self::failed(message).hint("it may have been done all the same: look before you repeat it")
             }
-            ClientError::NotUnderstood { .. } => {
+            ClientError::UnexpectedResponse { .. } => {
                 Self::failed(message).hint("is it a Longshore server, of the same version, that listens there?")
             }
-            ClientError::Request(_) => Self::failed(message),
+            ClientError::InvalidRequest(_) => Self::failed(message),
             ClientError::Refused(problem) => {
-                let ending = if problem.status >= 500 { Ending::Failed } else { Ending::Refused };
+                let ending = if problem.status >= 500 { ExitKind::Failed } else { ExitKind::Refused };
                 let hint = ErrorCode::from_code(&problem.code).and_then(hint_for).map(str::to_owned);
                 Self { ending, message, hint, problem: Some(problem) }
             }

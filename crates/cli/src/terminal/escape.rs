@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// Controls, and what turns the direction of text around or breaks lines unseen.
-fn dangerous(character: char) -> bool {
+fn is_unsafe_char(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{061c}')
         || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Text for one line.
-pub(crate) fn safe(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape_line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn safe_lines(text: &str) -> Cow<'_, str> {
 }
 
 fn escaped(text: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let bad = |character: char| dangerous(character) && !allowed(character);
+    let bad = |character: char| is_unsafe_char(character) && !allowed(character);
     if !text.contains(bad) {
         return Cow::Borrowed(text);
     }
@@ -38,7 +38,7 @@ fn escaped(text: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
 
 /// JSON that means the same: what is dangerous stands in strings only, and there it can be written in digits.
 pub(crate) fn safe_json(text: &str) -> Cow<'_, str> {
-    let bad = |character: char| dangerous(character) && !matches!(character, '\n' | '\t');
+    let bad = |character: char| is_unsafe_char(character) && !matches!(character, '\n' | '\t');
     if !text.contains(bad) {
         return Cow::Borrowed(text);
     }
@@ -60,11 +60,11 @@ mod tests {
 
     #[test]
     fn controls_are_shown_not_obeyed() {
-        assert_eq!(safe("a\u{1b}[31mb"), "a\\u{1b}[31mb");
-        assert_eq!(safe("a\nb\tc\r"), "a\\nb\\tc\\r");
+        assert_eq!(escape_line("a\u{1b}[31mb"), "a\\u{1b}[31mb");
+        assert_eq!(escape_line("a\nb\tc\r"), "a\\nb\\tc\\r");
         assert_eq!(safe_lines("a\nb\tc\r\u{7f}"), "a\nb\tc\\r\\u{7f}");
-        assert_eq!(safe("\u{9b}2J\u{202e}"), "\\u{9b}2J\\u{202e}");
-        assert!(matches!(safe("plain, Grüße, 漢字, 🙂"), Cow::Borrowed(_)));
+        assert_eq!(escape_line("\u{9b}2J\u{202e}"), "\\u{9b}2J\\u{202e}");
+        assert!(matches!(escape_line("plain, Grüße, 漢字, 🙂"), Cow::Borrowed(_)));
     }
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
         let text = "{\"a\":\"\u{9b}\u{7f}\u{202e} é\",\r\n\t\"b\":1.10}";
         let shown = safe_json(text);
         assert!(
-            !shown.contains(|character: char| dangerous(character) && !matches!(character, '\n' | '\t')),
+            !shown.contains(|character: char| is_unsafe_char(character) && !matches!(character, '\n' | '\t')),
             "{shown}"
         );
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();

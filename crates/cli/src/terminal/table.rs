@@ -3,8 +3,8 @@
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, presets};
 use longshore_api::enums::State;
 
-use super::escape::safe;
-use super::output::Screen;
+use super::escape::escape_line;
+use super::output::Output;
 
 /// One value of a row.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Table {
     }
 
     /// Two columns without a header: what something is, and its value.
-    pub(crate) fn facts() -> Self {
+    pub(crate) fn key_values() -> Self {
         Self::new(&[])
     }
 
@@ -53,18 +53,18 @@ impl Table {
         self.rows.push(row);
     }
 
-    pub(crate) fn fact(&mut self, name: &str, value: impl Into<Value>) {
+    pub(crate) fn key_value(&mut self, name: &str, value: impl Into<Value>) {
         self.row(vec![name.into(), value.into()]);
     }
 
     /// Left out when there is nothing to say.
     pub(crate) fn maybe(&mut self, name: &str, value: Option<impl std::fmt::Display>) {
         if let Some(value) = value {
-            self.fact(name, value);
+            self.key_value(name, value);
         }
     }
 
-    pub(crate) fn drawn(&self, screen: &Screen) -> String {
+    pub(crate) fn drawn(&self, screen: &Output) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING);
         if screen.terminal {
@@ -105,9 +105,9 @@ fn cell(value: &Value, colour: bool) -> Cell {
         Some(_) | None => cell,
     };
     match value {
-        Value::Text(text) => Cell::new(safe(text)),
-        Value::Number(text) => Cell::new(safe(text)).set_alignment(CellAlignment::Right),
-        Value::Alarm(text) => paint(Cell::new(safe(text)), Some(Color::Red)),
+        Value::Text(text) => Cell::new(escape_line(text)),
+        Value::Number(text) => Cell::new(escape_line(text)).set_alignment(CellAlignment::Right),
+        Value::Alarm(text) => paint(Cell::new(escape_line(text)), Some(Color::Red)),
         Value::State(state) => paint(Cell::new(state.as_str()), shade(*state)),
     }
 }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_cells_are_safe() {
-        let screen = Screen { json: false, terminal: false, colour: false };
+        let screen = Output { json: false, terminal: false, colour: false };
         let mut table = Table::new(&["NAME", "JOBS", "STATE"]);
         table.row(vec!["a\u{1b}[2J".into(), Value::number(7), Value::State(State::DeadLetter)]);
         table.row(vec!["long name\n".into(), Value::number(1_234), "".into()]);

@@ -7,23 +7,23 @@ use longshore_store::ChangeFeed;
 use crate::app::AppState;
 
 /// Runs until the server has drained.
-pub(crate) async fn follow(app: AppState, mut wakeups: ChangeFeed) {
+pub(crate) async fn run(app: AppState, mut wakeups: ChangeFeed) {
     loop {
         let effects = tokio::select! {
             () = app.drained.cancelled() => return,
             effects = wakeups.changed() => effects,
         };
         match effects {
-            Some(effects) => hear(&app, &effects),
+            Some(effects) => on_effects(&app, &effects),
             None => {
-                app.endings.any_may_have_ended();
-                app.look.notify_one();
+                app.endings.wake_all();
+                app.tick_now.notify_one();
             }
         }
     }
 }
 
-fn hear(app: &AppState, effects: &[Effect]) {
+fn on_effects(app: &AppState, effects: &[Effect]) {
     let (mut ends, mut left) = (false, Vec::new());
     for effect in effects {
         match effect {
@@ -39,13 +39,13 @@ fn hear(app: &AppState, effects: &[Effect]) {
             Effect::Claimable(_) => {}
         }
     }
-    app.workers.done(left.into_iter());
+    app.workers.jobs_released(left.into_iter());
     app.tally.count(effects.iter().filter_map(|effect| match effect {
         Effect::Moved { queue, step, .. } => Some((queue, step)),
         Effect::Claimable(_) => None,
     }));
     if ends {
         // Dependents may still have to hear of it, and retention has a new date: neither is among the announced deadlines.
-        app.look.notify_one();
+        app.tick_now.notify_one();
     }
 }

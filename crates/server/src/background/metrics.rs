@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use longshore_api::system::Tally as Totals;
+use longshore_api::system::ThroughputTotals as Totals;
 use longshore_core::engine::count_of;
 use longshore_core::state::StateKind;
 use longshore_store::{Observer, QueueStats, StoreCall, StoreHealth, StoreOp};

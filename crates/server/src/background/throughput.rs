@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longshore_api::system::{Rates, Tally as Totals};
+use longshore_api::system::{Rates, ThroughputTotals as Totals};
 use longshore_core::history::Transition;
 use longshore_core::id::QueueName;
 use longshore_core::state::StateKind;
@@ -41,7 +41,7 @@ impl Event {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<Counts>);
+pub(crate) struct ThroughputStats(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -66,15 +66,15 @@ impl Default for Counter {
 
 /// Figures of one queue, or of all.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct QueueThroughput {
     pub rates: Rates,
     pub since_start: Totals,
 }
 
 #[derive(Debug)]
-pub(crate) struct AllFigures {
-    pub all: Figures,
-    pub queues: HashMap<QueueName, Figures>,
+pub(crate) struct ThroughputSnapshot {
+    pub all: QueueThroughput,
+    pub queues: HashMap<QueueName, QueueThroughput>,
 }
 
 impl Counter {
@@ -89,7 +89,7 @@ impl Counter {
     }
 
     /// `now`: since when the server runs, which is also the first second of the count.
-    fn figures(&self, now: Duration) -> Figures {
+    fn figures(&self, now: Duration) -> QueueThroughput {
         let second = now.as_secs();
         let recent = |at: u64| at <= second && second - at < WINDOW as u64;
         let mut sums = [0.0; Event::COUNT];
@@ -102,7 +102,7 @@ impl Counter {
         let [submitted, claimed, completed, failed] = sums.map(|sum| (sum / span * 1_000.0).round() / 1_000.0);
         let rates = Rates { submitted, claimed, completed, failed };
         let [submitted, claimed, completed, failed] = self.total;
-        Figures { rates, since_start: Totals { submitted, claimed, completed, failed } }
+        QueueThroughput { rates, since_start: Totals { submitted, claimed, completed, failed } }
     }
 }
 
@@ -111,7 +111,7 @@ fn slot(second: u64) -> usize {
     (second % WINDOW as u64) as usize
 }
 
-impl Tally {
+impl ThroughputStats {
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,14 +135,14 @@ impl Tally {
         }
     }
 
-    pub(crate) fn figures(&self) -> AllFigures {
+    pub(crate) fn figures(&self) -> ThroughputSnapshot {
         self.figures_at(monotonic())
     }
 
-    fn figures_at(&self, now: Duration) -> AllFigures {
+    fn figures_at(&self, now: Duration) -> ThroughputSnapshot {
         let counts = self.counts();
         let queues = counts.queues.iter().map(|(name, counter)| (name.clone(), counter.figures(now)));
-        AllFigures { all: counts.all.figures(now), queues: queues.collect() }
+        ThroughputSnapshot { all: counts.all.figures(now), queues: queues.collect() }
     }
 
     /// Queues that are gone need not be counted any more.
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn rates_look_back_a_minute() {
-        let tally = Tally::default();
+        let tally = ThroughputStats::default();
         let queue = QueueName::new("q").unwrap();
         let born = step(None, StateKind::Pending);
         for second in 0..120 {

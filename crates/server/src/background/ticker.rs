@@ -16,9 +16,9 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// After a tick that failed.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Between a hint and the look that follows it; many hints share one look.
-const LOOK_DELAY: Duration = Duration::from_millis(10);
+const TICK_DEBOUNCE: Duration = Duration::from_millis(10);
 
-pub(crate) async fn keep_time(app: AppState, mut wakeups: ChangeFeed) {
+pub(crate) async fn run_ticker(app: AppState, mut wakeups: ChangeFeed) {
     loop {
         let ticked = tokio::select! {
             () = app.drained.cancelled() => return,
@@ -28,7 +28,7 @@ pub(crate) async fn keep_time(app: AppState, mut wakeups: ChangeFeed) {
             Ok(ticked) => (ticked.next, false),
             Err(error) => {
                 tracing::warn!(%error, "a tick failed");
-                app.note(&error);
+                app.on_store_error(&error);
                 (Some(app.now() + PAUSE_AFTER_FAILURE), true)
             }
         };
@@ -53,8 +53,8 @@ async fn wait(app: &AppState, wakeups: &mut ChangeFeed, mut next: Option<Timesta
             () = app.drained.cancelled() => return false,
             () = sleep(Wait::from_millis(pause.as_millis())) => {}
             _ = wakeups.deadline_moved() => {}
-            () = app.look.notified() => {
-                let soon = app.now() + LOOK_DELAY;
+            () = app.tick_now.notified() => {
+                let soon = app.now() + TICK_DEBOUNCE;
                 next = Some(next.map_or(soon, |next| next.min(soon)));
             }
         }

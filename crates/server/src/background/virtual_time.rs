@@ -24,7 +24,7 @@ use longshore_store::{
 };
 use tokio::sync::RwLock;
 
-use crate::options::KeptTime;
+use crate::options::SaveVirtualTime;
 
 const TICK_JOBS_MAX: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
@@ -32,13 +32,13 @@ const TICK_JOBS_MAX: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 pub(crate) struct VirtualTime {
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
-    kept: Option<KeptTime>,
+    kept: Option<SaveVirtualTime>,
     /// Commands share it, an advance has it alone.
     gate: RwLock<()>,
 }
 
 impl VirtualTime {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>, kept: Option<KeptTime>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>, kept: Option<SaveVirtualTime>) -> Self {
         Self { store, clock, kept, gate: RwLock::new(()) }
     }
 
@@ -46,7 +46,7 @@ impl VirtualTime {
     pub(crate) async fn advance(&self, by: Duration) -> Result<Timestamp, StoreError> {
         let _alone = self.gate.write().await;
         let target = self.clock.now() + by;
-        if let Some(KeptTime(keep)) = &self.kept {
+        if let Some(SaveVirtualTime(keep)) = &self.kept {
             keep(target).map_err(StoreError::not_applied)?;
         }
         self.store.hold_grants(true).await?;
@@ -56,17 +56,17 @@ impl VirtualTime {
     }
 
     async fn advance_to(&self, target: Timestamp) -> Result<(), StoreError> {
-        let mut next = self.settle_down().await?;
+        let mut next = self.tick_until_idle().await?;
         while let Some(due) = next.filter(|due| *due <= target) {
             self.clock.advance_to(due);
-            next = self.settle_down().await?;
+            next = self.tick_until_idle().await?;
         }
         self.clock.advance_to(target);
         Ok(())
     }
 
     /// Ticks until nothing is due at this instant; says when something will be.
-    pub(crate) async fn settle_down(&self) -> Result<Option<Timestamp>, StoreError> {
+    pub(crate) async fn tick_until_idle(&self) -> Result<Option<Timestamp>, StoreError> {
         loop {
             let ticked = self.store.tick(TICK_JOBS_MAX).await?;
             if ticked.next.is_none_or(|next| next > self.clock.now()) {
@@ -75,14 +75,14 @@ impl VirtualTime {
         }
     }
 
-    fn prompt<'a, T: Send + 'a>(
+    fn run_then_tick<'a, T: Send + 'a>(
         &'a self,
         command: impl FnOnce() -> StoreFuture<'a, T> + Send + 'a,
     ) -> StoreFuture<'a, T> {
         Box::pin(async move {
             let _shared = self.gate.read().await;
             let answer = command().await?;
-            self.settle_down().await?;
+            self.tick_until_idle().await?;
             Ok(answer)
         })
     }
@@ -90,13 +90,13 @@ impl VirtualTime {
 
 impl Store for VirtualTime {
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
-        self.prompt(move || self.store.submit(request))
+        self.run_then_tick(move || self.store.submit(request))
     }
 
     /// A claim that may wait does not hold the gate: an advance would have to wait for it. The hold keeps it unserved meanwhile.
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
         match park {
-            Park::No => self.prompt(move || self.store.claim_or_park(request, Park::No)),
+            Park::No => self.run_then_tick(move || self.store.claim_or_park(request, Park::No)),
             Park::Until(_) => self.store.claim_or_park(request, park),
         }
     }
@@ -110,15 +110,15 @@ impl Store for VirtualTime {
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
-        self.prompt(move || self.store.settle(settlements))
+        self.run_then_tick(move || self.store.settle(settlements))
     }
 
     fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        self.prompt(move || self.store.extend(extensions))
+        self.run_then_tick(move || self.store.extend(extensions))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
-        self.prompt(move || self.store.admin(command))
+        self.run_then_tick(move || self.store.admin(command))
     }
 
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {

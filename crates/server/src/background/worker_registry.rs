@@ -20,7 +20,7 @@ const QUEUES_MAX: usize = 10_000;
 /// Heartbeats of jobs that this server does not remember: kept until the next check. Jobs of workers without a name are among them.
 const STRANGERS_MAX: usize = 100;
 /// How long ago is still "lately".
-const LATELY: Duration = Duration::from_secs(60);
+const RECENT: Duration = Duration::from_secs(60);
 /// After so long without a word a worker that holds nothing is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3_600);
 
@@ -29,7 +29,7 @@ pub(crate) struct Workers(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    workers: HashMap<WorkerName, Known>,
+    workers: HashMap<WorkerName, WorkerState>,
     jobs: HashMap<JobId, Held>,
     /// The same jobs; the one that was compared with the store longest ago comes first.
     unchecked: BTreeMap<u64, JobId>,
@@ -37,7 +37,7 @@ struct Seen {
     next: u64,
     /// Jobs with a heartbeat here that were claimed elsewhere.
     strangers: HashSet<JobId>,
-    queues: HashMap<QueueName, Asked>,
+    queues: HashMap<QueueName, QueueDemand>,
 }
 
 /// A job that a worker holds.
@@ -58,7 +58,7 @@ pub(crate) struct Doubt {
 }
 
 #[derive(Debug)]
-struct Known {
+struct WorkerState {
     queues: Vec<QueueName>,
     /// By the store's clock, for people; by the stopwatch, for us.
     last_seen: (Timestamp, Duration),
@@ -67,14 +67,14 @@ struct Known {
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct QueueDemand {
     last: Option<(Timestamp, Duration)>,
     waiting: u64,
 }
 
 /// A claim under way; counted as waiting until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Claiming {
+pub(crate) struct ClaimGuard {
     workers: Arc<Workers>,
     worker: Option<WorkerName>,
     queues: Vec<QueueName>,
@@ -86,12 +86,12 @@ impl Workers {
     }
 
     /// Somebody asks for work.
-    pub(crate) fn asks(
+    pub(crate) fn claim_started(
         self: &Arc<Self>,
         worker: Option<&WorkerName>,
         queues: &[QueueName],
         now: Timestamp,
-    ) -> Claiming {
+    ) -> ClaimGuard {
         let at = (now, monotonic());
         let mut seen = self.seen();
         for queue in queues {
@@ -99,7 +99,7 @@ impl Workers {
                 if seen.queues.len() >= QUEUES_MAX {
                     continue;
                 }
-                seen.queues.insert(queue.clone(), Asked::default());
+                seen.queues.insert(queue.clone(), QueueDemand::default());
             }
             if let Some(asked) = seen.queues.get_mut(queue) {
                 asked.last = Some(at);
@@ -113,11 +113,11 @@ impl Workers {
                 known.queues = queues.to_vec();
             }
         }
-        Claiming { workers: Arc::clone(self), worker: worker.cloned(), queues: queues.to_vec() }
+        ClaimGuard { workers: Arc::clone(self), worker: worker.cloned(), queues: queues.to_vec() }
     }
 
     /// A worker was given these jobs.
-    pub(crate) fn given(&self, worker: Option<&WorkerName>, jobs: impl Iterator<Item = JobId>, now: Timestamp) {
+    pub(crate) fn jobs_assigned(&self, worker: Option<&WorkerName>, jobs: impl Iterator<Item = JobId>, now: Timestamp) {
         let Some(name) = worker else { return };
         let at = (now, monotonic());
         let mut seen = self.seen();
@@ -177,16 +177,16 @@ impl Workers {
     }
 
     /// These jobs are not running any more.
-    pub(crate) fn done(&self, jobs: impl Iterator<Item = JobId>) {
+    pub(crate) fn jobs_released(&self, jobs: impl Iterator<Item = JobId>) {
         let mut seen = self.seen();
         jobs.for_each(|id| seen.take_from(id));
     }
 
     /// Whether anybody waits for work of this queue, or asked for it in the last minute.
-    pub(crate) fn asked_lately(&self, queue: &QueueName) -> bool {
+    pub(crate) fn has_recent_claims(&self, queue: &QueueName) -> bool {
         let seen = self.seen();
         let Some(asked) = seen.queues.get(queue) else { return false };
-        let recent = |(_, at): (Timestamp, Duration)| monotonic().saturating_sub(at) <= LATELY;
+        let recent = |(_, at): (Timestamp, Duration)| monotonic().saturating_sub(at) <= RECENT;
         asked.waiting > 0 || asked.last.is_some_and(recent)
     }
 
@@ -196,8 +196,8 @@ impl Workers {
 
     pub(crate) fn shown(&self) -> Vec<Worker> {
         let mut seen = self.seen();
-        seen.forget_the_silent(monotonic());
-        let shown = |(name, known): (&WorkerName, &Known)| Worker {
+        seen.evict_idle(monotonic());
+        let shown = |(name, known): (&WorkerName, &WorkerState)| Worker {
             name: name.to_string(),
             queues: known.queues.iter().map(ToString::to_string).collect(),
             last_seen_at: time(known.last_seen.0),
@@ -211,11 +211,11 @@ impl Workers {
 }
 
 impl Seen {
-    fn known(&mut self, name: &WorkerName, at: (Timestamp, Duration)) -> &mut Known {
+    fn known(&mut self, name: &WorkerName, at: (Timestamp, Duration)) -> &mut WorkerState {
         if !self.workers.contains_key(name) {
             self.make_room(at.1);
         }
-        let fresh = || Known { queues: Vec::new(), last_seen: at, running: 0, waiting: 0 };
+        let fresh = || WorkerState { queues: Vec::new(), last_seen: at, running: 0, waiting: 0 };
         let known = self.workers.entry(name.clone()).or_insert_with(fresh);
         known.last_seen = at;
         known
@@ -248,8 +248,8 @@ impl Seen {
         Some(Doubt { id, place: Some(self.next) })
     }
 
-    fn forget_the_silent(&mut self, now: Duration) {
-        let silent = |known: &Known| now.saturating_sub(known.last_seen.1) > FORGOTTEN_AFTER;
+    fn evict_idle(&mut self, now: Duration) {
+        let silent = |known: &WorkerState| now.saturating_sub(known.last_seen.1) > FORGOTTEN_AFTER;
         self.workers.retain(|_, known| known.running > 0 || known.waiting > 0 || !silent(known));
     }
 
@@ -258,7 +258,7 @@ impl Seen {
         if self.workers.len() < WORKERS_MAX {
             return;
         }
-        self.forget_the_silent(now);
+        self.evict_idle(now);
         if self.workers.len() < WORKERS_MAX {
             return;
         }
@@ -269,7 +269,7 @@ impl Seen {
     }
 }
 
-impl Drop for Claiming {
+impl Drop for ClaimGuard {
     fn drop(&mut self) {
         let mut seen = self.workers.seen();
         for queue in &self.queues {
@@ -299,17 +299,17 @@ mod tests {
     fn a_worker_is_seen_asking_holding_and_letting_go() {
         let workers = Arc::new(Workers::default());
         let (queue, job) = (QueueName::new("q").unwrap(), JobId::from_bytes([1; 16]));
-        assert!(!workers.asked_lately(&queue));
-        let claiming = workers.asks(Some(&name("w")), std::slice::from_ref(&queue), at(5));
-        assert_eq!((workers.shown()[0].waiting, workers.asked_lately(&queue)), (1, true));
+        assert!(!workers.has_recent_claims(&queue));
+        let claiming = workers.claim_started(Some(&name("w")), std::slice::from_ref(&queue), at(5));
+        assert_eq!((workers.shown()[0].waiting, workers.has_recent_claims(&queue)), (1, true));
         drop(claiming);
-        workers.given(Some(&name("w")), [job].into_iter(), at(6));
+        workers.jobs_assigned(Some(&name("w")), [job].into_iter(), at(6));
         workers.heartbeat(job, at(9));
         let shown = workers.shown();
         assert_eq!((shown[0].running, shown[0].waiting, shown[0].last_seen_at.0), (1, 0, 9));
-        workers.given(Some(&name("other")), [job].into_iter(), at(10));
+        workers.jobs_assigned(Some(&name("other")), [job].into_iter(), at(10));
         assert_eq!(workers.shown().iter().map(|worker| worker.running).collect::<Vec<_>>(), [1, 0]);
-        workers.done([job, job].into_iter());
+        workers.jobs_released([job, job].into_iter());
         assert_eq!(workers.shown().iter().map(|worker| worker.running).collect::<Vec<_>>(), [0, 0]);
     }
 
@@ -327,7 +327,7 @@ mod tests {
     fn what_the_store_says_replaces_what_was_seen() {
         let workers = Arc::new(Workers::default());
         let job = |number| JobId::from_bytes([number; 16]);
-        workers.given(Some(&name("w")), (1..=4).map(job), at(6));
+        workers.jobs_assigned(Some(&name("w")), (1..=4).map(job), at(6));
         assert_eq!(workers.doubts(10, Duration::from_secs(3_600)), []);
         let doubts = workers.doubts(3, Duration::ZERO);
         assert_eq!(doubts.iter().map(|doubt| doubt.id).collect::<Vec<_>>(), [job(1), job(2), job(3)]);
@@ -339,8 +339,8 @@ mod tests {
         let doubts = workers.doubts(10, Duration::ZERO);
         assert_eq!(doubts.iter().map(|doubt| doubt.id).collect::<Vec<_>>(), [job(4), job(2), job(3)]);
         // Claimed again, or ended, since the store was asked.
-        workers.given(Some(&name("w")), [job(4)].into_iter(), at(30));
-        workers.done([job(2)].into_iter());
+        workers.jobs_assigned(Some(&name("w")), [job(4)].into_iter(), at(30));
+        workers.jobs_released([job(2)].into_iter());
         doubts.into_iter().for_each(|doubt| workers.resolve(doubt, None));
         assert_eq!(picture(&workers), picture_of(&[("other", 0, 15), ("w", 1, 30)]));
         // A heartbeat of a job that was claimed on another server.
@@ -354,7 +354,7 @@ mod tests {
     fn many_workers_are_not_all_remembered() {
         let workers = Arc::new(Workers::default());
         for number in 0..WORKERS_MAX + 500 {
-            drop(workers.asks(Some(&name(&format!("w{number}"))), &[], at(1)));
+            drop(workers.claim_started(Some(&name(&format!("w{number}"))), &[], at(1)));
         }
         assert!(workers.shown().len() <= WORKERS_MAX);
         assert!(workers.shown().iter().any(|worker| worker.name == format!("w{}", WORKERS_MAX + 499)));

@@ -26,7 +26,7 @@ pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {
         idempotency_key: text(claimed.idempotency_key.as_ref()),
         created_at: time(claimed.created_at),
         deadline_at: times(claimed.deadline_at),
-        checkpoint: claimed.checkpoint.as_ref().map(raw::shown),
+        checkpoint: claimed.checkpoint.as_ref().map(raw::to_raw_json),
         workflow: claimed.workflow.map(|id| id.to_string()),
         payload,
         payload_base64,

@@ -64,11 +64,11 @@ both!(
     Cancelled
 );
 both!(wire::Priority, priority::Priority, Critical, High, Normal, Low, Bulk);
-both!(wire::Counts, policy::RetryLimitUnit, Starts, Failures, Retries);
+both!(wire::RetryLimitUnit, policy::RetryLimitUnit, Starts, Failures, Retries);
 both!(wire::JitterKind, backoff::JitterKind, None, Symmetric, Full);
 both!(wire::OnPermanent, policy::OnPermanent, Failed, DeadLetter, Retry);
 both!(wire::OnExhausted, policy::OnExhausted, DeadLetter, Failed);
-both!(wire::OnTrouble, policy::OnFailure, Retry, Final);
+both!(wire::OnFailure, policy::OnFailure, Retry, Final);
 both!(wire::OnLeaseExpiry, policy::OnLeaseExpiry, ReclaimCounted, ReclaimFree, FailTimeout, FailRetryable);
 both!(wire::Reclaim, policy::Reclaim, Eager, Lazy);
 both!(wire::Fencing, policy::Fencing, Required, Optional);
@@ -148,8 +148,8 @@ mod tests {
                 })+
             };
         }
-        same!(wire::Profile, wire::State, wire::Priority, wire::Counts, wire::JitterKind, wire::OnPermanent);
-        same!(wire::OnExhausted, wire::OnTrouble, wire::OnLeaseExpiry, wire::Reclaim, wire::Fencing);
+        same!(wire::Profile, wire::State, wire::Priority, wire::RetryLimitUnit, wire::JitterKind, wire::OnPermanent);
+        same!(wire::OnExhausted, wire::OnFailure, wire::OnLeaseExpiry, wire::Reclaim, wire::Fencing);
         same!(wire::IdempotencyScope, wire::RequeueOrder, wire::SubmitMode, wire::ManualRequeue, wire::CancelRunning);
         same!(wire::OutcomeKind, wire::WorkflowState);
         assert!(wire::BackoffKind::ALL.iter().all(|kind| kind.as_str() == kind.core().as_str()));

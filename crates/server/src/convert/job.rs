@@ -50,15 +50,15 @@ pub(crate) fn record(job: &Job) -> wire::Job {
         last_heartbeat_at: times(job.last_heartbeat_at),
         attempt_ended_at: times(job.attempt_ended_at),
         completed_at: times(job.state.completed_at()),
-        lease: lease.map(|lease| wire::LeaseShown {
+        lease: lease.map(|lease| wire::LeaseView {
             version: job.lease_version.0,
             expires_at: times(lease.expires_at),
             deadline_at: times(lease.deadline_at),
             worker: lease.worker.as_ref().map(ToString::to_string),
         }),
-        progress: job.progress.as_ref().map(raw::shown),
-        checkpoint: job.checkpoint.as_ref().map(raw::shown),
-        result: job.result.as_ref().map(raw::shown),
+        progress: job.progress.as_ref().map(raw::to_raw_json),
+        checkpoint: job.checkpoint.as_ref().map(raw::to_raw_json),
+        result: job.result.as_ref().map(raw::to_raw_json),
         error: job.error.as_ref().map(error),
         after: job.dependencies.after.iter().map(|after| after.id.to_string()).collect(),
         after_any: job.dependencies.after_any.iter().map(ToString::to_string).collect(),
@@ -82,8 +82,8 @@ pub(crate) fn tags(tags: &Tags) -> TagMap {
     tags.pairs().map(|(key, value)| (key.to_owned(), value.map(str::to_owned))).collect()
 }
 
-pub(crate) fn error(error: &Arc<Failure>) -> wire::ErrorShown {
-    wire::ErrorShown {
+pub(crate) fn error(error: &Arc<Failure>) -> wire::ErrorView {
+    wire::ErrorView {
         category: error.category.wire(),
         code: text(error.code.as_ref()),
         message: error.message.to_string(),
@@ -108,6 +108,11 @@ pub(crate) fn attempt(attempt: &Attempt) -> wire::Attempt {
     }
 }
 
-pub(crate) fn step(step: &Transition) -> wire::Move {
-    wire::Move { from: step.from.map(ToWire::wire), to: step.to.wire(), at: time(step.at), cause: step.cause.wire() }
+pub(crate) fn step(step: &Transition) -> wire::Transition {
+    wire::Transition {
+        from: step.from.map(ToWire::wire),
+        to: step.to.wire(),
+        at: time(step.at),
+        cause: step.cause.wire(),
+    }
 }

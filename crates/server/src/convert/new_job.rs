@@ -16,21 +16,21 @@ use longshore_core::tags::Tags;
 use super::enums::ToCore;
 use super::settings::{retention_overrides, retry_overrides};
 use super::{instant, length, raw, shared};
-use crate::wire::problem::MemberFailure;
+use crate::wire::problem::ItemError;
 
 /// Of a payload that was not given.
 const NULL: &[u8] = b"null";
 
 /// What a job says by itself is checked here, as far as the rules do not look at it.
-pub(crate) fn read(given: Given) -> Result<NewJob, MemberFailure> {
+pub(crate) fn read(given: Given) -> Result<NewJob, ItemError> {
     let payload = match (given.payload, given.payload_base64) {
         (None, None) => Payload::Json(Bytes::from_static(NULL)),
         (Some(json), None) => Payload::Json(raw::bytes(json)),
         (None, Some(text)) => {
-            let wrong = || MemberFailure::validation("payload_base64", "must be base64 with padding");
+            let wrong = || ItemError::validation("payload_base64", "must be base64 with padding");
             Payload::Binary(raw::from_base64(&text).ok_or_else(wrong)?)
         }
-        (Some(_), Some(_)) => return Err(MemberFailure::validation("payload_base64", "goes without payload")),
+        (Some(_), Some(_)) => return Err(ItemError::validation("payload_base64", "goes without payload")),
     };
     let mut job = NewJob::new(JobType::new(&given.job_type)?, payload);
     if let Some(priority) = given.priority {
@@ -40,7 +40,7 @@ pub(crate) fn read(given: Given) -> Result<NewJob, MemberFailure> {
         (None, None) => Start::Now,
         (Some(at), None) => Start::At(instant(at)),
         (None, Some(delay)) => Start::In(length(delay)),
-        (Some(_), Some(_)) => return Err(MemberFailure::validation("delay", "goes without run_at")),
+        (Some(_), Some(_)) => return Err(ItemError::validation("delay", "goes without run_at")),
     };
     job.idempotency_key = shared(given.idempotency_key);
     job.external_id = shared(given.external_id);
@@ -82,12 +82,12 @@ pub(crate) fn dependencies(given: Option<&[String]>) -> Vec<DependencyRef> {
     let reference = |text: &String| match text.strip_prefix('#') {
         Some(name) => DependencyRef::Local(name.into()),
         // What is no id is the id of no job.
-        None => DependencyRef::Job(text.parse().unwrap_or_else(|_| nobody())),
+        None => DependencyRef::Job(text.parse().unwrap_or_else(|_| nil_job_id())),
     };
     given.unwrap_or_default().iter().map(reference).collect()
 }
 
-fn nobody() -> JobId {
+fn nil_job_id() -> JobId {
     JobId::from_bytes([0; 16])
 }
 

@@ -12,7 +12,7 @@ pub(crate) fn bytes(value: Box<RawValue>) -> Bytes {
 }
 
 /// Bytes that were once given as JSON. What is not (a store may have been written by others) is shown as `null`.
-pub(crate) fn shown(bytes: &Bytes) -> Box<RawValue> {
+pub(crate) fn to_raw_json(bytes: &Bytes) -> Box<RawValue> {
     let text = std::str::from_utf8(bytes).unwrap_or("null").to_owned();
     RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
@@ -28,7 +28,7 @@ pub(crate) fn to_base64(bytes: &[u8]) -> String {
 /// A payload in one of its two fields: `payload`, or `payload_base64`.
 pub(crate) fn payload(payload: &Payload) -> (Option<Box<RawValue>>, Option<String>) {
     match payload {
-        Payload::Json(bytes) => (Some(shown(bytes)), None),
+        Payload::Json(bytes) => (Some(to_raw_json(bytes)), None),
         Payload::Binary(bytes) => (None, Some(to_base64(bytes))),
     }
 }

@@ -11,7 +11,7 @@ use longshore_core::settle::Outcome;
 
 use super::enums::ToCore;
 use super::{length, raw, shared};
-use crate::wire::problem::MemberFailure;
+use crate::wire::problem::ItemError;
 
 /// What is no token is a token that nobody holds: it is told so, and learns nothing more.
 pub(crate) fn token(text: Option<&str>) -> Option<LeaseToken> {
@@ -35,10 +35,10 @@ pub(crate) fn reported(error: wire::ReportedError) -> ReportedFailure {
 }
 
 /// A member of a batch of settlements. Fields that belong to another outcome are refused.
-pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, MemberFailure> {
+pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, ItemError> {
     let wire::Settlement { id: job, lease, outcome: kind, result, progress, error, delay } = given;
     let stray =
-        |field: &str, word: &str| MemberFailure::validation(field, &format!("does not go with the outcome \"{word}\""));
+        |field: &str, word: &str| ItemError::validation(field, &format!("does not go with the outcome \"{word}\""));
     let fields = [
         ("result", result.is_some(), OutcomeKind::Complete),
         ("progress", progress.is_some(), OutcomeKind::Complete),
@@ -50,7 +50,7 @@ pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, MemberFa
             return Err(stray(field, kind.as_str()));
         }
     }
-    let required = |field: &str| MemberFailure::validation(field, "is required");
+    let required = |field: &str| ItemError::validation(field, "is required");
     let outcome = match kind {
         OutcomeKind::Complete => {
             Outcome::Complete { result: result.map(raw::bytes), progress: progress.map(raw::bytes) }
@@ -63,8 +63,8 @@ pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, MemberFa
 }
 
 /// A member of a batch of heartbeats.
-pub(crate) fn extension(given: wire::HeartbeatOf) -> Result<Heartbeat, MemberFailure> {
-    let wire::HeartbeatOf { id: job, lease, progress, checkpoint } = given;
+pub(crate) fn extension(given: wire::BatchHeartbeat) -> Result<Heartbeat, ItemError> {
+    let wire::BatchHeartbeat { id: job, lease, progress, checkpoint } = given;
     let notes = HeartbeatData { progress: progress.map(raw::bytes), checkpoint: checkpoint.map(raw::bytes) };
     Ok(Heartbeat { id: id(&job)?, token: token(lease.as_deref()), notes })
 }

@@ -12,7 +12,7 @@ pub fn routes() -> Router<AppState> {
 }
 
 /// Whether a GET of this path changes something: of Ocypod's routes one takes a job.
-pub(crate) fn takes_a_job(path: &str) -> bool {
+pub(crate) fn is_claiming_get(path: &str) -> bool {
     let mut parts = path.split('/').skip(1);
     parts.next() == Some("queue") && parts.next().is_some() && parts.next() == Some("job")
 }

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::connection;
-use super::connection_limits::Caps;
+use super::connection_limits::ConnectionLimits;
 use crate::app::AppState;
 
 /// After an accept that failed, mostly for want of file descriptors: others must end first.
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts until the server stops. `cut` ends connections that do not end by themselves.
 pub(crate) async fn accept(app: &AppState, listener: TcpListener, router: Router, cut: &CancellationToken) {
-    let caps = Caps::new(app.limits.connections_max, app.limits.connections_per_address_max);
+    let caps = ConnectionLimits::new(app.limits.connections_max, app.limits.connections_per_address_max);
     loop {
         let accepted = tokio::select! {
             () = app.stopping.cancelled() => return,
@@ -45,8 +45,8 @@ pub(crate) async fn accept(app: &AppState, listener: TcpListener, router: Router
 
 async fn next(
     listener: &TcpListener,
-    caps: &Caps,
-) -> std::io::Result<(tokio::net::TcpStream, super::connection_limits::Admission)> {
+    caps: &ConnectionLimits,
+) -> std::io::Result<(tokio::net::TcpStream, super::connection_limits::ConnectionPermit)> {
     loop {
         let Some(room) = caps.room().await else { return Err(std::io::ErrorKind::ConnectionRefused.into()) };
         let (stream, from) = listener.accept().await?;

@@ -19,13 +19,13 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::drain_body::Unread;
-use super::timeout_stream::{Patience, Requests, Timed};
+use super::drain_body::BodyDrain;
+use super::timeout_stream::{RequestCounter, TimeoutStream, Timeouts};
 use crate::app::AppState;
 use crate::dialects;
 use crate::options::Limits;
-use crate::wire::body::{Room, SMALL, collect};
-use crate::wire::problem::Failure;
+use crate::wire::body::{BodyBudget, SMALL, collect};
+use crate::wire::problem::ApiError;
 use crate::wire::request_id::stamp;
 
 const SMALL_BODY: u64 = SMALL as u64;
@@ -39,9 +39,9 @@ pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, cut:
         return;
     }
     let limits = &app.limits;
-    let patience = Patience { head: limits.head_timeout, write: limits.write_timeout, idle: limits.idle_timeout };
-    let requests = Requests::default();
-    let io = TokioIo::new(Timed::new(stream, requests.clone(), patience));
+    let patience = Timeouts { head: limits.head_timeout, write: limits.write_timeout, idle: limits.idle_timeout };
+    let requests = RequestCounter::default();
+    let io = TokioIo::new(TimeoutStream::new(stream, requests.clone(), patience));
     let service = service_fn(|request: Request<Incoming>| {
         requests.begin();
         let (router, requests, app) = (router.clone(), requests.clone(), &app);
@@ -79,7 +79,7 @@ async fn answer(app: &AppState, router: Router, request: Request<Incoming>, id: 
     let (parts, body) = request.into_parts();
     // Who waits for a word before sending its body needs no patience with the rest of it.
     let waits = parts.headers.contains_key(header::EXPECT);
-    let unread = Unread::default();
+    let unread = BodyDrain::default();
     // A small body is read whatever becomes of the request: with bytes left unread the connection could not be used again.
     let body = match body.size_hint().exact() {
         Some(length) if length <= SMALL_BODY => match collect_small(app, body).await {
@@ -101,24 +101,24 @@ async fn answer(app: &AppState, router: Router, request: Request<Incoming>, id: 
         Err(_) => {
             tracing::error!(request_id = id.to_str().unwrap_or_default(), "a request ended in a panic");
             app.metrics.panics.fetch_add(1, Ordering::Relaxed);
-            Failure::new(ErrorCode::Internal, "the server failed at this request").into_response()
+            ApiError::new(ErrorCode::Internal, "the server failed at this request").into_response()
         }
     }
 }
 
-async fn collect_small(app: &AppState, body: Incoming) -> Result<Bytes, Failure> {
+async fn collect_small(app: &AppState, body: Incoming) -> Result<Bytes, ApiError> {
     let length = body.size_hint().exact().and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
     if length == 0 {
         return Ok(Bytes::new());
     }
-    collect(Body::new(body), length, length, &mut Room::new(app)).await
+    collect(Body::new(body), length, length, &mut BodyBudget::new(app)).await
 }
 
 /// A page of another site can make a browser send a request without a body, or with one of a harmless type, and the browser says whose page it
 /// was: such a request may look, and change nothing.
-fn check_origin(request: &Request<Incoming>) -> Result<(), Failure> {
+fn check_origin(request: &Request<Incoming>) -> Result<(), ApiError> {
     let text = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let takes = dialects::takes_a_job(request.uri().path());
+    let takes = dialects::is_claiming_get(request.uri().path());
     if !takes && matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
         return Ok(());
     }
@@ -126,24 +126,24 @@ fn check_origin(request: &Request<Incoming>) -> Result<(), Failure> {
     let host = text("host").unwrap_or_default();
     let of_another = |origin: &str| origin.split_once("://").map_or(origin, |(_, rest)| rest) != host;
     if site || text("origin").is_some_and(of_another) {
-        return Err(Failure::new(ErrorCode::Forbidden, "a page of another site may not change anything here"));
+        return Err(ApiError::new(ErrorCode::Forbidden, "a page of another site may not change anything here"));
     }
     Ok(())
 }
 
 /// Bounds of a request's head.
-fn check_head(limits: &Limits, request: &Request<Incoming>) -> Result<(), Failure> {
+fn check_head(limits: &Limits, request: &Request<Incoming>) -> Result<(), ApiError> {
     let path_bytes = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     if path_bytes > limits.path_bytes_max {
-        return Err(Failure::bad_request(format!("the path may have at most {} bytes", limits.path_bytes_max)));
+        return Err(ApiError::bad_request(format!("the path may have at most {} bytes", limits.path_bytes_max)));
     }
     let headers = request.headers();
     if headers.len() > limits.headers_max {
-        return Err(Failure::bad_request(format!("there may be at most {} headers", limits.headers_max)));
+        return Err(ApiError::bad_request(format!("there may be at most {} headers", limits.headers_max)));
     }
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if bytes > limits.headers_bytes_max {
-        return Err(Failure::bad_request(format!("the headers may have at most {} bytes", limits.headers_bytes_max)));
+        return Err(ApiError::bad_request(format!("the headers may have at most {} bytes", limits.headers_bytes_max)));
     }
     Ok(())
 }

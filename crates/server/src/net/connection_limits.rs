@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 #[derive(Debug)]
-pub(crate) struct Caps {
+pub(crate) struct ConnectionLimits {
     all: Arc<Semaphore>,
     per_address_max: usize,
     addresses: Arc<Mutex<HashMap<IpAddr, usize>>>,
@@ -15,13 +15,13 @@ pub(crate) struct Caps {
 
 /// Held by one connection.
 #[derive(Debug)]
-pub(crate) struct Admission {
+pub(crate) struct ConnectionPermit {
     address: IpAddr,
     addresses: Arc<Mutex<HashMap<IpAddr, usize>>>,
     _room: OwnedSemaphorePermit,
 }
 
-impl Caps {
+impl ConnectionLimits {
     pub(crate) fn new(all_max: usize, per_address_max: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(all_max.max(1))), per_address_max, addresses: Arc::default() }
     }
@@ -32,18 +32,18 @@ impl Caps {
     }
 
     /// `None`: this address has enough of them.
-    pub(crate) fn admit(&self, address: IpAddr, room: OwnedSemaphorePermit) -> Option<Admission> {
+    pub(crate) fn admit(&self, address: IpAddr, room: OwnedSemaphorePermit) -> Option<ConnectionPermit> {
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         let held = addresses.entry(address).or_default();
         if *held >= self.per_address_max {
             return None;
         }
         *held += 1;
-        Some(Admission { address, addresses: Arc::clone(&self.addresses), _room: room })
+        Some(ConnectionPermit { address, addresses: Arc::clone(&self.addresses), _room: room })
     }
 }
 
-impl Drop for Admission {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = addresses.get_mut(&self.address) {
@@ -61,7 +61,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_are_counted_in_all_and_per_address() {
-        let caps = Caps::new(3, 2);
+        let caps = ConnectionLimits::new(3, 2);
         let (here, there) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
         let admit = async |address| caps.admit(address, caps.room().await.unwrap());
         let (first, second) = (admit(here).await, admit(here).await);

@@ -16,12 +16,12 @@ const BYTES_MAX: usize = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unread(Arc<Mutex<Option<Incoming>>>);
+pub(super) struct BodyDrain(Arc<Mutex<Option<Incoming>>>);
 
-impl Unread {
+impl BodyDrain {
     /// The body for whoever may want it; what is left comes back.
-    pub(super) fn lend(&self, body: Incoming) -> Lent {
-        Lent { body: Some(body), owner: self.clone() }
+    pub(super) fn lend(&self, body: Incoming) -> BorrowedBody {
+        BorrowedBody { body: Some(body), owner: self.clone() }
     }
 
     /// Reads the rest, within bounds.
@@ -37,18 +37,18 @@ impl Unread {
     }
 }
 
-pub(super) struct Lent {
+pub(super) struct BorrowedBody {
     body: Option<Incoming>,
-    owner: Unread,
+    owner: BodyDrain,
 }
 
-impl Drop for Lent {
+impl Drop for BorrowedBody {
     fn drop(&mut self) {
         *self.owner.0.lock().unwrap_or_else(PoisonError::into_inner) = self.body.take();
     }
 }
 
-impl Body for Lent {
+impl Body for BorrowedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -16,9 +16,9 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// How many requests of a connection began and ended; shared with the service that knows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Requests(Arc<(AtomicU64, AtomicU64)>);
+pub(crate) struct RequestCounter(Arc<(AtomicU64, AtomicU64)>);
 
-impl Requests {
+impl RequestCounter {
     pub(crate) fn begin(&self) {
         self.0.0.fetch_add(1, Ordering::AcqRel);
     }
@@ -37,7 +37,7 @@ impl Requests {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     pub head: Duration,
     pub write: Duration,
     pub idle: Duration,
@@ -55,12 +55,12 @@ enum Phase {
 }
 
 #[derive(Debug)]
-pub(crate) struct Timed {
+pub(crate) struct TimeoutStream {
     stream: TcpStream,
-    requests: Requests,
+    requests: RequestCounter,
     /// Requests that had ended when somebody last looked.
     ended: u64,
-    patience: Patience,
+    patience: Timeouts,
     phase: Phase,
     /// Of the phase; made anew when the phase changes.
     read: Option<Pin<Box<Sleep>>>,
@@ -68,8 +68,8 @@ pub(crate) struct Timed {
     write: Option<Pin<Box<Sleep>>>,
 }
 
-impl Timed {
-    pub(crate) fn new(stream: TcpStream, requests: Requests, patience: Patience) -> Self {
+impl TimeoutStream {
+    pub(crate) fn new(stream: TcpStream, requests: RequestCounter, patience: Timeouts) -> Self {
         Self { stream, requests, ended: 0, patience, phase: Phase::Idle, read: None, write: None }
     }
 
@@ -92,7 +92,7 @@ impl Timed {
     }
 
     /// Begins to count idle time once a request has ended. hyper need not read again after an answer, so this is looked at when it writes.
-    fn note_end(&mut self, context: &mut Context<'_>) {
+    fn on_response_end(&mut self, context: &mut Context<'_>) {
         let ended = self.requests.ended();
         if self.requests.busy() || self.ended == ended {
             return;
@@ -122,7 +122,7 @@ impl Timed {
     }
 }
 
-impl AsyncRead for Timed {
+impl AsyncRead for TimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -136,7 +136,7 @@ impl AsyncRead for Timed {
             }
             return result;
         }
-        self.note_end(context);
+        self.on_response_end(context);
         if self.read.is_none() {
             self.enter(Phase::Idle);
         }
@@ -155,9 +155,9 @@ impl AsyncRead for Timed {
     }
 }
 
-impl AsyncWrite for Timed {
+impl AsyncWrite for TimeoutStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.note_end(context);
+        self.on_response_end(context);
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.timed_write(context, result)
     }
@@ -167,7 +167,7 @@ impl AsyncWrite for Timed {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.note_end(context);
+        self.on_response_end(context);
         let result = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.timed_write(context, result)
     }
@@ -177,7 +177,7 @@ impl AsyncWrite for Timed {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.note_end(context);
+        self.on_response_end(context);
         Pin::new(&mut self.stream).poll_flush(context)
     }
 

@@ -15,11 +15,11 @@ use crate::app::AppState;
 use crate::convert::enums::ToWire;
 use crate::convert::new_job;
 use crate::wire::json;
-use crate::wire::problem::{Failure, MemberFailure};
+use crate::wire::problem::{ApiError, ItemError};
 
 /// Whether a member may name its own queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OwnQueue {
+pub(crate) enum QueueField {
     Refused,
     Allowed,
     /// Nothing else says which.
@@ -30,9 +30,9 @@ pub(crate) enum OwnQueue {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub members: Vec<Submission>,
-    unreadable: Vec<(usize, MemberFailure)>,
+    invalid_items: Vec<(usize, ItemError)>,
     /// Dependencies that are no ids, by member: the rules know them as nobody's.
-    odd: Vec<(usize, String)>,
+    malformed_dependencies: Vec<(usize, String)>,
     /// Where members stand in the body, unless that is `jobs[place]`.
     paths: BTreeMap<usize, String>,
     /// The header `Idempotency-Key` of a single submission.
@@ -51,26 +51,26 @@ impl Batch {
         path: String,
         text: &str,
         queue: &QueueName,
-        own_queue: OwnQueue,
-    ) -> Result<(), Failure> {
+        own_queue: QueueField,
+    ) -> Result<(), ApiError> {
         self.paths.insert(self.members.len(), path);
         self.add(text, queue, own_queue)
     }
 
-    pub(crate) fn check_size(members: usize) -> Result<(), Failure> {
+    pub(crate) fn check_size(members: usize) -> Result<(), ApiError> {
         if (1..=BATCH_ITEMS_MAX).contains(&members) {
             return Ok(());
         }
-        Err(Failure::validation("jobs", &format!("must be 1-{BATCH_ITEMS_MAX} jobs")))
+        Err(ApiError::validation("jobs", &format!("must be 1-{BATCH_ITEMS_MAX} jobs")))
     }
 
-    pub(crate) fn add(&mut self, text: &str, queue: &QueueName, own_queue: OwnQueue) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, text: &str, queue: &QueueName, own_queue: QueueField) -> Result<(), ApiError> {
         let place = self.members.len();
         match self.read(place, text, queue, own_queue) {
             Ok(submission) => self.members.push(submission),
             Err(failure) => {
-                self.unreadable.push((place, failure));
-                self.members.push(Submission { queue: queue.clone(), job: stand_in(text)? });
+                self.invalid_items.push((place, failure));
+                self.members.push(Submission { queue: queue.clone(), job: placeholder(text)? });
             }
         }
         Ok(())
@@ -81,29 +81,29 @@ impl Batch {
         place: usize,
         text: &str,
         queue: &QueueName,
-        own_queue: OwnQueue,
-    ) -> Result<Submission, MemberFailure> {
+        own_queue: QueueField,
+    ) -> Result<Submission, ItemError> {
         let mut given: Given = json::object(text)?;
         self.take_header_key(&mut given)?;
         let queue = match (given.queue.take(), own_queue) {
-            (None, OwnQueue::Required) => return Err(MemberFailure::validation("queue", "is required")),
-            (None, OwnQueue::Allowed | OwnQueue::Refused) => queue.clone(),
-            (Some(name), OwnQueue::Allowed | OwnQueue::Required) => QueueName::new(&name)?,
-            (Some(_), OwnQueue::Refused) => return Err(MemberFailure::validation("queue", "is not a known field")),
+            (None, QueueField::Required) => return Err(ItemError::validation("queue", "is required")),
+            (None, QueueField::Allowed | QueueField::Refused) => queue.clone(),
+            (Some(name), QueueField::Allowed | QueueField::Required) => QueueName::new(&name)?,
+            (Some(_), QueueField::Refused) => return Err(ItemError::validation("queue", "is not a known field")),
         };
         let named = given.after.iter().chain(&given.after_any).flatten();
         let odd = |name: &&String| !name.starts_with('#') && name.parse::<longshore_core::id::JobId>().is_err();
-        self.odd.extend(named.filter(odd).take(1).map(|name| (place, name.clone())));
+        self.malformed_dependencies.extend(named.filter(odd).take(1).map(|name| (place, name.clone())));
         Ok(Submission { queue, job: new_job::read(given)? })
     }
 
     /// The key of the header stands for that of the body; they must not differ.
-    fn take_header_key(&mut self, given: &mut Given) -> Result<(), MemberFailure> {
+    fn take_header_key(&mut self, given: &mut Given) -> Result<(), ItemError> {
         let Some(key) = self.header_key.take() else { return Ok(()) };
         match &given.idempotency_key {
             Some(own) if *own != key => {
                 let reason = "differs from the header Idempotency-Key: give the key once";
-                Err(MemberFailure::validation("idempotency_key", reason))
+                Err(ItemError::validation("idempotency_key", reason))
             }
             Some(_) => Ok(()),
             None => {
@@ -114,37 +114,37 @@ impl Batch {
     }
 
     /// What is wrong with the only member.
-    pub(crate) fn take_unreadable(&mut self) -> Option<MemberFailure> {
-        self.unreadable.pop().map(|(_, failure)| failure)
+    pub(crate) fn take_unreadable(&mut self) -> Option<ItemError> {
+        self.invalid_items.pop().map(|(_, failure)| failure)
     }
 
     /// Whether a member could not be read: the batch will be refused, and the rules are asked only for what they say of the others.
-    fn unreadable(&self) -> bool {
-        !self.unreadable.is_empty()
+    fn invalid_items(&self) -> bool {
+        !self.invalid_items.is_empty()
     }
 
     /// Everybody's complaints, by place.
-    pub(crate) fn refusal(self, refusal: BatchRefusal) -> Failure {
+    pub(crate) fn refusal(self, refusal: BatchRefusal) -> ApiError {
         if refusal.errors.is_empty() {
             return refusal.first.into();
         }
         let paths = self.paths.clone();
         let path = |place: usize| paths.get(&place).cloned().unwrap_or_else(|| format!("jobs[{place}]"));
-        Failure::batch(self.complaints(refusal), path)
+        ApiError::batch(self.item_errors(refusal), path)
     }
 
-    fn complaints(self, refusal: BatchRefusal) -> Vec<(usize, MemberFailure)> {
-        let Self { unreadable, odd, .. } = self;
+    fn item_errors(self, refusal: BatchRefusal) -> Vec<(usize, ItemError)> {
+        let Self { invalid_items: unreadable, malformed_dependencies: odd, .. } = self;
         let stands_in = |place: usize| unreadable.iter().any(|(other, _)| *other == place);
         let by_rules = refusal.errors.into_iter().filter(|(place, _)| !stands_in(*place)).map(|(place, refusal)| {
             let named = odd.iter().find(|(other, _)| *other == place);
             let refusal = match (refusal, named) {
-                (Refusal::DependencyUnknown(id), Some((_, name))) if id.starts_with(NOBODY) => {
+                (Refusal::DependencyUnknown(id), Some((_, name))) if id.starts_with(NIL_ID_PREFIX) => {
                     Refusal::DependencyUnknown(name.chars().take(100).collect())
                 }
                 (refusal, _) => refusal,
             };
-            (place, MemberFailure::from(refusal))
+            (place, ItemError::from(refusal))
         });
         let mut all: Vec<_> = by_rules.collect();
         all.extend(unreadable.iter().cloned());
@@ -153,12 +153,12 @@ impl Batch {
     }
 
     /// The one member of a request that was no batch.
-    pub(crate) fn single_refusal(self, refusal: BatchRefusal) -> Failure {
+    pub(crate) fn single_refusal(self, refusal: BatchRefusal) -> ApiError {
         if refusal.errors.is_empty() {
             return refusal.first.into();
         }
-        let first = self.complaints(refusal).into_iter().next();
-        first.map_or_else(|| Failure::bad_request("the job was refused"), |(_, failure)| failure.into())
+        let first = self.item_errors(refusal).into_iter().next();
+        first.map_or_else(|| ApiError::bad_request("the job was refused"), |(_, failure)| failure.into())
     }
 
     /// Hands the batch to the store.
@@ -166,15 +166,16 @@ impl Batch {
         self,
         app: &AppState,
         request: impl FnOnce(Vec<Submission>) -> SubmitRequest,
-        refused: impl FnOnce(Self, BatchRefusal) -> Failure,
-    ) -> Result<Vec<Submitted>, Failure> {
-        let Self { members, unreadable, odd, paths, header_key } = self;
-        let doubtful = Self { members: Vec::new(), unreadable, odd, paths, header_key };
+        refused: impl FnOnce(Self, BatchRefusal) -> ApiError,
+    ) -> Result<Vec<Submitted>, ApiError> {
+        let Self { members, invalid_items: unreadable, malformed_dependencies: odd, paths, header_key } = self;
+        let doubtful =
+            Self { members: Vec::new(), invalid_items: unreadable, malformed_dependencies: odd, paths, header_key };
         match app.submit(request(members)).await? {
-            Ok(submitted) if doubtful.unreadable() => {
+            Ok(submitted) if doubtful.invalid_items() => {
                 // Impossible: the rules never take a stand-in.
                 tracing::error!(jobs = submitted.len(), "a batch with an unreadable member was taken");
-                Err(Failure::new(longshore_api::ErrorCode::Internal, "a batch with an unreadable member was taken"))
+                Err(ApiError::new(longshore_api::ErrorCode::Internal, "a batch with an unreadable member was taken"))
             }
             Ok(submitted) => Ok(submitted),
             Err(refusal) => Err(refused(doubtful, refusal)),
@@ -183,13 +184,13 @@ impl Batch {
 }
 
 /// How the id of nobody begins.
-const NOBODY: &str = "00000000-0000-0000";
+const NIL_ID_PREFIX: &str = "00000000-0000-0000";
 
 /// In the place of a job that cannot be read; its references are read as far as that goes.
-fn stand_in(text: &str) -> Result<NewJob, Failure> {
+fn placeholder(text: &str) -> Result<NewJob, ApiError> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Loose<'a> {
+    struct PartialJob<'a> {
         #[serde(borrow, rename = "ref")]
         reference: Option<&'a RawValue>,
         #[serde(borrow)]
@@ -198,7 +199,7 @@ fn stand_in(text: &str) -> Result<NewJob, Failure> {
         after_any: Option<&'a RawValue>,
     }
     let loose = Some(text).filter(|text| text.trim_start().starts_with('{'));
-    let loose: Loose<'_> = loose.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let loose: PartialJob<'_> = loose.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let list = |raw: Option<&RawValue>| -> Vec<String> {
         raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     };
@@ -206,7 +207,7 @@ fn stand_in(text: &str) -> Result<NewJob, Failure> {
     Ok(new_job::stand_in(reference.as_deref(), &list(loose.after), &list(loose.after_any))?)
 }
 
-pub(crate) fn told(submitted: &Submitted) -> Told {
+pub(crate) fn to_wire(submitted: &Submitted) -> Told {
     Told {
         id: submitted.id.to_string(),
         seq: submitted.seq.0,

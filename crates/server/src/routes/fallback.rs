@@ -7,18 +7,18 @@ use longshore_api::ErrorCode;
 use crate::app::AppState;
 use crate::dialects::ocypod;
 use crate::wire::answer::Answer;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 
 pub(crate) async fn not_found(State(app): State<AppState>, request: Request) -> Answer {
-    if ocypod::owns(request.uri().path()) {
+    if ocypod::is_ocypod_path(request.uri().path()) {
         return Ok(ocypod::nothing_there(app, request).await);
     }
     // In virtual time the clock has routes of its own.
     if matches!(request.uri().path(), "/v1/clock" | "/v1/clock/advance") {
         let detail = "this server runs in real time: start it with --virtual-clock to have a clock to read and advance";
-        return Err(Failure::new(ErrorCode::NotFound, detail));
+        return Err(ApiError::new(ErrorCode::NotFound, detail));
     }
-    Err(Failure::new(ErrorCode::NotFound, "there is nothing at this path"))
+    Err(ApiError::new(ErrorCode::NotFound, "there is nothing at this path"))
 }
 
 /// The router adds `Allow`.
@@ -29,5 +29,5 @@ pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> Answer {
         _ => "",
     };
     let detail = format!("this path does not take {method}: see \"Allow\"{instead}");
-    Err(Failure::new(ErrorCode::MethodNotAllowed, detail))
+    Err(ApiError::new(ErrorCode::MethodNotAllowed, detail))
 }

@@ -5,10 +5,10 @@ use axum::response::{IntoResponse, Response};
 use longshore_api::ErrorCode;
 use serde::Serialize;
 
-use super::problem::Failure;
+use super::problem::ApiError;
 
 /// What every route answers.
-pub(crate) type Answer = Result<Response, Failure>;
+pub(crate) type Answer = Result<Response, ApiError>;
 
 pub(crate) fn ok(body: &impl Serialize) -> Answer {
     json(StatusCode::OK, body)
@@ -20,7 +20,7 @@ pub(crate) fn created(body: &impl Serialize) -> Answer {
 
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Answer {
     let bytes = serde_json::to_vec(body);
-    let bytes = bytes.map_err(|_| Failure::new(ErrorCode::Internal, "an answer could not be written"))?;
+    let bytes = bytes.map_err(|_| ApiError::new(ErrorCode::Internal, "an answer could not be written"))?;
     Ok((status, [(header::CONTENT_TYPE, JSON)], bytes).into_response())
 }
 

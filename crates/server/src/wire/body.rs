@@ -9,14 +9,14 @@ use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use longshore_api::ErrorCode;
-use longshore_api::admin::Nothing;
+use longshore_api::admin::EmptyBody;
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::json;
-use super::problem::Failure;
-use crate::app::{AppState, BODY_UNIT};
+use super::problem::ApiError;
+use crate::app::{AppState, BODY_PERMIT_BYTES};
 
 /// A body in JSON; empty if there was none.
 #[derive(Debug)]
@@ -32,9 +32,9 @@ pub(crate) const SMALL: usize = 64 << 10;
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
 impl FromRequest<AppState> for JsonBody {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &AppState) -> Result<Self, Failure> {
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let json = is_json(&parts.headers);
         // Nothing of a body that cannot be taken is read.
@@ -55,7 +55,7 @@ fn announced(headers: &HeaderMap) -> usize {
 
 /// What a large body may take of the memory that all have for bodies. It is charged for what has come, not for what was announced: whoever
 /// announces much and sends little is in nobody's way.
-pub(crate) struct Room<'a> {
+pub(crate) struct BodyBudget<'a> {
     app: &'a AppState,
     held: Option<OwnedSemaphorePermit>,
     bytes: usize,
@@ -64,21 +64,21 @@ pub(crate) struct Room<'a> {
 /// Room is set aside in steps of this size.
 const STEP: usize = 256 << 10;
 
-impl<'a> Room<'a> {
+impl<'a> BodyBudget<'a> {
     pub(crate) fn new(app: &'a AppState) -> Self {
         Self { app, held: None, bytes: SMALL }
     }
 
     /// Waits until there is room for so many bytes in all.
-    async fn grow_to(&mut self, bytes: usize) -> Result<(), Failure> {
+    async fn grow_to(&mut self, bytes: usize) -> Result<(), ApiError> {
         if bytes <= self.bytes {
             return Ok(());
         }
         let more = (bytes - self.bytes).next_multiple_of(STEP);
-        let units = u32::try_from(more.div_ceil(BODY_UNIT)).unwrap_or(u32::MAX);
+        let units = u32::try_from(more.div_ceil(BODY_PERMIT_BYTES)).unwrap_or(u32::MAX);
         let patience = self.app.limits.body_timeout;
-        let room = timeout(patience, Arc::clone(&self.app.bodies).acquire_many_owned(units)).await;
-        let crowded = || Failure::new(ErrorCode::RateLimited, "too many large bodies at once: try again");
+        let room = timeout(patience, Arc::clone(&self.app.body_budget).acquire_many_owned(units)).await;
+        let crowded = || ApiError::new(ErrorCode::RateLimited, "too many large bodies at once: try again");
         let room = room.ok().and_then(Result::ok).ok_or_else(crowded)?;
         match &mut self.held {
             Some(held) => held.merge(room),
@@ -91,12 +91,12 @@ impl<'a> Room<'a> {
 
 impl JsonBody {
     /// All of a body, whatever its type.
-    pub(crate) async fn whole(app: &AppState, headers: &HeaderMap, body: Body) -> Result<Self, Failure> {
+    pub(crate) async fn whole(app: &AppState, headers: &HeaderMap, body: Body) -> Result<Self, ApiError> {
         let (announced, most) = (announced(headers), app.limits.body_bytes_max);
         if announced > most {
             return Err(too_large(most));
         }
-        let mut room = Room::new(app);
+        let mut room = BodyBudget::new(app);
         let bytes = collect(body, announced, most, &mut room).await?;
         Ok(Self { bytes, _room: room.held })
     }
@@ -106,17 +106,17 @@ impl JsonBody {
     }
 
     /// The text of a body that must be there.
-    pub(crate) fn text(&self) -> Result<&str, Failure> {
+    pub(crate) fn text(&self) -> Result<&str, ApiError> {
         Ok(json::text(&self.bytes)?)
     }
 
     /// An object that must be there.
-    pub(crate) fn required<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
+    pub(crate) fn required<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ApiError> {
         Ok(json::object(self.text()?)?)
     }
 
     /// An object; none at all is `{}`.
-    pub(crate) fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
+    pub(crate) fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ApiError> {
         if self.bytes.is_empty() { Ok(json::object("{}")?) } else { self.required() }
     }
 }
@@ -126,10 +126,10 @@ impl JsonBody {
 pub(crate) struct NoBody;
 
 impl FromRequest<AppState> for NoBody {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &AppState) -> Result<Self, Failure> {
-        let Nothing {} = JsonBody::from_request(request, app).await?.object()?;
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
+        let EmptyBody {} = JsonBody::from_request(request, app).await?.object()?;
         Ok(Self)
     }
 }
@@ -141,12 +141,12 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
-fn not_json() -> Failure {
-    Failure::new(ErrorCode::UnsupportedMediaType, "a body needs \"Content-Type: application/json\"")
+fn not_json() -> ApiError {
+    ApiError::new(ErrorCode::UnsupportedMediaType, "a body needs \"Content-Type: application/json\"")
 }
 
-fn too_large(bytes_max: usize) -> Failure {
-    Failure::new(ErrorCode::PayloadTooLarge, format!("the body may have at most {bytes_max} bytes"))
+fn too_large(bytes_max: usize) -> ApiError {
+    ApiError::new(ErrorCode::PayloadTooLarge, format!("the body may have at most {bytes_max} bytes"))
 }
 
 /// Reads a body whose parts keep coming, and not too slowly.
@@ -154,16 +154,16 @@ pub(crate) async fn collect(
     mut body: Body,
     announced: usize,
     bytes_max: usize,
-    room: &mut Room<'_>,
-) -> Result<Bytes, Failure> {
+    room: &mut BodyBudget<'_>,
+) -> Result<Bytes, ApiError> {
     let mut whole = BytesMut::new();
     let (started, patience) = (Instant::now(), room.app.limits.body_timeout);
     loop {
         let earned = Duration::from_millis(whole.len() as u64 * 1_000 / BYTES_PER_SECOND_MIN);
         let frame = timeout_at(started + patience + earned, body.frame()).await;
-        let frame = frame.map_err(|_| Failure::bad_request("the body did not arrive in time"))?;
+        let frame = frame.map_err(|_| ApiError::bad_request("the body did not arrive in time"))?;
         let Some(frame) = frame else { return Ok(whole.freeze()) };
-        let frame = frame.map_err(|_| Failure::bad_request("the body ended early or is not framed correctly"))?;
+        let frame = frame.map_err(|_| ApiError::bad_request("the body ended early or is not framed correctly"))?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > bytes_max {
             return Err(too_large(bytes_max));

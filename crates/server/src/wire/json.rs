@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::nearest::suggestion;
-use super::problem::MemberFailure;
+use super::problem::ItemError;
 
 /// Levels of nesting that a body may have.
 pub(crate) const DEPTH_MAX: usize = 64;
@@ -24,7 +24,7 @@ const OPAQUE: [&str; 4] = ["payload", "result", "progress", "checkpoint"];
 const ECHO_MAX: usize = 100;
 
 /// Text of a body, its nesting checked.
-pub(crate) fn text(bytes: &[u8]) -> Result<&str, MemberFailure> {
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, ItemError> {
     let text = std::str::from_utf8(bytes).map_err(|_| bad("the body is not UTF-8"))?;
     if depth(bytes) > DEPTH_MAX {
         return Err(bad(format!("the body nests deeper than {DEPTH_MAX} levels")));
@@ -33,11 +33,11 @@ pub(crate) fn text(bytes: &[u8]) -> Result<&str, MemberFailure> {
 }
 
 /// One object of a request.
-pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, MemberFailure> {
+pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ItemError> {
     // serde would take an array of the fields' values for an object.
     if !text.trim_start_matches([' ', '\n', '\r', '\t']).starts_with('{') {
         return Err(match serde_json::from_str::<IgnoredAny>(text) {
-            Ok(_) => MemberFailure::new(ErrorCode::Validation, "an object is expected"),
+            Ok(_) => ItemError::new(ErrorCode::Validation, "an object is expected"),
             Err(error) => bad(not_json(&error)),
         });
     }
@@ -45,12 +45,12 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, MemberF
 }
 
 /// What exactly is wrong with a text that could not be read. Slow, and only for those who deserve it.
-fn diagnose<'a, T: Deserialize<'a>>(text: &'a str) -> MemberFailure {
+fn diagnose<'a, T: Deserialize<'a>>(text: &'a str) -> ItemError {
     if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
         return bad(not_json(&error));
     }
     if let Some(name) = repeated_field(text) {
-        return bad(format!("\"{}\" is given twice", echo(&name)));
+        return bad(format!("\"{}\" is given twice", truncated_name(&name)));
     }
     let mut reader = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
@@ -64,40 +64,44 @@ fn diagnose<'a, T: Deserialize<'a>>(text: &'a str) -> MemberFailure {
     }
 }
 
-fn bad(detail: impl Into<String>) -> MemberFailure {
-    MemberFailure::new(ErrorCode::BadRequest, detail)
+fn bad(detail: impl Into<String>) -> ItemError {
+    ItemError::new(ErrorCode::BadRequest, detail)
 }
 
 fn not_json(error: &serde_json::Error) -> String {
     format!("the body is not JSON (line {}, column {})", error.line(), error.column())
 }
 
-fn echo(name: &str) -> String {
+fn truncated_name(name: &str) -> String {
     name.chars().take(ECHO_MAX).collect()
 }
 
 /// serde's complaint in our words, without the value that was given: that might be a secret, or long.
-fn explain(path: &str, complaint: &str) -> MemberFailure {
+fn explain(path: &str, complaint: &str) -> ItemError {
     let complaint = complaint.rsplit_once(" at line ").map_or(complaint, |(complaint, _)| complaint);
     let under = |name: &str| {
-        let parent = if path.is_empty() { String::new() } else { format!("{}.", echo(path)) };
+        let parent = if path.is_empty() { String::new() } else { format!("{}.", truncated_name(path)) };
         // The reader may already have taken the name into the path.
-        if path == name || path.ends_with(&format!(".{name}")) { echo(path) } else { format!("{parent}{}", echo(name)) }
+        if path == name || path.ends_with(&format!(".{name}")) {
+            truncated_name(path)
+        } else {
+            format!("{parent}{}", truncated_name(name))
+        }
     };
     if let Some((name, known)) = unknown_field(complaint) {
-        let hint = suggestion(&echo(name), known);
-        return MemberFailure::validation(&under(name), &format!("is not a known field{hint}"));
+        let hint = suggestion(&truncated_name(name), known);
+        return ItemError::validation(&under(name), &format!("is not a known field{hint}"));
     }
     if let Some(name) = complaint.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
-        return MemberFailure::validation(&under(name), "is required");
+        return ItemError::validation(&under(name), "is required");
     }
-    let field = if path.is_empty() { "body".to_owned() } else { echo(path) };
+    let field = if path.is_empty() { "body".to_owned() } else { truncated_name(path) };
     match complaint.rsplit_once("expected ") {
-        Some((_, wanted)) => MemberFailure {
+        Some((_, wanted)) => ItemError {
             allowed: closed_set(wanted),
-            ..MemberFailure::validation(&field, &format!("must be {}", plain(wanted)))
+            ..ItemError::validation(&field, &format!("must be {}", describe_type(wanted)))
         },
-        None => MemberFailure::validation(&field, "cannot be read"),
+        None => ItemError::validation(&field, "cannot be read"),
     }
 }
 
@@ -123,7 +127,7 @@ fn closed_set(wanted: &str) -> Vec<String> {
 }
 
 /// Names of Rust types are no words for people.
-fn plain(wanted: &str) -> &str {
+fn describe_type(wanted: &str) -> &str {
     match wanted {
         "u64" | "u32" | "u16" | "u8" | "usize" => "a whole number from 0 up",
         "f64" => "a number",
@@ -166,13 +170,13 @@ fn repeated_field(text: &str) -> Option<String> {
     let mut found = None;
     let mut reader = serde_json::Deserializer::from_str(text);
     // It was read before: this ends early only when something was found.
-    drop(Names(&mut found).deserialize(&mut reader));
+    drop(DuplicateFieldFinder(&mut found).deserialize(&mut reader));
     found
 }
 
-struct Names<'a>(&'a mut Option<String>);
+struct DuplicateFieldFinder<'a>(&'a mut Option<String>);
 
-impl<'de> DeserializeSeed<'de> for Names<'_> {
+impl<'de> DeserializeSeed<'de> for DuplicateFieldFinder<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -180,7 +184,7 @@ impl<'de> DeserializeSeed<'de> for Names<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Names<'_> {
+impl<'de> Visitor<'de> for DuplicateFieldFinder<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -193,7 +197,7 @@ impl<'de> Visitor<'de> for Names<'_> {
             if OPAQUE.contains(&name.as_str()) {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                map.next_value_seed(Names(&mut *self.0))?;
+                map.next_value_seed(DuplicateFieldFinder(&mut *self.0))?;
             }
             if seen.contains(&name) {
                 self.0.get_or_insert(name);
@@ -205,7 +209,7 @@ impl<'de> Visitor<'de> for Names<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(Names(&mut *self.0))?.is_some() {}
+        while list.next_element_seed(DuplicateFieldFinder(&mut *self.0))?.is_some() {}
         Ok(())
     }
 
@@ -242,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    fn complaint<'a, T: Deserialize<'a>>(json: &'a str) -> String {
+    fn error_of<'a, T: Deserialize<'a>>(json: &'a str) -> String {
         let failure = match text(json.as_bytes()).and_then(object::<T>) {
             Ok(_) => return "fine".to_owned(),
             Err(failure) => failure,
@@ -292,12 +296,12 @@ mod tests {
             (r#"{"type":"\ud800"}"#, "bad_request"),
         ];
         for (json, expected) in cases {
-            let told = complaint::<NewJob>(json);
+            let told = error_of::<NewJob>(json);
             assert!(told.starts_with(expected), "{json}\n told: {told}\n not: {expected}");
         }
-        assert_eq!(complaint::<Claim>(r#"{"queues":"a"}"#), r#"validation "queues" must be a list"#);
-        assert_eq!(complaint::<PutQueue>(r#"{"settings":[]}"#), r#"validation "settings" must be an object"#);
-        assert_eq!(complaint::<PutQueue>(r#"{"settings":null,"profile":null}"#), "fine");
+        assert_eq!(error_of::<Claim>(r#"{"queues":"a"}"#), r#"validation "queues" must be a list"#);
+        assert_eq!(error_of::<PutQueue>(r#"{"settings":[]}"#), r#"validation "settings" must be an object"#);
+        assert_eq!(error_of::<PutQueue>(r#"{"settings":null,"profile":null}"#), "fine");
     }
 
     fn fault<'a, T: Deserialize<'a>>(json: &'a str) -> (Option<String>, Vec<String>) {
@@ -330,15 +334,15 @@ mod tests {
     fn sixty_four_levels_and_no_more() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let job = |levels: usize| format!(r#"{{"type":"a","payload":{}}}"#, nested(levels));
-        assert_eq!(complaint::<NewJob>(&job(63)), "fine");
-        assert_eq!(complaint::<NewJob>(&job(64)), "bad_request the body nests deeper than 64 levels");
-        assert_eq!(complaint::<NewJob>(&job(100_000)), "bad_request the body nests deeper than 64 levels");
+        assert_eq!(error_of::<NewJob>(&job(63)), "fine");
+        assert_eq!(error_of::<NewJob>(&job(64)), "bad_request the body nests deeper than 64 levels");
+        assert_eq!(error_of::<NewJob>(&job(100_000)), "bad_request the body nests deeper than 64 levels");
         assert_eq!(depth(br#"{"a":"[[[[\"[["}"#), 1);
     }
 
     #[test]
     fn names_are_repeated_only_so_far() {
         let long = format!(r#"{{"{}":1}}"#, "x".repeat(100_000));
-        assert!(complaint::<NewJob>(&long).len() < 200);
+        assert!(error_of::<NewJob>(&long).len() < 200);
     }
 }

@@ -13,15 +13,15 @@ const RETRY_AFTER: &str = "1";
 
 /// An answer that is an error.
 #[derive(Debug)]
-pub struct Failure(Box<Problem>);
+pub struct ApiError(Box<Problem>);
 
-impl Failure {
+impl ApiError {
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self(Box::new(Problem::new(code, detail)))
     }
 
     pub(crate) fn validation(field: &str, reason: &str) -> Self {
-        MemberFailure::validation(field, reason).into()
+        ItemError::validation(field, reason).into()
     }
 
     /// A value that is none of a closed set.
@@ -65,8 +65,8 @@ impl Failure {
     }
 
     /// A batch that was refused: the first member speaks, all are listed. `path` says where a member stands in the body.
-    pub(crate) fn batch(errors: Vec<(usize, MemberFailure)>, path: impl Fn(usize) -> String) -> Self {
-        let member = |(index, failure): (usize, MemberFailure)| MemberError {
+    pub(crate) fn batch(errors: Vec<(usize, ItemError)>, path: impl Fn(usize) -> String) -> Self {
+        let member = |(index, failure): (usize, ItemError)| MemberError {
             index,
             code: failure.code.code().to_owned(),
             detail: failure.detail,
@@ -92,7 +92,7 @@ impl Failure {
 
 /// Why one member of a batch is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MemberFailure {
+pub(crate) struct ItemError {
     pub code: ErrorCode,
     pub detail: String,
     /// The field at fault, as a path inside of the member.
@@ -101,7 +101,7 @@ pub(crate) struct MemberFailure {
     pub allowed: Vec<String>,
 }
 
-impl MemberFailure {
+impl ItemError {
     pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), field: None, allowed: Vec::new() }
     }
@@ -117,8 +117,8 @@ fn join(parent: &str, field: &str) -> String {
     if field.starts_with('[') { format!("{parent}{field}") } else { format!("{parent}.{field}") }
 }
 
-impl From<MemberFailure> for Failure {
-    fn from(failure: MemberFailure) -> Self {
+impl From<ItemError> for ApiError {
+    fn from(failure: ItemError) -> Self {
         let mut problem = Problem::new(failure.code, failure.detail);
         problem.field = failure.field;
         problem.allowed = failure.allowed;
@@ -126,14 +126,14 @@ impl From<MemberFailure> for Failure {
     }
 }
 
-impl From<Refusal> for MemberFailure {
+impl From<Refusal> for ItemError {
     fn from(refusal: Refusal) -> Self {
         let field = refusal.field().map(str::to_owned);
         Self { field, ..Self::new(code_of(&refusal), refusal.to_string()) }
     }
 }
 
-impl From<Invalid> for MemberFailure {
+impl From<Invalid> for ItemError {
     fn from(invalid: Invalid) -> Self {
         Refusal::from(invalid).into()
     }
@@ -161,20 +161,20 @@ pub(crate) fn code_of(refusal: &Refusal) -> ErrorCode {
     }
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
-        MemberFailure::from(refusal).into()
+        ItemError::from(refusal).into()
     }
 }
 
-impl From<Invalid> for Failure {
+impl From<Invalid> for ApiError {
     fn from(invalid: Invalid) -> Self {
         Refusal::from(invalid).into()
     }
 }
 
 /// A refusal of the batch as a whole; refusals of its members are listed by whoever knows the members.
-impl From<BatchRefusal> for Failure {
+impl From<BatchRefusal> for ApiError {
     fn from(refusal: BatchRefusal) -> Self {
         if refusal.errors.is_empty() {
             return refusal.first.into();
@@ -184,14 +184,14 @@ impl From<BatchRefusal> for Failure {
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let retry = if error.may_have_applied() { RetryAdvice::Unknown } else { RetryAdvice::Safe };
         Self::new(ErrorCode::StoreUnavailable, error.to_string()).retry(retry)
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let problem = *self.0;
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_failed_store_says_what_is_known() {
-        let known = |error: StoreError| Failure::from(error).problem().retry;
+        let known = |error: StoreError| ApiError::from(error).problem().retry;
         assert_eq!(known(StoreError::not_applied(std::io::Error::other("full"))), RetryAdvice::Safe);
         assert_eq!(known(StoreError::unknown(std::io::Error::other("lost"))), RetryAdvice::Unknown);
         assert_eq!(known(StoreError::Poisoned), RetryAdvice::Safe);

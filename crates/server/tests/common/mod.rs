@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use longshore_core::Timestamp;
 use longshore_core::profile::Profile;
-use longshore_server::{Limits, Options, Server, ServerError, StoreAbout, TimeControl};
+use longshore_server::{Limits, Options, Server, ServerClock, ServerError, StoreInfo};
 use longshore_store::{Clock, Store, SystemClock, VirtualClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
 use tokio::sync::oneshot;
@@ -66,9 +66,9 @@ impl Setup {
     pub(crate) async fn start(self) -> TestServer {
         let virtual_clock = Arc::new(VirtualClock::new(Timestamp::from_millis(self.start)));
         let (clock, time, kind): (Arc<dyn Clock>, _, _) = if self.virtual_time {
-            (virtual_clock.clone(), TimeControl::Virtual { clock: virtual_clock, kept: None }, ClockMode::Virtual)
+            (virtual_clock.clone(), ServerClock::Virtual { clock: virtual_clock, kept: None }, ClockMode::Virtual)
         } else {
-            (Arc::new(SystemClock::new()), TimeControl::Real, ClockMode::Real)
+            (Arc::new(SystemClock::new()), ServerClock::Real, ClockMode::Real)
         };
         if let (StoreLocation::Memory, true) = (&self.place, on_postgres()) {
             let store = self.open_postgres(clock).await;
@@ -96,8 +96,8 @@ impl Setup {
     }
 
     /// On a store of the test's own.
-    pub(crate) async fn serve(self, store: Arc<dyn Store>, time: TimeControl) -> TestServer {
-        let about = StoreAbout { kind: "test".to_owned(), durability: "none".to_owned() };
+    pub(crate) async fn serve(self, store: Arc<dyn Store>, time: ServerClock) -> TestServer {
+        let about = StoreInfo { kind: "test".to_owned(), durability: "none".to_owned() };
         let mut options = Options::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), store, about);
         options.time = time;
         options.default_profile = self.default_profile;

@@ -343,7 +343,7 @@ fn put(body: &mut Value, field: &str, value: Option<Value>) {
     }
 }
 
-impl Subject for HttpSubject {
+impl TestTarget for HttpSubject {
     fn name(&self) -> &'static str {
         "http"
     }

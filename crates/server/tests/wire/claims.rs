@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_server::TimeControl;
+use longshore_server::ServerClock;
 use longshore_store::{Clock, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
 use tokio::time::{Instant, timeout};
@@ -185,7 +185,7 @@ async fn a_job_that_nobody_takes_goes_back() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let store = EmbeddedStore::open(StoreOptions::new(StoreLocation::Memory, clock, ClockMode::Real)).unwrap();
     let slow = Arc::new(Slow::new(Arc::new(store)));
-    let server = Setup::memory().serve(slow.clone(), TimeControl::Real).await;
+    let server = Setup::memory().serve(slow.clone(), ServerClock::Real).await;
     let mut c = server.client().await;
     let id = c.submit("q", r#"{"type":"t"}"#).await;
     slow.hold();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longshore_core::Timestamp;
 use longshore_core::engine::Options;
-use longshore_server::TimeControl;
+use longshore_server::ServerClock;
 use longshore_store::{Clock, Fault, Faults, FaultyStore, SystemClock, VirtualClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
@@ -145,11 +145,11 @@ async fn a_full_queue_says_when_to_come_back() {
     server.stop().await;
 }
 
-fn unreliable(faults: Faults) -> (Arc<FaultyStore>, TimeControl) {
+fn unreliable(faults: Faults) -> (Arc<FaultyStore>, ServerClock) {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(0)));
     let inner: Arc<dyn Clock> = clock.clone();
     let store = MemoryStore::open(Disk::new(Options::default()), inner);
-    (Arc::new(FaultyStore::new(Arc::new(store), faults)), TimeControl::Virtual { clock, kept: None })
+    (Arc::new(FaultyStore::new(Arc::new(store), faults)), ServerClock::Virtual { clock, kept: None })
 }
 
 /// What is known about a write that failed is told.
@@ -204,7 +204,7 @@ async fn no_acknowledgement_in_time_is_told_as_such() {
     let slow = Arc::new(Slow::new(Arc::new(store)));
     let mut setup = Setup::memory();
     setup.limits.submission_timeout = Duration::from_millis(50);
-    let server = setup.serve(slow.clone(), TimeControl::Real).await;
+    let server = setup.serve(slow.clone(), ServerClock::Real).await;
     let mut c = server.client().await;
     slow.hold();
     let problem = c.post("/v1/queues/q/jobs", r#"{"type":"t"}"#).await.problem(504, "submission_timeout");

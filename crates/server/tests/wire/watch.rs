@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longshore_server::TimeControl;
+use longshore_server::ServerClock;
 use longshore_store::{Clock, StoreHealth, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ async fn a_store_that_refuses_new_jobs_is_seen() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let store = EmbeddedStore::open(StoreOptions::new(StoreLocation::Memory, clock, ClockMode::Real)).unwrap();
     let slow = Arc::new(Slow::new(Arc::new(store)));
-    let server = Setup::memory().serve(slow.clone(), TimeControl::Real).await;
+    let server = Setup::memory().serve(slow.clone(), ServerClock::Real).await;
     let mut c = server.client().await;
     let full = Some("no space is left on the disk".to_owned());
     slow.set_health(StoreHealth { refusing: full, reserve_bytes: Some(0), free_bytes: Some(4_096) });

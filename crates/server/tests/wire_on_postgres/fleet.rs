@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longshore_server::TimeControl;
+use longshore_server::ServerClock;
 use longshore_store_postgres::{Options, PostgresStore};
 use longshore_testkit::postgres::{new_schema, shared_url};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ async fn start_two() -> [TestServer; 2] {
     let start = async || {
         let options = Options { schema: schema.clone(), writers: 1, ..Options::new(shared_url()) };
         let store = PostgresStore::start(options, tokio::runtime::Handle::current()).await.unwrap();
-        Setup::memory().real_time().serve(Arc::new(store), TimeControl::Real).await
+        Setup::memory().real_time().serve(Arc::new(store), ServerClock::Real).await
     };
     [start().await, start().await]
 }

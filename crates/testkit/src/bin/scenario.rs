@@ -3,7 +3,7 @@
 use longshore_testkit::engine_subject::EngineSubject;
 use longshore_testkit::model::Model;
 use longshore_testkit::scenario::{self, Event};
-use longshore_testkit::target::Subject;
+use longshore_testkit::target::TestTarget;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ Plays scenario files (all of scenarios/ when none is named) and prints a line fo
   --on SUBJECT   what to play them on (default: engine)
   --trace        show each statement, what came back, and the virtual time";
 
-type Make = fn() -> Box<dyn Subject>;
+type Make = fn() -> Box<dyn TestTarget>;
 
 /// The one place to add a subject to this program (the test has its own list in tests/scenarios.rs).
 const SUBJECTS: &[(&str, Make)] =

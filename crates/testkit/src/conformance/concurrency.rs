@@ -214,16 +214,16 @@ pub(super) fn ticks_side_by_side(h: &mut Harness) {
 
 /// What the threads of a storm know of each other.
 #[derive(Default)]
-struct Storm {
+struct ConcurrentLoad {
     ended: AtomicUsize,
     /// Somebody has failed: nobody waits for its jobs.
     fallen: AtomicBool,
 }
 
 /// Notices that its thread falls.
-struct Alarm<'a>(&'a Storm);
+struct StopOnPanic<'a>(&'a ConcurrentLoad);
 
-impl Drop for Alarm<'_> {
+impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.fallen.store(true, Ordering::SeqCst);
@@ -231,7 +231,7 @@ impl Drop for Alarm<'_> {
     }
 }
 
-impl Storm {
+impl ConcurrentLoad {
     const JOBS: usize = 400;
 
     fn over(&self) -> bool {
@@ -239,7 +239,7 @@ impl Storm {
     }
 
     fn submit(&self, store: &dyn Store, number: usize) {
-        let _alarm = Alarm(self);
+        let _alarm = StopOnPanic(self);
         for n in 0..Self::JOBS / 20 {
             let key = |m: usize| keyed(&format!("{number} {n} {m}"));
             answered(store.submit(batch("q", (0..10).map(key).collect()))).unwrap();
@@ -248,7 +248,7 @@ impl Storm {
 
     /// Of three jobs one is given back, one fails and is handed to the operator, one is done; the second run ends them all.
     fn work(&self, store: &dyn Store, limit: usize, failed: &mpsc::Sender<JobId>) {
-        let _alarm = Alarm(self);
+        let _alarm = StopOnPanic(self);
         while !self.over() {
             let claimed = answered(store.claim(request("q", limit))).unwrap();
             let heartbeats = claimed.iter().map(|job| heartbeat(&job.claimed)).collect();
@@ -270,14 +270,14 @@ impl Storm {
     }
 
     fn requeue(&self, store: &dyn Store, failed: mpsc::Receiver<JobId>) {
-        let _alarm = Alarm(self);
+        let _alarm = StopOnPanic(self);
         for id in failed {
             answered(store.admin(super::admin::requeue(id))).unwrap();
         }
     }
 
     fn look_on(&self, store: &dyn Store) {
-        let _alarm = Alarm(self);
+        let _alarm = StopOnPanic(self);
         for _ in 0..20 {
             answered(store.tick(std::num::NonZeroUsize::new(10).unwrap()));
             assert!(walk(store, &JobFilter::default(), 100).len() <= Self::JOBS);
@@ -287,7 +287,7 @@ impl Storm {
 
 /// Submitters, workers, an operator and an onlooker, all at once; in the end every job is done.
 pub(super) fn a_storm(h: &mut Harness) {
-    let (storm, store) = (&Storm::default(), &**h.store());
+    let (storm, store) = (&ConcurrentLoad::default(), &**h.store());
     let (tell, failed) = mpsc::channel();
     std::thread::scope(|scope| {
         for number in 0..2 {
@@ -301,8 +301,8 @@ pub(super) fn a_storm(h: &mut Harness) {
         scope.spawn(move || storm.requeue(store, failed));
         scope.spawn(move || storm.look_on(store));
     });
-    assert_eq!(h.count("q", StateKind::Completed), Storm::JOBS as u64);
+    assert_eq!(h.count("q", StateKind::Completed), ConcurrentLoad::JOBS as u64);
     let starts: u64 = h.jobs().iter().map(|job| job.lease_version.0).sum();
     let second_runs = h.jobs().iter().filter(|job| job.seq.0 % 3 != 2).count();
-    assert_eq!(starts as usize, Storm::JOBS + second_runs, "every run was handed out once");
+    assert_eq!(starts as usize, ConcurrentLoad::JOBS + second_runs, "every run was handed out once");
 }

@@ -21,7 +21,7 @@ use super::workflows::{cancel, closed, open};
 
 const QUEUES: [(&str, Profile); 2] = [("place", Profile::Standard), ("clones", Profile::Gopherqueue)];
 
-struct Storm<'a> {
+struct RandomDagLoad<'a> {
     h: &'a mut Harness,
     rng: SeededRng,
     workflow: WorkflowId,
@@ -31,7 +31,7 @@ struct Storm<'a> {
     seen_ended: BTreeSet<JobId>,
 }
 
-impl Storm<'_> {
+impl RandomDagLoad<'_> {
     fn below(&mut self, bound: usize) -> usize {
         let rng: &mut dyn Rng = &mut self.rng;
         usize::try_from(rng.next_u64() % bound.max(1) as u64).unwrap()
@@ -179,7 +179,7 @@ fn play(h: &mut Harness, seed: u64, nodes: usize, restarts: bool) {
     // Written the other way round, everybody waits for those that come behind it.
     jobs.reverse();
     let (workflow, _) = h.join(name, if grows { open() } else { closed() }, jobs);
-    let mut storm = Storm { h, rng, workflow, running: Vec::new(), restarts, seen_ended: BTreeSet::new() };
+    let mut storm = RandomDagLoad { h, rng, workflow, running: Vec::new(), restarts, seen_ended: BTreeSet::new() };
     let mut later = Some(later).filter(|later| !later.is_empty());
     for step in 0..nodes * 3 {
         match storm.below(10) {

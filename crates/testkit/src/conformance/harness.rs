@@ -25,7 +25,7 @@ use longshore_store::{
     ClaimedJob, Clock, JobFilter, JobQuery, JobRef, QueueStats, Store, StoreError, StoreFuture, VirtualClock,
 };
 
-use super::store_fixture::World;
+use super::store_fixture::StoreFixture;
 use crate::block_on::block_on;
 
 /// Up to this many jobs every listing by queue and state is checked after a case too.
@@ -33,14 +33,14 @@ const LISTINGS_JOBS_MAX: usize = 300;
 
 #[derive(Debug)]
 pub struct Harness {
-    world: World,
+    world: StoreFixture,
 }
 
 pub(super) type Batch = Result<Vec<Submitted>, BatchRefusal>;
 
 /// Everything that can be seen of a store.
 #[derive(Debug, PartialEq)]
-pub(super) struct Picture {
+pub(super) struct StoreSnapshot {
     pub jobs: Vec<Arc<Job>>,
     pub payloads: Vec<Option<Payload>>,
     pub queues: Vec<(Arc<Queue>, StateCounts, Option<Timestamp>)>,
@@ -127,7 +127,7 @@ pub(super) fn walk(store: &dyn Store, filter: &JobFilter, limit: usize) -> Vec<A
 }
 
 impl Harness {
-    pub fn new(world: World) -> Self {
+    pub fn new(world: StoreFixture) -> Self {
         let harness = Self { world };
         let queues = answered(harness.store().queues());
         let names: Vec<&str> = queues.iter().map(|report| report.queue.name.as_str()).collect();
@@ -300,12 +300,12 @@ impl Harness {
         count_of(&self.report(name).counts, state)
     }
 
-    pub(super) fn picture(&self) -> Picture {
+    pub(super) fn picture(&self) -> StoreSnapshot {
         let jobs = self.jobs();
         let payloads = answered(self.store().payloads(jobs.iter().map(|job| job.seq).collect()));
         let reports = answered(self.store().queues()).into_iter();
         let queues = reports.map(|report| (report.queue, report.counts, report.oldest_scheduled_at)).collect();
-        Picture { jobs, payloads, queues }
+        StoreSnapshot { jobs, payloads, queues }
     }
 
     /// What is refused changes nothing at all.

@@ -10,7 +10,7 @@ use crate::engine_subject::START;
 type Reopen = Box<dyn Fn() -> Arc<dyn Store>>;
 
 /// What a case is played on. Dropped after it: the store first, then what [`World::reopened_by`] and [`World::keeping`] hold.
-pub struct World {
+pub struct StoreFixture {
     /// Absent only while it is closed.
     store: Option<Arc<dyn Store>>,
     clock: Arc<VirtualClock>,
@@ -23,7 +23,7 @@ pub fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Timestamp::from_millis(START)))
 }
 
-impl World {
+impl StoreFixture {
     /// An empty store that goes by this clock, which came from [`clock`]. Nobody else ticks it, and this is the only handle on it.
     pub fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>) -> Self {
         Self { store: Some(store), clock, reopen: None, kept: Vec::new() }
@@ -70,7 +70,7 @@ impl World {
     }
 }
 
-impl std::fmt::Debug for World {
+impl std::fmt::Debug for StoreFixture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World").field("store", &self.store).field("clock", &self.clock).finish_non_exhaustive()
     }

@@ -6,15 +6,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::World;
+use super::StoreFixture;
 use crate::differential;
 use crate::scenario;
 use crate::store_subject::StoreSubject;
-use crate::target::Subject;
+use crate::target::TestTarget;
 use crate::transitions::{self, Table, Triple};
 
 /// Makes fresh worlds, from several threads at once.
-type Make<'a> = &'a (dyn Fn() -> World + Sync);
+type Make<'a> = &'a (dyn Fn() -> StoreFixture + Sync);
 
 const COMMANDS_PER_HISTORY: usize = 200;
 
@@ -79,7 +79,7 @@ pub fn scenarios_with_restarts(make: Make<'_>) {
 pub fn transitions(make: Make<'_>) {
     let table = Table::read(include_str!("../../tables/transitions.txt")).unwrap_or_else(|all| panic!("{all:?}"));
     let triples: Vec<Triple> = transitions::triples().filter(|triple| transitions::arises(*triple)).collect();
-    let subject = || Box::new(StoreSubject::of(make())) as Box<dyn Subject>;
+    let subject = || Box::new(StoreSubject::of(make())) as Box<dyn TestTarget>;
     spread(&triples, usize::MAX, |triple| {
         let cell = table.cell(*triple).unwrap_or_default();
         transitions::check(subject, *triple, cell).map(drop).map_err(|why| format!("{triple:?}, {cell}: {why}"))

@@ -29,15 +29,15 @@ enum Fault {
 
 /// A model that draws its jitter itself, as a real implementation does, and may be wrong in one way.
 #[derive(Debug)]
-struct Twin {
+struct FaultyModel {
     model: Model,
     drawn: u64,
     fault: Fault,
 }
 
-impl Twin {
+impl FaultyModel {
     fn new(fault: Fault) -> Self {
-        Twin { model: Model::new(), drawn: 1, fault }
+        FaultyModel { model: Model::new(), drawn: 1, fault }
     }
 
     fn draw(&mut self) {
@@ -51,7 +51,7 @@ impl Twin {
     }
 }
 
-impl Subject for Twin {
+impl TestTarget for FaultyModel {
     fn name(&self) -> &'static str {
         "twin"
     }
@@ -121,7 +121,7 @@ impl Subject for Twin {
 
 #[test]
 fn equal_models_agree() {
-    campaign(|| Twin::new(Fault::None), 0..400, 200).unwrap_or_else(|report| panic!("{report}"));
+    campaign(|| FaultyModel::new(Fault::None), 0..400, 200).unwrap_or_else(|report| panic!("{report}"));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn every_fault_is_found() {
         Fault::WildJitter,
     ];
     for fault in faults {
-        let report = campaign(|| Twin::new(fault), 0..60, 200).expect_err("a fault must show");
+        let report = campaign(|| FaultyModel::new(fault), 0..60, 200).expect_err("a fault must show");
         let steps = report.lines().skip_while(|line| *line != "steps:").count() - 1;
         assert!(steps <= 12, "{fault:?} is told in {steps} steps:\n{report}");
     }
@@ -145,7 +145,7 @@ fn every_fault_is_found() {
 #[test]
 fn a_panic_is_a_difference() {
     struct Panics;
-    impl Subject for Panics {
+    impl TestTarget for Panics {
         fn name(&self) -> &'static str {
             "panics"
         }
@@ -232,7 +232,7 @@ proptest! {
 
     #[test]
     fn equal_models_agree_on_what_proptest_draws(history in commands(0..120)) {
-        if let Err(report) = check(|| Twin::new(Fault::None), &history) {
+        if let Err(report) = check(|| FaultyModel::new(Fault::None), &history) {
             return Err(TestCaseError::fail(report));
         }
     }

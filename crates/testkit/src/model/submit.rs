@@ -15,7 +15,7 @@ const DEEPEST: u32 = 100;
 
 /// What becomes of a member of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ItemOutcome {
     New,
     /// Its key is taken; by a job that may be gone.
     Existing(Option<Handle>),
@@ -51,7 +51,7 @@ impl Links {
 
 /// Who submits, and what comes of that.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Circumstances {
+pub(super) struct SubmitContext {
     pub most: usize,
     /// The last member waits for all the others.
     pub last_is_finally: bool,
@@ -60,9 +60,9 @@ pub(super) struct Circumstances {
     pub workflow: Option<Handle>,
 }
 
-impl Default for Circumstances {
+impl Default for SubmitContext {
     fn default() -> Self {
-        Circumstances { most: MOST_IN_BATCH, last_is_finally: false, parent: None, workflow: None }
+        SubmitContext { most: MOST_IN_BATCH, last_is_finally: false, parent: None, workflow: None }
     }
 }
 
@@ -72,22 +72,22 @@ pub(super) struct Batch<'a> {
     pub profile: Profile,
     pub rules: Rules,
     pub members: Vec<&'a NewJob>,
-    fates: Vec<Fate>,
+    fates: Vec<ItemOutcome>,
     links: Vec<Result<Links, Refusal>>,
     depths: Vec<Depth>,
-    circumstances: Circumstances,
+    circumstances: SubmitContext,
 }
 
 impl Batch<'_> {
     /// Every member is known by its key.
     pub(super) fn brings_nothing(&self) -> bool {
-        !self.fates.contains(&Fate::New)
+        !self.fates.contains(&ItemOutcome::New)
     }
 
     pub(super) fn known(&self) -> Vec<Option<Handle>> {
-        let known = |fate: &Fate| match fate {
-            Fate::Existing(job) => *job,
-            Fate::New | Fate::SameAs(_) => None,
+        let known = |fate: &ItemOutcome| match fate {
+            ItemOutcome::Existing(job) => *job,
+            ItemOutcome::New | ItemOutcome::SameAs(_) => None,
         };
         self.fates.iter().map(known).collect()
     }
@@ -99,7 +99,7 @@ impl Model {
             return Err(VALIDATION);
         }
         let members: Vec<&NewJob> = jobs.iter().collect();
-        let mut plan = self.plan_batch(queue, members, Circumstances::default())?;
+        let mut plan = self.plan_batch(queue, members, SubmitContext::default())?;
         let made = self.create_batch(&mut plan);
         Ok(Answer::Submitted(self.told(made)))
     }
@@ -118,7 +118,7 @@ impl Model {
         }
         let queue = self.jobs[parent].queue.clone();
         let members: Vec<&NewJob> = jobs.iter().chain(finally).collect();
-        let circumstances = Circumstances {
+        let circumstances = SubmitContext {
             most: MOST_IN_BATCH + usize::from(finally.is_some()),
             last_is_finally: finally.is_some(),
             parent: Some(parent),
@@ -136,7 +136,7 @@ impl Model {
         &self,
         queue: &'a str,
         members: Vec<&'a NewJob>,
-        circumstances: Circumstances,
+        circumstances: SubmitContext,
     ) -> Result<Batch<'a>, Refusal> {
         if members.is_empty() || members.len() > circumstances.most {
             return Err(VALIDATION);
@@ -164,16 +164,16 @@ impl Model {
     }
 
     /// Looks the member's key up. An unusable key is reported by the checks of the fields.
-    fn fate(&self, batch: &Batch, index: usize) -> Fate {
+    fn fate(&self, batch: &Batch, index: usize) -> ItemOutcome {
         let member = batch.members[index];
         if check_fields(batch, index).is_err() {
             // It is refused for itself, and repeats nobody.
-            return Fate::New;
+            return ItemOutcome::New;
         }
-        let Some(key) = usable_key(member) else { return Fate::New };
+        let Some(key) = usable_key(member) else { return ItemOutcome::New };
         let scope = batch.rules.scope;
         if scope == Scope::Off {
-            return Fate::New;
+            return ItemOutcome::New;
         }
         let same_scope = |queue: &str, job_type: &str| match scope {
             Scope::Type => queue == batch.queue && job_type == member.job_type,
@@ -182,8 +182,8 @@ impl Model {
         };
         for (earlier, other) in batch.members[..index].iter().enumerate() {
             let same = usable_key(other) == Some(key) && same_scope(batch.queue, &other.job_type);
-            if same && batch.fates[earlier] == Fate::New {
-                return Fate::SameAs(earlier);
+            if same && batch.fates[earlier] == ItemOutcome::New {
+                return ItemOutcome::SameAs(earlier);
             }
         }
         // The newest entry rules: an older one has lapsed before it was made.
@@ -192,20 +192,20 @@ impl Model {
             .iter()
             .rev()
             .find(|known| known.scope == scope && known.key == key && same_scope(&known.queue, &known.job_type));
-        let Some(known) = found else { return Fate::New };
+        let Some(known) = found else { return ItemOutcome::New };
         let gone = self.jobs[known.job].removed;
         let window = batch.rules.window;
         let lasts = known.ends.is_none_or(|end| self.now < end);
         let binds = lasts && if window == 0 { !gone } else { self.now < known.at + window };
         if !binds {
-            return Fate::New;
+            return ItemOutcome::New;
         }
         let growing = batch.circumstances.workflow;
         if !gone && growing.is_some() && self.jobs[known.job].workflow == growing {
             // A member of this workflow is whoever stands in its place now.
-            return Fate::Existing(self.stand_ins(&[known.job]).first().copied());
+            return ItemOutcome::Existing(self.stand_ins(&[known.job]).first().copied());
         }
-        Fate::Existing((!gone).then_some(known.job))
+        ItemOutcome::Existing((!gone).then_some(known.job))
     }
 
     fn resolve_links(&self, batch: &Batch, index: usize) -> Result<Links, Refusal> {
@@ -255,13 +255,14 @@ impl Model {
     fn check_member(&self, batch: &Batch, index: usize, depths: &mut [Depth]) -> Result<(), Refusal> {
         let member = batch.members[index];
         check_fields(batch, index)?;
-        if member.external_id.is_some() && batch.fates[index] == Fate::New {
+        if member.external_id.is_some() && batch.fates[index] == ItemOutcome::New {
             let stored = self
                 .jobs
                 .iter()
                 .any(|job| !job.removed && job.queue == batch.queue && job.external_id == member.external_id);
-            let earlier = (0..index)
-                .any(|other| batch.fates[other] == Fate::New && batch.members[other].external_id == member.external_id);
+            let earlier = (0..index).any(|other| {
+                batch.fates[other] == ItemOutcome::New && batch.members[other].external_id == member.external_id
+            });
             if stored || earlier {
                 return Err("duplicate_id");
             }
@@ -269,12 +270,13 @@ impl Model {
         let namesake = member.reference.as_ref().and_then(|name| self.member_named(batch.circumstances.workflow, name));
         if let Some(namesake) = namesake {
             // Only whoever has the name may say it again.
-            let same = matches!(batch.fates[index], Fate::Existing(Some(job)) if self.is_in_place_of(job, namesake));
+            let same =
+                matches!(batch.fates[index], ItemOutcome::Existing(Some(job)) if self.is_in_place_of(job, namesake));
             if !same {
                 return Err(VALIDATION);
             }
         }
-        if batch.fates[index] != Fate::New {
+        if batch.fates[index] != ItemOutcome::New {
             return Ok(());
         }
         if let Some(most) = batch.rules.most_queued()
@@ -282,7 +284,7 @@ impl Model {
             && !is_held(batch, index)
         {
             let waits = |other: &usize| {
-                batch.fates[*other] == Fate::New && !is_held(batch, *other) && !self.is_born_ended(batch, *other)
+                batch.fates[*other] == ItemOutcome::New && !is_held(batch, *other) && !self.is_born_ended(batch, *other)
             };
             if self.waiting_in(batch.queue) + (0..index).filter(waits).count() >= most {
                 return Err("queue_full");
@@ -387,7 +389,7 @@ impl Model {
         let mut depths = std::mem::take(&mut batch.depths);
         let batch = &*batch;
         // A duplicate changes nothing: it brings no queue into being.
-        if batch.fates.contains(&Fate::New) && !self.queues.contains_key(batch.queue) {
+        if batch.fates.contains(&ItemOutcome::New) && !self.queues.contains_key(batch.queue) {
             self.queues.insert(batch.queue.to_owned(), Queue::new(batch.profile, batch.rules.clone()));
         }
         let first = self.jobs.len();
@@ -396,17 +398,17 @@ impl Model {
         let mut next = first;
         for fate in &batch.fates {
             handles.push(match fate {
-                Fate::New => {
+                ItemOutcome::New => {
                     next += 1;
                     Some(next - 1)
                 }
-                Fate::Existing(job) => *job,
-                Fate::SameAs(other) => handles[*other],
+                ItemOutcome::Existing(job) => *job,
+                ItemOutcome::SameAs(other) => handles[*other],
             });
         }
         let mut inherited = vec![None; batch.members.len()];
         for index in 0..batch.members.len() {
-            if batch.fates[index] == Fate::New {
+            if batch.fates[index] == ItemOutcome::New {
                 let depth = self.depth(batch, index, &mut depths).unwrap_or(1);
                 let from_dependencies = self.inherited(batch, index, &mut inherited);
                 self.create_member(batch, index, &handles, depth, from_dependencies);
@@ -421,7 +423,7 @@ impl Model {
         while let Some(handle) = self.unsent.iter().copied().find(|handle| free(self, handle)) {
             self.send_off(handle);
         }
-        let duplicates = batch.fates.iter().map(|fate| *fate != Fate::New);
+        let duplicates = batch.fates.iter().map(|fate| *fate != ItemOutcome::New);
         handles.into_iter().zip(duplicates).collect()
     }
 
@@ -565,10 +567,10 @@ fn push_once(links: &mut Vec<Link>, link: Link) {
 
 fn resolve_member(batch: &Batch, index: usize) -> Result<Link, Refusal> {
     match batch.fates[index] {
-        Fate::New => Ok(Link::Member(index)),
-        Fate::SameAs(other) => Ok(Link::Member(other)),
-        Fate::Existing(Some(handle)) => Ok(Link::Job(handle)),
-        Fate::Existing(None) => Err("dependency_unknown"),
+        ItemOutcome::New => Ok(Link::Member(index)),
+        ItemOutcome::SameAs(other) => Ok(Link::Member(other)),
+        ItemOutcome::Existing(Some(handle)) => Ok(Link::Job(handle)),
+        ItemOutcome::Existing(None) => Err("dependency_unknown"),
     }
 }
 

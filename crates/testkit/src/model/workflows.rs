@@ -6,7 +6,7 @@ use super::fields::is_name;
 use super::job::{ModelJob, State};
 use super::operate::{ILLEGAL, check_reason};
 use super::rules::{Refusal, VALIDATION};
-use super::submit::{Circumstances, MOST_IN_BATCH};
+use super::submit::{MOST_IN_BATCH, SubmitContext};
 use super::{ANY_TEXT, Model};
 use crate::target::{Answer, Dependency, Handle, NewJob, Submitted, WorkflowSnapshot};
 
@@ -46,7 +46,7 @@ impl Model {
             return Ok(Answer::Workflow { workflow, jobs: Vec::new() });
         }
         let members: Vec<&NewJob> = jobs.iter().collect();
-        let circumstances = Circumstances { most: MOST_TO_START, ..Circumstances::default() };
+        let circumstances = SubmitContext { most: MOST_TO_START, ..SubmitContext::default() };
         let mut plan = self.plan_batch(queue, members, circumstances)?;
         if plan.brings_nothing() {
             // The answer of an earlier call may have been lost.
@@ -71,7 +71,7 @@ impl Model {
         }
         check_call(queue, jobs, MOST_IN_BATCH, false)?;
         let members: Vec<&NewJob> = jobs.iter().collect();
-        let circumstances = Circumstances { workflow: Some(workflow), ..Circumstances::default() };
+        let circumstances = SubmitContext { workflow: Some(workflow), ..SubmitContext::default() };
         let mut plan = self.plan_batch(queue, members, circumstances)?;
         let made = self.create_batch(&mut plan);
         self.join(workflow, &made, jobs);

@@ -13,7 +13,7 @@ pub(super) struct Line {
 
 /// The lines of one row of the table (or of the only story).
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct ExpandedRow {
     pub(super) row: Option<String>,
     pub(super) lines: Vec<Line>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Page {
     pub(super) proves: Vec<String>,
     pub(super) settles: Vec<String>,
     pub(super) rulings: Vec<String>,
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<ExpandedRow>,
 }
 
 type Variables = Vec<(String, String)>;
@@ -62,7 +62,7 @@ pub(super) fn unfold(text: &str, file: &str) -> Result<Page, Failure> {
     }
     page.told = match table {
         Some(table) => rows(&table, &body, file)?,
-        None => vec![Told { row: None, lines: story(&body, &Vec::new(), file, &mut BTreeSet::new())? }],
+        None => vec![ExpandedRow { row: None, lines: story(&body, &Vec::new(), file, &mut BTreeSet::new())? }],
     };
     Ok(page)
 }
@@ -126,13 +126,13 @@ fn table_row(line: &Line, file: &str, table: Option<&mut Table>) -> Result<(), F
     Ok(())
 }
 
-fn rows(table: &Table, body: &[Line], file: &str) -> Result<Vec<Told>, Failure> {
+fn rows(table: &Table, body: &[Line], file: &str) -> Result<Vec<ExpandedRow>, Failure> {
     let mut used = BTreeSet::new();
     let mut told = Vec::new();
     for row in &table.rows {
         let variables: Variables = table.columns.iter().cloned().zip(row.iter().cloned()).collect();
         let label: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        told.push(Told { row: Some(label.join(" ")), lines: story(body, &variables, file, &mut used)? });
+        told.push(ExpandedRow { row: Some(label.join(" ")), lines: story(body, &variables, file, &mut used)? });
     }
     if told.is_empty() {
         return Err(wrong(&table.line, file, "a table without rows proves nothing"));

@@ -1,12 +1,12 @@
 //! Plays the steps of a script on a subject and judges what comes back.
 
 use super::matching::{COLUMNS, Context, FIELDS, Got, Matcher, differences, show_job};
-use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, Script, Step, Story};
+use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, ScenarioCase, Script, Step};
 use super::values::{show_duration, show_offset};
 use super::workflows::show_workflow;
 use super::{Failure, Problem, Report};
 use crate::target::{
-    Answer, Claimed, Command, Dependency, Handle, JobSnapshot, Millis, NewJob, QueueSnapshot, Subject, Submitted,
+    Answer, Claimed, Command, Dependency, Handle, JobSnapshot, Millis, NewJob, QueueSnapshot, Submitted, TestTarget,
     WorkflowSnapshot,
 };
 
@@ -30,7 +30,7 @@ pub(super) type Verdict = Result<String, Problem>;
 pub(super) fn play(
     script: &Script,
     file: &str,
-    subject: &mut dyn Subject,
+    subject: &mut dyn TestTarget,
     sink: &mut dyn FnMut(&Event<'_>),
 ) -> Result<Report, Failure> {
     let mut report = Report {
@@ -42,7 +42,7 @@ pub(super) fn play(
     };
     for story in &script.stories {
         let (handles, workflows) = (vec![None; story.names.len()], vec![None; story.workflows.len()]);
-        let mut stage = Stage { start: subject.now(), handles, workflows, story, subject };
+        let mut stage = ScenarioRun { start: subject.now(), handles, workflows, story, subject };
         for step in &story.steps {
             let verdict = stage.step(step);
             let at = stage.subject.now() - stage.start;
@@ -67,9 +67,9 @@ pub(super) fn play(
     Ok(report)
 }
 
-pub(super) struct Stage<'a> {
-    pub(super) subject: &'a mut dyn Subject,
-    pub(super) story: &'a Story,
+pub(super) struct ScenarioRun<'a> {
+    pub(super) subject: &'a mut dyn TestTarget,
+    pub(super) story: &'a ScenarioCase,
     start: Millis,
     /// By name: the job that the subject made.
     pub(super) handles: Vec<Option<Handle>>,
@@ -77,7 +77,7 @@ pub(super) struct Stage<'a> {
 }
 
 /// Everything of a story that a refused command must leave as it is.
-struct Picture {
+struct ScenarioSnapshot {
     jobs: Vec<(Handle, Option<JobSnapshot>)>,
     queues: Vec<(String, Option<QueueSnapshot>)>,
     /// One more than the story knows: nothing may have been started.
@@ -91,7 +91,7 @@ fn verdict(problem: Result<(), Mismatch>, got: String) -> Verdict {
     }
 }
 
-impl Stage<'_> {
+impl ScenarioRun<'_> {
     fn context(&mut self) -> Context<'_> {
         Context {
             start: self.start,
@@ -327,17 +327,17 @@ impl Stage<'_> {
         }
     }
 
-    fn picture(&mut self) -> Picture {
+    fn picture(&mut self) -> ScenarioSnapshot {
         let subject = &mut *self.subject;
         let jobs = self.handles.iter().flatten().map(|handle| (*handle, subject.job(*handle))).collect();
         let queues = self.story.queues.iter().map(|queue| (queue.clone(), subject.queue(queue))).collect();
         let known = self.workflows.iter().flatten().copied();
         let next = known.clone().max().map_or(0, |last| last + 1);
         let workflows = known.chain([next]).map(|workflow| (workflow, subject.workflow(workflow))).collect();
-        Picture { jobs, queues, workflows }
+        ScenarioSnapshot { jobs, queues, workflows }
     }
 
-    fn changes(&mut self, before: &Picture) -> Option<String> {
+    fn changes(&mut self, before: &ScenarioSnapshot) -> Option<String> {
         for (handle, old) in &before.jobs {
             let new = self.subject.job(*handle);
             let context = self.context();

@@ -10,12 +10,12 @@ pub struct Script {
     pub proves: Vec<String>,
     pub settles: Vec<String>,
     pub rulings: Vec<String>,
-    pub stories: Vec<Story>,
+    pub stories: Vec<ScenarioCase>,
 }
 
 /// One row of the table, or the whole file where there is none.
 #[derive(Clone, Debug)]
-pub struct Story {
+pub struct ScenarioCase {
     pub row: Option<String>,
     pub steps: Vec<Step>,
     /// Job names in the order of their first mention; commands carry the index as a handle until they are run.

@@ -3,7 +3,7 @@
 use super::arguments::{Arguments, new_job};
 use super::matching::{COLUMNS, FIELDS, Kind, Matcher};
 use super::preprocess::{Line, split, unfold, wrong};
-use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, Script, Step, Story};
+use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, ScenarioCase, Script, Step};
 use super::values::{CODES, PROFILES, STATES, boolean, duration, name_range, number, offset, priority, tags};
 use super::workflows::with_jobs;
 use super::{Failure, Problem};
@@ -19,7 +19,7 @@ pub(super) fn read(text: &str, file: &str) -> Result<Script, Failure> {
             failure
         })?;
         let Reader { names, queues, workflows, .. } = reader;
-        stories.push(Story { row: told.row.clone(), steps, names, queues, workflows });
+        stories.push(ScenarioCase { row: told.row.clone(), steps, names, queues, workflows });
     }
     Ok(Script { title: page.title, proves: page.proves, settles: page.settles, rulings: page.rulings, stories })
 }

@@ -2,7 +2,7 @@
 
 use super::Problem;
 use super::matching::Context;
-use super::runner::{Stage, Verdict, mismatch};
+use super::runner::{ScenarioRun, Verdict, mismatch};
 use super::steps::{Action, Expected, Member};
 use super::syntax::{Read, Reader, Statement};
 use super::values::STATES;
@@ -99,7 +99,7 @@ pub(super) fn with_jobs(command: Command, members: Vec<NewJob>) -> Command {
     }
 }
 
-impl Stage<'_> {
+impl ScenarioRun<'_> {
     pub(super) fn workflow_handle(&self, name: usize) -> Result<Handle, Problem> {
         self.workflows.get(name).copied().flatten().ok_or_else(|| {
             let name = self.story.workflows.get(name).map_or("?", String::as_str);

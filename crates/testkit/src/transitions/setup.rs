@@ -2,7 +2,8 @@
 
 use super::Triple;
 use crate::target::{
-    Answer, Claimed, Command, Dependency, Edit, Handle, JobSnapshot, Millis, NewJob, Outcome, Settings, Subject, Token,
+    Answer, Claimed, Command, Dependency, Edit, Handle, JobSnapshot, Millis, NewJob, Outcome, Settings, TestTarget,
+    Token,
 };
 use std::collections::BTreeMap;
 
@@ -27,8 +28,8 @@ pub(super) const RESULT: &str = "\"done\"";
 const A_MOMENT: Millis = 400;
 
 /// One job in one state, in a subject of its own.
-pub(super) struct Stage {
-    pub(super) subject: Box<dyn Subject>,
+pub(super) struct TransitionSetup {
+    pub(super) subject: Box<dyn TestTarget>,
     pub(super) triple: Triple,
     pub(super) job: Handle,
     dependency: Option<Handle>,
@@ -36,9 +37,9 @@ pub(super) struct Stage {
     version: u64,
 }
 
-impl Stage {
-    pub(super) fn reach(factory: impl Fn() -> Box<dyn Subject>, triple: Triple) -> Result<Stage, String> {
-        let mut stage = Stage { subject: factory(), triple, job: 0, dependency: None, version: 0 };
+impl TransitionSetup {
+    pub(super) fn reach(factory: impl Fn() -> Box<dyn TestTarget>, triple: Triple) -> Result<TransitionSetup, String> {
+        let mut stage = TransitionSetup { subject: factory(), triple, job: 0, dependency: None, version: 0 };
         let queue = QUEUE.to_owned();
         let settings = Some(queue_settings(triple.profile));
         stage.must(&Command::PutQueue { queue, profile: Some(triple.profile.to_owned()), settings })?;

@@ -17,11 +17,11 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::Bench;
-use super::rate_limiter::Pace;
+use super::rate_limiter::RateLimiter;
 use super::report::{Measured, Operation, Tally};
 use crate::context::Context;
 use crate::signals::Signals;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::progress;
 
 /// Long enough to save calls, short enough to see that all is done.
@@ -35,9 +35,9 @@ struct Load {
     client: Client,
     queue: String,
     started: Duration,
-    submit_pace: Pace,
-    get_pace: Pace,
-    list_pace: Pace,
+    submit_pace: RateLimiter,
+    get_pace: RateLimiter,
+    list_pace: RateLimiter,
     /// Jobs that were reserved for submission, when a number was asked for.
     reserved: AtomicU64,
     submitted: AtomicU64,
@@ -54,7 +54,7 @@ struct Load {
 
 /// What a job of ours carries, besides its filling.
 #[derive(Deserialize)]
-struct Carried {
+struct BenchPayload {
     /// The process that sent it.
     from: u32,
     /// Microseconds of that process.
@@ -65,7 +65,7 @@ fn micros(length: Duration) -> u64 {
     u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
 }
 
-pub(super) async fn run(context: &Context, bench: Bench, client: Client) -> Result<Measured, Failure> {
+pub(super) async fn run(context: &Context, bench: Bench, client: Client) -> Result<Measured, CliError> {
     let signals = Signals::listen()?;
     client.info().await?;
     let own = bench.queue.is_none();
@@ -119,9 +119,9 @@ impl Load {
         let total = bench.jobs.unwrap_or(bench.duration.0);
         Self {
             started,
-            submit_pace: Pace::new(started, calls),
-            get_pace: Pace::new(started, beside(bench.mix.get)),
-            list_pace: Pace::new(started, beside(bench.mix.list)),
+            submit_pace: RateLimiter::new(started, calls),
+            get_pace: RateLimiter::new(started, beside(bench.mix.get)),
+            list_pace: RateLimiter::new(started, beside(bench.mix.list)),
             bench,
             client,
             queue,
@@ -142,9 +142,9 @@ impl Load {
         signals: &Signals,
         mut submitters: JoinSet<Tally>,
         mut others: JoinSet<Tally>,
-    ) -> Result<Tally, Failure> {
+    ) -> Result<Tally, CliError> {
         let mut tally = Tally::default();
-        let lost = |error| Failure::failed(format!("a task was lost: {error}"));
+        let lost = |error| CliError::failed(format!("a task was lost: {error}"));
         let end = self.started + self.bench.duration.as_std();
         let by_number = self.bench.jobs.is_some();
         while !self.enough.load(Ordering::SeqCst) {
@@ -161,7 +161,7 @@ impl Load {
                         self.enough.store(true, Ordering::SeqCst);
                     }
                 }
-                () = signals.told(1) => self.enough.store(true, Ordering::SeqCst),
+                () = signals.received(1) => self.enough.store(true, Ordering::SeqCst),
             }
             self.show_progress();
         }
@@ -174,11 +174,11 @@ impl Load {
                 tally.merge(done.map_err(lost)?);
                 self.show_progress();
             }
-            Ok::<(), Failure>(())
+            Ok::<(), CliError>(())
         };
         let drained = tokio::select! {
             drained = timeout(self.bench.drain_timeout.as_std(), workers_left) => drained,
-            () = signals.told(1) => Ok(Ok(())),
+            () = signals.received(1) => Ok(Ok(())),
         };
         if let Ok(done) = drained {
             done?;
@@ -387,6 +387,6 @@ impl Load {
 
 /// When a job of this very process was sent.
 fn sent_by_us(job: &ClaimedJob) -> Option<Duration> {
-    let carried: Carried = serde_json::from_str(job.payload.as_ref()?.get()).ok()?;
+    let carried: BenchPayload = serde_json::from_str(job.payload.as_ref()?.get()).ok()?;
     (carried.from == std::process::id()).then(|| Duration::from_micros(carried.sent))
 }

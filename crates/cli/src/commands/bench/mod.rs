@@ -15,7 +15,7 @@ use longshore_api::Duration;
 
 use self::mix::Mix;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Put load on a server and measure it.
 #[derive(Clone, Debug, Args)]
@@ -72,14 +72,14 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 impl Bench {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         if self.mix.submit == 0 && (self.mix.get > 0 || self.mix.work > 0 && self.queue.is_none()) {
-            return Err(Failure::refused("without submit there are no jobs to work on or to look at")
+            return Err(CliError::refused("without submit there are no jobs to work on or to look at")
                 .hint("give submit a share in --mix; work alone needs a --queue that has jobs"));
         }
         if self.mix.submit == 0 && self.jobs.is_some() {
             return Err(
-                Failure::refused("--jobs counts submitted jobs, and nothing is submitted").hint("use --duration")
+                CliError::refused("--jobs counts submitted jobs, and nothing is submitted").hint("use --duration")
             );
         }
         let client = context.client()?;

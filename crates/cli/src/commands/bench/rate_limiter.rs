@@ -8,14 +8,14 @@ use tokio::time::sleep;
 
 /// Tickets for calls, shared by the tasks of one operation.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct RateLimiter {
     started: Duration,
     /// Between two calls; none: as fast as they go.
     apart: Option<Duration>,
     taken: AtomicU64,
 }
 
-impl Pace {
+impl RateLimiter {
     pub(super) fn new(started: Duration, calls_per_second: Option<f64>) -> Self {
         let apart = calls_per_second.map(|rate| Duration::from_secs_f64((1.0 / rate).min(3_600.0)));
         Self { started, apart, taken: AtomicU64::new(0) }

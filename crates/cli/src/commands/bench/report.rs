@@ -9,7 +9,7 @@ use longshore_store::clock::monotonic;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::table::{Table, Value};
 
 /// What is timed.
@@ -165,7 +165,7 @@ impl Measured {
         self.tally.timings.iter().map(row).collect()
     }
 
-    pub(super) fn show(&self, context: &Context) -> Result<(), Failure> {
+    pub(super) fn show(&self, context: &Context) -> Result<(), CliError> {
         let rows = self.rows();
         let errors: u64 = rows.iter().map(|row| row.errors).sum();
         if context.screen.json {
@@ -176,17 +176,17 @@ impl Measured {
         }
         if errors > 0 {
             let first = self.tally.first_error.as_deref().unwrap_or_default();
-            return Err(Failure::failed(format!("{errors} calls went wrong, the first: {first}")));
+            return Err(CliError::failed(format!("{errors} calls went wrong, the first: {first}")));
         }
         if self.worked && self.completed < self.submitted {
             let left = self.submitted - self.completed;
-            return Err(Failure::failed(format!("{left} of {} jobs were not worked off in time", self.submitted))
+            return Err(CliError::failed(format!("{left} of {} jobs were not worked off in time", self.submitted))
                 .hint("more work in --mix, more --concurrency, or a longer --drain-timeout"));
         }
         Ok(())
     }
 
-    fn draw(&self, context: &Context, rows: &[Row]) -> Result<(), Failure> {
+    fn draw(&self, context: &Context, rows: &[Row]) -> Result<(), CliError> {
         let mut table =
             Table::new(&["OPERATION", "CALLS", "JOBS", "JOBS/S", "P50", "P90", "P99", "P99.9", "MAX", "ERRORS"]);
         for row in rows {

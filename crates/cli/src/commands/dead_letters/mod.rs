@@ -4,10 +4,10 @@ use clap::{Args, Subcommand};
 use longshore_api::enums::{BulkAction, State};
 use longshore_client::JobFilter;
 
-use super::bulk::{Extent, Filter, Matching, change_matching};
+use super::bulk::{BulkScope, Filter, Matching, change_matching};
 use super::jobs::{jobs_matching, show_list};
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadLetters {
@@ -24,7 +24,7 @@ Examples:
 Examples:
   longshore dead-letters purge --type email.send --dry-run
   longshore dead-letters purge --all")]
-    Purge(Change),
+    Delete(Change),
 }
 
 #[derive(Debug, Args)]
@@ -52,21 +52,21 @@ pub(crate) struct Change {
     #[arg(long, required_unless_present_any = ["queue", "job_type", "tag", "error_code"])]
     all: bool,
     #[command(flatten)]
-    extent: Extent,
+    extent: BulkScope,
 }
 
 impl DeadLetters {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::List(list) => list.run(context),
             Self::Requeue(change) => change.run(context, BulkAction::Requeue),
-            Self::Purge(change) => change.run(context, BulkAction::Delete),
+            Self::Delete(change) => change.run(context, BulkAction::Delete),
         }
     }
 }
 
 impl List {
-    fn run(self, context: &Context) -> Result<(), Failure> {
+    fn run(self, context: &Context) -> Result<(), CliError> {
         let filter = JobFilter {
             queue: self.queue,
             states: vec![State::DeadLetter],
@@ -81,9 +81,11 @@ impl List {
 }
 
 impl Change {
-    fn run(self, context: &Context, action: BulkAction) -> Result<(), Failure> {
+    fn run(self, context: &Context, action: BulkAction) -> Result<(), CliError> {
         if self.all && !self.filter.is_empty() {
-            return Err(Failure::refused("--all and a filter together are not clear").hint("give the one or the other"));
+            return Err(
+                CliError::refused("--all and a filter together are not clear").hint("give the one or the other")
+            );
         }
         let client = context.client()?;
         let matching = Matching { filter: self.filter, state: Some(State::DeadLetter) };

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::table::{Table, Value};
 
 /// Show every attempt at a job, oldest first.
@@ -14,14 +14,14 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let attempts = context.call(async { Ok(client.attempts(&self.id).await?) })?;
         if context.screen.json {
             return context.screen.json(&attempts);
         }
         if attempts.attempts.is_empty() {
-            context.screen.note("nobody has started it yet");
+            context.screen.info("nobody has started it yet");
             return Ok(());
         }
         let mut table = Table::new(&["NUMBER", "WORKER", "STARTED", "ENDED", "OUTCOME", "NEXT IN", "ERROR"]);

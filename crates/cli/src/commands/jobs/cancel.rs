@@ -5,10 +5,10 @@ use longshore_api::admin::Cancel as Body;
 use longshore_api::enums::BulkAction;
 use longshore_client::Client;
 
-use crate::commands::bulk::{Extent, Matching, Verdict, change_each, change_matching, count_unfinished};
+use crate::commands::bulk::{BulkScope, Matching, Verdict, apply_to_each, change_matching, count_unfinished};
 use crate::context::Context;
 use crate::terminal::confirm::{ask, can_ask};
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// End jobs that have not ended: some by id, or all that match.
 #[derive(Debug, Args)]
@@ -39,11 +39,11 @@ pub(crate) struct Cancel {
     #[command(flatten)]
     matching: Matching,
     #[command(flatten)]
-    extent: Extent,
+    extent: BulkScope,
 }
 
 impl Cancel {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         context.call(async {
             if self.ids.is_empty() {
@@ -58,16 +58,16 @@ impl Cancel {
                 let done = client.cancel(&id, &body).await?;
                 Ok(Verdict::cancelled(&id, done.state, done.cancel_requested))
             };
-            change_each(context, &client, &self.ids, ("cancelled", self.extent.dry_run), cancel).await
+            apply_to_each(context, &client, &self.ids, ("cancelled", self.extent.dry_run), cancel).await
         })
     }
 }
 
 impl Cancel {
     /// Counts what matches, and asks. A job that was cancelled by mistake may have to be submitted anew.
-    async fn confirm(&self, client: &Client) -> Result<(), Failure> {
+    async fn confirm(&self, client: &Client) -> Result<(), CliError> {
         if !can_ask() {
-            return Err(Failure::refused("a cancel by filter asks first, and standard input is not a terminal")
+            return Err(CliError::refused("a cancel by filter asks first, and standard input is not a terminal")
                 .hint("--yes cancels all that match, --dry-run only counts them"));
         }
         let found = count_unfinished(client, BulkAction::Cancel, &self.matching).await?;
@@ -82,14 +82,14 @@ impl Cancel {
         if ask(&question)? {
             return Ok(());
         }
-        Err(Failure::refused("nothing was cancelled: the answer was no"))
+        Err(CliError::refused("nothing was cancelled: the answer was no"))
     }
 }
 
 /// Ids and a filter together would leave open which of them counts.
-pub(super) fn only_ids(matching: &Matching) -> Result<(), Failure> {
+pub(super) fn only_ids(matching: &Matching) -> Result<(), CliError> {
     if matching.is_empty() {
         return Ok(());
     }
-    Err(Failure::refused("ids and a filter together are not clear").hint("give the one or the other"))
+    Err(CliError::refused("ids and a filter together are not clear").hint("give the one or the other"))
 }

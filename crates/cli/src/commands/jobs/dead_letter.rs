@@ -3,9 +3,9 @@
 use clap::Args;
 use longshore_api::admin::DeadLetter as Body;
 
-use crate::commands::bulk::{Verdict, change_each};
+use crate::commands::bulk::{Verdict, apply_to_each};
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// End jobs that have not ended as dead letters, for a person to look at.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct DeadLetter {
 }
 
 impl DeadLetter {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let body = Body { reason: self.reason };
         context.call(async {
@@ -33,7 +33,7 @@ impl DeadLetter {
                 let done = client.dead_letter(&id, &body).await?;
                 Ok(Verdict::state(&id, done.state))
             };
-            change_each(context, &client, &self.ids, ("ended", false), dead_letter).await
+            apply_to_each(context, &client, &self.ids, ("ended", false), dead_letter).await
         })
     }
 }

@@ -4,9 +4,9 @@ use clap::Args;
 use longshore_api::enums::BulkAction;
 
 use super::cancel::only_ids;
-use crate::commands::bulk::{Extent, Matching, Verdict, change_each, change_matching};
+use crate::commands::bulk::{BulkScope, Matching, Verdict, apply_to_each, change_matching};
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Delete jobs that have ended: some by id, or all that match.
 #[derive(Debug, Args)]
@@ -21,11 +21,11 @@ pub(crate) struct Delete {
     #[command(flatten)]
     matching: Matching,
     #[command(flatten)]
-    extent: Extent,
+    extent: BulkScope,
 }
 
 impl Delete {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         context.call(async {
             if self.ids.is_empty() {
@@ -36,7 +36,7 @@ impl Delete {
                 client.delete_job(&id).await?;
                 Ok(Verdict::done(&id))
             };
-            change_each(context, &client, &self.ids, ("deleted", self.extent.dry_run), delete).await
+            apply_to_each(context, &client, &self.ids, ("deleted", self.extent.dry_run), delete).await
         })
     }
 }

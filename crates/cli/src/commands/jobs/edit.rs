@@ -9,7 +9,7 @@ use super::get;
 use crate::commands::parse;
 use crate::commands::submit::tags;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Change fields of a job. What is not given stays as it is.
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         // `Some(None)` is a null on the wire, which removes the value.
         let changed = |value: Option<String>, remove: bool| value.map(Some).or_else(|| remove.then_some(None));

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::table::{Table, Value};
 
 /// Show every move of a job from state to state, oldest first.
@@ -14,7 +14,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let history = context.call(async { Ok(client.history(&self.id).await?) })?;
         if context.screen.json {

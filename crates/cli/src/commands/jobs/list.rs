@@ -8,7 +8,7 @@ use longshore_client::{Client, JobFilter};
 
 use crate::commands::parse;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::table::{Table, Value};
 
 /// What the server answers in one page.
@@ -71,7 +71,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let limit = if self.all { u64::MAX } else { self.limit };
         let filter = JobFilter {
             queue: self.queue,
@@ -96,7 +96,7 @@ impl List {
 }
 
 /// Page after page, until there are enough.
-pub(crate) async fn jobs_matching(client: &Client, mut filter: JobFilter, limit: u64) -> Result<Jobs, Failure> {
+pub(crate) async fn jobs_matching(client: &Client, mut filter: JobFilter, limit: u64) -> Result<Jobs, CliError> {
     let mut found = Vec::new();
     loop {
         let left = limit.saturating_sub(found.len() as u64);
@@ -113,12 +113,12 @@ pub(crate) async fn jobs_matching(client: &Client, mut filter: JobFilter, limit:
     }
 }
 
-pub(crate) fn show(context: &Context, jobs: &Jobs) -> Result<(), Failure> {
+pub(crate) fn show(context: &Context, jobs: &Jobs) -> Result<(), CliError> {
     if context.screen.json {
         return context.screen.json(jobs);
     }
     if jobs.jobs.is_empty() {
-        context.screen.note("no such jobs");
+        context.screen.info("no such jobs");
         return Ok(());
     }
     let mut table = Table::new(&["ID", "QUEUE", "TYPE", "STATE", "PRIORITY", "ATTEMPT", "CREATED", "ERROR"]);
@@ -127,7 +127,7 @@ pub(crate) fn show(context: &Context, jobs: &Jobs) -> Result<(), Failure> {
     }
     context.screen.table(&table)?;
     if let Some(next) = &jobs.next {
-        context.screen.note(&format!("there are more: --cursor {next}, --limit N or --all"));
+        context.screen.info(&format!("there are more: --cursor {next}, --limit N or --all"));
     }
     Ok(())
 }

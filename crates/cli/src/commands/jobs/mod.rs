@@ -20,7 +20,7 @@ pub(crate) use list::{jobs_matching, show as show_list};
 use clap::Subcommand;
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Jobs {
@@ -41,7 +41,7 @@ pub(crate) enum Jobs {
 }
 
 impl Jobs {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::List(list) => list.run(context),
             Self::Get(get) => get.run(context),

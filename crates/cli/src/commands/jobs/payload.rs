@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Print a job's payload, byte for byte as it was handed in.
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ struct Shown {
 }
 
 impl Payload {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         if context.screen.json {
             let job = context.call(async { Ok(client.job_with_payload(&self.id).await?) })?;
@@ -37,7 +37,7 @@ impl Payload {
         let payload = context.call(async { Ok(client.payload(&self.id).await?) })?;
         if let Some(file) = &self.output {
             let written = std::fs::write(file, &payload.bytes);
-            return written.map_err(|error| Failure::failed(format!("cannot write {}: {error}", file.display())));
+            return written.map_err(|error| CliError::failed(format!("cannot write {}: {error}", file.display())));
         }
         if context.screen.terminal {
             return context.screen.line(&String::from_utf8_lossy(&payload.bytes));

@@ -6,9 +6,9 @@ use longshore_api::admin::Requeue as Body;
 use longshore_api::enums::BulkAction;
 
 use super::cancel::only_ids;
-use crate::commands::bulk::{Extent, Matching, Verdict, change_each, change_matching};
+use crate::commands::bulk::{BulkScope, Matching, Verdict, apply_to_each, change_matching};
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Bring back jobs that failed, were cancelled or are dead letters: some by id, or all that match.
 #[derive(Debug, Args)]
@@ -31,11 +31,11 @@ pub(crate) struct Requeue {
     #[command(flatten)]
     matching: Matching,
     #[command(flatten)]
-    extent: Extent,
+    extent: BulkScope,
 }
 
 impl Requeue {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         context.call(async {
             if self.ids.is_empty() {
@@ -47,7 +47,7 @@ impl Requeue {
                 let done = client.requeue(&id, &body).await?;
                 Ok(Verdict::requeued(&id, &done.id, done.state))
             };
-            change_each(context, &client, &self.ids, ("requeued", self.extent.dry_run), requeue).await
+            apply_to_each(context, &client, &self.ids, ("requeued", self.extent.dry_run), requeue).await
         })
     }
 }

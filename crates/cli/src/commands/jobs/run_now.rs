@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use crate::commands::bulk::{Verdict, change_each};
+use crate::commands::bulk::{Verdict, apply_to_each};
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Put jobs into line now that were planned for later, or wait for a retry.
 #[derive(Debug, Args)]
@@ -15,14 +15,14 @@ pub(crate) struct RunNow {
 }
 
 impl RunNow {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         context.call(async {
             let run_now = async |id: String| {
                 let done = client.run_now(&id).await?;
                 Ok(Verdict::state(&id, done.state))
             };
-            change_each(context, &client, &self.ids, ("put into line", false), run_now).await
+            apply_to_each(context, &client, &self.ids, ("put into line", false), run_now).await
         })
     }
 }

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use crate::commands::bulk::{Verdict, change_each};
+use crate::commands::bulk::{Verdict, apply_to_each};
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Let held jobs go.
 #[derive(Debug, Args)]
@@ -15,14 +15,14 @@ pub(crate) struct Submit {
 }
 
 impl Submit {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         context.call(async {
             let submit = async |id: String| {
-                let done = client.release_held(&id).await?;
+                let done = client.submit_held(&id).await?;
                 Ok(Verdict::state(&id, done.state))
             };
-            change_each(context, &client, &self.ids, ("submitted", false), submit).await
+            apply_to_each(context, &client, &self.ids, ("submitted", false), submit).await
         })
     }
 }

@@ -9,7 +9,7 @@ use longshore_store::clock::monotonic;
 
 use super::get;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Wait until a job has ended.
 #[derive(Debug, Args)]
@@ -27,25 +27,25 @@ pub(crate) struct Wait {
 const ONE_CALL: Duration = Duration::from_secs(30);
 
 impl Wait {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let job = context.call(ended(&client, &self.id, self.timeout))?;
         get::show(context, &job)?;
         match job.state {
             State::Completed => Ok(()),
             State::Failed | State::DeadLetter | State::Cancelled => {
-                Err(Failure::refused(format!("the job ended as {}", job.state)))
+                Err(CliError::refused(format!("the job ended as {}", job.state)))
             }
             State::Pending | State::Scheduled | State::Delayed | State::Running | State::Retrying => {
                 let waited = self.timeout.unwrap_or_default();
-                Err(Failure::failed(format!("the job has not ended within {waited}: it is {}", job.state))
+                Err(CliError::failed(format!("the job has not ended within {waited}: it is {}", job.state))
                     .hint(format!("`longshore jobs why {}` says what it waits for", self.id)))
             }
         }
     }
 }
 
-async fn ended(client: &Client, id: &str, timeout: Option<Duration>) -> Result<Job, Failure> {
+async fn ended(client: &Client, id: &str, timeout: Option<Duration>) -> Result<Job, CliError> {
     let started = monotonic();
     let left = || {
         let passed = u64::try_from(monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);

@@ -1,12 +1,12 @@
 //! `longshore jobs why`
 
 use clap::Args;
-use longshore_api::job::ErrorShown;
+use longshore_api::job::ErrorView;
 use longshore_api::system::{Reason, Why as Answer};
 
 use crate::commands::parse::counted;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Say why a job is not running: what it waits for, or the error that ended it and how to run it again.
 #[derive(Debug, Args)]
@@ -16,7 +16,7 @@ pub(crate) struct Why {
 }
 
 impl Why {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let why = context.call(async { Ok(client.why(&self.id).await?) })?;
         if context.screen.json {
@@ -43,7 +43,7 @@ fn summary(why: &Answer) -> String {
     }
 }
 
-fn last_error(error: &ErrorShown) -> String {
+fn last_error(error: &ErrorView) -> String {
     let code = error.code.as_deref().map_or(String::new(), |code| format!(" ({code})"));
     format!("last error: {}{code}: {}", error.category, error.message)
 }

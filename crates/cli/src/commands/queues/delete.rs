@@ -5,7 +5,7 @@ use longshore_api::ErrorCode;
 
 use crate::commands::parse::counted;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Delete a queue. Jobs in it that have not ended are in the way, unless --force cancels them.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ struct Deleted<'a> {
 }
 
 impl Delete {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let name = &self.name;
         let unfinished = context.call(async {

@@ -3,10 +3,10 @@
 use longshore_api::enums::State;
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::table::{Table, Value};
 
-pub(super) fn run(context: &Context) -> Result<(), Failure> {
+pub(super) fn run(context: &Context) -> Result<(), CliError> {
     let client = context.client()?;
     let queues = context.call(async { Ok(client.queues().await?) })?;
     if context.screen.json {

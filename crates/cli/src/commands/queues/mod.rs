@@ -9,7 +9,7 @@ mod set;
 use clap::Subcommand;
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Queues {
@@ -25,7 +25,7 @@ pub(crate) enum Queues {
 }
 
 impl Queues {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::List => list::run(context),
             Self::Get(get) => get.run(context),

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 #[derive(Debug, Args)]
 pub(crate) struct Name {
@@ -12,7 +12,7 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    pub(super) fn pause(self, context: &Context) -> Result<(), Failure> {
+    pub(super) fn pause(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let queue = context.call(async { Ok(client.pause_queue(&self.name).await?) })?;
         if context.screen.json {
@@ -21,7 +21,7 @@ impl Name {
         context.screen.line(&format!("queue \"{}\" is paused: claims return nothing, submissions go on", self.name))
     }
 
-    pub(super) fn resume(self, context: &Context) -> Result<(), Failure> {
+    pub(super) fn resume(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let queue = context.call(async { Ok(client.resume_queue(&self.name).await?) })?;
         if context.screen.json {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::get;
 use crate::commands::parse;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Create a queue, or change its profile and settings.
 #[derive(Debug, Args)]
@@ -42,10 +42,10 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let put = PutQueue { profile: self.profile, settings: settings(self.settings.as_deref(), &self.set)? };
         if self.dry_run {
-            context.screen.note(&format!("queue \"{}\" would be put; nothing was changed", self.name));
+            context.screen.info(&format!("queue \"{}\" would be put; nothing was changed", self.name));
             return context.screen.json(&put);
         }
         let client = context.client()?;
@@ -54,18 +54,18 @@ impl Set {
     }
 }
 
-fn settings(whole: Option<&str>, parts: &[String]) -> Result<Option<Settings>, Failure> {
+fn settings(whole: Option<&str>, parts: &[String]) -> Result<Option<Settings>, CliError> {
     if whole.is_none() && parts.is_empty() {
         return Ok(None);
     }
     let mut members = match whole {
         Some(text) => serde_json::from_str::<Map<String, Value>>(text)
-            .map_err(|error| Failure::refused(format!("--settings is not a JSON object: {error}")))?,
+            .map_err(|error| CliError::refused(format!("--settings is not a JSON object: {error}")))?,
         None => Map::new(),
     };
     for part in parts {
         let (path, value) = part.split_once('=').ok_or_else(|| {
-            Failure::refused(format!("--set {part}: a value is missing")).hint("write NAME=VALUE, as in lease=1m")
+            CliError::refused(format!("--set {part}: a value is missing")).hint("write NAME=VALUE, as in lease=1m")
         })?;
         // What is no number, word of JSON or object is text.
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
@@ -73,7 +73,7 @@ fn settings(whole: Option<&str>, parts: &[String]) -> Result<Option<Settings>, F
     }
     let settings = serde_json::from_value(Value::Object(members)).map_err(|error| {
         let complaint = error.to_string();
-        let failure = Failure::refused(format!("settings: {complaint}"));
+        let failure = CliError::refused(format!("settings: {complaint}"));
         match parse::guess(&complaint) {
             Some(guess) => failure.hint(guess),
             None => failure,
@@ -82,7 +82,7 @@ fn settings(whole: Option<&str>, parts: &[String]) -> Result<Option<Settings>, F
     settings.map(Some)
 }
 
-fn place(members: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), Failure> {
+fn place(members: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), CliError> {
     match path.split_once('.') {
         None => {
             members.insert(path.to_owned(), value);
@@ -92,7 +92,7 @@ fn place(members: &mut Map<String, Value>, path: &str, value: Value) -> Result<(
             let inner = members.entry(first).or_insert_with(|| Value::Object(Map::new()));
             match inner.as_object_mut() {
                 Some(inner) => place(inner, rest, value),
-                None => Err(Failure::refused(format!("\"{first}\" is given both as a value and in parts"))),
+                None => Err(CliError::refused(format!("\"{first}\" is given both as a value and in parts"))),
             }
         }
     }
@@ -102,7 +102,7 @@ fn place(members: &mut Map<String, Value>, path: &str, value: Value) -> Result<(
 mod tests {
     use super::*;
 
-    fn set(parts: &[&str]) -> Result<Option<Settings>, Failure> {
+    fn set(parts: &[&str]) -> Result<Option<Settings>, CliError> {
         settings(None, &parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>())
     }
 

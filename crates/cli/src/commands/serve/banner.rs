@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use longshore_server::StoreAbout;
+use longshore_server::StoreInfo;
 
-use super::options::Plan;
+use super::options::ServeConfig;
 use crate::context::Context;
 
 #[derive(serde::Serialize)]
-struct Started<'a> {
+struct Banner<'a> {
     url: String,
     store: String,
     store_kind: &'a str,
@@ -21,8 +21,8 @@ struct Started<'a> {
 }
 
 /// A server whose output nobody reads serves all the same: failures to write are of no interest.
-pub(super) fn announce(context: &Context, plan: &Plan, address: SocketAddr, about: &StoreAbout) {
-    let started = Started {
+pub(super) fn announce(context: &Context, plan: &ServeConfig, address: SocketAddr, about: &StoreInfo) {
+    let started = Banner {
         url: format!("http://{address}"),
         store: plan.store.to_string(),
         store_kind: &about.kind,
@@ -46,7 +46,7 @@ pub(super) fn announce(context: &Context, plan: &Plan, address: SocketAddr, abou
     tracing::info!(address = %address, store = %plan.store, "listening");
 }
 
-fn lines(started: &Started<'_>) -> Vec<String> {
+fn lines(started: &Banner<'_>) -> Vec<String> {
     let others = if started.auto_queues {
         format!("created at their first submission, as {}", started.default_profile)
     } else {

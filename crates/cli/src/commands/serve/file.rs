@@ -9,43 +9,43 @@ use serde_json::{Map, Value};
 
 use super::options::Layer;
 use crate::commands::parse;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
-pub(super) fn read(path: &Path) -> Result<(Layer, BTreeMap<String, PutQueue>), Failure> {
+pub(super) fn read(path: &Path) -> Result<(Layer, BTreeMap<String, PutQueue>), CliError> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::failed(format!("cannot read {shown}: {error}")).hint("--config names the file"))?;
-    understand(&text).map_err(|failure| failure.while_at(shown))
+        .map_err(|error| CliError::failed(format!("cannot read {shown}: {error}")).hint("--config names the file"))?;
+    understand(&text).map_err(|failure| failure.context(shown))
 }
 
-fn understand(text: &str) -> Result<(Layer, BTreeMap<String, PutQueue>), Failure> {
+fn understand(text: &str) -> Result<(Layer, BTreeMap<String, PutQueue>), CliError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        Failure::refused(error.to_string().trim_end().to_owned()).hint("this is not TOML")
+        CliError::refused(error.to_string().trim_end().to_owned()).hint("this is not TOML")
     })?;
     // As JSON it is read by the same types as requests are.
-    let value = serde_json::to_value(table).map_err(|error| Failure::refused(error.to_string()))?;
-    let Value::Object(mut options) = value else { return Err(Failure::refused("a table is expected")) };
+    let value = serde_json::to_value(table).map_err(|error| CliError::refused(error.to_string()))?;
+    let Value::Object(mut options) = value else { return Err(CliError::refused("a table is expected")) };
     let queues = match options.remove("queues") {
         None => Map::new(),
         Some(Value::Object(queues)) => queues,
-        Some(_) => return Err(Failure::refused("queues: a table is expected").hint("write [queues.NAME]")),
+        Some(_) => return Err(CliError::refused("queues: a table is expected").hint("write [queues.NAME]")),
     };
     let layer = typed("", Value::Object(options))?;
     let queues = queues.into_iter().map(|(name, queue)| {
         let queue = typed(&format!("queues.{name}"), queue)?;
         Ok((name, queue))
     });
-    Ok((layer, queues.collect::<Result<_, Failure>>()?))
+    Ok((layer, queues.collect::<Result<_, CliError>>()?))
 }
 
-fn typed<T: DeserializeOwned>(place: &str, value: Value) -> Result<T, Failure> {
+fn typed<T: DeserializeOwned>(place: &str, value: Value) -> Result<T, CliError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         let complaint = error.into_inner().to_string();
         let dot = if place.is_empty() || path == "." { "" } else { "." };
         let path = if path == "." { String::new() } else { path };
         let colon = if place.is_empty() && path.is_empty() { "" } else { ": " };
-        let failure = Failure::refused(format!("{place}{dot}{path}{colon}{complaint}"));
+        let failure = CliError::refused(format!("{place}{dot}{path}{colon}{complaint}"));
         let known_above = || {
             let (_, rest) = complaint.split_once("unknown field `")?;
             let (word, _) = rest.split_once('`')?;

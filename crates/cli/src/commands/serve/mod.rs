@@ -17,17 +17,17 @@ use std::sync::Arc;
 use clap::Args;
 use longshore_codec::OsRng;
 use longshore_core::rng::Rng;
-use longshore_server::{Options, Server, ServerError, StoreAbout, TimeControl, declare};
+use longshore_server::{Options, Server, ServerClock, ServerError, StoreInfo, declare};
 use longshore_store::{Clock, Store, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation, in_use};
 use tracing_subscriber::EnvFilter;
 
-use self::options::{Plan, StorePlace};
+use self::options::{ServeConfig, StoreUrl};
 use crate::commands::migrate_store::when_moved;
 use crate::commands::parse;
 use crate::context::Context;
 use crate::signals::Signals;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Run the server.
 #[derive(Debug, Args)]
@@ -60,8 +60,8 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
-        let plan = Plan::make(self.flags, |name| std::env::var(name).ok())?;
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
+        let plan = ServeConfig::make(self.flags, |name| std::env::var(name).ok())?;
         let filter = log_filter(&plan.log)?;
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -70,23 +70,23 @@ impl Serve {
 }
 
 /// A lone word that is no level would name a part of the program that does not exist, and silence everything else.
-fn log_filter(text: &str) -> Result<EnvFilter, Failure> {
+fn log_filter(text: &str) -> Result<EnvFilter, CliError> {
     const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
     let known = |word: &str| LEVELS.contains(&word.to_lowercase().as_str()) || word.contains(['=', '[', ':']);
     if let Some(word) = text.split(',').find(|word| !known(word)) {
         let guess = parse::nearest(word, LEVELS.into_iter())
             .map_or_else(|| format!("one of {}", LEVELS.join(", ")), |level| format!("did you mean \"{level}\"?"));
-        return Err(Failure::refused(format!("log: \"{word}\" is no level")).hint(guess));
+        return Err(CliError::refused(format!("log: \"{word}\" is no level")).hint(guess));
     }
     EnvFilter::try_new(text)
-        .map_err(|error| Failure::refused(format!("log: {error}")).hint("as in \"info\" or \"warn\""))
+        .map_err(|error| CliError::refused(format!("log: {error}")).hint("as in \"info\" or \"warn\""))
 }
 
-async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
+async fn serve(context: &Context, plan: ServeConfig) -> Result<(), CliError> {
     let signals = Signals::listen()?;
     let (store, time, about) = match &plan.store {
-        StorePlace::Postgres(address) => postgres::open(&plan, address).await?,
-        StorePlace::Memory | StorePlace::Directory(_) => open_embedded(&plan)?,
+        StoreUrl::Postgres(address) => postgres::open(&plan, address).await?,
+        StoreUrl::Memory | StoreUrl::Directory(_) => open_embedded(&plan)?,
     };
     for (name, queue) in &plan.queues {
         declare_queue(store.as_ref(), name, queue).await?;
@@ -101,19 +101,19 @@ async fn serve(context: &Context, plan: Plan) -> Result<(), Failure> {
     banner::announce(context, &plan, server.address(), &about);
     let first = signals.clone();
     let shutdown = async move {
-        first.told(1).await;
+        first.received(1).await;
         tracing::info!("stopping: no new work, requests under way are finished");
     };
     tokio::select! {
         served = server.serve(shutdown) => served.map_err(ended),
-        () = signals.told(2) => Err(Failure::failed("told twice to stop: requests under way were cut off")),
+        () = signals.received(2) => Err(CliError::failed("told twice to stop: requests under way were cut off")),
     }
 }
 
 /// A store, how its time goes, and what it promises.
-pub(crate) type Opened = (Arc<dyn Store>, TimeControl, StoreAbout);
+pub(crate) type Opened = (Arc<dyn Store>, ServerClock, StoreInfo);
 
-fn open_embedded(plan: &Plan) -> Result<Opened, Failure> {
+fn open_embedded(plan: &ServeConfig) -> Result<Opened, CliError> {
     let (place, about) = place_of(&plan.store);
     let wall = SystemClock::new();
     let (clock, time, kind): (Arc<dyn Clock>, _, _) = if plan.virtual_clock {
@@ -122,9 +122,9 @@ fn open_embedded(plan: &Plan) -> Result<Opened, Failure> {
             StoreLocation::Directory(directory) => Some(directory.as_path()),
         };
         let (clock, kept) = virtual_time::start(directory, wall.now())?;
-        (clock.clone(), TimeControl::Virtual { clock, kept }, ClockMode::Virtual)
+        (clock.clone(), ServerClock::Virtual { clock, kept }, ClockMode::Virtual)
     } else {
-        (Arc::new(wall), TimeControl::Real, ClockMode::Real)
+        (Arc::new(wall), ServerClock::Real, ClockMode::Real)
     };
     let mut store = StoreOptions::new(place, clock, kind);
     store.engine.default_profile = plan.default_profile;
@@ -136,24 +136,24 @@ fn open_embedded(plan: &Plan) -> Result<Opened, Failure> {
     Ok((Arc::new(store), time, about))
 }
 
-fn place_of(store: &StorePlace) -> (StoreLocation, StoreAbout) {
+fn place_of(store: &StoreUrl) -> (StoreLocation, StoreInfo) {
     match store {
-        StorePlace::Directory(directory) => {
+        StoreUrl::Directory(directory) => {
             let promise = "an answer means that the change is on disk, synced";
             (StoreLocation::Directory(directory.clone()), about("embedded", promise))
         }
-        StorePlace::Memory | StorePlace::Postgres(_) => {
+        StoreUrl::Memory | StoreUrl::Postgres(_) => {
             (StoreLocation::Memory, about("memory", "none: jobs are gone when the server stops"))
         }
     }
 }
 
-fn about(kind: &str, durability: &str) -> StoreAbout {
-    StoreAbout { kind: kind.to_owned(), durability: durability.to_owned() }
+fn about(kind: &str, durability: &str) -> StoreInfo {
+    StoreInfo { kind: kind.to_owned(), durability: durability.to_owned() }
 }
 
-fn cannot_open(plan: &Plan, error: &StoreError) -> Failure {
-    let failure = Failure::failed(format!("cannot open {}: {}", plan.store, error.cause()));
+fn cannot_open(plan: &ServeConfig, error: &StoreError) -> CliError {
+    let failure = CliError::failed(format!("cannot open {}: {}", plan.store, error.cause()));
     if in_use(error) {
         return failure.hint("one server for each directory: stop the other one, or give --data DIR");
     }
@@ -179,19 +179,19 @@ fn cannot_open(plan: &Plan, error: &StoreError) -> Failure {
     failure
 }
 
-async fn declare_queue(store: &dyn Store, name: &str, queue: &longshore_api::queue::PutQueue) -> Result<(), Failure> {
-    let declared = declare(store, name, queue.clone()).await.map_err(|error| Failure::failed(error.to_string()))?;
-    declared.map_err(|refused| Failure::refused(format!("queues.{name}: {}", refused.problem().detail)))
+async fn declare_queue(store: &dyn Store, name: &str, queue: &longshore_api::queue::PutQueue) -> Result<(), CliError> {
+    let declared = declare(store, name, queue.clone()).await.map_err(|error| CliError::failed(error.to_string()))?;
+    declared.map_err(|refused| CliError::refused(format!("queues.{name}: {}", refused.problem().detail)))
 }
 
-fn ended(error: ServerError) -> Failure {
-    let failure = Failure::failed(error.to_string());
+fn ended(error: ServerError) -> CliError {
+    let failure = CliError::failed(error.to_string());
     match error {
         ServerError::Bind { error, .. } if error.kind() == std::io::ErrorKind::AddrInUse => failure.hint(
             "another server may be running there; --listen ADDRESS:PORT takes another place, port 0 any free one",
         ),
         ServerError::Bind { .. } | ServerError::Store(_) => failure,
-        ServerError::StoreGaveUp => failure.hint("look at the disk and at the log, then start it again"),
+        ServerError::StoreFailed => failure.hint("look at the disk and at the log, then start it again"),
     }
 }
 

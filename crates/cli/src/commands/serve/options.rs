@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::file;
 use crate::arguments::DEFAULT_ADDRESS;
 use crate::commands::parse;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Flags {
@@ -67,7 +67,7 @@ pub(super) struct Layer {
 
 /// Where jobs are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum StorePlace {
+pub(super) enum StoreUrl {
     Memory,
     Directory(PathBuf),
     Postgres(Address),
@@ -83,7 +83,7 @@ impl fmt::Debug for Address {
     }
 }
 
-impl fmt::Display for StorePlace {
+impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory"),
@@ -99,9 +99,9 @@ impl fmt::Display for StorePlace {
 
 /// What the server is started with.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ServeConfig {
     pub(super) listen: SocketAddr,
-    pub(super) store: StorePlace,
+    pub(super) store: StoreUrl,
     pub(super) default_profile: Profile,
     pub(super) auto_queues: bool,
     pub(super) virtual_clock: bool,
@@ -117,8 +117,8 @@ struct Named<'a> {
     name: &'a dyn Fn(&str) -> String,
 }
 
-impl Plan {
-    pub(super) fn make(flags: Flags, environment: impl Fn(&str) -> Option<String>) -> Result<Self, Failure> {
+impl ServeConfig {
+    pub(super) fn make(flags: Flags, environment: impl Fn(&str) -> Option<String>) -> Result<Self, CliError> {
         let config = flags.config.or_else(|| set(&environment, "config").map(PathBuf::from));
         let (file, queues) = match &config {
             Some(path) => file::read(path)?,
@@ -134,11 +134,11 @@ impl Plan {
             layers.iter().find_map(|named| pick(&named.layer).map(|value| (value, (named.name)(option))))
         };
         let listen = match first(|layer| layer.listen.clone(), "listen") {
-            Some((text, name)) => address(&text).map_err(|failure| failure.while_at(name))?,
+            Some((text, name)) => address(&text).map_err(|failure| failure.context(name))?,
             None => address(DEFAULT_ADDRESS)?,
         };
         let default_profile = match first(|layer| layer.default_profile.clone(), "default_profile") {
-            Some((word, name)) => profile(&word).map_err(|failure| failure.while_at(name))?,
+            Some((word, name)) => profile(&word).map_err(|failure| failure.context(name))?,
             None => Profile::Standard,
         };
         Ok(Self {
@@ -169,20 +169,20 @@ fn set(environment: &impl Fn(&str) -> Option<String>, option: &str) -> Option<St
     environment(&variable(option)).filter(|value| !value.is_empty())
 }
 
-fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Layer, Failure> {
+fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Layer, CliError> {
     let text = |option: &str| set(environment, option);
     let choice = |option: &str| {
         let Some(word) = text(option) else { return Ok(None) };
         match word.to_lowercase().as_str() {
             "1" | "true" | "yes" | "on" => Ok(Some(true)),
             "0" | "false" | "no" | "off" => Ok(Some(false)),
-            _ => Err(Failure::refused(format!("{}: expected true or false", variable(option)))),
+            _ => Err(CliError::refused(format!("{}: expected true or false", variable(option)))),
         }
     };
     let drain_timeout = match text("drain_timeout") {
         Some(word) => Some(
             word.parse()
-                .map_err(|wanted| Failure::refused(format!("{}: expected {wanted}", variable("drain_timeout"))))?,
+                .map_err(|wanted| CliError::refused(format!("{}: expected {wanted}", variable("drain_timeout"))))?,
         ),
         None => None,
     };
@@ -199,45 +199,45 @@ fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Lay
     })
 }
 
-fn address(text: &str) -> Result<SocketAddr, Failure> {
-    let wrong = || Failure::refused(format!("\"{text}\" is no address")).hint("write ADDRESS:PORT, as 127.0.0.1:7070");
+fn address(text: &str) -> Result<SocketAddr, CliError> {
+    let wrong = || CliError::refused(format!("\"{text}\" is no address")).hint("write ADDRESS:PORT, as 127.0.0.1:7070");
     let mut found = text.to_socket_addrs().map_err(|_| wrong())?;
     found.next().ok_or_else(wrong)
 }
 
-fn profile(word: &str) -> Result<Profile, Failure> {
-    let known = parse::profile(word).map_err(|expected| Failure::refused(format!("\"{word}\": {expected}")))?;
-    Profile::parse(known.as_str()).ok_or_else(|| Failure::failed(format!("this build has no profile {known}")))
+fn profile(word: &str) -> Result<Profile, CliError> {
+    let known = parse::profile(word).map_err(|expected| CliError::refused(format!("\"{word}\": {expected}")))?;
+    Profile::parse(known.as_str()).ok_or_else(|| CliError::failed(format!("this build has no profile {known}")))
 }
 
 /// `data` and `store` are two ways to say one thing: the layer that says either is heard.
-fn store(layers: &[Named<'_>]) -> Result<StorePlace, Failure> {
+fn store(layers: &[Named<'_>]) -> Result<StoreUrl, CliError> {
     for Named { layer, name } in layers {
         return match (&layer.store, &layer.data) {
             (None, None) => continue,
             (Some(_), Some(_)) => {
-                Err(Failure::refused(format!("{} and {} are both given", name("store"), name("data")))
+                Err(CliError::refused(format!("{} and {} are both given", name("store"), name("data")))
                     .hint("they say the same thing: give one of them"))
             }
-            (None, Some(directory)) => Ok(StorePlace::Directory(directory.clone())),
-            (Some(text), None) => place(text).map_err(|failure| failure.while_at(name("store"))),
+            (None, Some(directory)) => Ok(StoreUrl::Directory(directory.clone())),
+            (Some(text), None) => place(text).map_err(|failure| failure.context(name("store"))),
         };
     }
-    Ok(StorePlace::Directory(PathBuf::from("longshore-data")))
+    Ok(StoreUrl::Directory(PathBuf::from("longshore-data")))
 }
 
-fn place(text: &str) -> Result<StorePlace, Failure> {
+fn place(text: &str) -> Result<StoreUrl, CliError> {
     if text == "memory:" || text == "memory" {
-        return Ok(StorePlace::Memory);
+        return Ok(StoreUrl::Memory);
     }
     if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        return Ok(StorePlace::Postgres(Address(text.to_owned())));
+        return Ok(StoreUrl::Postgres(Address(text.to_owned())));
     }
     let directory = text.strip_prefix("file://").unwrap_or(text);
     if directory.is_empty() || directory.contains("://") {
-        return Err(Failure::refused("this is no store").hint("a directory, memory:, or postgres://…"));
+        return Err(CliError::refused("this is no store").hint("a directory, memory:, or postgres://…"));
     }
-    Ok(StorePlace::Directory(PathBuf::from(directory)))
+    Ok(StoreUrl::Directory(PathBuf::from(directory)))
 }
 
 #[cfg(test)]
@@ -246,13 +246,13 @@ mod tests {
 
     use super::*;
 
-    fn plan(flags: Layer, environment: &[(&str, &str)], file: Option<&str>) -> Result<Plan, Failure> {
+    fn plan(flags: Layer, environment: &[(&str, &str)], file: Option<&str>) -> Result<ServeConfig, CliError> {
         let mut kept = tempfile::NamedTempFile::new().unwrap();
         let config = file.map(|text| {
             kept.write_all(text.as_bytes()).unwrap();
             kept.path().to_owned()
         });
-        Plan::make(Flags { config, layer: flags }, |name| {
+        ServeConfig::make(Flags { config, layer: flags }, |name| {
             environment.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         })
     }
@@ -265,7 +265,7 @@ mod tests {
     fn flags_win_over_environment_over_file_over_defaults() {
         let file = Some("listen = \"127.0.0.1:3\"");
         let environment = [("LONGSHORE_LISTEN", "127.0.0.1:2")];
-        let port = |made: Result<Plan, Failure>| made.unwrap().listen.port();
+        let port = |made: Result<ServeConfig, CliError>| made.unwrap().listen.port();
         assert_eq!(port(plan(listen("127.0.0.1:1"), &environment, file)), 1);
         assert_eq!(port(plan(Layer::default(), &environment, file)), 2);
         assert_eq!(port(plan(Layer::default(), &[], file)), 3);
@@ -276,9 +276,9 @@ mod tests {
     fn a_store_in_one_layer_hides_the_data_of_another() {
         let file = Some("data = \"/from/file\"");
         let memory = Layer { store: Some("memory:".to_owned()), ..Layer::default() };
-        assert_eq!(plan(memory, &[("LONGSHORE_DATA", "/from/env")], file).unwrap().store, StorePlace::Memory);
+        assert_eq!(plan(memory, &[("LONGSHORE_DATA", "/from/env")], file).unwrap().store, StoreUrl::Memory);
         let made = plan(Layer::default(), &[("LONGSHORE_DATA", "/from/env")], file).unwrap();
-        assert_eq!(made.store, StorePlace::Directory(PathBuf::from("/from/env")));
+        assert_eq!(made.store, StoreUrl::Directory(PathBuf::from("/from/env")));
         let both = [("LONGSHORE_DATA", "/a"), ("LONGSHORE_STORE", "/b")];
         assert!(
             plan(Layer::default(), &both, None).unwrap_err().message.contains("LONGSHORE_STORE and LONGSHORE_DATA")

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use longshore_core::Duration;
-use longshore_server::{KeptTime, TimeControl};
+use longshore_server::{SaveVirtualTime, ServerClock};
 use longshore_store::{Clock, StoreError, SystemClock, VirtualClock};
 use longshore_store_postgres::{Options, PostgresStore, migrate};
 use tokio::runtime::Handle;
 
-use super::options::{Address, Plan};
+use super::options::{Address, ServeConfig};
 use super::{Opened, about};
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
-pub(super) async fn open(plan: &Plan, address: &Address) -> Result<Opened, Failure> {
+pub(super) async fn open(plan: &ServeConfig, address: &Address) -> Result<Opened, CliError> {
     let mut options = Options::from_url(&address.0).map_err(|error| cannot_open(&error))?;
     options.engine.default_profile = plan.default_profile;
     options.engine.auto_queues = plan.auto_queues;
@@ -20,7 +20,7 @@ pub(super) async fn open(plan: &Plan, address: &Address) -> Result<Opened, Failu
     if !plan.virtual_clock {
         // On the threads of the server: on others every answer would have to wake one of these first.
         let store = PostgresStore::start(options, Handle::current()).await;
-        return Ok((Arc::new(store.map_err(|error| cannot_open(&error))?), TimeControl::Real, about));
+        return Ok((Arc::new(store.map_err(|error| cannot_open(&error))?), ServerClock::Real, about));
     }
     let stands = migrate::virtual_now(&options.url, &options.schema).await.map_err(|error| cannot_open(&error))?;
     let clock = Arc::new(VirtualClock::new(stands.unwrap_or_else(|| SystemClock::new().now())));
@@ -35,12 +35,12 @@ pub(super) async fn open(plan: &Plan, address: &Address) -> Result<Opened, Failu
         Some(store) => store.save_virtual_time(now).map_err(std::io::Error::other),
         None => Ok(()),
     };
-    Ok((store, TimeControl::Virtual { clock, kept: Some(KeptTime(Arc::new(keep))) }, about))
+    Ok((store, ServerClock::Virtual { clock, kept: Some(SaveVirtualTime(Arc::new(keep))) }, about))
 }
 
 /// The address is not repeated: it may hold a password.
-fn cannot_open(error: &StoreError) -> Failure {
-    let failure = Failure::failed(format!("cannot open the store on PostgreSQL: {error}"));
+fn cannot_open(error: &StoreError) -> CliError {
+    let failure = CliError::failed(format!("cannot open the store on PostgreSQL: {error}"));
     if let StoreError::Format { found, .. } = error {
         if found.contains("virtual time") {
             return failure.hint("start it with --virtual-clock, or give another schema: postgres://…?schema=NAME");

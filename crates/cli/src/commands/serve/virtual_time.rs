@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_core::Timestamp;
-use longshore_server::KeptTime;
+use longshore_server::SaveVirtualTime;
 use longshore_store::VirtualClock;
 
 const NAME: &str = "virtual-clock";
 
 /// A clock that begins at `wall`, or where it stood in this directory.
-pub(crate) fn start(directory: Option<&Path>, wall: Timestamp) -> io::Result<(Arc<VirtualClock>, Option<KeptTime>)> {
+pub(crate) fn start(
+    directory: Option<&Path>,
+    wall: Timestamp,
+) -> io::Result<(Arc<VirtualClock>, Option<SaveVirtualTime>)> {
     let Some(directory) = directory else { return Ok((Arc::new(VirtualClock::new(wall)), None)) };
     let file = directory.join(NAME);
     let start = match fs::read_to_string(&file) {
@@ -24,7 +27,7 @@ pub(crate) fn start(directory: Option<&Path>, wall: Timestamp) -> io::Result<(Ar
         Err(error) if error.kind() == io::ErrorKind::NotFound => wall,
         Err(error) => return Err(error),
     };
-    let kept = KeptTime(Arc::new(move |now| keep(&file, now)));
+    let kept = SaveVirtualTime(Arc::new(move |now| keep(&file, now)));
     Ok((Arc::new(VirtualClock::new(start)), Some(kept)))
 }
 

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::parse;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 mod ndjson;
 
@@ -151,18 +151,18 @@ fn max_reclaims(text: &str) -> Result<Reclaims, String> {
 }
 
 impl Submit {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let defaults = self.fields.job(self.job_type.unwrap_or_default())?;
         let client = context.client()?;
         if let Some(file) = &self.ndjson {
             let source = open(file)?;
             let batch = usize::try_from(self.batch).unwrap_or(1_000);
-            let many = ndjson::Many { client, queue: self.queue, defaults, batch, dry_run: self.dry_run };
+            let many = ndjson::NdjsonSubmit { client, queue: self.queue, defaults, batch, dry_run: self.dry_run };
             return context.call(many.run(context, source));
         }
         let job = self.payload.read()?.into_job(defaults);
         if self.dry_run {
-            context.screen.note(&format!("this can be sent to queue \"{}\"; nothing was submitted", self.queue));
+            context.screen.info(&format!("this can be sent to queue \"{}\"; nothing was submitted", self.queue));
             return context.screen.json(&job);
         }
         let submitted = context.call(async { Ok(client.submit(&self.queue, &job).await?) })?;
@@ -171,7 +171,7 @@ impl Submit {
         }
         let state = submitted.state.map_or("no longer kept", |state| state.as_str());
         let told = if submitted.duplicate { "was submitted before under this key" } else { "submitted" };
-        context.screen.note(&format!("{told}: queue \"{}\", number {}, {state}", self.queue, submitted.seq));
+        context.screen.info(&format!("{told}: queue \"{}\", number {}, {state}", self.queue, submitted.seq));
         context.screen.line(&submitted.id)
     }
 }
@@ -194,7 +194,7 @@ impl Payload {
 }
 
 impl PayloadArgs {
-    fn read(&self) -> Result<Payload, Failure> {
+    fn read(&self) -> Result<Payload, CliError> {
         let bytes = match (&self.payload, &self.payload_file) {
             (Some(text), _) if text != "-" => text.clone().into_bytes(),
             (Some(_), _) => read_all(Path::new("-"))?,
@@ -205,21 +205,21 @@ impl PayloadArgs {
             return Ok(Payload::Binary(bytes));
         }
         let text = String::from_utf8(bytes)
-            .map_err(|_| Failure::refused("the payload is not UTF-8").hint("send bytes with --binary"))?;
+            .map_err(|_| CliError::refused("the payload is not UTF-8").hint("send bytes with --binary"))?;
         parse::json(&text, "the payload").map(Payload::Json)
     }
 }
 
-fn read_all(file: &Path) -> Result<Vec<u8>, Failure> {
+fn read_all(file: &Path) -> Result<Vec<u8>, CliError> {
     let mut bytes = Vec::new();
     let read = open(file)?.reader.read_to_end(&mut bytes);
-    read.map_err(|error| Failure::failed(format!("cannot read {}: {error}", file.display())))?;
+    read.map_err(|error| CliError::failed(format!("cannot read {}: {error}", file.display())))?;
     Ok(bytes)
 }
 
 /// A file of text, or standard input.
-pub(crate) fn read_text(file: &Path) -> Result<String, Failure> {
-    let told = |_| Failure::refused(format!("{} is not UTF-8", file.display()));
+pub(crate) fn read_text(file: &Path) -> Result<String, CliError> {
+    let told = |_| CliError::refused(format!("{} is not UTF-8", file.display()));
     String::from_utf8(read_all(file)?).map_err(told)
 }
 
@@ -230,22 +230,22 @@ pub(super) struct Source {
     length: Option<u64>,
 }
 
-fn open(file: &Path) -> Result<Source, Failure> {
+fn open(file: &Path) -> Result<Source, CliError> {
     if file == Path::new("-") {
         return Ok(Source { reader: Box::new(BufReader::new(std::io::stdin())), length: None });
     }
-    let told = |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", file.display()));
+    let told = |error: std::io::Error| CliError::failed(format!("cannot read {}: {error}", file.display()));
     let opened = std::fs::File::open(file).map_err(told)?;
     let about = opened.metadata().map_err(told)?;
     if about.is_dir() {
-        return Err(Failure::failed(format!("cannot read {}: it is a directory", file.display())));
+        return Err(CliError::failed(format!("cannot read {}: it is a directory", file.display())));
     }
     let length = about.is_file().then_some(about.len());
     Ok(Source { reader: Box::new(BufReader::with_capacity(1 << 16, opened)), length })
 }
 
 impl Fields {
-    fn job(self, job_type: String) -> Result<NewJob, Failure> {
+    fn job(self, job_type: String) -> Result<NewJob, CliError> {
         let retry = match self.retry_limit {
             Some(limit) => Some(Retry { limit: Some(limit), ..Retry::default() }),
             None => self.retry.as_deref().map(|text| object::<Retry>(text, "--retry")).transpose()?,
@@ -279,10 +279,10 @@ impl Fields {
     }
 }
 
-fn object<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, Failure> {
+fn object<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, CliError> {
     serde_json::from_str(text).map_err(|error| {
         let complaint = error.to_string();
-        let failure = Failure::refused(format!("{what}: {complaint}"));
+        let failure = CliError::refused(format!("{what}: {complaint}"));
         match parse::guess(&complaint) {
             Some(guess) => failure.hint(guess),
             None => failure,
@@ -291,7 +291,7 @@ fn object<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, Failure> {
 }
 
 /// A list where no tag has a value, else a map.
-pub(crate) fn tags(given: &[String]) -> Result<Option<Tags>, Failure> {
+pub(crate) fn tags(given: &[String]) -> Result<Option<Tags>, CliError> {
     if given.is_empty() {
         return Ok(None);
     }
@@ -302,7 +302,7 @@ pub(crate) fn tags(given: &[String]) -> Result<Option<Tags>, Failure> {
     for tag in given {
         let (key, value) = tag.split_once('=').map_or((tag.as_str(), None), |(key, value)| (key, Some(value)));
         if map.insert(key.to_owned(), value.map(str::to_owned)).is_some() {
-            return Err(Failure::refused(format!("the tag \"{key}\" is given twice")));
+            return Err(CliError::refused(format!("the tag \"{key}\" is given twice")));
         }
     }
     Ok(Some(Tags::Map(map)))

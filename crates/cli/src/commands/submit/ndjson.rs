@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::Source;
 use crate::commands::parse::{self, counted};
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::progress;
 
 /// A batch goes out when it has grown to this, well below what the server takes in one request.
@@ -18,7 +18,7 @@ const BATCH_BYTES: usize = 8 << 20;
 /// A line longer than any job can be.
 const LINE_MAX: usize = 32 << 20;
 
-pub(super) struct Many {
+pub(super) struct NdjsonSubmit {
     pub(super) client: Client,
     pub(super) queue: String,
     /// For what a line leaves out.
@@ -43,8 +43,8 @@ struct Tally {
     last_line: u64,
 }
 
-impl Many {
-    pub(super) async fn run(self, context: &Context, source: Source) -> Result<(), Failure> {
+impl NdjsonSubmit {
+    pub(super) async fn run(self, context: &Context, source: Source) -> Result<(), CliError> {
         let Source { mut reader, length } = source;
         let bar = progress::bar(length, context.screen.json);
         let defaults = fields(&self.defaults)?;
@@ -52,7 +52,7 @@ impl Many {
         let (mut line, mut number) = (Vec::new(), 0_u64);
         loop {
             line.clear();
-            let read = read_line(reader.as_mut(), &mut line).map_err(|failure| tally.say_so_far(failure))?;
+            let read = read_line(reader.as_mut(), &mut line).map_err(|failure| tally.with_progress(failure))?;
             if read == 0 {
                 break;
             }
@@ -66,7 +66,7 @@ impl Many {
                 bar.set_message(counted(tally.submitted, "job"));
             }
             let job = job(&line, &defaults)
-                .map_err(|failure| tally.say_so_far(failure.while_at(format_args!("line {number}"))))?;
+                .map_err(|failure| tally.with_progress(failure.context(format_args!("line {number}"))))?;
             batch.add(job, line.len(), number);
         }
         self.send(context, &mut batch, &mut tally).await?;
@@ -74,19 +74,19 @@ impl Many {
         self.tell(context, &tally)
     }
 
-    fn tell(&self, context: &Context, tally: &Tally) -> Result<(), Failure> {
+    fn tell(&self, context: &Context, tally: &Tally) -> Result<(), CliError> {
         let Tally { submitted, duplicates, .. } = tally;
         let (queue, jobs) = (&self.queue, counted(*submitted, "job"));
         if self.dry_run {
-            context.screen.note(&format!("{jobs} can be sent to queue \"{queue}\"; nothing was submitted"));
+            context.screen.info(&format!("{jobs} can be sent to queue \"{queue}\"; nothing was submitted"));
             return Ok(());
         }
         let repeated = if *duplicates > 0 { format!(", {duplicates} of them submitted before") } else { String::new() };
-        context.screen.note(&format!("{jobs} submitted to queue \"{queue}\"{repeated}"));
+        context.screen.info(&format!("{jobs} submitted to queue \"{queue}\"{repeated}"));
         Ok(())
     }
 
-    async fn send(&self, context: &Context, batch: &mut Batch, tally: &mut Tally) -> Result<(), Failure> {
+    async fn send(&self, context: &Context, batch: &mut Batch, tally: &mut Tally) -> Result<(), CliError> {
         let Batch { jobs, first_line, last_line, .. } = std::mem::take(batch);
         if jobs.is_empty() {
             return Ok(());
@@ -96,8 +96,8 @@ impl Many {
             return Ok(());
         }
         let submitted = self.client.submit_batch(&self.queue, &jobs).await.map_err(|error| {
-            let failure = Failure::from(error).while_at(format_args!("lines {first_line} to {last_line}"));
-            tally.say_so_far(failure)
+            let failure = CliError::from(error).context(format_args!("lines {first_line} to {last_line}"));
+            tally.with_progress(failure)
         })?;
         tally.add(&submitted.jobs, last_line);
         for job in &submitted.jobs {
@@ -131,7 +131,7 @@ impl Tally {
     }
 
     /// Whoever has to go on from here must know where that is.
-    fn say_so_far(&self, failure: Failure) -> Failure {
+    fn with_progress(&self, failure: CliError) -> CliError {
         let so_far = match self.last_line {
             0 => "no line before was submitted".to_owned(),
             line => format!("lines up to {line} were submitted ({})", counted(self.submitted, "job")),
@@ -142,18 +142,18 @@ impl Tally {
 }
 
 /// A line with its end; 0 when there is none.
-fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> Result<usize, Failure> {
+fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> Result<usize, CliError> {
     let mut limited = std::io::Read::take(reader, LINE_MAX as u64);
-    let read = limited.read_until(b'\n', line).map_err(|error| Failure::failed(format!("cannot read: {error}")))?;
+    let read = limited.read_until(b'\n', line).map_err(|error| CliError::failed(format!("cannot read: {error}")))?;
     if read == LINE_MAX {
-        return Err(Failure::refused(format!("a line is longer than {LINE_MAX} bytes")));
+        return Err(CliError::refused(format!("a line is longer than {LINE_MAX} bytes")));
     }
     Ok(read)
 }
 
 type RawFields = BTreeMap<String, Box<RawValue>>;
 
-fn fields(defaults: &NewJob) -> Result<RawFields, Failure> {
+fn fields(defaults: &NewJob) -> Result<RawFields, CliError> {
     let text = serde_json::to_string(defaults);
     let mut fields = text.and_then(|text| serde_json::from_str::<RawFields>(&text));
     if let Ok(fields) = &mut fields
@@ -161,12 +161,12 @@ fn fields(defaults: &NewJob) -> Result<RawFields, Failure> {
     {
         fields.remove("type");
     }
-    fields.map_err(|error| Failure::failed(error.to_string()))
+    fields.map_err(|error| CliError::failed(error.to_string()))
 }
 
 /// What a line says, and for the rest the defaults.
-fn job(line: &[u8], defaults: &RawFields) -> Result<NewJob, Failure> {
-    let text = std::str::from_utf8(line).map_err(|_| Failure::refused("not UTF-8"))?;
+fn job(line: &[u8], defaults: &RawFields) -> Result<NewJob, CliError> {
+    let text = std::str::from_utf8(line).map_err(|_| CliError::refused("not UTF-8"))?;
     let job = if defaults.is_empty() {
         serde_json::from_str(text)
     } else {
@@ -188,7 +188,7 @@ fn job(line: &[u8], defaults: &RawFields) -> Result<NewJob, Failure> {
     job.map_err(|error| {
         let complaint = error.to_string();
         let complaint = complaint.rsplit_once(" at line ").map_or(complaint.as_str(), |(complaint, _)| complaint);
-        let failure = Failure::refused(match error.classify() {
+        let failure = CliError::refused(match error.classify() {
             serde_json::error::Category::Data => complaint.to_owned(),
             serde_json::error::Category::Syntax
             | serde_json::error::Category::Eof

@@ -21,8 +21,8 @@ use super::rates::{CounterLog, RecentRates};
 use super::snapshot::Snapshot;
 use crate::commands::age::age_between;
 use crate::context::Context;
-use crate::terminal::error::Failure;
-use crate::terminal::escape::safe;
+use crate::terminal::error::CliError;
+use crate::terminal::escape::escape_line;
 
 /// What the view shows; trouble beside the last that was seen.
 #[derive(Clone)]
@@ -33,9 +33,9 @@ struct Seen {
 }
 
 /// How long a key is waited for before the view is drawn again.
-const GLANCE: Duration = Duration::from_millis(100);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
-pub(super) fn run(context: &Context, client: Client, first: Snapshot, apart: Duration) -> Result<(), Failure> {
+pub(super) fn run(context: &Context, client: Client, first: Snapshot, apart: Duration) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let rates = RecentRates::of_server(&first);
     let (sender, receiver) = watch::channel(Seen { snapshot: first, rates, trouble: None });
@@ -71,14 +71,14 @@ fn view(
     terminal: &mut ratatui::DefaultTerminal,
     seen: &watch::Receiver<Seen>,
     context: &Context,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let mut offset = 0_usize;
     loop {
         let now = seen.borrow().clone();
         let last = now.snapshot.queues.len().saturating_sub(1);
         offset = offset.min(last);
         terminal.draw(|frame| draw(frame, &now, offset, context))?;
-        if !event::poll(GLANCE)? {
+        if !event::poll(REFRESH_INTERVAL)? {
             continue;
         }
         if let Event::Key(key) = event::read()?
@@ -109,12 +109,12 @@ fn draw(frame: &mut Frame<'_>, seen: &Seen, offset: usize, context: &Context) {
     let paint = Paint { colour: context.screen.colour };
     let title = format!("{} at {}", seen.snapshot.summary(), context.server);
     let about = format!("{}, rates per second over {}", seen.snapshot.stats.now, seen.rates.window());
-    let titles = vec![Line::styled(safe(&title).into_owned(), paint.bold()), Line::raw(about)];
+    let titles = vec![Line::styled(escape_line(&title).into_owned(), paint.bold()), Line::raw(about)];
     frame.render_widget(Paragraph::new(titles), head);
     draw_queues(frame, queues, seen, offset, paint);
     draw_workers(frame, people, &seen.snapshot, paint);
     let foot_line = match &seen.trouble {
-        Some(trouble) => Line::styled(safe(trouble).into_owned(), paint.alarm()),
+        Some(trouble) => Line::styled(escape_line(trouble).into_owned(), paint.alarm()),
         None => Line::raw(shown_part(offset, queues.height, seen.snapshot.queues.len())),
     };
     frame.render_widget(Paragraph::new(foot_line), foot);
@@ -187,7 +187,7 @@ fn draw_queues(frame: &mut Frame<'_>, area: Rect, seen: &Seen, offset: usize, pa
 
 fn queue_row(queue: &Queue, line: &QueueLine, fit: &Fit, paint: Paint) -> Row<'static> {
     let style = if line.paused { paint.in_colour(Color::Yellow) } else { Style::new() };
-    let mut cells = vec![Cell::new(shorten(&safe(&line.name), fit.name)).style(style)];
+    let mut cells = vec![Cell::new(shorten(&escape_line(&line.name), fit.name)).style(style)];
     cells.extend(fit.paused.then(|| Cell::new(if line.paused { PAUSED } else { "" }).style(style)));
     cells.extend(fit.columns.iter().map(|(column, _)| {
         let style = match column {
@@ -204,7 +204,7 @@ fn draw_workers(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, paint: P
     if snapshot.workers.is_empty() {
         return frame.render_widget(Paragraph::new("no worker has asked for jobs"), area);
     }
-    let name = |worker: &Worker| safe(&worker.name).into_owned();
+    let name = |worker: &Worker| escape_line(&worker.name).into_owned();
     let longest = snapshot.workers.iter().map(|worker| name(worker).chars().count()).max().unwrap_or(0);
     let width = longest.clamp("WORKER".len(), (usize::from(area.width) / 3).max("WORKER".len()));
     let rows = snapshot.workers.iter().map(|worker| {
@@ -214,7 +214,7 @@ fn draw_workers(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, paint: P
             number(&worker.running.to_string(), Style::new()),
             number(&worker.waiting.to_string(), Style::new()),
             number(&seen, Style::new()),
-            Cell::new(safe(&worker.queues.join(", ")).into_owned()),
+            Cell::new(escape_line(&worker.queues.join(", ")).into_owned()),
         ])
     });
     let widths = [

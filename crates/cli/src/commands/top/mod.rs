@@ -17,7 +17,7 @@ use longshore_api::Duration;
 
 use self::snapshot::Snapshot;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Watch a server live: queues, counts, rates, workers. q ends it.
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ pub(crate) struct Top {
 }
 
 impl Top {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         // Told before the screen is cleared: a wrong address is no view.
         let first = context.call(async { Ok(Snapshot::take(&client).await?) })?;

@@ -8,13 +8,13 @@ use super::rates::RecentRates;
 use super::snapshot::Snapshot;
 use crate::commands::age::age_between;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::table::{Table, Value};
 
 /// Blanks between two columns of a [`Table`].
 const GAP: usize = 2;
 
-pub(super) fn show(context: &Context, snapshot: &Snapshot) -> Result<(), Failure> {
+pub(super) fn show(context: &Context, snapshot: &Snapshot) -> Result<(), CliError> {
     if context.screen.json {
         return context.screen.json(snapshot);
     }

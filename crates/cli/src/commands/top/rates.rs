@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use longshore_api::system::{Rates, Stats, Tally};
+use longshore_api::system::{Rates, Stats, ThroughputTotals};
 
 use super::snapshot::Snapshot;
 
@@ -47,8 +47,8 @@ pub(super) struct CounterLog {
 #[derive(Debug)]
 struct Look {
     at: Duration,
-    total: Tally,
-    queues: BTreeMap<String, Tally>,
+    total: ThroughputTotals,
+    queues: BTreeMap<String, ThroughputTotals>,
 }
 
 impl CounterLog {
@@ -83,7 +83,7 @@ impl CounterLog {
     }
 }
 
-fn difference(before: &Tally, after: &Tally, window: Duration) -> Rates {
+fn difference(before: &ThroughputTotals, after: &ThroughputTotals, window: Duration) -> Rates {
     let rate = |before: u64, after: u64| {
         f64::from(u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX)) / window.as_secs_f64()
     };
@@ -103,7 +103,10 @@ mod tests {
     use super::*;
 
     fn stats(submitted: u64) -> Stats {
-        let queue = QueueStats { since_start: Tally { submitted, ..Tally::default() }, ..QueueStats::default() };
+        let queue = QueueStats {
+            since_start: ThroughputTotals { submitted, ..ThroughputTotals::default() },
+            ..QueueStats::default()
+        };
         Stats { now: Time(0), totals: queue.clone(), queues: [("mail".to_owned(), queue)].into() }
     }
 

@@ -15,16 +15,16 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Work;
 use super::connectivity::Connectivity;
-use super::heartbeat::{Beat, Pulse};
+use super::heartbeat::{LeaseEvent, LeaseKeeper};
 use super::program::{Ended, Program};
-use super::settle::{Report, Reporter, Told};
+use super::settle::{Reporter, SettleResult, SettlementRequest};
 use super::worker::{Phase, abandoning};
-use crate::terminal::output::Screen;
+use crate::terminal::output::Output;
 
 pub(super) struct Attempt {
     pub(super) work: Arc<Work>,
     pub(super) client: Client,
-    pub(super) screen: Screen,
+    pub(super) screen: Output,
     /// When the claim was sent: the lease is no older than that.
     pub(super) asked_at: Duration,
     pub(super) phase: watch::Receiver<Phase>,
@@ -65,7 +65,7 @@ impl fmt::Display for Outcome {
 
 /// Why a program was told to end before it did by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
+enum StopReason {
     Cancelled,
     TimedOut,
     LeaseLost,
@@ -74,7 +74,7 @@ enum Cut {
 
 /// What the server keeps to itself in a claim and tells when asked.
 #[derive(Clone, Copy, Debug, Default)]
-struct Terms {
+struct EffectiveLimits {
     lease: Option<Duration>,
     execution_timeout: Option<Duration>,
 }
@@ -93,17 +93,17 @@ impl Attempt {
         };
         let (report, exit_code) = match Program::start(&self.work, &job, self.client.url(), self.screen) {
             Ok(program) => {
-                let pulse = Pulse::new(&self.client, &job, terms.lease, self.asked_at, &self.connectivity);
+                let pulse = LeaseKeeper::new(&self.client, &job, terms.lease, self.asked_at, &self.connectivity);
                 let (ended, cut) = self.supervise(program, pulse, &terms).await;
-                (self.judge(&ended, cut), ended.code)
+                (self.outcome_of(&ended, cut), ended.code)
             }
             Err(error) => {
                 let message = format!("the program cannot be started: {error}");
-                (Report::Fail(reported(ReportedCategory::System, "cannot_start", message)), None)
+                (SettlementRequest::Fail(reported(ReportedCategory::System, "cannot_start", message)), None)
             }
         };
         let word = report.as_str();
-        let Told { state, detail } = reporter.tell(report).await;
+        let SettleResult { state, detail } = reporter.tell(report).await;
         Outcome {
             id: job.id,
             queue: job.queue,
@@ -118,84 +118,91 @@ impl Attempt {
     }
 
     /// How long its lease is. The server tells when it ends by a clock of its own; how long that is, is known without comparing clocks.
-    async fn terms(&self, job: &ClaimedJob) -> Terms {
+    async fn terms(&self, job: &ClaimedJob) -> EffectiveLimits {
         let positive = |length: longshore_api::Duration| (length.0 > 0).then(|| length.as_std());
         let (own_lease, own_timeout) = (self.work.lease, self.work.execution_timeout.and_then(positive));
         let known = timeout(Duration::from_secs(2), self.client.job(&job.id)).await;
         let Ok(Ok(record)) = known else {
-            return Terms { lease: own_lease.and_then(positive), execution_timeout: own_timeout };
+            return EffectiveLimits { lease: own_lease.and_then(positive), execution_timeout: own_timeout };
         };
         let of_job = record.policy.execution_timeout.and_then(positive);
         let shorter = match (of_job, own_timeout) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        Terms { lease: own_lease.or(record.policy.lease).and_then(positive), execution_timeout: shorter }
+        EffectiveLimits { lease: own_lease.or(record.policy.lease).and_then(positive), execution_timeout: shorter }
     }
 
     /// Until the program has ended, by itself or because it was told to.
-    async fn supervise(&self, mut program: Program, mut pulse: Pulse, terms: &Terms) -> (Ended, Option<Cut>) {
+    async fn supervise(
+        &self,
+        mut program: Program,
+        mut pulse: LeaseKeeper,
+        terms: &EffectiveLimits,
+    ) -> (Ended, Option<StopReason>) {
         let far = Duration::from_secs(86_400 * 365);
         let mut deadline = Instant::now() + terms.execution_timeout.unwrap_or(far);
         let mut kill_at = Instant::now() + far;
-        let mut cut: Option<Cut> = None;
+        let mut cut: Option<StopReason> = None;
         let grace = self.work.grace.as_std();
         loop {
             let softly = tokio::select! {
                 biased;
                 ended = program.ended() => return (ended, cut),
                 beat = pulse.next() => match beat {
-                    Beat::CancelRequested => Some(Cut::Cancelled),
-                    Beat::Lost => {
+                    LeaseEvent::CancelRequested => Some(StopReason::Cancelled),
+                    LeaseEvent::Lost => {
                         // Somebody else may be at it already.
                         program.kill();
-                        cut = Some(Cut::LeaseLost);
+                        cut = Some(StopReason::LeaseLost);
                         None
                     }
                 },
-                () = sleep_until(deadline) => Some(Cut::TimedOut),
-                () = abandoning(&self.phase), if cut.is_none() => Some(Cut::Abandoned),
+                () = sleep_until(deadline) => Some(StopReason::TimedOut),
+                () = abandoning(&self.phase), if cut.is_none() => Some(StopReason::Abandoned),
                 () = sleep_until(kill_at) => {
                     program.kill();
                     kill_at = Instant::now() + far;
                     None
                 }
             };
-            if softly == Some(Cut::TimedOut) {
+            if softly == Some(StopReason::TimedOut) {
                 deadline = Instant::now() + far;
             }
             if let Some(reason) = softly
                 && cut.is_none()
             {
                 cut = Some(reason);
-                program.ask_to_end();
+                program.terminate();
                 kill_at = Instant::now() + grace;
             }
         }
     }
 
-    fn judge(&self, ended: &Ended, cut: Option<Cut>) -> Report {
+    fn outcome_of(&self, ended: &Ended, cut: Option<StopReason>) -> SettlementRequest {
         match (cut, ended.code) {
-            (Some(Cut::LeaseLost), _) => Report::Nothing,
+            (Some(StopReason::LeaseLost), _) => SettlementRequest::Nothing,
             // It got there before it was stopped.
-            (None | Some(Cut::Cancelled | Cut::Abandoned), Some(0)) => Report::Complete(result(&ended.stdout)),
-            (Some(Cut::TimedOut), _) => {
-                Report::Fail(reported(ReportedCategory::Timeout, "execution_timeout", ended.message()))
+            (None | Some(StopReason::Cancelled | StopReason::Abandoned), Some(0)) => {
+                SettlementRequest::Complete(result(&ended.stdout))
             }
-            (Some(Cut::Cancelled), _) => {
+            (Some(StopReason::TimedOut), _) => {
+                SettlementRequest::Fail(reported(ReportedCategory::Timeout, "execution_timeout", ended.message()))
+            }
+            (Some(StopReason::Cancelled), _) => {
                 let message = "the program was ended because the job was cancelled".to_owned();
-                Report::Cancelled(reported(ReportedCategory::Temporary, "cancelled", message))
+                SettlementRequest::Cancelled(reported(ReportedCategory::Temporary, "cancelled", message))
             }
-            (Some(Cut::Abandoned), _) => Report::Release,
+            (Some(StopReason::Abandoned), _) => SettlementRequest::Release,
             (None, Some(code)) if code == i32::from(self.work.permanent_exit_code) => {
-                Report::Fail(reported(ReportedCategory::Permanent, &format!("exit_{code}"), ended.message()))
+                SettlementRequest::Fail(reported(ReportedCategory::Permanent, &format!("exit_{code}"), ended.message()))
             }
             (None, Some(code)) => {
-                Report::Fail(reported(ReportedCategory::Temporary, &format!("exit_{code}"), ended.message()))
+                SettlementRequest::Fail(reported(ReportedCategory::Temporary, &format!("exit_{code}"), ended.message()))
             }
             (None, None) => {
                 let code = ended.signal.map_or("ended".to_owned(), |signal| format!("signal_{signal}"));
-                Report::Fail(reported(ReportedCategory::Temporary, &code, ended.message()))
+                SettlementRequest::Fail(reported(ReportedCategory::Temporary, &code, ended.message()))
             }
         }
     }

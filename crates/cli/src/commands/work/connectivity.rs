@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_client::Error;
 
-use crate::terminal::output::Screen;
+use crate::terminal::output::Output;
 
 /// Prints one line when the server stops answering and one when it is back, not one for each retry.
 #[derive(Debug)]
 pub(super) struct Connectivity {
-    screen: Screen,
+    screen: Output,
     is_lost: AtomicBool,
 }
 
 impl Connectivity {
-    pub(super) fn new(screen: Screen) -> Self {
+    pub(super) fn new(screen: Output) -> Self {
         Self { screen, is_lost: AtomicBool::new(false) }
     }
 
@@ -29,7 +29,10 @@ impl Connectivity {
             Err(error) if is_outage(error) => self.lost(error),
             Err(Error::Refused(_)) => self.restored(),
             Err(
-                Error::Unreachable { .. } | Error::NoAnswer { .. } | Error::NotUnderstood { .. } | Error::Request(_),
+                Error::Connect { .. }
+                | Error::ResponseLost { .. }
+                | Error::UnexpectedResponse { .. }
+                | Error::InvalidRequest(_),
             ) => {}
         }
     }
@@ -50,9 +53,9 @@ impl Connectivity {
 /// No answer, or one that says that the server, or a proxy in front of it, cannot serve now.
 fn is_outage(error: &Error) -> bool {
     match error {
-        Error::Unreachable { .. } | Error::NoAnswer { .. } => true,
+        Error::Connect { .. } | Error::ResponseLost { .. } => true,
         Error::Refused(problem) => problem.status >= 500,
-        Error::NotUnderstood { status, .. } => *status >= 500,
-        Error::Request(_) => false,
+        Error::UnexpectedResponse { status, .. } => *status >= 500,
+        Error::InvalidRequest(_) => false,
     }
 }

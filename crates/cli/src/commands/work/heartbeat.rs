@@ -12,32 +12,32 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::connectivity::Connectivity;
 
 /// Cancels are heard of by heartbeats: they are never further apart than this.
-const APART_MOST: Duration = Duration::from_secs(10);
+const INTERVAL_MAX: Duration = Duration::from_secs(10);
 const APART_LEAST: Duration = Duration::from_millis(50);
 
 /// What a heartbeat brought that somebody has to act upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beat {
+pub(super) enum LeaseEvent {
     CancelRequested,
     /// The lease is not ours any more, or cannot be believed to be.
     Lost,
 }
 
-pub(super) struct Pulse {
+pub(super) struct LeaseKeeper {
     client: Client,
     id: String,
     token: String,
     /// Unknown, or without end: then only the server can tell that it is lost.
     lease: Option<Duration>,
     /// Until then nobody else can have the job.
-    believed: Option<Instant>,
+    valid_until: Option<Instant>,
     next: Instant,
     cancel_told: bool,
     over: bool,
     connectivity: Arc<Connectivity>,
 }
 
-impl Pulse {
+impl LeaseKeeper {
     pub(super) fn new(
         client: &Client,
         job: &ClaimedJob,
@@ -50,30 +50,30 @@ impl Pulse {
             id: job.id.clone(),
             token: job.lease.token.clone(),
             lease,
-            believed: None,
+            valid_until: None,
             next: Instant::now(),
             cancel_told: false,
             over: false,
             connectivity: Arc::clone(connectivity),
         };
         let since = monotonic().saturating_sub(asked_at);
-        pulse.believe(Instant::now().checked_sub(since).unwrap_or_else(Instant::now));
+        pulse.on_renewed(Instant::now().checked_sub(since).unwrap_or_else(Instant::now));
         pulse
     }
 
     /// The lease was renewed by a call that was sent at this instant: the server cannot have counted from earlier.
-    fn believe(&mut self, sent: Instant) {
+    fn on_renewed(&mut self, sent: Instant) {
         // A tenth is left to clocks that run differently, and to ending the program.
-        self.believed = self.lease.map(|lease| sent + lease - lease / 10);
-        self.next = sent + self.apart();
+        self.valid_until = self.lease.map(|lease| sent + lease - lease / 10);
+        self.next = sent + self.interval();
     }
 
-    fn apart(&self) -> Duration {
-        self.lease.map_or(APART_MOST, |lease| (lease / 3).clamp(APART_LEAST, APART_MOST))
+    fn interval(&self) -> Duration {
+        self.lease.map_or(INTERVAL_MAX, |lease| (lease / 3).clamp(APART_LEAST, INTERVAL_MAX))
     }
 
     /// Beats until there is something to act upon. May be dropped and called again at any time.
-    pub(super) async fn next(&mut self) -> Beat {
+    pub(super) async fn next(&mut self) -> LeaseEvent {
         loop {
             if self.over {
                 std::future::pending::<()>().await;
@@ -81,8 +81,8 @@ impl Pulse {
             sleep_until(self.next).await;
             let sent = Instant::now();
             // Should the call be dropped half-way, the next one comes at its usual time.
-            self.next = sent + self.apart();
-            let patience = self.believed.unwrap_or(sent + APART_MOST).max(sent);
+            self.next = sent + self.interval();
+            let patience = self.valid_until.unwrap_or(sent + INTERVAL_MAX).max(sent);
             let heartbeat = Heartbeat { lease: Some(self.token.clone()), ..Heartbeat::default() };
             let answer = timeout_at(patience, self.client.heartbeat(&self.id, &heartbeat)).await;
             match &answer {
@@ -91,22 +91,22 @@ impl Pulse {
             }
             match answer {
                 Ok(Ok(extended)) => {
-                    self.believe(sent);
+                    self.on_renewed(sent);
                     if extended.cancel_requested && !self.cancel_told {
                         self.cancel_told = true;
-                        return Beat::CancelRequested;
+                        return LeaseEvent::CancelRequested;
                     }
                 }
                 Ok(Err(error)) if lost(error.code()) => {
                     self.over = true;
-                    return Beat::Lost;
+                    return LeaseEvent::Lost;
                 }
                 // No answer, or one that says nothing about the lease: try again soon, as long as it can be believed in.
-                Ok(Err(_)) | Err(_) => self.next = Instant::now() + (self.apart() / 4).max(APART_LEAST),
+                Ok(Err(_)) | Err(_) => self.next = Instant::now() + (self.interval() / 4).max(APART_LEAST),
             }
-            if self.believed.is_some_and(|believed| Instant::now() >= believed) {
+            if self.valid_until.is_some_and(|believed| Instant::now() >= believed) {
                 self.over = true;
-                return Beat::Lost;
+                return LeaseEvent::Lost;
             }
         }
     }

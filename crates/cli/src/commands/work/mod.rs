@@ -20,7 +20,7 @@ use clap::Args;
 use longshore_api::Duration;
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Work on jobs: run a program for each one.
 #[derive(Clone, Debug, Args)]
@@ -92,7 +92,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn run(mut self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(mut self, context: &Context) -> Result<(), CliError> {
         let name = self.worker.take().unwrap_or_else(own_name);
         let client = context.client()?;
         context.call(worker::Worker::new(self, name, client, context.screen).run())

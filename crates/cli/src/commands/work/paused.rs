@@ -3,7 +3,7 @@
 use longshore_api::enums::State;
 use longshore_client::{Client, Error, JobFilter};
 
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// The first of these queues that is paused and has jobs in line, of these types where some are given.
 pub(super) async fn paused_with_work(
@@ -42,7 +42,7 @@ async fn has_type(client: &Client, queue: &str, types: &[String]) -> Result<bool
     Ok(types.is_empty())
 }
 
-pub(super) fn paused(queue: &str) -> Failure {
-    Failure::refused(format!("queue \"{queue}\" is paused and holds jobs: the worker ends without them"))
+pub(super) fn paused(queue: &str) -> CliError {
+    CliError::refused(format!("queue \"{queue}\" is paused and holds jobs: the worker ends without them"))
         .hint(format!("`longshore queues resume {queue}` lets claims go on"))
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Work;
-use crate::terminal::output::Screen;
+use crate::terminal::output::Output;
 
 /// Output beyond this is read and dropped: no result is as long.
 const STDOUT_MAX: usize = 16 << 20;
@@ -25,24 +25,24 @@ const LINE_MAX: usize = 8 << 10;
 /// One variable may not be longer than this on Linux (128 KiB with its name).
 const VARIABLE_MAX: usize = 100 << 10;
 /// For output that is still under way when the program has ended.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) struct Program {
     child: Child,
     group: Option<Pid>,
-    stdout: Output,
-    stderr: Output,
+    stdout: ProgramOutput,
+    stderr: ProgramOutput,
     /// Once it has ended; reading what it left behind may be interrupted and taken up again.
     status: Option<ExitStatus>,
 }
 
 /// Bytes that are still being read, or all of them.
-enum Output {
+enum ProgramOutput {
     Reading(JoinHandle<Vec<u8>>),
     Read(Vec<u8>),
 }
 
-impl Output {
+impl ProgramOutput {
     /// May be dropped and called again.
     async fn end(&mut self) {
         if let Self::Reading(reading) = self {
@@ -82,7 +82,7 @@ impl Ended {
 }
 
 impl Program {
-    pub(super) fn start(work: &Work, job: &ClaimedJob, server: &str, screen: Screen) -> std::io::Result<Self> {
+    pub(super) fn start(work: &Work, job: &ClaimedJob, server: &str, screen: Output) -> std::io::Result<Self> {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&work.exec);
         // A group of its own: signals reach whatever it starts, and a terminal's interrupt reaches only us.
@@ -101,9 +101,9 @@ impl Program {
             tokio::spawn(feed(stdin, payload));
         }
         let (out, errors) = (child.stdout.take(), child.stderr.take());
-        let stdout = Output::Reading(tokio::spawn(collect(out)));
+        let stdout = ProgramOutput::Reading(tokio::spawn(collect(out)));
         let label = job.id.chars().take(8).collect();
-        let stderr = Output::Reading(tokio::spawn(pass_on(errors, label, screen)));
+        let stderr = ProgramOutput::Reading(tokio::spawn(pass_on(errors, label, screen)));
         Ok(Self { child, group, stdout, stderr, status: None })
     }
 
@@ -121,7 +121,7 @@ impl Program {
             self.stdout.end().await;
             self.stderr.end().await;
         };
-        if timeout(LAST_WORDS, all).await.is_err() {
+        if timeout(OUTPUT_DRAIN_TIMEOUT, all).await.is_err() {
             self.kill();
             self.stdout.end().await;
             self.stderr.end().await;
@@ -134,7 +134,7 @@ impl Program {
         }
     }
 
-    pub(super) fn ask_to_end(&self) {
+    pub(super) fn terminate(&self) {
         self.send(Signal::TERM);
     }
 
@@ -178,12 +178,12 @@ async fn collect(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
 }
 
 /// Shows standard error line by line, and keeps the last of it.
-async fn pass_on(source: Option<impl AsyncRead + Unpin>, label: String, screen: Screen) -> Vec<u8> {
+async fn pass_on(source: Option<impl AsyncRead + Unpin>, label: String, screen: Output) -> Vec<u8> {
     let mut kept: Vec<u8> = Vec::new();
     let Some(mut source) = source else { return kept };
     let mut line: Vec<u8> = Vec::new();
     let mut piece = vec![0_u8; 4 << 10];
-    let show = |line: &[u8]| screen.note(&format!("[{label}] {}", String::from_utf8_lossy(line).trim_end()));
+    let show = |line: &[u8]| screen.info(&format!("[{label}] {}", String::from_utf8_lossy(line).trim_end()));
     while let Ok(read @ 1..) = source.read(&mut piece).await {
         let said = piece.get(..read).unwrap_or_default();
         kept.extend_from_slice(said);

@@ -14,9 +14,9 @@ use tokio::time::sleep;
 
 use super::connectivity::Connectivity;
 use super::worker::{Phase, abandoning};
-use crate::terminal::output::Screen;
+use crate::terminal::output::Output;
 
-pub(super) enum Report {
+pub(super) enum SettlementRequest {
     Complete(Option<Box<RawValue>>),
     Fail(ReportedError),
     /// A failure that the server turns into the cancel that was asked for.
@@ -27,7 +27,7 @@ pub(super) enum Report {
     Nothing,
 }
 
-impl Report {
+impl SettlementRequest {
     pub(super) fn as_str(&self) -> &'static str {
         match self {
             Self::Complete(_) => "completed",
@@ -40,14 +40,14 @@ impl Report {
 }
 
 /// What the server made of it.
-pub(super) struct Told {
+pub(super) struct SettleResult {
     pub(super) state: Option<State>,
     pub(super) detail: Option<String>,
 }
 
 pub(super) struct Reporter {
     pub(super) client: Client,
-    pub(super) screen: Screen,
+    pub(super) screen: Output,
     pub(super) id: String,
     pub(super) token: String,
     pub(super) phase: watch::Receiver<Phase>,
@@ -61,40 +61,40 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Reporter {
     /// A report may be repeated with the same token.
-    pub(super) async fn tell(self, mut report: Report) -> Told {
+    pub(super) async fn tell(self, mut report: SettlementRequest) -> SettleResult {
         let give_up = monotonic() + PATIENCE;
         let detail = match &report {
-            Report::Nothing => Some("the lease was lost; the program was killed".to_owned()),
-            Report::Fail(error) | Report::Cancelled(error) => error.message.clone(),
-            Report::Complete(_) | Report::Release => None,
+            SettlementRequest::Nothing => Some("the lease was lost; the program was killed".to_owned()),
+            SettlementRequest::Fail(error) | SettlementRequest::Cancelled(error) => error.message.clone(),
+            SettlementRequest::Complete(_) | SettlementRequest::Release => None,
         };
         let mut backoff = BACKOFF_FIRST;
         loop {
-            let Some(answer) = self.once(&report).await else { return Told { state: None, detail } };
+            let Some(answer) = self.once(&report).await else { return SettleResult { state: None, detail } };
             self.connectivity.observe(&answer);
             let error = match answer {
-                Ok(done) => return Told { state: Some(done.state), detail },
+                Ok(done) => return SettleResult { state: Some(done.state), detail },
                 Err(error) => error,
             };
             match (error.code(), &report) {
                 // The work is done: a result that cannot be kept is no reason to do it again.
                 (
                     Some(ErrorCode::PayloadTooLarge | ErrorCode::BadRequest | ErrorCode::Validation),
-                    Report::Complete(Some(_)),
+                    SettlementRequest::Complete(Some(_)),
                 ) => {
-                    self.screen.note(&format!("{}: the result is left out: {error}", self.id));
-                    report = Report::Complete(None);
+                    self.screen.info(&format!("{}: the result is left out: {error}", self.id));
+                    report = SettlementRequest::Complete(None);
                     continue;
                 }
                 // Some profiles take nothing back: there it counts as a failure.
-                (Some(ErrorCode::IllegalTransition), Report::Release) => {
-                    report = Report::Fail(given_up());
+                (Some(ErrorCode::IllegalTransition), SettlementRequest::Release) => {
+                    report = SettlementRequest::Fail(worker_stopped_error());
                     continue;
                 }
                 _ => {}
             }
             if error.retry() == RetryAdvice::Never || monotonic() >= give_up {
-                return Told { state: None, detail: Some(format!("the server did not take it: {error}")) };
+                return SettleResult { state: None, detail: Some(format!("the server did not take it: {error}")) };
             }
             tokio::select! {
                 () = sleep(backoff) => {}
@@ -103,30 +103,30 @@ impl Reporter {
                     sleep(backoff).await;
                     let state = self.once(&report).await.and_then(|answer| answer.ok().map(|done| done.state));
                     let lost = state.is_none().then(|| format!("the server could not be told: {error}"));
-                    return Told { state, detail: lost.or(detail) };
+                    return SettleResult { state, detail: lost.or(detail) };
                 }
             }
             backoff = (backoff * 2).min(BACKOFF_MOST);
         }
     }
 
-    async fn once(&self, report: &Report) -> Option<Result<JobState, Error>> {
+    async fn once(&self, report: &SettlementRequest) -> Option<Result<JobState, Error>> {
         let lease = Some(self.token.clone());
         match report {
-            Report::Complete(result) => {
+            SettlementRequest::Complete(result) => {
                 let complete = Complete { lease, result: result.clone(), progress: None };
                 Some(self.client.complete(&self.id, &complete).await)
             }
-            Report::Fail(error) | Report::Cancelled(error) => {
+            SettlementRequest::Fail(error) | SettlementRequest::Cancelled(error) => {
                 Some(self.client.fail(&self.id, &Fail { lease, error: error.clone() }).await)
             }
-            Report::Release => Some(self.client.release(&self.id, &Release { lease }).await),
-            Report::Nothing => None,
+            SettlementRequest::Release => Some(self.client.release(&self.id, &Release { lease }).await),
+            SettlementRequest::Nothing => None,
         }
     }
 }
 
-fn given_up() -> ReportedError {
+fn worker_stopped_error() -> ReportedError {
     ReportedError {
         category: longshore_api::enums::ReportedCategory::System,
         message: Some("the worker was stopped".to_owned()),

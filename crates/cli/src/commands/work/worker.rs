@@ -16,8 +16,8 @@ use super::connectivity::Connectivity;
 use super::paused::{paused, paused_with_work};
 use crate::commands::parse::counted;
 use crate::signals::Signals;
-use crate::terminal::error::{Ending, Failure};
-use crate::terminal::output::Screen;
+use crate::terminal::error::{CliError, ExitKind};
+use crate::terminal::output::Output;
 
 /// What running programs are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ pub(super) struct Worker {
     work: Arc<Work>,
     name: String,
     client: Client,
-    screen: Screen,
+    screen: Output,
     running: JoinSet<Outcome>,
     taken: u64,
     phase: watch::Sender<Phase>,
@@ -58,32 +58,32 @@ const BACKOFF_FIRST: std::time::Duration = std::time::Duration::from_millis(250)
 const BACKOFF_MOST: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Worker {
-    pub(super) fn new(work: Work, name: String, client: Client, screen: Screen) -> Self {
+    pub(super) fn new(work: Work, name: String, client: Client, screen: Output) -> Self {
         let phase = watch::Sender::new(Phase::Working);
         let connectivity = Arc::new(Connectivity::new(screen));
         Self { work: Arc::new(work), name, client, screen, running: JoinSet::new(), taken: 0, phase, connectivity }
     }
 
-    pub(super) async fn run(mut self) -> Result<(), Failure> {
+    pub(super) async fn run(mut self) -> Result<(), CliError> {
         let signals = Signals::listen()?;
         // A wrong address is told at once; a server that goes away later is waited for.
         self.client.info().await?;
         let queues = self.work.queues.join(", ");
-        self.screen.note(&format!("worker \"{}\" serves {queues} at {}", self.name, self.client.url()));
+        self.screen.info(&format!("worker \"{}\" serves {queues} at {}", self.name, self.client.url()));
         let claimed = self.claim_and_run(&signals).await;
         self.drain(&signals).await;
         claimed
     }
 
     /// Until told to stop, or there is nothing left to do.
-    async fn claim_and_run(&mut self, signals: &Signals) -> Result<(), Failure> {
+    async fn claim_and_run(&mut self, signals: &Signals) -> Result<(), CliError> {
         let mut backoff = BACKOFF_FIRST;
         let slots = usize::from(self.work.concurrency);
         while signals.times() == 0 {
             if self.running.len() >= slots {
                 tokio::select! {
                     Some(outcome) = self.running.join_next() => self.tell(outcome),
-                    () = signals.told(1) => {}
+                    () = signals.received(1) => {}
                 }
                 continue;
             }
@@ -104,13 +104,13 @@ impl Worker {
                 Ok(Step::Empty) => return Ok(()),
                 Ok(Step::Paused(queue)) => return Err(paused(&queue)),
                 Err(error) => {
-                    let failure = Failure::from(error);
-                    if failure.ending == Ending::Refused {
-                        return Err(failure.while_at("claim"));
+                    let failure = CliError::from(error);
+                    if failure.ending == ExitKind::Refused {
+                        return Err(failure.context("claim"));
                     }
                     tokio::select! {
                         () = sleep(backoff) => {}
-                        () = signals.told(1) => {}
+                        () = signals.received(1) => {}
                     }
                     backoff = (backoff * 2).min(BACKOFF_MOST);
                 }
@@ -153,7 +153,7 @@ impl Worker {
             tokio::select! {
                 biased;
                 answer = &mut answer => return Some(answer),
-                () = signals.told(1) => return None,
+                () = signals.received(1) => return None,
                 Some(outcome) = self.running.join_next() => self.tell(outcome),
             }
         }
@@ -187,20 +187,20 @@ impl Worker {
                     Some(outcome) => self.tell(outcome),
                     None => return,
                 },
-                () = signals.told(1), if !told => {
+                () = signals.received(1), if !told => {
                     told = true;
                     patience.as_mut().reset(Instant::now() + self.work.drain_timeout.as_std());
                     let jobs = counted(self.running.len(), "running job");
-                    self.screen.note(&format!("draining: finishing {jobs}; a second signal releases the rest"));
+                    self.screen.info(&format!("draining: finishing {jobs}; a second signal releases the rest"));
                 }
-                () = signals.told(2), if working => self.abandon(),
+                () = signals.received(2), if working => self.abandon(),
                 () = &mut patience, if working && told => self.abandon(),
             }
         }
     }
 
     fn abandon(&self) {
-        self.screen.note("ending programs; their jobs are given back");
+        self.screen.info("ending programs; their jobs are given back");
         self.phase.send_replace(Phase::Abandoning);
     }
 
@@ -210,7 +210,7 @@ impl Worker {
             Ok(outcome) if self.screen.json => self.screen.json_line(&outcome),
             Ok(outcome) => self.screen.line(&outcome.to_string()),
             Err(error) => {
-                self.screen.note(&format!("a job was dropped, its lease will end: {error}"));
+                self.screen.info(&format!("a job was dropped, its lease will end: {error}"));
                 Ok(())
             }
         };

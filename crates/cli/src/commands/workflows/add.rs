@@ -7,7 +7,7 @@ use clap::Args;
 use crate::commands::parse;
 use crate::commands::submit::read_text;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::table::Table;
 
 /// Add jobs to an open workflow.
@@ -25,10 +25,10 @@ pub(crate) struct Add {
 }
 
 impl Add {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let body = parse::json(&read_text(&self.file)?, "the list of jobs")?;
         let client = context.client()?;
-        let made = context.call(async { Ok(client.grow_workflow(&self.id, &body).await?) })?;
+        let made = context.call(async { Ok(client.add_workflow_jobs(&self.id, &body).await?) })?;
         if context.screen.json {
             return context.screen.json(&made);
         }

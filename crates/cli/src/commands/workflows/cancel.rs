@@ -6,7 +6,7 @@ use longshore_api::enums::WorkflowState;
 
 use super::show;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Cancel all jobs of a workflow that have not ended, and close it.
 #[derive(Debug, Args)]
@@ -23,12 +23,12 @@ pub(crate) struct Cancel {
 }
 
 impl Cancel {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let body = Body { reason: self.reason, force: self.force.then_some(true) };
         let workflow = context.call(async { Ok(client.cancel_workflow(&self.id, &body).await?) })?;
         if workflow.state == WorkflowState::Running {
-            context.screen.note("requested: some jobs are still to end");
+            context.screen.info("requested: some jobs are still to end");
         }
         show(context, &workflow)
     }

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::show;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Say that no more jobs will be added to an open workflow.
 #[derive(Debug, Args)]
@@ -14,7 +14,7 @@ pub(crate) struct Close {
 }
 
 impl Close {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         show(context, &context.call(async { Ok(client.close_workflow(&self.id).await?) })?)
     }

@@ -5,7 +5,7 @@ use longshore_api::workflow::WorkflowWithJobs;
 
 use super::{facts, graph};
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::table::{Table, Value};
 
 /// Members that one page has.
@@ -33,7 +33,7 @@ pub(crate) struct Get {
 }
 
 impl Get {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let workflow = context.call(async {
             let mut whole = client.workflow(&self.id, Some(PAGE), None).await?;
@@ -62,7 +62,7 @@ impl Get {
     }
 }
 
-fn members(context: &Context, workflow: &WorkflowWithJobs) -> Result<(), Failure> {
+fn members(context: &Context, workflow: &WorkflowWithJobs) -> Result<(), CliError> {
     if workflow.jobs.is_empty() {
         return Ok(());
     }

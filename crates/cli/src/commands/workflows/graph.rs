@@ -148,7 +148,7 @@ pub(super) fn mermaid(workflow: &WorkflowWithJobs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::output::Screen;
+    use crate::terminal::output::Output;
 
     fn flow() -> WorkflowWithJobs {
         let job = |name: &str, state: State, after: &[&str], any: &[&str]| Member {
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_tree_shows_each_job_once() {
-        let screen = Screen { json: false, terminal: false, colour: false };
+        let screen = Output { json: false, terminal: false, colour: false };
         let drawn = tree(&flow()).drawn(&screen);
         let lines: Vec<&str> = drawn.lines().map(|line| line.split("  t\"1").next().unwrap().trim_end()).collect();
         assert_eq!(

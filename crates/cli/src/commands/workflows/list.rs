@@ -6,7 +6,7 @@ use longshore_api::workflow::Workflows;
 
 use super::state;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::table::{Table, Value};
 
 /// What the server answers in one page.
@@ -39,7 +39,7 @@ fn word(text: &str) -> Result<WorkflowState, String> {
 }
 
 impl List {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let limit = if self.all { u64::MAX } else { self.limit };
         let client = context.client()?;
         let found = context.call(async {
@@ -61,12 +61,12 @@ impl List {
     }
 }
 
-fn show(context: &Context, found: &Workflows) -> Result<(), Failure> {
+fn show(context: &Context, found: &Workflows) -> Result<(), CliError> {
     if context.screen.json {
         return context.screen.json(found);
     }
     if found.workflows.is_empty() {
-        context.screen.note("no such workflows");
+        context.screen.info("no such workflows");
         return Ok(());
     }
     let mut table = Table::new(&["ID", "NAME", "STATE", "ENDED", "JOBS", "CREATED"]);
@@ -82,7 +82,7 @@ fn show(context: &Context, found: &Workflows) -> Result<(), Failure> {
     }
     context.screen.table(&table)?;
     if let Some(next) = &found.next {
-        context.screen.note(&format!("there are more: --cursor {next}, --limit N or --all"));
+        context.screen.info(&format!("there are more: --cursor {next}, --limit N or --all"));
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use longshore_api::enums::State;
 use longshore_api::workflow::Workflow;
 
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::table::{Table, Value};
 
 #[derive(Debug, Subcommand)]
@@ -29,7 +29,7 @@ pub(crate) enum Workflows {
 }
 
 impl Workflows {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::Submit(submit) => submit.run(context),
             Self::List(list) => list.run(context),
@@ -43,7 +43,7 @@ impl Workflows {
 }
 
 /// What a command has left behind.
-fn show(context: &Context, workflow: &Workflow) -> Result<(), Failure> {
+fn show(context: &Context, workflow: &Workflow) -> Result<(), CliError> {
     if context.screen.json {
         return context.screen.json(workflow);
     }
@@ -51,18 +51,18 @@ fn show(context: &Context, workflow: &Workflow) -> Result<(), Failure> {
 }
 
 fn facts(workflow: &Workflow) -> Table {
-    let mut table = Table::facts();
-    table.fact("id", &workflow.id);
+    let mut table = Table::key_values();
+    table.key_value("id", &workflow.id);
     table.maybe("name", workflow.name.as_ref());
     table.row(vec!["state".into(), state(workflow)]);
     if workflow.open {
-        table.fact("open", "more jobs may come, until it is closed");
+        table.key_value("open", "more jobs may come, until it is closed");
     }
-    table.fact("created", workflow.created_at);
-    table.fact("ended", format!("{} of {} jobs", workflow.ended, workflow.total));
+    table.key_value("created", workflow.created_at);
+    table.key_value("ended", format!("{} of {} jobs", workflow.ended, workflow.total));
     let some = |state: &State| workflow.counts.get(state).copied().filter(|count| *count > 0);
     let counts: Vec<String> = State::ALL.iter().filter_map(|state| Some(format!("{} {state}", some(state)?))).collect();
-    table.fact("jobs", if counts.is_empty() { "none".to_owned() } else { counts.join(", ") });
+    table.key_value("jobs", if counts.is_empty() { "none".to_owned() } else { counts.join(", ") });
     table
 }
 

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::show;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Run again what failed or was cancelled, and bring back what waited on it.
 #[derive(Debug, Args)]
@@ -17,7 +17,7 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         show(context, &context.call(async { Ok(client.retry_workflow(&self.id).await?) })?)
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::commands::parse::{self, counted};
 use crate::commands::submit::read_text;
 use crate::context::Context;
-use crate::terminal::error::Failure;
+use crate::terminal::error::CliError;
 
 /// Hand in jobs as one workflow: all of them, or none.
 #[derive(Debug, Args)]
@@ -24,14 +24,14 @@ pub(crate) struct Submit {
 }
 
 impl Submit {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let body = parse::json(&read_text(&self.file)?, "the workflow")?;
         let client = context.client()?;
         let made = context.call(async { Ok(client.submit_workflow(&body).await?) })?;
         if context.screen.json {
             return context.screen.json(&made);
         }
-        context.screen.note(&counted(made.jobs.len(), "job"));
+        context.screen.info(&counted(made.jobs.len(), "job"));
         context.screen.line(&made.id)
     }
 }

@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::{Serialize, Serializer};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Length(pub Duration);
+pub(super) struct OcypodDuration(pub Duration);
 
 const MICRO: u128 = 1_000;
 const MILLI: u128 = 1_000 * MICRO;
@@ -39,7 +39,7 @@ fn nanos_of(unit: &str) -> Option<u128> {
     })
 }
 
-impl Length {
+impl OcypodDuration {
     /// One or more whole numbers with units; spaces may stand anywhere but inside of a unit.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let mut rest = text.chars().peekable();
@@ -93,7 +93,7 @@ impl Length {
     }
 }
 
-impl fmt::Display for Length {
+impl fmt::Display for OcypodDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
         let seconds = millis / 1_000;
@@ -119,13 +119,13 @@ impl fmt::Display for Length {
     }
 }
 
-impl Serialize for Length {
+impl Serialize for OcypodDuration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Length {
+impl<'de> Deserialize<'de> for OcypodDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(Plain)
     }
@@ -135,14 +135,14 @@ impl<'de> Deserialize<'de> for Length {
 struct Plain;
 
 impl<'de> Visitor<'de> for Plain {
-    type Value = Length;
+    type Value = OcypodDuration;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a duration such as \"1h 15m\", without escapes")
     }
 
-    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Length, E> {
-        Length::read(text).map_err(E::custom)
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<OcypodDuration, E> {
+        OcypodDuration::read(text).map_err(E::custom)
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn millis(text: &str) -> Option<u64> {
-        Length::read(text).ok().map(|length| length.0.as_millis())
+        OcypodDuration::read(text).ok().map(|length| length.0.as_millis())
     }
 
     /// Proves O-40, O-41, O-43, O-46.
@@ -211,9 +211,9 @@ mod tests {
             ("2y2M2d", "2years 2months 2days"),
             ("14days 10h 17m 36s", "14days 10h 17m 36s"),
         ] {
-            let length = Length::read(text).unwrap();
+            let length = OcypodDuration::read(text).unwrap();
             assert_eq!(length.to_string(), expected);
-            assert_eq!(Length::read(&length.to_string()).unwrap(), length);
+            assert_eq!(OcypodDuration::read(&length.to_string()).unwrap(), length);
         }
     }
 }

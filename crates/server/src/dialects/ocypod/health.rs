@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use serde::Serialize;
 
-use super::request::Call;
-use super::response::{Answer, No, ok};
+use super::request::OcypodRequest;
+use super::response::{Answer, OcypodError, ok};
 
 #[derive(Serialize)]
 struct Health {
@@ -12,10 +12,10 @@ struct Health {
 }
 
 /// A store that does not answer is no 200.
-pub(super) async fn health(call: Call) -> Answer {
-    call.app.ask(call.app.store.queues()).await?;
-    if call.app.broken() {
-        return Err(No::own(StatusCode::SERVICE_UNAVAILABLE, "the store has failed for good"));
+pub(super) async fn health(call: OcypodRequest) -> Answer {
+    call.app.call_store(call.app.store.queues()).await?;
+    if call.app.store_failed() {
+        return Err(OcypodError::own(StatusCode::SERVICE_UNAVAILABLE, "the store has failed for good"));
     }
     ok(&Health { status: "healthy" })
 }

@@ -12,14 +12,14 @@ use longshore_store::{JobFilter, QueueStats};
 use serde::Serialize;
 
 use super::jobs::each;
-use super::request::{Call, speakable};
-use super::response::{Answer, No, ok};
+use super::request::{OcypodRequest, is_valid_queue_name};
+use super::response::{Answer, OcypodError, ok};
 use crate::app::AppState;
 
 /// The version of Ocypod whose words these are.
 const VERSION: &str = "0.8.0";
 
-pub(super) async fn version(_: Call) -> Answer {
+pub(super) async fn version(_: OcypodRequest) -> Answer {
     ok(&VERSION)
 }
 
@@ -64,16 +64,16 @@ struct Statistics {
     total_jobs_cancelled: u64,
 }
 
-pub(super) async fn info(call: Call) -> Answer {
+pub(super) async fn info(call: OcypodRequest) -> Answer {
     let app = &call.app;
-    let reports = app.ask(app.store.queues()).await?;
+    let reports = app.call_store(app.store.queues()).await?;
     let mut queues = BTreeMap::new();
     for report in reports.iter().filter(|report| is_ours(report)) {
         queues.insert(report.queue.name.to_string(), counts(app, report).await?);
     }
     let there: BTreeSet<&QueueName> = reports.iter().map(|report| &report.queue.name).collect();
     left_behind(app, &there, &mut queues).await?;
-    let totals = app.ask(app.store.totals()).await?;
+    let totals = app.call_store(app.store.totals()).await?;
     let statistics = Statistics {
         total_jobs_created: totals.created,
         total_jobs_completed: totals.completed,
@@ -87,11 +87,11 @@ pub(super) async fn info(call: Call) -> Answer {
 
 /// Of the dialect, and with a name that it can spell.
 pub(super) fn is_ours(report: &QueueStats) -> bool {
-    report.queue.profile == Profile::Ocypod && speakable(report.queue.name.as_str())
+    report.queue.profile == Profile::Ocypod && is_valid_queue_name(report.queue.name.as_str())
 }
 
 /// Most are counted already; only which of the failures timed out is told by the jobs themselves.
-async fn counts(app: &AppState, report: &QueueStats) -> Result<Counts, No> {
+async fn counts(app: &AppState, report: &QueueStats) -> Result<Counts, OcypodError> {
     let of = |state| count_of(&report.counts, state);
     let mut counts = Counts {
         queued: of(StateKind::Pending) + of(StateKind::Scheduled) + of(StateKind::Delayed),
@@ -115,7 +115,7 @@ async fn left_behind(
     app: &AppState,
     there: &BTreeSet<&QueueName>,
     queues: &mut BTreeMap<String, Counts>,
-) -> Result<(), No> {
+) -> Result<(), OcypodError> {
     let job_type = JobType::new(OCYPOD_TYPE)?;
     let mut count = |job: &Job| {
         if !there.contains(&job.queue) && job.policy.profile == Profile::Ocypod {

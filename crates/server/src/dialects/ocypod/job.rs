@@ -8,8 +8,8 @@ use longshore_core::view;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use super::duration::Length;
-use super::response::No;
+use super::duration::OcypodDuration;
+use super::response::OcypodError;
 use super::settings::{delays, retries};
 use crate::convert::{raw, time, times};
 use longshore_core::status::Status;
@@ -51,16 +51,16 @@ fields!(
 
 impl Field {
     /// `?fields=a,b`; all of them where nothing is asked for. Other parameters are ignored.
-    pub(super) fn asked(query: &str) -> Result<Cow<'static, [Self]>, No> {
+    pub(super) fn asked(query: &str) -> Result<Cow<'static, [Self]>, OcypodError> {
         let pairs = form_urlencoded::parse(query.as_bytes());
         let mut given = pairs.filter(|(name, _)| name == "fields").map(|(_, value)| value);
         let Some(names) = given.next() else { return Ok(Cow::Borrowed(Self::ALL)) };
         if given.next().is_some() {
             let complaint = "Query deserialize error: duplicate field `fields`";
-            return Err(No::unreadable(axum::http::StatusCode::BAD_REQUEST, complaint));
+            return Err(OcypodError::unreadable(axum::http::StatusCode::BAD_REQUEST, complaint));
         }
         let field = |name: &str| Self::ALL.iter().copied().find(|field| field.name() == name);
-        let known = names.split(',').map(|name| field(name).ok_or_else(|| No::unknown_field(name)));
+        let known = names.split(',').map(|name| field(name).ok_or_else(|| OcypodError::unknown_field(name)));
         known.collect::<Result<Vec<_>, _>>().map(Cow::Owned)
     }
 }
@@ -89,10 +89,10 @@ impl Serialize for Object<'_> {
                 Field::EndedAt => map.serialize_entry(name, &times(view.ended_at))?,
                 Field::LastHeartbeat => map.serialize_entry(name, &times(view.last_heartbeat))?,
                 Field::Input => map.serialize_entry(name, &input(payload))?,
-                Field::Output => map.serialize_entry(name, &view.output.as_ref().map(raw::shown))?,
-                Field::Timeout => map.serialize_entry(name, &Length::shown(view.timeout))?,
-                Field::HeartbeatTimeout => map.serialize_entry(name, &Length::shown(view.heartbeat_timeout))?,
-                Field::ExpiresAfter => map.serialize_entry(name, &Length::shown(view.expires_after))?,
+                Field::Output => map.serialize_entry(name, &view.output.as_ref().map(raw::to_raw_json))?,
+                Field::Timeout => map.serialize_entry(name, &OcypodDuration::shown(view.timeout))?,
+                Field::HeartbeatTimeout => map.serialize_entry(name, &OcypodDuration::shown(view.heartbeat_timeout))?,
+                Field::ExpiresAfter => map.serialize_entry(name, &OcypodDuration::shown(view.expires_after))?,
                 Field::Retries => map.serialize_entry(name, &retries(&job.policy.retry))?,
                 Field::RetriesAttempted => map.serialize_entry(name, &view.retries_attempted)?,
                 Field::RetryDelays => {

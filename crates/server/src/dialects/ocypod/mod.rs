@@ -25,11 +25,11 @@ use axum::routing::{MethodRouter, any};
 
 use crate::app::AppState;
 
-pub(crate) use request::{nothing_there, owns};
+pub(crate) use request::{is_ocypod_path, nothing_there};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/health", any(request::not_here).get(health::health).head(request::not_here))
+        .route("/health", any(request::not_found).get(health::health).head(request::not_found))
         .route("/info", any(info::info))
         .route("/info/version", any(info::version))
         .route("/queue", any(queues::list::list))
@@ -41,7 +41,7 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/job/{id}/status", any(jobs::status::status))
         .route("/job/{id}/output", known().get(jobs::output::get).put(jobs::output::put))
         .route("/job/{id}/heartbeat", known().put(jobs::heartbeat::heartbeat))
-        .route("/tag/{tag}", any(request::not_here).get(tag::tag).head(request::not_here))
+        .route("/tag/{tag}", any(request::not_found).get(tag::tag).head(request::not_found))
 }
 
 /// A path that takes some methods; the others, HEAD among them, hear so without a word.

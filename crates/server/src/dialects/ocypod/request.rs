@@ -12,7 +12,7 @@ use longshore_store::QueueStats;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::response::No;
+use super::response::OcypodError;
 use crate::app::AppState;
 use crate::wire::body::JsonBody;
 use crate::wire::json::depth;
@@ -22,101 +22,102 @@ const DEPTH_MAX: usize = 127;
 /// Of everything in a body beside the one value that a queue limits.
 const ENVELOPE_BYTES_MAX: usize = 64 << 10;
 
-pub(super) struct Call {
+pub(super) struct OcypodRequest {
     pub app: AppState,
     headers: HeaderMap,
     query: String,
     /// The name in the path; `None` if it cannot be read.
     param: Option<String>,
-    body: Result<JsonBody, No>,
+    body: Result<JsonBody, OcypodError>,
 }
 
-impl FromRequest<AppState> for Call {
-    type Rejection = No;
+impl FromRequest<AppState> for OcypodRequest {
+    type Rejection = OcypodError;
 
-    async fn from_request(request: Request, app: &AppState) -> Result<Self, No> {
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, OcypodError> {
         let (mut parts, body) = request.into_parts();
         let params = RawPathParams::from_request_parts(&mut parts, app).await.ok();
         let param = params.and_then(|params| params.iter().next().map(|(_, value)| value.to_owned()));
-        let body = JsonBody::whole(app, &parts.headers, body).await.map_err(No::from);
+        let body = JsonBody::whole(app, &parts.headers, body).await.map_err(OcypodError::from);
         let query = parts.uri.query().unwrap_or_default().to_owned();
         Ok(Self { app: app.clone(), headers: parts.headers, query, param, body })
     }
 }
 
 /// Nobody answers to this method, and the dialect does not let on that anybody answers at all.
-pub(super) async fn not_here(_: Call) -> No {
-    No::silent(StatusCode::NOT_FOUND)
+pub(super) async fn not_found(_: OcypodRequest) -> OcypodError {
+    OcypodError::empty_body(StatusCode::NOT_FOUND)
 }
 
-pub(super) async fn no_such_method(_: Call) -> No {
-    No::silent(StatusCode::METHOD_NOT_ALLOWED)
+pub(super) async fn no_such_method(_: OcypodRequest) -> OcypodError {
+    OcypodError::empty_body(StatusCode::METHOD_NOT_ALLOWED)
 }
 
 /// Nobody answers at this path.
 pub(crate) async fn nothing_there(app: AppState, request: Request) -> Response {
-    match Call::from_request(request, &app).await {
-        Ok(call) => not_here(call).await.into_response(),
+    match OcypodRequest::from_request(request, &app).await {
+        Ok(call) => not_found(call).await.into_response(),
         Err(no) => no.into_response(),
     }
 }
 
 /// Whether a path that no route knows is one that clients of the dialect may have meant.
-pub(crate) fn owns(path: &str) -> bool {
+pub(crate) fn is_ocypod_path(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next();
     matches!(first, Some("queue" | "job" | "tag" | "info" | "health"))
 }
 
-impl Call {
+impl OcypodRequest {
     pub(super) fn query(&self) -> &str {
         &self.query
     }
 
     /// The text in the path.
-    pub(super) fn param(&self) -> Result<&str, No> {
+    pub(super) fn param(&self) -> Result<&str, OcypodError> {
         match self.param.as_deref() {
             // `/queue//size`: a path that nobody answers.
-            Some("") => Err(No::silent(StatusCode::NOT_FOUND)),
+            Some("") => Err(OcypodError::empty_body(StatusCode::NOT_FOUND)),
             Some(text) => Ok(text),
-            None => Err(No::unreadable(StatusCode::NOT_FOUND, "the path is not UTF-8")),
+            None => Err(OcypodError::unreadable(StatusCode::NOT_FOUND, "the path is not UTF-8")),
         }
     }
 
     /// The job's number in the path.
-    pub(super) fn job(&self) -> Result<Seq, No> {
+    pub(super) fn job(&self) -> Result<Seq, OcypodError> {
         let text = self.param()?;
         text.parse().map(Seq).map_err(|_| {
             let shown: String = text.chars().take(100).collect();
-            No::unreadable(StatusCode::NOT_FOUND, format!("can not parse {shown:?} to a u64"))
+            OcypodError::unreadable(StatusCode::NOT_FOUND, format!("can not parse {shown:?} to a u64"))
         })
     }
 
     /// The queue's name in the path.
-    pub(super) fn queue(&self) -> Result<QueueName, No> {
+    pub(super) fn queue(&self) -> Result<QueueName, OcypodError> {
         let text = self.param()?;
-        if !speakable(text) {
-            return Err(No::bad("Invalid queue name, valid characters: a-zA-Z0-9_.-"));
+        if !is_valid_queue_name(text) {
+            return Err(OcypodError::bad("Invalid queue name, valid characters: a-zA-Z0-9_.-"));
         }
-        QueueName::new(text)
-            .map_err(|_| No::bad(format!("Invalid queue name, it may have at most {QUEUE_NAME_CHARS_MAX} characters")))
+        QueueName::new(text).map_err(|_| {
+            OcypodError::bad(format!("Invalid queue name, it may have at most {QUEUE_NAME_CHARS_MAX} characters"))
+        })
     }
 
     /// The queue in the path, as it is now.
-    pub(super) async fn known_queue(&self) -> Result<QueueStats, No> {
+    pub(super) async fn known_queue(&self) -> Result<QueueStats, OcypodError> {
         let name = self.queue()?;
-        let found = self.app.ask(self.app.store.queue(name.clone())).await?;
-        found.filter(|report| report.queue.profile == Profile::Ocypod).ok_or_else(|| No::no_queue(&name))
+        let found = self.app.call_store(self.app.store.queue(name.clone())).await?;
+        found.filter(|report| report.queue.profile == Profile::Ocypod).ok_or_else(|| OcypodError::no_queue(&name))
     }
 
     /// The body, of JSON and not too long.
-    pub(super) fn json(self, bytes_max: usize) -> Result<Json, No> {
+    pub(super) fn json(self, bytes_max: usize) -> Result<Json, OcypodError> {
         let Self { headers, body, .. } = self;
         if !is_json(&headers) {
-            return Err(No::unreadable(StatusCode::BAD_REQUEST, "Content type error"));
+            return Err(OcypodError::unreadable(StatusCode::BAD_REQUEST, "Content type error"));
         }
         let body = body?;
         if body.bytes().len() > bytes_max {
-            return Err(No::too_large(body.bytes().len(), bytes_max));
+            return Err(OcypodError::too_large(body.bytes().len(), bytes_max));
         }
         if depth(body.bytes()) > DEPTH_MAX {
             return Err(unreadable("recursion limit exceeded"));
@@ -125,13 +126,13 @@ impl Call {
     }
 
     /// The body of a call about a value that may have `payload_max` bytes.
-    pub(super) fn json_around(self, payload_max: u32) -> Result<Json, No> {
+    pub(super) fn json_around(self, payload_max: u32) -> Result<Json, OcypodError> {
         self.json(usize::try_from(payload_max).unwrap_or(usize::MAX).saturating_add(ENVELOPE_BYTES_MAX))
     }
 }
 
 /// Whether the dialect can spell a name.
-pub(super) fn speakable(name: &str) -> bool {
+pub(super) fn is_valid_queue_name(name: &str) -> bool {
     let allowed = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'-');
     !name.is_empty() && name.bytes().all(allowed)
 }
@@ -154,7 +155,7 @@ pub(super) struct Json(JsonBody);
 
 impl Json {
     /// An object. Fields that nobody knows are ignored.
-    pub(super) fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<T, No> {
+    pub(super) fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<T, OcypodError> {
         // serde would take an array of the fields' values for an object.
         let first = self.0.bytes().iter().find(|byte| !byte.is_ascii_whitespace());
         if first.is_some_and(|first| *first != b'{') && serde_json::from_slice::<IgnoredAny>(self.0.bytes()).is_ok() {
@@ -171,13 +172,13 @@ impl Json {
     }
 
     /// Any value, as it stands.
-    pub(super) fn value(&self) -> Result<Bytes, No> {
+    pub(super) fn value(&self) -> Result<Bytes, OcypodError> {
         let raw: &serde_json::value::RawValue = serde_json::from_slice(self.0.bytes()).map_err(unreadable)?;
         Ok(Bytes::copy_from_slice(raw.get().as_bytes()))
     }
 }
 
-fn unreadable(complaint: impl std::fmt::Display) -> No {
+fn unreadable(complaint: impl std::fmt::Display) -> OcypodError {
     let text: String = format!("Json deserialize error: {complaint}").chars().take(400).collect();
-    No::unreadable(StatusCode::BAD_REQUEST, text)
+    OcypodError::unreadable(StatusCode::BAD_REQUEST, text)
 }

@@ -8,13 +8,13 @@ use longshore_core::refusal::{Invalid, Refusal};
 use serde::Serialize;
 
 use crate::wire::answer::JSON;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 
-pub(super) type Answer = Result<Response, No>;
+pub(super) type Answer = Result<Response, OcypodError>;
 
 /// Why not.
 #[derive(Debug)]
-pub(super) struct No {
+pub(super) struct OcypodError {
     status: StatusCode,
     kind: Option<&'static str>,
     text: String,
@@ -25,7 +25,7 @@ const OWN: &str = "text/html; charset=utf-8";
 /// What could not be read.
 const UNREADABLE: &str = "text/plain; charset=utf-8";
 
-impl No {
+impl OcypodError {
     /// `text` holds nothing that a client could choose freely: browsers take it for HTML.
     pub(super) fn own(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, kind: Some(OWN), text: text.into() }
@@ -41,7 +41,7 @@ impl No {
     }
 
     /// Without a word.
-    pub(super) fn silent(status: StatusCode) -> Self {
+    pub(super) fn empty_body(status: StatusCode) -> Self {
         Self { status, kind: None, text: String::new() }
     }
 
@@ -78,8 +78,8 @@ impl No {
     }
 }
 
-impl From<Failure> for No {
-    fn from(failure: Failure) -> Self {
+impl From<ApiError> for OcypodError {
+    fn from(failure: ApiError) -> Self {
         let problem = failure.problem();
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // Whatever the reason that the store does not answer: the dialect has one status for it.
@@ -88,7 +88,7 @@ impl From<Failure> for No {
     }
 }
 
-impl From<Refusal> for No {
+impl From<Refusal> for OcypodError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::PayloadTooLarge { bytes, bytes_max, .. } => {
@@ -108,18 +108,18 @@ impl From<Refusal> for No {
             | Refusal::DependencyUnknown(_)
             | Refusal::DependencyCycle(_)
             | Refusal::DependencyDepth
-            | Refusal::DependencyBreadth { .. } => Failure::from(refusal).into(),
+            | Refusal::DependencyBreadth { .. } => ApiError::from(refusal).into(),
         }
     }
 }
 
-impl From<Invalid> for No {
+impl From<Invalid> for OcypodError {
     fn from(invalid: Invalid) -> Self {
         Refusal::from(invalid).into()
     }
 }
 
-impl IntoResponse for No {
+impl IntoResponse for OcypodError {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::from(self.text));
         *response.status_mut() = self.status;
@@ -138,7 +138,7 @@ pub(super) fn ok(body: &impl Serialize) -> Answer {
 
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Answer {
     let bytes = serde_json::to_vec(body);
-    let bytes = bytes.map_err(|_| No::silent(StatusCode::INTERNAL_SERVER_ERROR))?;
+    let bytes = bytes.map_err(|_| OcypodError::empty_body(StatusCode::INTERNAL_SERVER_ERROR))?;
     Ok((status, [(header::CONTENT_TYPE, JSON)], bytes).into_response())
 }
 

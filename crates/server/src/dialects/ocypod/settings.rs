@@ -15,8 +15,8 @@ use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPat
 use longshore_core::policy::{Policy, Retry, RetryLimitUnit};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::duration::Length;
-use super::response::No;
+use super::duration::OcypodDuration;
+use super::response::OcypodError;
 
 /// The keys of a `[queue.NAME]` section in Ocypod's own configuration file; what is absent has Ocypod's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,9 +31,10 @@ pub struct QueueKeys<'a> {
 /// What these keys override in a queue of the profile `ocypod`; or which of them is wrong, and why.
 pub fn queue_settings(keys: &QueueKeys<'_>) -> Result<SettingsPatch, String> {
     let length = |key: &str, text: Option<&str>| {
-        text.map(Length::read).transpose().map_err(|complaint| format!("{key}: {complaint}"))
+        text.map(OcypodDuration::read).transpose().map_err(|complaint| format!("{key}: {complaint}"))
     };
-    let delays = |delays: &Vec<&str>| delays.iter().map(|text| Length::read(text)).collect::<Result<Vec<_>, _>>();
+    let delays =
+        |delays: &Vec<&str>| delays.iter().map(|text| OcypodDuration::read(text)).collect::<Result<Vec<_>, _>>();
     let given = Given {
         timeout: length("timeout", keys.timeout)?,
         heartbeat_timeout: length("heartbeat_timeout", keys.heartbeat_timeout)?,
@@ -55,15 +56,15 @@ pub fn queue_settings(keys: &QueueKeys<'_>) -> Result<SettingsPatch, String> {
 #[serde(default)]
 pub(super) struct Given {
     #[serde(deserialize_with = "there")]
-    pub timeout: Option<Length>,
+    pub timeout: Option<OcypodDuration>,
     #[serde(deserialize_with = "there")]
-    pub heartbeat_timeout: Option<Length>,
+    pub heartbeat_timeout: Option<OcypodDuration>,
     #[serde(deserialize_with = "there")]
-    pub expires_after: Option<Length>,
+    pub expires_after: Option<OcypodDuration>,
     #[serde(deserialize_with = "there")]
     pub retries: Option<u64>,
     #[serde(deserialize_with = "there")]
-    pub retry_delays: Option<Vec<Length>>,
+    pub retry_delays: Option<Vec<OcypodDuration>>,
 }
 
 fn there<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
@@ -100,15 +101,15 @@ impl Given {
     }
 
     /// `before`: the queue, if there is one.
-    pub(super) fn read(self, before: Option<&Queue>) -> Result<SettingsPatch, No> {
-        self.check().map_err(No::bad)?;
+    pub(super) fn read(self, before: Option<&Queue>) -> Result<SettingsPatch, OcypodError> {
+        self.check().map_err(OcypodError::bad)?;
         let none = SettingsPatch::default();
         Ok(self.overrides(before.map_or(&none, |queue| &queue.overrides)))
     }
 
     /// The same of a job, instead of its queue's.
-    pub(super) fn of_job(self) -> Result<PolicyPatch, No> {
-        self.check().map_err(No::bad)?;
+    pub(super) fn of_job(self) -> Result<PolicyPatch, OcypodError> {
+        self.check().map_err(OcypodError::bad)?;
         let retry = RetryPatch {
             limit: self.retries.map(limit),
             counts: self.retries.map(|_| RetryLimitUnit::Retries),
@@ -126,18 +127,18 @@ impl Given {
     }
 }
 
-fn check_delays(delays: Option<&[Length]>) -> Result<(), String> {
+fn check_delays(delays: Option<&[OcypodDuration]>) -> Result<(), String> {
     if delays.is_some_and(|delays| delays.len() > BACKOFF_DELAYS_MAX) {
         return Err(format!("retry_delays: may have at most {BACKOFF_DELAYS_MAX} entries"));
     }
     Ok(())
 }
 
-fn lengths(given: Vec<Length>) -> Vec<longshore_core::Duration> {
+fn lengths(given: Vec<OcypodDuration>) -> Vec<longshore_core::Duration> {
     given.into_iter().map(|length| length.0).collect()
 }
 
-fn retention(expires_after: Option<Length>) -> RetentionPatch {
+fn retention(expires_after: Option<OcypodDuration>) -> RetentionPatch {
     let kept = expires_after.map(|length| length.0);
     RetentionPatch { completed: kept, failed: kept, dead_letter: kept, cancelled: kept }
 }
@@ -156,27 +157,27 @@ pub(super) fn retries(retry: &Retry) -> u64 {
     }
 }
 
-pub(super) fn delays(retry: &Retry) -> Vec<Length> {
+pub(super) fn delays(retry: &Retry) -> Vec<OcypodDuration> {
     match retry.backoff.kind {
-        BackoffKind::List => retry.backoff.delays.iter().copied().map(Length).collect(),
+        BackoffKind::List => retry.backoff.delays.iter().copied().map(OcypodDuration).collect(),
         BackoffKind::Constant | BackoffKind::Linear | BackoffKind::Exponential | BackoffKind::Custom(_) => Vec::new(),
     }
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
-    timeout: Length,
-    heartbeat_timeout: Length,
-    expires_after: Length,
+    timeout: OcypodDuration,
+    heartbeat_timeout: OcypodDuration,
+    expires_after: OcypodDuration,
     retries: u64,
-    retry_delays: Vec<Length>,
+    retry_delays: Vec<OcypodDuration>,
 }
 
 pub(super) fn shown(policy: &Policy) -> Shown {
     Shown {
-        timeout: Length::shown(policy.execution_timeout),
-        heartbeat_timeout: Length::shown(policy.lease),
-        expires_after: Length::shown(policy.retention.completed),
+        timeout: OcypodDuration::shown(policy.execution_timeout),
+        heartbeat_timeout: OcypodDuration::shown(policy.lease),
+        expires_after: OcypodDuration::shown(policy.retention.completed),
         retries: retries(&policy.retry),
         retry_delays: delays(&policy.retry),
     }

@@ -6,11 +6,11 @@ use longshore_core::tags::Tags;
 use longshore_store::JobFilter;
 
 use super::jobs::{each, is_ours};
-use super::request::Call;
+use super::request::OcypodRequest;
 use super::response::{Answer, ok};
 
 /// Ids, oldest first.
-pub(super) async fn tag(call: Call) -> Answer {
+pub(super) async fn tag(call: OcypodRequest) -> Answer {
     let tag: Arc<str> = call.param()?.into();
     let filter = JobFilter { tag: Some(Arc::clone(&tag)), ..JobFilter::default() };
     let mut ids = Vec::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use longshore_api::admin::{Bulk, BulkDone, BulkFilter};
+use longshore_api::admin::{Bulk, BulkFilter, BulkResult};
 use longshore_api::enums::BulkAction;
 use longshore_core::cancel::Force;
 use longshore_core::engine::AdminCommand;
@@ -20,7 +20,7 @@ use crate::convert::enums::ToCore;
 use crate::convert::shared;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::body::JsonBody;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 
 /// Commands under way at once: enough to share commits.
@@ -32,16 +32,16 @@ pub(crate) async fn bulk(State(app): State<AppState>, _: NoQuery, body: JsonBody
     let Bulk { action, filter, limit, dry_run } = body.required()?;
     let limit = usize::try_from(limit.unwrap_or(BATCH_ITEMS_MAX as u64)).unwrap_or(usize::MAX);
     if !(1..=BATCH_ITEMS_MAX).contains(&limit) {
-        return Err(Failure::validation("limit", &format!("must be 1-{BATCH_ITEMS_MAX}")));
+        return Err(ApiError::validation("limit", &format!("must be 1-{BATCH_ITEMS_MAX}")));
     }
     let filter = read(filter)?;
     if filter.is_empty() {
-        return Err(Failure::validation("filter", "must say which jobs"));
+        return Err(ApiError::validation("filter", "must say which jobs"));
     }
     let (jobs, more) = find(&app, &filter, action, limit).await?;
     let matched = jobs.len() as u64;
     let changed = if dry_run.unwrap_or(false) { 0 } else { change(&app, action, jobs).await? };
-    ok(&BulkDone { matched, changed, more })
+    ok(&BulkResult { matched, changed, more })
 }
 
 fn read(given: BulkFilter) -> Result<JobFilter, Invalid> {
@@ -61,13 +61,13 @@ async fn find(
     filter: &JobFilter,
     action: BulkAction,
     limit: usize,
-) -> Result<(Vec<JobId>, bool), Failure> {
+) -> Result<(Vec<JobId>, bool), ApiError> {
     let mut found = Vec::new();
     let mut before: Option<Seq> = None;
     for _ in 0..PAGES_MAX {
         // One more than is wanted says whether there are others.
         let query = JobQuery { filter: filter.clone(), limit: limit + 1 - found.len(), before };
-        let page = app.ask(app.store.list(query)).await?;
+        let page = app.call_store(app.store.list(query)).await?;
         found.extend(page.jobs.iter().filter(|job| concerns(action, job)).map(|job| job.id));
         if found.len() > limit {
             found.truncate(limit);
@@ -91,13 +91,13 @@ fn concerns(action: BulkAction, job: &Arc<Job>) -> bool {
 }
 
 /// How many of them said yes.
-async fn change(app: &AppState, action: BulkAction, jobs: Vec<JobId>) -> Result<u64, Failure> {
+async fn change(app: &AppState, action: BulkAction, jobs: Vec<JobId>) -> Result<u64, ApiError> {
     let command = |id: JobId| match action {
         BulkAction::Requeue => AdminCommand::Requeue { id, how: Requeue { counters: Reset::Zero, run_at: None } },
         BulkAction::Cancel => AdminCommand::Cancel { id, reason: None, force: Force::ByPolicy },
         BulkAction::Delete => AdminCommand::Delete { id },
     };
-    let commands = jobs.into_iter().map(|id| app.ask(app.store.admin(command(id))));
+    let commands = jobs.into_iter().map(|id| app.call_store(app.store.admin(command(id))));
     let verdicts = stream::iter(commands).buffered(AT_ONCE);
     verdicts.try_fold(0, async |changed, verdict| Ok(changed + u64::from(verdict.is_ok()))).await
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use utoipa::PartialSchema;
 use utoipa::openapi::{RefOr, Schema};
 
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::Query;
 
 /// Rows of a list never have these.
@@ -38,19 +38,19 @@ pub(super) struct SelectedRows {
 
 impl Fields {
     /// `None`: all of them.
-    pub(super) fn read(query: &mut Query) -> Result<Option<Self>, Failure> {
+    pub(super) fn read(query: &mut Query) -> Result<Option<Self>, ApiError> {
         let Some(text) = query.take("fields") else { return Ok(None) };
         let names: BTreeSet<String> = text.split(',').map(str::to_owned).collect();
         if names.is_subset(&NAMES) {
             return Ok(Some(Self(names)));
         }
         let allowed: Vec<&str> = NAMES.iter().map(String::as_str).collect();
-        Err(Failure::not_some_of("fields", &allowed))
+        Err(ApiError::not_some_of("fields", &allowed))
     }
 
-    pub(super) fn of(&self, job: &Job) -> Result<Row, Failure> {
+    pub(super) fn of(&self, job: &Job) -> Result<Row, ApiError> {
         let written = serde_json::to_string(job).and_then(|text| serde_json::from_str::<Row>(&text));
-        let mut row = written.map_err(|_| Failure::new(ErrorCode::Internal, "an answer could not be written"))?;
+        let mut row = written.map_err(|_| ApiError::new(ErrorCode::Internal, "an answer could not be written"))?;
         row.retain(|name, _| self.0.contains(name));
         Ok(row)
     }

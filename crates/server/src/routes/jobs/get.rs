@@ -15,7 +15,7 @@ use crate::convert::job::{record, record_with_payload};
 use crate::convert::view::viewed;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::path::JobPath;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::Query;
 
 pub(crate) async fn get(State(app): State<AppState>, JobPath(id): JobPath, mut query: Query) -> Answer {
@@ -23,7 +23,7 @@ pub(crate) async fn get(State(app): State<AppState>, JobPath(id): JobPath, mut q
     let view = query.one_of("view", View::WORDS, View::parse)?;
     query.end()?;
     if include.is_some() && view.is_some() {
-        return Err(Failure::validation("include", "goes without view: a view has its own fields"));
+        return Err(ApiError::validation("include", "goes without view: a view has its own fields"));
     }
     let job = find(&app, id).await?;
     match view {
@@ -36,12 +36,12 @@ pub(crate) async fn get(State(app): State<AppState>, JobPath(id): JobPath, mut q
     }
 }
 
-pub(crate) async fn find(app: &AppState, id: JobId) -> Result<Arc<Job>, Failure> {
-    let found = app.ask(app.store.get(vec![JobRef::Id(id)])).await?;
+pub(crate) async fn find(app: &AppState, id: JobId) -> Result<Arc<Job>, ApiError> {
+    let found = app.call_store(app.store.get(vec![JobRef::Id(id)])).await?;
     found.into_iter().next().flatten().ok_or_else(|| Refusal::JobNotFound.into())
 }
 
-pub(crate) async fn payload(app: &AppState, job: &Job) -> Result<Option<Payload>, Failure> {
-    let found = app.ask(app.store.payloads(vec![job.seq])).await?;
+pub(crate) async fn payload(app: &AppState, job: &Job) -> Result<Option<Payload>, ApiError> {
+    let found = app.call_store(app.store.payloads(vec![job.seq])).await?;
     Ok(found.into_iter().next().flatten())
 }

@@ -32,7 +32,7 @@ pub(crate) async fn inputs(State(app): State<AppState>, JobPath(id): JobPath, mu
         if slice.is_empty() {
             break;
         }
-        let found = app.ask(app.store.get(slice.iter().map(|id| JobRef::Id(*id)).collect())).await?;
+        let found = app.call_store(app.store.get(slice.iter().map(|id| JobRef::Id(*id)).collect())).await?;
         for (id, dependency) in slice.iter().zip(&found) {
             inputs.push(input(*id, dependency.as_deref()));
             place += 1;
@@ -51,6 +51,6 @@ fn input(id: JobId, dependency: Option<&Job>) -> Input {
         id: id.to_string(),
         reference: dependency.and_then(|job| Some(job.membership.as_ref()?.reference.to_string())),
         state: dependency.map(|job| job.kind().wire()),
-        result: dependency.and_then(|job| job.result.as_ref()).map(raw::shown),
+        result: dependency.and_then(|job| job.result.as_ref()).map(raw::to_raw_json),
     }
 }

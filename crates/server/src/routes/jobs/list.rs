@@ -18,7 +18,7 @@ use crate::convert::enums::ToCore;
 use crate::convert::instant;
 use crate::convert::job::record;
 use crate::wire::answer::{Answer, ok};
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::Query;
 
 /// Rows of a page, unless said otherwise.
@@ -44,11 +44,11 @@ pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> Answe
 }
 
 /// All but the workflow.
-fn read_filter(query: &mut Query) -> Result<JobFilter, Failure> {
+fn read_filter(query: &mut Query) -> Result<JobFilter, ApiError> {
     let states = match query.take("state").map(|text| text.parse()) {
         None => Vec::new(),
         Some(Ok(States(states))) => states,
-        Some(Err(_)) => return Err(Failure::not_some_of("state", Word::WORDS)),
+        Some(Err(_)) => return Err(ApiError::not_some_of("state", Word::WORDS)),
     };
     Ok(JobFilter {
         queue: query.take("queue").map(|name| QueueName::new(&name)).transpose()?,
@@ -70,13 +70,13 @@ fn read_filter(query: &mut Query) -> Result<JobFilter, Failure> {
 const SLICE: usize = 25;
 const PAGE_BYTES_MAX: usize = 16 << 20;
 
-async fn rows(app: &AppState, filter: JobFilter, limit: usize, before: Option<Seq>) -> Result<Page, Failure> {
+async fn rows(app: &AppState, filter: JobFilter, limit: usize, before: Option<Seq>) -> Result<Page, ApiError> {
     let mut page = Page { jobs: Vec::new(), next: before };
     let mut bytes = 0;
     while page.jobs.len() < limit {
         let slice = SLICE.min(limit - page.jobs.len());
         let query = JobQuery { filter: filter.clone(), limit: slice, before: page.next };
-        let found = app.ask(app.store.list(query)).await?;
+        let found = app.call_store(app.store.list(query)).await?;
         // A short page has cost as much as a page may.
         let short = found.jobs.len() < slice;
         for job in found.jobs {
@@ -99,6 +99,6 @@ fn carried(job: &Job) -> usize {
     [&job.progress, &job.checkpoint, &job.result].into_iter().flatten().map(Bytes::len).sum()
 }
 
-fn priority(query: &mut Query) -> Result<Option<Priority>, Failure> {
+fn priority(query: &mut Query) -> Result<Option<Priority>, ApiError> {
     query.one_of("priority", Priority::WORDS, Priority::parse)
 }

@@ -27,7 +27,7 @@ use longshore_core::id::JobId;
 use crate::app::AppState;
 use crate::convert::enums::ToWire;
 use crate::wire::answer::{Answer, ok};
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 
 /// Gives a command to one job, and tells the state that it is in now.
 async fn command(app: &AppState, id: JobId, command: AdminCommand) -> Answer {
@@ -39,7 +39,7 @@ async fn command(app: &AppState, id: JobId, command: AdminCommand) -> Answer {
         | AdminResponse::QueuePut { .. }
         | AdminResponse::CancelRequested
         | AdminResponse::Workflow { .. } => {
-            Err(Failure::new(longshore_api::ErrorCode::Internal, format!("an odd answer about job {id}")))
+            Err(ApiError::new(longshore_api::ErrorCode::Internal, format!("an odd answer about job {id}")))
         }
     }
 }

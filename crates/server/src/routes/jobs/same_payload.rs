@@ -8,7 +8,7 @@ use longshore_core::id::Seq;
 use longshore_core::submit::Payload;
 
 use crate::app::AppState;
-use crate::routes::batch::told;
+use crate::routes::batch::to_wire;
 
 /// Payloads that are read at once: each may have megabytes.
 const SLICE: usize = 16;
@@ -26,7 +26,7 @@ impl KeyedPayloads {
 
 /// The answers to a submission, each duplicate compared with the job that it repeats.
 pub(super) async fn tell(app: &AppState, submitted: &[Submitted], given: KeyedPayloads) -> Vec<Told> {
-    let mut answers: Vec<Told> = submitted.iter().map(told).collect();
+    let mut answers: Vec<Told> = submitted.iter().map(to_wire).collect();
     let KeyedPayloads(given) = given;
     let known = |(place, job): (usize, &Submitted)| {
         let payload = given.get(&place).filter(|_| job.duplicate && job.state.is_some())?;
@@ -34,7 +34,7 @@ pub(super) async fn tell(app: &AppState, submitted: &[Submitted], given: KeyedPa
     };
     let duplicates: Vec<(usize, Seq, &Payload)> = submitted.iter().enumerate().filter_map(known).collect();
     for slice in duplicates.chunks(SLICE) {
-        let earlier = app.ask(app.store.payloads(slice.iter().map(|(_, seq, _)| *seq).collect())).await;
+        let earlier = app.call_store(app.store.payloads(slice.iter().map(|(_, seq, _)| *seq).collect())).await;
         // The submission itself is durable: it is answered without the comparison.
         let Ok(earlier) = earlier else { break };
         for ((place, _, payload), earlier) in slice.iter().zip(earlier) {

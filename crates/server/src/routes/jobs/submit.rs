@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 
 use super::same_payload::{KeyedPayloads, tell};
 use crate::app::AppState;
-use crate::routes::batch::{Batch, OwnQueue};
+use crate::routes::batch::{Batch, QueueField};
 use crate::wire::answer::{Answer, json};
 use crate::wire::body::JsonBody;
 use crate::wire::path::QueuePath;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 
 /// One job, or an array of them.
@@ -28,7 +28,7 @@ pub(crate) async fn submit(
     let text = body.text()?;
     match serde_json::from_str::<Vec<&RawValue>>(text) {
         Ok(_) if key.is_some() => {
-            Err(Failure::validation(IDEMPOTENCY_KEY, "is for a single job: give each job of an array its own field"))
+            Err(ApiError::validation(IDEMPOTENCY_KEY, "is for a single job: give each job of an array its own field"))
         }
         Ok(members) => submit_batch(&app, &queue, &members).await,
         Err(_) => submit_one(&app, &queue, text, key).await,
@@ -42,24 +42,24 @@ const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 pub(crate) struct IdempotencyKey(Option<String>);
 
 impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let mut given = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
         let key = match (given.next(), given.next()) {
             (None, _) => return Ok(Self(None)),
             (Some(key), None) => key,
-            (Some(_), Some(_)) => return Err(Failure::validation(IDEMPOTENCY_KEY, "must be given once")),
+            (Some(_), Some(_)) => return Err(ApiError::validation(IDEMPOTENCY_KEY, "must be given once")),
         };
         let text = std::str::from_utf8(key.as_bytes());
-        let text = text.map_err(|_| Failure::validation(IDEMPOTENCY_KEY, "must be UTF-8"))?;
+        let text = text.map_err(|_| ApiError::validation(IDEMPOTENCY_KEY, "must be UTF-8"))?;
         Ok(Self(Some(text.to_owned())))
     }
 }
 
 async fn submit_one(app: &AppState, queue: &QueueName, text: &str, key: Option<String>) -> Answer {
     let mut batch = Batch::with_header_key(key);
-    batch.add(text, queue, OwnQueue::Refused)?;
+    batch.add(text, queue, QueueField::Refused)?;
     if let Some(failure) = batch.take_unreadable() {
         return Err(failure.into());
     }
@@ -67,7 +67,7 @@ async fn submit_one(app: &AppState, queue: &QueueName, text: &str, key: Option<S
     let submitted = batch.submit(app, SubmitRequest::new, Batch::single_refusal).await?;
     match tell(app, &submitted, payloads).await.first() {
         Some(job) => json(status(job.duplicate), job),
-        None => Err(Failure::bad_request("no job was given")),
+        None => Err(ApiError::bad_request("no job was given")),
     }
 }
 
@@ -75,7 +75,7 @@ async fn submit_batch(app: &AppState, queue: &QueueName, members: &[&RawValue]) 
     Batch::check_size(members.len())?;
     let mut batch = Batch::default();
     for member in members {
-        batch.add(member.get(), queue, OwnQueue::Refused)?;
+        batch.add(member.get(), queue, QueueField::Refused)?;
     }
     let payloads = KeyedPayloads::of(&batch.members);
     let submitted = batch.submit(app, SubmitRequest::new, Batch::refusal).await?;

@@ -21,7 +21,7 @@ pub(crate) async fn wait(State(app): State<AppState>, JobPath(id): JobPath, mut 
     query.end()?;
     let deadline = Instant::now() + patience.as_std();
     let watch = app.endings.watch(id);
-    let bell = watch.bell();
+    let bell = watch.notify();
     loop {
         // From here on an end is heard, so that it cannot fall between the look and the wait.
         let mut rung = std::pin::pin!(bell.notified());

@@ -17,13 +17,13 @@ use crate::convert::job::error;
 use crate::convert::{time, times};
 use crate::wire::answer::{Answer, ok};
 use crate::wire::path::JobPath;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 
 /// Why a job is not running, with the facts.
 pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery) -> Answer {
     let job = find(&app, id).await?;
-    let queue = app.ask(app.store.queue(job.queue.clone())).await?;
+    let queue = app.call_store(app.store.queue(job.queue.clone())).await?;
     let ahead = ahead(&app, &job, queue.as_ref()).await?;
     let paused = queue.as_ref().is_some_and(|report| report.queue.paused);
     let waits = !job.state.terminal() && job.state.lease().is_none();
@@ -36,7 +36,7 @@ pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: No
     if let Some(ahead) = ahead.filter(|ahead| *ahead > 0) {
         reasons.push(Reason::Behind { ahead });
     }
-    if ahead.is_some() && !app.workers.asked_lately(&job.queue) {
+    if ahead.is_some() && !app.workers.has_recent_claims(&job.queue) {
         let last_seen_at = times(app.workers.last_asked(&job.queue));
         reasons.push(Reason::NoWorker { queue: job.queue.to_string(), last_seen_at });
     }
@@ -57,19 +57,19 @@ async fn requeue_action(
     app: &AppState,
     job: &Job,
     queue: Option<&QueueStats>,
-) -> Result<Option<RequeueAction>, Failure> {
+) -> Result<Option<RequeueAction>, ApiError> {
     if !can_requeue(job, queue) {
         return Ok(None);
     }
     let Some(through) = job.dependencies.ended_by else { return Ok(Some(action(job, "requeue"))) };
-    let found = app.ask(app.store.get(vec![JobRef::Id(through.dependency)])).await?;
+    let found = app.call_store(app.store.get(vec![JobRef::Id(through.dependency)])).await?;
     let Some(dependency) = found.into_iter().next().flatten() else { return Ok(None) };
     // A dependency that runs again as a clone, or that completed since, is no obstacle.
     let obstacle = dependency.state.terminal() && !matches!(dependency.state, JobState::Completed { .. });
     if dependency.requeued_as.is_some() || !obstacle {
         return Ok(Some(action(job, "requeue")));
     }
-    let queue = app.ask(app.store.queue(dependency.queue.clone())).await?;
+    let queue = app.call_store(app.store.queue(dependency.queue.clone())).await?;
     Ok(can_requeue(&dependency, queue.as_ref()).then(|| action(&dependency, "requeue the dependency")))
 }
 
@@ -136,11 +136,11 @@ fn lifetime(job: &Job) -> Option<Reason> {
 }
 
 /// `None`: it does not stand in line.
-async fn ahead(app: &AppState, job: &Job, queue: Option<&QueueStats>) -> Result<Option<u64>, Failure> {
+async fn ahead(app: &AppState, job: &Job, queue: Option<&QueueStats>) -> Result<Option<u64>, ApiError> {
     let (JobState::Scheduled { position }, Some(report)) = (&job.state, queue) else { return Ok(None) };
     let priority = report.queue.intake.priority_order.then(|| job.effective_priority());
     let place = QueuePosition { queue: job.queue.clone(), position: *position, priority };
-    Ok(Some(app.ask(app.store.count_ahead(place)).await?))
+    Ok(Some(app.call_store(app.store.count_ahead(place)).await?))
 }
 
 /// In line, or left behind by a lost worker where the next claim takes over.

@@ -2,14 +2,14 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use longshore_api::work::{Children, FannedOut};
+use longshore_api::work::{Children, ChildrenCreated};
 use longshore_core::engine::SubmitRequest;
 use longshore_core::lease;
 use serde_json::value::RawValue;
 
 use crate::app::AppState;
 use crate::convert::settlement::token;
-use crate::routes::batch::{Batch, OwnQueue};
+use crate::routes::batch::{Batch, QueueField};
 use crate::routes::jobs::get::find;
 use crate::wire::answer::{Answer, json};
 use crate::wire::body::JsonBody;
@@ -25,10 +25,10 @@ pub(crate) async fn children(State(app): State<AppState>, JobPath(id): JobPath, 
     Batch::check_size(jobs.len())?;
     let mut batch = Batch::default();
     for member in &jobs {
-        batch.add(member.get(), &parent.queue, OwnQueue::Allowed)?;
+        batch.add(member.get(), &parent.queue, QueueField::Allowed)?;
     }
     if let Some(finally) = finally {
-        batch.add_at("finally".to_owned(), finally.get(), &parent.queue, OwnQueue::Allowed)?;
+        batch.add_at("finally".to_owned(), finally.get(), &parent.queue, QueueField::Allowed)?;
     }
     let with_finally = finally.is_some();
     let request = |mut members: Vec<_>| {
@@ -39,7 +39,7 @@ pub(crate) async fn children(State(app): State<AppState>, JobPath(id): JobPath, 
     // Nothing new: an answer was lost, and is asked for again.
     let status = if submitted.iter().all(|job| job.duplicate) { StatusCode::OK } else { StatusCode::CREATED };
     let finally = if with_finally { submitted.pop() } else { None };
-    let fanned_out = FannedOut {
+    let fanned_out = ChildrenCreated {
         jobs: submitted.iter().map(|job| job.id.to_string()).collect(),
         finally: finally.map(|job| job.id.to_string()),
     };

@@ -10,13 +10,13 @@ use longshore_core::id::{JobType, QueueName, WorkerName};
 use longshore_core::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
 use longshore_core::refusal::Invalid;
 
-use super::delivery::hand_over;
+use super::delivery::into_response;
 use crate::app::AppState;
 use crate::convert::claimed::claimed;
 use crate::convert::{length, time};
 use crate::wire::answer::Answer;
 use crate::wire::body::JsonBody;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 
 /// The longest that a claim, or anybody else, may wait.
@@ -27,31 +27,31 @@ pub(crate) async fn claim(State(app): State<AppState>, _: NoQuery, body: JsonBod
     let wait = given.wait.unwrap_or_default();
     let request = read(given)?;
     let worker = request.terms.worker.clone();
-    let claiming = app.workers.asks(worker.as_ref(), &request.queues, app.now());
+    let claiming = app.workers.claim_started(worker.as_ref(), &request.queues, app.now());
     let grant = app.claim(request, wait.as_std()).await?;
     drop(claiming);
-    app.workers.given(worker.as_ref(), grant.jobs().iter().map(|job| job.claimed.id), app.now());
+    app.workers.jobs_assigned(worker.as_ref(), grant.jobs().iter().map(|job| job.claimed.id), app.now());
     let answer = Claimed { jobs: grant.jobs().iter().map(claimed).collect(), now: time(app.now()) };
     let bytes = serde_json::to_vec(&answer);
-    let bytes = bytes.map_err(|_| Failure::new(ErrorCode::Internal, "an answer could not be written"))?;
-    Ok(hand_over(Bytes::from(bytes), grant))
+    let bytes = bytes.map_err(|_| ApiError::new(ErrorCode::Internal, "an answer could not be written"))?;
+    Ok(into_response(Bytes::from(bytes), grant))
 }
 
 /// What a claim says by itself is checked before anybody is asked or waits.
-fn read(given: Claim) -> Result<ClaimRequest, Failure> {
+fn read(given: Claim) -> Result<ClaimRequest, ApiError> {
     if given.wait.is_some_and(|wait| wait > WAIT_MAX) {
-        return Err(Failure::validation("wait", &format!("may be at most {WAIT_MAX}")));
+        return Err(ApiError::validation("wait", &format!("may be at most {WAIT_MAX}")));
     }
     let limit = usize::try_from(given.limit.unwrap_or(1)).unwrap_or(usize::MAX);
     if !(1..=BATCH_ITEMS_MAX).contains(&limit) {
-        return Err(Failure::validation("limit", &format!("must be 1-{BATCH_ITEMS_MAX}")));
+        return Err(ApiError::validation("limit", &format!("must be 1-{BATCH_ITEMS_MAX}")));
     }
     if !(1..=BATCH_ITEMS_MAX).contains(&given.queues.len()) {
-        return Err(Failure::validation("queues", &format!("must name 1-{BATCH_ITEMS_MAX} queues")));
+        return Err(ApiError::validation("queues", &format!("must name 1-{BATCH_ITEMS_MAX} queues")));
     }
     let types = given.types.unwrap_or_default();
     if types.len() > CLAIM_TYPES_MAX {
-        return Err(Failure::validation("types", &format!("may name at most {CLAIM_TYPES_MAX} types")));
+        return Err(ApiError::validation("types", &format!("may name at most {CLAIM_TYPES_MAX} types")));
     }
     let queue = |(place, name): (usize, &String)| {
         QueueName::new(name).map_err(|invalid| invalid.at(format!("queues[{place}]")))

@@ -18,7 +18,7 @@ struct ClaimBody {
     grant: Option<Grant>,
 }
 
-pub(crate) fn hand_over(bytes: Bytes, grant: Grant) -> Response {
+pub(crate) fn into_response(bytes: Bytes, grant: Grant) -> Response {
     let body = Body::new(ClaimBody { bytes: Some(bytes), grant: Some(grant) });
     ([(header::CONTENT_TYPE, JSON)], body).into_response()
 }

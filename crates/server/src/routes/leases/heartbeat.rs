@@ -13,15 +13,15 @@ use crate::convert::{raw, time, times};
 use crate::wire::answer::{Answer, ok};
 use crate::wire::body::JsonBody;
 use crate::wire::path::JobPath;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 
 pub(crate) async fn heartbeat(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery, body: JsonBody) -> Answer {
     let Heartbeat { lease, progress, checkpoint } = body.object()?;
     let notes = HeartbeatData { progress: progress.map(raw::bytes), checkpoint: checkpoint.map(raw::bytes) };
     let extension = engine::Heartbeat { id, token: token(lease.as_deref()), notes };
-    let verdicts = app.ask(app.store.extend(vec![extension])).await?;
-    let verdict = verdicts.into_iter().next().ok_or_else(|| Failure::bad_request("nothing was extended"))?;
+    let verdicts = app.call_store(app.store.extend(vec![extension])).await?;
+    let verdict = verdicts.into_iter().next().ok_or_else(|| ApiError::bad_request("nothing was extended"))?;
     let extended = verdict?;
     let now = app.now();
     app.workers.heartbeat(id, now);

@@ -9,6 +9,6 @@ use crate::wire::answer::{Answer, ok};
 use crate::wire::query::NoQuery;
 
 pub(crate) async fn list(State(app): State<AppState>, _: NoQuery) -> Answer {
-    let queues = app.ask(app.store.queues()).await?;
+    let queues = app.call_store(app.store.queues()).await?;
     ok(&Queues { queues: queues.iter().map(shown).collect() })
 }

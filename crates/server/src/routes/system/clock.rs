@@ -8,7 +8,7 @@ use crate::app::AppState;
 use crate::convert::{length, time};
 use crate::wire::answer::{Answer, ok};
 use crate::wire::body::JsonBody;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 
 pub(crate) async fn clock(State(app): State<AppState>, _: NoQuery) -> Answer {
@@ -19,7 +19,8 @@ pub(crate) async fn clock(State(app): State<AppState>, _: NoQuery) -> Answer {
 pub(crate) async fn advance(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> Answer {
     let Advance { by } = body.required()?;
     let time_of_store = app.virtual_time.as_ref();
-    let time_of_store = time_of_store.ok_or_else(|| Failure::new(ErrorCode::NotFound, "time passes by itself here"))?;
-    let now = app.noted(time_of_store.advance(length(by)).await)?;
+    let time_of_store =
+        time_of_store.ok_or_else(|| ApiError::new(ErrorCode::NotFound, "time passes by itself here"))?;
+    let now = app.report_error(time_of_store.advance(length(by)).await)?;
     ok(&Clock { now: time(now) })
 }

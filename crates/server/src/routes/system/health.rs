@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::app::AppState;
 use crate::wire::answer::{Answer, ok};
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 
 /// A store that takes longer to look at nothing is not ready.
@@ -23,11 +23,11 @@ pub(crate) async fn livez(_: NoQuery) -> Answer {
 
 /// It takes work: the store takes new jobs, and the server was not told to stop.
 pub(crate) async fn readyz(State(app): State<AppState>, _: NoQuery) -> Answer {
-    let not_ready = |why: &str| Failure::new(ErrorCode::StoreUnavailable, why);
+    let not_ready = |why: &str| ApiError::new(ErrorCode::StoreUnavailable, why);
     if app.stopping.is_cancelled() {
         return Err(not_ready("the server is stopping"));
     }
-    if app.broken() {
+    if app.store_failed() {
         return Err(not_ready("the store has failed: a restart is needed"));
     }
     match store_health(&app).await.refusing {
@@ -42,7 +42,7 @@ pub(crate) async fn store_health(app: &AppState) -> StoreHealth {
     match timeout(PATIENCE, app.store.health()).await {
         Ok(Ok(health)) => health,
         Ok(Err(error)) => {
-            app.note(&error);
+            app.on_store_error(&error);
             refusing(error.cause())
         }
         Err(_) => refusing(format!("the store does not answer within {} s", PATIENCE.as_secs())),

@@ -11,7 +11,7 @@ use crate::wire::answer::Answer;
 use crate::wire::query::NoQuery;
 
 pub(crate) async fn metrics(State(app): State<AppState>, _: NoQuery) -> Answer {
-    let queues = app.ask(app.store.queues()).await?;
+    let queues = app.call_store(app.store.queues()).await?;
     let health = store_health(&app).await;
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     Ok(([(header::CONTENT_TYPE, kind)], exposition(&app, &queues, &health)).into_response())

@@ -12,7 +12,7 @@ use crate::wire::answer::{Answer, ok};
 use crate::wire::query::NoQuery;
 
 pub(crate) async fn stats(State(app): State<AppState>, _: NoQuery) -> Answer {
-    let reports = app.ask(app.store.queues()).await?;
+    let reports = app.call_store(app.store.queues()).await?;
     let known: HashSet<&QueueName> = reports.iter().map(|report| &report.queue.name).collect();
     app.tally.forget(|name| known.contains(name));
     let figures = app.tally.figures();

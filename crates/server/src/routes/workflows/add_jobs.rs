@@ -5,14 +5,14 @@ use longshore_core::engine::{SubmitRequest, WorkflowTarget};
 use longshore_core::refusal::Refusal;
 use serde_json::value::RawValue;
 
-use super::parse::{Given, Steps};
+use super::parse::{Given, ParsedWorkflow};
 use super::{find, made_by};
 use crate::app::AppState;
 use crate::routes::batch::Batch;
 use crate::wire::answer::Answer;
 use crate::wire::body::JsonBody;
 use crate::wire::path::WorkflowPath;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 
 /// Adds to an open workflow: in one of the forms of a new one, or as an array of jobs.
@@ -33,10 +33,10 @@ pub(crate) async fn grow(
         Err(_) => body.required()?,
     };
     if given.name.is_some() || given.open.is_some() {
-        return Err(Failure::validation("name", "and open are said when a workflow is made"));
+        return Err(ApiError::validation("name", "and open are said when a workflow is made"));
     }
-    let steps = Steps::read(&given)?;
-    let steps = steps.ok_or_else(|| Failure::validation("jobs", "is required, or chain, group or chord"))?;
+    let steps = ParsedWorkflow::read(&given)?;
+    let steps = steps.ok_or_else(|| ApiError::validation("jobs", "is required, or chain, group or chord"))?;
     let (batch, tie) = steps.split();
     let request = |members| SubmitRequest::workflow(tie(members), WorkflowTarget::Open(id));
     made_by(&batch.submit(&app, request, Batch::refusal).await?)

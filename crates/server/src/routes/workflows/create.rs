@@ -1,39 +1,39 @@
 //! `POST /v1/workflows`
 
 use axum::extract::State;
-use longshore_api::workflow::WorkflowMade;
+use longshore_api::workflow::WorkflowCreated;
 use longshore_core::engine::{AdminCommand, AdminResponse, SubmitRequest, WorkflowTarget};
 
 use super::made_by;
-use super::parse::{Given, Steps};
+use super::parse::{Given, ParsedWorkflow};
 use crate::app::AppState;
 use crate::convert::shared;
 use crate::routes::batch::Batch;
 use crate::wire::answer::{Answer, created};
 use crate::wire::body::JsonBody;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 
 /// All of it is stored, or nothing.
 pub(crate) async fn create(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> Answer {
     let given: Given<'_> = body.required()?;
     let open = given.open.unwrap_or(false);
-    let steps = Steps::read(&given)?;
+    let steps = ParsedWorkflow::read(&given)?;
     let name = shared(given.name);
     let Some(steps) = steps else {
         if !open {
-            return Err(Failure::validation(
+            return Err(ApiError::validation(
                 "jobs",
                 "is required, or chain, group or chord, unless the workflow is open",
             ));
         }
         return match app.admin(AdminCommand::OpenWorkflow { name }).await? {
-            AdminResponse::Workflow { id, .. } => created(&WorkflowMade { id: id.to_string(), jobs: [].into() }),
+            AdminResponse::Workflow { id, .. } => created(&WorkflowCreated { id: id.to_string(), jobs: [].into() }),
             AdminResponse::Done
             | AdminResponse::QueuePut { .. }
             | AdminResponse::State { .. }
             | AdminResponse::CancelRequested => {
-                Err(Failure::new(longshore_api::ErrorCode::Internal, "an odd answer about a new workflow"))
+                Err(ApiError::new(longshore_api::ErrorCode::Internal, "an odd answer about a new workflow"))
             }
         };
     };

@@ -12,7 +12,7 @@ use crate::app::AppState;
 use crate::convert::enums::ToWire;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::path::WorkflowPath;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::Query;
 
 /// Members that are shown unless somebody asks for fewer: more are for those who turn pages.
@@ -32,17 +32,17 @@ async fn members(
     workflow: WorkflowId,
     mut after: Seq,
     limit: usize,
-) -> Result<(Vec<Member>, Option<Seq>), Failure> {
+) -> Result<(Vec<Member>, Option<Seq>), ApiError> {
     let mut members = Vec::new();
     loop {
         let query = MemberQuery { workflow, limit: BATCH_ITEMS_MAX.min(limit - members.len()), after };
-        let page = app.ask(app.store.members(query)).await?;
+        let page = app.call_store(app.store.members(query)).await?;
         members.extend(page.jobs.iter().map(|job| member(job)));
         match page.next {
             None => return Ok((members, None)),
             Some(next) if members.len() >= limit => {
                 // The last one may have been the last of all.
-                let more = app.ask(app.store.members(MemberQuery { workflow, limit: 1, after: next })).await?;
+                let more = app.call_store(app.store.members(MemberQuery { workflow, limit: 1, after: next })).await?;
                 let more = !more.jobs.is_empty() || more.next.is_some();
                 return Ok((members, more.then_some(next)));
             }

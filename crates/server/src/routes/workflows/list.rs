@@ -20,7 +20,7 @@ pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> Answe
     let limit = query.up_to("limit", 1, BATCH_ITEMS_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let before = query.cursor()?;
     query.end()?;
-    let page = app.ask(app.store.workflows(WorkflowQuery { state, limit, before })).await?;
+    let page = app.call_store(app.store.workflows(WorkflowQuery { state, limit, before })).await?;
     ok(&Workflows {
         workflows: page.workflows.iter().map(|workflow| shown(workflow)).collect(),
         next: page.next.map(|number| number.to_string()),

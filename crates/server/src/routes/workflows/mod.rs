@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use longshore_api::workflow::{Workflow as Shown, WorkflowMade};
+use longshore_api::workflow::{Workflow as Shown, WorkflowCreated};
 use longshore_core::engine::{AdminCommand, Submitted};
 use longshore_core::id::WorkflowId;
 use longshore_core::refusal::Refusal;
@@ -24,10 +24,10 @@ use crate::app::AppState;
 use crate::convert::enums::ToWire;
 use crate::convert::{text, time};
 use crate::wire::answer::{Answer, json};
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 
-pub(crate) async fn find(app: &AppState, id: WorkflowId) -> Result<Arc<Workflow>, Failure> {
-    app.ask(app.store.workflow(id)).await?.ok_or_else(|| Refusal::WorkflowNotFound.into())
+pub(crate) async fn find(app: &AppState, id: WorkflowId) -> Result<Arc<Workflow>, ApiError> {
+    app.call_store(app.store.workflow(id)).await?.ok_or_else(|| Refusal::WorkflowNotFound.into())
 }
 
 /// Gives a command to a workflow, and shows what it is now. `unfinished`: the answer while something is left to be done.
@@ -36,7 +36,7 @@ async fn command(app: &AppState, id: WorkflowId, command: AdminCommand, unfinish
     app.admin(command).await?;
     // One whose members have all gone goes with the command that closes it.
     let gone = || Workflow { open: false, operation: None, ..Workflow::clone(&before) };
-    let workflow = app.ask(app.store.workflow(id)).await?.map_or_else(gone, Arc::unwrap_or_clone);
+    let workflow = app.call_store(app.store.workflow(id)).await?.map_or_else(gone, Arc::unwrap_or_clone);
     let status = if workflow.state().terminal() {
         StatusCode::OK
     } else if workflow.operation.is_some() {
@@ -64,14 +64,14 @@ fn shown(workflow: &Workflow) -> Shown {
 }
 
 /// What a submission has made. Whatever joins a workflow is called something there.
-fn made(submitted: &[Submitted]) -> Option<WorkflowMade> {
+fn made(submitted: &[Submitted]) -> Option<WorkflowCreated> {
     let id = submitted.iter().find_map(|job| job.membership.as_ref())?.workflow.to_string();
     let named = |job: &Submitted| Some((job.membership.as_ref()?.reference.to_string(), job.id.to_string()));
-    Some(WorkflowMade { id, jobs: submitted.iter().filter_map(named).collect::<BTreeMap<_, _>>() })
+    Some(WorkflowCreated { id, jobs: submitted.iter().filter_map(named).collect::<BTreeMap<_, _>>() })
 }
 
 fn made_by(submitted: &[Submitted]) -> Answer {
-    let odd = || Failure::new(longshore_api::ErrorCode::Internal, "jobs were taken and joined no workflow");
+    let odd = || ApiError::new(longshore_api::ErrorCode::Internal, "jobs were taken and joined no workflow");
     let status = if submitted.iter().all(|job| job.duplicate) { StatusCode::OK } else { StatusCode::CREATED };
     json(status, &made(submitted).ok_or_else(odd)?)
 }

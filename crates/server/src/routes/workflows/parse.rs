@@ -10,13 +10,13 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::routes::batch::{Batch, OwnQueue};
+use crate::routes::batch::{Batch, QueueField};
 use crate::wire::json;
-use crate::wire::problem::{Failure, MemberFailure};
+use crate::wire::problem::{ApiError, ItemError};
 
 /// What the body of a workflow holds, read as far as that goes.
 #[derive(Default)]
-pub(super) struct Steps {
+pub(super) struct ParsedWorkflow {
     pub batch: Batch,
     /// Places of jobs that wait for others by the shape that they stand in.
     after: Vec<Vec<usize>>,
@@ -24,15 +24,15 @@ pub(super) struct Steps {
 
 pub(super) type Given<'a> = NewWorkflow<&'a RawValue>;
 
-impl Steps {
+impl ParsedWorkflow {
     /// Nothing at all is `None`; more than one form is refused.
-    pub(super) fn read(given: &Given<'_>) -> Result<Option<Self>, Failure> {
+    pub(super) fn read(given: &Given<'_>) -> Result<Option<Self>, ApiError> {
         let queue = given.queue.as_deref().map(QueueName::new).transpose()?;
         let mut reader = Reader { batch: Batch::default(), queue };
         let NewWorkflow { jobs, chain, group, chord, .. } = given;
         let forms = [jobs.is_some(), chain.is_some(), group.is_some(), chord.is_some()];
         if forms.into_iter().filter(|given| *given).count() > 1 {
-            return Err(Failure::validation(
+            return Err(ApiError::validation(
                 "jobs",
                 "goes without chain, group and chord, and those without each other",
             ));
@@ -69,14 +69,14 @@ struct Reader {
 
 impl Reader {
     /// Jobs are put into the batch in the order in which the shape names them. `path`: where the job stands, unless in `jobs`.
-    fn job(&mut self, text: &RawValue, path: Option<String>) -> Result<WorkflowShape<()>, Failure> {
+    fn job(&mut self, text: &RawValue, path: Option<String>) -> Result<WorkflowShape<()>, ApiError> {
         if self.batch.members.len() >= WORKFLOW_JOBS_MAX {
             let limit = format!("must be at most {WORKFLOW_JOBS_MAX} jobs in one call");
-            return Err(Failure::validation("jobs", &limit));
+            return Err(ApiError::validation("jobs", &limit));
         }
         let (queue, own_queue) = match &self.queue {
-            Some(queue) => (queue.clone(), OwnQueue::Allowed),
-            None => (QueueName::new("default")?, OwnQueue::Required),
+            Some(queue) => (queue.clone(), QueueField::Allowed),
+            None => (QueueName::new("default")?, QueueField::Required),
         };
         match path {
             Some(path) => self.batch.add_at(path, text.get(), &queue, own_queue)?,
@@ -85,15 +85,15 @@ impl Reader {
         Ok(WorkflowShape::Job(()))
     }
 
-    fn step(&mut self, text: &RawValue, path: String) -> Result<WorkflowShape<()>, Failure> {
+    fn step(&mut self, text: &RawValue, path: String) -> Result<WorkflowShape<()>, ApiError> {
         if !is_shape(text.get()) {
             return self.job(text, Some(path));
         }
-        let inside = |failure: MemberFailure| Failure::from(failure).inside(&path);
+        let inside = |failure: ItemError| ApiError::from(failure).inside(&path);
         let Nested::<&RawValue> { chain, group, chord } = json::object(text.get()).map_err(inside)?;
         if [chain.is_some(), group.is_some(), chord.is_some()].into_iter().filter(|given| *given).count() > 1 {
             let several = "goes without group and chord, and those without each other";
-            return Err(Failure::validation("chain", several).inside(&path));
+            return Err(ApiError::validation("chain", several).inside(&path));
         }
         self.shape(&format!("{path}."), chain.as_deref(), group.as_deref(), chord.as_ref())
     }
@@ -105,7 +105,7 @@ impl Reader {
         chain: Option<&[&RawValue]>,
         group: Option<&[&RawValue]>,
         chord: Option<&Chord<&RawValue>>,
-    ) -> Result<WorkflowShape<()>, Failure> {
+    ) -> Result<WorkflowShape<()>, ApiError> {
         match (chain, group, chord) {
             (Some(chain), ..) => Ok(WorkflowShape::Chain(self.steps(chain, &format!("{at}chain"))?)),
             (_, Some(group), _) => Ok(WorkflowShape::Group(self.steps(group, &format!("{at}group"))?)),
@@ -114,11 +114,11 @@ impl Reader {
                 let finally = self.step(chord.finally, format!("{at}chord.finally"))?;
                 Ok(WorkflowShape::Chord { group, finally: Box::new(finally) })
             }
-            (None, None, None) => Err(Failure::validation("jobs", "is required, or chain, group or chord")),
+            (None, None, None) => Err(ApiError::validation("jobs", "is required, or chain, group or chord")),
         }
     }
 
-    fn steps(&mut self, steps: &[&RawValue], list: &str) -> Result<Vec<WorkflowShape<()>>, Failure> {
+    fn steps(&mut self, steps: &[&RawValue], list: &str) -> Result<Vec<WorkflowShape<()>>, ApiError> {
         steps.iter().enumerate().map(|(place, step)| self.step(step, format!("{list}[{place}]"))).collect()
     }
 }

@@ -1,16 +1,16 @@
 //! `GET /job/{id}`
 
 use super::super::job::{Field, Object};
-use super::super::request::Call;
+use super::super::request::OcypodRequest;
 use super::super::response::{Answer, ok};
 use super::find;
 
-pub(crate) async fn get(call: Call) -> Answer {
+pub(crate) async fn get(call: OcypodRequest) -> Answer {
     let (app, id) = (&call.app, call.job()?);
     let fields = Field::asked(call.query())?;
     let job = find(app, id).await?;
     let payload = if fields.contains(&Field::Input) {
-        app.ask(app.store.payloads(vec![job.seq])).await?.into_iter().next().flatten()
+        app.call_store(app.store.payloads(vec![job.seq])).await?.into_iter().next().flatten()
     } else {
         None
     };

@@ -5,12 +5,12 @@ use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::policy::Fencing;
 use longshore_core::refusal::Refusal;
 
-use super::super::request::Call;
-use super::super::response::{Answer, No, done};
+use super::super::request::OcypodRequest;
+use super::super::response::{Answer, OcypodError, done};
 use super::find;
 
 /// Whatever the body says.
-pub(crate) async fn heartbeat(call: Call) -> Answer {
+pub(crate) async fn heartbeat(call: OcypodRequest) -> Answer {
     let (app, id) = (&call.app, call.job()?);
     let job = find(app, id).await?;
     // The dialect has no tokens: whoever speaks, speaks for the present lease.
@@ -19,12 +19,12 @@ pub(crate) async fn heartbeat(call: Call) -> Answer {
         Fencing::Required => job.state.lease().map(|lease| lease.token),
     };
     let extension = Heartbeat { id: job.id, token, notes: HeartbeatData::default() };
-    let verdicts = app.ask(app.store.extend(vec![extension])).await?;
+    let verdicts = app.call_store(app.store.extend(vec![extension])).await?;
     match verdicts.into_iter().next() {
         Some(Ok(_)) => done(),
-        Some(Err(Refusal::JobNotFound)) => Err(No::no_job(id)),
+        Some(Err(Refusal::JobNotFound)) => Err(OcypodError::no_job(id)),
         Some(Err(Refusal::StaleLease(_))) | None => {
-            Err(No::conflict(format!("Cannot heartbeat job {id}, job is not running")))
+            Err(OcypodError::conflict(format!("Cannot heartbeat job {id}, job is not running")))
         }
         Some(Err(refusal)) => Err(refusal.into()),
     }

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 
-use super::super::request::{Call, payload_max};
-use super::super::response::{Answer, No, done};
+use super::super::request::{OcypodRequest, payload_max};
+use super::super::response::{Answer, OcypodError, done};
 use super::{find, look};
 use crate::app::AppState;
 
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for Word {
 }
 
 /// Changes the status, the output, or both at once. Nothing to change is fine, whatever the id.
-pub(crate) async fn patch(call: Call) -> Answer {
+pub(crate) async fn patch(call: OcypodRequest) -> Answer {
     let (app, id) = (call.app.clone(), call.job()?);
     let bytes_max = output_max(&app, id).await?;
     let body = call.json_around(bytes_max)?;
@@ -68,15 +68,15 @@ pub(crate) async fn patch(call: Call) -> Answer {
 
 pub(super) async fn apply(app: &AppState, id: Seq, change: StatusChange) -> Answer {
     let job = find(app, id).await?;
-    match app.ask(app.store.admin(AdminCommand::ChangeStatus { id: job.id, change })).await? {
+    match app.call_store(app.store.admin(AdminCommand::ChangeStatus { id: job.id, change })).await? {
         Ok(_) => done(),
-        Err(refusal) => Err(No::refused(refusal, &job.queue, Some(id))),
+        Err(refusal) => Err(OcypodError::refused(refusal, &job.queue, Some(id))),
     }
 }
 
 /// What the output of a job may weigh: as much as its queue takes as input.
-pub(super) async fn output_max(app: &AppState, id: Seq) -> Result<u32, No> {
+pub(super) async fn output_max(app: &AppState, id: Seq) -> Result<u32, OcypodError> {
     let Some(job) = look(app, id).await? else { return Ok(payload_max()) };
-    let queue = app.ask(app.store.queue(job.queue.clone())).await?;
+    let queue = app.call_store(app.store.queue(job.queue.clone())).await?;
     Ok(queue.map_or(payload_max(), |report| report.queue.intake.payload_max))
 }

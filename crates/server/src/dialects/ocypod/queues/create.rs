@@ -13,9 +13,9 @@ use longshore_core::tags::Tags;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::duration::Length;
-use super::super::request::{Call, payload_max};
-use super::super::response::{Answer, No, at, json};
+use super::super::duration::OcypodDuration;
+use super::super::request::{OcypodRequest, payload_max};
+use super::super::response::{Answer, OcypodError, at, json};
 use super::super::settings::Given as Settings;
 
 /// All of it may be left out, or be `null`.
@@ -25,14 +25,14 @@ struct Given<'a> {
     #[serde(borrow)]
     input: Option<&'a RawValue>,
     tags: Option<Vec<String>>,
-    timeout: Option<Length>,
-    heartbeat_timeout: Option<Length>,
-    expires_after: Option<Length>,
+    timeout: Option<OcypodDuration>,
+    heartbeat_timeout: Option<OcypodDuration>,
+    expires_after: Option<OcypodDuration>,
     retries: Option<u64>,
-    retry_delays: Option<Vec<Length>>,
+    retry_delays: Option<Vec<OcypodDuration>>,
 }
 
-pub(crate) async fn create(call: Call) -> Answer {
+pub(crate) async fn create(call: OcypodRequest) -> Answer {
     let (app, queue) = (call.app.clone(), call.queue());
     // What a body may weigh is the queue's business; whether there is one is told only after the body was read.
     let known = call.known_queue().await;
@@ -45,15 +45,17 @@ pub(crate) async fn create(call: Call) -> Answer {
     request.require_profile = Some(Profile::Ocypod);
     match app.submit(request).await? {
         Ok(submitted) => {
-            let id =
-                submitted.first().map(|job| job.seq).ok_or_else(|| No::silent(StatusCode::INTERNAL_SERVER_ERROR))?;
+            let id = submitted
+                .first()
+                .map(|job| job.seq)
+                .ok_or_else(|| OcypodError::empty_body(StatusCode::INTERNAL_SERVER_ERROR))?;
             at(json(StatusCode::CREATED, &id.0)?, &format!("/job/{id}"))
         }
-        Err(refusal) => Err(No::refused(refusal.first, &queue, None)),
+        Err(refusal) => Err(OcypodError::refused(refusal.first, &queue, None)),
     }
 }
 
-fn read(given: Given<'_>) -> Result<NewJob, No> {
+fn read(given: Given<'_>) -> Result<NewJob, OcypodError> {
     let Given { input, tags, timeout, heartbeat_timeout, expires_after, retries, retry_delays } = given;
     let input = input.map_or(Bytes::from_static(b"null"), |input| Bytes::copy_from_slice(input.get().as_bytes()));
     let mut job = NewJob::new(JobType::new(OCYPOD_TYPE)?, Payload::Json(input));

@@ -5,20 +5,20 @@ use longshore_core::engine::{AdminCommand, DeleteQueue, QueueDeleteMode};
 use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
 
-use super::super::request::Call;
-use super::super::response::{Answer, No, done};
+use super::super::request::OcypodRequest;
+use super::super::response::{Answer, OcypodError, done};
 
 /// Its waiting jobs go with it; running ones may finish, ended ones stay.
-pub(crate) async fn delete(call: Call) -> Answer {
+pub(crate) async fn delete(call: OcypodRequest) -> Answer {
     let (app, queue) = (&call.app, call.queue()?);
-    let known = app.ask(app.store.queue(queue.clone())).await?;
+    let known = app.call_store(app.store.queue(queue.clone())).await?;
     if known.is_none_or(|report| report.queue.profile != Profile::Ocypod) {
-        return Err(No::silent(StatusCode::NOT_FOUND));
+        return Err(OcypodError::empty_body(StatusCode::NOT_FOUND));
     }
     let how = DeleteQueue::Force(QueueDeleteMode::LetRunningFinish);
-    match app.ask(app.store.admin(AdminCommand::DeleteQueue { queue, how })).await? {
+    match app.call_store(app.store.admin(AdminCommand::DeleteQueue { queue, how })).await? {
         Ok(_) => done(),
-        Err(Refusal::QueueNotFound) => Err(No::silent(StatusCode::NOT_FOUND)),
+        Err(Refusal::QueueNotFound) => Err(OcypodError::empty_body(StatusCode::NOT_FOUND)),
         Err(refusal) => Err(refusal.into()),
     }
 }

@@ -10,7 +10,7 @@ use longshore_store::JobFilter;
 use serde::Serialize;
 
 use super::super::jobs::{each, is_ours};
-use super::super::request::Call;
+use super::super::request::OcypodRequest;
 use super::super::response::{Answer, ok};
 
 #[derive(Default, Serialize)]
@@ -24,7 +24,7 @@ struct JobIds {
 }
 
 /// All jobs by status. A queue that is gone still has those that outlived it; one that never was has none.
-pub(crate) async fn job_ids(call: Call) -> Answer {
+pub(crate) async fn job_ids(call: OcypodRequest) -> Answer {
     let filter = JobFilter { queue: Some(call.queue()?), ..JobFilter::default() };
     let mut jobs = Vec::new();
     each(&call.app, filter, |job| {
