@@ -17,8 +17,8 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// Reads `path` below `root`. Falls back to the copy that was compiled in, so that trees without
-    /// lists can be checked.
+    /// Reads `path` below `root`. Falls back to the copy that was compiled in, so that trees
+    /// without lists can be checked.
     pub(crate) fn read(root: &Path, path: &'static str, built_in: &str) -> Self {
         let text = std::fs::read_to_string(root.join(path)).unwrap_or_else(|_| built_in.to_owned());
         Self { path, text }
