@@ -68,7 +68,7 @@ audit: ## checks licences, sources and security advisories of the dependencies
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny --log-level error check bans licenses sources
 	@if cargo deny --log-level off fetch db; then \
-		cargo deny --log-level error check --disable-fetch advisories; \
+		cargo deny --log-level error check advisories; \
 	else \
 		echo "audit: the advisory database is not reachable: advisories were not checked"; \
 	fi
