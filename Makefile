@@ -22,11 +22,12 @@ run: ## builds the server and starts it on 127.0.0.1:7070 with its data in ./lon
 	@echo "starting target/quick/longshore on 127.0.0.1:7070 with its data in ./longshore-data; Ctrl-C stops it"
 	"$${CARGO_TARGET_DIR:-target}/quick/longshore" serve
 
-# The test runner is built without optimisation, and without its updater: that takes half the time.
+# The test runner only waits for tests: it is built without optimisation, debug information and its
+# updater, to have it sooner.
 setup: ## installs the tools and packages that the tests need
 	@command -v cargo-nextest >/dev/null || { \
-		echo "setup: building cargo-nextest, which runs the tests"; \
-		cargo install --locked --debug --no-default-features cargo-nextest; \
+		echo "setup: building cargo-nextest, which runs the tests (some minutes, once)"; \
+		CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug --no-default-features cargo-nextest; \
 	}
 	@missing=(); \
 	command -v curl >/dev/null || missing+=(curl); \
