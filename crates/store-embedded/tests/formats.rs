@@ -1,7 +1,7 @@
 //! Stores that were written by older programs open and show everything they hold (P18). Each format that was ever released has a directory under `fixtures/`: a store
 //! with something of everything in it, and what must be seen of it, as text. That the bytes of a format stay the same is checked in `src/codec/fixture.rs`.
 //!
-//! A fixture is written once, by the first program of its format, with `make fixture`; once a release has written such stores, never again.
+//! A fixture is written once, by the first program of its format, with `make regenerate-fixtures`; once a release has written such stores, never again.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -123,7 +123,7 @@ fn life_goes_on_in_every_format() {
     }
 }
 
-/// Writes the fixture of the present format: `make fixture`.
+/// Writes the fixture of the present format: `make regenerate-fixtures`.
 #[test]
 #[ignore = "writes into the source tree; see above"]
 fn write_the_fixture() {

@@ -1,6 +1,6 @@
 //! The engine and the reference model agree on random histories: every answer, and the whole visible state after every step.
 //!
-//! A campaign runs more of them: `make campaign-rules`, or `HISTORIES=100000 FIRST_SEED=0 cargo test --release … -- campaign`.
+//! A campaign runs more of them: `make soak-model`, or `HISTORIES=100000 FIRST_SEED=0 cargo test --release … -- campaign`.
 
 use longshore_testkit::differential::{self, Step, drafts};
 use longshore_testkit::engine_subject::EngineSubject;

@@ -41,8 +41,9 @@ fn every_session_that_the_pages_show_works() {
         let programs = Path::new(env!("CARGO_BIN_EXE_longshore")).parent().unwrap();
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
         // The pages put the program on the path themselves; here it lies elsewhere.
-        let script =
-            session.replace("127.0.0.1:7070", &address).replace("$PWD/target/debug", &programs.display().to_string());
+        let programs = programs.display().to_string();
+        let session = session.replace("127.0.0.1:7070", &address);
+        let script = session.replace("$PWD/target/quick", &programs).replace("$PWD/target/debug", &programs);
         let mut shell = Command::new("bash");
         shell.args(["-euo", "pipefail", "-c", &script]).current_dir(scratch.path());
         shell.env("PATH", path).env("LONGSHORE_SERVER", &server.url);

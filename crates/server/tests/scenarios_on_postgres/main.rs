@@ -1,5 +1,5 @@
 //! The scenario files over HTTP once more, with the jobs on PostgreSQL in virtual time: the server passes its clock to every transaction. All of them
-//! with `make wire-on-postgres`; every eighth with the other tests.
+//! with `make test-http-postgres`; every eighth with the other tests.
 
 #![allow(
     clippy::unwrap_used,
