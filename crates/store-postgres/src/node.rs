@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use deadpool_postgres::Pool;
-use longshore_core::engine::{self, Effect};
 use longshore_core::id::QueueName;
 use longshore_core::time::{Duration, Timestamp};
+use longshore_engine::Effect;
 use longshore_store::WakeupsSender;
 
 use crate::catalog::Catalog;
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub prepared: StatementMode,
     /// Where transactions meet that change queues.
     pub lock_key: i64,
-    pub engine: engine::Options,
+    pub engine: longshore_engine::EngineOptions,
     pub clock: NodeClock,
     pub wakeups: WakeupsSender,
     pub notices: NotifyQueue,

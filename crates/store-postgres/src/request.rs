@@ -3,12 +3,12 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+};
 use longshore_store::{ClaimedJob, Grant, StoreError, TakeBack};
 use tokio::sync::oneshot;
 
@@ -42,7 +42,7 @@ pub(crate) enum Request {
     Submit(Box<SubmitRequest>, Reply<Result<Vec<Submitted>, BatchRefusal>>),
     Claim(ClaimRequest, ClaimReply),
     Settle(Vec<Settlement>, Reply<Vec<Result<StateKind, Refusal>>>),
-    Extend(Vec<Heartbeat>, Reply<Vec<Result<LeaseRenewal, Refusal>>>),
+    Heartbeat(Vec<Heartbeat>, Reply<Vec<Result<LeaseRenewal, Refusal>>>),
     Admin(Box<AdminCommand>, Reply<Result<AdminResponse, Refusal>>),
     Tick(NonZeroUsize, Reply<Ticked>),
 }
@@ -59,7 +59,7 @@ pub(crate) enum Answered {
     Submit(Result<Vec<Submitted>, BatchRefusal>),
     Claim(Result<Vec<ClaimedJob>, Refusal>),
     Settle(Vec<Result<StateKind, Refusal>>),
-    Extend(Vec<Result<LeaseRenewal, Refusal>>),
+    Heartbeat(Vec<Result<LeaseRenewal, Refusal>>),
     Admin(Result<AdminResponse, Refusal>),
     Tick(Ticked),
 }
@@ -68,7 +68,7 @@ impl Request {
     pub(crate) fn is_claim(&self) -> bool {
         match self {
             Self::Claim(..) => true,
-            Self::Submit(..) | Self::Settle(..) | Self::Extend(..) | Self::Admin(..) | Self::Tick(..) => false,
+            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
         }
     }
 
@@ -76,7 +76,7 @@ impl Request {
     pub(crate) fn abandoned(&self) -> bool {
         match self {
             Self::Claim(_, reply) => reply.is_closed(),
-            Self::Submit(..) | Self::Settle(..) | Self::Extend(..) | Self::Admin(..) | Self::Tick(..) => false,
+            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
         }
     }
 
@@ -85,7 +85,7 @@ impl Request {
             Self::Submit(request, _) => request.batch.len(),
             Self::Claim(request, _) => request.limit,
             Self::Settle(settlements, _) => settlements.len(),
-            Self::Extend(extensions, _) => extensions.len(),
+            Self::Heartbeat(heartbeats, _) => heartbeats.len(),
             Self::Admin(..) | Self::Tick(..) => 1,
         }
     }
@@ -99,7 +99,7 @@ impl Request {
                 reply.send(Ok(value.map(|jobs| Grant::new(jobs, take_back))));
             }
             (Self::Settle(_, reply), Answered::Settle(value)) => drop(reply.send(Ok(value))),
-            (Self::Extend(_, reply), Answered::Extend(value)) => drop(reply.send(Ok(value))),
+            (Self::Heartbeat(_, reply), Answered::Heartbeat(value)) => drop(reply.send(Ok(value))),
             (Self::Admin(_, reply), Answered::Admin(value)) => drop(reply.send(Ok(value))),
             (Self::Tick(_, reply), Answered::Tick(value)) => drop(reply.send(Ok(value))),
             (request, _) => request.fail(StoreError::unknown(ErrorMessage("an answer to another question".to_owned()))),
@@ -111,7 +111,7 @@ impl Request {
             Self::Submit(_, reply) => drop(reply.send(Err(error))),
             Self::Claim(_, reply) => reply.send(Err(error)),
             Self::Settle(_, reply) => drop(reply.send(Err(error))),
-            Self::Extend(_, reply) => drop(reply.send(Err(error))),
+            Self::Heartbeat(_, reply) => drop(reply.send(Err(error))),
             Self::Admin(_, reply) => drop(reply.send(Err(error))),
             Self::Tick(_, reply) => drop(reply.send(Err(error))),
         }

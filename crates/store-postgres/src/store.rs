@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use longshore_codec::OsRng;
-use longshore_core::engine::{
-    self, AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Queue, Settlement, SubmitRequest,
-    Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
 use longshore_core::rng::Rng;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Queue, Settlement, SubmitRequest, Submitted,
+    Ticked,
+};
 use longshore_store::{
     ChangeFeed, Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, await_grant, mailbox,
 };
@@ -41,7 +41,7 @@ pub struct Options {
     pub schema: String,
     /// Instead of the database's clock: virtual time.
     pub clock: Option<Arc<dyn Clock>>,
-    pub engine: engine::Options,
+    pub engine: longshore_engine::EngineOptions,
     pub prepared: StatementMode,
     /// Connections for looking.
     pub readers: usize,
@@ -127,7 +127,7 @@ impl Options {
             url: url.into(),
             schema: "longshore".to_owned(),
             clock: None,
-            engine: engine::Options::default(),
+            engine: longshore_engine::EngineOptions::default(),
             prepared: StatementMode::Yes,
             readers: 4,
             writers: 2,
@@ -149,7 +149,7 @@ pub struct PostgresStore {
     submits: mpsc::Sender<Request>,
     claims: mpsc::Sender<Request>,
     settles: mpsc::Sender<Request>,
-    extends: mpsc::Sender<Request>,
+    heartbeats: mpsc::Sender<Request>,
     admins: mpsc::Sender<Request>,
     ticks: mpsc::Sender<Request>,
     /// Claims that may wait.
@@ -225,7 +225,7 @@ impl PostgresStore {
             }
             sender
         };
-        let (submits, claims, settles, extends, admins, ticks) = if lanes == 0 {
+        let (submits, claims, settles, heartbeats, admins, ticks) = if lanes == 0 {
             let one = lane(1, None);
             (one.clone(), one.clone(), one.clone(), one.clone(), one.clone(), one)
         } else {
@@ -248,7 +248,7 @@ impl PostgresStore {
             submits,
             claims,
             settles,
-            extends,
+            heartbeats,
             admins,
             ticks,
             dispatcher,
@@ -417,8 +417,8 @@ impl Store for PostgresStore {
         Box::pin(self.ask(&self.settles, |reply| Request::Settle(settlements, reply)))
     }
 
-    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        Box::pin(self.ask(&self.extends, |reply| Request::Extend(extensions, reply)))
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        Box::pin(self.ask(&self.heartbeats, |reply| Request::Heartbeat(heartbeats, reply)))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_codec::OsRng;
-use longshore_core::engine::{self, AdminCommand, Claimed, Effect, Engine, ExecutionContext, Settlement, Ticked};
 use longshore_core::id::{JobId, LeaseVersion, QueueName, Seq};
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::DependencyRef;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
+use longshore_engine::{AdminCommand, Claimed, Effect, Engine, ExecutionContext, Settlement, Ticked};
 use longshore_store::ClaimedJob;
 
 use crate::catalog::Catalog;
@@ -209,7 +209,7 @@ impl<'a> Transaction<'a> {
         for request in requests {
             match request {
                 Request::Settle(settlements, _) => settlements.iter().for_each(|settlement| add(&settlement.id)),
-                Request::Extend(extensions, _) => extensions.iter().for_each(|extension| add(&extension.id)),
+                Request::Heartbeat(heartbeats, _) => heartbeats.iter().for_each(|heartbeat| add(&heartbeat.id)),
                 Request::Admin(command, _) => job_of(command).iter().for_each(&mut add),
                 Request::Submit(request, _) => {
                     request.parent.iter().for_each(|(parent, _)| add(parent));
@@ -260,7 +260,7 @@ impl<'a> Transaction<'a> {
                     | AdminCommand::RetryWorkflow { .. }
                     | AdminCommand::ChangeStatus { .. } => {}
                 },
-                Request::Claim(..) | Request::Settle(..) | Request::Extend(..) | Request::Tick(..) => {}
+                Request::Claim(..) | Request::Settle(..) | Request::Heartbeat(..) | Request::Tick(..) => {}
             }
         }
         queues
@@ -274,7 +274,7 @@ impl<'a> Transaction<'a> {
     ) -> Result<(Evaluation<'f>, Option<MissingReads>), TxError> {
         let epoch = LeaseVersion::floor(self.known.epoch.max(1).unsigned_abs());
         let lease_floor = LeaseVersion(epoch.0 + (self.link.lease_floor << 32));
-        let options = engine::Options { lease_floor, ..self.shared.engine };
+        let options = longshore_engine::EngineOptions { lease_floor, ..self.shared.engine };
         let mut engine = Engine::partial(options, Arc::clone(&self.known.queues), self.first_seq.unwrap_or(0));
         let mut draft = WorkingSet::new(fetched, &self.known, self.exclusive);
         draft.read_all(&self.known.names)?;
@@ -325,7 +325,7 @@ fn wants_numbers(request: &Request) -> bool {
     let ends_well = |settlement: &Settlement| matches!(settlement.outcome, Outcome::Complete { .. });
     match request {
         Request::Submit(..) | Request::Admin(..) | Request::Tick(..) => true,
-        Request::Claim(..) | Request::Extend(..) => false,
+        Request::Claim(..) | Request::Heartbeat(..) => false,
         Request::Settle(settlements, _) => !settlements.iter().all(ends_well),
     }
 }
@@ -382,9 +382,9 @@ impl Evaluation<'_> {
                 let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, outside!()));
                 Answered::Settle(verdicts.collect::<Result<_, _>>()?)
             }
-            Request::Extend(extensions, _) => {
-                let verdicts = extensions.iter().map(|extension| engine.extend(extension, outside!()));
-                Answered::Extend(verdicts.collect::<Result<_, _>>()?)
+            Request::Heartbeat(heartbeats, _) => {
+                let verdicts = heartbeats.iter().map(|heartbeat| engine.heartbeat(heartbeat, outside!()));
+                Answered::Heartbeat(verdicts.collect::<Result<_, _>>()?)
             }
             Request::Admin(command, _) => Answered::Admin(engine.admin(command, outside!())?),
             Request::Tick(budget, _) => Answered::Tick(tick(engine, draft, now, budget.get(), rng, effects)?),
@@ -445,7 +445,7 @@ fn job_of(command: &AdminCommand) -> Option<JobId> {
 /// What this transaction adds to the totals of the Ocypod dialect.
 fn totals_of(effects: &[Effect]) -> Option<Vec<i64>> {
     let mut totals = Totals::default();
-    totals.count(effects);
+    totals.count(effects.iter().filter_map(Effect::transition));
     let Totals { created, completed, retried, failed, timed_out, cancelled } = totals;
     let all = [created, completed, retried, failed, timed_out, cancelled];
     all.iter().any(|count| *count > 0).then(|| all.iter().map(|count| count.cast_signed()).collect())

@@ -12,12 +12,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::load::{self, claim, complete, submit};
 use common::{Cluster, Durability};
-use longshore_core::engine::{AdminCommand, Submission, SubmitRequest};
 use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
 use longshore_core::time::Timestamp;
+use longshore_engine::{AdminCommand, Submission, SubmitRequest};
 use longshore_store::{ClaimedJob, Clock, JobFilter, JobQuery, JobRef, Store, StoreReader, VirtualClock};
 use longshore_store_postgres::{Options, PostgresStore};
 use tokio_postgres::NoTls;
@@ -215,12 +215,12 @@ fn more_questions_than_connections() {
             })
             .collect();
         for _ in 0..20 {
-            let beat = longshore_core::engine::Heartbeat {
+            let beat = longshore_engine::Heartbeat {
                 id: claimed.claimed.id,
                 token: Some(claimed.claimed.token),
                 notes: longshore_core::heartbeat::HeartbeatData::default(),
             };
-            store.extend(vec![beat]).await.expect("the store answers").remove(0).expect("the lease is kept");
+            store.heartbeat(vec![beat]).await.expect("the store answers").remove(0).expect("the lease is kept");
         }
         for question in questions {
             assert!(question.await.expect("it is answered").is_some());
@@ -237,12 +237,12 @@ fn heartbeats_stay_in_their_page() {
         submit(&*store, "one").await.expect("it is stored");
         let claimed = claim(&*store, 1).await.expect("it is claimed").remove(0);
         for _ in 0..50 {
-            let beat = longshore_core::engine::Heartbeat {
+            let beat = longshore_engine::Heartbeat {
                 id: claimed.claimed.id,
                 token: Some(claimed.claimed.token),
                 notes: longshore_core::heartbeat::HeartbeatData::default(),
             };
-            store.extend(vec![beat]).await.expect("the store answers").remove(0).expect("the lease is kept");
+            store.heartbeat(vec![beat]).await.expect("the store answers").remove(0).expect("the lease is kept");
         }
         until("the statistics", || async {
             let hot = tokio::task::block_in_place(|| {

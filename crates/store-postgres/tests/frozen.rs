@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use common::load::{self, claim, complete, submit};
 use common::{Cluster, Durability};
-use longshore_core::engine::AdminCommand;
 use longshore_core::id::QueueName;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
+use longshore_engine::AdminCommand;
 use longshore_store::Store;
 use longshore_store_postgres::{Options, PostgresStore};
 use tokio_postgres::{Client, NoTls};

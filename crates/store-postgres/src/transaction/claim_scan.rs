@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use longshore_core::engine::ClaimRequest;
 use longshore_core::id::{JobType, QueueName};
+use longshore_engine::ClaimRequest;
 use tokio_postgres::Row;
 
 use super::Transaction;
@@ -108,7 +108,7 @@ fn hashes(types: &[JobType]) -> Vec<i64> {
 fn claims(requests: &[Request]) -> impl Iterator<Item = (usize, &ClaimRequest)> {
     requests.iter().enumerate().filter_map(|(place, request)| match request {
         Request::Claim(claim, _) => Some((place, claim)),
-        Request::Submit(..) | Request::Settle(..) | Request::Extend(..) | Request::Admin(..) | Request::Tick(..) => {
+        Request::Submit(..) | Request::Settle(..) | Request::Heartbeat(..) | Request::Admin(..) | Request::Tick(..) => {
             None
         }
     })

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use longshore_core::engine::PayloadSource;
 use longshore_core::id::Seq;
 use longshore_core::time::Timestamp;
+use longshore_engine::PayloadSource;
 use tokio_postgres::Row;
 
 use super::claim_scan::Claims;
@@ -56,7 +56,7 @@ pub(crate) async fn take(
 fn kind_of_all(requests: &[Request]) -> Option<Kind> {
     let mut kinds = requests.iter().map(|request| match request {
         Request::Submit(..) => Some(Kind::Submit),
-        Request::Claim(..) | Request::Settle(..) | Request::Extend(..) => Some(Kind::FastWork),
+        Request::Claim(..) | Request::Settle(..) | Request::Heartbeat(..) => Some(Kind::FastWork),
         Request::Admin(..) | Request::Tick(..) => None,
     });
     let first = kinds.next()??;
@@ -252,7 +252,7 @@ fn claimed(answered: &Answered) -> usize {
         Answered::Claim(Err(_))
         | Answered::Submit(_)
         | Answered::Settle(_)
-        | Answered::Extend(_)
+        | Answered::Heartbeat(_)
         | Answered::Admin(_)
         | Answered::Tick(_) => 0,
     }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use longshore_codec::codec;
 use longshore_core::dependency::PendingPropagation;
-use longshore_core::engine::{KeyEntry, StateCounts};
 use longshore_core::id::{JobId, QueueName, Seq};
 use longshore_core::state::{StateKind, TerminalState};
 use longshore_core::time::Timestamp;
+use longshore_engine::{KeyEntry, StateCounts};
 use tokio_postgres::Row;
 
 use super::{Transaction, numbers};
@@ -96,7 +96,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    async fn fetch_keys(&mut self, paths: Vec<longshore_core::engine::ScopedIdempotencyKey>) -> Result<(), TxError> {
+    async fn fetch_keys(&mut self, paths: Vec<longshore_engine::ScopedIdempotencyKey>) -> Result<(), TxError> {
         let encoded: Vec<Vec<u8>> = paths.iter().map(codec::key::encode).collect();
         let rows = self.link.query(stmt!(self.shared.sql.keys, encoded)).await?;
         for path in paths {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use longshore_codec::codec;
-use longshore_core::engine::{KeyEntry, PayloadSource, Queue, ordering};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::policy::{IdempotencyScope, SubmitMode};
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
+use longshore_engine::{KeyEntry, PayloadSource, Queue, ordering};
 use longshore_store::query::IndexedFields;
 use tokio_postgres::types::{ToSql, Type};
 
