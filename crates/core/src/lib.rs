@@ -22,6 +22,7 @@ pub mod edit;
 pub mod engine;
 pub mod expire;
 pub mod failure;
+pub mod hash;
 pub mod heartbeat;
 pub mod history;
 pub mod id;

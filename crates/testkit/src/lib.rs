@@ -20,6 +20,7 @@ mod convert;
 pub mod differential;
 pub mod engine_fixture;
 pub mod engine_subject;
+pub mod faulty_store;
 pub mod memory_store;
 pub mod model;
 pub mod parking;
