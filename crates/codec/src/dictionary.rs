@@ -1,4 +1,4 @@
-//! Numbers for what many records mention: queues, the more frequent types, and the policies of queues.
+//! Numbers for values that many records share: queues, job types and policies.
 
 use std::sync::Arc;
 
@@ -6,36 +6,37 @@ use foldhash::HashMap;
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::policy::Policy;
 
-use crate::codec::DecodeError;
-use crate::codec::policy::{arc_address, decode, encode};
+use crate::policy::{arc_address, decode, encode};
+use crate::record::DecodeError;
 
-/// Types beyond this many are written out in their records: somebody makes them up.
+/// Types beyond this many are written into the records. A client that generates type names would
+/// otherwise fill the dictionary.
 const TYPES_MAX: usize = 65_536;
 
-/// Queues with equal policies that are known by their address.
+/// Addresses of equal policies that are cached.
 const ALIASES_MAX: usize = 4_096;
 
-/// Grows only; a number once given means the same for ever.
+/// Assigns numbers. An assigned number never changes its meaning.
 #[derive(Clone, Debug, Default)]
 pub struct Dictionary {
-    queues: Table<QueueName>,
-    types: Table<JobType>,
+    queues: NameTable<QueueName>,
+    types: NameTable<JobType>,
     policies: Vec<Arc<Policy>>,
     policy_by_address: HashMap<usize, u32>,
-    /// Equal policies elsewhere in memory; kept, so that no other can come to lie there.
+    /// Equal policies at other addresses. The `Arc` prevents another policy from reusing the address.
     aliases: HashMap<usize, (Arc<Policy>, u32)>,
     policy_by_bytes: HashMap<Vec<u8>, u32>,
-    /// Not yet on disk.
+    /// Entries that are not on disk yet.
     unsaved: Vec<UnsavedEntry>,
 }
 
 #[derive(Clone, Debug)]
-struct Table<T> {
+struct NameTable<T> {
     names: Vec<T>,
     numbers: HashMap<T, u32>,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for NameTable<T> {
     fn default() -> Self {
         Self { names: Vec::new(), numbers: HashMap::default() }
     }
@@ -48,7 +49,7 @@ enum UnsavedEntry {
     Policy(u32),
 }
 
-impl<T: Clone + Eq + std::hash::Hash> Table<T> {
+impl<T: Clone + Eq + std::hash::Hash> NameTable<T> {
     fn add(&mut self, name: T) -> Option<u32> {
         let number = u32::try_from(self.names.len()).ok()?;
         self.names.push(name.clone());
@@ -60,7 +61,7 @@ impl<T: Clone + Eq + std::hash::Hash> Table<T> {
         self.names.get(usize::try_from(number).ok()?)
     }
 
-    fn forget_last(&mut self) {
+    fn remove_last(&mut self) {
         if let Some(name) = self.names.pop() {
             self.numbers.remove(&name);
         }
@@ -117,7 +118,7 @@ impl Dictionary {
         }
     }
 
-    /// The policy of a queue gets a number, or the one that an equal policy has.
+    /// Assigns a number to the policy of a queue. Equal policies share a number.
     pub fn learn_policy(&mut self, policy: &Arc<Policy>) {
         if self.policy_number(policy).is_some() {
             return;
@@ -138,17 +139,18 @@ impl Dictionary {
     fn add_policy(&mut self, number: u32, bytes: Vec<u8>, policy: Arc<Policy>) {
         self.policy_by_address.insert(arc_address(&policy), number);
         self.policy_by_bytes.insert(bytes, number);
-        // Kept here, the policy keeps its address.
+        // The `Arc` keeps the address of the policy valid.
         self.policies.push(policy);
     }
 
-    /// One and the same allocation for equal policies, where a queue has that policy.
+    /// Returns the shared allocation of an equal policy, if a queue has one.
     pub fn canonical(&self, policy: &Arc<Policy>) -> Option<Arc<Policy>> {
         let number = self.policy_by_bytes.get(&encode(policy).ok()?)?;
         self.policy(*number).cloned()
     }
 
-    /// Takes in a name that a store has kept, in order of its number; `kind` as in [`Names::fresh`].
+    /// Loads a stored entry. Entries are loaded in order of their numbers, with a `kind` of
+    /// [`Dictionary::unsaved`].
     pub fn load_entry(&mut self, kind: u8, number: u32, value: &[u8]) -> Result<(), DecodeError> {
         let text = || std::str::from_utf8(value).map_err(|_| DecodeError);
         let added = match kind {
@@ -165,9 +167,9 @@ impl Dictionary {
         if added == Some(number) { Ok(()) } else { Err(DecodeError) }
     }
 
-    /// What no store has kept yet: kind (0 queue, 1 type, 2 policy), number, value.
+    /// Returns the entries that are not stored yet: kind (0 queue, 1 type, 2 policy), number, value.
     pub fn unsaved(&self) -> impl Iterator<Item = (u8, u32, Option<Vec<u8>>)> {
-        self.unsaved.iter().map(|fresh| match *fresh {
+        self.unsaved.iter().map(|entry| match *entry {
             UnsavedEntry::Queue(number) => {
                 (0, number, self.queue(number).map(|name| name.as_str().as_bytes().to_vec()))
             }
@@ -178,8 +180,8 @@ impl Dictionary {
         })
     }
 
-    /// How many queues and policies have numbers.
-    pub fn known(&self) -> (usize, usize) {
+    /// Returns how many queues and policies have numbers.
+    pub fn len(&self) -> (usize, usize) {
         (self.queues.names.len(), self.policies.len())
     }
 
@@ -191,17 +193,17 @@ impl Dictionary {
         !self.unsaved.is_empty()
     }
 
-    /// Forgets what never reached the disk.
+    /// Removes the entries that did not reach the disk.
     pub fn rolled_back(&mut self) {
-        for fresh in std::mem::take(&mut self.unsaved).into_iter().rev() {
-            match fresh {
-                UnsavedEntry::Queue(_) => self.queues.forget_last(),
-                UnsavedEntry::Type(_) => self.types.forget_last(),
+        for entry in std::mem::take(&mut self.unsaved).into_iter().rev() {
+            match entry {
+                UnsavedEntry::Queue(_) => self.queues.remove_last(),
+                UnsavedEntry::Type(_) => self.types.remove_last(),
                 UnsavedEntry::Policy(number) => {
                     self.policies.pop();
-                    self.policy_by_address.retain(|_, known| *known != number);
-                    self.policy_by_bytes.retain(|_, known| *known != number);
-                    self.aliases.retain(|_, (_, known)| *known != number);
+                    self.policy_by_address.retain(|_, other| *other != number);
+                    self.policy_by_bytes.retain(|_, other| *other != number);
+                    self.aliases.retain(|_, (_, other)| *other != number);
                 }
             }
         }

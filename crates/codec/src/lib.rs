@@ -1,15 +1,21 @@
-//! Jobs as bytes: what the stores of Longshore share.
+//! The byte format of records that the stores share.
 //!
-//! - [`codec`]: the record format (version, body, checksum); [`codec::job`], [`codec::policy`], [`codec::totals`]
-//! - [`Names`] (`names.rs`): numbers for queues, types and policies that many records mention; the store keeps them
-//! - [`sealed_id`]: ids that lead to their number
-//! - [`SystemDice`] (`rng.rs`): unguessable randomness for tokens and ids
+//! - [`record`]: version, body, checksum; [`Encoder`] and [`Decoder`] of the primitive values
+//! - [`job`], [`workflow`], [`policy`], [`key`], [`totals`]: the encoding of each kind of record
+//! - [`Dictionary`] (`dictionary.rs`): numbers for queues, types and policies that many records share
+//! - [`id_cipher`]: job ids that contain the encrypted sequence number
+//! - [`type_hash`]: the hash of a job type in indexes
 
-pub mod codec;
 mod dictionary;
 pub mod id_cipher;
-mod os_rng;
+pub mod job;
+pub mod key;
+pub mod policy;
+pub mod record;
+pub mod totals;
+mod type_hash;
+pub mod workflow;
 
-pub use codec::{DecodeError, Reader, Writer};
 pub use dictionary::Dictionary;
-pub use os_rng::OsRng;
+pub use record::{DecodeError, Decoder, Encoder, FORMAT, append_checksum, checksum, trim_padding, verify_checksum};
+pub use type_hash::type_hash;

@@ -20,6 +20,7 @@ pub mod dependency;
 pub mod edit;
 pub mod expire;
 pub mod failure;
+pub mod hash;
 pub mod heartbeat;
 pub mod history;
 pub mod id;

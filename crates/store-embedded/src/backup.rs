@@ -18,8 +18,8 @@ use crate::moved;
 use crate::schema::{self, DATABASE, Location, Role, map_open_error};
 use crate::wal;
 use crate::watermark;
-use longshore_codec::OsRng;
-use longshore_codec::codec;
+use longshore_codec as codec;
+use longshore_store::OsRng;
 
 /// Writes the store, as it is at this moment, into a new directory. Work goes on meanwhile.
 pub(crate) fn backup(location: &Location, directory: &Path) -> Result<(), StoreError> {

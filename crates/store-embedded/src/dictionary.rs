@@ -1,7 +1,7 @@
 //! The names of the records crate, kept in a table.
 
 use longshore_codec::Dictionary;
-use longshore_codec::codec::{append_checksum, verify_checksum};
+use longshore_codec::{append_checksum, verify_checksum};
 use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 

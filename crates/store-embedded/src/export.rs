@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_codec::codec::checksum;
-use longshore_codec::{Dictionary, codec};
+use longshore_codec::checksum;
+use longshore_codec::{self as codec, Dictionary};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::ocypod::totals::Totals;

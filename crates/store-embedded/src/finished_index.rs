@@ -16,8 +16,9 @@ use rusqlite::{Connection, params};
 
 use crate::error::sql;
 use crate::key_order::KeyOrderCheck;
-use crate::records::{state_number, type_hash};
+use crate::records::state_number;
 use longshore_codec::Dictionary;
+use longshore_codec::type_hash;
 
 /// Neighbours in a chunk, as a power of two.
 const CHUNK_BITS: u32 = 12;

@@ -7,7 +7,7 @@ use longshore_core::id::{QueueName, Seq};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::schema::{ClockMode, Location, Role, prepare};
-use longshore_codec::codec::{FORMAT, job, policy, verify_checksum, workflow};
+use longshore_codec::{FORMAT, job, policy, verify_checksum, workflow};
 
 const HINT: &str = "the format has changed and its number has not: raise it, keep reading the old one, and add a fixture of the new one";
 

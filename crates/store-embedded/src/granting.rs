@@ -3,17 +3,18 @@
 //! A grant belongs to the turn that makes it: it is answered after the commit, and undone with it. Parked claims come before claims of the
 //! same batch that arrived later.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_engine::{ClaimRequest, Claimed, Effect, ExecutionContext, Settlement};
-use longshore_store::{ClaimedJob, Grant, Notices, ParkedClaim, ParkedClaims, StoreError, TakeBack, Ticket};
+use longshore_store::{
+    ClaimReply, ClaimedJob, NoticeSender, ParkedClaim, ParkedClaims, Request, Response, StoreError, TakeBack, Ticket,
+};
 
 use crate::records::RecordsError;
-use crate::request::{Answered, ClaimReply, Request};
+use crate::request::{WriterRequest, WriterResponse};
 use crate::writer::{COMMANDS_MAX, Writer};
 
 /// The writer's parked claims, and what the present turn has granted to them.
@@ -32,7 +33,6 @@ pub(crate) struct Granting {
     held: bool,
     /// This turn makes no grants: they made the one before it fail.
     pub suspended: bool,
-    pub take_back: Arc<dyn TakeBack>,
 }
 
 /// A grant that waits for the commit.
@@ -44,7 +44,7 @@ struct Granted {
 
 /// What a failed turn leaves.
 pub(crate) struct Undone {
-    pub batch: Vec<Request>,
+    pub batch: Vec<WriterRequest>,
     /// The turn made grants, or tried to.
     pub granted: bool,
     /// The parked claim whose grant has failed.
@@ -53,16 +53,16 @@ pub(crate) struct Undone {
 
 /// Sends leases that were not delivered back to the writer.
 #[derive(Debug)]
-pub(crate) struct ReturnToWriter(pub Notices<Request>);
+pub(crate) struct ReturnToWriter(pub NoticeSender<WriterRequest>);
 
 impl TakeBack for ReturnToWriter {
     fn take_back(&self, undelivered: Vec<Settlement>) {
-        self.0.post(Request::TakeBack(undelivered));
+        self.0.post(WriterRequest::TakeBack(undelivered));
     }
 }
 
 impl Granting {
-    pub(crate) fn new(take_back: Arc<dyn TakeBack>) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             parked: ParkedClaims::default(),
             granted: Vec::new(),
@@ -72,35 +72,40 @@ impl Granting {
             commands: 0,
             held: false,
             suspended: false,
-            take_back,
         }
     }
 }
 
 impl Writer {
     /// Serves a claim of the batch, or parks it. A caller that is gone gets nothing.
-    pub(crate) fn claim_or_park(&mut self, request: &mut Request, now: Timestamp) -> Result<Answered, RecordsError> {
+    pub(crate) fn claim_or_park(
+        &mut self,
+        request: &mut WriterRequest,
+        now: Timestamp,
+    ) -> Result<WriterResponse, RecordsError> {
         self.grant_parked(now)?;
-        let Request::Claim(claim, ticket, reply) = request else { return Ok(Answered::Nothing) };
+        let WriterRequest::Call(Request::Claim(claim, reply)) = request else { return Ok(WriterResponse::None) };
         if reply.is_closed() {
-            return Ok(Answered::Nothing);
+            return Ok(WriterResponse::None);
         }
-        let parks = *ticket;
-        if parks.is_none() || !self.granting.held {
+        let ticket = reply.ticket();
+        if ticket.is_none() || !self.granting.held {
             let answer = self.claim(claim, now)?;
             let empty = answer.as_ref().is_ok_and(Vec::is_empty);
-            if parks.is_none() || !empty {
-                return Ok(Answered::Claim(answer));
+            if ticket.is_none() || !empty {
+                return Ok(WriterResponse::Call(Response::Claim(answer)));
             }
         }
-        let Some(ticket) = parks else { return Ok(Answered::Nothing) };
-        if let Request::Claim(claim, _, reply) = std::mem::replace(request, Request::Parked(ticket)) {
+        let Some(ticket) = ticket else { return Ok(WriterResponse::None) };
+        if let WriterRequest::Call(Request::Claim(claim, reply)) =
+            std::mem::replace(request, WriterRequest::Parked(ticket))
+        {
             self.granting.parked.park(ticket, claim, reply);
         }
-        Ok(Answered::Nothing)
+        Ok(WriterResponse::None)
     }
 
-    fn claim(
+    pub(crate) fn claim(
         &mut self,
         request: &ClaimRequest,
         now: Timestamp,
@@ -165,10 +170,10 @@ impl Writer {
             for effect in effects.iter().skip(granting.effects_seen) {
                 match effect {
                     Effect::Moved { queue, job_type, step, .. } if step.to == StateKind::Scheduled => {
-                        granting.parked.stir(queue, job_type);
+                        granting.parked.notify(queue, job_type);
                     }
                     Effect::Moved { .. } => {}
-                    Effect::Claimable(queue) => granting.parked.stir_queue(queue),
+                    Effect::Claimable(queue) => granting.parked.notify_queue(queue),
                 }
             }
         }
@@ -176,7 +181,7 @@ impl Writer {
     }
 
     /// Grants what did not fit into the last commit.
-    pub(crate) fn grant_rest(&mut self, more: &mut dyn FnMut() -> Option<Request>) {
+    pub(crate) fn grant_rest(&mut self, more: &mut dyn FnMut() -> Option<WriterRequest>) {
         while self.granting.parked.has_candidates() && !self.granting.held && !self.shared.poisoned() {
             let before = self.granting.answered;
             self.serve(Vec::new(), more);
@@ -191,13 +196,12 @@ impl Writer {
         self.granting.effects_seen = 0;
         self.granting.answered += self.granting.granted.len();
         for Granted { claim, answer, .. } in self.granting.granted.drain(..) {
-            let take_back = &self.granting.take_back;
-            drop(claim.caller.send(Ok(answer.map(|jobs| Grant::new(jobs, Arc::clone(take_back))))));
+            claim.caller.send(answer);
         }
     }
 
     /// After a turn that failed: its grants are parked again, claims that it parked are requests again.
-    pub(crate) fn undo_grants(&mut self, mut batch: Vec<Request>) -> Undone {
+    pub(crate) fn undo_grants(&mut self, mut batch: Vec<WriterRequest>) -> Undone {
         let granting = &mut self.granting;
         granting.effects_seen = 0;
         let culprit = granting.culprit.take();
@@ -206,14 +210,14 @@ impl Writer {
             granting.parked.put_back(ticket, claim);
         }
         for request in &mut batch {
-            if let Request::Parked(ticket) = request
+            if let WriterRequest::Parked(ticket) = request
                 && let Some(claim) = granting.parked.take(*ticket)
             {
-                *request = Request::Claim(claim.request, Some(*ticket), claim.caller);
+                *request = WriterRequest::Call(Request::Claim(claim.request, claim.caller));
             }
         }
         // What was stirred before this turn must not be forgotten.
-        granting.parked.stir_all();
+        granting.parked.notify_all();
         Undone { batch, granted, culprit }
     }
 
@@ -223,14 +227,14 @@ impl Writer {
 
     pub(crate) fn fail_parked(&mut self) {
         for claim in self.granting.parked.take_all() {
-            drop(claim.caller.send(Err(StoreError::Poisoned)));
+            claim.caller.fail(StoreError::Poisoned);
         }
     }
 
     /// Ends a parked claim empty. One that is granted already is answered by its grant.
     pub(crate) fn unpark(&mut self, ticket: Ticket) {
         if let Some(claim) = self.granting.parked.take(ticket) {
-            drop(claim.caller.send(Ok(Ok(Grant::new(Vec::new(), Arc::clone(&self.granting.take_back))))));
+            claim.caller.send(Ok(Vec::new()));
         }
     }
 
@@ -241,7 +245,7 @@ impl Writer {
     pub(crate) fn hold_grants(&mut self, hold: bool) {
         self.granting.held = hold;
         if !hold {
-            self.granting.parked.stir_all();
+            self.granting.parked.notify_all();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The rounds of [`longshore_codec::sealed_id`] that this store has.
+//! The rounds of [`longshore_codec::id_cipher`] that this store has.
 
 use longshore_codec::id_cipher::{self, high_half, low};
 

@@ -11,7 +11,7 @@ use longshore_core::state::{State, StateKind};
 use longshore_store::{JobFilter, QueuePosition};
 use roaring::RoaringTreemap;
 
-use longshore_codec::codec::job::RecordHeader;
+use longshore_codec::job::RecordHeader;
 
 /// What listings look at.
 #[derive(Clone, Debug, PartialEq, Eq)]

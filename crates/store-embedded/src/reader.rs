@@ -26,10 +26,11 @@ use crate::id_cipher::IdSeal;
 use crate::key_order::KeyOrderCheck;
 use crate::live_index::{LiveIndex, LiveMatches};
 use crate::records::payloads::read_payload;
-use crate::records::{RecordsError, state_number, type_hash, workflows};
+use crate::records::{RecordsError, state_number, workflows};
 use crate::schema::{Location, Role};
+use longshore_codec as codec;
 use longshore_codec::Dictionary;
-use longshore_codec::codec;
+use longshore_codec::type_hash;
 
 type Work = Box<dyn FnOnce(&Reader) + Send>;
 

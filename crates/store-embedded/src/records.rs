@@ -21,7 +21,7 @@ use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCountDelta, Workflow};
 use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
 use longshore_store::StoreError;
-use longshore_store::query::{IndexedFields, has_words};
+use longshore_store::query::{TermFields, has_words};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::sql;
@@ -31,8 +31,8 @@ use crate::live_index::{Change, LiveEntry, LiveIndex};
 use crate::records::payloads::PayloadCache;
 use crate::records::prefetch::Prefetcher;
 use crate::records::workflows::WorkflowCache;
+use longshore_codec as codec;
 use longshore_codec::Dictionary;
-use longshore_codec::codec;
 
 /// Why the records cannot go on.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ pub(crate) struct SqliteRecords {
     changed: SeqMap<StoredIn>,
     removed: SeqMap<StoredIn>,
     /// The record that is taken out just now: where it lies, and what it is indexed by.
-    checked_out: Option<(Seq, StoredIn, IndexedFields)>,
+    checked_out: Option<(Seq, StoredIn, TermFields)>,
     /// Queues that have lost a record in this batch: their counts changed although no job moved.
     pub(crate) shrunk_queues: Vec<QueueName>,
     /// This batch removes a record.
@@ -350,15 +350,6 @@ pub(crate) fn state_number(state: StateKind) -> i64 {
     state as i64
 }
 
-/// Which types share a place in the index; the record tells them apart.
-pub(crate) fn type_hash(job_type: &str) -> i64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in job_type.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    hash.cast_signed()
-}
-
 impl JobRecords for SqliteRecords {
     type Error = RecordsError;
 
@@ -392,8 +383,8 @@ impl JobRecords for SqliteRecords {
             None => self.fetch(seq)?,
         };
         self.checked_out = match (&job, self.changed.get(&seq)) {
-            (Some(job), Some(origin)) => Some((seq, origin.clone(), IndexedFields::of(job))),
-            (Some(job), None) => Some((seq, StoredIn::of(job), IndexedFields::of(job))),
+            (Some(job), Some(origin)) => Some((seq, origin.clone(), TermFields::of(job))),
+            (Some(job), None) => Some((seq, StoredIn::of(job), TermFields::of(job))),
             (None, _) => None,
         };
         Ok(job)
@@ -404,7 +395,7 @@ impl JobRecords for SqliteRecords {
         let origin = match self.checked_out.take() {
             Some((taken, origin, before)) if taken == seq => {
                 if !before.are_those_of(&job) {
-                    self.reindex(seq, &before.words(), &IndexedFields::of(&job).words())?;
+                    self.reindex(seq, &before.words(), &TermFields::of(&job).words())?;
                 }
                 origin
             }
@@ -457,7 +448,7 @@ impl JobRecords for SqliteRecords {
             self.workflows.admit(self.seal.seq_of_workflow(membership.workflow), seq);
         }
         if has_words(&job) {
-            self.reindex(seq, &BTreeSet::new(), &IndexedFields::of(&job).words())?;
+            self.reindex(seq, &BTreeSet::new(), &TermFields::of(&job).words())?;
         }
         self.changed.insert(seq, StoredIn::Nowhere);
         self.jobs.insert(seq, job);
@@ -482,7 +473,7 @@ impl JobRecords for SqliteRecords {
             let workflow = self.seal.seq_of_workflow(membership.workflow);
             workflows::unname(&self.connection, workflow, &membership.reference, seq)?;
         }
-        self.reindex(seq, &IndexedFields::of(&job).words(), &BTreeSet::new())?;
+        self.reindex(seq, &TermFields::of(&job).words(), &BTreeSet::new())?;
         for dependency in job.dependencies.all() {
             let elder = self.seal.decrypt(dependency).0.cast_signed();
             let mut delete =

@@ -9,7 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use crate::error::{damaged, sql};
-use longshore_codec::codec::{self, append_checksum, checksum, verify_checksum};
+use longshore_codec::{self as codec, append_checksum, checksum, verify_checksum};
 
 /// Version of the tables. A newer one is refused, never rewritten.
 pub(crate) const SCHEMA: i64 = 1;
@@ -145,7 +145,7 @@ pub(crate) fn prepare(connection: &Connection, time: ClockMode) -> Result<(), St
         connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)?;
         let transaction = connection.unchecked_transaction().map_err(sql)?;
         transaction.execute_batch(TABLES).map_err(sql)?;
-        let mut rng = longshore_codec::OsRng::default();
+        let mut rng = longshore_store::OsRng::default();
         let rng: &mut dyn longshore_core::rng::Rng = &mut rng;
         set_note(&transaction, ID_KEY, rng.bytes16().to_vec()).map_err(sql)?;
         set_note(&transaction, TIME, time.as_str().into()).map_err(sql)?;

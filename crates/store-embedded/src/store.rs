@@ -25,6 +25,7 @@ use longshore_store::{
     ChangeFeed, Clock, Grant, JobQuery, JobRef, Mailbox, MemberQuery, Page, Park, QueuePosition, QueueStats, Store,
     StoreError, StoreFuture, StoreHealth, StoreReader, Ticket, WorkflowPage, WorkflowQuery, await_grant, mailbox,
 };
+use longshore_store::{ClaimReply, ErrorMessage, Reply, Request, TakeBack};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -38,7 +39,7 @@ use crate::live_index::LiveIndex;
 use crate::reader::{ReaderContext, Readers};
 use crate::records::prefetch::Prefetcher;
 use crate::records::{RecordsError, SqliteRecords, workflows};
-use crate::request::{Failed, Reply, Request};
+use crate::request::WriterRequest;
 use crate::reserve::{Reserve, Room};
 use crate::schema::{self, ClockMode, Location, Role, map_open_error};
 use crate::seen;
@@ -47,10 +48,10 @@ use crate::wal;
 use crate::wal_checkpoint::Checkpoints;
 use crate::watermark::WatermarkFile;
 use crate::writer::{Shared, Writer};
+use longshore_codec as codec;
 use longshore_codec::Dictionary;
-use longshore_codec::OsRng;
-use longshore_codec::codec;
-use longshore_codec::codec::job::RecordHeader;
+use longshore_codec::job::RecordHeader;
+use longshore_store::OsRng;
 
 /// Where the jobs are kept.
 #[derive(Clone, Debug)]
@@ -82,7 +83,8 @@ impl Options {
 
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    requests: Option<Mailbox<Request>>,
+    requests: Option<Mailbox<WriterRequest>>,
+    take_back: Arc<dyn TakeBack>,
     /// Numbers claims that may park, in the order in which they come.
     tickets: AtomicU64,
     readers: Readers,
@@ -159,16 +161,17 @@ impl EmbeddedStore {
             dirty_queues: BTreeSet::new(),
             commit_seq: mark,
             totals,
-            granting: Granting::new(Arc::new(ReturnToWriter(sender.notices()))),
+            granting: Granting::new(),
         };
         writer.keep_leases(seen)?;
         writer.persist_queues()?;
         let work = move || writer.run(requests);
         let thread = Builder::new().name("longshore-write".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
+        let take_back: Arc<dyn TakeBack> = Arc::new(ReturnToWriter(sender.notices()));
         let (requests, writer) = (Some(sender), Some(thread));
         let tickets = AtomicU64::new(0);
         let clock = options.clock;
-        Ok(Self { requests, tickets, readers, shared, clock, writer, reserve_missing_at_start, room, home })
+        Ok(Self { requests, take_back, tickets, readers, shared, clock, writer, reserve_missing_at_start, room, home })
     }
 
     /// Whether an earlier write failed: only a restart helps.
@@ -199,7 +202,7 @@ impl EmbeddedStore {
         self.shared.commits()
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, StoreError> {
+    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> WriterRequest) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         self.send(request(reply)).await?;
         // A writer that dies without a word may have written.
@@ -207,15 +210,15 @@ impl EmbeddedStore {
     }
 
     /// Hands a request to the writer. On `Err` it was not begun: a writer that is dying takes nothing in any more.
-    async fn send(&self, request: Request) -> Result<&Mailbox<Request>, StoreError> {
+    async fn send(&self, request: WriterRequest) -> Result<&Mailbox<WriterRequest>, StoreError> {
         let requests = self.requests.as_ref().filter(|_| !self.poisoned()).ok_or(StoreError::Poisoned)?;
         requests.send(request).await.map_err(|_| StoreError::Poisoned)?;
         Ok(requests)
     }
 }
 
-fn writer_died() -> Failed {
-    Failed("the writer died".to_owned())
+fn writer_died() -> ErrorMessage {
+    ErrorMessage::new("the writer died")
 }
 
 impl Drop for EmbeddedStore {
@@ -380,7 +383,7 @@ fn index_records(
 
 impl Store for EmbeddedStore {
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
-        Box::pin(self.ask(|reply| Request::Submit(Box::new(request), reply)))
+        Box::pin(self.ask(|reply| WriterRequest::Call(Request::Submit(Box::new(request), reply))))
     }
 
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
@@ -390,8 +393,9 @@ impl Store for EmbeddedStore {
         };
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            let requests = self.send(Request::Claim(request, ticket, reply)).await?.notices();
-            let unpark = || ticket.into_iter().for_each(|ticket| requests.post(Request::Unpark(ticket)));
+            let reply = ClaimReply::new(reply, Arc::clone(&self.take_back)).parking(ticket);
+            let requests = self.send(WriterRequest::Call(Request::Claim(request, reply))).await?.notices();
+            let unpark = || ticket.into_iter().for_each(|ticket| requests.post(WriterRequest::Unpark(ticket)));
             // A claim that the writer took to its grave may have been written.
             await_grant(answer, park, unpark).await.unwrap_or_else(|| Err(StoreError::unknown(writer_died())))
         })
@@ -402,23 +406,23 @@ impl Store for EmbeddedStore {
     }
 
     fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
-        Box::pin(self.ask(move |reply| Request::HoldGrants(hold, reply)))
+        Box::pin(self.ask(move |reply| WriterRequest::HoldGrants(hold, reply)))
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
-        Box::pin(self.ask(|reply| Request::Settle(settlements, reply)))
+        Box::pin(self.ask(|reply| WriterRequest::Call(Request::Settle(settlements, reply))))
     }
 
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        Box::pin(self.ask(|reply| Request::Heartbeat(heartbeats, reply)))
+        Box::pin(self.ask(|reply| WriterRequest::Call(Request::Heartbeat(heartbeats, reply))))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
-        Box::pin(self.ask(|reply| Request::Admin(Box::new(command), reply)))
+        Box::pin(self.ask(|reply| WriterRequest::Call(Request::Admin(Box::new(command), reply))))
     }
 
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
-        Box::pin(self.ask(move |reply| Request::Tick(budget, reply)))
+        Box::pin(self.ask(move |reply| WriterRequest::Call(Request::Tick(budget, reply))))
     }
 
     fn wakeups(&self) -> ChangeFeed {

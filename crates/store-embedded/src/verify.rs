@@ -11,7 +11,7 @@ use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_engine::ScopedIdempotencyKey;
 use longshore_store::StoreError;
-use longshore_store::query::IndexedFields;
+use longshore_store::query::TermFields;
 use rusqlite::Connection;
 
 use crate::data_dir::{DataDir, store_dir};
@@ -24,8 +24,8 @@ use crate::records::{keys, state_number, workflows};
 use crate::schema;
 use crate::store::read_queues;
 use crate::wal;
+use longshore_codec as codec;
 use longshore_codec::Dictionary;
-use longshore_codec::codec;
 
 use members::Members;
 
@@ -176,7 +176,7 @@ impl ExpectedIndexes {
         if let Some(membership) = &job.membership {
             self.members.expect(self.seal.seq_of_workflow(membership.workflow), job);
         }
-        self.tags.extend(IndexedFields::of(job).words().into_iter().map(|word| (word, number)));
+        self.tags.extend(TermFields::of(job).words().into_iter().map(|word| (word, number)));
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.to_string(), external_id.to_string(), number));
         }

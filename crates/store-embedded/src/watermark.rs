@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_codec::codec::checksum;
+use longshore_codec::checksum;
 use longshore_core::time::Timestamp;
 use longshore_store::{Clock, StoreError};
 

@@ -8,20 +8,20 @@ use longshore_core::id::QueueName;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::time::Timestamp;
 use longshore_engine::{AdminCommand, Effect, Engine, ExecutionContext};
-use longshore_store::{Clock, Letters, QueueStats, StoreError, WakeupsSender};
+use longshore_store::{Clock, ErrorMessage, MailboxReceiver, QueueStats, Request, Response, StoreError, WakeupsSender};
 use tokio::sync::watch;
 
 use crate::error::{DiskErrorKind, classify};
 use crate::granting::{Granting, Undone};
 use crate::records::{RecordsError, SqliteRecords};
-use crate::request::{Answered, Failed, Request};
+use crate::request::{WriterRequest, WriterResponse};
 use crate::reserve::Reserve;
 use crate::schema::{ClockMode, Location, set_commit_seq, set_meta, set_totals};
 use crate::vacuum::IncrementalVacuum;
 use crate::wal;
 use crate::wal_checkpoint::Checkpoints;
 use crate::watermark::WatermarkFile;
-use longshore_codec::OsRng;
+use longshore_store::OsRng;
 
 /// Commands that share one commit, at most.
 pub(crate) const COMMANDS_MAX: usize = 2_048;
@@ -92,11 +92,11 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Works until every sender is gone.
-    pub(crate) fn run(mut self, mut requests: Letters<Request>) {
+    pub(crate) fn run(mut self, mut requests: MailboxReceiver<WriterRequest>) {
         let _obituary = PoisonOnPanic(Arc::clone(&self.shared));
         while let Some(first) = requests.blocking_recv() {
             // A claim that ends empty changes nothing: it needs no transaction.
-            if let Request::Unpark(ticket) = first {
+            if let WriterRequest::Unpark(ticket) = first {
                 self.unpark(ticket);
                 self.count_parked();
                 continue;
@@ -130,7 +130,7 @@ impl Writer {
     }
 
     /// `more` are those who came while the first were looked at: they share the commit.
-    pub(crate) fn serve(&mut self, mut batch: Vec<Request>, more: &mut dyn FnMut() -> Option<Request>) {
+    pub(crate) fn serve(&mut self, mut batch: Vec<WriterRequest>, more: &mut dyn FnMut() -> Option<WriterRequest>) {
         if self.shared.poisoned() {
             batch.into_iter().for_each(|request| request.fail(StoreError::Poisoned));
             self.fail_parked();
@@ -140,8 +140,7 @@ impl Writer {
             Ok(answers) => {
                 // A caller may read as soon as it has its answer.
                 self.publish();
-                let take_back = Arc::clone(&self.granting.take_back);
-                batch.into_iter().zip(answers).for_each(|(request, answered)| request.answer(answered, &take_back));
+                batch.into_iter().zip(answers).for_each(|(request, response)| request.answer(response));
                 self.answer_granted();
                 self.count_parked();
             }
@@ -152,9 +151,9 @@ impl Writer {
     /// Applies a batch and makes it durable. On `Err` nothing of it is left, or the store is poisoned.
     fn commit(
         &mut self,
-        batch: &mut Vec<Request>,
-        more: &mut dyn FnMut() -> Option<Request>,
-    ) -> Result<Vec<Answered>, RecordsError> {
+        batch: &mut Vec<WriterRequest>,
+        more: &mut dyn FnMut() -> Option<WriterRequest>,
+    ) -> Result<Vec<WriterResponse>, RecordsError> {
         let now = self.clock.now();
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -192,10 +191,10 @@ impl Writer {
     /// Applies the batch, and what comes in meanwhile, up to the size of a commit.
     fn apply_all(
         &mut self,
-        batch: &mut Vec<Request>,
-        more: &mut dyn FnMut() -> Option<Request>,
+        batch: &mut Vec<WriterRequest>,
+        more: &mut dyn FnMut() -> Option<WriterRequest>,
         now: Timestamp,
-    ) -> Result<Vec<Answered>, RecordsError> {
+    ) -> Result<Vec<WriterResponse>, RecordsError> {
         self.granting.commands = 0;
         let mut answers = Vec::with_capacity(batch.len());
         loop {
@@ -211,56 +210,65 @@ impl Writer {
         }
     }
 
-    fn apply(&mut self, request: &mut Request, now: Timestamp) -> Result<Answered, RecordsError> {
+    fn apply(&mut self, request: &mut WriterRequest, now: Timestamp) -> Result<WriterResponse, RecordsError> {
+        Ok(match request {
+            WriterRequest::Call(Request::Submit(..)) if !self.reserve.has_space() => {
+                WriterResponse::Failed(StoreError::not_applied(self.reserve.no_space()))
+            }
+            WriterRequest::Call(Request::Claim(..)) => return self.claim_or_park(request, now),
+            WriterRequest::Call(call) => WriterResponse::Call(self.apply_call(call, now)?),
+            WriterRequest::Parked(_) => WriterResponse::None,
+            WriterRequest::Unpark(ticket) => {
+                let ticket = *ticket;
+                self.unpark(ticket);
+                WriterResponse::None
+            }
+            WriterRequest::HoldGrants(hold, _) => {
+                let hold = *hold;
+                self.hold_grants(hold);
+                WriterResponse::HoldChanged
+            }
+            WriterRequest::TakeBack(undelivered) => {
+                let Self { engine, records, rng, effects, .. } = self;
+                for settlement in undelivered.iter() {
+                    let context = ExecutionContext { records: &mut *records, rng: &mut *rng, now, effects };
+                    // The verdict does not matter: a lease that is no longer current needs no return.
+                    drop(engine.settle(settlement, context)?);
+                }
+                WriterResponse::None
+            }
+        })
+    }
+
+    fn apply_call(&mut self, call: &Request, now: Timestamp) -> Result<Response, RecordsError> {
         let Self { engine, records, rng, effects, .. } = self;
         macro_rules! context {
             () => {
                 ExecutionContext { records: &mut *records, rng: &mut *rng, now, effects: &mut *effects }
             };
         }
-        Ok(match request {
-            Request::Submit(..) if !self.reserve.has_space() => {
-                Answered::Failed(StoreError::not_applied(self.reserve.no_space()))
-            }
+        Ok(match call {
             Request::Submit(request, _) => {
                 self.dirty_queues.extend(request.batch.iter().map(|submission| submission.queue.clone()));
-                Answered::Submit(engine.submit(request, context!())?)
+                Response::Submit(engine.submit(request, context!())?)
             }
-            Request::Claim(..) => return self.claim_or_park(request, now),
-            Request::Parked(_) => Answered::Nothing,
-            Request::Unpark(ticket) => {
-                let ticket = *ticket;
-                self.unpark(ticket);
-                Answered::Nothing
-            }
-            Request::HoldGrants(hold, _) => {
-                let hold = *hold;
-                self.hold_grants(hold);
-                Answered::Held
-            }
-            Request::TakeBack(undelivered) => {
-                for settlement in undelivered.iter() {
-                    // A lease that is not current any more has nothing to give back.
-                    drop(engine.settle(settlement, context!())?);
-                }
-                Answered::Nothing
-            }
+            Request::Claim(request, _) => Response::Claim(self.claim(request, now)?),
             Request::Settle(settlements, _) => {
                 let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, context!()));
-                Answered::Settle(verdicts.collect::<Result<_, _>>()?)
+                Response::Settle(verdicts.collect::<Result<_, _>>()?)
             }
             Request::Heartbeat(heartbeats, _) => {
                 let verdicts = heartbeats.iter().map(|heartbeat| engine.heartbeat(heartbeat, context!()));
-                Answered::Heartbeat(verdicts.collect::<Result<_, _>>()?)
+                Response::Heartbeat(verdicts.collect::<Result<_, _>>()?)
             }
             Request::Admin(command, _) => {
                 self.dirty_queues.extend(queue_of(command));
-                Answered::Admin(engine.admin(command, context!())?)
+                Response::Admin(engine.admin(command, context!())?)
             }
             Request::Tick(budget, _) => {
                 self.reserve.restore();
                 self.give_back.tick(now);
-                Answered::Tick(engine.tick(records, now, budget.get(), rng, effects)?)
+                Response::Tick(engine.tick(records, now, budget.get(), rng, effects)?)
             }
         })
     }
@@ -307,7 +315,7 @@ impl Writer {
     }
 
     /// After a batch that did not become durable.
-    fn handle_commit_error(&mut self, batch: Vec<Request>, trouble: RecordsError) {
+    fn handle_commit_error(&mut self, batch: Vec<WriterRequest>, trouble: RecordsError) {
         self.effects.clear();
         self.dirty_queues.clear();
         let what = match &trouble {
@@ -320,7 +328,7 @@ impl Writer {
         let Undone { batch, granted, culprit } = self.undo_grants(batch);
         if what == DiskErrorKind::Broken || !self.roll_back() {
             self.shared.poison(&trouble);
-            let error = Arc::new(Failed(trouble.to_string()));
+            let error = Arc::new(ErrorMessage(trouble.to_string()));
             batch.into_iter().for_each(|request| request.fail(StoreError::Unknown(error.clone())));
             self.fail_parked();
             return;
@@ -328,7 +336,7 @@ impl Writer {
         if what == DiskErrorKind::Damage
             && let Some(claim) = culprit.and_then(|ticket| self.take_parked(ticket))
         {
-            drop(claim.send(Err(trouble.into())));
+            claim.fail(trouble.into());
             return self.serve(batch, &mut || None);
         }
         let error = if what == DiskErrorKind::Full {

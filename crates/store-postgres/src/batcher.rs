@@ -8,11 +8,12 @@ use longshore_store::StoreError;
 use tokio::sync::{Mutex, Notify, mpsc};
 
 use crate::connection::Connection;
-use crate::error::{ErrorMessage, TxError};
+use crate::error::TxError;
 use crate::node::Shared;
-use crate::request::Request;
 use crate::tick;
 use crate::transaction::{Transaction, fast_path};
+use longshore_store::ErrorMessage;
+use longshore_store::Request;
 
 /// Jobs that share one transaction, at most.
 const COMMANDS_MAX: usize = 1_000;
@@ -185,7 +186,7 @@ impl BatchWorker {
     }
 
     pub(crate) async fn serve(&mut self, mut batch: Vec<Request>) {
-        batch.retain(|request| !request.abandoned());
+        batch.retain(|request| !request.is_abandoned());
         if batch.is_empty() {
             return;
         }
@@ -193,7 +194,7 @@ impl BatchWorker {
             let ticked = tick::tick(self, *budget).await;
             for request in batch {
                 match &ticked {
-                    Ok(ticked) => request.answer(crate::request::Answered::Tick(*ticked)),
+                    Ok(ticked) => request.answer(longshore_store::Response::Tick(*ticked)),
                     Err(error) => request.fail(error.clone()),
                 }
             }
@@ -217,7 +218,7 @@ impl BatchWorker {
 
     /// Answers those that could not be served so.
     async fn try_fast_path(&mut self, mut batch: Vec<Request>) -> Vec<Request> {
-        batch.retain(|request| !request.abandoned());
+        batch.retain(|request| !request.is_abandoned());
         match self.quick(&batch).await {
             Ok(Some(done)) => {
                 self.shared.announce(done.effects, done.deadline);
@@ -372,7 +373,7 @@ fn attempts_max(requests: &[Request], held_up: bool, alone: bool) -> u32 {
 
 /// Longer each time, and not the same for everybody.
 async fn pause(attempt: u32) {
-    let mut rng = longshore_codec::OsRng::default();
+    let mut rng = longshore_store::OsRng::default();
     let rng: &mut dyn longshore_core::rng::Rng = &mut rng;
     let longest = 2_u64.saturating_pow(attempt.min(7));
     tokio::time::sleep(Duration::from_millis(rng.uniform_inclusive(longest))).await;

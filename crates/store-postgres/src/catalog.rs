@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longshore_codec::{Dictionary, codec};
+use longshore_codec::{self as codec, Dictionary};
 use longshore_core::id::QueueName;
 use longshore_engine::Queue;
 
@@ -41,7 +41,7 @@ impl Catalog {
 
     /// What has changed since, by the snapshots of the transaction that is open.
     pub(crate) async fn refresh(&self, link: &Connection, sql: &Statements) -> Result<Self, TxError> {
-        let (queues, policies) = self.names.known();
+        let (queues, policies) = self.names.len();
         let from = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         let orders = [
             stmt!(sql.load_settings),

@@ -9,8 +9,9 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, Statement};
 
-use crate::error::{ErrorMessage, TxError, error_chain};
+use crate::error::{TxError, error_chain};
 use crate::statements::Sql;
+use longshore_store::ErrorMessage;
 
 /// How statements reach the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

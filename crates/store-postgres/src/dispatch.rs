@@ -16,12 +16,12 @@ use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_engine::{ClaimRequest, Effect, Settlement};
-use longshore_store::{Grant, Letters, Notices, ParkedClaim, ParkedClaims, StoreError, TakeBack, Ticket};
+use longshore_store::{Grant, MailboxReceiver, NoticeSender, ParkedClaim, ParkedClaims, StoreError, TakeBack, Ticket};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::batcher::closed;
 use crate::node::Shared;
-use crate::request::{ClaimReply, Reply, Request};
+use longshore_store::{ClaimReply, Reply, Request};
 use work::{Reservation, Work};
 
 /// What the dispatcher is told.
@@ -44,7 +44,7 @@ pub(crate) enum Mail {
 
 /// Sends leases that were not delivered to the dispatcher.
 #[derive(Debug)]
-pub(crate) struct ReturnToDispatcher(pub Notices<Mail>);
+pub(crate) struct ReturnToDispatcher(pub NoticeSender<Mail>);
 
 impl TakeBack for ReturnToDispatcher {
     fn take_back(&self, undelivered: Vec<Settlement>) {
@@ -85,7 +85,12 @@ pub(crate) struct Dispatcher {
 }
 
 /// Works until every sender is gone.
-pub(crate) async fn run(shared: Arc<Shared>, lanes: Lanes, take_back: Arc<dyn TakeBack>, mut mail: Letters<Mail>) {
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    lanes: Lanes,
+    take_back: Arc<dyn TakeBack>,
+    mut mail: MailboxReceiver<Mail>,
+) {
     let mut dispatcher = Dispatcher {
         shared,
         lanes,
@@ -131,13 +136,13 @@ impl Dispatcher {
             Mail::Ready(lines) => {
                 for (queue, job_type, jobs) in lines {
                     if self.work.add(&queue, &job_type, jobs) {
-                        self.parked.stir(&queue, &job_type);
+                        self.parked.notify(&queue, &job_type);
                     }
                 }
             }
             Mail::Stirred(queue) => {
                 self.work.probe_queue(&queue);
-                self.parked.stir_queue(&queue);
+                self.parked.notify_queue(&queue);
             }
             Mail::AllStirred => self.stir_all(),
             Mail::Hold(hold, reply) => {
@@ -158,7 +163,7 @@ impl Dispatcher {
 
     fn stir_all(&mut self) {
         self.work.probe_all();
-        self.parked.stir_all();
+        self.parked.notify_all();
     }
 
     /// Sends parked claims to the lanes, as many as there is work for.
@@ -180,7 +185,7 @@ impl Dispatcher {
         let reply = ClaimReply::new(reply, Arc::clone(&self.take_back));
         if self.lanes.claims.send(Request::Claim(claim.request.clone(), reply)).await.is_err() {
             self.work.unwatch(&claim.request);
-            return claim.caller.send(Err(closed()));
+            return claim.caller.fail(closed());
         }
         let reserved = self.work.reserve(&claim.request);
         self.in_flight.insert(ticket, InFlight { claim, reserved, over: false, tried });
@@ -200,17 +205,17 @@ impl Dispatcher {
             self.parked.put_back(ticket, claim);
         } else {
             self.work.unwatch(&claim.request);
-            claim.caller.send(answer);
+            claim.caller.forward(answer);
         }
         // What it has missed or left is for the claims that wait.
-        queues.iter().for_each(|queue| self.parked.stir_queue(queue));
+        queues.iter().for_each(|queue| self.parked.notify_queue(queue));
     }
 
     /// Ends a claim empty. One that the lanes are serving is answered with what they bring.
     fn unpark(&mut self, ticket: Ticket) {
         if let Some(claim) = self.parked.take(ticket) {
             self.work.unwatch(&claim.request);
-            claim.caller.send(Ok(Ok(Grant::delivered(Vec::new()))));
+            claim.caller.send(Ok(Vec::new()));
         } else if let Some(in_flight) = self.in_flight.get_mut(&ticket) {
             in_flight.over = true;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longshore_core::id::Seq;
-use longshore_store::StoreError;
+use longshore_store::{ErrorMessage, StoreError};
 use tokio_postgres::error::SqlState;
 
 /// Why a turn did not come to its end.
@@ -25,18 +25,6 @@ pub(crate) enum TxError {
     /// A policy with a function in it cannot be kept.
     NotStorable,
 }
-
-/// What went wrong, for whoever asks.
-#[derive(Clone, Debug)]
-pub(crate) struct ErrorMessage(pub String);
-
-impl std::fmt::Display for ErrorMessage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ErrorMessage {}
 
 /// With its causes: the driver's own words say little.
 pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {

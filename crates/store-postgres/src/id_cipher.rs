@@ -1,4 +1,4 @@
-//! The rounds of [`longshore_codec::sealed_id`] that this store has: a hash that PostgreSQL has built in (`hashint4extended`), so that `submit` in SQL makes
+//! The rounds of [`longshore_codec::id_cipher`] that this store has: a hash that PostgreSQL has built in (`hashint4extended`), so that `submit` in SQL makes
 //! the same ids.
 
 use longshore_codec::id_cipher::{self, high_half, low, low_half};

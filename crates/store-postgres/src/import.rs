@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longshore_codec::{Dictionary, codec};
+use longshore_codec::{self as codec, Dictionary};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::ocypod::totals::Totals;
@@ -12,19 +12,20 @@ use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCounts, Workflow};
 use longshore_engine::{KeyEntry, Queue, ScopedIdempotencyKey, StateCounts, ordering};
 use longshore_store::StoreError;
-use longshore_store::query::IndexedFields;
+use longshore_store::query::TermFields;
 use tokio_postgres::Client;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::connection::Blob;
-use crate::error::{ErrorMessage, error_chain};
+use crate::error::error_chain;
 use crate::migrate;
 use crate::node::{TOTALS_QUEUE, lock_key};
 use crate::row::{IndexColumns, kind_of};
 use crate::store::Options;
 use crate::transaction::job_columns::{JOB_TYPES, JobColumns};
 use crate::transaction::write::admission_json;
+use longshore_store::ErrorMessage;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -222,7 +223,7 @@ impl Import {
                 }
             }
             ids.push((job.id.as_bytes().to_vec(), number));
-            tags.extend(IndexedFields::of(job).words().into_iter().map(|word| (word, number)));
+            tags.extend(TermFields::of(job).words().into_iter().map(|word| (word, number)));
             self.count(job);
         }
         let rows = (0..live.seq.len()).filter_map(|place| live.row(place));

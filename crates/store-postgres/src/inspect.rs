@@ -6,7 +6,7 @@ mod workflows;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use longshore_codec::codec;
+use longshore_codec as codec;
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::ocypod::totals::Totals;
@@ -24,10 +24,11 @@ use tokio_postgres::Row;
 
 use crate::catalog::Catalog;
 use crate::connection::{Connection, StatementCall, TxBoundary, get, stmt};
-use crate::error::{ErrorMessage, TxError};
+use crate::error::TxError;
 use crate::node::{Shared, TOTALS_QUEUE};
 use crate::row::{payload, seq};
 use crate::store::PostgresStore;
+use longshore_store::ErrorMessage;
 
 /// Rows that are looked at for one page; what is not found by then is found by the next one.
 const EXAMINED_MAX: usize = 10_000;

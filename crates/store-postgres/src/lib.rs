@@ -30,7 +30,6 @@ mod node_cache;
 mod notify;
 mod pool;
 mod read_set;
-mod request;
 mod row;
 mod statements;
 mod store;

@@ -4,9 +4,10 @@ use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use tokio_postgres::{Client, NoTls};
 
-use crate::error::{ErrorMessage, error_chain};
+use crate::error::error_chain;
 use crate::node::lock_key;
 use crate::pool;
+use longshore_store::ErrorMessage;
 
 struct Migration {
     number: i32,

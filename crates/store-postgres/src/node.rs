@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     pub wakeups: WakeupsSender,
     pub notices: NotifyQueue,
     /// The dispatcher of waiting claims.
-    pub dispatcher: longshore_store::Notices<Mail>,
+    pub dispatcher: longshore_store::NoticeSender<Mail>,
     /// Claims that may wait and are not answered: while there are none, commits need not tell the dispatcher anything.
     pub waiting_claims: AtomicUsize,
     /// Claims that are parked, for people.
@@ -60,7 +60,7 @@ impl Shared {
         pool: Pool,
         clock: NodeClock,
         options: &Options,
-        dispatcher: longshore_store::Notices<Mail>,
+        dispatcher: longshore_store::NoticeSender<Mail>,
     ) -> Self {
         let schema = &options.schema;
         Self {
@@ -197,5 +197,5 @@ impl Shared {
 
 /// Every schema has a lock of its own, with room beside it for its queues.
 pub(crate) fn lock_key(schema: &str) -> i64 {
-    crate::row::type_hash(schema) & !0xffff_ffff
+    longshore_codec::type_hash(schema) & !0xffff_ffff
 }

@@ -6,7 +6,8 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, Recycli
 use longshore_store::StoreError;
 use tokio_postgres::{Config, NoTls};
 
-use crate::error::{ErrorMessage, error_chain};
+use crate::error::error_chain;
+use longshore_store::ErrorMessage;
 
 /// Plans that do not depend on what the tables held when they were made: everything we ask for has an index, and is too little to be shared out.
 ///

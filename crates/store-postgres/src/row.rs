@@ -1,5 +1,6 @@
 //! A job as a row: its record, and the columns that follow from it.
 
+use longshore_codec::type_hash;
 use longshore_core::dependency::PendingPropagation;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
@@ -101,15 +102,6 @@ pub(crate) fn kind_of(payload: &Payload) -> i16 {
 
 pub(crate) fn number_of(state: StateKind) -> i16 {
     state as i16
-}
-
-/// Which types share a place in the index; the record tells them apart.
-pub(crate) fn type_hash(job_type: &str) -> i64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in job_type.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    hash.cast_signed()
 }
 
 /// News that a job owes come after the timers in the list of what may be due.

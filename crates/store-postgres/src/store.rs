@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use longshore_codec::OsRng;
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
@@ -15,6 +14,7 @@ use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Queue, Settlement, SubmitRequest, Submitted,
     Ticked,
 };
+use longshore_store::OsRng;
 use longshore_store::{
     ChangeFeed, Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, await_grant, mailbox,
 };
@@ -27,12 +27,13 @@ use crate::batcher::{self, BatchWorker, FallbackQueues, RequestQueue};
 use crate::clock::NodeClock;
 use crate::connection::{StatementMode, TxBoundary, stmt};
 use crate::dispatch::{self, Mail, ReturnToDispatcher};
-use crate::error::{ErrorMessage, TxError, error_chain};
+use crate::error::{TxError, error_chain};
 use crate::migrate;
 use crate::node::{Shared, lock_key};
 use crate::notify;
 use crate::pool;
-use crate::request::{ClaimReply, Reply, Request};
+use longshore_store::ErrorMessage;
+use longshore_store::{ClaimReply, Reply, Request};
 
 #[derive(Clone, Debug)]
 pub struct Options {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longshore_codec::codec;
+use longshore_codec as codec;
 use longshore_core::id::Seq;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
@@ -16,8 +16,8 @@ use crate::batcher::BatchWorker;
 use crate::connection::{Connection, TxBoundary, get, stmt};
 use crate::error::{TxError, error_chain};
 use crate::node::Shared;
-use crate::request::{Answered, Request};
 use crate::row::{IndexColumns, number_of};
+use longshore_store::{Request, Response};
 
 /// Ended jobs that are archived at once.
 const ARCHIVED_MAX: i64 = 1_000;
@@ -36,7 +36,7 @@ async fn whole(lane: &mut BatchWorker, budget: NonZeroUsize) -> Result<Ticked, T
     let (reply, _) = oneshot::channel();
     let mut more = run_housekeeping(lane).await?;
     let done = lane.run_transaction(&[Request::Tick(budget, reply)]).await?;
-    let Some(Answered::Tick(ticked)) = done.answers.first() else {
+    let Some(Response::Tick(ticked)) = done.answers.first() else {
         return Err(TxError::Damaged("the answer to a tick".to_owned()));
     };
     let (now, ticked) = (done.now, *ticked);

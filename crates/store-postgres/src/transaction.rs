@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_codec::OsRng;
 use longshore_core::id::{JobId, LeaseVersion, QueueName, Seq};
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::settle::Outcome;
@@ -19,6 +18,7 @@ use longshore_core::submit::DependencyRef;
 use longshore_core::time::Timestamp;
 use longshore_engine::{AdminCommand, Claimed, Effect, Engine, ExecutionContext, Settlement, Ticked};
 use longshore_store::ClaimedJob;
+use longshore_store::OsRng;
 
 use crate::catalog::Catalog;
 use crate::connection::{Connection, StatementCall, TxBoundary, get, stmt};
@@ -26,9 +26,9 @@ use crate::error::TxError;
 use crate::node::Shared;
 use crate::node_cache::ReadyPosition;
 use crate::read_set::{MissingReads, ReadSet};
-use crate::request::{Answered, Request};
 use crate::row::Origin;
 use crate::working_set::WorkingSet;
+use longshore_store::{Request, Response};
 
 use claim_scan::{ClaimScan, Claims};
 
@@ -54,7 +54,7 @@ pub(crate) struct Transaction<'a> {
 /// What a transaction did.
 #[derive(Debug)]
 pub(crate) struct Committed {
-    pub answers: Vec<Answered>,
+    pub answers: Vec<Response>,
     pub effects: Vec<Effect>,
     /// The earliest timer among what was written.
     pub deadline: Option<Timestamp>,
@@ -67,7 +67,7 @@ pub(crate) struct Committed {
 struct Evaluation<'a> {
     engine: Engine,
     draft: WorkingSet<'a>,
-    answers: Vec<Answered>,
+    answers: Vec<Response>,
     effects: Vec<Effect>,
 }
 
@@ -365,7 +365,7 @@ impl Evaluation<'_> {
         now: Timestamp,
         rng: &mut OsRng,
         fetched: &ReadSet,
-    ) -> Result<Answered, TxError> {
+    ) -> Result<Response, TxError> {
         let Self { engine, draft, effects, .. } = self;
         macro_rules! outside {
             () => {
@@ -373,21 +373,21 @@ impl Evaluation<'_> {
             };
         }
         Ok(match request {
-            Request::Submit(request, _) => Answered::Submit(engine.submit(request, outside!())?),
+            Request::Submit(request, _) => Response::Submit(engine.submit(request, outside!())?),
             Request::Claim(request, _) => match engine.claim(request, outside!())? {
-                Ok(claimed) => Answered::Claim(Ok(with_payloads(claimed, fetched)?)),
-                Err(refusal) => Answered::Claim(Err(refusal)),
+                Ok(claimed) => Response::Claim(Ok(with_payloads(claimed, fetched)?)),
+                Err(refusal) => Response::Claim(Err(refusal)),
             },
             Request::Settle(settlements, _) => {
                 let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, outside!()));
-                Answered::Settle(verdicts.collect::<Result<_, _>>()?)
+                Response::Settle(verdicts.collect::<Result<_, _>>()?)
             }
             Request::Heartbeat(heartbeats, _) => {
                 let verdicts = heartbeats.iter().map(|heartbeat| engine.heartbeat(heartbeat, outside!()));
-                Answered::Heartbeat(verdicts.collect::<Result<_, _>>()?)
+                Response::Heartbeat(verdicts.collect::<Result<_, _>>()?)
             }
-            Request::Admin(command, _) => Answered::Admin(engine.admin(command, outside!())?),
-            Request::Tick(budget, _) => Answered::Tick(tick(engine, draft, now, budget.get(), rng, effects)?),
+            Request::Admin(command, _) => Response::Admin(engine.admin(command, outside!())?),
+            Request::Tick(budget, _) => Response::Tick(tick(engine, draft, now, budget.get(), rng, effects)?),
         })
     }
 }

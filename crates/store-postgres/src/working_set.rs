@@ -6,7 +6,7 @@ mod workflows;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longshore_codec::{Dictionary, codec};
+use longshore_codec::{self as codec, Dictionary};
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::rng::Rng;
@@ -14,7 +14,7 @@ use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCountDelta, Workflow};
 use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
-use longshore_store::query::{IndexedFields, has_words};
+use longshore_store::query::{TermFields, has_words};
 
 use crate::catalog::Catalog;
 use crate::error::TxError;
@@ -28,7 +28,7 @@ pub(crate) use workflows::WorkflowChanges;
 pub(crate) struct OriginalState {
     pub state: StateKind,
     pub held: bool,
-    pub indexed: IndexedFields,
+    pub indexed: TermFields,
 }
 
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl<'a> WorkingSet<'a> {
         for seq in &self.fetched.order {
             let Some(found) = self.fetched.rows.get(seq) else { continue };
             let job = codec::job::decode(*seq, &found.record, names).map_err(|_| TxError::damaged(*seq))?;
-            let before = OriginalState { state: job.kind(), held: job.state.held(), indexed: IndexedFields::of(&job) };
+            let before = OriginalState { state: job.kind(), held: job.state.held(), indexed: TermFields::of(&job) };
             self.before.insert(*seq, before);
             self.jobs.insert(*seq, Box::new(job));
         }

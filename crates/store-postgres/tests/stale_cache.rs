@@ -4,26 +4,10 @@
 
 mod common;
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longshore_core::heartbeat::LeaseRenewal;
-use longshore_core::id::{QueueName, Seq, WorkflowId};
-use longshore_core::job::Job;
-use longshore_core::ocypod::totals::Totals;
-use longshore_core::refusal::Refusal;
-use longshore_core::state::StateKind;
-use longshore_core::submit::Payload;
-use longshore_core::time::Timestamp;
-use longshore_core::workflow::Workflow;
-use longshore_engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
-};
-use longshore_store::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
-use longshore_store::{
-    ChangeFeed, Clock, Grant, JobRef, Park, QueueStats, Store, StoreFuture, StoreHealth, StoreReader, VirtualClock,
-};
+use longshore_store::{Clock, Store, StoreFuture, StoreLayer, VirtualClock};
 use longshore_store_postgres::{Connections, Options, PostgresStore};
 use longshore_testkit::conformance::{self, StoreFixture};
 
@@ -77,13 +61,9 @@ impl Drop for TwoNodes {
 static QUICK: AtomicU64 = AtomicU64::new(0);
 static LONG: AtomicU64 = AtomicU64::new(0);
 
-impl Store for TwoNodes {
-    fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
-        self.one().submit(request)
-    }
-
-    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
-        self.one().claim_or_park(request, park)
+impl StoreLayer for TwoNodes {
+    fn inner(&self) -> &dyn Store {
+        self.one()
     }
 
     fn parked_claims(&self) -> usize {
@@ -97,76 +77,6 @@ impl Store for TwoNodes {
             }
             Ok(())
         })
-    }
-
-    fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
-        self.one().settle(settlements)
-    }
-
-    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        self.one().heartbeat(heartbeats)
-    }
-
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
-        self.one().admin(command)
-    }
-
-    fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
-        self.one().tick(budget)
-    }
-
-    fn wakeups(&self) -> ChangeFeed {
-        self.one().wakeups()
-    }
-}
-
-impl StoreReader for TwoNodes {
-    fn now(&self) -> Timestamp {
-        self.one().now()
-    }
-
-    fn health(&self) -> StoreFuture<'_, StoreHealth> {
-        self.one().health()
-    }
-
-    fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
-        self.one().get(jobs)
-    }
-
-    fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
-        self.one().payloads(jobs)
-    }
-
-    fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
-        self.one().list(query)
-    }
-
-    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
-        self.one().count_ahead(place)
-    }
-
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
-        self.one().queue(name)
-    }
-
-    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
-        self.one().ocypod_totals()
-    }
-
-    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
-        self.one().workflow(id)
-    }
-
-    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
-        self.one().workflows(query)
-    }
-
-    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
-        self.one().members(query)
-    }
-
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
-        self.one().queues()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Hints that something may have changed.
+//! Hints about committed changes and the next deadline.
 
 use std::sync::Arc;
 
@@ -6,21 +6,22 @@ use longshore_core::time::Timestamp;
 use longshore_engine::Effect;
 use tokio::sync::{broadcast, watch};
 
-/// Effects of committed changes, and the next deadline. Whoever falls behind is told that it missed something.
+/// Receives the effects of commits, and the next deadline. A receiver that lags learns that it missed
+/// effects, but not which.
 #[derive(Debug)]
 pub struct ChangeFeed {
     effects: broadcast::Receiver<Arc<[Effect]>>,
     deadline: watch::Receiver<Option<Timestamp>>,
 }
 
-/// The store's end.
+/// The store's end of all its change feeds.
 #[derive(Debug)]
 pub struct WakeupsSender {
     effects: broadcast::Sender<Arc<[Effect]>>,
     deadline: watch::Sender<Option<Timestamp>>,
 }
 
-/// Commits that a listener may be behind before it misses some.
+/// Commits that a receiver may lag behind before it misses effects.
 const CHANNEL_CAPACITY: usize = 1_024;
 
 impl Default for WakeupsSender {
@@ -34,7 +35,7 @@ impl WakeupsSender {
         ChangeFeed { effects: self.effects.subscribe(), deadline: self.deadline.subscribe() }
     }
 
-    /// Nobody listening is no reason to stop.
+    /// Publishes the effects of a commit and clears the list. Without a receiver they are dropped.
     pub fn publish(&self, effects: &mut Vec<Effect>) {
         if self.effects.receiver_count() > 0 && !effects.is_empty() {
             drop(self.effects.send(std::mem::take(effects).into()));
@@ -42,7 +43,7 @@ impl WakeupsSender {
         effects.clear();
     }
 
-    /// Something may have changed that nobody can name: elsewhere, or unheard.
+    /// Publishes that unknown changes happened: on another node, or while a connection was down.
     pub fn publish_lagged(&self) {
         if self.effects.receiver_count() > 0 {
             drop(self.effects.send(Arc::new([])));
@@ -50,12 +51,13 @@ impl WakeupsSender {
     }
 
     pub fn publish_next_deadline(&self, next: Option<Timestamp>) {
-        self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
+        self.deadline.send_if_modified(|current| std::mem::replace(current, next) != next);
     }
 }
 
 impl ChangeFeed {
-    /// The effects of the next commit. `None`: some were missed, so anything may have changed. Pends for ever once the store is gone.
+    /// Returns the effects of the next commit. `None`: some were missed, so anything may have changed.
+    /// Never returns once the store is closed.
     pub async fn changed(&mut self) -> Option<Arc<[Effect]>> {
         match self.effects.recv().await {
             Ok(effects) => Some(effects).filter(|effects| !effects.is_empty()),
@@ -64,12 +66,12 @@ impl ChangeFeed {
         }
     }
 
-    /// When the next tick is due, as far as is known.
+    /// Returns when the next tick is due, if the store has announced it.
     pub fn deadline(&self) -> Option<Timestamp> {
         *self.deadline.borrow()
     }
 
-    /// Waits until the deadline is another one. Pends for ever once the store is gone.
+    /// Waits for another deadline. Never returns once the store is closed.
     pub async fn deadline_moved(&mut self) -> Option<Timestamp> {
         if self.deadline.changed().await.is_err() {
             return std::future::pending().await;

@@ -1,8 +1,8 @@
-//! A store of no use, for the wrappers' own tests: it counts the changes that reach it and gives fixed answers.
+//! A store with fixed results, for the tests of store layers.
 
+use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -29,14 +29,15 @@ use crate::health::StoreHealth;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use crate::store::{JobRef, QueueStats, Store, StoreFuture, StoreReader};
 
-/// More than this is refused.
+/// Larger batches are refused.
 const BATCH_MAX: usize = 5;
 
 #[derive(Debug, Default)]
 pub(crate) struct Stub {
-    changes: AtomicUsize,
-    /// Submissions never come back.
+    /// Submissions never return.
     hangs: bool,
+    /// Errors of the next writes.
+    errors: Mutex<VecDeque<StoreError>>,
 }
 
 impl Stub {
@@ -44,21 +45,19 @@ impl Stub {
         Self { hangs: true, ..Self::default() }
     }
 
-    pub(crate) fn changes(&self) -> usize {
-        self.changes.load(Ordering::SeqCst)
+    /// Returns these errors from the first writes.
+    pub(crate) fn failing(errors: impl IntoIterator<Item = StoreError>) -> Self {
+        Self { errors: Mutex::new(errors.into_iter().collect()), ..Self::default() }
     }
 
-    /// A change counts when it is done, not when it is asked for.
-    fn change<'a, T: Send + 'a>(&'a self, answer: T) -> StoreFuture<'a, T> {
-        Box::pin(async move {
-            self.changes.fetch_add(1, Ordering::SeqCst);
-            Ok(answer)
-        })
+    fn write<'a, T: Send + 'a>(&'a self, result: T) -> StoreFuture<'a, T> {
+        let error = self.errors.lock().unwrap().pop_front();
+        Box::pin(std::future::ready(error.map_or(Ok(result), Err)))
     }
 }
 
-fn ready<'a, T: Send + 'a>(answer: T) -> StoreFuture<'a, T> {
-    Box::pin(std::future::ready(Ok(answer)))
+fn ready<'a, T: Send + 'a>(result: T) -> StoreFuture<'a, T> {
+    Box::pin(std::future::ready(Ok(result)))
 }
 
 impl Store for Stub {
@@ -67,11 +66,11 @@ impl Store for Stub {
             return Box::pin(std::future::pending());
         }
         let fits = (1..=BATCH_MAX).contains(&request.batch.len());
-        self.change(if fits { Ok(Vec::new()) } else { Err(Refusal::JobNotFound.into()) })
+        self.write(if fits { Ok(Vec::new()) } else { Err(Refusal::JobNotFound.into()) })
     }
 
     fn claim_or_park(&self, request: ClaimRequest, _: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
-        self.change(if request.limit > 0 { Ok(Grant::delivered(Vec::new())) } else { Err(Refusal::JobNotFound) })
+        self.write(if request.limit > 0 { Ok(Grant::delivered(Vec::new())) } else { Err(Refusal::JobNotFound) })
     }
 
     fn parked_claims(&self) -> usize {
@@ -83,20 +82,20 @@ impl Store for Stub {
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
-        let verdict = |place| if place == 0 { Ok(StateKind::Completed) } else { Err(Refusal::JobNotFound) };
-        self.change((0..settlements.len()).map(verdict).collect())
+        let verdict = |index| if index == 0 { Ok(StateKind::Completed) } else { Err(Refusal::JobNotFound) };
+        self.write((0..settlements.len()).map(verdict).collect())
     }
 
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        self.change(heartbeats.iter().map(|_| Err(Refusal::JobNotFound)).collect())
+        self.write(heartbeats.iter().map(|_| Err(Refusal::JobNotFound)).collect())
     }
 
     fn admin(&self, _: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
-        self.change(Err(Refusal::QueueNotFound))
+        self.write(Err(Refusal::QueueNotFound))
     }
 
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
-        self.change(Ticked { done: budget.get(), next: None })
+        self.write(Ticked { done: budget.get(), next: None })
     }
 
     fn wakeups(&self) -> ChangeFeed {
@@ -126,7 +125,7 @@ impl StoreReader for Stub {
     }
 
     fn count_ahead(&self, _: QueuePosition) -> StoreFuture<'_, u64> {
-        Box::pin(std::future::ready(Ok(0)))
+        ready(0)
     }
 
     fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
@@ -154,11 +153,11 @@ impl StoreReader for Stub {
     }
 }
 
-/// Nothing here ever waits.
+/// Returns the result of a call that completes at once.
 pub(crate) fn finish<T>(mut call: StoreFuture<'_, T>) -> Result<T, StoreError> {
     match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("the stub does not wait"),
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("the stub does not block"),
     }
 }
 

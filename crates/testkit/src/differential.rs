@@ -248,7 +248,7 @@ pub fn check<A: TestTarget>(make: impl Fn() -> A, history: &[Draft]) -> Result<(
 }
 
 /// Runs the histories of these seeds; the first that fails is cut down before it is reported.
-pub fn campaign<A: TestTarget>(
+pub fn run_histories<A: TestTarget>(
     make: impl Fn() -> A,
     seeds: impl IntoIterator<Item = u64>,
     length: usize,

@@ -21,6 +21,7 @@ mod convert;
 pub mod differential;
 pub mod engine_fixture;
 pub mod engine_subject;
+pub mod faulty_store;
 pub mod memory_records;
 pub mod memory_store;
 pub mod model;

@@ -148,7 +148,7 @@ impl MemoryStore {
         if parked.held {
             return;
         }
-        parked.claims.stir_all();
+        parked.claims.notify_all();
         while let Some(ticket) = parked.claims.next_candidate(|queue, types| held.engine.has_ready(queue, types)) {
             let claim = parked.claims.take(ticket).expect("a candidate is parked");
             if !claim.caller.is_closed() {

@@ -9,7 +9,7 @@ use longshore_testkit::target::{Answer, Command, TestTarget};
 const COMMANDS: usize = 200;
 
 fn agree(make: impl Fn() -> EngineSubject, seeds: impl IntoIterator<Item = u64>) {
-    differential::campaign(make, seeds, COMMANDS).unwrap_or_else(|report| panic!("{report}"));
+    differential::run_histories(make, seeds, COMMANDS).unwrap_or_else(|report| panic!("{report}"));
 }
 
 /// Proves G-0.1, G-0.2, L-46, I-3.
@@ -93,7 +93,7 @@ fn a_refusal_leaves_the_whole_engine_as_it_was() {
 
 /// Not part of the ordinary run: the number of histories comes from outside.
 #[test]
-fn campaign() {
+fn soak() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let Some(histories) = number("HISTORIES") else { return };
     let first = number("FIRST_SEED").unwrap_or(0);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use longshore_engine::EngineOptions;
-use longshore_store::{Clock, Faults, FaultyStore, InstrumentedStore, Observer, Store, StoreCall};
+use longshore_store::{Clock, InstrumentedStore, Observer, Store, StoreCall};
 use longshore_testkit::conformance::{self, StoreFixture};
+use longshore_testkit::faulty_store::{Faults, FaultyStore};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
 /// A world around a store that is opened on what an earlier one left.

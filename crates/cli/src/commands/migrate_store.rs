@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use longshore_codec::codec;
+use longshore_codec as codec;
 use longshore_core::id::Seq;
 use longshore_store::{Clock, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, Export, in_use, moved_file};

@@ -1,24 +1,10 @@
 //! A store whose submissions and claims can be held up, and which says of itself what it is told to.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use longshore_core::Timestamp;
-use longshore_core::heartbeat::LeaseRenewal;
-use longshore_core::id::{QueueName, Seq, WorkflowId};
-use longshore_core::job::Job;
-use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
-use longshore_core::state::StateKind;
-use longshore_core::submit::Payload;
-use longshore_core::workflow::Workflow;
-use longshore_engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
-};
-use longshore_store::{
-    ChangeFeed, Grant, JobQuery, JobRef, MemberQuery, Page, Park, QueuePosition, QueueStats, Store, StoreFuture,
-    StoreHealth, StoreReader, WorkflowPage, WorkflowQuery,
-};
+use longshore_engine::{BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
+use longshore_store::{Grant, Park, Store, StoreFuture, StoreHealth, StoreLayer};
 use tokio::sync::watch;
 
 #[derive(Debug)]
@@ -60,7 +46,11 @@ impl Slow {
     }
 }
 
-impl Store for Slow {
+impl StoreLayer for Slow {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
         Box::pin(async move {
             self.gate().await;
@@ -77,82 +67,8 @@ impl Store for Slow {
         })
     }
 
-    fn parked_claims(&self) -> usize {
-        self.store.parked_claims()
-    }
-
-    fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
-        self.store.hold_grants(hold)
-    }
-
-    fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
-        self.store.settle(settlements)
-    }
-
-    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        self.store.heartbeat(heartbeats)
-    }
-
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
-        self.store.admin(command)
-    }
-
-    fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
-        self.store.tick(budget)
-    }
-
-    fn wakeups(&self) -> ChangeFeed {
-        self.store.wakeups()
-    }
-}
-
-impl StoreReader for Slow {
-    fn now(&self) -> Timestamp {
-        self.store.now()
-    }
-
     fn health(&self) -> StoreFuture<'_, StoreHealth> {
         let health = self.health.borrow().clone();
         Box::pin(async move { Ok(health) })
-    }
-
-    fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
-        self.store.get(jobs)
-    }
-
-    fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
-        self.store.payloads(jobs)
-    }
-
-    fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
-        self.store.list(query)
-    }
-
-    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
-        self.store.ocypod_totals()
-    }
-
-    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
-        self.store.count_ahead(place)
-    }
-
-    fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
-        self.store.workflow(id)
-    }
-
-    fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
-        self.store.workflows(query)
-    }
-
-    fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
-        self.store.members(query)
-    }
-
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
-        self.store.queue(name)
-    }
-
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
-        self.store.queues()
     }
 }

@@ -55,5 +55,5 @@ fn scenarios_over_http_fourth_part() {
 /// Random histories: every answer of the server, and all that it shows after every step, is what the model says.
 #[test]
 fn random_histories_over_http() {
-    differential::campaign(HttpSubject::start, 500_000..500_012, 150).unwrap_or_else(|report| panic!("{report}"));
+    differential::run_histories(HttpSubject::start, 500_000..500_012, 150).unwrap_or_else(|report| panic!("{report}"));
 }

@@ -50,5 +50,5 @@ fn scenarios_over_http_on_postgres_second_part() {
 /// Random histories: every answer of the server, and all that it shows after every step, is what the model says.
 #[test]
 fn random_histories_over_http_on_postgres() {
-    differential::campaign(HttpSubject::start, 600_000..600_002, 100).unwrap_or_else(|report| panic!("{report}"));
+    differential::run_histories(HttpSubject::start, 600_000..600_002, 100).unwrap_or_else(|report| panic!("{report}"));
 }

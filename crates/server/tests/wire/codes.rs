@@ -6,8 +6,9 @@ use std::time::Duration;
 use longshore_core::Timestamp;
 use longshore_engine::EngineOptions;
 use longshore_server::ServerClock;
-use longshore_store::{Clock, Fault, Faults, FaultyStore, SystemClock, VirtualClock};
+use longshore_store::{Clock, SystemClock, VirtualClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
+use longshore_testkit::faulty_store::{Fault, Faults, FaultyStore};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
 use crate::common::Setup;

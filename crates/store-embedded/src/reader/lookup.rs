@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use longshore_codec::codec;
+use longshore_codec as codec;
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::time::Timestamp;
 use longshore_store::{JobFilter, StoreError};
@@ -49,7 +49,7 @@ impl Reader {
     /// Every queue that ever had a job, deleted ones included: their ended jobs are still listed.
     fn all_queues(&self) -> Vec<QueueName> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let queues = u32::try_from(names.known().0).unwrap_or(u32::MAX);
+        let queues = u32::try_from(names.len().0).unwrap_or(u32::MAX);
         (0..queues).filter_map(|number| names.queue(number).cloned()).collect()
     }
 

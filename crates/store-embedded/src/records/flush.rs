@@ -10,7 +10,7 @@ use super::batch_writer::BatchWriter;
 use super::{RecordsError, SqliteRecords, StoredIn, WrittenJob, state_number};
 use crate::finished_index::{FilterKey, chunk_of, save_features};
 use crate::live_index::Change;
-use longshore_codec::codec;
+use longshore_codec as codec;
 
 /// What became of one record in a flush.
 struct Written {

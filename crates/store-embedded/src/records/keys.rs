@@ -8,12 +8,12 @@ use longshore_engine::{KeyEntry, PruneTarget, ScopedIdempotencyKey};
 use rusqlite::{Connection, Row, params};
 
 use super::RecordsError;
-use longshore_codec::codec::key::{decode, encode};
-use longshore_codec::codec::{self, DecodeError, Writer};
+use longshore_codec::key::{decode, encode};
+use longshore_codec::{self as codec, DecodeError, Encoder};
 
 /// The checksum covers the whole row: a key that stands for another job, or lapses at another time, would be a second job or none.
 fn checksum(path: &[u8], entry: &KeyEntry) -> u32 {
-    let mut writer = Writer { bytes: path.to_vec() };
+    let mut writer = Encoder { bytes: path.to_vec() };
     writer.fixed(entry.id.as_bytes());
     writer.zigzag(entry.at.as_millis());
     writer.option(entry.prune_at, |writer, at| writer.zigzag(at.as_millis()));

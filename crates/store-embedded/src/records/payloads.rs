@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row};
 
 use super::multi_row::INSERT_PAYLOADS;
 use super::{RecordsError, SeqMap, SqliteRecords};
-use longshore_codec::codec;
+use longshore_codec as codec;
 
 /// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
 const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;

@@ -31,7 +31,7 @@ use super::{RecordsError, SeqMap, SqliteRecords};
 use crate::error::sql;
 use crate::schema::{Location, Role};
 use crate::writer::Shared;
-use longshore_codec::codec;
+use longshore_codec as codec;
 
 /// Jobs that are held here, of all lines together.
 const WINDOW: usize = 4_096;

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::RecordsError;
 use crate::error::sql;
 use crate::key_order::KeyOrderCheck;
-use longshore_codec::codec;
+use longshore_codec as codec;
 
 /// Records that stay in memory between batches.
 const CACHED_MAX: usize = 10_000;
@@ -167,7 +167,7 @@ fn span(number: Seq, row: &Row<'_>) -> Result<(u64, u64), RecordsError> {
 
 /// A member that is not listed would be lost, as far as its workflow goes.
 fn span_checksum(number: Seq, first: u64, last: u64) -> u32 {
-    let mut writer = codec::Writer::default();
+    let mut writer = codec::Encoder::default();
     writer.varint(first);
     writer.varint(last);
     codec::checksum(number.0, &writer.bytes)

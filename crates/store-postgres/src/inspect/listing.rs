@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use super::{EXAMINED_MAX, ReadTransaction};
 use crate::connection::{get, stmt};
 use crate::error::TxError;
-use crate::row::type_hash;
+use longshore_codec::type_hash;
 
 /// Places that one trip of a search by time looks at.
 const PROBES: i64 = 16;
@@ -58,7 +58,7 @@ impl ReadTransaction<'_> {
         let queues = || -> Vec<i32> {
             match &filter.queue {
                 Some(queue) => self.known.queue_id(queue).into_iter().collect(),
-                None => (0..i32::try_from(self.known.names.known().0).unwrap_or(i32::MAX)).collect(),
+                None => (0..i32::try_from(self.known.names.len().0).unwrap_or(i32::MAX)).collect(),
             }
         };
         if let Some(external_id) = &filter.external_id {

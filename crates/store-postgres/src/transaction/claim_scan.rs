@@ -11,9 +11,10 @@ use crate::catalog::Catalog;
 use crate::connection::{StatementCall, get, stmt};
 use crate::error::TxError;
 use crate::node_cache::{ReadyPosition, START};
-use crate::request::{Answered, Request};
-use crate::row::{JobRow, type_hash};
+use crate::row::JobRow;
 use crate::statements::Statements;
+use longshore_codec::type_hash;
+use longshore_store::{Request, Response};
 
 /// Beyond those that are wanted, looked at where the line has no index of its own: others may hold some of the first.
 const OVERSCAN: i64 = 256;
@@ -136,11 +137,11 @@ impl Claims {
     }
 
     /// What unserved claims lack and queues may still have. It is bounded: claims that are left out come with the next run of the rules.
-    pub(crate) fn shortages(&self, requests: &[Request], answers: &[Answered], known: &Catalog) -> Vec<Shortage> {
+    pub(crate) fn shortages(&self, requests: &[Request], answers: &[Response], known: &Catalog) -> Vec<Shortage> {
         let (mut shortages, mut lines_total) = (Vec::<Shortage>::new(), 0);
         let mut places = HashMap::new();
         for (place, claim) in claims(requests) {
-            let Some(Answered::Claim(Ok(claimed))) = answers.get(place) else { continue };
+            let Some(Response::Claim(Ok(claimed))) = answers.get(place) else { continue };
             let missing = claim.limit.saturating_sub(claimed.len());
             if missing == 0 || lines_total >= LINES_MAX {
                 continue;

@@ -13,12 +13,13 @@ use super::job_columns::JobColumns;
 use super::write::{COPY_FROM, CountDeltas, Written, first_in_line};
 use super::{Committed, Evaluation, Transaction, totals_of};
 use crate::connection::{Blob, Connection, StatementCall, TxBoundary, Value, get};
-use crate::error::{ErrorMessage, TxError};
+use crate::error::TxError;
 use crate::node::{Shared, TOTALS_QUEUE};
 use crate::node_cache::{ReadyPosition, START};
 use crate::read_set::ReadSet;
-use crate::request::{Answered, Request};
 use crate::row::kind_of;
+use longshore_store::ErrorMessage;
+use longshore_store::{Request, Response};
 
 /// What all requests of a transaction are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,15 +247,15 @@ struct FastWork {
     counts: CountDeltas,
 }
 
-fn claimed(answered: &Answered) -> usize {
+fn claimed(answered: &Response) -> usize {
     match answered {
-        Answered::Claim(Ok(jobs)) => jobs.len(),
-        Answered::Claim(Err(_))
-        | Answered::Submit(_)
-        | Answered::Settle(_)
-        | Answered::Heartbeat(_)
-        | Answered::Admin(_)
-        | Answered::Tick(_) => 0,
+        Response::Claim(Ok(jobs)) => jobs.len(),
+        Response::Claim(Err(_))
+        | Response::Submit(_)
+        | Response::Settle(_)
+        | Response::Heartbeat(_)
+        | Response::Admin(_)
+        | Response::Tick(_) => 0,
     }
 }
 

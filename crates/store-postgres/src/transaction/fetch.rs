@@ -5,7 +5,7 @@ pub(crate) mod workflows;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use longshore_codec::codec;
+use longshore_codec as codec;
 use longshore_core::dependency::PendingPropagation;
 use longshore_core::id::{JobId, QueueName, Seq};
 use longshore_core::state::{StateKind, TerminalState};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use longshore_codec::codec;
+use longshore_codec as codec;
 use longshore_core::id::Seq;
 use longshore_core::workflow::{MemberCounts, Workflow};
 

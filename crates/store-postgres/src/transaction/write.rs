@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use longshore_codec::codec;
+use longshore_codec as codec;
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::policy::{IdempotencyScope, SubmitMode};
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_engine::{KeyEntry, PayloadSource, Queue, ordering};
-use longshore_store::query::IndexedFields;
+use longshore_store::query::TermFields;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::claim_scan::ScanCoverage;
@@ -21,10 +21,10 @@ use crate::error::TxError;
 use crate::node::TOTALS_QUEUE;
 use crate::node_cache::ReadyPosition;
 use crate::read_set::ReadSet;
-use crate::request::Request;
 use crate::row::{IndexColumns, JobRow, Origin, kind_of, number_of, remains_reclaimable};
 use crate::statements::Statements;
 use crate::working_set::WorkingSet;
+use longshore_store::Request;
 
 /// Places of the counts: one for each state, and the held ones.
 const COUNTS: usize = StateKind::COUNT + 1;
@@ -360,8 +360,8 @@ impl Transaction<'_> {
             if after.is_some_and(|job| before.is_some_and(|before| before.are_those_of(job))) {
                 continue;
             }
-            let before = before.map(IndexedFields::words).unwrap_or_default();
-            let after = after.map(|job| IndexedFields::of(job).words()).unwrap_or_default();
+            let before = before.map(TermFields::words).unwrap_or_default();
+            let after = after.map(|job| TermFields::of(job).words()).unwrap_or_default();
             for (from, without, (words, seqs)) in [(&before, &after, &mut old), (&after, &before, &mut new)] {
                 for word in from.difference(without) {
                     words.push(word.clone());

@@ -88,7 +88,7 @@ pub fn transitions(make: Make<'_>) {
 
 fn play_histories(make: impl Fn() -> StoreSubject + Sync, seeds: impl IntoIterator<Item = u64>) {
     let seeds: Vec<u64> = seeds.into_iter().collect();
-    spread(&seeds, 1, |seed| differential::campaign(&make, [*seed], COMMANDS_PER_HISTORY));
+    spread(&seeds, 1, |seed| differential::run_histories(&make, [*seed], COMMANDS_PER_HISTORY));
 }
 
 /// The store and the model agree on the random histories of these seeds: every answer, and all that can be seen after every step.

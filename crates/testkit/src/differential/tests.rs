@@ -121,7 +121,7 @@ impl TestTarget for FaultyModel {
 
 #[test]
 fn equal_models_agree() {
-    campaign(|| FaultyModel::new(Fault::None), 0..400, 200).unwrap_or_else(|report| panic!("{report}"));
+    run_histories(|| FaultyModel::new(Fault::None), 0..400, 200).unwrap_or_else(|report| panic!("{report}"));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn every_fault_is_found() {
         Fault::WildJitter,
     ];
     for fault in faults {
-        let report = campaign(|| FaultyModel::new(fault), 0..60, 200).expect_err("a fault must show");
+        let report = run_histories(|| FaultyModel::new(fault), 0..60, 200).expect_err("a fault must show");
         let steps = report.lines().skip_while(|line| *line != "steps:").count() - 1;
         assert!(steps <= 12, "{fault:?} is told in {steps} steps:\n{report}");
     }

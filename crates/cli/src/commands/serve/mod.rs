@@ -15,9 +15,9 @@ pub(crate) mod virtual_time;
 use std::sync::Arc;
 
 use clap::Args;
-use longshore_codec::OsRng;
 use longshore_core::rng::Rng;
 use longshore_server::{Options, Server, ServerClock, ServerError, StoreInfo, declare};
+use longshore_store::OsRng;
 use longshore_store::{Clock, Store, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation, in_use};
 use tracing_subscriber::EnvFilter;

@@ -8,7 +8,7 @@ use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::submit::Payload;
 
-use longshore_codec::codec::DecodeError;
+use longshore_codec::DecodeError;
 
 /// Longer records lie by themselves, so that they can leave by themselves.
 const SHARED_BYTES_MAX: usize = 4 << 10;

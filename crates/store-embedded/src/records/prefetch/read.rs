@@ -9,7 +9,7 @@ use rusqlite::{Connection, Rows};
 use super::PrefetchRequest;
 use super::buffer::RecordBlock;
 use crate::records::payloads::payload_in;
-use longshore_codec::codec;
+use longshore_codec as codec;
 
 /// Rows that may be passed over rather than looking the next one up.
 const GAP_MAX: u64 = 16;

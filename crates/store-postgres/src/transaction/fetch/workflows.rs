@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longshore_codec::codec;
+use longshore_codec as codec;
 use longshore_core::id::Seq;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::{MemberCounts, Workflow, WorkflowAction};
@@ -12,9 +12,9 @@ use tokio_postgres::Row;
 use crate::connection::{get, stmt};
 use crate::error::TxError;
 use crate::read_set::{FoundWorkflow, ListPrefix};
-use crate::request::Request;
 use crate::row::{JobRow, seq};
 use crate::transaction::Transaction;
+use longshore_store::Request;
 
 /// Workflows that a tick goes on with, at most.
 const ERRANDS_MAX: i64 = 16;

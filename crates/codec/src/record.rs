@@ -1,35 +1,36 @@
-//! Records as bytes.
+//! The format of a record: version, body, checksum.
 //!
 //! # Format 1
 //!
-//! A record is `version (1 byte) · body · CRC-32 (4 bytes, little endian)`. The checksum covers the sequence number under which the record is filed
-//! (8 bytes, little endian), the version and the body, so that a record in the wrong place is found out, too.
+//! A record is `version (1 byte) · body · CRC-32 (4 bytes, little endian)`. The checksum covers the key
+//! under which the record is stored (8 bytes, little endian), the version and the body. A record that is
+//! stored under a wrong key is therefore detected as well.
 //!
-//! The body is a row of numbers and byte strings in the order of [`job::encode`]: unsigned numbers as LEB128, signed ones zigzag first, instants as
-//! milliseconds since the record's `created_at`, byte strings with their length in front, options as a byte 0 or 1 in front, enumerations by their
-//! place in the list that `ALL` gives. Queues, types and policies are numbers into tables of their own (`names.rs`). Any number of zeroes may follow.
+//! The body is a sequence of values in the order of [`crate::job::encode`]:
+//! - unsigned integers as LEB128, signed integers as zigzag LEB128
+//! - timestamps as milliseconds since the record's `created_at`
+//! - byte strings with a length prefix, options with a prefix byte 0 or 1
+//! - enumerations by their index in `ALL`
+//! - queues, types and policies by their number in the [`crate::Dictionary`]
 //!
-//! To change it: add `FORMAT` 2, keep reading 1, add a fixture written by the old program under `fixtures/`, and never reuse a place in an enumeration.
+//! Zero bytes may follow as padding.
+//!
+//! To change the format: add `FORMAT` 2, keep decoding 1, add a fixture written by the old program under
+//! `fixtures/`, and never reuse an index of an enumeration.
 
-pub mod job;
-pub mod key;
-pub mod policy;
-pub mod totals;
-pub mod workflow;
-
-/// The version this program writes.
+/// The version that this program writes.
 pub const FORMAT: u8 = 1;
 
-/// The bytes are not what was written.
+/// The bytes are not a valid record: they are corrupt or of another format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError;
 
 #[derive(Debug, Default)]
-pub struct Writer {
+pub struct Encoder {
     pub bytes: Vec<u8>,
 }
 
-impl Writer {
+impl Encoder {
     pub fn byte(&mut self, byte: u8) {
         self.bytes.push(byte);
     }
@@ -72,11 +73,11 @@ fn low_bits(number: u64) -> u8 {
 }
 
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub struct Decoder<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Decoder<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -90,7 +91,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub fn varint(&mut self) -> Result<u64, DecodeError> {
-        // Most are small.
+        // Fast path: most numbers fit in one byte.
         let first = self.byte()?;
         if first < 0x80 {
             return Ok(u64::from(first));
@@ -152,13 +153,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A value by its place in a closed list.
+    /// Decodes a value from its index in a closed list.
     #[inline]
     pub fn variant<T: Copy>(&mut self, all: &[T]) -> Result<T, DecodeError> {
         all.get(usize::from(self.byte()?)).copied().ok_or(DecodeError)
     }
 
-    /// A list with its length in front; no more memory is taken than the bytes can fill.
+    /// Decodes a list with a length prefix. Allocates at most one item per remaining byte.
     pub fn list<T>(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<T, DecodeError>,
@@ -171,16 +172,16 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
-    /// Passes over these bytes, if they are the next ones.
+    /// Skips these bytes if they are next. Returns whether they were.
     pub fn skip(&mut self, bytes: &[u8]) -> bool {
         let rest = self.rest.strip_prefix(bytes);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
     }
 
-    /// Nothing more, or zeroes.
+    /// Checks that only zero bytes remain.
     pub fn end_or_padding(&self) -> Result<(), DecodeError> {
-        // Looks at all of them, which is quicker than to stop at the first that is none.
+        // The fold reads all bytes, which the compiler vectorizes; a search with early exit is slower.
         if self.rest.iter().fold(0, |all, byte| all | byte) == 0 { Ok(()) } else { Err(DecodeError) }
     }
 
@@ -189,24 +190,25 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Adds the checksum of a value that is filed under `key`.
+/// Appends the checksum of a value that is stored under `key`.
 pub fn append_checksum(key: u64, mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = checksum(key, &bytes);
     bytes.extend_from_slice(&sum.to_le_bytes());
     bytes
 }
 
-/// The value without its checksum, if that is right.
-pub fn verify_checksum(key: u64, sealed: &[u8]) -> Result<&[u8], DecodeError> {
-    let (bytes, sum) = sealed.split_last_chunk::<4>().ok_or(DecodeError)?;
+/// Returns the value without its checksum, or an error if the checksum differs.
+pub fn verify_checksum(key: u64, record: &[u8]) -> Result<&[u8], DecodeError> {
+    let (bytes, sum) = record.split_last_chunk::<4>().ok_or(DecodeError)?;
     if checksum(key, bytes) == u32::from_le_bytes(*sum) { Ok(bytes) } else { Err(DecodeError) }
 }
 
-/// A record without most of the zeroes at its end. Some of them may be its own: more than those are left.
+/// Returns a record without most of its padding. The last values of a body may be zeroes as well, so some
+/// zeroes are kept.
 pub fn trim_padding(bytes: &[u8]) -> &[u8] {
-    const OWN_MAX: usize = 32;
+    const TRAILING_ZEROES_MAX: usize = 32;
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    bytes.get(..end + OWN_MAX).unwrap_or(bytes)
+    bytes.get(..end + TRAILING_ZEROES_MAX).unwrap_or(bytes)
 }
 
 pub fn checksum(key: u64, bytes: &[u8]) -> u32 {
@@ -223,24 +225,24 @@ mod tests {
     #[test]
     fn numbers_round_trip() {
         for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
-            let mut writer = Writer::default();
-            writer.varint(number);
-            assert_eq!(Reader::new(&writer.bytes).varint(), Ok(number));
+            let mut encoder = Encoder::default();
+            encoder.varint(number);
+            assert_eq!(Decoder::new(&encoder.bytes).varint(), Ok(number));
         }
         for number in [0, -1, 1, i64::MIN, i64::MAX, -12_345] {
-            let mut writer = Writer::default();
-            writer.zigzag(number);
-            assert_eq!(Reader::new(&writer.bytes).zigzag(), Ok(number));
+            let mut encoder = Encoder::default();
+            encoder.zigzag(number);
+            assert_eq!(Decoder::new(&encoder.bytes).zigzag(), Ok(number));
         }
     }
 
     #[test]
-    fn a_flipped_bit_or_a_wrong_place_is_found() {
-        let sealed = append_checksum(7, b"some record".to_vec());
-        assert_eq!(verify_checksum(7, &sealed), Ok(&b"some record"[..]));
-        assert_eq!(verify_checksum(8, &sealed), Err(DecodeError));
-        for bit in 0..sealed.len() * 8 {
-            let mut flipped = sealed.clone();
+    fn flipped_bit_or_wrong_key_is_detected() {
+        let record = append_checksum(7, b"some record".to_vec());
+        assert_eq!(verify_checksum(7, &record), Ok(&b"some record"[..]));
+        assert_eq!(verify_checksum(8, &record), Err(DecodeError));
+        for bit in 0..record.len() * 8 {
+            let mut flipped = record.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(verify_checksum(7, &flipped), Err(DecodeError));
         }

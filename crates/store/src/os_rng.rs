@@ -1,10 +1,12 @@
-//! Randomness of the operating system, taken in larger helpings.
+//! Random numbers of the operating system, read in blocks.
+
+use std::fmt;
 
 use longshore_core::rng::Rng;
 
 const BUFFER_BYTES: usize = 4_096;
 
-/// Unguessable: lease tokens are made from it.
+/// A cryptographically secure generator. Lease tokens and the keys of job ids come from it.
 #[derive(Clone)]
 pub struct OsRng {
     bytes: [u8; BUFFER_BYTES],
@@ -17,10 +19,10 @@ impl Default for OsRng {
     }
 }
 
-impl std::fmt::Debug for OsRng {
-    /// What comes next is nobody's business.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SystemDice")
+/// The buffered bytes become lease tokens: they stay out of logs.
+impl fmt::Debug for OsRng {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OsRng")
     }
 }
 
@@ -36,8 +38,9 @@ impl Rng for OsRng {
 }
 
 impl OsRng {
+    /// Refills the buffer. Aborts the process if the system has no randomness: a predictable token
+    /// would let one worker settle the job of another.
     fn fill(&mut self) {
-        // Without randomness there are no secrets, and nothing may be answered: the process must not go on.
         if getrandom::fill(&mut self.bytes).is_err() {
             std::process::abort();
         }
