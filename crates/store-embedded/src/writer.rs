@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use longshore_core::id::QueueName;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::time::Timestamp;
-use longshore_engine::{AdminCommand, Effect, Engine, ExecutionContext};
+use longshore_engine::{Effect, Engine, ExecutionContext};
 use longshore_store::{Clock, Letters, QueueStats, StoreError, WakeupsSender};
 use tokio::sync::watch;
 
@@ -223,7 +223,7 @@ impl Writer {
                 Answered::Failed(StoreError::not_applied(self.reserve.no_space()))
             }
             Request::Submit(request, _) => {
-                self.dirty_queues.extend(request.batch.iter().map(|submission| submission.queue.clone()));
+                self.dirty_queues.extend(request.submissions().map(|submission| submission.queue.clone()));
                 Answered::Submit(engine.submit(request, context!())?)
             }
             Request::Claim(..) => return self.claim_or_park(request, now),
@@ -254,7 +254,7 @@ impl Writer {
                 Answered::Heartbeat(verdicts.collect::<Result<_, _>>()?)
             }
             Request::Admin(command, _) => {
-                self.dirty_queues.extend(queue_of(command));
+                self.dirty_queues.extend(command.queue().cloned());
                 Answered::Admin(engine.admin(command, context!())?)
             }
             Request::Tick(budget, _) => {
@@ -362,26 +362,5 @@ impl Writer {
         self.engine.rollback();
         self.records.rolled_back();
         clean
-    }
-}
-
-fn queue_of(command: &AdminCommand) -> Option<QueueName> {
-    match command {
-        AdminCommand::PutQueue { queue, .. }
-        | AdminCommand::PauseQueue { queue }
-        | AdminCommand::ResumeQueue { queue }
-        | AdminCommand::DeleteQueue { queue, .. } => Some(queue.clone()),
-        AdminCommand::SubmitHeld { .. }
-        | AdminCommand::Cancel { .. }
-        | AdminCommand::Requeue { .. }
-        | AdminCommand::DeadLetter { .. }
-        | AdminCommand::RunNow { .. }
-        | AdminCommand::Edit { .. }
-        | AdminCommand::Delete { .. }
-        | AdminCommand::OpenWorkflow { .. }
-        | AdminCommand::CloseWorkflow { .. }
-        | AdminCommand::CancelWorkflow { .. }
-        | AdminCommand::RetryWorkflow { .. }
-        | AdminCommand::ChangeStatus { .. } => None,
     }
 }

@@ -83,7 +83,7 @@ impl JobFilter {
             && self.created_after.is_none_or(|after| job.created_at >= after)
             && self.created_before.is_none_or(|before| job.created_at < before)
             && self.tag.as_ref().is_none_or(|tag| has_tag(&job.tags, tag))
-            && self.workflow.is_none_or(|wanted| workflow_of(job) == Some(wanted))
+            && self.workflow.is_none_or(|wanted| job.workflow() == Some(wanted))
             && self.error_code.as_ref().is_none_or(|wanted| code() == Some(wanted))
             && self.external_id.as_ref().is_none_or(|wanted| job.external_id.as_ref() == Some(wanted))
             && self.idempotency_key.as_ref().is_none_or(|wanted| key() == Some(wanted))
@@ -106,10 +106,6 @@ impl JobFilter {
     pub fn excludes_newer_than(&self, created_at: Timestamp) -> bool {
         self.created_before.is_some_and(|before| created_at >= before + CREATED_SLACK)
     }
-}
-
-pub fn workflow_of(job: &Job) -> Option<WorkflowId> {
-    job.membership.as_ref().map(|membership| membership.workflow)
 }
 
 fn has_tag(tags: &Tags, wanted: &str) -> bool {
