@@ -56,7 +56,7 @@ fn fill_and_empty(dir: &Path) {
     let store = EmbeddedStore::open(Options::new(place, turned, ClockMode::Real)).expect("the store opens");
     for _ in 0..BATCHES {
         let mut request = batch(BATCH);
-        for submission in &mut request.batch {
+        for submission in request.batch.iter_mut().flatten() {
             submission.job.payload = Payload::Binary(Bytes::from(vec![7; PAYLOAD_BYTES]));
         }
         block_on(store.submit(request)).expect("stored").expect("accepted");

@@ -270,7 +270,7 @@ fn there_and_back(store: &EmbeddedStore, jobs: usize, workflow: Option<WorkflowI
 /// A thousand complete in one call; how long until the job that waits for them all can be claimed.
 fn fan_in(store: &EmbeddedStore) {
     let mut request = batch(1_001);
-    if let Some(last) = request.batch.last_mut() {
+    if let Some(Ok(last)) = request.batch.last_mut() {
         last.job.after = (0..1_000).map(DependencyRef::BatchIndex).collect();
     }
     request.joining = Some(WorkflowTarget::New { name: None, open: false });

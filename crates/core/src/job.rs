@@ -8,7 +8,7 @@ use crate::attempt::{Attempt, AttemptEnd, AttemptOutcome};
 use crate::dependency::{Dependencies, PendingPropagation};
 use crate::failure::Failure;
 use crate::history::{Cause, History, Transition};
-use crate::id::{JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq};
+use crate::id::{JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkflowId};
 use crate::limits::ATTEMPTS_MAX;
 use crate::policy::{IdempotencyScope, Policy, RequeueOrder};
 use crate::priority::Priority;
@@ -143,6 +143,11 @@ impl Job {
 
     pub fn kind(&self) -> StateKind {
         self.state.kind()
+    }
+
+    /// Returns the workflow of which this job is a member.
+    pub fn workflow(&self) -> Option<WorkflowId> {
+        self.membership.as_ref().map(|membership| membership.workflow)
     }
 
     /// The record takes part in the life of the queue: it is not terminal, or others still have to hear of its end.

@@ -66,6 +66,11 @@ impl StateKind {
             Self::Pending | Self::Scheduled | Self::Delayed | Self::Running | Self::Retrying => false,
         }
     }
+
+    /// Returns whether the job has neither started its next attempt nor ended.
+    pub fn is_waiting(self) -> bool {
+        !self.terminal() && self != Self::Running
+    }
 }
 
 impl State {
@@ -155,6 +160,10 @@ pub enum TerminalState {
 }
 
 impl TerminalState {
+    pub fn is_success(self) -> bool {
+        self == Self::Completed
+    }
+
     pub fn state(self, at: Timestamp) -> State {
         match self {
             Self::Completed => State::Completed { at },

@@ -152,10 +152,10 @@ fn check_texts(new: &NewJob) -> Result<(), Invalid> {
     new.tags.validate_lenient()
 }
 
-/// How many others it may wait for: counted as they were given, each once in either list, before anything is looked up.
-pub fn check_breadth(new: &NewJob) -> Result<(), Refusal> {
+/// Checks the number of dependencies of a job. Duplicates within a list count once.
+pub fn check_breadth(after: &[DependencyRef], after_any: &[DependencyRef]) -> Result<(), Refusal> {
     let distinct = |refs: &[DependencyRef]| refs.iter().collect::<HashSet<_>>().len();
-    let given = distinct(&new.after) + distinct(&new.after_any);
+    let given = distinct(after) + distinct(after_any);
     if given > DEPENDENCIES_MAX { Err(Refusal::DependencyBreadth { given }) } else { Ok(()) }
 }
 
@@ -286,11 +286,11 @@ pub(crate) fn new_pending(
 /// Where in a batch each reference stands.
 pub type RefIndex = HashMap<Arc<str>, usize>;
 
-/// The local references of a batch, each to the place of its job; and the places that use a reference again.
-pub fn index_refs<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> (RefIndex, Vec<(usize, Refusal)>) {
+/// Returns the index of each local reference of a batch, and an error for each reference that is used again.
+pub fn index_refs<'a>(references: impl IntoIterator<Item = Option<&'a Arc<str>>>) -> (RefIndex, Vec<(usize, Refusal)>) {
     let (mut places, mut repeated) = (HashMap::new(), Vec::new());
-    for (place, new) in jobs.into_iter().enumerate() {
-        let Some(reference) = &new.reference else { continue };
+    for (place, reference) in references.into_iter().enumerate() {
+        let Some(reference) = reference else { continue };
         match places.entry(Arc::clone(reference)) {
             Entry::Vacant(vacant) => {
                 vacant.insert(place);

@@ -1,4 +1,4 @@
-//! What people do to jobs: cancel, requeue, dead-letter, run now, edit, delete, submit what was held.
+//! Operations on one job: cancel, requeue, dead-letter, run now, edit, delete, submit a held job.
 
 use std::collections::HashMap;
 
@@ -17,6 +17,7 @@ use longshore_core::workflow::{MemberCountDelta, Membership};
 
 use crate::context::{CommandContext, CommandError, DependentChange};
 use crate::engine::Effect;
+use crate::index::IndexEntry;
 use crate::records::{JobRecords, KeyEntry, PayloadSource, ScopedIdempotencyKey};
 
 impl<R: JobRecords> CommandContext<'_, R> {
@@ -28,13 +29,13 @@ impl<R: JobRecords> CommandContext<'_, R> {
     ) -> Result<Cancelled, CommandError<R::Error>> {
         cancel::check_reason(reason)?;
         let seq = self.find(id)?;
-        self.update(seq, |job, moment| cancel::cancel(job, reason, force, moment))
+        self.update(seq, |job, context| cancel::cancel(job, reason, force, context))
     }
 
     pub(crate) fn dead_letter(&mut self, id: JobId, reason: Option<&str>) -> Result<StateKind, CommandError<R::Error>> {
         cancel::check_reason(reason)?;
         let seq = self.find(id)?;
-        self.update(seq, |job, moment| cancel::dead_letter(job, reason, moment))
+        self.update(seq, |job, context| cancel::dead_letter(job, reason, context))
     }
 
     pub(crate) fn run_now(&mut self, id: JobId) -> Result<StateKind, CommandError<R::Error>> {
@@ -45,12 +46,12 @@ impl<R: JobRecords> CommandContext<'_, R> {
     pub(crate) fn edit(&mut self, id: JobId, edit: &Edit) -> Result<StateKind, CommandError<R::Error>> {
         edit.check()?;
         let seq = self.find(id)?;
-        let (queue, kind) = self.update(seq, |job, moment| {
-            let kind = edit::edit(job, edit, moment)?;
+        let (queue, kind) = self.update(seq, |job, context| {
+            let kind = edit::edit(job, edit, context)?;
             Ok((job.queue.clone(), kind))
         })?;
         if kind == StateKind::Scheduled && edit.job_type.is_some() {
-            // Somebody may be waiting for work of just this type.
+            // A claim may wait for a job of the new type.
             self.effects.push(Effect::Claimable(queue));
         }
         Ok(kind)
@@ -58,9 +59,9 @@ impl<R: JobRecords> CommandContext<'_, R> {
 
     pub(crate) fn submit_held(&mut self, id: JobId) -> Result<StateKind, CommandError<R::Error>> {
         let seq = self.find(id)?;
-        let seen =
+        let fields =
             self.with_job(seq, |job| (job.queue.clone(), job.state.held(), job.policy.profile.fails_when_full()))?;
-        let (name, held, fails_when_full) = seen.ok_or(Refusal::JobNotFound)?;
+        let (name, held, fails_when_full) = fields.ok_or(Refusal::JobNotFound)?;
         let max = self.engine.queue(&name).and_then(|queue| queue.intake.max_queued);
         let full = max.filter(|max| self.engine.index.queued_count(&name) >= *max);
         if let Some(max_queued) = full
@@ -69,34 +70,36 @@ impl<R: JobRecords> CommandContext<'_, R> {
         {
             return Err(Refusal::QueueFull { max_queued }.into());
         }
-        self.update(seq, |job, moment| promote::submit_held(job, full.is_some(), moment))
+        self.update(seq, |job, context| promote::submit_held(job, full.is_some(), context))
     }
 
-    /// Answers the job that will run: the same one, or its clone.
+    /// Returns the job that will run: the same one, or its clone.
     pub(crate) fn requeue(&mut self, id: JobId, how: &Requeue) -> Result<(JobId, StateKind), CommandError<R::Error>> {
         let seq = self.find(id)?;
         let name = self.with_job(seq, |job| job.queue.clone())?.ok_or(Refusal::JobNotFound)?;
         let queue = self.engine.queue(&name).cloned();
         let checked = self.with_job(seq, |job| requeue::check(job, how, queue.as_ref().map(|queue| &queue.intake)))?;
         match checked.ok_or(Refusal::JobNotFound)?? {
-            // What it waited for is not copied.
+            // A clone has no dependencies: those of its original have ended.
             ManualRequeue::Clone => self.requeue_as_clone(seq, how, Dependencies::default()),
             ManualRequeue::InPlace => Ok((id, self.requeue_in_place(seq, how)?)),
         }
     }
 
-    /// Whoever was requeued as a clone meanwhile is waited for in the person of that clone.
+    /// Requeues a job under its own id. Dependencies that were requeued as clones are replaced by
+    /// the clones.
     pub(crate) fn requeue_in_place(&mut self, seq: Seq, how: &Requeue) -> Result<StateKind, CommandError<R::Error>> {
-        let ResolvedDependencies { dependencies, dependency_statuses: standings, links } =
+        let ResolvedDependencies { dependencies, dependency_statuses: statuses, links } =
             self.resolve_replacements(seq, AfterAnyMode::Remembered)?;
-        let kind = self.update(seq, |job, moment| {
-            requeue::in_place(job, how, dependencies, |id| standing(&standings, id), moment)?;
+        let kind = self.update(seq, |job, context| {
+            requeue::in_place(job, how, dependencies, |id| status_of(&statuses, id), context)?;
             Ok(job.kind())
         })?;
         self.relink(&links, seq)?;
         Ok(kind)
     }
 
+    /// Creates a clone of a job, which runs in its place. Returns the id and state of the clone.
     pub(crate) fn requeue_as_clone(
         &mut self,
         seq: Seq,
@@ -106,47 +109,50 @@ impl<R: JobRecords> CommandContext<'_, R> {
         let clone_seq = Seq(self.engine.next_number);
         let clone_id = self.records.new_id(clone_seq, self.rng);
         self.engine.next_number += 1;
-        let mut moves = Vec::new();
-        let copy = self.update(seq, |job, moment| {
-            let (now, lease_floor) = (moment.now, moment.lease_floor);
-            let (rng, next_number) = (&mut *moment.rng, &mut *moment.next_seq);
-            let mut apart = TransitionContext { now, rng, next_seq: next_number, lease_floor, transitions: &mut moves };
-            Ok(requeue::clone(job, (clone_id, clone_seq), how, dependencies, &mut apart))
+        let mut transitions = Vec::new();
+        let copy = self.update(seq, |job, context| {
+            let (now, lease_floor) = (context.now, context.lease_floor);
+            let (rng, next_number) = (&mut *context.rng, &mut *context.next_seq);
+            // The transitions of the clone: those of the original are separate effects.
+            let transitions = &mut transitions;
+            let mut clone_context = TransitionContext { now, rng, next_seq: next_number, lease_floor, transitions };
+            Ok(requeue::clone(job, (clone_id, clone_seq), how, dependencies, &mut clone_context))
         })?;
-        self.moves = moves;
+        self.transitions = transitions;
         let (kind, dependencies) = (copy.kind(), copy.dependencies.all());
         let membership = copy.membership.clone();
         self.add(Box::new(copy), PayloadSource::CopyOf(seq))?;
         if let Some(Membership { workflow, reference }) = membership {
-            // The name leads to whoever stands in its place.
-            if self.records.member(workflow, &reference).map_err(CommandError::Broken)? == Some(seq) {
-                self.records.set_member_ref(workflow, &reference, clone_seq).map_err(CommandError::Broken)?;
+            // The reference now resolves to the clone.
+            if self.records.member(workflow, &reference).map_err(CommandError::Storage)? == Some(seq) {
+                self.records.set_member_ref(workflow, &reference, clone_seq).map_err(CommandError::Storage)?;
             }
         }
         for id in &dependencies {
-            if let Some(elder) = self.records.seq_of(*id).map_err(CommandError::Broken)? {
-                self.records.link(elder, clone_seq).map_err(CommandError::Broken)?;
+            if let Some(dependency) = self.records.seq_of(*id).map_err(CommandError::Storage)? {
+                self.records.link(dependency, clone_seq).map_err(CommandError::Storage)?;
             }
         }
         self.records_touched += 1 + dependencies.len();
-        self.adjust_dependent_counts(dependencies.into_iter().map(|id| (id, 1)), DependentChange::Began)?;
+        self.adjust_dependent_counts(dependencies.into_iter().map(|id| (id, 1)), DependentChange::Added)?;
         Ok((clone_id, kind))
     }
 
-    /// A requeue is in place, whatever the policy says: the dialect knows a job by one number.
+    /// Changes the status of a job for an Ocypod client. A requeue keeps the id, whatever the
+    /// policy says: the dialect knows no clones.
     pub(crate) fn change_status(
         &mut self,
         id: JobId,
         change: &StatusChange,
     ) -> Result<StateKind, CommandError<R::Error>> {
         let (seq, now) = (self.find(id)?, self.now);
-        let seen = self.with_job(seq, |job| (status::check(job, change, now), job.kind(), job.queue.clone()))?;
-        let (step, kind, name) = seen.ok_or(Refusal::JobNotFound)?;
-        match step? {
+        let fields = self.with_job(seq, |job| (status::check(job, change, now), job.kind(), job.queue.clone()))?;
+        let (action, kind, name) = fields.ok_or(Refusal::JobNotFound)?;
+        match action? {
             StatusAction::Requeue if kind == StateKind::Retrying => {
                 self.engine.queue(&name).ok_or(Refusal::QueueNotFound)?;
-                self.update(seq, |job, moment| {
-                    requeue::requeue_pending_retry(job, moment);
+                self.update(seq, |job, context| {
+                    requeue::requeue_pending_retry(job, context);
                     Ok(job.kind())
                 })
             }
@@ -157,56 +163,57 @@ impl<R: JobRecords> CommandContext<'_, R> {
                 self.with_job(seq, |job| requeue::check(job, &how, intake))?.ok_or(Refusal::JobNotFound)??;
                 self.requeue_in_place(seq, &how)
             }
-            step @ (StatusAction::Note
+            action @ (StatusAction::Note
             | StatusAction::Complete
             | StatusAction::Fail
             | StatusAction::TimeOut
             | StatusAction::Cancel) => {
-                self.update_with_queue(seq, |job, home, moment| status::change(job, change, step, home, moment))
+                self.update_with_queue(seq, |job, queue, context| status::change(job, change, action, queue, context))
             }
         }
     }
 
-    /// What a job that comes back waits for: its dependencies, or the clones that took the places of those that failed.
+    /// Returns the dependencies of a job that is requeued, with cloned dependencies replaced by
+    /// their clones.
     pub(crate) fn resolve_replacements(
         &mut self,
         seq: Seq,
-        ends: AfterAnyMode,
+        mode: AfterAnyMode,
     ) -> Result<ResolvedDependencies, CommandError<R::Error>> {
-        let seen = self.with_job(seq, |job| job.dependencies.clone())?;
-        let mut dependencies = seen.ok_or(Refusal::JobNotFound)?;
-        let (mut successors, mut links) = (HashMap::new(), Vec::new());
-        let concerned = match ends {
+        let dependencies = self.with_job(seq, |job| job.dependencies.clone())?;
+        let mut dependencies = dependencies.ok_or(Refusal::JobNotFound)?;
+        let (mut clones, mut links) = (HashMap::new(), Vec::new());
+        let candidates = match mode {
             AfterAnyMode::Remembered => dependencies.after.iter().map(|after| after.id).collect(),
             AfterAnyMode::Anew => dependencies.all(),
         };
-        for id in concerned {
+        for id in candidates {
             self.records_touched += 1;
-            let Some(original) = self.records.seq_of(id).map_err(CommandError::Broken)? else { continue };
-            let (heir, number) = self.resolve_clone(id, original)?;
-            if heir != id {
-                successors.insert(id, heir);
-                let still_waits = ends == AfterAnyMode::Remembered && dependencies.after_any.contains(&id);
-                links.push((Some(original).filter(|_| !still_waits), number));
+            let Some(original) = self.records.seq_of(id).map_err(CommandError::Storage)? else { continue };
+            let (clone, clone_seq) = self.resolve_clone(id, original)?;
+            if clone != id {
+                clones.insert(id, clone);
+                let keeps_link = mode == AfterAnyMode::Remembered && dependencies.after_any.contains(&id);
+                links.push((Some(original).filter(|_| !keeps_link), clone_seq));
             }
         }
-        dependencies.replace_dependencies(&successors, ends);
-        let standings = self.dependency_statuses(&dependencies.all())?;
-        Ok(ResolvedDependencies { dependencies, dependency_statuses: standings, links })
+        dependencies.replace_dependencies(&clones, mode);
+        let statuses = self.dependency_statuses(&dependencies.all())?;
+        Ok(ResolvedDependencies { dependencies, dependency_statuses: statuses, links })
     }
 
-    /// Whoever stands in the place of a job now: itself, or the last of its clones.
+    /// Returns the job that replaces this one: the last of its clones, or itself.
     pub(crate) fn resolve_clone(&mut self, id: JobId, original: Seq) -> Result<(JobId, Seq), CommandError<R::Error>> {
-        let (mut heir, mut number) = (id, original);
-        while let Some(next) = self.with_job(number, |job| job.requeued_as)?.flatten() {
-            // If nobody knows any more what became of a clone, its original has to speak for itself.
-            let Some(seq) = self.records.seq_of(next).map_err(CommandError::Broken)? else { break };
-            (heir, number) = (next, seq);
+        let (mut last, mut last_seq) = (id, original);
+        while let Some(next) = self.with_job(last_seq, |job| job.requeued_as)?.flatten() {
+            // The record of the clone was removed: its original decides.
+            let Some(seq) = self.records.seq_of(next).map_err(CommandError::Storage)? else { break };
+            (last, last_seq) = (next, seq);
         }
-        Ok((heir, number))
+        Ok((last, last_seq))
     }
 
-    /// Has a job hear from the clones, not from their originals.
+    /// Moves the dependency edges of a job from the originals to the clones.
     pub(crate) fn relink(
         &mut self,
         links: &[(Option<Seq>, Seq)],
@@ -214,94 +221,96 @@ impl<R: JobRecords> CommandContext<'_, R> {
     ) -> Result<(), CommandError<R::Error>> {
         for (original, clone) in links {
             if let Some(original) = original {
-                self.records.unlink(*original, dependent).map_err(CommandError::Broken)?;
+                self.records.unlink(*original, dependent).map_err(CommandError::Storage)?;
             }
-            self.records.link(*clone, dependent).map_err(CommandError::Broken)?;
+            self.records.link(*clone, dependent).map_err(CommandError::Storage)?;
         }
         Ok(())
     }
 
-    /// How these jobs stand; one that is gone is left out.
+    /// Returns the status of each job that still has a record.
     pub(crate) fn dependency_statuses(
         &mut self,
         ids: &[JobId],
     ) -> Result<HashMap<JobId, DependencyStatus>, CommandError<R::Error>> {
-        let mut standings = HashMap::with_capacity(ids.len());
+        let mut statuses = HashMap::with_capacity(ids.len());
         for id in ids {
-            let Some(seq) = self.records.seq_of(*id).map_err(CommandError::Broken)? else { continue };
-            standings.extend(self.with_job(seq, DependencyStatus::of)?.map(|standing| (*id, standing)));
+            let Some(seq) = self.records.seq_of(*id).map_err(CommandError::Storage)? else { continue };
+            statuses.extend(self.with_job(seq, DependencyStatus::of)?.map(|status| (*id, status)));
         }
-        Ok(standings)
+        Ok(statuses)
     }
 
     pub(crate) fn delete(&mut self, id: JobId) -> Result<(), CommandError<R::Error>> {
         let seq = self.find(id)?;
-        let seen = self.with_job(seq, |job| (job.kind(), job.unfinished_dependents))?;
-        let (kind, live_dependents) = seen.ok_or(Refusal::JobNotFound)?;
+        let fields = self.with_job(seq, |job| (job.kind(), job.unfinished_dependents))?;
+        let (kind, unfinished_dependents) = fields.ok_or(Refusal::JobNotFound)?;
         if !kind.terminal() {
             return Err(Refusal::IllegalTransition { from: kind, verb: "deleted" }.into());
         }
-        if live_dependents > 0 {
+        if unfinished_dependents > 0 {
             return Err(Refusal::Illegal("another job that has not ended depends on this one").into());
         }
         if remove_job(self, seq)? {
             Ok(())
         } else {
-            Err(Refusal::Illegal("its dependents are still being told").into())
+            Err(Refusal::Illegal("its end has not reached all of its dependents yet: try again").into())
         }
     }
 }
 
-/// Dependencies in which clones have taken the places of their originals.
+/// Dependencies in which clones have replaced their originals.
 pub(crate) struct ResolvedDependencies {
     pub dependencies: Dependencies,
     pub dependency_statuses: HashMap<JobId, DependencyStatus>,
-    /// Originals, and the clones that have to tell the job how they end.
+    /// Edges to move: from the original (`None`: its edge stays) to the clone.
     pub links: Vec<(Option<Seq>, Seq)>,
 }
 
-pub(crate) fn standing(standings: &HashMap<JobId, DependencyStatus>, id: JobId) -> DependencyStatus {
-    standings.get(&id).copied().unwrap_or(DependencyStatus::Gone)
+/// Returns the status of a dependency; a job without a record is gone.
+pub(crate) fn status_of(statuses: &HashMap<JobId, DependencyStatus>, id: JobId) -> DependencyStatus {
+    statuses.get(&id).copied().unwrap_or(DependencyStatus::Gone)
 }
 
-/// Removes an ended record that nobody needs any more. Says whether it did.
+/// Removes the record of a job that has ended and has no unfinished dependents.
+/// Returns whether it was removed.
 pub(crate) fn remove_job<R: JobRecords>(
-    turn: &mut CommandContext<'_, R>,
+    context: &mut CommandContext<'_, R>,
     seq: Seq,
 ) -> Result<bool, CommandError<R::Error>> {
-    let Some(job) = turn.records.checkout(seq).map_err(CommandError::Broken)? else { return Ok(false) };
+    let Some(job) = context.records.checkout(seq).map_err(CommandError::Storage)? else { return Ok(false) };
     if job.is_live() || job.unfinished_dependents > 0 {
-        turn.records.return_unchanged(job);
+        context.records.return_unchanged(job);
         return Ok(false);
     }
-    release_idempotency_key(turn, &job)?;
-    turn.engine.reindex(Some(crate::index::Entry::of(&job)), None);
-    turn.tally(&job, &MemberCountDelta::gone())?;
-    let workflow = job.membership.as_ref().map(|membership| membership.workflow);
-    turn.records.remove(job).map_err(CommandError::Broken)?;
+    release_idempotency_key(context, &job)?;
+    context.engine.reindex(Some(IndexEntry::of(&job)), None);
+    context.add_to_workflow_counts(&job, &MemberCountDelta::gone())?;
+    let workflow = job.workflow();
+    context.records.remove(job).map_err(CommandError::Storage)?;
     if let Some(workflow) = workflow {
-        turn.remove_if_empty(workflow)?;
+        context.remove_if_empty(workflow)?;
     }
     Ok(true)
 }
 
-/// A key outlives its job until a finite window ends; a for-ever key goes with the record.
+/// Keeps the key until its window ends. A key without a window is removed with the record.
 fn release_idempotency_key<R: JobRecords>(
-    turn: &mut CommandContext<'_, R>,
+    context: &mut CommandContext<'_, R>,
     job: &Job,
 ) -> Result<(), CommandError<R::Error>> {
     let Some(path) = job.idempotency.as_ref().and_then(|key| ScopedIdempotencyKey::of(key, &job.queue)) else {
         return Ok(());
     };
-    let entry = turn.records.key(&path).map_err(CommandError::Broken)?;
+    let entry = context.records.key(&path).map_err(CommandError::Storage)?;
     let Some(entry) = entry.filter(|entry| entry.seq == job.seq) else { return Ok(()) };
-    // Where the queue is gone, its profile's own window has to do.
-    let of_profile = || job.policy.profile.settings().intake.idempotency.window;
-    let window = turn.engine.queue(&job.queue).map_or_else(of_profile, |queue| queue.intake.idempotency.window);
-    match window.map(|window| entry.at + window).filter(|end| *end > turn.now) {
+    // The queue may have been deleted: then the window of the profile applies.
+    let profile_window = || job.policy.profile.settings().intake.idempotency.window;
+    let window = context.engine.queue(&job.queue).map_or_else(profile_window, |queue| queue.intake.idempotency.window);
+    match window.map(|window| entry.at + window).filter(|end| *end > context.now) {
         Some(end) => {
-            turn.records.put_key(path, KeyEntry { prune_at: Some(end), ..entry }).map_err(CommandError::Broken)
+            context.records.put_key(path, KeyEntry { prune_at: Some(end), ..entry }).map_err(CommandError::Storage)
         }
-        None => turn.records.remove_key(&path).map_err(CommandError::Broken),
+        None => context.records.remove_key(&path).map_err(CommandError::Storage),
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a job reaches its dependents, and so does its return. In bounded slices.
+//! Propagates the end or revival of a job to its dependents, in bounded slices.
 
 use longshore_core::cancel;
 use longshore_core::dependency::{self, PendingPropagation, ReviveOutcome};
@@ -7,98 +7,93 @@ use longshore_core::job::Job;
 use longshore_core::retry::QueueContext;
 use longshore_core::state::{StateKind, TerminalState};
 
-use crate::admin::standing;
+use crate::admin::status_of;
 use crate::context::{CommandContext, CommandError, ignore_missing};
 use crate::propagation_queue::{Propagation, PropagationKey};
 use crate::queue::QueueDeleteMode;
 use crate::records::JobRecords;
 
-/// What dependents are told.
+/// What a dependent receives.
 #[derive(Clone, Copy)]
 enum DependencyEvent {
-    Ended(TerminalState),
-    Returned,
-    /// With its whole workflow.
-    LivesAnew(Option<WorkflowId>),
-    ReturnedAndEnded(TerminalState),
+    Finished(TerminalState),
+    Revived,
+    /// The whole workflow is retried.
+    RestartedWithWorkflow(Option<WorkflowId>),
+    RevivedThenFinished(TerminalState),
 }
 
-fn workflow_of(job: &Job) -> Option<WorkflowId> {
-    job.membership.as_ref().map(|membership| membership.workflow)
+impl DependencyEvent {
+    /// Returns the event that the dependents of a job have not received yet.
+    fn pending_of(job: &Job) -> Option<Self> {
+        match (TerminalState::of(job.kind()), job.pending_propagation) {
+            (Some(ending), PendingPropagation::End) => Some(Self::Finished(ending)),
+            (None, PendingPropagation::Return) => Some(Self::Revived),
+            (None, PendingPropagation::RestartedWithWorkflow) => Some(Self::RestartedWithWorkflow(job.workflow())),
+            (Some(ending), PendingPropagation::RevivedThenFinished) => Some(Self::RevivedThenFinished(ending)),
+            (
+                _,
+                PendingPropagation::Nothing
+                | PendingPropagation::End
+                | PendingPropagation::Return
+                | PendingPropagation::RestartedWithWorkflow
+                | PendingPropagation::RevivedThenFinished,
+            ) => None,
+        }
+    }
 }
 
 impl<R: JobRecords> CommandContext<'_, R> {
-    /// Tells dependents what they are owed, oldest news first, until about `records_max` records were touched. Says how many were.
+    /// Propagates pending events, oldest first, until about `records_max` records were read or
+    /// changed. Returns the number of those records.
     pub(crate) fn propagate(&mut self, records_max: usize) -> Result<usize, R::Error> {
         let start = self.records_touched;
         while self.records_touched - start < records_max {
-            let Some((place, news)) = self.engine.owed.first() else { break };
-            let seen = self.with_job(news.of, |job| {
-                (job.id, TerminalState::of(job.kind()), job.pending_propagation, workflow_of(job))
-            });
-            let (id, message) = match ignore_missing(seen)?.flatten() {
-                Some((id, Some(ending), PendingPropagation::End, _)) => (id, DependencyEvent::Ended(ending)),
-                Some((id, None, PendingPropagation::Return, _)) => (id, DependencyEvent::Returned),
-                Some((id, None, PendingPropagation::RestartedWithWorkflow, workflow)) => {
-                    (id, DependencyEvent::LivesAnew(workflow))
-                }
-                Some((id, Some(ending), PendingPropagation::RevivedThenFinished, _)) => {
-                    (id, DependencyEvent::ReturnedAndEnded(ending))
-                }
-                // There is nothing to tell any more.
-                Some((
-                    _,
-                    _,
-                    PendingPropagation::Nothing
-                    | PendingPropagation::End
-                    | PendingPropagation::Return
-                    | PendingPropagation::RestartedWithWorkflow
-                    | PendingPropagation::RevivedThenFinished,
-                    _,
-                ))
-                | None => {
-                    self.engine.set_propagation(place, None);
-                    continue;
-                }
+            let Some((key, propagation)) = self.engine.propagation.first() else { break };
+            let source = self.with_job(propagation.dependency, |job| Some((job.id, DependencyEvent::pending_of(job)?)));
+            let Some((id, event)) = ignore_missing(source)?.flatten().flatten() else {
+                self.engine.set_propagation(key, None);
+                continue;
             };
             let room = records_max - (self.records_touched - start);
-            // One more than fits says whether there are more.
-            let slice = self.records.dependents(news.of, news.cursor, room.saturating_add(1))?;
-            let mut told = news.cursor;
-            let mut complete = slice.len() <= room;
+            // One more than fits shows whether there are more.
+            let slice = self.records.dependents(propagation.dependency, propagation.cursor, room.saturating_add(1))?;
+            let mut cursor = propagation.cursor;
+            let mut is_complete = slice.len() <= room;
             for dependent in slice.iter().take(room) {
                 if self.records_touched - start >= records_max {
-                    complete = false;
+                    is_complete = false;
                     break;
                 }
-                ignore_missing(self.propagate_to(*dependent, id, message))?;
-                told = *dependent;
+                ignore_missing(self.propagate_to(*dependent, id, event))?;
+                cursor = *dependent;
             }
-            self.save_propagation_progress(place, Propagation { cursor: told, ..news }, complete)?;
+            self.save_propagation_progress(key, Propagation { cursor, ..propagation }, is_complete)?;
         }
         Ok(self.records_touched - start)
     }
 
-    /// Notes how far the oldest news has come; telling only adds others behind it.
+    /// Saves the cursor of the first propagation. `key` is still the first: new ones are queued
+    /// behind it.
     fn save_propagation_progress(
         &mut self,
-        place: PropagationKey,
-        news: Propagation,
-        complete: bool,
+        key: PropagationKey,
+        propagation: Propagation,
+        is_complete: bool,
     ) -> Result<(), R::Error> {
-        if !complete {
-            self.engine.set_propagation(place, Some(news));
+        if !is_complete {
+            self.engine.set_propagation(key, Some(propagation));
             return Ok(());
         }
-        self.engine.set_propagation(place, None);
-        ignore_missing(self.update(news.of, |job, _| {
+        self.engine.set_propagation(key, None);
+        ignore_missing(self.update(propagation.dependency, |job, _| {
             job.pending_propagation = PendingPropagation::Nothing;
             Ok(())
         }))?;
         Ok(())
     }
 
-    /// How the queue of a job takes its leave, if it is about to.
+    /// Returns the delete mode of the queue of a job, if the queue is being deleted.
     fn queue_delete_mode(&mut self, seq: Seq) -> Result<Option<QueueDeleteMode>, CommandError<R::Error>> {
         if self.engine.deleting_queues.is_empty() {
             return Ok(None);
@@ -107,74 +102,75 @@ impl<R: JobRecords> CommandContext<'_, R> {
         Ok(queue.and_then(|queue| self.engine.queues.get(&queue)?.deleting))
     }
 
-    /// Only those who run again with their workflow wait for the next end: for all others one has been enough.
-    fn event_for(&mut self, seq: Seq, message: DependencyEvent) -> Result<DependencyEvent, CommandError<R::Error>> {
-        let DependencyEvent::LivesAnew(workflow) = message else { return Ok(message) };
-        let along = self.with_job(seq, |job| job.is_live() && workflow_of(job) == workflow)?;
-        Ok(if along == Some(true) { message } else { DependencyEvent::Returned })
+    /// Returns the event for one dependent. A restart concerns live members of the same workflow:
+    /// they wait for the next end. For other dependents the earlier end still counts, so they
+    /// receive a revival.
+    fn event_for(&mut self, seq: Seq, event: DependencyEvent) -> Result<DependencyEvent, CommandError<R::Error>> {
+        let DependencyEvent::RestartedWithWorkflow(workflow) = event else { return Ok(event) };
+        let is_restarted = self.with_job(seq, |job| job.is_live() && job.workflow() == workflow)?;
+        Ok(if is_restarted == Some(true) { event } else { DependencyEvent::Revived })
     }
 
-    fn propagate_to(&mut self, seq: Seq, id: JobId, message: DependencyEvent) -> Result<(), CommandError<R::Error>> {
-        let message = self.event_for(seq, message)?;
-        match message {
-            DependencyEvent::Returned
-            | DependencyEvent::LivesAnew(_)
-            | DependencyEvent::ReturnedAndEnded(TerminalState::Completed) => {
-                self.revive(seq, id)?;
-            }
-            // Whoever ended through this job would come back only to end again.
-            DependencyEvent::ReturnedAndEnded(
-                TerminalState::Failed | TerminalState::DeadLetter | TerminalState::Cancelled,
-            ) => {}
-            DependencyEvent::Ended(_) => {}
+    fn propagate_to(&mut self, seq: Seq, id: JobId, event: DependencyEvent) -> Result<(), CommandError<R::Error>> {
+        let event = self.event_for(seq, event)?;
+        let revives = match event {
+            DependencyEvent::Revived | DependencyEvent::RestartedWithWorkflow(_) => true,
+            // After a second failure, a revived dependent would end again at once.
+            DependencyEvent::RevivedThenFinished(ending) => ending.is_success(),
+            DependencyEvent::Finished(_) => false,
+        };
+        if revives {
+            self.revive(seq, id)?;
         }
-        let farewell = self.queue_delete_mode(seq)?;
+        let delete_mode = self.queue_delete_mode(seq)?;
         let cancel = self.will_be_cancelled(seq)?;
-        self.update_with_queue(seq, |job, home, moment| {
-            if let Some((reason, force)) = cancel.filter(|_| job.kind() == StateKind::Pending) {
-                // Its turn would come a little later: the slices must not show.
+        self.update_with_queue(seq, |job, queue, context| {
+            let is_pending = job.kind() == StateKind::Pending;
+            if let Some((reason, force)) = cancel.filter(|_| is_pending) {
+                // The cancel of the workflow would reach this job in a later slice. The result must
+                // not depend on the size of a slice.
                 dependency::mark_any_met(job, id);
-                cancel::cancel(job, reason.as_deref(), force, moment)?;
+                cancel::cancel(job, reason.as_deref(), force, context)?;
                 return Ok(());
             }
-            match (home, message) {
-                // Its queue is leaving and would end it a little later: the slices must not show.
-                (QueueContext::Deleted, _) if job.kind() == StateKind::Pending => match farewell {
-                    Some(QueueDeleteMode::LetRunningFinish) => cancel::cancel_and_prune_with_queue(job, moment),
-                    Some(QueueDeleteMode::Cancel) | None => cancel::cancel_with_queue(job, moment),
+            match (queue, event) {
+                // Likewise for the delete of its queue.
+                (QueueContext::Deleted, _) if is_pending => match delete_mode {
+                    Some(QueueDeleteMode::LetRunningFinish) => cancel::cancel_and_prune_with_queue(job, context),
+                    Some(QueueDeleteMode::Cancel) | None => cancel::cancel_with_queue(job, context),
                 },
-                (_, DependencyEvent::LivesAnew(_)) => {}
+                (_, DependencyEvent::RestartedWithWorkflow(_)) => {}
                 (QueueContext::Deleted, _) => dependency::mark_any_met(job, id),
                 (
                     QueueContext::Exists(_),
-                    DependencyEvent::Ended(ending) | DependencyEvent::ReturnedAndEnded(ending),
+                    DependencyEvent::Finished(ending) | DependencyEvent::RevivedThenFinished(ending),
                 ) => {
-                    dependency::on_dependency_finished(job, id, ending, moment);
+                    dependency::on_dependency_finished(job, id, ending, context);
                 }
-                (QueueContext::Exists(_), DependencyEvent::Returned) => {
-                    dependency::on_dependency_revived(job, id, moment)
+                (QueueContext::Exists(_), DependencyEvent::Revived) => {
+                    dependency::on_dependency_revived(job, id, context);
                 }
             }
             Ok(())
         })
     }
 
-    /// Returns a dependent that ended through this job to pending; it owes the same to its own.
+    /// Returns a dependent that this dependency had ended to pending. The revival then propagates
+    /// further.
     fn revive(&mut self, seq: Seq, dependency: JobId) -> Result<(), CommandError<R::Error>> {
-        let seen = self.with_job(seq, |job| {
-            let through = job.dependencies.ended_by;
-            let concerned = through.is_some_and(|through| through.dependency == dependency);
-            concerned.then(|| (job.queue.clone(), job.dependencies.all()))
+        let fields = self.with_job(seq, |job| {
+            let is_affected = job.dependencies.ended_by.is_some_and(|cause| cause.dependency == dependency);
+            is_affected.then(|| (job.queue.clone(), job.dependencies.all()))
         })?;
-        let Some((queue, dependencies)) = seen.flatten() else { return Ok(()) };
+        let Some((queue, dependencies)) = fields.flatten() else { return Ok(()) };
         if self.engine.queue(&queue).is_none() || self.will_be_rerun(seq)? {
             return Ok(());
         }
         self.records_touched += dependencies.len();
-        let standings = self.dependency_statuses(&dependencies)?;
-        self.update(seq, |job, moment| {
+        let statuses = self.dependency_statuses(&dependencies)?;
+        self.update(seq, |job, context| {
             let own = job.dependencies.clone();
-            match dependency::revive(job, dependency, own, |id| standing(&standings, id), moment) {
+            match dependency::revive(job, dependency, own, |id| status_of(&statuses, id), context) {
                 ReviveOutcome::Revived | ReviveOutcome::StaysEnded | ReviveOutcome::Untouched => Ok(()),
             }
         })

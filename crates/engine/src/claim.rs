@@ -1,4 +1,4 @@
-//! Claims: the first in line, queue by queue.
+//! Claims: workers take the next ready jobs, queue by queue.
 
 use std::sync::Arc;
 
@@ -19,17 +19,18 @@ use crate::context::{CommandContext, CommandError};
 use crate::engine::Engine;
 use crate::records::JobRecords;
 
+/// A worker asks for jobs.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
-    /// Served in this order.
+    /// The queues to claim from, in this order.
     pub queues: Vec<QueueName>,
     pub limit: usize,
-    /// Only jobs of these types; none named is any.
+    /// The types of jobs to claim; empty means all types.
     pub types: Vec<JobType>,
     pub terms: ClaimOptions,
 }
 
-/// What a worker needs to know of a job, and no more. The payload is read by the store.
+/// The fields of a claimed job that a worker needs. The store adds the payload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
     pub id: JobId,
@@ -50,9 +51,9 @@ pub struct Claimed {
     pub version: LeaseVersion,
     pub expires_at: Option<Timestamp>,
     pub deadline_at: Option<Timestamp>,
-    /// What a heartbeat adds to the present time; `None`: the lease has no expiry of its own.
+    /// By how much a heartbeat renews the lease; `None` if the lease does not expire by itself.
     pub lease_duration: Option<Duration>,
-    /// A failure now would end the job.
+    /// Whether a failure of this attempt ends the job.
     pub last_attempt: bool,
 }
 
@@ -74,7 +75,7 @@ impl Claimed {
             idempotency_key: job.idempotency.as_ref().map(|key| Arc::clone(&key.key)),
             created_at: job.created_at,
             checkpoint: job.checkpoint.clone(),
-            workflow: job.membership.as_ref().map(|membership| membership.workflow),
+            workflow: job.workflow(),
             token: lease.token,
             version: job.lease_version,
             expires_at: lease.expires_at,
@@ -86,7 +87,8 @@ impl Claimed {
 }
 
 impl Engine {
-    /// Whether a claim for these types (none named: any) would get a job of this queue now.
+    /// Returns whether a claim for these types (empty: all types) would get a job of this queue
+    /// now.
     pub fn has_ready(&self, queue: &QueueName, types: &[JobType]) -> bool {
         self.queue(queue).is_some_and(|settings| {
             !settings.paused && self.index.next_ready(queue, types, settings.intake.priority_order).is_some()
@@ -106,8 +108,8 @@ impl<R: JobRecords> CommandContext<'_, R> {
             return Err(Refusal::invalid("types", format!("may name at most {CLAIM_TYPES_MAX} types")).into());
         }
         request.terms.check()?;
-        let all_known = || request.queues.iter().all(|name| self.engine.queue(name).is_some());
-        if !self.engine.options.auto_queues && !all_known() {
+        let all_exist = || request.queues.iter().all(|name| self.engine.queue(name).is_some());
+        if !self.engine.options.auto_queues && !all_exist() {
             return Err(Refusal::QueueNotFound.into());
         }
         let mut claimed = Vec::new();
@@ -119,8 +121,8 @@ impl<R: JobRecords> CommandContext<'_, R> {
             }
             while claimed.len() < request.limit {
                 let Some(seq) = self.engine.index.next_ready(name, &request.types, priority_order) else { break };
-                let claim = self.update(seq, |job, moment| {
-                    claim::claim(job, &request.terms, moment)?;
+                let claim = self.update(seq, |job, context| {
+                    claim::claim(job, &request.terms, context)?;
                     Ok(Claimed::of(job))
                 })?;
                 claimed.extend(claim);

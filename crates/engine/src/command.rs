@@ -1,4 +1,4 @@
-//! Everything that can be asked of the engine, and what it answers.
+//! The commands of the engine and their responses.
 
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ use crate::records::JobRecords;
 use crate::submit::{BatchRefusal, SubmitRequest, Submitted};
 use crate::tick::Ticked;
 
+/// A change of jobs, queues or workflows.
 #[derive(Clone, Debug)]
 pub enum Command {
     Submit(SubmitRequest),
@@ -34,7 +35,7 @@ pub enum Command {
     Admin(AdminCommand),
 }
 
-/// A worker ends its lease.
+/// A worker ends its lease with an outcome.
 #[derive(Clone, Debug)]
 pub struct Settlement {
     pub id: JobId,
@@ -42,7 +43,7 @@ pub struct Settlement {
     pub outcome: Outcome,
 }
 
-/// A worker's heartbeat.
+/// A worker renews its lease and may report progress.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
     pub id: JobId,
@@ -50,13 +51,13 @@ pub struct Heartbeat {
     pub notes: HeartbeatData,
 }
 
-/// What people do to queues and jobs.
+/// An operation of a user or administrator, in contrast to one of a worker.
 #[derive(Clone, Debug)]
 pub enum AdminCommand {
     PutQueue {
         queue: QueueName,
         profile: Option<Profile>,
-        /// When given, replaces all earlier ones.
+        /// Replaces all earlier overrides if given.
         overrides: Option<Box<SettingsPatch>>,
     },
     PauseQueue {
@@ -95,32 +96,78 @@ pub enum AdminCommand {
     Delete {
         id: JobId,
     },
-    /// A workflow that has no jobs yet.
+    /// Creates an open workflow without jobs.
     OpenWorkflow {
         name: Option<Arc<str>>,
     },
-    /// No more jobs will join it.
+    /// Ends the time in which jobs can join the workflow.
     CloseWorkflow {
         id: WorkflowId,
     },
-    /// Of all members that have not ended. Closes it.
+    /// Cancels all unfinished members and closes the workflow.
     CancelWorkflow {
         id: WorkflowId,
         reason: Option<String>,
         force: Force,
     },
-    /// Runs again what ended without success, and returns what waited on it.
+    /// Reruns the members that ended without success, and revives the members that depend on them.
     RetryWorkflow {
         id: WorkflowId,
     },
-    /// A client of the Ocypod dialect changes what its job is.
+    /// An Ocypod client sets the status of a job.
     ChangeStatus {
         id: JobId,
         change: StatusChange,
     },
 }
 
-/// One for each command, of the same name.
+impl AdminCommand {
+    /// Returns the queue that the command names.
+    pub fn queue(&self) -> Option<&QueueName> {
+        match self {
+            Self::PutQueue { queue, .. }
+            | Self::PauseQueue { queue }
+            | Self::ResumeQueue { queue }
+            | Self::DeleteQueue { queue, .. } => Some(queue),
+            Self::SubmitHeld { .. }
+            | Self::Cancel { .. }
+            | Self::Requeue { .. }
+            | Self::DeadLetter { .. }
+            | Self::RunNow { .. }
+            | Self::Edit { .. }
+            | Self::Delete { .. }
+            | Self::OpenWorkflow { .. }
+            | Self::CloseWorkflow { .. }
+            | Self::CancelWorkflow { .. }
+            | Self::RetryWorkflow { .. }
+            | Self::ChangeStatus { .. } => None,
+        }
+    }
+
+    /// Returns the job that the command names.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Self::SubmitHeld { id }
+            | Self::Cancel { id, .. }
+            | Self::Requeue { id, .. }
+            | Self::DeadLetter { id, .. }
+            | Self::RunNow { id }
+            | Self::Edit { id, .. }
+            | Self::Delete { id }
+            | Self::ChangeStatus { id, .. } => Some(*id),
+            Self::PutQueue { .. }
+            | Self::PauseQueue { .. }
+            | Self::ResumeQueue { .. }
+            | Self::DeleteQueue { .. }
+            | Self::OpenWorkflow { .. }
+            | Self::CloseWorkflow { .. }
+            | Self::CancelWorkflow { .. }
+            | Self::RetryWorkflow { .. } => None,
+        }
+    }
+}
+
+/// The response to a command: one variant per variant of [`Command`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Response {
     Submitted(Result<Vec<Submitted>, BatchRefusal>),
@@ -130,34 +177,35 @@ pub enum Response {
     Admin(Result<AdminResponse, Refusal>),
 }
 
+/// The response to an [`AdminCommand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminResponse {
-    /// A queue was put: whether it is new.
+    /// The queue was created or changed.
     QueuePut {
         created: bool,
     },
     Done,
-    /// The state that the job is in now. After a requeue `id` is the job that will run.
+    /// The new state of the job. After a requeue, `id` is the job that will run.
     State {
         id: JobId,
         state: StateKind,
     },
-    /// The job runs on; its worker is told at the next heartbeat.
+    /// The job still runs; the response to its next heartbeat requests the cancel.
     CancelRequested,
-    /// What the workflow is now.
+    /// The new state of the workflow.
     Workflow {
         id: WorkflowId,
         state: WorkflowState,
     },
 }
 
-/// What a command meets when it is applied.
-#[expect(missing_debug_implementations, reason = "chance has no picture")]
+/// The environment of a command: records, randomness and time.
+#[expect(missing_debug_implementations, reason = "`dyn Rng` is not Debug")]
 pub struct ExecutionContext<'a, R: JobRecords> {
     pub records: &'a mut R,
     pub rng: &'a mut dyn Rng,
     pub now: Timestamp,
-    /// What the outside may want to hear once the change is safe is added here.
+    /// The engine appends the effects of the command.
     pub effects: &'a mut Vec<Effect>,
 }
 
@@ -165,58 +213,58 @@ impl Engine {
     pub fn submit<R: JobRecords>(
         &mut self,
         request: &SubmitRequest,
-        outside: ExecutionContext<'_, R>,
+        context: ExecutionContext<'_, R>,
     ) -> Result<Result<Vec<Submitted>, BatchRefusal>, R::Error> {
-        self.execute(outside, |turn| turn.submit_request(request))
+        self.execute(context, |context| context.submit_request(request))
     }
 
     pub fn claim<R: JobRecords>(
         &mut self,
         request: &ClaimRequest,
-        outside: ExecutionContext<'_, R>,
+        context: ExecutionContext<'_, R>,
     ) -> Result<Result<Vec<Claimed>, Refusal>, R::Error> {
-        self.execute(outside, |turn| split_refusal(turn.claim(request)))
+        self.execute(context, |context| split_refusal(context.claim(request)))
     }
 
     pub fn settle<R: JobRecords>(
         &mut self,
         settlement: &Settlement,
-        outside: ExecutionContext<'_, R>,
+        context: ExecutionContext<'_, R>,
     ) -> Result<Result<StateKind, Refusal>, R::Error> {
-        self.execute(outside, |turn| split_refusal(turn.settle(settlement)))
+        self.execute(context, |context| split_refusal(context.settle(settlement)))
     }
 
     pub fn heartbeat<R: JobRecords>(
         &mut self,
         heartbeat: &Heartbeat,
-        outside: ExecutionContext<'_, R>,
+        context: ExecutionContext<'_, R>,
     ) -> Result<Result<LeaseRenewal, Refusal>, R::Error> {
-        self.execute(outside, |turn| split_refusal(turn.heartbeat(heartbeat)))
+        self.execute(context, |context| split_refusal(context.heartbeat(heartbeat)))
     }
 
     pub fn admin<R: JobRecords>(
         &mut self,
         command: &AdminCommand,
-        outside: ExecutionContext<'_, R>,
+        context: ExecutionContext<'_, R>,
     ) -> Result<Result<AdminResponse, Refusal>, R::Error> {
-        self.execute(outside, |turn| split_refusal(turn.apply_admin(command)))
+        self.execute(context, |context| split_refusal(context.apply_admin(command)))
     }
 
-    /// One verb, then word to those who wait for what it ended.
+    /// Runs one verb, then propagates the ends that it caused to the dependents.
     fn execute<R: JobRecords, T>(
         &mut self,
-        outside: ExecutionContext<'_, R>,
+        context: ExecutionContext<'_, R>,
         verb: impl FnOnce(&mut CommandContext<'_, R>) -> Result<T, R::Error>,
     ) -> Result<T, R::Error> {
-        let cascade_max = self.options.cascade_jobs_max;
-        let ExecutionContext { records, rng, now, effects } = outside;
-        let mut turn = CommandContext::new(self, records, rng, now, effects);
-        let answer = verb(&mut turn)?;
-        turn.propagate(cascade_max)?;
-        Ok(answer)
+        let cascade_jobs_max = self.options.cascade_jobs_max;
+        let ExecutionContext { records, rng, now, effects } = context;
+        let mut context = CommandContext::new(self, records, rng, now, effects);
+        let response = verb(&mut context)?;
+        context.propagate(cascade_jobs_max)?;
+        Ok(response)
     }
 
-    /// Applies any command.
+    /// Applies a command of any kind.
     pub fn apply<R: JobRecords>(
         &mut self,
         records: &mut R,
@@ -225,17 +273,17 @@ impl Engine {
         rng: &mut dyn Rng,
         effects: &mut Vec<Effect>,
     ) -> Result<Response, R::Error> {
-        let outside = ExecutionContext { records, rng, now, effects };
+        let context = ExecutionContext { records, rng, now, effects };
         Ok(match command {
-            Command::Submit(request) => Response::Submitted(self.submit(request, outside)?),
-            Command::Claim(request) => Response::Claimed(self.claim(request, outside)?),
-            Command::Settle(settlement) => Response::Settled(self.settle(settlement, outside)?),
-            Command::Heartbeat(heartbeat) => Response::LeaseRenewed(self.heartbeat(heartbeat, outside)?),
-            Command::Admin(command) => Response::Admin(self.admin(command, outside)?),
+            Command::Submit(request) => Response::Submitted(self.submit(request, context)?),
+            Command::Claim(request) => Response::Claimed(self.claim(request, context)?),
+            Command::Settle(settlement) => Response::Settled(self.settle(settlement, context)?),
+            Command::Heartbeat(heartbeat) => Response::LeaseRenewed(self.heartbeat(heartbeat, context)?),
+            Command::Admin(command) => Response::Admin(self.admin(command, context)?),
         })
     }
 
-    /// Does what is due at `now`, at most `budget` jobs of it.
+    /// Handles timers, retention and pending work that are due at `now`, for at most `budget` jobs.
     pub fn tick<R: JobRecords>(
         &mut self,
         records: &mut R,

@@ -10,19 +10,20 @@ use longshore_core::patch::SettingsPatch;
 use longshore_core::refusal::{Invalid, Refusal};
 use longshore_core::retry::QueueContext;
 use longshore_core::rng::Rng;
+use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCountDelta, counted_state};
 
 use crate::engine::{Effect, Engine};
-use crate::index::Entry;
+use crate::index::IndexEntry;
 use crate::queue::Queue;
 use crate::records::{JobRecords, PayloadSource};
 
-/// Why a command stopped: the rules said no, or the records failed.
+/// Why a command ended early: a rule refused it, or the records returned an error.
 #[derive(Debug)]
 pub(crate) enum CommandError<E> {
     Refused(Refusal),
-    Broken(E),
+    Storage(E),
 }
 
 impl<E> From<Refusal> for CommandError<E> {
@@ -37,15 +38,16 @@ impl<E> From<Invalid> for CommandError<E> {
     }
 }
 
-/// One command, or one tick, at one instant.
+/// The execution of one command or tick at one instant.
 pub(crate) struct CommandContext<'a, R: JobRecords> {
     pub engine: &'a mut Engine,
     pub records: &'a mut R,
     pub rng: &'a mut dyn Rng,
     pub now: Timestamp,
     pub effects: &'a mut Vec<Effect>,
-    pub(crate) moves: Vec<Transition>,
-    /// Records changed so far.
+    /// Transitions of the current job that are not yet in `effects`.
+    pub(crate) transitions: Vec<Transition>,
+    /// How many records this command has read or changed; the measure of a slice.
     pub(crate) records_touched: usize,
 }
 
@@ -57,106 +59,122 @@ impl<'a, R: JobRecords> CommandContext<'a, R> {
         now: Timestamp,
         effects: &'a mut Vec<Effect>,
     ) -> Self {
-        Self { engine, records, rng, now, effects, moves: Vec::new(), records_touched: 0 }
+        Self { engine, records, rng, now, effects, transitions: Vec::new(), records_touched: 0 }
     }
 
+    /// Returns the sequence number of a job.
     pub(crate) fn find(&mut self, id: JobId) -> Result<Seq, CommandError<R::Error>> {
-        self.records.seq_of(id).map_err(CommandError::Broken)?.ok_or(CommandError::Refused(Refusal::JobNotFound))
+        self.records.seq_of(id).map_err(CommandError::Storage)?.ok_or(CommandError::Refused(Refusal::JobNotFound))
     }
 
-    /// Looks at a record.
+    /// Reads a record without changing it. Returns `None` if there is no such job.
     pub(crate) fn with_job<T>(
         &mut self,
         seq: Seq,
-        look: impl FnOnce(&Job) -> T,
+        read: impl FnOnce(&Job) -> T,
     ) -> Result<Option<T>, CommandError<R::Error>> {
-        let Some(job) = self.records.checkout(seq).map_err(CommandError::Broken)? else { return Ok(None) };
-        let seen = look(&job);
+        let Some(job) = self.records.checkout(seq).map_err(CommandError::Storage)? else { return Ok(None) };
+        let value = read(&job);
         self.records.return_unchanged(job);
-        Ok(Some(seen))
+        Ok(Some(value))
     }
 
-    /// The one way to change a record: take it, let a verb judge it, put it back, and file it anew. A refusal changes nothing.
+    /// Applies a verb to a record and updates the index. A refusal leaves both unchanged.
+    /// Every change of an existing record goes through here or [`Self::update_with_queue`].
     pub(crate) fn update<T>(
         &mut self,
         seq: Seq,
         verb: impl FnOnce(&mut Job, &mut TransitionContext<'_>) -> Result<T, Refusal>,
     ) -> Result<T, CommandError<R::Error>> {
-        self.update_with_queue(seq, |job, _, moment| verb(job, moment))
+        self.update_with_queue(seq, |job, _, context| verb(job, context))
     }
 
-    /// The same for verbs that depend on the job's queue as it is now.
+    /// Like [`Self::update`], for verbs that depend on the current settings of the job's queue.
     pub(crate) fn update_with_queue<T>(
         &mut self,
         seq: Seq,
         verb: impl FnOnce(&mut Job, QueueContext<'_>, &mut TransitionContext<'_>) -> Result<T, Refusal>,
     ) -> Result<T, CommandError<R::Error>> {
-        let taken = self.records.checkout(seq).map_err(CommandError::Broken)?;
-        let mut job = taken.ok_or(CommandError::Refused(Refusal::JobNotFound))?;
-        let before = Entry::of(&job);
-        let (was_terminal, was_counted) = (job.state.terminal(), counted_state(&job));
-        // The counter is lent out while the engine is being read.
+        let record = self.records.checkout(seq).map_err(CommandError::Storage)?;
+        let mut job = record.ok_or(CommandError::Refused(Refusal::JobNotFound))?;
+        let before = IndexEntry::of(&job);
+        let (was_terminal, counted_before) = (job.state.terminal(), counted_state(&job));
+        // A copy, because the verb borrows the settings of the queue from the engine.
         let mut next_number = self.engine.next_number;
-        let mut moment = TransitionContext {
+        let mut context = TransitionContext {
             now: self.now,
             rng: self.rng,
             next_seq: &mut next_number,
             lease_floor: self.engine.options.lease_floor,
-            transitions: &mut self.moves,
+            transitions: &mut self.transitions,
         };
-        let verdict = verb(&mut job, self.engine.queue_context(before.queue()), &mut moment);
-        match verdict {
+        match verb(&mut job, self.engine.queue_context(before.queue()), &mut context) {
             Err(refusal) => {
-                self.moves.clear();
+                self.transitions.clear();
                 self.records.return_unchanged(job);
                 Err(refusal.into())
             }
-            Ok(answer) => {
+            Ok(value) => {
                 self.engine.next_number = next_number;
-                let now_terminal = job.state.terminal();
-                self.engine.reindex(Some(before), Some(Entry::of(&job)));
+                self.engine.reindex(Some(before), Some(IndexEntry::of(&job)));
                 self.emit_effects(&job);
-                if now_terminal != was_terminal && job.pending_propagation != PendingPropagation::Nothing {
-                    self.engine.enqueue_propagation(seq, self.now);
-                }
-                let dependencies = if was_terminal == now_terminal { Vec::new() } else { job.dependencies.all() };
-                self.records_touched += 1 + dependencies.len();
-                let comes_back = was_terminal && (!now_terminal || was_counted != counted_state(&job));
-                if let Some(membership) = job.membership.as_ref().filter(|_| comes_back) {
-                    self.clear_finished_cancel(membership.workflow)?;
-                }
-                self.tally(&job, &MemberCountDelta::moved(was_counted, counted_state(&job)))?;
-                self.records.put(job).map_err(CommandError::Broken)?;
-                let life = if now_terminal { DependentChange::Ended } else { DependentChange::Began };
-                self.adjust_dependent_counts(dependencies.into_iter().map(|id| (id, 1)), life)?;
-                Ok(answer)
+                self.save(job, was_terminal, counted_before)?;
+                Ok(value)
             }
         }
     }
 
-    /// Files a record that was just made.
-    pub(crate) fn add(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), CommandError<R::Error>> {
-        self.engine.reindex(None, Some(Entry::of(&job)));
-        self.emit_effects(&job);
-        self.tally(&job, &MemberCountDelta::created(job.kind()))?;
-        self.records.insert(job, payload).map_err(CommandError::Broken)
+    /// Writes a changed record, and what depends on its state: the propagation queue, the counts of
+    /// its workflow, and the dependent counts of its dependencies.
+    fn save(
+        &mut self,
+        job: Box<Job>,
+        was_terminal: bool,
+        counted_before: Option<StateKind>,
+    ) -> Result<(), CommandError<R::Error>> {
+        let (is_terminal, counted_after) = (job.state.terminal(), counted_state(&job));
+        let crossed = is_terminal != was_terminal;
+        if crossed && job.pending_propagation != PendingPropagation::Nothing {
+            self.engine.enqueue_propagation(job.seq, self.now);
+        }
+        let dependencies = if crossed { job.dependencies.all() } else { Vec::new() };
+        self.records_touched += 1 + dependencies.len();
+        let is_revived = was_terminal && (!is_terminal || counted_before != counted_after);
+        if let Some(workflow) = job.workflow().filter(|_| is_revived) {
+            self.clear_finished_cancel(workflow)?;
+        }
+        self.add_to_workflow_counts(&job, &MemberCountDelta::moved(counted_before, counted_after))?;
+        self.records.put(job).map_err(CommandError::Storage)?;
+        let change = if is_terminal { DependentChange::Removed } else { DependentChange::Added };
+        self.adjust_dependent_counts(dependencies.into_iter().map(|id| (id, 1)), change)
     }
 
-    /// Keeps the sums of its workflow in step with a member.
-    pub(crate) fn tally(&mut self, job: &Job, change: &MemberCountDelta) -> Result<(), CommandError<R::Error>> {
-        match &job.membership {
-            Some(membership) if !change.is_nothing() => {
-                self.records.tally(membership.workflow, change).map_err(CommandError::Broken)
+    /// Stores and indexes a new record.
+    pub(crate) fn add(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), CommandError<R::Error>> {
+        self.engine.reindex(None, Some(IndexEntry::of(&job)));
+        self.emit_effects(&job);
+        self.add_to_workflow_counts(&job, &MemberCountDelta::created(job.kind()))?;
+        self.records.insert(job, payload).map_err(CommandError::Storage)
+    }
+
+    /// Adds a change of one member to the counts of its workflow.
+    pub(crate) fn add_to_workflow_counts(
+        &mut self,
+        job: &Job,
+        change: &MemberCountDelta,
+    ) -> Result<(), CommandError<R::Error>> {
+        match job.workflow() {
+            Some(workflow) if !change.is_nothing() => {
+                self.records.tally(workflow, change).map_err(CommandError::Storage)
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    /// Turns the moves of the last verb into effects.
+    /// Converts the transitions of the last verb to effects.
     fn emit_effects(&mut self, job: &Job) {
-        let Job { id, seq, queue, job_type, membership, .. } = job;
-        let workflow = membership.as_ref().map(|membership| membership.workflow);
-        self.effects.extend(self.moves.drain(..).map(|step| Effect::Moved {
+        let (Job { id, seq, queue, job_type, .. }, workflow) = (job, job.workflow());
+        self.effects.extend(self.transitions.drain(..).map(|step| Effect::Moved {
             id: *id,
             seq: *seq,
             queue: queue.clone(),
@@ -166,29 +184,31 @@ impl<'a, R: JobRecords> CommandContext<'a, R> {
         }));
     }
 
-    /// Tells dependencies how many dependents of theirs began or ended to live, so that their records stay while they are needed.
+    /// Adds to, or subtracts from, the number of unfinished dependents of each dependency.
+    /// Retention keeps a record while that number is above zero.
     pub(crate) fn adjust_dependent_counts(
         &mut self,
         dependencies: impl IntoIterator<Item = (JobId, u32)>,
-        life: DependentChange,
+        change: DependentChange,
     ) -> Result<(), CommandError<R::Error>> {
         for (id, number) in dependencies {
-            let Some(seq) = self.records.seq_of(id).map_err(CommandError::Broken)? else { continue };
-            let Some(mut job) = self.records.checkout(seq).map_err(CommandError::Broken)? else { continue };
-            job.unfinished_dependents = match life {
-                DependentChange::Began => job.unfinished_dependents.saturating_add(number),
-                DependentChange::Ended => job.unfinished_dependents.saturating_sub(number),
+            let Some(seq) = self.records.seq_of(id).map_err(CommandError::Storage)? else { continue };
+            let Some(mut job) = self.records.checkout(seq).map_err(CommandError::Storage)? else { continue };
+            job.unfinished_dependents = match change {
+                DependentChange::Added => job.unfinished_dependents.saturating_add(number),
+                DependentChange::Removed => job.unfinished_dependents.saturating_sub(number),
             };
             if job.unfinished_dependents == 0 && job.pending_propagation == PendingPropagation::End {
-                // Nobody is left who would want to know.
+                // Without unfinished dependents there is no job to propagate the end to.
                 job.pending_propagation = PendingPropagation::Nothing;
             }
-            self.records.put(job).map_err(CommandError::Broken)?;
+            self.records.put(job).map_err(CommandError::Storage)?;
         }
         Ok(())
     }
 
-    /// The policy and intake that a submission to this queue meets, whether the queue exists or would be created.
+    /// Returns the queue of a submission: the existing one, or the one that the submission would
+    /// create.
     pub(crate) fn queue_for_submit(&self, name: &QueueName) -> Result<Arc<Queue>, Refusal> {
         if let Some(queue) = self.engine.queues.get(name) {
             return match queue.deleting {
@@ -203,25 +223,26 @@ impl<'a, R: JobRecords> CommandContext<'a, R> {
     }
 }
 
+/// The reason to refuse a command for a queue whose deletion has not finished.
 pub(crate) const BEING_DELETED: &str = "the queue is being deleted";
 
-/// Whether a dependent started or stopped counting.
+/// Whether an unfinished dependent was added or removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DependentChange {
-    Began,
-    Ended,
+    Added,
+    Removed,
 }
 
-/// For what the clock does: a record that is not there any more is no news.
+/// Converts a refusal to `None`: work that a tick finds may concern a record that no longer exists.
 pub(crate) fn ignore_missing<T, E>(result: Result<T, CommandError<E>>) -> Result<Option<T>, E> {
     Ok(split_refusal(result)?.ok())
 }
 
-/// Splits what the rules said from what the records said.
+/// Separates a refusal, which is a response, from an error of the records.
 pub(crate) fn split_refusal<T, E>(result: Result<T, CommandError<E>>) -> Result<Result<T, Refusal>, E> {
     match result {
-        Ok(answer) => Ok(Ok(answer)),
+        Ok(value) => Ok(Ok(value)),
         Err(CommandError::Refused(refusal)) => Ok(Err(refusal)),
-        Err(CommandError::Broken(error)) => Err(error),
+        Err(CommandError::Storage(error)) => Err(error),
     }
 }

@@ -14,35 +14,37 @@ use longshore_core::retry::QueueContext;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 
-use crate::index::{Entry, Index, StateCounts};
+use crate::index::{Index, IndexEntry, StateCounts};
 use crate::propagation_queue::{Propagation, PropagationQueue};
 use crate::queue::Queue;
 use crate::undo_log::UndoLog;
 
+/// The state of all queues between two commands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Engine {
-    /// Shared, so that an engine over few jobs is cheap to make.
+    /// Shared: a store that creates an engine per transaction must not copy the settings.
     pub(crate) queues: Arc<BTreeMap<QueueName, Arc<Queue>>>,
     pub(crate) index: Index,
-    pub(crate) owed: PropagationQueue,
+    pub(crate) propagation: PropagationQueue,
     pub(crate) deleting_queues: BTreeSet<QueueName>,
-    /// Workflows to all of whose members something is being done.
+    /// Workflows with a cancel or a retry that has not reached all members yet.
     pub(crate) active_operations: BTreeSet<WorkflowId>,
+    /// The next sequence number of a job or workflow, or position in a queue.
     pub(crate) next_number: u64,
     pub(crate) options: EngineOptions,
-    pub(crate) journal: UndoLog,
+    pub(crate) undo_log: UndoLog,
 }
 
-/// How an engine treats what is not there yet.
+/// Settings of the engine itself; the settings of a queue are in [`Queue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// Of queues that a submission creates, and of those that are put without one.
+    /// The profile of a queue that is created without one.
     pub default_profile: Profile,
     /// Whether a submission may create its queue.
     pub auto_queues: bool,
-    /// Jobs that one command may touch beyond its own; the rest is done by ticks.
+    /// How many further jobs one command may change; ticks change the rest.
     pub cascade_jobs_max: usize,
-    /// Lease versions are above this.
+    /// Every new lease version is greater than this one.
     pub lease_floor: LeaseVersion,
 }
 
@@ -57,12 +59,12 @@ impl Default for EngineOptions {
     }
 }
 
-/// What the outside may want to hear once the change is safe.
+/// An event of a command, to be published after the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// A job moved from state to state; into scheduled means that its queue has work.
+    /// A job changed its state. A transition to scheduled means that its queue has a ready job.
     Moved { id: JobId, seq: Seq, queue: QueueName, job_type: JobType, workflow: Option<WorkflowId>, step: Transition },
-    /// The queue may have work for a waiting claim although no job moved.
+    /// The queue may have a job for a waiting claim although no job changed its state.
     Claimable(QueueName),
 }
 
@@ -77,24 +79,27 @@ impl Effect {
 }
 
 impl Engine {
-    /// An engine without jobs, with the queue `default`.
+    /// Creates an engine without jobs. Its only queue is `default`.
     pub fn new(options: EngineOptions) -> Self {
         let mut engine = Self {
             queues: Arc::default(),
             index: Index::default(),
-            owed: PropagationQueue::default(),
+            propagation: PropagationQueue::default(),
             deleting_queues: BTreeSet::new(),
             active_operations: BTreeSet::new(),
             next_number: 1,
-            journal: UndoLog::default(),
+            undo_log: UndoLog::default(),
             options: EngineOptions { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
         };
         engine.ensure_default();
         engine
     }
 
-    /// The same engine again, from what the records say. `jobs` need only hold the live ones ([`Job::live`]); jobs that ended are
-    /// told by their numbers in `ended`. `next_number` is past the sequence number of every job that is not among `jobs`.
+    /// Restores an engine from the records.
+    ///
+    /// `jobs` are the live ones ([`Job::is_live`]). `ended` counts the other jobs per queue and
+    /// state. `next_number` is greater than the sequence number of every job that `jobs` does not
+    /// list.
     pub fn rebuild<'a>(
         options: EngineOptions,
         queues: impl IntoIterator<Item = Queue>,
@@ -118,8 +123,10 @@ impl Engine {
         engine
     }
 
-    /// An engine over some of the jobs of a store that holds them all elsewhere: it knows the queues, and the jobs that it is then
-    /// given with [`Engine::admit`] and [`Engine::offer_again`]. `next_number` is the first of the numbers that it may give.
+    /// Creates an engine for some of the jobs of a store; the store keeps the index of all of them.
+    ///
+    /// The caller adds the jobs with [`Engine::index_job`] and [`Engine::restore_reclaimable`].
+    /// `next_number` is the first number that this engine may assign.
     pub fn partial(options: EngineOptions, queues: Arc<BTreeMap<QueueName, Arc<Queue>>>, next_number: u64) -> Self {
         Self {
             deleting_queues: queues
@@ -129,70 +136,71 @@ impl Engine {
                 .collect(),
             queues,
             index: Index::default(),
-            owed: PropagationQueue::default(),
+            propagation: PropagationQueue::default(),
             active_operations: BTreeSet::new(),
             next_number,
-            journal: UndoLog::default(),
+            undo_log: UndoLog::default(),
             options: EngineOptions { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
         }
     }
 
-    /// A running job that was admitted, whose lease has expired, and which the next claim may take over: it stands in line, as after the
-    /// tick that found it, and its timer has nothing more to say.
+    /// Makes an indexed running job with an expired lease ready for the next claim.
+    ///
+    /// A tick of an earlier engine has found the expiry, so the timer of the lease is removed.
     pub fn restore_reclaimable(&mut self, job: &IndexedFields<'_>) {
-        let entry = Entry::from_fields(job);
+        let entry = IndexEntry::from_fields(job);
         if let Some(timer) = entry.timer() {
             self.index.drop_timer(timer);
         }
         self.index.mark_reclaimable(&entry);
     }
 
-    /// How far this job's news have come: dependents up to this one have heard them.
-    pub fn propagation_cursor(&self, of: Seq) -> Option<Seq> {
-        self.owed.told_by(of)
+    /// Returns the last dependent that has received the pending propagation of this job.
+    pub fn propagation_cursor(&self, dependency: Seq) -> Option<Seq> {
+        self.propagation.cursor_of(dependency)
     }
 
-    /// Goes on with the news of a job that was admitted where an earlier engine had stopped.
-    pub fn resume_propagation(&mut self, of: Seq, told: Seq) {
-        if let Some(place) = self.owed.key_of(of) {
-            self.owed.set(place, Some(Propagation { of, cursor: told }));
+    /// Continues the propagation of an indexed job after `cursor`, where an earlier engine stopped.
+    pub fn resume_propagation(&mut self, dependency: Seq, cursor: Seq) {
+        if let Some(key) = self.propagation.key_of(dependency) {
+            self.propagation.set(key, Some(Propagation { dependency, cursor }));
         }
     }
 
-    /// Whether this running job stands in line for the next claim, its lease having expired.
+    /// Returns whether the next claim may take over this running job because its lease has expired.
     pub fn is_reclaimable(&self, job: &Job) -> bool {
-        self.index.offers(&Entry::of(job))
+        self.index.is_reclaimable(&IndexEntry::of(job))
     }
 
-    /// Jobs of a queue beyond those that the engine was given: per state, and how many of the pending ones are held.
+    /// Counts jobs of a queue that are not indexed: per state, and the held ones among the pending.
     pub fn add_counts(&mut self, queue: &QueueName, counts: &StateCounts, held: u64) {
         self.index.add_counts(queue, counts, held);
     }
 
-    /// All queues, those on their way out included.
+    /// Returns all queues, including those that are being deleted.
     pub fn all_queues(&self) -> &Arc<BTreeMap<QueueName, Arc<Queue>>> {
         &self.queues
     }
 
-    /// The next number to be given; for a store that gives numbers in portions.
+    /// Sets the next number to assign, for a store that allocates numbers in blocks.
     pub fn set_next_seq(&mut self, next_number: u64) {
         self.next_number = next_number;
     }
 
-    /// Takes in one live record, in the course of a rebuild.
+    /// Indexes one live job during a rebuild.
     pub fn index_job(&mut self, job: &IndexedFields<'_>) {
-        let entry = Entry::from_fields(job);
+        let entry = IndexEntry::from_fields(job);
         let last = entry.position().unwrap_or(0).max(job.seq.0);
         self.next_number = self.next_number.max(last.saturating_add(1));
         self.index.replace(None, Some(&entry));
         if job.pending_propagation != PendingPropagation::Nothing {
-            // Who ended first decides first, also after a restart.
-            let place = self.owed.next_key(job.updated_at);
-            self.owed.set(place, Some(Propagation { of: job.seq, cursor: Seq(0) }));
+            // Jobs propagate in the order in which they ended, also after a restart.
+            let key = self.propagation.next_key(job.updated_at);
+            self.propagation.set(key, Some(Propagation { dependency: job.seq, cursor: Seq(0) }));
         }
     }
 
-    /// Takes in a workflow with an errand that is not done, in the course of a rebuild.
+    /// Registers a workflow with an unfinished operation during a rebuild.
     pub fn resume_operation(&mut self, workflow: WorkflowId) {
         self.active_operations.insert(workflow);
     }
@@ -200,7 +208,8 @@ impl Engine {
     fn ensure_default(&mut self) {
         let name = QueueName::new(Queue::DEFAULT);
         let queue = name.and_then(|name| Queue::new(name, self.options.default_profile, SettingsPatch::default()));
-        // Both are constants that the tests know to be good.
+        // Always `Ok`: the name is a valid constant, and a profile without overrides has no
+        // conflict.
         if let Ok(queue) = queue {
             Arc::make_mut(&mut self.queues).insert(queue.name.clone(), Arc::new(queue));
         }
@@ -210,36 +219,38 @@ impl Engine {
         self.options
     }
 
-    /// A queue that takes part; one that is being deleted does not.
+    /// Returns the queue of this name, unless it is being deleted.
     pub fn queue(&self, name: &QueueName) -> Option<&Arc<Queue>> {
         self.queues.get(name).filter(|queue| queue.deleting.is_none())
     }
 
+    /// Returns the queues that are not being deleted.
     pub fn queues(&self) -> impl Iterator<Item = &Arc<Queue>> {
         self.queues.values().filter(|queue| queue.deleting.is_none())
     }
 
-    /// Jobs per state, kept by increments.
+    /// Returns the number of jobs in each state. The cost is constant.
     pub fn counts(&self, queue: &QueueName) -> StateCounts {
         self.index.counts(queue)
     }
 
-    /// When to tick next: at once while something is done in slices, else when the next timer of a job falls due. Retention is the records' business.
+    /// Returns when the next tick is due: now if work is pending, else at the next timer of a job.
+    /// Retention is not included: only the records know when it is due.
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         if self.has_pending_work() { Some(now) } else { self.index.next_timer().map(|(at, ..)| at) }
     }
 
-    /// Whether something is done in slices, and the last has not been yet.
+    /// Returns whether a delete, a workflow operation or a propagation needs further slices.
     pub fn has_pending_work(&self) -> bool {
-        !(self.deleting_queues.is_empty() && self.active_operations.is_empty() && self.owed.is_empty())
+        !(self.deleting_queues.is_empty() && self.active_operations.is_empty() && self.propagation.is_empty())
     }
 
-    /// Since when the scheduled job that has waited longest has been in line.
+    /// Returns when the scheduled job that has waited longest became ready.
     pub fn oldest_scheduled_at(&self, queue: &QueueName) -> Option<Timestamp> {
         self.index.oldest_scheduled_at(queue)
     }
 
-    /// Past every number that was ever given to a job or a place in line.
+    /// Returns the next number: greater than every sequence number and position assigned so far.
     pub fn next_number(&self) -> u64 {
         self.next_number
     }

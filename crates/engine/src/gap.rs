@@ -1,4 +1,4 @@
-//! A store that was closed for a while: running jobs keep what was left of their leases.
+//! The time in which a store was closed does not count against running leases.
 
 use longshore_core::state::State;
 use longshore_core::time::Timestamp;
@@ -9,20 +9,23 @@ use crate::engine::Engine;
 use crate::records::JobRecords;
 
 impl Engine {
-    /// Moves the ends of all leases that were live at `seen`, the last instant of the store before it was closed: see
-    /// [`Lease::keep_remainder`](crate::lease::Lease::keep_remainder). Returns how many there were. Nothing else about the jobs changes.
+    /// Extends all leases that had not expired at `last_seen` by the time in which the store was
+    /// closed.
+    ///
+    /// `last_seen` is the last instant of the store before it was closed. Returns the number of
+    /// leases; see [`Lease::keep_remainder`](longshore_core::lease::Lease::keep_remainder).
     pub fn keep_remainders<R: JobRecords>(
         &mut self,
-        seen: Timestamp,
-        outside: ExecutionContext<'_, R>,
+        last_seen: Timestamp,
+        context: ExecutionContext<'_, R>,
     ) -> Result<usize, R::Error> {
-        let leases = self.index.leases_after(seen);
-        let ExecutionContext { records, rng, now, effects } = outside;
-        let mut turn = CommandContext::new(self, records, rng, now, effects);
+        let leases = self.index.leases_after(last_seen);
+        let ExecutionContext { records, rng, now, effects } = context;
+        let mut context = CommandContext::new(self, records, rng, now, effects);
         for seq in &leases {
-            ignore_missing(turn.update(*seq, |job, moment| {
+            ignore_missing(context.update(*seq, |job, context| {
                 if let State::Running(lease) = &mut job.state {
-                    lease.keep_remainder(seen, moment.now);
+                    lease.keep_remainder(last_seen, context.now);
                 }
                 Ok(())
             }))?;

@@ -1,4 +1,4 @@
-//! The order of jobs: who is in line, whose time comes when, how many are where. All of it follows from the records.
+//! The index: ready jobs, timers and counts per state. It is derived from the records.
 
 mod block_list;
 mod bulk_load;
@@ -17,7 +17,7 @@ use longshore_core::priority::Priority;
 use longshore_core::state::{State, StateKind};
 use longshore_core::time::Timestamp;
 
-/// What comes due; at one instant in this order.
+/// The kinds of timers, in the order in which they fire at the same instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TimerKind {
     Lifetime,
@@ -28,45 +28,46 @@ pub enum TimerKind {
 
 pub(crate) type Timer = (Timestamp, TimerKind, Seq);
 
-/// What the index has to know of one record.
+/// The indexed fields of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     seq: Seq,
     queue: QueueName,
     job_type: JobType,
     priority: Priority,
     state: StateKind,
     held: bool,
-    place: ReadySlot,
-    /// Of a scheduled job.
+    slot: ReadySlot,
+    /// When a scheduled job became ready.
     scheduled_at: Option<Timestamp>,
     timer: Option<(Timestamp, TimerKind)>,
     lifetime: Option<Timestamp>,
 }
 
+/// The position at which a claim may find a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadySlot {
     None,
-    InLine(u64),
-    /// Running, and back in line at this place once its lease has expired: only the clock knows which.
-    Lazy(u64),
+    Ready(u64),
+    /// Running, and ready at this position once a tick finds that its lease has expired.
+    ReclaimOnExpiry(u64),
 }
 
-impl Entry {
+impl IndexEntry {
     pub(crate) fn queue(&self) -> &QueueName {
         &self.queue
     }
 
-    /// The timer that is not its lifetime's.
+    /// Returns the timer of the state; the timer of the lifetime is separate.
     pub(crate) fn timer(&self) -> Option<Timer> {
         self.timer.map(|(at, kind)| (at, kind, self.seq))
     }
 
-    /// Its place in line, now or after the end of its lease.
+    /// Returns the position in the queue, now or after the lease has expired.
     pub(crate) fn position(&self) -> Option<u64> {
-        match self.place {
+        match self.slot {
             ReadySlot::None => None,
-            ReadySlot::InLine(position) | ReadySlot::Lazy(position) => Some(position),
+            ReadySlot::Ready(position) | ReadySlot::ReclaimOnExpiry(position) => Some(position),
         }
     }
 
@@ -82,7 +83,7 @@ impl Entry {
             priority: job.effective_priority,
             state: job.state.kind(),
             held: false,
-            place: ReadySlot::None,
+            slot: ReadySlot::None,
             scheduled_at: None,
             timer: None,
             lifetime: job.lifetime_ends_at.filter(|_| !job.state.terminal()),
@@ -90,7 +91,7 @@ impl Entry {
         match job.state {
             State::Pending { held, .. } => entry.held = *held,
             State::Scheduled { position } => {
-                entry.place = ReadySlot::InLine(*position);
+                entry.slot = ReadySlot::Ready(*position);
                 entry.scheduled_at = job.scheduled_at;
             }
             State::Delayed { until } | State::Retrying { until } => {
@@ -102,12 +103,12 @@ impl Entry {
                     LeaseEnd::Expiry(at) => Some((at, TimerKind::LeaseExpiry)),
                     LeaseEnd::Never => None,
                 };
-                let reclaimed = match job.policy.on_lease_expiry {
+                let is_reclaimed = match job.policy.on_lease_expiry {
                     OnLeaseExpiry::ReclaimCounted | OnLeaseExpiry::ReclaimFree => true,
                     OnLeaseExpiry::FailTimeout | OnLeaseExpiry::FailRetryable => false,
                 };
-                if reclaimed && job.policy.reclaim == Reclaim::Lazy {
-                    entry.place = ReadySlot::Lazy(lease.position);
+                if is_reclaimed && job.policy.reclaim == Reclaim::Lazy {
+                    entry.slot = ReadySlot::ReclaimOnExpiry(lease.position);
                 }
             }
             State::Completed { .. } | State::Failed { .. } | State::DeadLetter { .. } | State::Cancelled { .. } => {}
@@ -116,49 +117,50 @@ impl Entry {
     }
 }
 
-/// Where a record stands, for stores that keep the order themselves.
+/// The index keys of a record, for stores that keep the index themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyKey {
-    /// Its place in line, of a job that may be claimed.
+    /// The position in its queue, if the job can be claimed.
     pub place: Option<u64>,
-    /// The first of its timers.
+    /// The earliest of its timers.
     pub timer: Option<(Timestamp, TimerKind)>,
 }
 
-/// Where a job stands. `offered`: it runs, its lease has expired, and the next claim may take it over.
-pub fn ordering(job: &Job, offered: bool) -> ReadyKey {
-    let entry = Entry::of(job);
+/// Returns the index keys of a job.
+/// `is_reclaimable`: the job is running, and a tick has found that its lease has expired.
+pub fn ordering(job: &Job, is_reclaimable: bool) -> ReadyKey {
+    let entry = IndexEntry::of(job);
     let lifetime = entry.lifetime.map(|at| (at, TimerKind::Lifetime));
-    let (place, timer) = match entry.place {
-        ReadySlot::InLine(position) => (Some(position), entry.timer),
-        // Its timer has nothing more to say.
-        ReadySlot::Lazy(position) if offered => (Some(position), None),
-        ReadySlot::Lazy(_) | ReadySlot::None => (None, entry.timer),
+    let (position, timer) = match entry.slot {
+        ReadySlot::Ready(position) => (Some(position), entry.timer),
+        // The timer of the lease has fired.
+        ReadySlot::ReclaimOnExpiry(position) if is_reclaimable => (Some(position), None),
+        ReadySlot::ReclaimOnExpiry(_) | ReadySlot::None => (None, entry.timer),
     };
-    ReadyKey { place, timer: timer.into_iter().chain(lifetime).min() }
+    ReadyKey { place: position, timer: timer.into_iter().chain(lifetime).min() }
 }
 
-/// Counts of one queue, per state.
+/// The number of jobs of one queue in each state.
 pub type StateCounts = [u64; StateKind::COUNT];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Index {
-    lines: HashMap<QueueName, QueueIndex>,
+    queues: HashMap<QueueName, QueueIndex>,
     timers: BTreeSet<Timer>,
 }
 
-/// One queue: five levels of urgency, and the counts.
+/// The index of one queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct QueueIndex {
     levels: [PriorityLevel; Priority::COUNT],
     counts: StateCounts,
     held: u64,
-    /// How many came into the line at which instant and are still there.
+    /// How many of the scheduled jobs became ready at each instant.
     enqueued_at_counts: BTreeMap<Timestamp, u64>,
 }
 
-/// Jobs of one urgency: a line for each type, and the heads of those lines in order, so that a claim may ask for any
-/// types without passing over the others.
+/// The ready jobs of one priority: a list per type, and the heads of those lists in order.
+/// With the heads, a claim for some types does not scan the jobs of the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct PriorityLevel {
     by_type: HashMap<JobType, BlockList>,
@@ -166,8 +168,8 @@ struct PriorityLevel {
 }
 
 impl Index {
-    /// Files a record anew after a change; `None` is "not there".
-    pub(crate) fn replace(&mut self, before: Option<&Entry>, after: Option<&Entry>) {
+    /// Replaces the entry of a record; `None` means that there is no record.
+    pub(crate) fn replace(&mut self, before: Option<&IndexEntry>, after: Option<&IndexEntry>) {
         if before == after {
             return;
         }
@@ -179,49 +181,46 @@ impl Index {
         }
     }
 
-    /// Jobs in a terminal state that no record in memory stands for.
+    /// Counts jobs in a terminal state that have no entry.
     pub(crate) fn add_ended(&mut self, queue: &QueueName, state: StateKind, jobs: u64) {
-        *self.line(queue).count(state) += jobs;
+        *self.queue_index(queue).count(state) += jobs;
     }
 
     pub(crate) fn add_counts(&mut self, queue: &QueueName, counts: &StateCounts, held: u64) {
-        let line = self.line(queue);
-        line.held += held;
-        for (known, more) in line.counts.iter_mut().zip(counts) {
-            *known += more;
+        let queue = self.queue_index(queue);
+        queue.held += held;
+        for (count, more) in queue.counts.iter_mut().zip(counts) {
+            *count += more;
         }
     }
 
-    fn line(&mut self, queue: &QueueName) -> &mut QueueIndex {
-        if !self.lines.contains_key(queue) {
-            self.lines.insert(queue.clone(), QueueIndex::default());
-        }
-        self.lines.entry(queue.clone()).or_default()
+    fn queue_index(&mut self, queue: &QueueName) -> &mut QueueIndex {
+        self.queues.entry(queue.clone()).or_default()
     }
 
-    fn insert(&mut self, entry: &Entry) {
-        // The way every change takes: one look-up where the queue is known.
-        let line = match self.lines.get_mut(&entry.queue) {
-            Some(line) => line,
-            None => self.lines.entry(entry.queue.clone()).or_default(),
+    fn insert(&mut self, entry: &IndexEntry) {
+        // The hot path: one lookup and no clone of the name if the queue has an index.
+        let queue = match self.queues.get_mut(&entry.queue) {
+            Some(queue) => queue,
+            None => self.queues.entry(entry.queue.clone()).or_default(),
         };
-        *line.count(entry.state) += 1;
-        line.held += u64::from(entry.held);
+        *queue.count(entry.state) += 1;
+        queue.held += u64::from(entry.held);
         if let Some(at) = entry.scheduled_at {
-            *line.enqueued_at_counts.entry(at).or_default() += 1;
+            *queue.enqueued_at_counts.entry(at).or_default() += 1;
         }
-        if let ReadySlot::InLine(position) = entry.place {
-            line.level(entry.priority).insert(&entry.job_type, position, entry.seq);
+        if let ReadySlot::Ready(position) = entry.slot {
+            queue.level(entry.priority).insert(&entry.job_type, position, entry.seq);
         }
         self.timers.extend(entry.timer.map(|(at, kind)| (at, kind, entry.seq)));
         self.timers.extend(entry.lifetime.map(|at| (at, TimerKind::Lifetime, entry.seq)));
     }
 
-    fn remove(&mut self, entry: &Entry) {
-        if let Some(line) = self.lines.get_mut(&entry.queue) {
-            line.remove(entry);
-            if line.counts == [0; StateKind::COUNT] {
-                self.lines.remove(&entry.queue);
+    fn remove(&mut self, entry: &IndexEntry) {
+        if let Some(queue) = self.queues.get_mut(&entry.queue) {
+            queue.remove(entry);
+            if queue.counts == [0; StateKind::COUNT] {
+                self.queues.remove(&entry.queue);
             }
         }
         if let Some((at, kind)) = entry.timer {
@@ -232,40 +231,40 @@ impl Index {
         }
     }
 
-    /// The lease of a lazily reclaimed job has expired: the next claim may have it.
-    pub(crate) fn mark_reclaimable(&mut self, entry: &Entry) {
-        if let ReadySlot::Lazy(position) = entry.place {
-            self.line(&entry.queue).level(entry.priority).insert(&entry.job_type, position, entry.seq);
+    /// Makes a running job with an expired lease ready for the next claim.
+    pub(crate) fn mark_reclaimable(&mut self, entry: &IndexEntry) {
+        if let ReadySlot::ReclaimOnExpiry(position) = entry.slot {
+            self.queue_index(&entry.queue).level(entry.priority).insert(&entry.job_type, position, entry.seq);
         }
     }
 
-    /// Whether a running job stands in line for the next claim.
-    pub(crate) fn offers(&self, entry: &Entry) -> bool {
-        match entry.place {
-            ReadySlot::Lazy(position) => self.is_ready_at(entry, position),
-            ReadySlot::None | ReadySlot::InLine(_) => false,
+    /// Returns whether the next claim may take over this running job.
+    pub(crate) fn is_reclaimable(&self, entry: &IndexEntry) -> bool {
+        match entry.slot {
+            ReadySlot::ReclaimOnExpiry(position) => self.is_ready_at(entry, position),
+            ReadySlot::None | ReadySlot::Ready(_) => false,
         }
     }
 
     #[expect(clippy::indexing_slicing, reason = "as many levels as priorities")]
-    fn is_ready_at(&self, entry: &Entry, position: u64) -> bool {
-        let line = self.lines.get(&entry.queue).map(|line| &line.levels[entry.priority as usize]);
-        line.and_then(|level| level.by_type.get(&entry.job_type)?.get(position)) == Some(entry.seq)
+    fn is_ready_at(&self, entry: &IndexEntry, position: u64) -> bool {
+        let level = self.queues.get(&entry.queue).map(|queue| &queue.levels[entry.priority as usize]);
+        level.and_then(|level| level.by_type.get(&entry.job_type)?.get(position)) == Some(entry.seq)
     }
 
-    /// Who is next in line, of these types (none named: of any).
+    /// Returns the next ready job of these types (empty: all types).
     pub(crate) fn next_ready(&self, queue: &QueueName, types: &[JobType], priority_order: bool) -> Option<Seq> {
-        let levels = &self.lines.get(queue)?.levels;
+        let levels = &self.queues.get(queue)?.levels;
         let mut firsts = levels.iter().filter_map(|level| level.first(types));
         let first = if priority_order { firsts.next() } else { firsts.min() };
         first.map(|(_, seq)| seq)
     }
 
     pub(crate) fn oldest_scheduled_at(&self, queue: &QueueName) -> Option<Timestamp> {
-        self.lines.get(queue)?.enqueued_at_counts.first_key_value().map(|(at, _)| *at)
+        self.queues.get(queue)?.enqueued_at_counts.first_key_value().map(|(at, _)| *at)
     }
 
-    /// Says whether it was still there.
+    /// Removes a timer. Returns whether it existed.
     pub(crate) fn drop_timer(&mut self, timer: Timer) -> bool {
         self.timers.remove(&timer)
     }
@@ -274,10 +273,10 @@ impl Index {
         self.timers.insert(timer);
     }
 
-    /// Takes an offer back.
-    pub(crate) fn unmark_reclaimable(&mut self, entry: &Entry) {
-        if let ReadySlot::Lazy(position) = entry.place {
-            self.line(&entry.queue).level(entry.priority).remove(&entry.job_type, position, entry.seq);
+    /// Reverts [`Self::mark_reclaimable`].
+    pub(crate) fn unmark_reclaimable(&mut self, entry: &IndexEntry) {
+        if let ReadySlot::ReclaimOnExpiry(position) = entry.slot {
+            self.queue_index(&entry.queue).level(entry.priority).remove(&entry.job_type, position, entry.seq);
         }
     }
 
@@ -285,10 +284,10 @@ impl Index {
         self.timers.first().copied()
     }
 
-    /// Running jobs whose lease ends after this instant.
+    /// Returns the running jobs whose leases end after this instant.
     pub(crate) fn leases_after(&self, instant: Timestamp) -> Vec<Seq> {
         let running = StateKind::Running as usize;
-        if self.lines.values().all(|line| line.counts.get(running) == Some(&0)) {
+        if self.queues.values().all(|queue| queue.counts.get(running) == Some(&0)) {
             return Vec::new();
         }
         let ends = self
@@ -299,49 +298,50 @@ impl Index {
     }
 
     pub(crate) fn counts(&self, queue: &QueueName) -> StateCounts {
-        self.lines.get(queue).map_or([0; StateKind::COUNT], |line| line.counts)
+        self.queues.get(queue).map_or([0; StateKind::COUNT], |queue| queue.counts)
     }
 
-    /// Jobs that wait in the queue: pending ones that are not held, scheduled, delayed and retrying ones.
+    /// Returns the number of waiting jobs that are not held: what `max_queued` limits.
     pub(crate) fn queued_count(&self, queue: &QueueName) -> u64 {
-        let Some(line) = self.lines.get(queue) else { return 0 };
-        let waiting = [StateKind::Pending, StateKind::Scheduled, StateKind::Delayed, StateKind::Retrying];
-        let sum: u64 = waiting.into_iter().map(|state| count_of(&line.counts, state)).sum();
-        sum.saturating_sub(line.held)
+        let Some(queue) = self.queues.get(queue) else { return 0 };
+        let waiting = StateKind::ALL.iter().filter(|state| state.is_waiting());
+        let sum: u64 = waiting.map(|state| count_of(&queue.counts, *state)).sum();
+        sum.saturating_sub(queue.held)
     }
 
-    /// Jobs that have not ended.
+    /// Returns the number of jobs in other than terminal states.
     pub(crate) fn unfinished_count(&self, queue: &QueueName) -> u64 {
         let counts = self.counts(queue);
         StateKind::ALL.iter().filter(|state| !state.terminal()).map(|state| count_of(&counts, *state)).sum()
     }
 }
 
+/// Returns the count of one state.
 pub fn count_of(counts: &StateCounts, state: StateKind) -> u64 {
     counts.get(state as usize).copied().unwrap_or(0)
 }
 
 impl QueueIndex {
-    fn remove(&mut self, entry: &Entry) {
+    fn remove(&mut self, entry: &IndexEntry) {
         let count = self.count(entry.state);
         *count = count.saturating_sub(1);
         self.held = self.held.saturating_sub(u64::from(entry.held));
         if let Some(at) = entry.scheduled_at {
             self.remove_enqueued_at(at);
         }
-        match entry.place {
-            ReadySlot::InLine(position) | ReadySlot::Lazy(position) => {
+        match entry.slot {
+            ReadySlot::Ready(position) | ReadySlot::ReclaimOnExpiry(position) => {
                 self.level(entry.priority).remove(&entry.job_type, position, entry.seq);
             }
             ReadySlot::None => {}
         }
     }
 
-    fn remove_enqueued_at(&mut self, came: Timestamp) {
-        if let Some(number) = self.enqueued_at_counts.get_mut(&came) {
-            *number = number.saturating_sub(1);
-            if *number == 0 {
-                self.enqueued_at_counts.remove(&came);
+    fn remove_enqueued_at(&mut self, at: Timestamp) {
+        if let Some(count) = self.enqueued_at_counts.get_mut(&at) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.enqueued_at_counts.remove(&at);
             }
         }
     }
@@ -359,12 +359,12 @@ impl QueueIndex {
 
 impl PriorityLevel {
     fn insert(&mut self, job_type: &JobType, position: u64, seq: Seq) {
-        let line = match self.by_type.get_mut(job_type) {
-            Some(line) => line,
+        let list = match self.by_type.get_mut(job_type) {
+            Some(list) => list,
             None => self.by_type.entry(job_type.clone()).or_default(),
         };
-        let head = line.first().map(|(head, _)| head);
-        line.insert(position, seq);
+        let head = list.first().map(|(head, _)| head);
+        list.insert(position, seq);
         if head.is_none_or(|head| position < head) {
             if let Some(head) = head {
                 self.heads.remove(&head);
@@ -373,16 +373,16 @@ impl PriorityLevel {
         }
     }
 
-    /// Does nothing if another job, or none, stands there.
+    /// Does nothing if the position is empty or another job's.
     fn remove(&mut self, job_type: &JobType, position: u64, seq: Seq) {
-        let Some(line) = self.by_type.get_mut(job_type) else { return };
-        if line.get(position) != Some(seq) {
+        let Some(list) = self.by_type.get_mut(job_type) else { return };
+        if list.get(position) != Some(seq) {
             return;
         }
-        let was_head = line.first().is_some_and(|(head, _)| head == position);
-        line.remove(position);
-        let head = line.first().map(|(head, _)| head);
-        if line.is_empty() {
+        let was_head = list.first().is_some_and(|(head, _)| head == position);
+        list.remove(position);
+        let head = list.first().map(|(head, _)| head);
+        if list.is_empty() {
             self.by_type.remove(job_type);
         }
         if was_head {

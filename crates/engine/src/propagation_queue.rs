@@ -1,4 +1,4 @@
-//! News that jobs owe those who depend on them, first come first served.
+//! Ends and revivals of jobs that their dependents have not all received yet, oldest first.
 
 use std::collections::BTreeMap;
 
@@ -7,66 +7,67 @@ use foldhash::HashMap;
 use longshore_core::id::Seq;
 use longshore_core::time::Timestamp;
 
-/// News that a job owes its dependents.
+/// The progress of one job's propagation to its dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Propagation {
-    pub of: Seq,
-    /// Dependents up to this one have heard it. Not kept across a restart: hearing twice changes nothing.
+    pub dependency: Seq,
+    /// The last dependent that has received it. Not persistent: receiving it twice changes nothing.
     pub cursor: Seq,
 }
 
-/// A place in line: by time, then by arrival.
+/// A position in the queue: by time, then by arrival.
 pub(crate) type PropagationKey = (Timestamp, u64);
 
-/// At most one piece of news of each job.
+/// At most one propagation per job.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PropagationQueue {
-    line: BTreeMap<PropagationKey, Propagation>,
-    places: HashMap<Seq, PropagationKey>,
+    by_key: BTreeMap<PropagationKey, Propagation>,
+    keys: HashMap<Seq, PropagationKey>,
     arrivals: u64,
 }
 
 impl PartialEq for PropagationQueue {
-    /// The order counts, not the numbers that made it.
+    /// Compares the order, not the keys: a rebuilt queue counts arrivals from zero.
     fn eq(&self, other: &Self) -> bool {
-        self.line.values().eq(other.line.values())
+        self.by_key.values().eq(other.by_key.values())
     }
 }
 
 impl PropagationQueue {
     pub(crate) fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.by_key.is_empty()
     }
 
     pub(crate) fn first(&self) -> Option<(PropagationKey, Propagation)> {
-        self.line.first_key_value().map(|(place, news)| (*place, *news))
+        self.by_key.first_key_value().map(|(key, propagation)| (*key, *propagation))
     }
 
-    pub(crate) fn key_of(&self, of: Seq) -> Option<PropagationKey> {
-        self.places.get(&of).copied()
+    pub(crate) fn key_of(&self, dependency: Seq) -> Option<PropagationKey> {
+        self.keys.get(&dependency).copied()
     }
 
-    pub(crate) fn told_by(&self, of: Seq) -> Option<Seq> {
-        self.line.get(self.places.get(&of)?).map(|news| news.cursor)
+    pub(crate) fn cursor_of(&self, dependency: Seq) -> Option<Seq> {
+        self.by_key.get(self.keys.get(&dependency)?).map(|propagation| propagation.cursor)
     }
 
-    /// A place behind all that came before it.
+    /// Returns a key after all earlier keys of the same instant.
     pub(crate) fn next_key(&mut self, since: Timestamp) -> PropagationKey {
         self.arrivals += 1;
         (since, self.arrivals)
     }
 
-    /// Puts news into a place, or empties it; answers what was there.
-    pub(crate) fn set(&mut self, place: PropagationKey, news: Option<Propagation>) -> Option<Propagation> {
-        let before = match news {
-            Some(news) => {
-                self.places.insert(news.of, place);
-                self.line.insert(place, news)
+    /// Sets or removes the propagation of a key. Returns the previous one.
+    pub(crate) fn set(&mut self, key: PropagationKey, propagation: Option<Propagation>) -> Option<Propagation> {
+        let before = match propagation {
+            Some(propagation) => {
+                self.keys.insert(propagation.dependency, key);
+                self.by_key.insert(key, propagation)
             }
-            None => self.line.remove(&place),
+            None => self.by_key.remove(&key),
         };
-        if let Some(gone) = before.filter(|gone| news.is_none_or(|news| news.of != gone.of)) {
-            self.places.remove(&gone.of);
+        let is_replaced = |old: &Propagation| propagation.is_none_or(|new| new.dependency != old.dependency);
+        if let Some(old) = before.filter(is_replaced) {
+            self.keys.remove(&old.dependency);
         }
         before
     }

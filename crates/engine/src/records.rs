@@ -1,4 +1,4 @@
-//! Where the records are. The engine holds the order of jobs, a store holds the jobs: this is what the engine asks of it.
+//! The interface to the store: the engine indexes jobs, the store holds their records.
 
 use std::sync::Arc;
 
@@ -13,58 +13,64 @@ use longshore_core::workflow::{MemberCountDelta, Workflow};
 
 use crate::queue::Queue;
 
-/// Records by sequence number, with the few look-ups that the rules need. Nothing here may cost more than O(log n).
+/// Records by sequence number, and the lookups that the rules need. Each call costs at most O(log
+/// n).
 ///
-/// A record is taken out, changed, and put back; between the two the store does not see it.
+/// The engine checks a record out, changes it and puts it back. No other call sees it in between.
 pub trait JobRecords {
     type Error;
 
-    /// The id of the job that will have this number. A store may choose ids in which it finds the number again.
+    /// Returns the id of the job that gets this number. A store may encode the number in the id.
     fn new_id(&mut self, _seq: Seq, rng: &mut dyn Rng) -> JobId {
         JobId::random(rng)
     }
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, Self::Error>;
+    /// Takes a record out; [`Self::put`] or [`Self::return_unchanged`] follows.
     fn checkout(&mut self, seq: Seq) -> Result<Option<Box<Job>>, Self::Error>;
-    /// Puts a changed record back.
+    /// Stores a changed record.
     fn put(&mut self, job: Box<Job>) -> Result<(), Self::Error>;
-    /// Puts a record back that was only looked at.
+    /// Returns a record that was only read.
     fn return_unchanged(&mut self, job: Box<Job>);
 
-    /// A new record with its payload. Its external id, if any, is free. A job with a membership is a member from now on.
+    /// Stores a new record with its payload, and adds it to its workflow if it has one.
+    /// Precondition: its external id is not in use.
     fn insert(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Self::Error>;
-    /// Removes record, payload, external id, edges, and its name among the members of a workflow. Its idempotency key is the engine's business.
+    /// Removes the record, its payload, external id, dependency edges and member reference.
+    /// The engine itself removes the idempotency key.
     fn remove(&mut self, job: Box<Job>) -> Result<(), Self::Error>;
 
     fn external_id(&mut self, queue: &QueueName, external_id: &str) -> Result<Option<Seq>, Self::Error>;
 
-    /// `dependent` waits for `dependency`.
+    /// Adds a dependency edge.
     fn link(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Self::Error>;
-    /// `dependent` waits for somebody else instead.
+    /// Removes a dependency edge.
     fn unlink(&mut self, dependency: Seq, dependent: Seq) -> Result<(), Self::Error>;
-    /// Dependents of a job beyond `after`, in order of creation.
+    /// Returns dependents of a job with numbers greater than `after`, in order of creation.
     fn dependents(&mut self, dependency: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Self::Error>;
 
     fn key(&mut self, key: &ScopedIdempotencyKey) -> Result<Option<KeyEntry>, Self::Error>;
     fn put_key(&mut self, key: ScopedIdempotencyKey, entry: KeyEntry) -> Result<(), Self::Error>;
     fn remove_key(&mut self, key: &ScopedIdempotencyKey) -> Result<(), Self::Error>;
 
-    /// The earliest [`Job::prune_at`] or [`KeyEntry::purge_at`] of all. While it is later than `now` it need only be a lower bound.
+    /// Returns the earliest [`Job::prune_at`] or [`KeyEntry::prune_at`].
+    /// An instant later than `now` may be a lower bound.
     fn next_prune(&mut self, now: Timestamp) -> Result<Option<(Timestamp, PruneTarget)>, Self::Error>;
 
-    /// Jobs of a queue in one state, in order of creation.
+    /// Returns jobs of a queue in one state, in order of creation.
     fn jobs_in_state(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, Self::Error>;
 
-    /// With all that this command has changed about it so far.
+    /// Returns a workflow, including the changes of the current command.
     fn workflow(&mut self, id: WorkflowId) -> Result<Option<Workflow>, Self::Error>;
-    /// A new or changed workflow. Its tally is not taken from here: only [`Records::tally`] changes that.
+    /// Stores a new or changed workflow, except for its counts: only [`Self::tally`] changes them.
     fn put_workflow(&mut self, workflow: &Workflow) -> Result<(), Self::Error>;
-    /// Adds to the sums of a workflow. In whatever order, and as many at once as the store likes.
+    /// Adds to the counts of a workflow. The store may combine and reorder such calls.
     fn tally(&mut self, id: WorkflowId, change: &MemberCountDelta) -> Result<(), Self::Error>;
-    /// Removes a workflow that has no members any more.
+    /// Removes a workflow without members.
     fn remove_workflow(&mut self, id: WorkflowId) -> Result<(), Self::Error>;
-    /// Numbers of members beyond `after`, in order of creation; records that are gone may be among them.
+    /// Returns members with numbers greater than `after`, in order of creation.
+    /// The list may include members whose records were removed.
     fn members(&mut self, id: WorkflowId, after: Seq, limit: usize) -> Result<Vec<Seq>, Self::Error>;
-    /// From now on this member has this name, whoever had it before.
+    /// Sets the member that a reference resolves to.
     fn set_member_ref(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), Self::Error>;
     fn member(&mut self, id: WorkflowId, reference: &str) -> Result<Option<Seq>, Self::Error>;
 
@@ -72,15 +78,15 @@ pub trait JobRecords {
     fn remove_queue(&mut self, name: &QueueName) -> Result<(), Self::Error>;
 }
 
-/// Where a new record's payload comes from.
+/// The payload of a new record.
 #[derive(Clone, Debug)]
 pub enum PayloadSource {
     Given(Payload),
-    /// A clone has the payload of its original.
+    /// A clone shares the payload of its original.
     CopyOf(Seq),
 }
 
-/// What has outlived its use.
+/// A record or key whose retention has ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PruneTarget {
     Job(Seq),
@@ -107,13 +113,13 @@ impl ScopedIdempotencyKey {
     }
 }
 
-/// The job that a key stands for.
+/// The job of an idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyEntry {
     pub id: JobId,
     pub seq: Seq,
-    /// The first accepted submission: the window runs from here.
+    /// When the first submission was accepted: the start of the window.
     pub at: Timestamp,
-    /// Set once the job is gone and only the key is left.
+    /// The end of the window, set once the record of the job is removed.
     pub prune_at: Option<Timestamp>,
 }

@@ -1,4 +1,5 @@
-//! What time brings: a bounded number of things that are due, in the order in which they fell due.
+//! The tick: handles a bounded number of due timers and pending work, in the order of their
+//! deadlines.
 
 use longshore_core::cancel;
 use longshore_core::expire::{self, ExpiryOutcome};
@@ -8,24 +9,25 @@ use longshore_core::time::Timestamp;
 use crate::admin;
 use crate::context::{CommandContext, ignore_missing};
 use crate::engine::Effect;
-use crate::index::{Entry, Timer, TimerKind};
+use crate::index::{IndexEntry, Timer, TimerKind};
 use crate::records::{JobRecords, PruneTarget};
 
-/// Budgets from here on keep a quarter for timers.
+/// From this budget on, a quarter of it is reserved for timers and retention.
 const TIMER_SHARE_BUDGET_MIN: usize = 16;
 
+/// The result of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticked {
-    /// Jobs that were touched.
+    /// How many jobs the tick changed.
     pub done: usize,
-    /// When to tick again; not later than the next thing that falls due. `None`: only a command can change anything.
+    /// When to tick again: no later than the next deadline. `None`: only a command can create work.
     pub next: Option<Timestamp>,
 }
 
 impl<R: JobRecords> CommandContext<'_, R> {
     pub(crate) fn tick(&mut self, budget: usize) -> Result<Ticked, R::Error> {
         let mut done = 0;
-        // A long cascade, or a large queue that leaves, must not hold up what is due elsewhere.
+        // A long cascade or the delete of a large queue must not delay the timers of other jobs.
         let share = if budget >= TIMER_SHARE_BUDGET_MIN { budget - budget / 4 } else { budget };
         while done < budget {
             if done < share {
@@ -46,7 +48,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
             }
             let timer = self.engine.index.next_timer().filter(|(at, ..)| *at <= self.now);
             let prune = self.records.next_prune(self.now)?.filter(|(at, _)| *at <= self.now);
-            // On the same instant timers come first: retention is the last in order.
+            // Timers precede retention at the same instant.
             match (timer, prune) {
                 (Some(timer), None) => self.fire(timer)?,
                 (Some(timer), Some((prune_at, _))) if timer.0 <= prune_at => self.fire(timer)?,
@@ -70,26 +72,27 @@ impl<R: JobRecords> CommandContext<'_, R> {
     fn fire(&mut self, timer: Timer) -> Result<(), R::Error> {
         let (_, kind, seq) = timer;
         let fired = match kind {
-            TimerKind::Lifetime => ignore_missing(self.update(seq, |job, moment| {
-                cancel::expire_lifetime(job, moment);
+            TimerKind::Lifetime => ignore_missing(self.update(seq, |job, context| {
+                cancel::expire_lifetime(job, context);
                 Ok(None)
             })),
-            TimerKind::Promotion => ignore_missing(self.update(seq, |job, moment| {
-                promote::promote(job, moment);
+            TimerKind::Promotion => ignore_missing(self.update(seq, |job, context| {
+                promote::promote(job, context);
                 Ok(None)
             })),
             TimerKind::Deadline | TimerKind::LeaseExpiry => {
-                ignore_missing(self.update_with_queue(seq, |job, home, moment| {
-                    let expired = expire::expire(job, home, moment);
-                    Ok((expired == ExpiryOutcome::Claimable).then(|| Entry::of(job)))
+                ignore_missing(self.update_with_queue(seq, |job, queue, context| {
+                    let expired = expire::expire(job, queue, context);
+                    Ok((expired == ExpiryOutcome::Claimable).then(|| IndexEntry::of(job)))
                 }))
             }
         }?;
-        // A timer that has fired is gone, even if its record was: ticks always get on.
+        // Remove the timer even if its record is missing: otherwise the tick would never get past
+        // it.
         self.engine.drop_timer(timer);
         if let Some(entry) = fired.flatten() {
             self.effects.push(Effect::Claimable(entry.queue().clone()));
-            self.engine.offer(entry);
+            self.engine.mark_reclaimable(entry);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Taking back what the records could not keep: if a commit fails, the engine returns to where it was.
+//! The undo log: rolls the engine back if the commit of the records fails.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,73 +7,78 @@ use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::time::Timestamp;
 
 use crate::engine::Engine;
-use crate::index::{Entry, Timer};
+use crate::index::{IndexEntry, Timer};
 use crate::propagation_queue::{Propagation, PropagationKey};
 use crate::queue::Queue;
 
-/// What was done since [`Engine::begin`], newest last. Empty outside of a transaction.
+/// Changes since [`Engine::begin`], newest last. Empty without an open transaction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct UndoLog {
     open: Option<Savepoint>,
     undo: Vec<Undo>,
 }
 
-/// The small parts, kept whole.
+/// The small parts of the engine, copied at [`Engine::begin`].
 #[derive(Clone, Debug, PartialEq)]
 struct Savepoint {
-    leaving: BTreeSet<QueueName>,
-    errands: BTreeSet<WorkflowId>,
+    deleting_queues: BTreeSet<QueueName>,
+    active_operations: BTreeSet<WorkflowId>,
     next_number: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Undo {
-    Reindexed { before: Option<Entry>, after: Option<Entry> },
+    Reindexed { before: Option<IndexEntry>, after: Option<IndexEntry> },
     TimerDropped(Timer),
-    Offered(Entry),
-    Owed { place: PropagationKey, before: Option<Propagation> },
+    MarkedReclaimable(IndexEntry),
+    PropagationSet { key: PropagationKey, before: Option<Propagation> },
     QueueSet { name: QueueName, before: Option<Arc<Queue>> },
 }
 
 impl Engine {
-    /// From here on every change can be taken back, until [`Engine::commit`] or [`Engine::rollback`].
+    /// Starts to record changes, until [`Engine::commit`] or [`Engine::rollback`].
     pub fn begin(&mut self) {
-        let (leaving, errands) = (self.deleting_queues.clone(), self.active_operations.clone());
-        let before = Savepoint { leaving, errands, next_number: self.next_number };
-        self.journal.undo.clear();
-        self.journal.open = Some(before);
+        self.undo_log.undo.clear();
+        self.undo_log.open = Some(Savepoint {
+            deleting_queues: self.deleting_queues.clone(),
+            active_operations: self.active_operations.clone(),
+            next_number: self.next_number,
+        });
     }
 
+    /// Keeps the changes.
     pub fn commit(&mut self) {
-        self.journal.open = None;
-        self.journal.undo.clear();
+        self.undo_log.open = None;
+        self.undo_log.undo.clear();
     }
 
-    /// The engine as it was at [`Engine::begin`]. The caller sees to it that the records are, too.
+    /// Restores the state of [`Engine::begin`]. The caller rolls back the records.
     pub fn rollback(&mut self) {
-        let Some(Savepoint { leaving, errands, next_number }) = self.journal.open.take() else { return };
-        for undo in std::mem::take(&mut self.journal.undo).into_iter().rev() {
+        let Some(savepoint) = self.undo_log.open.take() else { return };
+        for undo in std::mem::take(&mut self.undo_log.undo).into_iter().rev() {
             match undo {
                 Undo::Reindexed { before, after } => self.index.replace(after.as_ref(), before.as_ref()),
                 Undo::TimerDropped(timer) => self.index.restore_timer(timer),
-                Undo::Offered(entry) => self.index.unmark_reclaimable(&entry),
-                Undo::Owed { place, before } => drop(self.owed.set(place, before)),
+                Undo::MarkedReclaimable(entry) => self.index.unmark_reclaimable(&entry),
+                Undo::PropagationSet { key, before } => drop(self.propagation.set(key, before)),
                 Undo::QueueSet { name, before: Some(queue) } => {
                     drop(Arc::make_mut(&mut self.queues).insert(name, queue));
                 }
                 Undo::QueueSet { name, before: None } => drop(Arc::make_mut(&mut self.queues).remove(&name)),
             }
         }
-        (self.deleting_queues, self.active_operations, self.next_number) = (leaving, errands, next_number);
+        self.deleting_queues = savepoint.deleting_queues;
+        self.active_operations = savepoint.active_operations;
+        self.next_number = savepoint.next_number;
     }
 
     fn record_undo(&mut self, undo: Undo) {
-        if self.journal.open.is_some() {
-            self.journal.undo.push(undo);
+        if self.undo_log.open.is_some() {
+            self.undo_log.undo.push(undo);
         }
     }
 
-    pub(crate) fn reindex(&mut self, before: Option<Entry>, after: Option<Entry>) {
+    pub(crate) fn reindex(&mut self, before: Option<IndexEntry>, after: Option<IndexEntry>) {
         self.index.replace(before.as_ref(), after.as_ref());
         self.record_undo(Undo::Reindexed { before, after });
     }
@@ -84,23 +89,24 @@ impl Engine {
         }
     }
 
-    pub(crate) fn offer(&mut self, entry: Entry) {
+    pub(crate) fn mark_reclaimable(&mut self, entry: IndexEntry) {
         self.index.mark_reclaimable(&entry);
-        self.record_undo(Undo::Offered(entry));
+        self.record_undo(Undo::MarkedReclaimable(entry));
     }
 
-    pub(crate) fn set_propagation(&mut self, place: PropagationKey, news: Option<Propagation>) {
-        let before = self.owed.set(place, news);
-        self.record_undo(Undo::Owed { place, before });
+    pub(crate) fn set_propagation(&mut self, key: PropagationKey, propagation: Option<Propagation>) {
+        let before = self.propagation.set(key, propagation);
+        self.record_undo(Undo::PropagationSet { key, before });
     }
 
-    /// A job has news for all who depend on it; what it owed before is out of date.
-    pub(crate) fn enqueue_propagation(&mut self, of: Seq, now: Timestamp) {
-        if let Some(place) = self.owed.key_of(of) {
-            self.set_propagation(place, None);
+    /// Schedules the propagation of a job to its dependents. It replaces an unfinished one of the
+    /// same job.
+    pub(crate) fn enqueue_propagation(&mut self, dependency: Seq, now: Timestamp) {
+        if let Some(key) = self.propagation.key_of(dependency) {
+            self.set_propagation(key, None);
         }
-        let place = self.owed.next_key(now);
-        self.set_propagation(place, Some(Propagation { of, cursor: Seq(0) }));
+        let key = self.propagation.next_key(now);
+        self.set_propagation(key, Some(Propagation { dependency, cursor: Seq(0) }));
     }
 
     pub(crate) fn set_queue(&mut self, name: QueueName, queue: Option<Arc<Queue>>) {

@@ -13,7 +13,6 @@ use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::workflow::Workflow;
-use longshore_store::query::workflow_of;
 use longshore_store::{
     JobFilter, JobQuery, JobRef, MemberQuery, Page, QueuePosition, StoreError, WorkflowPage, WorkflowQuery,
 };
@@ -261,7 +260,7 @@ impl Reader {
             workflows::members(&self.connection, number, after, examined_max).map_err(as_workflow_error)?;
         let mut order = KeyOrderCheck::behind("member", Some(after));
         candidates.iter().try_for_each(|seq| order.next(*seq))?;
-        let ours = |job: &Job| workflow_of(job) == Some(workflow) && job.requeued_as.is_none();
+        let ours = |job: &Job| job.workflow() == Some(workflow) && job.requeued_as.is_none();
         let mut jobs = Vec::new();
         for seq in &candidates {
             jobs.extend(self.read(*seq)?.filter(ours).map(Arc::new));

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use longshore_core::id::QueueName;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::time::Timestamp;
-use longshore_engine::{AdminCommand, Effect, Engine, ExecutionContext};
-use longshore_store::{Clock, ErrorMessage, MailboxReceiver, QueueStats, Request, Response, StoreError, WakeupsSender};
+use longshore_engine::{Effect, Engine, ExecutionContext};
+use longshore_store::{Clock, Letters, QueueStats, StoreError, WakeupsSender};
 use tokio::sync::watch;
 
 use crate::error::{DiskErrorKind, classify};
@@ -249,8 +249,27 @@ impl Writer {
         }
         Ok(match call {
             Request::Submit(request, _) => {
-                self.dirty_queues.extend(request.batch.iter().map(|submission| submission.queue.clone()));
-                Response::Submit(engine.submit(request, context!())?)
+                self.dirty_queues.extend(request.submissions().map(|submission| submission.queue.clone()));
+                Answered::Submit(engine.submit(request, context!())?)
+            }
+            Request::Claim(..) => return self.claim_or_park(request, now),
+            Request::Parked(_) => Answered::Nothing,
+            Request::Unpark(ticket) => {
+                let ticket = *ticket;
+                self.unpark(ticket);
+                Answered::Nothing
+            }
+            Request::HoldGrants(hold, _) => {
+                let hold = *hold;
+                self.hold_grants(hold);
+                Answered::Held
+            }
+            Request::TakeBack(undelivered) => {
+                for settlement in undelivered.iter() {
+                    // A lease that is not current any more has nothing to give back.
+                    drop(engine.settle(settlement, context!())?);
+                }
+                Answered::Nothing
             }
             Request::Claim(request, _) => Response::Claim(self.claim(request, now)?),
             Request::Settle(settlements, _) => {
@@ -262,8 +281,8 @@ impl Writer {
                 Response::Heartbeat(verdicts.collect::<Result<_, _>>()?)
             }
             Request::Admin(command, _) => {
-                self.dirty_queues.extend(queue_of(command));
-                Response::Admin(engine.admin(command, context!())?)
+                self.dirty_queues.extend(command.queue().cloned());
+                Answered::Admin(engine.admin(command, context!())?)
             }
             Request::Tick(budget, _) => {
                 self.reserve.restore();
@@ -370,26 +389,5 @@ impl Writer {
         self.engine.rollback();
         self.records.rolled_back();
         clean
-    }
-}
-
-fn queue_of(command: &AdminCommand) -> Option<QueueName> {
-    match command {
-        AdminCommand::PutQueue { queue, .. }
-        | AdminCommand::PauseQueue { queue }
-        | AdminCommand::ResumeQueue { queue }
-        | AdminCommand::DeleteQueue { queue, .. } => Some(queue.clone()),
-        AdminCommand::SubmitHeld { .. }
-        | AdminCommand::Cancel { .. }
-        | AdminCommand::Requeue { .. }
-        | AdminCommand::DeadLetter { .. }
-        | AdminCommand::RunNow { .. }
-        | AdminCommand::Edit { .. }
-        | AdminCommand::Delete { .. }
-        | AdminCommand::OpenWorkflow { .. }
-        | AdminCommand::CloseWorkflow { .. }
-        | AdminCommand::CancelWorkflow { .. }
-        | AdminCommand::RetryWorkflow { .. }
-        | AdminCommand::ChangeStatus { .. } => None,
     }
 }

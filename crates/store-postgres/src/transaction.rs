@@ -210,18 +210,10 @@ impl<'a> Transaction<'a> {
             match request {
                 Request::Settle(settlements, _) => settlements.iter().for_each(|settlement| add(&settlement.id)),
                 Request::Heartbeat(heartbeats, _) => heartbeats.iter().for_each(|heartbeat| add(&heartbeat.id)),
-                Request::Admin(command, _) => job_of(command).iter().for_each(&mut add),
+                Request::Admin(command, _) => command.job().iter().for_each(&mut add),
                 Request::Submit(request, _) => {
                     request.parent.iter().for_each(|(parent, _)| add(parent));
-                    for submission in request.batch.iter().chain(request.finally.as_deref()) {
-                        submission
-                            .job
-                            .after
-                            .iter()
-                            .chain(&submission.job.after_any)
-                            .filter_map(existing_dependency)
-                            .for_each(&mut add);
-                    }
+                    request.dependencies().filter_map(existing_dependency).for_each(&mut add);
                 }
                 Request::Claim(..) | Request::Tick(..) => {}
             }
@@ -237,8 +229,8 @@ impl<'a> Transaction<'a> {
         for request in requests {
             match request {
                 Request::Submit(request, _) => {
-                    let all = request.batch.iter().chain(request.finally.as_deref());
-                    queues.extend(all.map(|submission| &submission.queue).filter(|name| bounded(name)).cloned());
+                    let names = request.submissions().map(|submission| &submission.queue);
+                    queues.extend(names.filter(|name| bounded(name)).cloned());
                 }
                 Request::Admin(command, _) => match &**command {
                     AdminCommand::DeleteQueue { queue, .. } => drop(queues.insert(queue.clone())),
@@ -417,28 +409,6 @@ fn existing_dependency(reference: &DependencyRef) -> Option<&JobId> {
     match reference {
         DependencyRef::Job(id) => Some(id),
         DependencyRef::Local(_) | DependencyRef::BatchIndex(_) => None,
-    }
-}
-
-/// The job that a command is about.
-fn job_of(command: &AdminCommand) -> Option<JobId> {
-    match command {
-        AdminCommand::SubmitHeld { id }
-        | AdminCommand::Cancel { id, .. }
-        | AdminCommand::Requeue { id, .. }
-        | AdminCommand::DeadLetter { id, .. }
-        | AdminCommand::RunNow { id }
-        | AdminCommand::Edit { id, .. }
-        | AdminCommand::Delete { id }
-        | AdminCommand::ChangeStatus { id, .. } => Some(*id),
-        AdminCommand::PutQueue { .. }
-        | AdminCommand::PauseQueue { .. }
-        | AdminCommand::ResumeQueue { .. }
-        | AdminCommand::DeleteQueue { .. }
-        | AdminCommand::OpenWorkflow { .. }
-        | AdminCommand::CloseWorkflow { .. }
-        | AdminCommand::CancelWorkflow { .. }
-        | AdminCommand::RetryWorkflow { .. } => None,
     }
 }
 

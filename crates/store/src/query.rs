@@ -85,11 +85,11 @@ impl JobFilter {
             && self.created_after.is_none_or(|after| job.created_at >= after)
             && self.created_before.is_none_or(|before| job.created_at < before)
             && self.tag.as_ref().is_none_or(|tag| has_tag(&job.tags, tag))
-            && self.workflow.is_none_or(|workflow| workflow_of(job) == Some(workflow))
-            && self.error_code.as_ref().is_none_or(|expected| code() == Some(expected))
-            && self.external_id.as_ref().is_none_or(|id| job.external_id.as_ref() == Some(id))
-            && self.idempotency_key.as_ref().is_none_or(|expected| key() == Some(expected))
-            && self.correlation_id.as_ref().is_none_or(|id| job.correlation_id.as_ref() == Some(id))
+            && self.workflow.is_none_or(|wanted| job.workflow() == Some(wanted))
+            && self.error_code.as_ref().is_none_or(|wanted| code() == Some(wanted))
+            && self.external_id.as_ref().is_none_or(|wanted| job.external_id.as_ref() == Some(wanted))
+            && self.idempotency_key.as_ref().is_none_or(|wanted| key() == Some(wanted))
+            && self.correlation_id.as_ref().is_none_or(|wanted| job.correlation_id.as_ref() == Some(wanted))
     }
 
     /// Returns the most selective index term of the filter, if it has one.
@@ -110,12 +110,8 @@ impl JobFilter {
     }
 }
 
-pub fn workflow_of(job: &Job) -> Option<WorkflowId> {
-    job.membership.as_ref().map(|membership| membership.workflow)
-}
-
-fn has_tag(tags: &Tags, tag: &str) -> bool {
-    tag_terms(tags).any(|term| term == tag)
+fn has_tag(tags: &Tags, wanted: &str) -> bool {
+    tag_terms(tags).any(|word| word == wanted)
 }
 
 /// Returns the index terms of tags: each key, and each key with its value.

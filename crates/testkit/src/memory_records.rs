@@ -1,4 +1,4 @@
-//! Records in memory: for tests, for programs that embed the engine, and as the plainest reading of the trait.
+//! Records in memory: the simplest implementation of the trait.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -16,8 +16,8 @@ use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, 
 #[derive(Clone, Debug, Default)]
 pub struct MemoryRecords {
     jobs: BTreeMap<Seq, Box<Job>>,
-    /// What the derived sets below say of each job, so that it can be taken back.
-    filed: HashMap<Seq, (StateKind, Option<Timestamp>)>,
+    /// The keys of each job in `by_state` and `prunes`: needed to remove them after a change.
+    derived_keys: HashMap<Seq, (StateKind, Option<Timestamp>)>,
     payloads: HashMap<Seq, Payload>,
     ids: HashMap<JobId, Seq>,
     external_ids: HashMap<(QueueName, Arc<str>), Seq>,
@@ -44,7 +44,7 @@ impl MemoryRecords {
         self.payloads.get(&seq)
     }
 
-    /// All records, oldest first.
+    /// Returns all records, oldest first.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.jobs.values().map(Box::as_ref)
     }
@@ -57,28 +57,28 @@ impl MemoryRecords {
         self.workflows.get(&id)
     }
 
-    /// All workflows, in no order.
+    /// Returns all workflows, unordered.
     pub fn workflows(&self) -> impl Iterator<Item = &Workflow> {
         self.workflows.values()
     }
 
-    /// Members that are there, oldest first.
+    /// Returns the members that have a record, oldest first.
     pub fn members_of(&self, id: WorkflowId) -> impl Iterator<Item = &Job> {
         self.members.range((id, Seq(0))..=(id, Seq(u64::MAX))).filter_map(|(_, seq)| self.job(*seq))
     }
 
-    fn file(&mut self, job: &Job) {
-        self.unfile(job);
-        let now = (job.kind(), job.prune_at());
-        self.by_state.insert((job.queue.clone(), now.0, job.seq));
-        if let Some(at) = now.1 {
+    fn index(&mut self, job: &Job) {
+        self.unindex(job);
+        let keys = (job.kind(), job.prune_at());
+        self.by_state.insert((job.queue.clone(), keys.0, job.seq));
+        if let Some(at) = keys.1 {
             self.prunes.insert((at, PruneTarget::Job(job.seq)));
         }
-        self.filed.insert(job.seq, now);
+        self.derived_keys.insert(job.seq, keys);
     }
 
-    fn unfile(&mut self, job: &Job) {
-        let Some((state, prune_at)) = self.filed.remove(&job.seq) else { return };
+    fn unindex(&mut self, job: &Job) {
+        let Some((state, prune_at)) = self.derived_keys.remove(&job.seq) else { return };
         self.by_state.remove(&(job.queue.clone(), state, job.seq));
         if let Some(at) = prune_at {
             self.prunes.remove(&(at, PruneTarget::Job(job.seq)));
@@ -98,7 +98,7 @@ impl JobRecords for MemoryRecords {
     }
 
     fn put(&mut self, job: Box<Job>) -> Result<(), Infallible> {
-        self.file(&job);
+        self.index(&job);
         self.jobs.insert(job.seq, job);
         Ok(())
     }
@@ -124,7 +124,7 @@ impl JobRecords for MemoryRecords {
     }
 
     fn remove(&mut self, job: Box<Job>) -> Result<(), Infallible> {
-        self.unfile(&job);
+        self.unindex(&job);
         self.payloads.remove(&job.seq);
         self.ids.remove(&job.id);
         if let Some(external_id) = &job.external_id {

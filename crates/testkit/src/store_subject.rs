@@ -133,8 +133,7 @@ impl Machine for StoreMachine {
     fn order(&mut self, order: Order) -> Told {
         match order {
             Order::Submit(request) => {
-                let jobs = request.batch.iter().chain(request.finally.as_deref());
-                let given = jobs.map(|submission| submission.job.payload.clone()).collect();
+                let given = request.submissions().map(|submission| submission.job.payload.clone()).collect();
                 let answer = told(block_on(self.store().submit(request)));
                 if let Ok(born) = &answer {
                     self.keep_payloads(given, born);

@@ -116,7 +116,7 @@ impl StoreLayer for FlawedStore {
 
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
         Box::pin(async move {
-            let first = request.batch.first().cloned();
+            let first = request.submissions().next().cloned();
             let answer = self.store.submit(request).await?;
             if let (Err(_), Some(first)) = (&answer, first.filter(|_| self.has(RefusedBatchStoresFirstJob))) {
                 self.store.submit(SubmitRequest::new(vec![first])).await?.ok();

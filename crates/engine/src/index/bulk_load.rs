@@ -1,4 +1,4 @@
-//! Taking in the live records of a store when it is opened: many, and mostly of a kind.
+//! The bulk load: indexes the live records of a store when it is opened.
 
 use super::{Index, QueueIndex};
 use crate::engine::Engine;
@@ -7,11 +7,12 @@ use longshore_core::job::IndexedFields;
 use longshore_core::state::{State, StateKind};
 
 impl Engine {
-    /// Takes in live records, in the course of a rebuild. Jobs that differ in nothing but their places are filed together where they follow each other.
+    /// Indexes live records during a rebuild.
+    /// Consecutive ready jobs of the same queue, priority and type are inserted as one run.
     pub fn bulk_load(&mut self, jobs: &[IndexedFields<'_>]) {
         for run in jobs.chunk_by(same_slot) {
             match run.first() {
-                Some(first) if place(first).is_some() => {
+                Some(first) if ready_position(first).is_some() => {
                     let last = self.index.insert_run(first, run);
                     self.next_number = self.next_number.max(last.saturating_add(1));
                 }
@@ -22,56 +23,44 @@ impl Engine {
 }
 
 impl Index {
-    /// The same as to insert each of them; says the last number among their own and their places'.
+    /// Inserts jobs that differ only in their positions. Returns the greatest of their numbers and
+    /// positions.
     fn insert_run(&mut self, first: &IndexedFields<'_>, run: &[IndexedFields<'_>]) -> u64 {
-        let line = self.line(first.queue);
-        *line.count(StateKind::Scheduled) += run.len() as u64;
-        for together in run.chunk_by(|a, b| a.scheduled_at == b.scheduled_at) {
-            line.arrive(together);
+        let queue = self.queue_index(first.queue);
+        *queue.count(StateKind::Scheduled) += run.len() as u64;
+        for group in run.chunk_by(|a, b| a.scheduled_at == b.scheduled_at) {
+            queue.count_enqueued(group);
         }
-        let level = line.level(first.effective_priority);
-        let line = level.by_type.entry(first.job_type.clone()).or_default();
-        if let Some((head, _)) = line.first() {
+        let level = queue.level(first.effective_priority);
+        let list = level.by_type.entry(first.job_type.clone()).or_default();
+        if let Some((head, _)) = list.first() {
             level.heads.remove(&head);
         }
-        let places = || run.iter().filter_map(|job| Some((place(job)?, job.seq)));
-        places().for_each(|(position, seq)| line.insert(position, seq));
-        level.heads.extend(line.first().map(|(head, _)| (head, first.job_type.clone())));
-        places().map(|(position, seq)| position.max(seq.0)).max().unwrap_or(0)
+        let positions = || run.iter().filter_map(|job| Some((ready_position(job)?, job.seq)));
+        positions().for_each(|(position, seq)| list.insert(position, seq));
+        level.heads.extend(list.first().map(|(head, _)| (head, first.job_type.clone())));
+        positions().map(|(position, seq)| position.max(seq.0)).max().unwrap_or(0)
     }
 }
 
 impl QueueIndex {
-    fn arrive(&mut self, together: &[IndexedFields<'_>]) {
-        if let Some(at) = together.first().and_then(|job| job.scheduled_at) {
-            *self.enqueued_at_counts.entry(at).or_default() += together.len() as u64;
+    fn count_enqueued(&mut self, group: &[IndexedFields<'_>]) {
+        if let Some(at) = group.first().and_then(|job| job.scheduled_at) {
+            *self.enqueued_at_counts.entry(at).or_default() += group.len() as u64;
         }
     }
 }
 
-/// Where a job stands that waits in line and for nothing else.
-fn place(job: &IndexedFields<'_>) -> Option<u64> {
-    match job.state {
-        State::Scheduled { position }
-            if job.lifetime_ends_at.is_none() && job.pending_propagation == PendingPropagation::Nothing =>
-        {
-            Some(*position)
-        }
-        State::Scheduled { .. }
-        | State::Pending { .. }
-        | State::Delayed { .. }
-        | State::Running(_)
-        | State::Retrying { .. }
-        | State::Completed { .. }
-        | State::Failed { .. }
-        | State::DeadLetter { .. }
-        | State::Cancelled { .. } => None,
-    }
+/// Returns the position of a job whose only index entry is its position: no timer, no propagation.
+fn ready_position(job: &IndexedFields<'_>) -> Option<u64> {
+    let State::Scheduled { position } = job.state else { return None };
+    let is_plain = job.lifetime_ends_at.is_none() && job.pending_propagation == PendingPropagation::Nothing;
+    is_plain.then_some(*position)
 }
 
 fn same_slot(a: &IndexedFields<'_>, b: &IndexedFields<'_>) -> bool {
-    place(a).is_some()
-        && place(b).is_some()
+    ready_position(a).is_some()
+        && ready_position(b).is_some()
         && a.effective_priority == b.effective_priority
         && a.queue == b.queue
         && a.job_type == b.job_type

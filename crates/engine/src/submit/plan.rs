@@ -1,4 +1,4 @@
-//! What the checks of a batch have found out so far: who is new, who waits for whom, how deep and how urgent that makes them.
+//! The plan of a batch: which items are new, their dependencies, and the order of creation.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,20 +9,22 @@ use longshore_core::limits::DEPENDENCY_DEPTH_MAX;
 use longshore_core::policy::Policy;
 use longshore_core::priority::Priority;
 use longshore_core::refusal::Refusal;
-use longshore_core::state::{StateKind, TerminalState};
+use longshore_core::state::StateKind;
 
-use super::{BatchRefusal, ScopedIdempotencyKey, Submission, Submitted};
+use super::request::ItemRefs;
+use super::{BatchRefusal, Submitted};
+use crate::records::ScopedIdempotencyKey;
 
-/// What a member of the batch turned out to be.
+/// What an item of the batch turned out to be.
 pub(super) enum BatchItem {
     New(Box<JobPlan>),
-    /// Of a job that exists, or of the key that is left of it.
+    /// Its idempotency key belongs to an existing job, or to one whose record was removed.
     Duplicate(Submitted),
-    /// Of an earlier member of the same batch.
+    /// Its idempotency key belongs to an earlier item of the batch.
     DuplicateInBatch(usize),
 }
 
-/// A newcomer that passed its own checks.
+/// A new job that passed its own checks.
 pub(super) struct JobPlan {
     pub(super) policy: Arc<Policy>,
     pub(super) key: Option<ScopedIdempotencyKey>,
@@ -30,110 +32,119 @@ pub(super) struct JobPlan {
     pub(super) held: bool,
 }
 
-/// Whom a newcomer waits for.
+/// What a new job depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum DependencyTarget {
     Job(JobId),
-    /// Another newcomer, by its place in the batch.
-    Place(usize),
+    /// Another new job, by its index in the batch.
+    Item(usize),
 }
 
-/// Each once.
+/// The dependencies of one item, without duplicates.
 #[derive(Default)]
-pub(super) struct Sources {
+pub(super) struct ItemDependencies {
     pub(super) after: Vec<DependencyTarget>,
     pub(super) after_any: Vec<DependencyTarget>,
 }
 
-/// What a place gets from those it waits for.
+/// What an item inherits from its dependencies.
 #[derive(Clone, Copy)]
 pub(super) struct InheritedProperties {
     pub(super) depth: u32,
-    pub(super) inherited: Priority,
+    pub(super) priority: Priority,
 }
 
-/// What is known of a job that newcomers wait for.
+impl InheritedProperties {
+    /// The properties of a job without dependencies.
+    const ROOT: Self = Self { depth: 1, priority: Priority::Bulk };
+}
+
+/// An existing job that new jobs depend on.
 #[derive(Clone, Copy)]
 pub(super) struct ExistingDependency {
-    pub(super) standing: DependencyStatus,
+    pub(super) status: DependencyStatus,
     pub(super) priority: Priority,
     pub(super) depth: u32,
 }
 
-/// The state of the checks: what the batch itself has taken so far.
+/// The results of the checks so far.
 pub(super) struct BatchPlan {
-    pub(super) members: Vec<Option<BatchItem>>,
+    /// `None` for an item that was refused.
+    pub(super) items: Vec<Option<BatchItem>>,
     pub(super) errors: Vec<(usize, Refusal)>,
     pub(super) keys: HashMap<ScopedIdempotencyKey, usize>,
     pub(super) external_ids: HashSet<(QueueName, Arc<str>)>,
     pub(super) existing: HashMap<JobId, ExistingDependency>,
-    /// Members of the same workflow that were named in earlier calls.
-    pub(super) earlier: HashMap<Arc<str>, JobId>,
-    /// Whom each place waits for; also of members that were refused: a cycle is the fault of all its members, and a chain is as
-    /// long as it is, whatever else is wrong with one of its links.
-    pub(super) sources: Vec<Sources>,
-    pub(super) weights: Vec<InheritedProperties>,
+    /// Members of the same workflow from earlier requests, by reference.
+    pub(super) earlier_members: HashMap<Arc<str>, JobId>,
+    /// The dependencies of each item, also of refused ones: a cycle or a chain that is too long is
+    /// an error of all its items, whatever else is wrong with one of them.
+    pub(super) dependencies: Vec<ItemDependencies>,
+    inherited: Vec<InheritedProperties>,
 }
 
-/// Puts newcomers in an order in which each comes after those it waits for, and works out depth and inherited priority on the way.
-pub(super) fn topological_order(planning: &mut BatchPlan, batch: &[Submission]) -> Vec<usize> {
-    let places: BTreeSet<usize> = (0..planning.members.len()).collect();
-    let (mut waits, mut followers): (BTreeMap<usize, BTreeSet<usize>>, BTreeMap<usize, BTreeSet<usize>>) =
+/// Returns the items in an order in which each follows its dependencies. Also computes what they
+/// inherit, and adds an error for each item of a cycle.
+pub(super) fn topological_order(plan: &mut BatchPlan, items: &[ItemRefs<'_>]) -> Vec<usize> {
+    let indexes: BTreeSet<usize> = (0..plan.items.len()).collect();
+    let (mut dependencies, mut dependents): (BTreeMap<usize, BTreeSet<usize>>, BTreeMap<usize, BTreeSet<usize>>) =
         (BTreeMap::new(), BTreeMap::new());
-    for (place, sources) in planning.sources.iter().enumerate() {
-        for source in sources.all() {
-            match source {
-                DependencyTarget::Place(source) => {
-                    waits.entry(place).or_default().insert(source);
-                    followers.entry(source).or_default().insert(place);
+    for (index, targets) in plan.dependencies.iter().enumerate() {
+        for target in targets.all() {
+            match target {
+                DependencyTarget::Item(target) => {
+                    dependencies.entry(index).or_default().insert(target);
+                    dependents.entry(target).or_default().insert(index);
                 }
                 DependencyTarget::Job(_) => {}
             }
         }
     }
-    let order = kahn(&places, waits.clone(), &followers);
-    for place in &order {
-        planning.compute_inherited(*place);
+    let order = kahn(&indexes, dependencies.clone(), &dependents);
+    for index in &order {
+        plan.compute_inherited(*index);
     }
-    let tangled: BTreeSet<usize> = places.difference(&order.iter().copied().collect()).copied().collect();
-    // Those that only lead out of a cycle are not part of it.
-    let leading_out: BTreeSet<usize> = kahn(&tangled, followers, &waits).into_iter().collect();
-    for place in tangled.difference(&leading_out) {
-        let reference = batch.get(*place).and_then(|submission| submission.job.reference.as_ref());
-        let name = reference.map_or_else(|| format!("job {place}"), |reference| format!("#{reference}"));
-        planning.errors.push((*place, Refusal::DependencyCycle(name)));
+    let unordered: BTreeSet<usize> = indexes.difference(&order.iter().copied().collect()).copied().collect();
+    // Items that only depend on a cycle are not part of it.
+    let behind_cycles: BTreeSet<usize> = kahn(&unordered, dependents, &dependencies).into_iter().collect();
+    for index in unordered.difference(&behind_cycles) {
+        let reference = items.get(*index).and_then(|item| item.reference);
+        let name = reference.map_or_else(|| format!("job {index}"), |reference| format!("#{reference}"));
+        plan.errors.push((*index, Refusal::DependencyCycle(name)));
     }
     order
 }
 
-/// Takes away, again and again, the first place that waits for nobody who is left.
+/// Kahn's algorithm: repeatedly removes the first node without remaining dependencies.
+/// Returns the removed nodes in order; the nodes of cycles, and those behind them, remain.
 fn kahn(
-    places: &BTreeSet<usize>,
-    mut waits: BTreeMap<usize, BTreeSet<usize>>,
-    followers: &BTreeMap<usize, BTreeSet<usize>>,
+    nodes: &BTreeSet<usize>,
+    mut dependencies: BTreeMap<usize, BTreeSet<usize>>,
+    dependents: &BTreeMap<usize, BTreeSet<usize>>,
 ) -> Vec<usize> {
-    for wait in waits.values_mut() {
-        wait.retain(|place| places.contains(place));
+    for targets in dependencies.values_mut() {
+        targets.retain(|target| nodes.contains(target));
     }
-    let free =
-        |place: &usize, waits: &BTreeMap<usize, BTreeSet<usize>>| waits.get(place).is_none_or(BTreeSet::is_empty);
-    let mut ready: BTreeSet<usize> = places.iter().copied().filter(|place| free(place, &waits)).collect();
-    let mut order = Vec::with_capacity(places.len());
-    while let Some(place) = ready.pop_first() {
-        order.push(place);
-        for follower in followers.get(&place).into_iter().flatten().filter(|follower| places.contains(follower)) {
-            if let Some(wait) = waits.get_mut(follower) {
-                wait.remove(&place);
+    let is_free = |node: &usize, dependencies: &BTreeMap<usize, BTreeSet<usize>>| {
+        dependencies.get(node).is_none_or(BTreeSet::is_empty)
+    };
+    let mut ready: BTreeSet<usize> = nodes.iter().copied().filter(|node| is_free(node, &dependencies)).collect();
+    let mut order = Vec::with_capacity(nodes.len());
+    while let Some(node) = ready.pop_first() {
+        order.push(node);
+        for dependent in dependents.get(&node).into_iter().flatten().filter(|dependent| nodes.contains(dependent)) {
+            if let Some(targets) = dependencies.get_mut(dependent) {
+                targets.remove(&node);
             }
-            if free(follower, &waits) {
-                ready.insert(*follower);
+            if is_free(dependent, &dependencies) {
+                ready.insert(*dependent);
             }
         }
     }
     order
 }
 
-impl Sources {
+impl ItemDependencies {
     pub(super) fn all(&self) -> impl Iterator<Item = DependencyTarget> {
         self.after.iter().chain(&self.after_any).copied()
     }
@@ -141,105 +152,122 @@ impl Sources {
 
 impl ExistingDependency {
     fn ended_without_success(&self) -> bool {
-        match self.standing {
-            DependencyStatus::Ended(
-                TerminalState::Failed | TerminalState::DeadLetter | TerminalState::Cancelled,
-                _,
-            ) => true,
-            DependencyStatus::Ended(TerminalState::Completed, _) | DependencyStatus::Alive | DependencyStatus::Gone => {
-                false
-            }
+        match self.status {
+            DependencyStatus::Ended(ending, _) => !ending.is_success(),
+            DependencyStatus::Alive | DependencyStatus::Gone => false,
         }
     }
 }
 
 impl BatchPlan {
-    /// Those that end with their creation: somebody they wait for has ended without success, or is such a newcomer too.
+    /// Creates an empty plan for a batch of `len` items.
+    pub(super) fn new(len: usize) -> Self {
+        Self {
+            items: Vec::with_capacity(len),
+            errors: Vec::new(),
+            keys: HashMap::new(),
+            external_ids: HashSet::new(),
+            existing: HashMap::new(),
+            earlier_members: HashMap::new(),
+            dependencies: Vec::with_capacity(len),
+            inherited: vec![InheritedProperties::ROOT; len],
+        }
+    }
+
+    /// Returns the items that end at their creation: a dependency has ended without success, or is
+    /// such an item itself.
     pub(super) fn failed_at_submit(&self) -> HashSet<usize> {
-        let (mut open, mut followers): (Vec<usize>, HashMap<usize, Vec<usize>>) = (Vec::new(), HashMap::new());
-        for (place, sources) in self.sources.iter().enumerate() {
-            for source in &sources.after {
-                match source {
+        let (mut open, mut dependents): (Vec<usize>, HashMap<usize, Vec<usize>>) = (Vec::new(), HashMap::new());
+        for (index, targets) in self.dependencies.iter().enumerate() {
+            for target in &targets.after {
+                match target {
                     DependencyTarget::Job(id)
                         if self.existing.get(id).is_some_and(ExistingDependency::ended_without_success) =>
                     {
-                        open.push(place);
+                        open.push(index);
                     }
                     DependencyTarget::Job(_) => {}
-                    DependencyTarget::Place(source) => followers.entry(*source).or_default().push(place),
+                    DependencyTarget::Item(target) => dependents.entry(*target).or_default().push(index),
                 }
             }
         }
-        let mut ended = HashSet::new();
-        while let Some(place) = open.pop() {
-            if ended.insert(place) {
-                open.extend(followers.get(&place).into_iter().flatten());
+        let mut failed = HashSet::new();
+        while let Some(index) = open.pop() {
+            if failed.insert(index) {
+                open.extend(dependents.get(&index).into_iter().flatten());
             }
         }
-        ended
+        failed
     }
 
-    pub(super) fn new_job_at(&self, place: usize) -> Option<&JobPlan> {
-        match self.members.get(place)? {
-            Some(BatchItem::New(plan)) => Some(plan),
+    pub(super) fn new_job_at(&self, index: usize) -> Option<&JobPlan> {
+        match self.items.get(index)? {
+            Some(BatchItem::New(job)) => Some(job),
             Some(BatchItem::Duplicate(_) | BatchItem::DuplicateInBatch(_)) | None => None,
         }
     }
 
-    /// Whom a reference to this place means: the newcomer there, or the job that it repeats.
-    pub(super) fn source_at(&self, place: usize) -> DependencyTarget {
-        match self.members.get(place) {
-            Some(Some(BatchItem::Duplicate(known))) => DependencyTarget::Job(known.id),
-            Some(Some(BatchItem::DuplicateInBatch(earlier))) => DependencyTarget::Place(*earlier),
-            Some(Some(BatchItem::New(_)) | None) | None => DependencyTarget::Place(place),
+    pub(super) fn inherited_at(&self, index: usize) -> InheritedProperties {
+        self.inherited.get(index).copied().unwrap_or(InheritedProperties::ROOT)
+    }
+
+    /// Returns the job that a reference to this item means: the new job, or the one that the item
+    /// duplicates.
+    pub(super) fn target_at(&self, index: usize) -> DependencyTarget {
+        match self.items.get(index) {
+            Some(Some(BatchItem::Duplicate(existing))) => DependencyTarget::Job(existing.id),
+            Some(Some(BatchItem::DuplicateInBatch(first))) => DependencyTarget::Item(*first),
+            Some(Some(BatchItem::New(_)) | None) | None => DependencyTarget::Item(index),
         }
     }
 
-    /// Depth and inherited priority follow from those it waits for, who were weighed before.
-    fn compute_inherited(&mut self, place: usize) {
-        let mut weight = InheritedProperties { depth: 1, inherited: Priority::Bulk };
-        for source in self.sources.get(place).into_iter().flat_map(Sources::all) {
-            let (depth, priority) = match source {
+    /// Computes depth and inherited priority of an item. Precondition: those of its dependencies
+    /// are computed.
+    fn compute_inherited(&mut self, index: usize) {
+        let mut inherited = InheritedProperties::ROOT;
+        for target in self.dependencies.get(index).into_iter().flat_map(ItemDependencies::all) {
+            let (depth, priority) = match target {
                 DependencyTarget::Job(id) => {
-                    self.existing.get(&id).map_or((0, Priority::Bulk), |elder| (elder.depth, elder.priority))
+                    self.existing.get(&id).map_or((0, Priority::Bulk), |job| (job.depth, job.priority))
                 }
-                DependencyTarget::Place(place) => {
-                    let own = self.new_job_at(place).map_or(Priority::Bulk, |plan| plan.priority);
-                    let weight = self.weights.get(place);
-                    weight.map_or((0, own), |weight| (weight.depth, own.more_urgent(weight.inherited)))
+                DependencyTarget::Item(target) => {
+                    let own = self.new_job_at(target).map_or(Priority::Bulk, |job| job.priority);
+                    let InheritedProperties { depth, priority } = self.inherited_at(target);
+                    (depth, own.more_urgent(priority))
                 }
             };
-            weight.depth = weight.depth.max(depth.saturating_add(1));
-            weight.inherited = weight.inherited.more_urgent(priority);
+            inherited.depth = inherited.depth.max(depth.saturating_add(1));
+            inherited.priority = inherited.priority.more_urgent(priority);
         }
-        if weight.depth > DEPENDENCY_DEPTH_MAX {
-            self.errors.push((place, Refusal::DependencyDepth));
+        if inherited.depth > DEPENDENCY_DEPTH_MAX {
+            self.errors.push((index, Refusal::DependencyDepth));
         }
-        if let Some(slot) = self.weights.get_mut(place) {
-            *slot = weight;
+        if let Some(slot) = self.inherited.get_mut(index) {
+            *slot = inherited;
         }
     }
 
-    /// One error a member, the lowest place first.
-    pub(super) fn refusal(mut self) -> BatchRefusal {
-        // Stable: of several complaints about one member, the first one found stays.
-        self.errors.sort_by_key(|(place, _)| *place);
-        self.errors.dedup_by_key(|(place, _)| *place);
+    /// Returns one error per refused item, in the order of the batch.
+    pub(super) fn into_refusal(mut self) -> BatchRefusal {
+        // A stable sort: of several errors of one item, the first one found stays.
+        self.errors.sort_by_key(|(index, _)| *index);
+        self.errors.dedup_by_key(|(index, _)| *index);
         let first = self.errors.first().map_or(Refusal::JobNotFound, |(_, refusal)| refusal.clone());
         BatchRefusal { first, errors: self.errors }
     }
 
-    pub(super) fn answers(&self, names: &[Option<(JobId, Seq)>], states: &HashMap<JobId, StateKind>) -> Vec<Submitted> {
-        let born = |place: usize, duplicate: bool| {
-            let (id, seq) = names.get(place).copied().flatten()?;
+    /// Returns the result of each item, given the ids and states of the new jobs.
+    pub(super) fn results(&self, ids: &[Option<(JobId, Seq)>], states: &HashMap<JobId, StateKind>) -> Vec<Submitted> {
+        let created = |index: usize, duplicate: bool| {
+            let (id, seq) = ids.get(index).copied().flatten()?;
             Some(Submitted { id, seq, state: states.get(&id).copied(), duplicate, membership: None })
         };
-        let answer = |(place, member): (usize, &Option<BatchItem>)| match member {
-            Some(BatchItem::New(_)) => born(place, false),
-            Some(BatchItem::DuplicateInBatch(earlier)) => born(*earlier, true),
-            Some(BatchItem::Duplicate(known)) => Some(known.clone()),
+        let result = |(index, item): (usize, &Option<BatchItem>)| match item {
+            Some(BatchItem::New(_)) => created(index, false),
+            Some(BatchItem::DuplicateInBatch(first)) => created(*first, true),
+            Some(BatchItem::Duplicate(existing)) => Some(existing.clone()),
             None => None,
         };
-        self.members.iter().enumerate().filter_map(answer).collect()
+        self.items.iter().enumerate().filter_map(result).collect()
     }
 }

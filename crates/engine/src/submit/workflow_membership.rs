@@ -1,4 +1,4 @@
-//! A batch that becomes a workflow, or joins one: who may, and what everybody is called there.
+//! Workflows of a batch: which one it creates or joins, and the references of its members.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,42 +12,48 @@ use longshore_core::workflow::{Membership, Workflow};
 use longshore_core::workflow_shape::too_many_edges;
 
 use super::plan::{BatchItem, BatchPlan};
-use super::{Submission, Submitted, WorkflowTarget};
+use super::request::ItemRefs;
+use super::{ParsedSubmission, Submission, Submitted, WorkflowTarget};
 use crate::context::{CommandContext, CommandError};
 use crate::records::JobRecords;
 
-/// What a batch belongs to.
+/// The workflow of a batch.
 pub(super) enum WorkflowBinding {
     Nothing,
     New {
         name: Option<Arc<str>>,
         open: bool,
     },
-    /// One that takes more.
+    /// An existing open workflow.
     Open(WorkflowId),
-    /// The parent's, open or not: the parent itself runs in it. References stay the children's own.
+    /// The workflow of the parent, open or closed. References are local to the children.
     Unnamed(WorkflowId),
 }
 
-/// Memberships, or the answer if there is nothing new to join.
+/// The memberships, or the result if all jobs of the batch exist already.
 pub(super) type MembershipResult = Result<Memberships, Vec<Submitted>>;
 
+/// The membership of each item.
 pub(super) struct Memberships {
-    pub(super) by_place: Vec<Option<Membership>>,
-    /// Names that were given lead to their jobs, for later calls.
+    pub(super) by_index: Vec<Option<Membership>>,
+    /// Whether references are stored, so that later requests can use them.
     pub(super) named: bool,
 }
 
-/// How many jobs one call may bring. Too many dependencies of one job are told first: that is the more telling answer.
-pub(super) fn check_length(batch: &[Submission], joining: Option<&WorkflowTarget>) -> Result<(), Refusal> {
-    let max = match joining {
+/// Checks the number of jobs and dependencies of a batch.
+/// The limit per job comes first: it names the item that has to change.
+pub(super) fn check_length(batch: &[ParsedSubmission], target: Option<&WorkflowTarget>) -> Result<(), Refusal> {
+    let max = match target {
         Some(WorkflowTarget::New { .. }) => WORKFLOW_JOBS_MAX,
         Some(WorkflowTarget::Open(_)) | None => BATCH_ITEMS_MAX,
     };
-    if joining.is_some() {
-        batch.iter().try_for_each(|submission| submit::check_breadth(&submission.job))?;
-        let links = |submission: &Submission| submission.job.after.len() + submission.job.after_any.len();
-        if batch.iter().map(links).sum::<usize>() > WORKFLOW_EDGES_MAX {
+    if target.is_some() {
+        let mut edges = 0;
+        for ItemRefs { after, after_any, .. } in batch.iter().map(ItemRefs::of) {
+            submit::check_breadth(after, after_any)?;
+            edges += after.len() + after_any.len();
+        }
+        if edges > WORKFLOW_EDGES_MAX {
             return Err(too_many_edges().into());
         }
     }
@@ -59,11 +65,8 @@ pub(super) fn check_length(batch: &[Submission], joining: Option<&WorkflowTarget
 }
 
 impl<R: JobRecords> CommandContext<'_, R> {
-    pub(super) fn check_joining(
-        &mut self,
-        joining: &WorkflowTarget,
-    ) -> Result<WorkflowBinding, CommandError<R::Error>> {
-        match joining {
+    pub(super) fn check_target(&mut self, target: &WorkflowTarget) -> Result<WorkflowBinding, CommandError<R::Error>> {
+        match target {
             WorkflowTarget::New { name, open } => {
                 Workflow::check_name(name.as_deref())?;
                 Ok(WorkflowBinding::New { name: name.clone(), open: *open })
@@ -73,144 +76,150 @@ impl<R: JobRecords> CommandContext<'_, R> {
         }
     }
 
-    /// Looks up the members that newcomers refer to and that came with earlier calls, and refuses newcomers that use a name again. Whoever has it by
-    /// an earlier submission of the same job may say so again: its answer was lost.
+    /// Finds the members from earlier requests that items refer to. Refuses items that reuse a
+    /// reference.
+    ///
+    /// A duplicate may repeat its own reference: the client has lost the response to an earlier
+    /// request.
     pub(super) fn resolve_member_refs(
         &mut self,
         workflow: WorkflowId,
-        batch: &[Submission],
-        places: &RefIndex,
-        planning: &mut BatchPlan,
+        items: &[ItemRefs<'_>],
+        refs: &RefIndex,
+        plan: &mut BatchPlan,
     ) -> Result<(), CommandError<R::Error>> {
-        for place in 0..planning.members.len() {
-            self.resolve_duplicate_clone(planning, place, workflow)?;
+        for index in 0..plan.items.len() {
+            self.resolve_duplicate_clone(plan, index, workflow)?;
         }
-        for (name, place) in places {
-            if self.records.member(workflow, name).map_err(CommandError::Broken)?.is_none() {
+        for (name, index) in refs {
+            if self.records.member(workflow, name).map_err(CommandError::Storage)?.is_none() {
                 continue;
             }
-            let own = self.known_membership(planning, *place, workflow)?;
+            let own = self.existing_membership(plan, *index, workflow)?;
             if own.is_none_or(|own| own.reference != *name) {
                 let refusal = Refusal::invalid("ref", format!("\"{name}\" is used already in this workflow"));
-                planning.errors.push((*place, refusal));
+                plan.errors.push((*index, refusal));
             }
         }
-        for Submission { job, .. } in batch {
-            for reference in job.after.iter().chain(&job.after_any) {
-                let DependencyRef::Local(name) = reference else { continue };
-                if places.contains_key(name) || planning.earlier.contains_key(name) {
-                    continue;
-                }
-                let Some(seq) = self.records.member(workflow, name).map_err(CommandError::Broken)? else { continue };
-                let id: Option<JobId> = self.with_job(seq, |job| job.id)?;
-                planning.earlier.extend(id.map(|id| (Arc::clone(name), id)));
+        for reference in items.iter().flat_map(|item| item.after.iter().chain(item.after_any)) {
+            let DependencyRef::Local(name) = reference else { continue };
+            if refs.contains_key(name) || plan.earlier_members.contains_key(name) {
+                continue;
             }
+            let Some(seq) = self.records.member(workflow, name).map_err(CommandError::Storage)? else { continue };
+            let id: Option<JobId> = self.with_job(seq, |job| job.id)?;
+            plan.earlier_members.extend(id.map(|id| (Arc::clone(name), id)));
         }
         Ok(())
     }
 
-    /// A place that repeats a member of this workflow means whoever stands in its place now.
+    /// Replaces a duplicate of a member by the clone as which the member was requeued.
     fn resolve_duplicate_clone(
         &mut self,
-        planning: &mut BatchPlan,
-        place: usize,
+        plan: &mut BatchPlan,
+        index: usize,
         workflow: WorkflowId,
     ) -> Result<(), CommandError<R::Error>> {
-        if self.known_membership(planning, place, workflow)?.is_none() {
+        if self.existing_membership(plan, index, workflow)?.is_none() {
             return Ok(());
         }
-        let Some(Some(BatchItem::Duplicate(known))) = planning.members.get_mut(place) else { return Ok(()) };
-        let (id, seq) = self.resolve_clone(known.id, known.seq)?;
-        if id != known.id {
-            (known.id, known.seq) = (id, seq);
-            known.state = self.with_job(seq, Job::kind)?;
+        let Some(Some(BatchItem::Duplicate(existing))) = plan.items.get_mut(index) else { return Ok(()) };
+        let (id, seq) = self.resolve_clone(existing.id, existing.seq)?;
+        if id != existing.id {
+            (existing.id, existing.seq) = (id, seq);
+            existing.state = self.with_job(seq, Job::kind)?;
         }
         Ok(())
     }
 
-    /// What a place that repeats a member of this workflow is called there.
-    fn known_membership(
+    /// Returns the membership of a duplicate whose job is a member of this workflow.
+    fn existing_membership(
         &mut self,
-        planning: &BatchPlan,
-        place: usize,
+        plan: &BatchPlan,
+        index: usize,
         workflow: WorkflowId,
     ) -> Result<Option<Membership>, CommandError<R::Error>> {
-        let Some(Some(BatchItem::Duplicate(known))) = planning.members.get(place) else { return Ok(None) };
-        let membership = self.with_job(known.seq, |job| job.membership.clone())?.flatten();
+        let Some(Some(BatchItem::Duplicate(existing))) = plan.items.get(index) else { return Ok(None) };
+        let membership = self.with_job(existing.seq, |job| job.membership.clone())?.flatten();
         Ok(membership.filter(|membership| membership.workflow == workflow))
     }
 
-    /// Gives every place of a batch that passed all checks its membership.
+    /// Assigns the memberships of a batch that passed all checks.
     pub(super) fn join(
         &mut self,
-        batch: &[Submission],
-        joins: &WorkflowBinding,
-        planning: &BatchPlan,
+        batch: &[&Submission],
+        binding: &WorkflowBinding,
+        plan: &BatchPlan,
     ) -> Result<MembershipResult, CommandError<R::Error>> {
-        let (mut workflow, named) = match joins {
-            WorkflowBinding::Nothing => return Ok(Ok(Memberships { by_place: vec![None; batch.len()], named: false })),
+        let (mut workflow, named) = match binding {
+            WorkflowBinding::Nothing => {
+                return Ok(Ok(Memberships { by_index: vec![None; batch.len()], named: false }));
+            }
             WorkflowBinding::New { name, open } => {
-                if let Some(known) = self.all_known(batch, planning)? {
-                    return Ok(Err(known));
+                if let Some(existing) = self.find_existing_workflow(batch, plan)? {
+                    return Ok(Err(existing));
                 }
                 (self.new_workflow(name.as_ref(), *open)?, true)
             }
             WorkflowBinding::Open(id) => (self.find_workflow(*id)?, true),
             WorkflowBinding::Unnamed(id) => (self.find_workflow(*id)?, false),
         };
-        let mut by_place = Vec::with_capacity(batch.len());
-        for place in 0..batch.len() {
-            by_place.push(self.known_membership(planning, place, workflow.id)?);
+        let mut by_index = Vec::with_capacity(batch.len());
+        for index in 0..batch.len() {
+            by_index.push(self.existing_membership(plan, index, workflow.id)?);
         }
-        let strangers = by_place.iter().filter(|known| known.is_none()).count();
-        let mut names = names(batch, &by_place, workflow.members_added, named).into_iter();
-        for place in by_place.iter_mut().filter(|known| known.is_none()) {
-            *place = names.next().map(|reference| Membership { workflow: workflow.id, reference });
+        let new_members = by_index.iter().filter(|membership| membership.is_none()).count();
+        let mut names = names(batch, &by_index, workflow.members_added, named).into_iter();
+        for membership in by_index.iter_mut().filter(|membership| membership.is_none()) {
+            *membership = names.next().map(|reference| Membership { workflow: workflow.id, reference });
         }
-        if strangers > 0 {
-            workflow.members_added += strangers as u64;
-            self.records.put_workflow(&workflow).map_err(CommandError::Broken)?;
+        if new_members > 0 {
+            workflow.members_added += new_members as u64;
+            self.records.put_workflow(&workflow).map_err(CommandError::Storage)?;
         }
-        Ok(Ok(Memberships { by_place, named }))
+        Ok(Ok(Memberships { by_index, named }))
     }
 
-    /// A workflow that was submitted before, whose jobs have keys that say so: the answer is the workflow of that time.
-    fn all_known(
+    /// Returns the result of an earlier request if all items are duplicates of members of one
+    /// workflow.
+    fn find_existing_workflow(
         &mut self,
-        batch: &[Submission],
-        planning: &BatchPlan,
+        batch: &[&Submission],
+        plan: &BatchPlan,
     ) -> Result<Option<Vec<Submitted>>, CommandError<R::Error>> {
-        if (0..batch.len()).any(|place| planning.new_job_at(place).is_some()) {
+        if (0..batch.len()).any(|index| plan.new_job_at(index).is_some()) {
             return Ok(None);
         }
-        let (mut known, mut workflows) = (Vec::with_capacity(batch.len()), HashSet::new());
-        for member in planning.members.iter().flatten() {
-            let BatchItem::Duplicate(submitted) = member else { continue };
+        let (mut results, mut workflows) = (Vec::with_capacity(batch.len()), HashSet::new());
+        for item in plan.items.iter().flatten() {
+            let BatchItem::Duplicate(submitted) = item else { continue };
             let membership = self.with_job(submitted.seq, |job| job.membership.clone())?.flatten();
             workflows.insert(membership.as_ref().map(|membership| membership.workflow));
-            known.push(Submitted { membership, ..submitted.clone() });
+            results.push(Submitted { membership, ..submitted.clone() });
         }
         if workflows.len() != 1 || workflows.contains(&None) {
-            let why = "are all known by their keys already, and not as the jobs of one workflow";
-            return Err(Refusal::invalid("jobs", why).into());
+            let reason = "are duplicates by their idempotency keys, but not the jobs of one workflow";
+            return Err(Refusal::invalid("jobs", reason).into());
         }
-        Ok(Some(known))
+        Ok(Some(results))
     }
 }
 
-/// What each place that is not known already is called: as it says, or by its number among all that ever joined.
-fn names(batch: &[Submission], known: &[Option<Membership>], joined: u64, named: bool) -> Vec<Arc<str>> {
+/// Returns the references of the new members: their own, or a number that counts all members so
+/// far.
+fn names(batch: &[&Submission], existing: &[Option<Membership>], joined: u64, named: bool) -> Vec<Arc<str>> {
     let own = |submission: &Submission| submission.job.reference.clone().filter(|_| named);
-    let given: HashSet<Arc<str>> = batch.iter().filter_map(own).collect();
+    let used: HashSet<Arc<str>> = batch.iter().filter_map(|submission| own(submission)).collect();
     let name = |(number, submission): (u64, &Submission)| {
         own(submission).unwrap_or_else(|| {
             let mut name = number.to_string();
-            while given.contains(name.as_str()) {
+            while used.contains(name.as_str()) {
                 name.push('_');
             }
             name.into()
         })
     };
-    let strangers = batch.iter().zip(known).filter(|(_, known)| known.is_none()).map(|(submission, _)| submission);
-    (joined..).zip(strangers).map(name).collect()
+    let is_new = |(_, membership): &(&&Submission, &Option<Membership>)| membership.is_none();
+    let new_members = batch.iter().zip(existing).filter(is_new).map(|(submission, _)| *submission);
+    (joined..).zip(new_members).map(name).collect()
 }

@@ -7,9 +7,8 @@ use bytes::Bytes;
 use longshore_api::job::NewJob as Given;
 use longshore_api::tags::Tags as GivenTags;
 use longshore_core::id::{JobId, JobType};
-use longshore_core::limits::CORRELATION_ID_CHARS_MAX;
 use longshore_core::patch::PolicyPatch;
-use longshore_core::refusal::{Invalid, Refusal};
+use longshore_core::refusal::Invalid;
 use longshore_core::submit::{DependencyRef, NewJob, Payload, Start};
 use longshore_core::tags::Tags;
 
@@ -89,15 +88,4 @@ pub(crate) fn dependencies(given: Option<&[String]>) -> Vec<DependencyRef> {
 
 fn nil_job_id() -> JobId {
     JobId::from_bytes([0; 16])
-}
-
-/// Stands in the place of a job that cannot be read, so that others of its batch can still be judged; the rules never take it.
-/// `after` and `reference`: as far as they can be read.
-pub(crate) fn stand_in(reference: Option<&str>, after: &[String], after_any: &[String]) -> Result<NewJob, Refusal> {
-    let mut job = NewJob::new(JobType::new("unreadable")?, Payload::Binary(Bytes::new()));
-    job.correlation_id = Some("x".repeat(CORRELATION_ID_CHARS_MAX + 1).into());
-    job.reference = reference.map(Arc::from);
-    job.after = dependencies(Some(after));
-    job.after_any = dependencies(Some(after_any));
-    Ok(job)
 }

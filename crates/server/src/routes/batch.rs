@@ -1,13 +1,14 @@
-//! Batches of new jobs: each member is read by itself, and the first that is refused, for whatever reason, speaks for all.
+//! Batches of new jobs: each item is parsed by itself, so that the error lists all invalid items.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use longshore_api::job::{NewJob as Given, Submitted as Told};
 use longshore_core::id::QueueName;
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::refusal::Refusal;
-use longshore_core::submit::NewJob;
-use longshore_engine::{BatchRefusal, Submission, SubmitRequest, Submitted};
+use longshore_core::submit::DependencyRef;
+use longshore_engine::{BatchRefusal, InvalidSubmission, ParsedSubmission, Submission, SubmitRequest, Submitted};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -26,10 +27,11 @@ pub(crate) enum QueueField {
     Required,
 }
 
-/// Members as far as they could be read; the others are represented by stand-ins that the rules refuse.
+/// The items of a batch, valid or not. The engine refuses a batch with invalid items.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub members: Vec<Submission>,
+    pub members: Vec<ParsedSubmission>,
+    /// The errors of the invalid items, with all details of the wire.
     invalid_items: Vec<(usize, ItemError)>,
     /// Dependencies that are no ids, by member: the rules know them as nobody's.
     malformed_dependencies: Vec<(usize, String)>,
@@ -46,15 +48,9 @@ impl Batch {
     }
 
     /// As `add`, of a member that stands at another path than `jobs[place]`.
-    pub(crate) fn add_at(
-        &mut self,
-        path: String,
-        text: &str,
-        queue: &QueueName,
-        own_queue: QueueField,
-    ) -> Result<(), ApiError> {
+    pub(crate) fn add_at(&mut self, path: String, text: &str, queue: &QueueName, own_queue: QueueField) {
         self.paths.insert(self.members.len(), path);
-        self.add(text, queue, own_queue)
+        self.add(text, queue, own_queue);
     }
 
     pub(crate) fn check_size(members: usize) -> Result<(), ApiError> {
@@ -64,16 +60,15 @@ impl Batch {
         Err(ApiError::validation("jobs", &format!("must be 1-{BATCH_ITEMS_MAX} jobs")))
     }
 
-    pub(crate) fn add(&mut self, text: &str, queue: &QueueName, own_queue: QueueField) -> Result<(), ApiError> {
+    pub(crate) fn add(&mut self, text: &str, queue: &QueueName, own_queue: QueueField) {
         let place = self.members.len();
         match self.read(place, text, queue, own_queue) {
-            Ok(submission) => self.members.push(submission),
-            Err(failure) => {
-                self.invalid_items.push((place, failure));
-                self.members.push(Submission { queue: queue.clone(), job: placeholder(text)? });
+            Ok(submission) => self.members.push(Ok(submission)),
+            Err(error) => {
+                self.members.push(Err(invalid_submission(text, &error)));
+                self.invalid_items.push((place, error));
             }
         }
-        Ok(())
     }
 
     fn read(
@@ -118,11 +113,6 @@ impl Batch {
         self.invalid_items.pop().map(|(_, failure)| failure)
     }
 
-    /// Whether a member could not be read: the batch will be refused, and the rules are asked only for what they say of the others.
-    fn invalid_items(&self) -> bool {
-        !self.invalid_items.is_empty()
-    }
-
     /// Everybody's complaints, by place.
     pub(crate) fn refusal(self, refusal: BatchRefusal) -> ApiError {
         if refusal.errors.is_empty() {
@@ -135,8 +125,8 @@ impl Batch {
 
     fn item_errors(self, refusal: BatchRefusal) -> Vec<(usize, ItemError)> {
         let Self { invalid_items: unreadable, malformed_dependencies: odd, .. } = self;
-        let stands_in = |place: usize| unreadable.iter().any(|(other, _)| *other == place);
-        let by_rules = refusal.errors.into_iter().filter(|(place, _)| !stands_in(*place)).map(|(place, refusal)| {
+        let is_invalid = |place: usize| unreadable.iter().any(|(other, _)| *other == place);
+        let by_rules = refusal.errors.into_iter().filter(|(place, _)| !is_invalid(*place)).map(|(place, refusal)| {
             let named = odd.iter().find(|(other, _)| *other == place);
             let refusal = match (refusal, named) {
                 (Refusal::DependencyUnknown(id), Some((_, name))) if id.starts_with(NIL_ID_PREFIX) => {
@@ -161,33 +151,23 @@ impl Batch {
         first.map_or_else(|| ApiError::bad_request("the job was refused"), |(_, failure)| failure.into())
     }
 
-    /// Hands the batch to the store.
+    /// Submits the batch to the store.
     pub(crate) async fn submit(
-        self,
+        mut self,
         app: &AppState,
-        request: impl FnOnce(Vec<Submission>) -> SubmitRequest,
+        request: impl FnOnce(Vec<ParsedSubmission>) -> SubmitRequest,
         refused: impl FnOnce(Self, BatchRefusal) -> ApiError,
     ) -> Result<Vec<Submitted>, ApiError> {
-        let Self { members, invalid_items: unreadable, malformed_dependencies: odd, paths, header_key } = self;
-        let doubtful =
-            Self { members: Vec::new(), invalid_items: unreadable, malformed_dependencies: odd, paths, header_key };
-        match app.submit(request(members)).await? {
-            Ok(submitted) if doubtful.invalid_items() => {
-                // Impossible: the rules never take a stand-in.
-                tracing::error!(jobs = submitted.len(), "a batch with an unreadable member was taken");
-                Err(ApiError::new(longshore_api::ErrorCode::Internal, "a batch with an unreadable member was taken"))
-            }
-            Ok(submitted) => Ok(submitted),
-            Err(refusal) => Err(refused(doubtful, refusal)),
-        }
+        let members = std::mem::take(&mut self.members);
+        app.submit(request(members)).await?.map_err(|refusal| refused(self, refusal))
     }
 }
 
 /// How the id of nobody begins.
 const NIL_ID_PREFIX: &str = "00000000-0000-0000";
 
-/// In the place of a job that cannot be read; its references are read as far as that goes.
-fn placeholder(text: &str) -> Result<NewJob, ApiError> {
+/// An item that could not be parsed, with its reference and dependencies as far as they can be parsed.
+fn invalid_submission(text: &str, error: &ItemError) -> InvalidSubmission {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct PartialJob<'a> {
@@ -198,13 +178,20 @@ fn placeholder(text: &str) -> Result<NewJob, ApiError> {
         #[serde(borrow)]
         after_any: Option<&'a RawValue>,
     }
-    let loose = Some(text).filter(|text| text.trim_start().starts_with('{'));
-    let loose: PartialJob<'_> = loose.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    let list = |raw: Option<&RawValue>| -> Vec<String> {
-        raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    let object = Some(text).filter(|text| text.trim_start().starts_with('{'));
+    let partial: PartialJob<'_> = object.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let list = |raw: Option<&RawValue>| -> Vec<DependencyRef> {
+        let texts: Option<Vec<String>> = raw.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        new_job::dependencies(texts.as_deref())
     };
-    let reference: Option<String> = loose.reference.and_then(|raw| serde_json::from_str(raw.get()).ok());
-    Ok(new_job::stand_in(reference.as_deref(), &list(loose.after), &list(loose.after_any))?)
+    let reference: Option<String> = partial.reference.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let field = error.field.clone().unwrap_or_else(|| "job".to_owned());
+    InvalidSubmission {
+        refusal: Refusal::invalid(field, error.detail.clone()),
+        reference: reference.map(Arc::from),
+        after: list(partial.after),
+        after_any: list(partial.after_any),
+    }
 }
 
 pub(crate) fn to_wire(submitted: &Submitted) -> Told {

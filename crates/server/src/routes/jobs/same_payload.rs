@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use longshore_api::job::Submitted as Told;
 use longshore_core::id::Seq;
 use longshore_core::submit::Payload;
-use longshore_engine::{Submission, Submitted};
+use longshore_engine::{ParsedSubmission, Submitted};
 
 use crate::app::AppState;
 use crate::routes::batch::to_wire;
@@ -18,9 +18,12 @@ pub(super) struct KeyedPayloads(HashMap<usize, Payload>);
 
 impl KeyedPayloads {
     /// Payloads are shared bytes: none is copied.
-    pub(super) fn of(members: &[Submission]) -> Self {
-        let keyed = members.iter().enumerate().filter(|(_, member)| member.job.key().is_some());
-        Self(keyed.map(|(place, member)| (place, member.job.payload.clone())).collect())
+    pub(super) fn of(members: &[ParsedSubmission]) -> Self {
+        let payload = |(place, member): (usize, &ParsedSubmission)| {
+            let job = &member.as_ref().ok()?.job;
+            job.key().map(|_| (place, job.payload.clone()))
+        };
+        Self(members.iter().enumerate().filter_map(payload).collect())
     }
 }
 

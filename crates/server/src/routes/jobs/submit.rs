@@ -59,12 +59,12 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
 
 async fn submit_one(app: &AppState, queue: &QueueName, text: &str, key: Option<String>) -> Answer {
     let mut batch = Batch::with_header_key(key);
-    batch.add(text, queue, QueueField::Refused)?;
+    batch.add(text, queue, QueueField::Refused);
     if let Some(failure) = batch.take_unreadable() {
         return Err(failure.into());
     }
     let payloads = KeyedPayloads::of(&batch.members);
-    let submitted = batch.submit(app, SubmitRequest::new, Batch::single_refusal).await?;
+    let submitted = batch.submit(app, SubmitRequest::parsed, Batch::single_refusal).await?;
     match tell(app, &submitted, payloads).await.first() {
         Some(job) => json(status(job.duplicate), job),
         None => Err(ApiError::bad_request("no job was given")),
@@ -75,10 +75,10 @@ async fn submit_batch(app: &AppState, queue: &QueueName, members: &[&RawValue]) 
     Batch::check_size(members.len())?;
     let mut batch = Batch::default();
     for member in members {
-        batch.add(member.get(), queue, QueueField::Refused)?;
+        batch.add(member.get(), queue, QueueField::Refused);
     }
     let payloads = KeyedPayloads::of(&batch.members);
-    let submitted = batch.submit(app, SubmitRequest::new, Batch::refusal).await?;
+    let submitted = batch.submit(app, SubmitRequest::parsed, Batch::refusal).await?;
     let status = status(submitted.iter().all(|job| job.duplicate));
     json(status, &SubmittedBatch { jobs: tell(app, &submitted, payloads).await })
 }

@@ -25,15 +25,15 @@ pub(crate) async fn children(State(app): State<AppState>, JobPath(id): JobPath, 
     Batch::check_size(jobs.len())?;
     let mut batch = Batch::default();
     for member in &jobs {
-        batch.add(member.get(), &parent.queue, QueueField::Allowed)?;
+        batch.add(member.get(), &parent.queue, QueueField::Allowed);
     }
     if let Some(finally) = finally {
-        batch.add_at("finally".to_owned(), finally.get(), &parent.queue, QueueField::Allowed)?;
+        batch.add_at("finally".to_owned(), finally.get(), &parent.queue, QueueField::Allowed);
     }
     let with_finally = finally.is_some();
     let request = |mut members: Vec<_>| {
-        let finally = if with_finally { members.pop() } else { None };
-        SubmitRequest::children(id, token, members, finally)
+        let finally = if with_finally { members.pop().map(Box::new) } else { None };
+        SubmitRequest { parent: Some((id, token)), finally, ..SubmitRequest::parsed(members) }
     };
     let mut submitted = batch.submit(&app, request, Batch::refusal).await?;
     // Nothing new: an answer was lost, and is asked for again.

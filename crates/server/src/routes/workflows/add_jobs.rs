@@ -38,6 +38,7 @@ pub(crate) async fn grow(
     let steps = ParsedWorkflow::read(&given)?;
     let steps = steps.ok_or_else(|| ApiError::validation("jobs", "is required, or chain, group or chord"))?;
     let (batch, tie) = steps.split();
-    let request = |members| SubmitRequest::workflow(tie(members), WorkflowTarget::Open(id));
+    let joining = Some(WorkflowTarget::Open(id));
+    let request = |members| SubmitRequest { joining, ..SubmitRequest::parsed(tie(members)) };
     made_by(&batch.submit(&app, request, Batch::refusal).await?)
 }

@@ -38,6 +38,7 @@ pub(crate) async fn create(State(app): State<AppState>, _: NoQuery, body: JsonBo
         };
     };
     let (batch, tie) = steps.split();
-    let request = |members| SubmitRequest::workflow(tie(members), WorkflowTarget::New { name, open });
+    let joining = Some(WorkflowTarget::New { name, open });
+    let request = |members| SubmitRequest { joining, ..SubmitRequest::parsed(tie(members)) };
     made_by(&batch.submit(&app, request, Batch::refusal).await?)
 }

@@ -5,7 +5,7 @@ use longshore_core::id::QueueName;
 use longshore_core::limits::WORKFLOW_JOBS_MAX;
 use longshore_core::submit::DependencyRef;
 use longshore_core::workflow_shape::{WorkflowShape, flatten};
-use longshore_engine::Submission;
+use longshore_engine::ParsedSubmission;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -50,11 +50,15 @@ impl ParsedWorkflow {
     }
 
     /// The batch, and what makes the dependencies of the shape out of its members.
-    pub(super) fn split(self) -> (Batch, impl FnOnce(Vec<Submission>) -> Vec<Submission>) {
+    pub(super) fn split(self) -> (Batch, impl FnOnce(Vec<ParsedSubmission>) -> Vec<ParsedSubmission>) {
         let Self { batch, after } = self;
-        let tie = |mut members: Vec<Submission>| {
+        let tie = |mut members: Vec<ParsedSubmission>| {
             for (member, after) in members.iter_mut().zip(after) {
-                member.job.after.extend(after.into_iter().map(DependencyRef::BatchIndex));
+                let after = after.into_iter().map(DependencyRef::BatchIndex);
+                match member {
+                    Ok(submission) => submission.job.after.extend(after),
+                    Err(invalid) => invalid.after.extend(after),
+                }
             }
             members
         };
@@ -79,8 +83,8 @@ impl Reader {
             None => (QueueName::new("default")?, QueueField::Required),
         };
         match path {
-            Some(path) => self.batch.add_at(path, text.get(), &queue, own_queue)?,
-            None => self.batch.add(text.get(), &queue, own_queue)?,
+            Some(path) => self.batch.add_at(path, text.get(), &queue, own_queue),
+            None => self.batch.add(text.get(), &queue, own_queue),
         }
         Ok(WorkflowShape::Job(()))
     }
