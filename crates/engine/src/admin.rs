@@ -296,7 +296,7 @@ fn release_idempotency_key<R: JobRecords>(
     let entry = turn.records.key(&path).map_err(CommandError::Broken)?;
     let Some(entry) = entry.filter(|entry| entry.seq == job.seq) else { return Ok(()) };
     // Where the queue is gone, its profile's own window has to do.
-    let of_profile = || job.policy.profile.settings().intake.idempotency.window;
+    let of_profile = || longshore_core::policy::Settings::of_profile(job.policy.profile).intake.idempotency.window;
     let window = turn.engine.queue(&job.queue).map_or_else(of_profile, |queue| queue.intake.idempotency.window);
     match window.map(|window| entry.at + window).filter(|end| *end > turn.now) {
         Some(end) => {
