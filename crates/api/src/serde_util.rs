@@ -1,4 +1,4 @@
-//! Small helpers for reading fields.
+//! Deserializers for fields.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// A field where `null` says something else than its absence: absent is `None`, `null` is `Some(None)`.
+/// Reads a field where `null` differs from absent: absent is `None`, `null` is `Some(None)`.
 pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -17,32 +17,32 @@ where
     Option::<T>::deserialize(deserializer).map(Some)
 }
 
-/// JSON of users: an explicit `null` is a value like any other.
+/// Reads JSON of a user: an explicit `null` is a value.
 pub(crate) fn any_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// An object. Left to itself, serde would take an array of the fields' values as well.
+/// Reads an object. The derived implementation would also accept an array of the field values.
 pub(crate) fn object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    deserializer.deserialize_map(Object(PhantomData))
+    deserializer.deserialize_map(ObjectVisitor(PhantomData))
 }
 
-/// An object, or `null` for none.
+/// Reads an object, or `null` for `None`.
 pub(crate) fn maybe_object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    deserializer.deserialize_option(MaybeObject(PhantomData))
+    deserializer.deserialize_option(MaybeObjectVisitor(PhantomData))
 }
 
-struct Object<T>(PhantomData<T>);
+struct ObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,9 +54,9 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
     }
 }
 
-struct MaybeObject<T>(PhantomData<T>);
+struct MaybeObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for MaybeObject<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for MaybeObjectVisitor<T> {
     type Value = Option<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,72 +1,22 @@
-//! The six profiles: named bundles of settings, one for each specification and our own `standard`.
-
-use std::fmt;
+//! Settings of the six profiles: `standard`, and one for each specification.
 
 use crate::backoff::{Backoff, BackoffKind, Jitter, JitterKind};
 use crate::limits::PAYLOAD_BYTES_DEFAULT;
 use crate::policy::*;
 use crate::time::Duration;
 
-string_enum!(
-    /// A named bundle of settings.
-    Profile {
-        Standard = "standard",
-        Gopherqueue = "gopherqueue",
-        Taskharbor = "taskharbor",
-        Ocypod = "ocypod",
-        Weave = "weave",
-        Document = "document",
-    }
-);
+pub use longshore_types::Profile;
 
-impl Profile {
-    pub fn settings(self) -> Settings {
-        match self {
-            Self::Standard => standard(),
-            Self::Gopherqueue => gopherqueue(),
-            Self::Taskharbor => taskharbor(),
-            Self::Ocypod => ocypod(),
-            Self::Weave => weave(),
-            Self::Document => document(),
-        }
-    }
-
-    /// A strict lifecycle has no way back and no way around: no release, snooze, run-now, and no dead letter by hand.
-    pub fn strict(self) -> bool {
-        match self {
-            Self::Document => true,
-            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Ocypod | Self::Weave => false,
-        }
-    }
-
-    /// A job may ask for less execution time than its queue gives, not for more.
-    pub fn only_shortens_execution_timeout(self) -> bool {
-        match self {
-            Self::Standard | Self::Gopherqueue => true,
-            Self::Taskharbor | Self::Ocypod | Self::Weave | Self::Document => false,
-        }
-    }
-
-    /// Submitting a held job into a full queue fails the job instead of refusing the call.
-    pub fn fails_when_full(self) -> bool {
-        match self {
-            Self::Document => true,
-            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Ocypod | Self::Weave => false,
-        }
-    }
-
-    /// Ocypod knows no bound on retries; the largest number stands for "for ever".
-    pub fn retries_for_ever(self) -> bool {
-        match self {
-            Self::Ocypod => true,
-            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Weave | Self::Document => false,
-        }
-    }
-
-    pub fn tags_fixed(self) -> bool {
-        match self {
-            Self::Ocypod => true,
-            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Weave | Self::Document => false,
+impl Settings {
+    /// Returns the settings of a profile.
+    pub fn of_profile(profile: Profile) -> Self {
+        match profile {
+            Profile::Standard => standard(),
+            Profile::Gopherqueue => gopherqueue(),
+            Profile::Taskharbor => taskharbor(),
+            Profile::Ocypod => ocypod(),
+            Profile::Weave => weave(),
+            Profile::Document => document(),
         }
     }
 }
@@ -114,7 +64,7 @@ fn standard() -> Settings {
     policy.profile = Profile::Standard;
     policy.retry.jitter = Jitter { kind: JitterKind::Symmetric, factor: 0.1 };
     policy.lease = Some(Duration::from_secs(30));
-    // A job planned for next month must run.
+    // A job that is scheduled for next month must run.
     policy.lifetime = None;
     policy.manual_requeue = ManualRequeue::InPlace;
     settings
@@ -285,7 +235,7 @@ const INTAKE: AdmissionSettings = AdmissionSettings {
     max_queued: None,
 };
 
-/// The factor waits for whoever switches symmetric jitter on.
+/// The factor applies if a queue turns symmetric jitter on.
 const NO_JITTER: Jitter = Jitter { kind: JitterKind::None, factor: 0.1 };
 
 const KEEP: Retention = Retention { completed: None, failed: None, dead_letter: None, cancelled: None };

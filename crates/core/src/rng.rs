@@ -1,17 +1,17 @@
-//! Randomness comes in from outside, so that a run can be repeated.
+//! Randomness, injected by the caller so that a run can be repeated.
 
-/// A source of random bits. In production it must be unguessable: lease tokens are made from it.
+/// Source of random bits. In production it must be unguessable: lease tokens are made from it.
 pub trait Rng {
     fn next_u64(&mut self) -> u64;
 }
 
 impl dyn Rng + '_ {
     pub fn bytes16(&mut self) -> [u8; 16] {
-        let wide = (u128::from(self.next_u64()) << 64) | u128::from(self.next_u64());
-        wide.to_be_bytes()
+        let bits = (u128::from(self.next_u64()) << 64) | u128::from(self.next_u64());
+        bits.to_be_bytes()
     }
 
-    /// Uniform from 0 to 1, both ends included.
+    /// Returns a uniform number from 0 to 1, both included.
     pub fn unit(&mut self) -> f64 {
         const TOP: u64 = (1 << 53) - 1;
         // 53 bits are what an f64 holds exactly.
@@ -20,7 +20,7 @@ impl dyn Rng + '_ {
         unit
     }
 
-    /// Uniform from 0 to `max`, both ends included.
+    /// Returns a uniform number from 0 to `max`, both included.
     pub fn uniform_inclusive(&mut self, max: u64) -> u64 {
         // Multiply-shift: the bias is below 2^-20 for every duration the system accepts.
         let span = u128::from(max) + 1;
@@ -29,7 +29,7 @@ impl dyn Rng + '_ {
     }
 }
 
-/// A small seeded generator (SplitMix64) for tests and simulations; never for tokens in production.
+/// Seeded generator (SplitMix64) for tests and simulations; not for tokens in production.
 #[derive(Clone, Debug)]
 pub struct SeededRng(u64);
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stays_within_its_range() {
+    fn uniform_stays_in_range() {
         let mut seeded = SeededRng::new(7);
         let rng: &mut dyn Rng = &mut seeded;
         let mut seen = [false; 4];

@@ -1,4 +1,4 @@
-//! Labels of a job: a map of keys and values, or a plain list. One set, two ways to show it.
+//! Tags of a job: a map of keys and values, or a list of keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,17 +7,18 @@ use crate::id::{validate_length, validate_name};
 use crate::limits::{TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_MAX};
 use crate::refusal::Invalid;
 
+/// Labels for searching.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tags {
     #[default]
     None,
     Map(BTreeMap<Arc<str>, Option<Arc<str>>>),
-    /// Kept as it was given: order and repetitions included.
+    /// Order and repetitions are kept.
     List(Vec<Arc<str>>),
 }
 
 impl Tags {
-    /// Tags whose keys are names, as our own API takes them.
+    /// Checks tags of the API: keys are names.
     pub fn validate_strict(&self) -> Result<(), Invalid> {
         self.validate_lenient()?;
         for (key, _) in self.pairs() {
@@ -26,7 +27,7 @@ impl Tags {
         Ok(())
     }
 
-    /// Tags that may be any text, as the Ocypod dialect takes them.
+    /// Checks tags of the Ocypod dialect: keys are any text.
     pub fn validate_lenient(&self) -> Result<(), Invalid> {
         if self.pairs().count() > TAGS_MAX {
             return Err(Invalid::new("tags", format!("may be at most {TAGS_MAX}")));
@@ -34,7 +35,7 @@ impl Tags {
         for (key, value) in self.pairs() {
             validate_length("tags", key, TAG_KEY_CHARS_MAX)?;
             validate_length("tags", value.unwrap_or_default(), TAG_VALUE_CHARS_MAX)?;
-            // Tags are looked up as text, and not every store has room for this one in its texts.
+            // PostgreSQL texts cannot hold this character.
             if [key, value.unwrap_or_default()].iter().any(|text| text.contains('\0')) {
                 return Err(Invalid::new("tags", "may not contain the character U+0000"));
             }
@@ -42,7 +43,7 @@ impl Tags {
         Ok(())
     }
 
-    /// Keys with their values, a list's entries as keys without one.
+    /// Returns keys with their values; the entries of a list have no value.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         let (map, list) = match self {
             Self::None => (None, None),
@@ -61,7 +62,7 @@ mod tests {
 
     /// Proves G-10.11, O-13, O-54.
     #[test]
-    fn a_map_and_a_list_are_the_same_labels() {
+    fn map_and_list_give_pairs() {
         let map = Tags::Map([("tenant".into(), Some("acme".into()))].into());
         assert_eq!(map.pairs().collect::<Vec<_>>(), [("tenant", Some("acme"))]);
         let list = Tags::List(vec!["batch-7".into(), "alice".into()]);

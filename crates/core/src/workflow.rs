@@ -1,94 +1,78 @@
-//! Jobs that are looked at as one: what has become of them all, and what is still to be done to all of them.
+//! Workflows: jobs that are observed and changed as one.
 //!
-//! A workflow does not run anything: its members run by the rules of every job, and its state follows from how many of them are where.
+//! Members run by the rules of every job. The state of a workflow is derived from their states.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::cancel::Force;
 use crate::id::{Seq, WorkflowId, validate_printable};
 use crate::job::Job;
 use crate::limits::WORKFLOW_NAME_CHARS_MAX;
-use crate::policy::string_enum;
 use crate::refusal::Invalid;
 use crate::state::StateKind;
 use crate::time::Timestamp;
 
-string_enum!(
-    /// What a workflow is, as a whole.
-    WorkflowState {
-        Running = "running",
-        Completed = "completed",
-        Failed = "failed",
-        Cancelled = "cancelled",
-    }
-);
+pub use longshore_types::WorkflowState;
 
-impl WorkflowState {
-    pub fn terminal(self) -> bool {
-        match self {
-            Self::Running => false,
-            Self::Completed | Self::Failed | Self::Cancelled => true,
-        }
-    }
-}
-
+/// Record of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workflow {
     pub id: WorkflowId,
-    /// Its place in the order of creation, from the same counter as those of jobs.
+    /// Order of creation, from the same counter as the sequence numbers of jobs.
     pub number: Seq,
     pub name: Option<Arc<str>>,
-    /// More jobs may join.
+    /// Whether jobs can be added.
     pub open: bool,
     pub created_at: Timestamp,
-    /// Jobs that were ever given to it: the next one without a name is called by this number.
+    /// Jobs that were ever added. The next one without a name gets this number as its name.
     pub members_added: u64,
-    /// A cancel was its last command: until all have ended, nothing is run again.
+    /// The last command was a cancel: no member is retried until all have ended.
     pub cancelled: bool,
     pub operation: Option<WorkflowOperation>,
     pub tally: MemberCounts,
 }
 
-/// Sums over the members. Changes of them only add up: their order does not matter.
+/// Counts of members. Changes are sums, so that their order does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberCounts {
-    /// By state. A member that was replaced by its clone does not count any more; one whose record has gone counts as it ended.
+    /// By state. A member that its clone replaces is not counted. A pruned member counts in its
+    /// last state.
     pub counts: [u64; StateKind::COUNT],
-    /// Records that are there, replaced ones included: the workflow goes with the last.
+    /// Existing records, replaced members included. The workflow is pruned with the last one.
     pub records: u64,
 }
 
-/// What one change of a member adds to the sums.
+/// Change of the counts by one change of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberCountDelta {
     pub counts: [i64; StateKind::COUNT],
     pub records: i64,
 }
 
-/// Something that is being done to all members, in slices, in order of their creation.
+/// An action on all members, applied in slices, in order of their creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkflowOperation {
     pub action: WorkflowAction,
-    /// Members up to this one are done.
+    /// Last processed member.
     pub cursor: Seq,
-    /// Whoever came later is not concerned.
+    /// Last member of the operation: later ones are not part of it.
     pub last_seq: Seq,
-    /// How many members were changed.
+    /// Number of changed members.
     pub changed: u64,
 }
 
+/// Action on all members of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkflowAction {
     Cancel {
         reason: Option<Arc<str>>,
         force: Force,
     },
-    /// What ended without success runs again, and what it had stopped waits again.
+    /// Requeues members that ended without success, and revives members that ended because of them.
     Retry,
 }
 
-/// To which workflow a job belongs, and what it is called there.
+/// The workflow of a job, and its name there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     pub workflow: WorkflowId,
@@ -96,11 +80,12 @@ pub struct Membership {
 }
 
 impl Workflow {
-    /// A name is for people.
+    /// Checks the name of a workflow.
     pub fn check_name(name: Option<&str>) -> Result<(), Invalid> {
         name.map_or(Ok(()), |name| validate_printable("name", name, WORKFLOW_NAME_CHARS_MAX))
     }
 
+    /// Returns the state, derived from the counts.
     pub fn state(&self) -> WorkflowState {
         if self.open || self.operation.is_some() || self.tally.alive() > 0 {
             WorkflowState::Running
@@ -119,12 +104,12 @@ impl MemberCounts {
         self.counts.get(state as usize).copied().unwrap_or(0)
     }
 
-    /// Members that have not ended.
+    /// Returns the number of members that have not ended.
     pub fn alive(&self) -> u64 {
         StateKind::ALL.iter().filter(|state| !state.terminal()).map(|state| self.of(*state)).sum()
     }
 
-    /// Members that have ended, but not well.
+    /// Returns the number of members that ended without success.
     pub fn unsuccessful(&self) -> u64 {
         [StateKind::Failed, StateKind::DeadLetter, StateKind::Cancelled].into_iter().map(|state| self.of(state)).sum()
     }
@@ -138,7 +123,7 @@ impl MemberCounts {
 }
 
 impl MemberCountDelta {
-    /// A member goes from one state to another; `None` is "does not count".
+    /// A member changes its state; `None`: it is not counted.
     pub fn moved(before: Option<StateKind>, after: Option<StateKind>) -> Self {
         let mut change = Self::default();
         change.count(before, -1);
@@ -150,7 +135,7 @@ impl MemberCountDelta {
         Self { records: 1, ..Self::moved(None, Some(state)) }
     }
 
-    /// A record has gone; what became of its job is still counted.
+    /// A record was pruned; its job stays counted.
     pub fn gone() -> Self {
         Self { records: -1, ..Self::default() }
     }
@@ -159,7 +144,7 @@ impl MemberCountDelta {
         *self == Self::default()
     }
 
-    /// Several changes at once.
+    /// Adds another change.
     pub fn join(&mut self, other: &Self) {
         for (count, other) in self.counts.iter_mut().zip(other.counts) {
             *count += other;
@@ -174,14 +159,14 @@ impl MemberCountDelta {
     }
 }
 
-/// As what a job counts in its workflow. Its clone takes its place.
+/// Returns the state in which a job counts; `None` if its clone replaces it.
 pub fn counted_state(job: &Job) -> Option<StateKind> {
     (job.membership.is_some() && job.requeued_as.is_none()).then(|| job.kind())
 }
 
-/// Members that a retry of their workflow runs again.
+/// Whether a retry of its workflow runs the job again.
 pub fn ended_unsuccessfully(job: &Job) -> bool {
-    let badly = match job.kind() {
+    let is_unsuccessful = match job.kind() {
         StateKind::Failed | StateKind::DeadLetter | StateKind::Cancelled => true,
         StateKind::Pending
         | StateKind::Scheduled
@@ -190,7 +175,7 @@ pub fn ended_unsuccessfully(job: &Job) -> bool {
         | StateKind::Retrying
         | StateKind::Completed => false,
     };
-    badly && job.requeued_as.is_none()
+    is_unsuccessful && job.requeued_as.is_none()
 }
 
 #[cfg(test)]
@@ -218,7 +203,7 @@ mod tests {
 
     /// Rules Workflows.
     #[test]
-    fn the_state_follows_from_the_counts() {
+    fn state_follows_from_counts() {
         use StateKind::{Cancelled, Completed, DeadLetter, Failed};
         let state = |counts: &[(StateKind, u64)]| workflow(counts).state();
         assert_eq!(state(&[]), WorkflowState::Completed);
@@ -233,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_add_up() {
+    fn deltas_add_up() {
         let mut tally = MemberCounts::default();
         let mut sum = MemberCountDelta::created(StateKind::Pending);
         sum.join(&MemberCountDelta::moved(Some(StateKind::Pending), Some(StateKind::Completed)));

@@ -1,57 +1,57 @@
-//! Chains, groups and chords, nested as one likes, as a flat list of jobs that wait for each other.
+//! Nested chains, groups and chords, flattened to a list of jobs with dependencies.
 
 use crate::limits::WORKFLOW_EDGES_MAX;
 use crate::refusal::{Invalid, Refusal};
 
-/// How jobs are put together.
+/// How jobs are combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkflowShape<J> {
     Job(J),
-    /// One after the other.
+    /// Runs one after the other.
     Chain(Vec<WorkflowShape<J>>),
-    /// Side by side.
+    /// Runs in parallel.
     Group(Vec<WorkflowShape<J>>),
-    /// Side by side, and something once all of them have completed.
+    /// Runs `group` in parallel, then `finally` after all of it have completed.
     Chord {
         group: Vec<WorkflowShape<J>>,
         finally: Box<WorkflowShape<J>>,
     },
 }
 
-/// A job, and the places of those it waits for.
+/// A job, and the indexes of the jobs it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlatJob<J> {
     pub job: J,
     pub after: Vec<usize>,
 }
 
-/// All jobs in the order in which they were written.
+/// Returns all jobs, in the order of the request.
 pub fn flatten<J>(shape: WorkflowShape<J>) -> Result<Vec<FlatJob<J>>, Refusal> {
-    let mut flat = Flattener { jobs: Vec::new(), links: 0 };
+    let mut flat = Flattener { jobs: Vec::new(), edges: 0 };
     flat.add(shape, &[])?;
     Ok(flat.jobs)
 }
 
 struct Flattener<J> {
     jobs: Vec<FlatJob<J>>,
-    links: usize,
+    edges: usize,
 }
 
 impl<J> Flattener<J> {
-    /// Adds a shape behind these places, and says which places have to end before it has.
+    /// Adds a shape that waits for `after`. Returns the indexes of its last jobs.
     fn add(&mut self, shape: WorkflowShape<J>, after: &[usize]) -> Result<Vec<usize>, Refusal> {
         match shape {
             WorkflowShape::Job(job) => {
-                self.links += after.len();
-                if self.links > WORKFLOW_EDGES_MAX {
+                self.edges += after.len();
+                if self.edges > WORKFLOW_EDGES_MAX {
                     return Err(too_many_edges().into());
                 }
                 self.jobs.push(FlatJob { job, after: after.to_vec() });
                 Ok(vec![self.jobs.len() - 1])
             }
-            WorkflowShape::Chain(links) => {
-                not_empty("chain", &links)?;
-                links.into_iter().try_fold(after.to_vec(), |after, link| self.add(link, &after))
+            WorkflowShape::Chain(shapes) => {
+                not_empty("chain", &shapes)?;
+                shapes.into_iter().try_fold(after.to_vec(), |after, shape| self.add(shape, &after))
             }
             WorkflowShape::Group(members) => {
                 not_empty("group", &members)?;
@@ -86,8 +86,8 @@ pub fn too_many_edges() -> Invalid {
 mod tests {
     use super::*;
 
-    fn chain(links: Vec<WorkflowShape<char>>) -> WorkflowShape<char> {
-        WorkflowShape::Chain(links)
+    fn chain(shapes: Vec<WorkflowShape<char>>) -> WorkflowShape<char> {
+        WorkflowShape::Chain(shapes)
     }
 
     fn group(jobs: &str) -> WorkflowShape<char> {
@@ -95,16 +95,16 @@ mod tests {
     }
 
     fn flat(shape: WorkflowShape<char>) -> String {
-        let word = |placed: FlatJob<char>| {
-            let after: Vec<String> = placed.after.iter().map(ToString::to_string).collect();
-            format!("{}:{}", placed.job, after.join("+"))
+        let text = |flat: FlatJob<char>| {
+            let after: Vec<String> = flat.after.iter().map(ToString::to_string).collect();
+            format!("{}:{}", flat.job, after.join("+"))
         };
-        flatten(shape).unwrap().into_iter().map(word).collect::<Vec<_>>().join(" ")
+        flatten(shape).unwrap().into_iter().map(text).collect::<Vec<_>>().join(" ")
     }
 
     /// Proves T-33, T-34, T-35, G-6.3.
     #[test]
-    fn chains_groups_and_chords() {
+    fn flattens_chains_groups_and_chords() {
         assert_eq!(flat(chain("abc".chars().map(WorkflowShape::Job).collect())), "a: b:0 c:1");
         assert_eq!(flat(group("abc")), "a: b: c:");
         let chord = WorkflowShape::Chord {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn they_nest() {
+    fn flattens_nested_shapes() {
         assert_eq!(
             flat(chain(vec![WorkflowShape::Job('a'), group("bc"), WorkflowShape::Job('d')])),
             "a: b:0 c:0 d:1+2"
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_nothing_or_too_much_is_refused() {
+    fn refuses_empty_and_too_large_shapes() {
         for empty in [WorkflowShape::Chain(Vec::new()), group(""), chain(vec![WorkflowShape::Job('a'), group("")])] {
             assert_eq!(flatten(empty).unwrap_err().code(), "validation");
         }

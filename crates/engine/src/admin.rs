@@ -305,7 +305,7 @@ fn release_idempotency_key<R: JobRecords>(
     let entry = context.records.key(&path).map_err(CommandError::Storage)?;
     let Some(entry) = entry.filter(|entry| entry.seq == job.seq) else { return Ok(()) };
     // The queue may have been deleted: then the window of the profile applies.
-    let profile_window = || job.policy.profile.settings().intake.idempotency.window;
+    let profile_window = || longshore_core::policy::Settings::of_profile(job.policy.profile).intake.idempotency.window;
     let window = context.engine.queue(&job.queue).map_or_else(profile_window, |queue| queue.intake.idempotency.window);
     match window.map(|window| entry.at + window).filter(|end| *end > context.now) {
         Some(end) => {

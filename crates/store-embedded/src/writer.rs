@@ -8,7 +8,7 @@ use longshore_core::id::QueueName;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::time::Timestamp;
 use longshore_engine::{Effect, Engine, ExecutionContext};
-use longshore_store::{Clock, Letters, QueueStats, StoreError, WakeupsSender};
+use longshore_store::{Clock, ErrorMessage, MailboxReceiver, QueueStats, Request, Response, StoreError, WakeupsSender};
 use tokio::sync::watch;
 
 use crate::error::{DiskErrorKind, classify};
@@ -250,26 +250,7 @@ impl Writer {
         Ok(match call {
             Request::Submit(request, _) => {
                 self.dirty_queues.extend(request.submissions().map(|submission| submission.queue.clone()));
-                Answered::Submit(engine.submit(request, context!())?)
-            }
-            Request::Claim(..) => return self.claim_or_park(request, now),
-            Request::Parked(_) => Answered::Nothing,
-            Request::Unpark(ticket) => {
-                let ticket = *ticket;
-                self.unpark(ticket);
-                Answered::Nothing
-            }
-            Request::HoldGrants(hold, _) => {
-                let hold = *hold;
-                self.hold_grants(hold);
-                Answered::Held
-            }
-            Request::TakeBack(undelivered) => {
-                for settlement in undelivered.iter() {
-                    // A lease that is not current any more has nothing to give back.
-                    drop(engine.settle(settlement, context!())?);
-                }
-                Answered::Nothing
+                Response::Submit(engine.submit(request, context!())?)
             }
             Request::Claim(request, _) => Response::Claim(self.claim(request, now)?),
             Request::Settle(settlements, _) => {
@@ -282,7 +263,7 @@ impl Writer {
             }
             Request::Admin(command, _) => {
                 self.dirty_queues.extend(command.queue().cloned());
-                Answered::Admin(engine.admin(command, context!())?)
+                Response::Admin(engine.admin(command, context!())?)
             }
             Request::Tick(budget, _) => {
                 self.reserve.restore();

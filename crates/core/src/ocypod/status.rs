@@ -1,19 +1,18 @@
 //! A job in the six words of Ocypod, and the moves between them that its clients may ask for.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 use crate::attempt::AttemptOutcome;
 use crate::cancel;
+use crate::context::TransitionContext;
 use crate::failure::{Category, Failure, ReportedCategory, ReportedFailure};
 use crate::history::Cause;
-use crate::job::{Job, TransitionContext};
+use crate::job::Job;
 use crate::lease;
-use crate::policy::string_enum;
 use crate::profile::Profile;
+use crate::queue_context::QueueContext;
 use crate::refusal::Refusal;
-use crate::retry::{AttemptFailure, QueueContext, RetryEligibility, fail_attempt};
+use crate::retry::{AttemptFailure, RetryEligibility, fail_attempt};
 use crate::settle::{self, Outcome, check_output_size};
 use crate::state::{State, StateKind};
 use crate::time::Timestamp;
@@ -21,7 +20,7 @@ use crate::time::Timestamp;
 /// The type of jobs that came in by the dialect.
 pub const OCYPOD_TYPE: &str = "ocypod";
 
-string_enum!(
+longshore_types::string_enum!(
     /// What an Ocypod client calls the state of a job.
     Status {
         Queued = "queued",
@@ -181,7 +180,7 @@ fn time_out(job: &mut Job, home: QueueContext<'_>, moment: &mut TransitionContex
     }
     let trouble = AttemptFailure {
         failure: Failure::detected(Category::Timeout, "timed_out", "reported as timed out", moment.now),
-        weight: RetryEligibility::ByCategory,
+        eligibility: RetryEligibility::ByCategory,
         retry_after: None,
         outcome: AttemptOutcome::TimedOut,
         cause: Cause::Timeout,

@@ -4,7 +4,6 @@ use longshore_api::enums::State;
 use longshore_api::work as wire;
 use longshore_store::ClaimedJob;
 
-use super::enums::ToWire;
 use super::job::tags;
 use super::{raw, shown_length, text, time, times};
 
@@ -17,7 +16,7 @@ pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {
         queue: claimed.queue.to_string(),
         job_type: claimed.job_type.to_string(),
         state: State::Running,
-        priority: claimed.priority.wire(),
+        priority: claimed.priority,
         attempt: claimed.attempt,
         attempt_id: claimed.attempt_id.map(|id| id.to_string()),
         previous_attempt_id: claimed.previous_attempt_id.map(|id| id.to_string()),

@@ -12,7 +12,6 @@ use longshore_core::job::Job;
 use longshore_core::submit::Payload;
 use longshore_core::tags::Tags;
 
-use super::enums::ToWire;
 use super::{raw, settings, shown_length, text, time, times};
 
 pub(crate) fn record(job: &Job) -> wire::Job {
@@ -24,9 +23,9 @@ pub(crate) fn record(job: &Job) -> wire::Job {
         seq: job.seq.0,
         queue: job.queue.to_string(),
         job_type: job.job_type.to_string(),
-        state: job.kind().wire(),
-        priority: job.priority.wire(),
-        effective_priority: job.effective_priority().wire(),
+        state: job.kind(),
+        priority: job.priority,
+        effective_priority: job.effective_priority(),
         attempt: counters.starts,
         counters: wire::Counters {
             starts: counters.starts,
@@ -84,7 +83,7 @@ pub(crate) fn tags(tags: &Tags) -> TagMap {
 
 pub(crate) fn error(error: &Arc<Failure>) -> wire::ErrorView {
     wire::ErrorView {
-        category: error.category.wire(),
+        category: error.category,
         code: text(error.code.as_ref()),
         message: error.message.to_string(),
         cause: text(error.cause.as_ref()),
@@ -102,17 +101,12 @@ pub(crate) fn attempt(attempt: &Attempt) -> wire::Attempt {
         lease_version: attempt.lease_version.0,
         started_at: time(attempt.started_at),
         ended_at: end.map(|end| time(end.at)),
-        outcome: end.map(|end| end.outcome.wire()),
+        outcome: end.map(|end| end.outcome),
         error: end.and_then(|end| end.error.as_ref()).map(error),
         next_delay: end.and_then(|end| end.next_delay).map(|delay| shown_length(Some(delay))),
     }
 }
 
 pub(crate) fn step(step: &Transition) -> wire::Transition {
-    wire::Transition {
-        from: step.from.map(ToWire::wire),
-        to: step.to.wire(),
-        at: time(step.at),
-        cause: step.cause.wire(),
-    }
+    wire::Transition { from: step.from, to: step.to, at: time(step.at), cause: step.cause }
 }

@@ -12,7 +12,7 @@ pub(crate) mod view;
 
 use std::sync::Arc;
 
-use longshore_api::{Duration as WireDuration, Time};
+use longshore_api::Time;
 use longshore_core::{Duration, Timestamp};
 
 pub(crate) fn time(at: Timestamp) -> Time {
@@ -27,13 +27,14 @@ pub(crate) fn times(at: Option<Timestamp>) -> Option<Time> {
     at.map(time)
 }
 
-pub(crate) fn length(length: WireDuration) -> Duration {
-    Duration::from_millis(length.0)
+/// The wire and the rules share the type: this changes nothing.
+pub(crate) fn length(length: Duration) -> Duration {
+    length
 }
 
 /// "Off" is `0s` on the wire.
-pub(crate) fn shown_length(length: Option<Duration>) -> WireDuration {
-    WireDuration(length.unwrap_or_default().as_millis())
+pub(crate) fn shown_length(length: Option<Duration>) -> Duration {
+    length.unwrap_or_default()
 }
 
 pub(crate) fn text(text: Option<&Arc<str>>) -> Option<String> {

@@ -12,9 +12,8 @@ use longshore_core::refusal::Invalid;
 use longshore_core::submit::{DependencyRef, NewJob, Payload, Start};
 use longshore_core::tags::Tags;
 
-use super::enums::ToCore;
 use super::settings::{retention_overrides, retry_overrides};
-use super::{instant, length, raw, shared};
+use super::{instant, raw, shared};
 use crate::wire::problem::ItemError;
 
 /// Of a payload that was not given.
@@ -33,12 +32,12 @@ pub(crate) fn read(given: Given) -> Result<NewJob, ItemError> {
     };
     let mut job = NewJob::new(JobType::new(&given.job_type)?, payload);
     if let Some(priority) = given.priority {
-        job.priority = priority.core();
+        job.priority = priority;
     }
     job.start = match (given.run_at, given.delay) {
         (None, None) => Start::Now,
         (Some(at), None) => Start::At(instant(at)),
-        (None, Some(delay)) => Start::In(length(delay)),
+        (None, Some(delay)) => Start::In(delay),
         (Some(_), Some(_)) => return Err(ItemError::validation("delay", "goes without run_at")),
     };
     job.idempotency_key = shared(given.idempotency_key);
@@ -52,9 +51,9 @@ pub(crate) fn read(given: Given) -> Result<NewJob, ItemError> {
     job.hold = given.hold;
     job.policy = PolicyPatch {
         retry: retry_overrides(given.retry),
-        execution_timeout: given.execution_timeout.map(length),
-        lease: given.lease.map(length),
-        lifetime: given.lifetime.map(length),
+        execution_timeout: given.execution_timeout,
+        lease: given.lease,
+        lifetime: given.lifetime,
         retention: retention_overrides(given.retention),
         max_reclaims: given.max_reclaims,
     };

@@ -7,14 +7,13 @@ use longshore_api::queue as wire;
 use longshore_engine::{StateCounts, count_of};
 use longshore_store::QueueStats;
 
-use super::enums::{ToCore, ToWire};
 use super::{settings, times};
 
 pub(crate) fn shown(report: &QueueStats) -> wire::Queue {
     let QueueStats { queue, counts: states, oldest_scheduled_at } = report;
     wire::Queue {
         name: queue.name.to_string(),
-        profile: queue.profile.wire(),
+        profile: queue.profile,
         settings: settings::of_queue(&queue.policy, &queue.intake),
         paused: queue.paused,
         counts: counts(states),
@@ -23,5 +22,5 @@ pub(crate) fn shown(report: &QueueStats) -> wire::Queue {
 }
 
 pub(crate) fn counts(counts: &StateCounts) -> BTreeMap<State, u64> {
-    State::ALL.iter().map(|state| (*state, count_of(counts, state.core()))).collect()
+    State::ALL.iter().map(|state| (*state, count_of(counts, *state))).collect()
 }

@@ -9,8 +9,7 @@ use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_engine::{Heartbeat, Settlement};
 
-use super::enums::ToCore;
-use super::{length, raw, shared};
+use super::{raw, shared};
 use crate::wire::problem::ItemError;
 
 /// What is no token is a token that nobody holds: it is told so, and learns nothing more.
@@ -25,11 +24,11 @@ pub(crate) fn id(text: &str) -> Result<JobId, Refusal> {
 
 pub(crate) fn reported(error: wire::ReportedError) -> ReportedFailure {
     ReportedFailure {
-        category: error.category.core(),
+        category: error.category,
         message: error.message.unwrap_or_default().into(),
         code: shared(error.code),
         cause: shared(error.cause),
-        retry_after: error.retry_after.map(length),
+        retry_after: error.retry_after,
         unrecoverable: error.unrecoverable.unwrap_or(false),
     }
 }
@@ -56,7 +55,7 @@ pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, ItemErro
             Outcome::Complete { result: result.map(raw::bytes), progress: progress.map(raw::bytes) }
         }
         OutcomeKind::Fail => Outcome::Fail(reported(error.ok_or_else(|| required("error"))?)),
-        OutcomeKind::Snooze => Outcome::Snooze { delay: length(delay.ok_or_else(|| required("delay"))?) },
+        OutcomeKind::Snooze => Outcome::Snooze { delay: delay.ok_or_else(|| required("delay"))? },
         OutcomeKind::Release => Outcome::Release,
     };
     Ok(Settlement { id: id(&job)?, token: token(lease.as_deref()), outcome })

@@ -10,7 +10,6 @@ use longshore_core::view::{self, WeaveId};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::enums::ToWire;
 use super::job::tags;
 use super::{raw, shown_length, text, time, times};
 
@@ -127,7 +126,7 @@ fn gopherqueue(job: &Job) -> Gopherqueue {
         id: view.id.to_string(),
         job_type: view.job_type.to_string(),
         state: view.state,
-        priority: view.priority.wire(),
+        priority: view.priority,
         attempt: view.attempt,
         created_at: time(view.created_at),
         updated_at: time(view.updated_at),
@@ -166,7 +165,7 @@ fn ocypod(job: &Job, payload: Option<&Payload>) -> Ocypod {
         Payload::Binary(_) => None,
     });
     let view = view::ocypod(job, input);
-    let delays = |delays: Vec<longshore_core::Duration>| delays.into_iter().map(|delay| shown_length(Some(delay)));
+    let delays = |delays: Vec<Duration>| delays.into_iter().map(|delay| shown_length(Some(delay)));
     Ocypod {
         id: view.id.0,
         queue: view.queue.to_string(),

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::limits::QUEUE_NAME_CHARS_MAX;
+use longshore_core::policy::Settings;
 use longshore_core::profile::Profile;
 use longshore_store::QueueStats;
 use serde::Deserialize;
@@ -139,7 +140,7 @@ pub(super) fn is_valid_queue_name(name: &str) -> bool {
 
 /// What a body may have where no queue says otherwise.
 pub(super) fn payload_max() -> u32 {
-    Profile::Ocypod.settings().intake.payload_max
+    Settings::of_profile(Profile::Ocypod).intake.payload_max
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
