@@ -1,69 +1,117 @@
-//! The requests to the writer, and its responses.
+//! Requests to the writer and their replies.
 
-use longshore_engine::Settlement;
-use longshore_store::{ErrorMessage, Reply, Request, Response, StoreError, Ticket};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 
-pub(crate) enum WriterRequest {
-    /// A call of the store interface. A claim with a ticket is parked if it finds no job.
-    Call(Request),
-    /// A claim of this batch that was parked. Its reply is stored with the parked claim.
+use longshore_core::heartbeat::LeaseRenewal;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::StateKind;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+};
+use longshore_store::{ClaimedJob, Grant, StoreError, TakeBack, Ticket};
+use tokio::sync::oneshot;
+
+pub(crate) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
+
+pub(crate) type ClaimReplySender = ReplySender<Result<Grant, Refusal>>;
+
+pub(crate) enum WriteRequest {
+    Submit(Box<SubmitRequest>, ReplySender<Result<Vec<Submitted>, BatchRefusal>>),
+    /// A claim with a ticket parks if it finds no job.
+    Claim(ClaimRequest, Option<Ticket>, ClaimReplySender),
+    /// Placeholder of a claim that this batch has parked.
     Parked(Ticket),
-    /// The wait of a parked claim has ended, or its caller has stopped waiting.
+    /// The wait of a parked claim has timed out, or its caller is gone.
     Unpark(Ticket),
-    HoldGrants(bool, Reply<()>),
-    /// Leases whose response did not leave the server.
+    HoldGrants(bool, ReplySender<()>),
+    /// Releases leases that were not delivered to a worker.
     TakeBack(Vec<Settlement>),
+    Settle(Vec<Settlement>, ReplySender<Vec<Result<StateKind, Refusal>>>),
+    Heartbeat(Vec<Heartbeat>, ReplySender<Vec<Result<LeaseRenewal, Refusal>>>),
+    Admin(Box<AdminCommand>, ReplySender<Result<AdminResponse, Refusal>>),
+    Tick(NonZeroUsize, ReplySender<Ticked>),
 }
 
-impl std::fmt::Debug for WriterRequest {
+impl std::fmt::Debug for WriteRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("WriterRequest")
+        f.write_str("WriteRequest")
     }
 }
 
-/// A response that the writer sends after the commit.
-pub(crate) enum WriterResponse {
-    Call(Response),
-    HoldChanged,
-    /// The request has no reply, or the claim was parked.
-    None,
-    /// The request was rejected before it was applied.
+/// A reply that waits for the commit.
+pub(crate) enum PendingReply {
+    Submit(Result<Vec<Submitted>, BatchRefusal>),
+    Claim(Result<Vec<ClaimedJob>, Refusal>),
+    Settle(Vec<Result<StateKind, Refusal>>),
+    Heartbeat(Vec<Result<LeaseRenewal, Refusal>>),
+    Admin(Result<AdminResponse, Refusal>),
+    Tick(Ticked),
+    Held,
+    /// The request has no caller, or its claim is parked.
+    Nothing,
+    /// The writer rejected the request before applying it.
     Failed(StoreError),
 }
 
-impl WriterRequest {
-    /// Returns the number of commands in the request, which bounds the size of a commit.
+impl WriteRequest {
     pub(crate) fn commands(&self) -> usize {
         match self {
-            Self::Call(request) => request.commands(),
-            Self::TakeBack(settlements) => settlements.len(),
+            Self::Submit(request, _) => request.batch.len(),
+            Self::Claim(request, ..) => request.limit,
+            Self::TakeBack(settlements) | Self::Settle(settlements, _) => settlements.len(),
+            Self::Heartbeat(heartbeats, _) => heartbeats.len(),
             Self::Parked(_) | Self::Unpark(_) | Self::HoldGrants(..) => 0,
+            Self::Admin(..) | Self::Tick(..) => 1,
         }
     }
 
-    /// Sends the response. A caller that has stopped waiting is ignored: its change stays applied, and its
-    /// undelivered leases are taken back.
-    pub(crate) fn answer(self, response: WriterResponse) {
-        match (self, response) {
-            (Self::Call(request), WriterResponse::Call(response)) => request.answer(response),
-            (Self::HoldGrants(_, reply), WriterResponse::HoldChanged) => drop(reply.send(Ok(()))),
-            // The caller of such a claim has stopped waiting, or the claim is parked.
-            (Self::Call(Request::Claim(..)), WriterResponse::None) => {}
-            (Self::Parked(_) | Self::Unpark(_) | Self::TakeBack(_), WriterResponse::None) => {}
-            (request, WriterResponse::Failed(error)) => request.fail(error),
-            (request, _) => request.fail(StoreError::unknown(ErrorMessage::new("the response is of another request"))),
+    /// Sends the reply. If the caller is gone, only undelivered leases are released.
+    pub(crate) fn answer(self, pending: PendingReply, take_back: &Arc<dyn TakeBack>) {
+        match (self, pending) {
+            (Self::Submit(_, reply), PendingReply::Submit(value)) => drop(reply.send(Ok(value))),
+            (Self::Claim(_, _, reply), PendingReply::Claim(value)) => {
+                drop(reply.send(Ok(value.map(|jobs| Grant::new(jobs, Arc::clone(take_back))))));
+            }
+            (Self::Settle(_, reply), PendingReply::Settle(value)) => drop(reply.send(Ok(value))),
+            (Self::Heartbeat(_, reply), PendingReply::Heartbeat(value)) => drop(reply.send(Ok(value))),
+            (Self::Admin(_, reply), PendingReply::Admin(value)) => drop(reply.send(Ok(value))),
+            (Self::Tick(_, reply), PendingReply::Tick(value)) => drop(reply.send(Ok(value))),
+            (Self::HoldGrants(_, reply), PendingReply::Held) => drop(reply.send(Ok(()))),
+            // The caller is gone, or the claim is parked.
+            (Self::Claim(..) | Self::Parked(_) | Self::Unpark(_) | Self::TakeBack(_), PendingReply::Nothing) => {}
+            (request, PendingReply::Failed(error)) => request.fail(error),
+            (request, _) => request.fail(StoreError::unknown(ErrorText(
+                "internal error: the reply does not match the request".to_owned(),
+            ))),
         }
     }
 
-    /// Sends an error.
     pub(crate) fn fail(self, error: StoreError) {
         match self {
-            Self::Call(request) => request.fail(error),
+            Self::Submit(_, reply) => drop(reply.send(Err(error))),
+            Self::Claim(_, _, reply) => drop(reply.send(Err(error))),
+            Self::Settle(_, reply) => drop(reply.send(Err(error))),
+            Self::Heartbeat(_, reply) => drop(reply.send(Err(error))),
+            Self::Admin(_, reply) => drop(reply.send(Err(error))),
+            Self::Tick(_, reply) => drop(reply.send(Err(error))),
             Self::HoldGrants(_, reply) => drop(reply.send(Err(error))),
             Self::TakeBack(leases) => {
-                tracing::warn!(%error, leases = leases.len(), "undelivered leases were not taken back; they will expire");
+                tracing::warn!(%error, leases = leases.len(), "undelivered leases were not released: they will expire");
             }
             Self::Parked(_) | Self::Unpark(_) => {}
         }
     }
 }
+
+/// An error with a text only.
+#[derive(Debug)]
+pub(crate) struct ErrorText(pub String);
+
+impl std::fmt::Display for ErrorText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ErrorText {}

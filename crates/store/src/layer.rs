@@ -20,6 +20,7 @@ use longshore_engine::{
 use crate::change_feed::ChangeFeed;
 use crate::grant::{Grant, Park};
 use crate::health::StoreHealth;
+use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use crate::store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};
 
@@ -163,5 +164,6 @@ store_layer! {
         fn workflows(query: WorkflowQuery) -> WorkflowPage;
         fn members(query: MemberQuery) -> Page;
         fn health() -> StoreHealth;
+        fn metrics() -> StoreMetrics;
     }
 }

@@ -11,6 +11,7 @@
 //! - [`clock`]: the system clock without jumps, and the virtual clock of tests
 //! - [`OsRng`] (`os_rng.rs`): random numbers of the operating system, for tokens and ids
 //! - [`StoreHealth`] (`health.rs`): whether submissions are accepted, and the state of the disk
+//! - [`StoreMetrics`] (`metrics.rs`): measurements for the metrics endpoint
 //! - [`ChangeFeed`] (`change_feed.rs`): hints about committed changes and the next deadline
 //! - [`Grant`] (`grant.rs`): claimed jobs on their way to a worker
 //! - [`ParkedClaims`] (`parked.rs`): claims that wait for jobs
@@ -28,6 +29,7 @@ mod health;
 mod instrumented;
 mod layer;
 mod mailbox;
+mod metrics;
 mod os_rng;
 mod parked;
 pub mod query;
@@ -38,13 +40,14 @@ mod stub;
 
 pub use change_feed::{ChangeFeed, WakeupsSender};
 pub use clock::{Clock, SystemClock, VirtualClock};
-pub use error::{Cause, StoreError};
+pub use error::{Cause, FormatError, StoreError};
 pub use error_message::ErrorMessage;
 pub use grant::{Grant, Park, TakeBack, await_grant};
 pub use health::StoreHealth;
 pub use instrumented::{InstrumentedStore, Observer, StoreCall, StoreOp};
 pub use layer::StoreLayer;
 pub use mailbox::{Mailbox, MailboxReceiver, NoticeSender, mailbox};
+pub use metrics::{Histogram, HistogramSnapshot, HitCount, StoreMetrics};
 pub use os_rng::OsRng;
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};
 pub use query::{JobFilter, JobQuery, MemberQuery, Page, QueuePosition, StateSet, WorkflowPage, WorkflowQuery};

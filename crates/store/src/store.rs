@@ -23,6 +23,7 @@ use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
 use crate::health::StoreHealth;
+use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 
 /// The result of a call. `Err` is a failure of the store; a refusal by the rules is inside the `Ok`.
@@ -132,6 +133,11 @@ pub trait StoreReader: Debug + Send + Sync + 'static {
 
     /// Reports whether submissions are accepted. `Err`: the store cannot be reached or is poisoned.
     fn health(&self) -> StoreFuture<'_, StoreHealth>;
+
+    /// Returns measurements of the store's parts. A store without any returns the default.
+    fn metrics(&self) -> StoreFuture<'_, StoreMetrics> {
+        Box::pin(async { Ok(StoreMetrics::default()) })
+    }
 }
 
 /// A reference to a job by its public id or its sequence number.
