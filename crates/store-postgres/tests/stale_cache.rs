@@ -1,4 +1,5 @@
-//! Two nodes take turns at random, so that what each believes about runs, lines and numbers is often wrong: nobody may notice.
+//! Two nodes serve requests at random, so that their caches are often stale. The conformance suite
+//! must pass all the same.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -24,22 +25,23 @@ use longshore_store::query::{JobQuery, MemberQuery, Page, QueuePosition, Workflo
 use longshore_store::{
     ChangeFeed, Clock, Grant, JobRef, Park, QueueStats, Store, StoreFuture, StoreHealth, StoreReader, VirtualClock,
 };
-use longshore_store_postgres::{Connections, Options, PostgresStore};
+use longshore_store_postgres::{Connections, PostgresOptions, PostgresStore};
 use longshore_testkit::conformance::{self, StoreFixture};
 
 #[derive(Debug)]
 struct TwoNodes {
     nodes: [PostgresStore; 2],
-    /// Always the same sequence.
+    /// State of the random generator, always with the same seed.
     rng: AtomicU64,
 }
 
 impl TwoNodes {
     fn open(schema: &common::Schema, clock: &Arc<VirtualClock>) -> Self {
         static SHARED: std::sync::OnceLock<Connections> = std::sync::OnceLock::new();
-        let connections = SHARED.get_or_init(|| Connections::new(&Options::new(&*schema.url), 24).expect("an address"));
+        let connections =
+            SHARED.get_or_init(|| Connections::new(&PostgresOptions::new(&*schema.url), 24).expect("an address"));
         let node = || {
-            let options = Options {
+            let options = PostgresOptions {
                 schema: schema.name.clone(),
                 clock: Some(Arc::<VirtualClock>::clone(clock) as Arc<dyn Clock>),
                 auto_migrate: false,
@@ -48,7 +50,7 @@ impl TwoNodes {
                 retention_slack: longshore_core::Duration::ZERO,
                 runtime: Some(common::runtime().handle().clone()),
                 connections: Some(connections.clone()),
-                ..Options::new(&*schema.url)
+                ..PostgresOptions::new(&*schema.url)
             };
             PostgresStore::open(options).expect("the store opens")
         };
@@ -58,7 +60,7 @@ impl TwoNodes {
     fn one(&self) -> &PostgresStore {
         let next = |rng: u64| Some(rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
         let rng = self.rng.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).expect("always a number");
-        // Longer turns as well, so that beliefs are right now and then.
+        // Often the same node twice in a row, so that its cache is valid now and then.
         let [first, second] = &self.nodes;
         if (rng >> 33).is_multiple_of(3) { second } else { first }
     }
@@ -67,15 +69,15 @@ impl TwoNodes {
 impl Drop for TwoNodes {
     fn drop(&mut self) {
         for node in &self.nodes {
-            let (quick, long) = node.trips();
-            QUICK.fetch_add(quick, Ordering::Relaxed);
-            LONG.fetch_add(long, Ordering::Relaxed);
+            let stats = node.stats();
+            HITS.fetch_add(stats.fast_path_hits, Ordering::Relaxed);
+            MISSES.fetch_add(stats.fast_path_misses, Ordering::Relaxed);
         }
     }
 }
 
-static QUICK: AtomicU64 = AtomicU64::new(0);
-static LONG: AtomicU64 = AtomicU64::new(0);
+static HITS: AtomicU64 = AtomicU64::new(0);
+static MISSES: AtomicU64 = AtomicU64::new(0);
 
 impl Store for TwoNodes {
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
@@ -170,32 +172,32 @@ impl StoreReader for TwoNodes {
     }
 }
 
-fn world() -> StoreFixture {
+fn fixture() -> StoreFixture {
     let (clock, schema) = (conformance::clock(), Arc::new(common::Schema::take()));
     StoreFixture::new(Arc::new(TwoNodes::open(&schema, &clock)), clock).keeping(schema)
 }
 
-/// Both ways are taken, and come to the same.
-fn both_ways_were_taken() {
-    let (quick, long) = (QUICK.load(Ordering::Relaxed), LONG.load(Ordering::Relaxed));
-    assert!(quick > 100 && long > 100, "{quick} transactions in one trip, {long} on the long way");
+/// The scenarios must exercise both paths.
+fn assert_both_paths_were_used() {
+    let (hits, misses) = (HITS.load(Ordering::Relaxed), MISSES.load(Ordering::Relaxed));
+    assert!(hits > 100 && misses > 100, "{hits} fast-path hits, {misses} misses");
 }
 
 #[test]
-fn every_scenario() {
-    conformance::scenarios(&world);
-    both_ways_were_taken();
+fn scenarios_pass_with_stale_caches() {
+    conformance::scenarios(&fixture);
+    assert_both_paths_were_used();
 }
 
 #[test]
-fn random_histories() {
-    conformance::histories(&world, 2_000_000..2_000_010);
-    both_ways_were_taken();
+fn random_histories_pass_with_stale_caches() {
+    conformance::histories(&fixture, 2_000_000..2_000_010);
+    assert_both_paths_were_used();
 }
 
-/// Several nodes may start at once on a database that has nothing yet.
+/// Several nodes start at the same time on an empty database.
 #[test]
-fn nodes_that_start_together() {
+fn nodes_start_together() {
     common::runtime().block_on(async {
         for round in 0..3 {
             let (url, schema) = (common::shared_url(), format!("together_{}_{round}", std::process::id()));
