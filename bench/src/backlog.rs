@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use longshore_core::engine::count_of;
 use longshore_core::state::StateKind;
+use longshore_engine::count_of;
 use longshore_store::{Store, StoreReader};
 use longshore_store_embedded::EmbeddedStore;
 

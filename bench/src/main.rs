@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest, WorkflowTarget};
 use longshore_core::id::{JobType, QueueName, WorkflowId};
 use longshore_core::patch::SettingsPatch;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
 use longshore_core::workflow::WorkflowState;
+use longshore_engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest, WorkflowTarget};
 use longshore_store::{ClaimedJob, Store, StoreReader, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 
@@ -224,7 +224,7 @@ fn workflows(dir: &Path, jobs: usize, rounds: usize) {
         alone.push(there_and_back(&store, jobs, None));
         let open = AdminCommand::OpenWorkflow { name: Some("group".into()) };
         let answer = block_on(store.admin(open)).expect("stored").expect("accepted");
-        let longshore_core::engine::AdminResponse::Workflow { id, .. } = answer else { panic!("no workflow") };
+        let longshore_engine::AdminResponse::Workflow { id, .. } = answer else { panic!("no workflow") };
         group.push(there_and_back(&store, jobs, Some(id)));
         block_on(store.admin(AdminCommand::CloseWorkflow { id })).expect("stored").expect("accepted");
         let start = Instant::now();

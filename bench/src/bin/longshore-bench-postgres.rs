@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
+use longshore_engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_store::{ClaimedJob, Store};
 use longshore_store_postgres::{Options, PostgresStore};
 use tokio_postgres::{Client, NoTls, Statement};

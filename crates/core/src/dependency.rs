@@ -83,7 +83,7 @@ impl Dependencies {
     }
 
     /// Puts others into the places of some, once each.
-    pub(crate) fn replace_dependencies(&mut self, successors: &HashMap<JobId, JobId>, ends: AfterAnyMode) {
+    pub fn replace_dependencies(&mut self, successors: &HashMap<JobId, JobId>, ends: AfterAnyMode) {
         let heir = |id: JobId| successors.get(&id).copied().unwrap_or(id);
         let mut seen = HashSet::with_capacity(self.after.len());
         self.after.iter_mut().for_each(|after| after.id = heir(after.id));
@@ -110,7 +110,7 @@ impl Dependencies {
 
 /// Whether an end that `after_any` has seen still counts for a job that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AfterAnyMode {
+pub enum AfterAnyMode {
     Remembered,
     /// The whole workflow begins again: only whoever has ended now.
     Anew,
@@ -172,7 +172,7 @@ pub fn recompute(
 }
 
 /// One end is enough, also for a job that may come back only later.
-pub(crate) fn mark_any_met(job: &mut Job, dependency: JobId) {
+pub fn mark_any_met(job: &mut Job, dependency: JobId) {
     if job.dependencies.after_any.contains(&dependency) {
         job.dependencies.any_satisfied = true;
     }

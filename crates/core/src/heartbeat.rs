@@ -27,7 +27,7 @@ pub struct LeaseRenewal {
 }
 
 /// Moves the expiry to now + lease, never past the execution deadline. The token stays the same.
-pub fn extend(
+pub fn heartbeat(
     job: &mut Job,
     token: Option<LeaseToken>,
     notes: &HeartbeatData,

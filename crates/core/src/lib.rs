@@ -8,10 +8,9 @@
 //! - settings: [`policy`] (what there is), [`profile`] (the six bundles), [`patch`] (overrides and locks), [`backoff`]
 //! - the record: [`state`] (nine states, each with its data), [`lease`], [`job`], [`attempt`], [`history`], [`failure`], [`dependency`]
 //! - the verbs: [`submit`], [`promote`] (submit what was held, due, run now), [`claim`], [`settle`] (complete, fail, snooze, release), [`retry`]
-//!   (what follows a failure), [`extend`], [`expire`] (lease expiry, execution timeout), [`cancel`] (also dead letter and lifetime), [`requeue`], [`edit`]
+//!   (what follows a failure), [`heartbeat`], [`expire`] (lease expiry, execution timeout), [`cancel`] (also dead letter and lifetime), [`requeue`], [`edit`]
 //! - many jobs as one: [`workflow`] (the record and its state), [`shape`] (chains, groups and chords as dependencies)
-//! - the words of the five specifications: [`view`]; the moves and sums of the Ocypod dialect: [`status`], [`totals`]
-//! - the whole-queue machine over the verbs: [`engine`]
+//! - the words of the five specifications: [`view`]; the statuses and totals of the Ocypod dialect: [`ocypod`]
 
 pub mod attempt;
 pub mod backoff;
@@ -19,7 +18,6 @@ pub mod cancel;
 pub mod claim;
 pub mod dependency;
 pub mod edit;
-pub mod engine;
 pub mod expire;
 pub mod failure;
 pub mod heartbeat;
@@ -28,6 +26,7 @@ pub mod id;
 pub mod job;
 pub mod lease;
 pub mod limits;
+pub mod ocypod;
 pub mod patch;
 pub mod policy;
 pub mod priority;
@@ -39,11 +38,9 @@ pub mod retry;
 pub mod rng;
 pub mod settle;
 pub mod state;
-pub mod status;
 pub mod submit;
 pub mod tags;
 pub mod time;
-pub mod totals;
 pub mod view;
 pub mod workflow;
 pub mod workflow_shape;

@@ -8,7 +8,7 @@ use crate::state::{State, StateKind, TerminalState};
 use crate::time::Timestamp;
 
 /// Out of pending, if nothing holds it there any more.
-pub(crate) fn schedule_if_unblocked(job: &mut Job, cause: Cause, moment: &mut TransitionContext<'_>) {
+pub fn schedule_if_unblocked(job: &mut Job, cause: Cause, moment: &mut TransitionContext<'_>) {
     match job.state {
         State::Pending { held: false, run_at } if job.dependencies.met() => match if_in_future(run_at, moment.now) {
             Some(until) => job.transition_to(State::Delayed { until }, cause, moment),

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::ocypod::status::Status;
 use crate::state::StateKind;
-use crate::status::Status;
 
 /// A field that cannot be accepted, and what would be.
 #[derive(Clone, Debug, PartialEq, Eq)]

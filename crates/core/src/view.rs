@@ -7,9 +7,9 @@ use bytes::Bytes;
 use crate::backoff::BackoffKind;
 use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq};
 use crate::job::Job;
+use crate::ocypod::status::Status;
 use crate::priority::Priority;
 use crate::state::{State, StateKind};
-use crate::status::Status;
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
 

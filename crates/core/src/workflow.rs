@@ -139,19 +139,19 @@ impl MemberCounts {
 
 impl MemberCountDelta {
     /// A member goes from one state to another; `None` is "does not count".
-    pub(crate) fn moved(before: Option<StateKind>, after: Option<StateKind>) -> Self {
+    pub fn moved(before: Option<StateKind>, after: Option<StateKind>) -> Self {
         let mut change = Self::default();
         change.count(before, -1);
         change.count(after, 1);
         change
     }
 
-    pub(crate) fn created(state: StateKind) -> Self {
+    pub fn created(state: StateKind) -> Self {
         Self { records: 1, ..Self::moved(None, Some(state)) }
     }
 
     /// A record has gone; what became of its job is still counted.
-    pub(crate) fn gone() -> Self {
+    pub fn gone() -> Self {
         Self { records: -1, ..Self::default() }
     }
 
@@ -175,12 +175,12 @@ impl MemberCountDelta {
 }
 
 /// As what a job counts in its workflow. Its clone takes its place.
-pub(crate) fn counted_state(job: &Job) -> Option<StateKind> {
+pub fn counted_state(job: &Job) -> Option<StateKind> {
     (job.membership.is_some() && job.requeued_as.is_none()).then(|| job.kind())
 }
 
 /// Members that a retry of their workflow runs again.
-pub(crate) fn ended_unsuccessfully(job: &Job) -> bool {
+pub fn ended_unsuccessfully(job: &Job) -> bool {
     let badly = match job.kind() {
         StateKind::Failed | StateKind::DeadLetter | StateKind::Cancelled => true,
         StateKind::Pending

@@ -78,7 +78,7 @@ fn not_empty<J>(what: &'static str, shapes: &[WorkflowShape<J>]) -> Result<(), I
     if shapes.is_empty() { Err(Invalid::new(what, "must hold at least one job")) } else { Ok(()) }
 }
 
-pub(crate) fn too_many_edges() -> Invalid {
+pub fn too_many_edges() -> Invalid {
     Invalid::new("jobs", format!("may have at most {WORKFLOW_EDGES_MAX} dependencies in one call"))
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use longshore_api::ErrorCode;
 use longshore_core::Timestamp;
-use longshore_core::engine::{AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
 use longshore_core::profile::Profile;
+use longshore_engine::{AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
 use longshore_store::clock::monotonic;
 use longshore_store::{Grant, InstrumentedStore, Park, Store, StoreError, StoreFuture};
 use tokio::sync::{Notify, Semaphore};

@@ -1,8 +1,8 @@
 //! Queues that a configuration names.
 
 use longshore_api::queue::PutQueue;
-use longshore_core::engine::AdminCommand;
 use longshore_core::id::QueueName;
+use longshore_engine::AdminCommand;
 use longshore_store::{Store, StoreError};
 
 use crate::convert::enums::ToCore;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use longshore_codec::codec::checksum;
 use longshore_codec::{Dictionary, codec};
-use longshore_core::engine::{KeyEntry, Queue, ScopedIdempotencyKey};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::policy::Policy;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{KeyEntry, Queue, ScopedIdempotencyKey};
 use longshore_store::StoreError;
 use rusqlite::{Connection, Row, params};
 
@@ -94,7 +94,7 @@ impl Export {
         let mut rows = rest.query([]).map_err(sql)?;
         while let Some(row) = rows.next().map_err(sql)? {
             let job = self.decode(row)?;
-            let place = longshore_core::engine::ordering(&job, true).place;
+            let place = longshore_engine::ordering(&job, true).place;
             next = next.max(place.map_or(0, |place| place.saturating_add(1).cast_signed()));
         }
         Ok(StoreMeta {

@@ -7,10 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
-use longshore_core::engine::PruneTarget;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::time::Timestamp;
+use longshore_engine::PruneTarget;
 use longshore_store::StoreError;
 use rusqlite::{Connection, params};
 

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use longshore_core::engine::{ClaimRequest, Claimed, Effect, ExecutionContext, Settlement};
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
+use longshore_engine::{ClaimRequest, Claimed, Effect, ExecutionContext, Settlement};
 use longshore_store::{ClaimedJob, Grant, Notices, ParkedClaim, ParkedClaims, StoreError, TakeBack, Ticket};
 
 use crate::records::RecordsError;

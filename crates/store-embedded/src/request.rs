@@ -3,12 +3,12 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+};
 use longshore_store::{ClaimedJob, Grant, StoreError, TakeBack, Ticket};
 use tokio::sync::oneshot;
 
@@ -28,7 +28,7 @@ pub(crate) enum Request {
     /// Leases whose answer did not leave the server.
     TakeBack(Vec<Settlement>),
     Settle(Vec<Settlement>, Reply<Vec<Result<StateKind, Refusal>>>),
-    Extend(Vec<Heartbeat>, Reply<Vec<Result<LeaseRenewal, Refusal>>>),
+    Heartbeat(Vec<Heartbeat>, Reply<Vec<Result<LeaseRenewal, Refusal>>>),
     Admin(Box<AdminCommand>, Reply<Result<AdminResponse, Refusal>>),
     Tick(NonZeroUsize, Reply<Ticked>),
 }
@@ -44,7 +44,7 @@ pub(crate) enum Answered {
     Submit(Result<Vec<Submitted>, BatchRefusal>),
     Claim(Result<Vec<ClaimedJob>, Refusal>),
     Settle(Vec<Result<StateKind, Refusal>>),
-    Extend(Vec<Result<LeaseRenewal, Refusal>>),
+    Heartbeat(Vec<Result<LeaseRenewal, Refusal>>),
     Admin(Result<AdminResponse, Refusal>),
     Tick(Ticked),
     Held,
@@ -60,7 +60,7 @@ impl Request {
             Self::Submit(request, _) => request.batch.len(),
             Self::Claim(request, ..) => request.limit,
             Self::TakeBack(settlements) | Self::Settle(settlements, _) => settlements.len(),
-            Self::Extend(extensions, _) => extensions.len(),
+            Self::Heartbeat(heartbeats, _) => heartbeats.len(),
             Self::Parked(_) | Self::Unpark(_) | Self::HoldGrants(..) => 0,
             Self::Admin(..) | Self::Tick(..) => 1,
         }
@@ -74,7 +74,7 @@ impl Request {
                 drop(reply.send(Ok(value.map(|jobs| Grant::new(jobs, Arc::clone(take_back))))));
             }
             (Self::Settle(_, reply), Answered::Settle(value)) => drop(reply.send(Ok(value))),
-            (Self::Extend(_, reply), Answered::Extend(value)) => drop(reply.send(Ok(value))),
+            (Self::Heartbeat(_, reply), Answered::Heartbeat(value)) => drop(reply.send(Ok(value))),
             (Self::Admin(_, reply), Answered::Admin(value)) => drop(reply.send(Ok(value))),
             (Self::Tick(_, reply), Answered::Tick(value)) => drop(reply.send(Ok(value))),
             (Self::HoldGrants(_, reply), Answered::Held) => drop(reply.send(Ok(()))),
@@ -90,7 +90,7 @@ impl Request {
             Self::Submit(_, reply) => drop(reply.send(Err(error))),
             Self::Claim(_, _, reply) => drop(reply.send(Err(error))),
             Self::Settle(_, reply) => drop(reply.send(Err(error))),
-            Self::Extend(_, reply) => drop(reply.send(Err(error))),
+            Self::Heartbeat(_, reply) => drop(reply.send(Err(error))),
             Self::Admin(_, reply) => drop(reply.send(Err(error))),
             Self::Tick(_, reply) => drop(reply.send(Err(error))),
             Self::HoldGrants(_, reply) => drop(reply.send(Err(error))),

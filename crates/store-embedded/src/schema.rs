@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
 use longshore_store::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};

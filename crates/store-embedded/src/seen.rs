@@ -8,8 +8,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use longshore_core::engine::ExecutionContext;
 use longshore_core::time::Timestamp;
+use longshore_engine::ExecutionContext;
 use longshore_store::{Clock, StoreError};
 use rusqlite::Connection;
 

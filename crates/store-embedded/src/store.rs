@@ -8,19 +8,19 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
 
-use longshore_core::engine::{
-    self, AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Engine, Heartbeat, JobRecords, Queue, Settlement,
-    SubmitRequest, Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{LeaseVersion, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Engine, Heartbeat, JobRecords, Queue, Settlement,
+    SubmitRequest, Submitted, Ticked,
+};
 use longshore_store::{
     ChangeFeed, Clock, Grant, JobQuery, JobRef, Mailbox, MemberQuery, Page, Park, QueuePosition, QueueStats, Store,
     StoreError, StoreFuture, StoreHealth, StoreReader, Ticket, WorkflowPage, WorkflowQuery, await_grant, mailbox,
@@ -65,7 +65,7 @@ pub struct Options {
     pub place: StoreLocation,
     pub clock: Arc<dyn Clock>,
     pub time: ClockMode,
-    pub engine: engine::Options,
+    pub engine: longshore_engine::EngineOptions,
     /// Requests that may wait for the writer before the next one has to.
     pub request_queue_max: usize,
     pub reader_threads: usize,
@@ -75,7 +75,7 @@ pub struct Options {
 
 impl Options {
     pub fn new(place: StoreLocation, clock: Arc<dyn Clock>, time: ClockMode) -> Self {
-        let engine = engine::Options::default();
+        let engine = longshore_engine::EngineOptions::default();
         Self { place, clock, time, engine, request_queue_max: 4_096, reader_threads: 2, reserve_bytes: 64 << 20 }
     }
 }
@@ -122,7 +122,7 @@ impl EmbeddedStore {
         let mut live = LiveIndex::default();
         let epoch: i64 = schema::meta(&connection, "epoch")?;
         let lease_floor = LeaseVersion::floor(epoch.max(1).unsigned_abs());
-        let engine_options = engine::Options { lease_floor, ..options.engine };
+        let engine_options = longshore_engine::EngineOptions { lease_floor, ..options.engine };
         let engine = recover(&connection, engine_options, &names, &mut live)?;
         let chunks = Arc::new(RwLock::new(Chunks::load(&connection)?));
         let (names, live) = (Arc::new(RwLock::new(names)), Arc::new(RwLock::new(live)));
@@ -271,7 +271,7 @@ pub(crate) fn read_queues(connection: &Connection) -> Result<Vec<Queue>, StoreEr
 /// Reads what is alive, and how much has ended.
 fn recover(
     connection: &Connection,
-    options: engine::Options,
+    options: longshore_engine::EngineOptions,
     names: &Dictionary,
     live: &mut LiveIndex,
 ) -> Result<Engine, StoreError> {
@@ -409,8 +409,8 @@ impl Store for EmbeddedStore {
         Box::pin(self.ask(|reply| Request::Settle(settlements, reply)))
     }
 
-    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        Box::pin(self.ask(|reply| Request::Extend(extensions, reply)))
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        Box::pin(self.ask(|reply| Request::Heartbeat(heartbeats, reply)))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
@@ -452,7 +452,7 @@ impl StoreReader for EmbeddedStore {
         Box::pin(self.readers.run(move |reader| Ok(reader.ahead(&place))))
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
         let totals = *self.shared.totals.read().unwrap_or_else(PoisonError::into_inner);
         Box::pin(async move { Ok(totals) })
     }

@@ -5,11 +5,11 @@ mod members;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use longshore_core::engine::ScopedIdempotencyKey;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
+use longshore_engine::ScopedIdempotencyKey;
 use longshore_store::StoreError;
 use longshore_store::query::IndexedFields;
 use rusqlite::Connection;

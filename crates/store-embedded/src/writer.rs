@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use longshore_core::engine::{AdminCommand, Effect, Engine, ExecutionContext};
 use longshore_core::id::QueueName;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
+use longshore_engine::{AdminCommand, Effect, Engine, ExecutionContext};
 use longshore_store::{Clock, Letters, QueueStats, StoreError, WakeupsSender};
 use tokio::sync::watch;
 
@@ -169,7 +169,7 @@ impl Writer {
             self.give_back.mark_dirty();
         }
         let mut totals = self.totals;
-        totals.count(&self.effects);
+        totals.count(self.effects.iter().filter_map(Effect::transition));
         if totals != self.totals {
             set_totals(self.records.connection(), &totals)?;
         }
@@ -249,9 +249,9 @@ impl Writer {
                 let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, context!()));
                 Answered::Settle(verdicts.collect::<Result<_, _>>()?)
             }
-            Request::Extend(extensions, _) => {
-                let verdicts = extensions.iter().map(|extension| engine.extend(extension, context!()));
-                Answered::Extend(verdicts.collect::<Result<_, _>>()?)
+            Request::Heartbeat(heartbeats, _) => {
+                let verdicts = heartbeats.iter().map(|heartbeat| engine.heartbeat(heartbeat, context!()));
+                Answered::Heartbeat(verdicts.collect::<Result<_, _>>()?)
             }
             Request::Admin(command, _) => {
                 self.dirty_queues.extend(queue_of(command));

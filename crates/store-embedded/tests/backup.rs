@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Heartbeat, Settlement};
 use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::Seq;
 use longshore_core::patch::SettingsPatch;
@@ -21,6 +20,7 @@ use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
+use longshore_engine::{AdminCommand, ClaimRequest, Heartbeat, Settlement};
 use longshore_store::{ClaimedJob, Clock, Store as _, SystemClock, VirtualClock};
 use longshore_store_embedded::{
     ClockMode, EmbeddedStore, Options, SourceState, StoreLocation, backup_directory, restore,
@@ -168,13 +168,13 @@ fn after_a_restore_old_leases_are_dead_and_versions_go_on_above_all_others() {
             token: Some(job.claimed.token),
             notes: HeartbeatData::default(),
         };
-        for verdict in block_on(store.extend(old.iter().map(beat).collect())).expect("the store extends") {
+        for verdict in block_on(store.heartbeat(old.iter().map(beat).collect())).expect("the store extends") {
             assert_eq!(verdict.expect_err("an old lease is not extended").code(), "stale_lease");
         }
         // Whatever was running comes back by itself, under a version that nobody has ever seen.
         clock.advance(Duration::from_hours(1));
         let budget = NonZeroUsize::new(1_000).expect("not zero");
-        let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
+        let _: longshore_engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
         let fresh = claim(&store, 1_000);
         let given: BTreeSet<Seq> = fresh.iter().map(|job| job.claimed.seq).collect();
         assert!(old.iter().any(|job| given.contains(&job.claimed.seq)), "an orphan is given again");

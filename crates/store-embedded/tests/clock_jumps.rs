@@ -9,9 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest, Ticked,
-};
 use longshore_core::heartbeat::{HeartbeatData, LeaseRenewal};
 use longshore_core::id::JobType;
 use longshore_core::job::Job;
@@ -23,6 +20,9 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_core::time::{Duration, Timestamp};
+use longshore_engine::{
+    AdminCommand, AdminResponse, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest, Ticked,
+};
 use longshore_store::{ClaimedJob, JobRef, Store as _, StoreReader as _, VirtualClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation, backup_directory, restore};
 use longshore_testkit::block_on::block_on;
@@ -99,8 +99,8 @@ fn complete(store: &EmbeddedStore, job: &ClaimedJob) -> Result<StateKind, Refusa
 }
 
 fn heartbeat(store: &EmbeddedStore, job: &ClaimedJob) -> Result<LeaseRenewal, Refusal> {
-    let extension = Heartbeat { id: job.claimed.id, token: Some(job.claimed.token), notes: HeartbeatData::default() };
-    let verdicts = block_on(store.extend(vec![extension])).expect("the store extends");
+    let heartbeat = Heartbeat { id: job.claimed.id, token: Some(job.claimed.token), notes: HeartbeatData::default() };
+    let verdicts = block_on(store.heartbeat(vec![heartbeat])).expect("the store extends");
     verdicts.into_iter().next().expect("a verdict")
 }
 

@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_core::engine::{Submission, SubmitRequest};
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::submit::{NewJob, Payload};
+use longshore_engine::{Submission, SubmitRequest};
 use longshore_store::{Clock, JobRef, Store, VirtualClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 use longshore_testkit::block_on::block_on;

@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_core::cancel::Force;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Queue, Settlement, StateCounts};
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::rng::SeededRng;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::Payload;
 use longshore_core::time::Duration;
+use longshore_engine::{AdminCommand, ClaimRequest, Queue, Settlement, StateCounts};
 use longshore_store::{
     Clock, JobFilter, JobQuery, JobRef, Store as _, StoreError, StoreReader as _, SystemClock, VirtualClock,
 };

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest, Ticked};
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobType, Seq};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
+use longshore_engine::{AdminCommand, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest, Ticked};
 use longshore_store::clock::monotonic;
 use longshore_store::{ClaimedJob, Clock, Store as _, StoreError, StoreHealth, StoreReader as _, VirtualClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
@@ -401,8 +401,8 @@ fn deleting_jobs_makes_room_on_a_full_disk() {
 fn finish_work(store: &EmbeddedStore, running: &[ClaimedJob]) {
     for (number, job) in running.iter().enumerate() {
         let (id, token) = (job.claimed.id, Some(job.claimed.token));
-        let extension = Heartbeat { id, token, notes: HeartbeatData::default() };
-        let beats = block_on(store.extend(vec![extension])).expect("leases can be extended on a full disk");
+        let heartbeat = Heartbeat { id, token, notes: HeartbeatData::default() };
+        let beats = block_on(store.heartbeat(vec![heartbeat])).expect("leases can be extended on a full disk");
         assert!(beats.iter().all(Result::is_ok), "{beats:?}");
         let failed = || Outcome::Fail(ReportedFailure::new(ReportedCategory::Permanent, "never"));
         settle(store, job, if number % 2 == 0 { Outcome::Complete { result: None, progress: None } } else { failed() });

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_core::id::{JobType, Seq};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
@@ -20,6 +19,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Duration;
+use longshore_engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_store::{JobRef, Store as _, StoreReader as _, VirtualClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 use longshore_testkit::block_on::block_on;
@@ -113,7 +113,7 @@ fn life_goes_on_in_every_format() {
 
         clock.advance(Duration::from_days(30));
         let budget = std::num::NonZeroUsize::new(10_000).expect("not zero");
-        let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
+        let _: longshore_engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
         let terms = ClaimOptions::default();
         let request = ClaimRequest { queues: vec![sample_store::queue("plain")], limit: 100, types: Vec::new(), terms };
         let claimed = block_on(store.claim(request)).expect("the store gives").expect("the rules allow it");

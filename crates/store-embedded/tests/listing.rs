@@ -11,11 +11,11 @@ use std::thread;
 
 use bytes::Bytes;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, AdminResponse, Submission, SubmitRequest};
 use longshore_core::id::{JobId, JobType, Seq};
 use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
+use longshore_engine::{AdminCommand, AdminResponse, Submission, SubmitRequest};
 use longshore_store::{JobFilter, JobQuery, Store as _, StoreReader as _, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
 use longshore_testkit::block_on::block_on;

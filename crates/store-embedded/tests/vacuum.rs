@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_core::id::{JobType, Seq};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
+use longshore_engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_store::clock::monotonic;
 use longshore_store::{ClaimedJob, Clock, Store as _, VirtualClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longshore_codec::{Dictionary, codec};
-use longshore_core::engine::Queue;
 use longshore_core::id::QueueName;
+use longshore_engine::Queue;
 
 use crate::connection::{Connection, TxBoundary, get, stmt};
 use crate::error::TxError;

@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use longshore_core::engine::{ClaimRequest, Effect, Settlement};
 use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
+use longshore_engine::{ClaimRequest, Effect, Settlement};
 use longshore_store::{Grant, Letters, Notices, ParkedClaim, ParkedClaims, StoreError, TakeBack, Ticket};
 use tokio::sync::oneshot;
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_codec::{Dictionary, codec};
-use longshore_core::engine::{KeyEntry, Queue, ScopedIdempotencyKey, StateCounts, ordering};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::{MemberCounts, Workflow};
+use longshore_engine::{KeyEntry, Queue, ScopedIdempotencyKey, StateCounts, ordering};
 use longshore_store::StoreError;
 use longshore_store::query::IndexedFields;
 use tokio_postgres::Client;

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use longshore_codec::codec;
-use longshore_core::engine::{StateCounts, count_of};
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{StateCounts, count_of};
 use longshore_store::{
     JobQuery, JobRef, MemberQuery, Page, QueuePosition, QueueStats, StoreError, StoreFuture, StoreHealth, StoreReader,
     WorkflowPage, WorkflowQuery,
@@ -260,7 +260,7 @@ impl<'a> ReadTransaction<'a> {
         Ok(StoreHealth { refusing, ..StoreHealth::default() })
     }
 
-    async fn totals(&mut self) -> Result<Totals, TxError> {
+    async fn ocypod_totals(&mut self) -> Result<Totals, TxError> {
         let node = self.node;
         let call = stmt!(node.sql.queue_counts_of, vec![TOTALS_QUEUE]);
         let rows = self.begin(vec![call]).await?.pop().unwrap_or_default();
@@ -318,8 +318,8 @@ impl StoreReader for PostgresStore {
         read_store!(self, |reads| async { Ok(reads.queue_stats(Some(&name)).await?.pop()) })
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
-        read_store!(self, |reads| reads.totals())
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
+        read_store!(self, |reads| reads.ocypod_totals())
     }
 
     fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use deadpool_postgres::Pool;
-use longshore_core::engine::{self, Effect};
 use longshore_core::id::QueueName;
 use longshore_core::time::{Duration, Timestamp};
+use longshore_engine::Effect;
 use longshore_store::WakeupsSender;
 
 use crate::archive::ArchiveState;
@@ -33,7 +33,7 @@ pub(crate) struct Node {
     pub statement_mode: StatementMode,
     /// Advisory lock: shared by all writers, exclusive for changes of queues.
     pub lock_key: i64,
-    pub engine: engine::Options,
+    pub engine: longshore_engine::EngineOptions,
     pub clock: NodeClock,
     pub wakeups: WakeupsSender,
     pub notify_queue: NotifyQueue,

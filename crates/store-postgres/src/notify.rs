@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longshore_core::engine::Effect;
 use longshore_core::id::QueueName;
 use longshore_core::state::StateKind;
+use longshore_engine::Effect;
 use tokio::sync::Notify;
 use tokio_postgres::{AsyncMessage, Config, NoTls};
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use longshore_core::engine::{KeyEntry, ScopedIdempotencyKey, StateCounts};
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{KeyEntry, ScopedIdempotencyKey, StateCounts};
 
 use crate::row::JobRow;
 

@@ -3,12 +3,12 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+};
 use longshore_store::{ClaimedJob, Grant, StoreError, TakeBack};
 use tokio::sync::{mpsc, oneshot};
 
@@ -62,7 +62,7 @@ pub(crate) enum TxRequest {
     Submit(Box<SubmitRequest>, Responder<Result<Vec<Submitted>, BatchRefusal>>),
     Claim(ClaimRequest, ClaimResponder),
     Settle(Vec<Settlement>, Responder<Vec<Result<StateKind, Refusal>>>),
-    Extend(Vec<Heartbeat>, Responder<Vec<Result<LeaseRenewal, Refusal>>>),
+    Heartbeat(Vec<Heartbeat>, Responder<Vec<Result<LeaseRenewal, Refusal>>>),
     Admin(Box<AdminCommand>, Responder<Result<AdminResponse, Refusal>>),
     Tick(NonZeroUsize, Responder<Ticked>),
 }
@@ -79,7 +79,7 @@ pub(crate) enum TxResponse {
     Submit(Result<Vec<Submitted>, BatchRefusal>),
     Claim(Result<Vec<ClaimedJob>, Refusal>),
     Settle(Vec<Result<StateKind, Refusal>>),
-    Extend(Vec<Result<LeaseRenewal, Refusal>>),
+    Heartbeat(Vec<Result<LeaseRenewal, Refusal>>),
     Admin(Result<AdminResponse, Refusal>),
     Tick(Ticked),
 }
@@ -88,7 +88,7 @@ impl TxRequest {
     pub(crate) fn is_claim(&self) -> bool {
         match self {
             Self::Claim(..) => true,
-            Self::Submit(..) | Self::Settle(..) | Self::Extend(..) | Self::Admin(..) | Self::Tick(..) => false,
+            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
         }
     }
 
@@ -96,7 +96,7 @@ impl TxRequest {
     pub(crate) fn is_abandoned(&self) -> bool {
         match self {
             Self::Claim(_, reply) => reply.is_closed(),
-            Self::Submit(..) | Self::Settle(..) | Self::Extend(..) | Self::Admin(..) | Self::Tick(..) => false,
+            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
         }
     }
 
@@ -106,7 +106,7 @@ impl TxRequest {
             Self::Submit(request, _) => request.batch.len(),
             Self::Claim(request, _) => request.limit,
             Self::Settle(settlements, _) => settlements.len(),
-            Self::Extend(extensions, _) => extensions.len(),
+            Self::Heartbeat(heartbeats, _) => heartbeats.len(),
             Self::Admin(..) | Self::Tick(..) => 1,
         }
     }
@@ -120,7 +120,7 @@ impl TxRequest {
                 reply.send(Ok(value.map(|jobs| Grant::new(jobs, take_back))));
             }
             (Self::Settle(_, reply), TxResponse::Settle(value)) => drop(reply.send(Ok(value))),
-            (Self::Extend(_, reply), TxResponse::Extend(value)) => drop(reply.send(Ok(value))),
+            (Self::Heartbeat(_, reply), TxResponse::Heartbeat(value)) => drop(reply.send(Ok(value))),
             (Self::Admin(_, reply), TxResponse::Admin(value)) => drop(reply.send(Ok(value))),
             (Self::Tick(_, reply), TxResponse::Tick(value)) => drop(reply.send(Ok(value))),
             (request, _) => request.fail(StoreError::unknown(ErrorMessage(
@@ -134,7 +134,7 @@ impl TxRequest {
             Self::Submit(_, reply) => drop(reply.send(Err(error))),
             Self::Claim(_, reply) => reply.send(Err(error)),
             Self::Settle(_, reply) => drop(reply.send(Err(error))),
-            Self::Extend(_, reply) => drop(reply.send(Err(error))),
+            Self::Heartbeat(_, reply) => drop(reply.send(Err(error))),
             Self::Admin(_, reply) => drop(reply.send(Err(error))),
             Self::Tick(_, reply) => drop(reply.send(Err(error))),
         }

@@ -1,13 +1,13 @@
 //! A job as a row: its record, and the index columns derived from it.
 
 use longshore_core::dependency::PendingPropagation;
-use longshore_core::engine::ReadyKey;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::policy::{OnLeaseExpiry, Reclaim};
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
+use longshore_engine::ReadyKey;
 use longshore_store::query::has_words;
 use tokio_postgres::Row;
 

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use longshore_codec::OsRng;
-use longshore_core::engine::{
-    self, AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Queue, Settlement, SubmitRequest,
-    Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
 use longshore_core::rng::Rng;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Queue, Settlement, SubmitRequest, Submitted,
+    Ticked,
+};
 use longshore_store::{
     ChangeFeed, Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, await_grant, mailbox,
 };
@@ -43,7 +43,7 @@ pub struct PostgresOptions {
     pub schema: String,
     /// Virtual clock. `None`: the database clock.
     pub clock: Option<Arc<dyn Clock>>,
-    pub engine: engine::Options,
+    pub engine: longshore_engine::EngineOptions,
     pub statement_mode: StatementMode,
     /// Connections for reads.
     pub readers: usize,
@@ -131,7 +131,7 @@ impl PostgresOptions {
             url: url.into(),
             schema: "longshore".to_owned(),
             clock: None,
-            engine: engine::Options::default(),
+            engine: longshore_engine::EngineOptions::default(),
             statement_mode: StatementMode::Prepared,
             readers: 4,
             writers: 2,
@@ -442,8 +442,8 @@ impl Store for PostgresStore {
         Box::pin(self.request(&self.queues.settles, |reply| TxRequest::Settle(settlements, reply)))
     }
 
-    fn extend(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        Box::pin(self.request(&self.queues.heartbeats, |reply| TxRequest::Extend(heartbeats, reply)))
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        Box::pin(self.request(&self.queues.heartbeats, |reply| TxRequest::Heartbeat(heartbeats, reply)))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {

@@ -5,10 +5,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use longshore_codec::codec;
-use longshore_core::engine::{Ticked, ordering};
 use longshore_core::id::Seq;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
+use longshore_engine::{Ticked, ordering};
 use longshore_store::StoreError;
 use tokio::sync::oneshot;
 

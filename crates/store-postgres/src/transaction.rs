@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_codec::OsRng;
-use longshore_core::engine::{self, AdminCommand, Claimed, Effect, Engine, ExecutionContext, Settlement, Ticked};
 use longshore_core::id::{JobId, LeaseVersion, QueueName, Seq};
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::DependencyRef;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
+use longshore_engine::{AdminCommand, Claimed, Effect, Engine, ExecutionContext, Settlement, Ticked};
 use longshore_store::ClaimedJob;
 
 use crate::catalog::Catalog;
@@ -223,7 +223,7 @@ impl<'a> Transaction<'a> {
         for request in requests {
             match request {
                 TxRequest::Settle(settlements, _) => settlements.iter().for_each(|settlement| add(&settlement.id)),
-                TxRequest::Extend(extensions, _) => extensions.iter().for_each(|extension| add(&extension.id)),
+                TxRequest::Heartbeat(heartbeats, _) => heartbeats.iter().for_each(|heartbeat| add(&heartbeat.id)),
                 TxRequest::Admin(command, _) => job_of(command).iter().for_each(&mut add),
                 TxRequest::Submit(request, _) => {
                     request.parent.iter().for_each(|(parent, _)| add(parent));
@@ -274,7 +274,7 @@ impl<'a> Transaction<'a> {
                     | AdminCommand::RetryWorkflow { .. }
                     | AdminCommand::ChangeStatus { .. } => {}
                 },
-                TxRequest::Claim(..) | TxRequest::Settle(..) | TxRequest::Extend(..) | TxRequest::Tick(..) => {}
+                TxRequest::Claim(..) | TxRequest::Settle(..) | TxRequest::Heartbeat(..) | TxRequest::Tick(..) => {}
             }
         }
         queues
@@ -288,7 +288,7 @@ impl<'a> Transaction<'a> {
     ) -> Result<(Evaluation<'f>, Option<MissingReads>), TxError> {
         let epoch = LeaseVersion::floor(self.catalog.epoch.max(1).unsigned_abs());
         let lease_floor = LeaseVersion(epoch.0 + (self.connection.lease_floor << 32));
-        let options = engine::Options { lease_floor, ..self.node.engine };
+        let options = longshore_engine::EngineOptions { lease_floor, ..self.node.engine };
         let mut engine = Engine::partial(options, Arc::clone(&self.catalog.queues), self.first_seq.unwrap_or(0));
         let mut working_set = WorkingSet::new(read_set, &self.catalog, self.exclusive);
         working_set.decode_all(&self.catalog.names)?;
@@ -340,7 +340,7 @@ fn needs_seqs(request: &TxRequest) -> bool {
     let completes = |settlement: &Settlement| matches!(settlement.outcome, Outcome::Complete { .. });
     match request {
         TxRequest::Submit(..) | TxRequest::Admin(..) | TxRequest::Tick(..) => true,
-        TxRequest::Claim(..) | TxRequest::Extend(..) => false,
+        TxRequest::Claim(..) | TxRequest::Heartbeat(..) => false,
         TxRequest::Settle(settlements, _) => !settlements.iter().all(completes),
     }
 }
@@ -397,9 +397,9 @@ impl Evaluation<'_> {
                 let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, context!()));
                 TxResponse::Settle(verdicts.collect::<Result<_, _>>()?)
             }
-            TxRequest::Extend(extensions, _) => {
-                let verdicts = extensions.iter().map(|extension| engine.extend(extension, context!()));
-                TxResponse::Extend(verdicts.collect::<Result<_, _>>()?)
+            TxRequest::Heartbeat(heartbeats, _) => {
+                let verdicts = heartbeats.iter().map(|heartbeat| engine.heartbeat(heartbeat, context!()));
+                TxResponse::Heartbeat(verdicts.collect::<Result<_, _>>()?)
             }
             TxRequest::Admin(command, _) => TxResponse::Admin(engine.admin(command, context!())?),
             TxRequest::Tick(budget, _) => TxResponse::Tick(tick(engine, working_set, now, budget.get(), rng, effects)?),
@@ -460,7 +460,7 @@ fn job_of(command: &AdminCommand) -> Option<JobId> {
 /// Deltas of the totals of the Ocypod API.
 fn totals_of(effects: &[Effect]) -> Option<Vec<i64>> {
     let mut totals = Totals::default();
-    totals.count(effects);
+    totals.count(effects.iter().filter_map(Effect::transition));
     let Totals { created, completed, retried, failed, timed_out, cancelled } = totals;
     let all = [created, completed, retried, failed, timed_out, cancelled];
     all.iter().any(|count| *count > 0).then(|| all.iter().map(|count| count.cast_signed()).collect())

@@ -8,7 +8,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use common::load::{self, claim, complete};
-use longshore_core::engine::{Submission, SubmitRequest};
 use longshore_core::id::JobType;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, SettingsPatch};
 use longshore_core::profile::Profile;
@@ -16,6 +15,7 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::tags::Tags;
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{Submission, SubmitRequest};
 use longshore_store::{Clock, Store, VirtualClock};
 use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::NoTls;
@@ -70,7 +70,7 @@ fn partitions_are_dropped_when_no_job_is_needed() {
         let job = PolicyPatch { retention, ..PolicyPatch::default() };
         let overrides = Some(Box::new(SettingsPatch { job, ..SettingsPatch::default() }));
         let queue = load::queue();
-        let put = longshore_core::engine::AdminCommand::PutQueue { queue, profile: Some(Profile::Standard), overrides };
+        let put = longshore_engine::AdminCommand::PutQueue { queue, profile: Some(Profile::Standard), overrides };
         store.admin(put).await.expect("the store answers").expect("the queue is put");
         let first = archive_counts(&schema.name).await.0;
         for tags in [Tags::None, Tags::List(vec!["red".into()]), Tags::None] {

@@ -12,12 +12,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::load::{self, claim, complete, submit};
 use common::{Cluster, Durability};
-use longshore_core::engine::{AdminCommand, Submission, SubmitRequest};
 use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
 use longshore_core::time::Timestamp;
+use longshore_engine::{AdminCommand, Submission, SubmitRequest};
 use longshore_store::{ClaimedJob, Clock, JobFilter, JobQuery, JobRef, Store, StoreReader, VirtualClock};
 use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::NoTls;
@@ -130,8 +130,8 @@ fn a_read_only_server_is_left() {
     });
 }
 
-/// Requests to a server that accepts bytes and does not respond fail after the response timeout. The
-/// node resumes when the server responds.
+/// Requests to a server that accepts bytes and does not respond fail after the response timeout.
+/// The node resumes when the server responds.
 #[test]
 fn requests_to_a_frozen_server_time_out() {
     let cluster = Cluster::start(Durability::Off);
@@ -218,12 +218,12 @@ fn more_reads_than_connections() {
             })
             .collect();
         for _ in 0..20 {
-            let heartbeat = longshore_core::engine::Heartbeat {
+            let heartbeat = longshore_engine::Heartbeat {
                 id: claimed.claimed.id,
                 token: Some(claimed.claimed.token),
                 notes: longshore_core::heartbeat::HeartbeatData::default(),
             };
-            store.extend(vec![heartbeat]).await.expect("the store answers").remove(0).expect("the lease is kept");
+            store.heartbeat(vec![heartbeat]).await.expect("the store answers").remove(0).expect("the lease is kept");
         }
         for read in reads {
             assert!(read.await.expect("it is answered").is_some());
@@ -240,12 +240,12 @@ fn heartbeats_are_hot_updates() {
         submit(&*store, "one").await.expect("it is stored");
         let claimed = claim(&*store, 1).await.expect("it is claimed").remove(0);
         for _ in 0..50 {
-            let heartbeat = longshore_core::engine::Heartbeat {
+            let heartbeat = longshore_engine::Heartbeat {
                 id: claimed.claimed.id,
                 token: Some(claimed.claimed.token),
                 notes: longshore_core::heartbeat::HeartbeatData::default(),
             };
-            store.extend(vec![heartbeat]).await.expect("the store answers").remove(0).expect("the lease is kept");
+            store.heartbeat(vec![heartbeat]).await.expect("the store answers").remove(0).expect("the lease is kept");
         }
         until("the statistics", || async {
             let hot = tokio::task::block_in_place(|| {

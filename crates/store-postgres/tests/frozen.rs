@@ -1,5 +1,5 @@
-//! A node that freezes inside a transaction delays other nodes for a short time, and resumes when it
-//! thaws.
+//! A node that freezes inside a transaction delays other nodes for a short time, and resumes when
+//! it thaws.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use common::load::{self, claim, complete, submit};
 use common::{Cluster, Durability};
-use longshore_core::engine::AdminCommand;
 use longshore_core::id::QueueName;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
+use longshore_engine::AdminCommand;
 use longshore_store::Store;
 use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::{Client, NoTls};

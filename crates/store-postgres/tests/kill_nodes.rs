@@ -1,5 +1,6 @@
-//! Three nodes on one PostgreSQL, each a process that is killed at random, like its workers. The test
-//! records every response. In the end no acknowledged job is lost, and no run was completed twice.
+//! Three nodes on one PostgreSQL, each a process that is killed at random, like its workers. The
+//! test records every response. In the end no acknowledged job is lost, and no run was completed
+//! twice.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -182,9 +183,9 @@ fn number(name: &str, otherwise: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// P1, P4, P5 and P6 on several nodes: NODE_KILLS (6) node kills and at least WORKER_KILLS (30) worker
-/// kills under load. LATE_PERCENT of the lost runs may restart later than a second after the lease.
-/// The default is 100, because the machine may stall; the soak test sets it lower.
+/// P1, P4, P5 and P6 on several nodes: NODE_KILLS (6) node kills and at least WORKER_KILLS (30)
+/// worker kills under load. LATE_PERCENT of the lost runs may restart later than a second after
+/// the lease. The default is 100, because the machine may stall; the soak test sets it lower.
 #[test]
 fn three_nodes_with_random_kills() {
     let (kills, workers) = (number("NODE_KILLS", 6), number("WORKER_KILLS", 30));

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use common::load::{self, claim, complete, submit};
 use common::{Cluster, Durability, as_user, open_to_all, spare_port};
-use longshore_core::engine::Heartbeat;
 use longshore_core::state::StateKind;
+use longshore_engine::Heartbeat;
 use longshore_store::{JobFilter, JobQuery, Store, StoreError, StoreReader};
 use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::NoTls;
@@ -109,7 +109,7 @@ async fn drain(store: Arc<PostgresStore>) -> usize {
         for job in jobs {
             let notes = longshore_core::heartbeat::HeartbeatData::default();
             let beat = Heartbeat { id: job.claimed.id, token: Some(job.claimed.token), notes };
-            store.extend(vec![beat]).await.expect("the store answers").remove(0).expect("the lease holds");
+            store.heartbeat(vec![beat]).await.expect("the store answers").remove(0).expect("the lease holds");
             complete(&*store, &job).await.expect("the store answers").expect("the lease holds");
             done += 1;
         }

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use common::load::{self, claim, complete};
 use common::{Cluster, Durability};
 use longshore_core::Duration;
-use longshore_core::engine::{Heartbeat, Submission, SubmitRequest};
 use longshore_core::id::JobType;
 use longshore_core::submit::{NewJob, Payload};
+use longshore_engine::{Heartbeat, Submission, SubmitRequest};
 use longshore_store::Store;
 use longshore_store_postgres::{PostgresStore, migrate};
 
@@ -93,7 +93,7 @@ async fn run_hot_statements(store: &PostgresStore) {
         let jobs = claim(store, 2).await.expect("the store answers");
         for job in &jobs {
             let heartbeat = Heartbeat { id: job.claimed.id, token: Some(job.claimed.token), notes: Default::default() };
-            store.extend(vec![heartbeat]).await.expect("the store answers").remove(0).expect("the lease is renewed");
+            store.heartbeat(vec![heartbeat]).await.expect("the store answers").remove(0).expect("the lease is renewed");
             complete(store, job).await.expect("the store answers").expect("the job is completed");
         }
     }

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use common::load;
-use longshore_core::engine::Settlement;
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::job::Job;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
+use longshore_engine::Settlement;
 use longshore_store::{Clock, JobFilter, JobQuery, Store, StoreReader, VirtualClock};
 use longshore_store_postgres::{Connections, PostgresOptions, PostgresStore};
 use longshore_testkit::conformance::{self, StoreFixture};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use longshore_core::engine::Effect;
 use longshore_core::time::Timestamp;
+use longshore_engine::Effect;
 use tokio::sync::{broadcast, watch};
 
 /// Effects of committed changes, and the next deadline. Whoever falls behind is told that it missed something.

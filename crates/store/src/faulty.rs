@@ -5,19 +5,19 @@ use std::fmt::{self, Debug};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
 use longshore_core::rng::Rng;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+};
 
 use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
@@ -224,8 +224,8 @@ impl Store for FaultyStore {
         self.change(|store| store.settle(settlements))
     }
 
-    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        self.change(|store| store.extend(extensions))
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        self.change(|store| store.heartbeat(heartbeats))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
@@ -266,8 +266,8 @@ impl StoreReader for FaultyStore {
         self.look(|store| store.count_ahead(place))
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
-        self.look(|store| store.totals())
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
+        self.look(|store| store.ocypod_totals())
     }
 
     fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
@@ -331,7 +331,7 @@ mod tests {
         assert!(matches!(finish(third), Err(StoreError::Unknown(_))));
         assert!(matches!(finish(second), Err(StoreError::NotApplied(_))));
         assert!(finish(first).is_ok());
-        assert!(finish(store.extend(Vec::new())).is_ok());
+        assert!(finish(store.heartbeat(Vec::new())).is_ok());
         assert_eq!(stub.changes(), 3);
     }
 

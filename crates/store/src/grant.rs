@@ -5,8 +5,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use longshore_core::engine::Settlement;
 use longshore_core::settle::Outcome;
+use longshore_engine::Settlement;
 use tokio::sync::oneshot;
 
 use crate::store::ClaimedJob;

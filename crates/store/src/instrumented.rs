@@ -5,18 +5,18 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+};
 
 use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
@@ -31,7 +31,7 @@ pub enum StoreOp {
     Submit,
     Claim,
     Settle,
-    Extend,
+    Heartbeat,
     Admin,
     Tick,
     Get,
@@ -51,7 +51,7 @@ impl StoreOp {
         Self::Submit,
         Self::Claim,
         Self::Settle,
-        Self::Extend,
+        Self::Heartbeat,
         Self::Admin,
         Self::Tick,
         Self::Get,
@@ -72,7 +72,7 @@ impl StoreOp {
             Self::Submit => "submit",
             Self::Claim => "claim",
             Self::Settle => "settle",
-            Self::Extend => "extend",
+            Self::Heartbeat => "extend",
             Self::Admin => "admin",
             Self::Tick => "tick",
             Self::Get => "get",
@@ -91,7 +91,7 @@ impl StoreOp {
     /// Whether it may change something.
     pub fn writes(self) -> bool {
         match self {
-            Self::Submit | Self::Claim | Self::Settle | Self::Extend | Self::Admin | Self::Tick => true,
+            Self::Submit | Self::Claim | Self::Settle | Self::Heartbeat | Self::Admin | Self::Tick => true,
             Self::Get | Self::Payloads | Self::List | Self::Ahead | Self::Queue | Self::Queues | Self::Totals => false,
             Self::Workflow | Self::Workflows | Self::Members => false,
         }
@@ -235,8 +235,8 @@ impl Store for InstrumentedStore {
         self.watch(StoreOp::Settle, settlements.len(), self.store.settle(settlements), |answer| verdicts(answer))
     }
 
-    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        self.watch(StoreOp::Extend, extensions.len(), self.store.extend(extensions), |answer| verdicts(answer))
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        self.watch(StoreOp::Heartbeat, heartbeats.len(), self.store.heartbeat(heartbeats), |answer| verdicts(answer))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
@@ -277,8 +277,8 @@ impl StoreReader for InstrumentedStore {
         self.watch(StoreOp::Ahead, 1, self.store.count_ahead(place), |_| (1, 0))
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
-        self.watch(StoreOp::Totals, 0, self.store.totals(), |_| (1, 0))
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
+        self.watch(StoreOp::Totals, 0, self.store.ocypod_totals(), |_| (1, 0))
     }
 
     fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
@@ -362,8 +362,8 @@ mod tests {
         let verdicts = finish(store.settle(vec![settlement(), settlement()])).unwrap();
         assert!(verdicts[0].is_ok() && verdicts[1].is_err());
         assert_eq!(last(&notes), (StoreOp::Settle, 2, 1, "answered", 3));
-        assert!(finish(store.extend(Vec::new())).unwrap().is_empty());
-        assert_eq!(last(&notes), (StoreOp::Extend, 0, 0, "answered", 3));
+        assert!(finish(store.heartbeat(Vec::new())).unwrap().is_empty());
+        assert_eq!(last(&notes), (StoreOp::Heartbeat, 0, 0, "answered", 3));
         assert!(finish(store.admin(pause())).unwrap().is_err());
         assert_eq!(last(&notes), (StoreOp::Admin, 1, 1, "answered", 3));
         assert_eq!(finish(store.tick(NonZeroUsize::MIN)).unwrap().done, 1);

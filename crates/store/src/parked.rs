@@ -7,8 +7,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use longshore_core::engine::ClaimRequest;
 use longshore_core::id::{JobType, QueueName};
+use longshore_engine::ClaimRequest;
 
 /// Identifies a claim; a lower ticket is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

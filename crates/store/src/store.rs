@@ -5,19 +5,19 @@ use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Claimed, Heartbeat, Queue, Settlement, StateCounts,
-    SubmitRequest, Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Claimed, Heartbeat, Queue, Settlement, StateCounts,
+    SubmitRequest, Submitted, Ticked,
+};
 
 use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
@@ -53,7 +53,7 @@ pub trait Store: StoreReader {
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>>;
 
     /// Heartbeats; one verdict for each, in order.
-    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>>;
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>>;
 
     /// What people do to queues and jobs.
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>>;
@@ -83,7 +83,7 @@ pub trait StoreReader: Debug + Send + Sync + 'static {
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>>;
 
     /// What has become of the jobs of the Ocypod dialect since the store was made.
-    fn totals(&self) -> StoreFuture<'_, Totals>;
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals>;
 
     /// With the sums over its members; never by looking at them.
     fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>>;

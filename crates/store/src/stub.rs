@@ -7,20 +7,20 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest,
-    Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{JobId, JobType, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest,
+    Submitted, Ticked,
+};
 
 use crate::change_feed::{ChangeFeed, WakeupsSender};
 use crate::error::StoreError;
@@ -87,8 +87,8 @@ impl Store for Stub {
         self.change((0..settlements.len()).map(verdict).collect())
     }
 
-    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        self.change(extensions.iter().map(|_| Err(Refusal::JobNotFound)).collect())
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        self.change(heartbeats.iter().map(|_| Err(Refusal::JobNotFound)).collect())
     }
 
     fn admin(&self, _: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
@@ -129,7 +129,7 @@ impl StoreReader for Stub {
         Box::pin(std::future::ready(Ok(0)))
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
         ready(Totals::default())
     }
 

@@ -12,15 +12,12 @@ use bytes::Bytes;
 use longshore_core::cancel::Force;
 use longshore_core::claim::ClaimOptions;
 use longshore_core::edit;
-use longshore_core::engine::{
-    self, AdminCommand as Admin, AdminResponse, ClaimRequest, Command as Order, DeleteQueue, Heartbeat, Queue,
-    QueueDeleteMode, Response as Told, Settlement, StateCounts, Submission, SubmitRequest, WorkflowTarget,
-};
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::limits::CORRELATION_ID_CHARS_MAX;
+use longshore_core::ocypod::status::{Status, StatusChange};
 use longshore_core::priority::Priority;
 use longshore_core::profile::Profile;
 use longshore_core::refusal::{Invalid, Refusal};
@@ -28,11 +25,14 @@ use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::settle;
 use longshore_core::state::StateKind;
-use longshore_core::status::{Status, StatusChange};
 use longshore_core::submit::{self, DependencyRef, Payload, Start};
 use longshore_core::tags::Tags;
 use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{
+    AdminCommand as Admin, AdminResponse, ClaimRequest, Command as Order, DeleteQueue, Heartbeat, Queue,
+    QueueDeleteMode, Response as Told, Settlement, StateCounts, Submission, SubmitRequest, WorkflowTarget,
+};
 
 use crate::target::*;
 
@@ -151,7 +151,7 @@ impl Names {
                 let outcome = outcome_of(outcome)?;
                 Order::Settle(Settlement { id: self.id(*job), token: self.token(*job, token), outcome })
             }
-            Command::Heartbeat { job, token, progress, checkpoint } => Order::Extend(Heartbeat {
+            Command::Heartbeat { job, token, progress, checkpoint } => Order::Heartbeat(Heartbeat {
                 id: self.id(*job),
                 token: self.token(*job, token),
                 notes: HeartbeatData {
@@ -227,7 +227,7 @@ impl Names {
             Told::Claimed(jobs) => Answer::Claimed(jobs?.iter().map(|job| self.claimed(job)).collect()),
             // The caller knows which job it was.
             Told::Settled(state) => Answer::State { job: 0, state: state?.as_str().to_owned() },
-            Told::Extended(extended) => {
+            Told::LeaseRenewed(extended) => {
                 let extended = extended?;
                 Answer::Extended {
                     expires_at: extended.expires_at.map(Timestamp::as_millis),
@@ -247,7 +247,7 @@ impl Names {
         })
     }
 
-    fn claimed(&mut self, claimed: &engine::Claimed) -> Claimed {
+    fn claimed(&mut self, claimed: &longshore_engine::Claimed) -> Claimed {
         let job = self.handles[&claimed.id];
         self.tokens.insert((job, claimed.version.0), claimed.token);
         Claimed {
@@ -261,8 +261,8 @@ impl Names {
         }
     }
 
-    fn submitted(&mut self, jobs: &[engine::Submitted]) -> Vec<Submitted> {
-        let answer = |subject: &mut Self, job: &engine::Submitted| Submitted {
+    fn submitted(&mut self, jobs: &[longshore_engine::Submitted]) -> Vec<Submitted> {
+        let answer = |subject: &mut Self, job: &longshore_engine::Submitted| Submitted {
             job: job.state.map(|_| subject.adopt(job.id)),
             state: job.state.map(|state| state.as_str().to_owned()),
             duplicate: job.duplicate,
@@ -390,7 +390,7 @@ pub(crate) fn name_in_workflow(job: &Job) -> String {
 }
 
 pub(crate) fn queue_snapshot(queue: &Queue, counts: &StateCounts) -> QueueSnapshot {
-    let count = |state: &StateKind| (state.as_str().to_owned(), engine::count_of(counts, *state));
+    let count = |state: &StateKind| (state.as_str().to_owned(), longshore_engine::count_of(counts, *state));
     QueueSnapshot {
         profile: queue.profile.as_str().to_owned(),
         paused: queue.paused,

@@ -2,10 +2,6 @@
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, ClaimRequest, Claimed, Command, Effect, Engine, MemoryRecords, Options, Response,
-    Settlement, Submission, SubmitRequest, Submitted, Ticked,
-};
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
 use longshore_core::patch::SettingsPatch;
@@ -16,6 +12,12 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{
+    AdminCommand, AdminResponse, ClaimRequest, Claimed, Command, Effect, Engine, EngineOptions, Response, Settlement,
+    Submission, SubmitRequest, Submitted, Ticked,
+};
+
+use crate::memory_records::MemoryRecords;
 
 #[derive(Debug)]
 pub struct EngineFixture {
@@ -34,10 +36,10 @@ impl Default for EngineFixture {
 
 impl EngineFixture {
     pub fn new() -> Self {
-        Self::with(Options::default())
+        Self::with(EngineOptions::default())
     }
 
-    pub fn with(options: Options) -> Self {
+    pub fn with(options: EngineOptions) -> Self {
         Self {
             engine: Engine::new(options),
             records: MemoryRecords::default(),

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use longshore_core::Timestamp;
-use longshore_core::engine::{Command as Order, Effect, Engine, MemoryRecords, Options, Response as Told};
 use longshore_core::id::{JobId, LeaseToken, QueueName, WorkflowId};
 use longshore_core::refusal::Refusal;
 use longshore_core::rng::SeededRng;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{Command as Order, Effect, Engine, EngineOptions, Response as Told};
 
 use crate::convert::{Machine, Names, name_in_workflow, queue_of_holder, queue_snapshot};
+use crate::memory_records::MemoryRecords;
 use crate::target::*;
 
 /// The same instant at which the model starts.
@@ -42,12 +43,12 @@ impl Default for EngineSubject {
 
 impl EngineSubject {
     pub fn new() -> Self {
-        Self::with_slices(Options::default().cascade_jobs_max, 1_000)
+        Self::with_slices(EngineOptions::default().cascade_jobs_max, 1_000)
     }
 
     /// An engine that does its bounded work in slices of these sizes.
     pub fn with_slices(cascade_jobs_max: usize, tick_budget: usize) -> Self {
-        let options = Options { cascade_jobs_max, ..Options::default() };
+        let options = EngineOptions { cascade_jobs_max, ..EngineOptions::default() };
         let core = Core {
             engine: Engine::new(options),
             records: MemoryRecords::default(),

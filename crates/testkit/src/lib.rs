@@ -2,8 +2,9 @@
 //!
 //! - [`subject`]: what every implementation under test can do, in neutral words. The engine, the model, each store and the server are one.
 //! - [`model`]: the naive reference, first written from the specifications without sight of the engine
-//! - [`engine_subject`]: the engine of `longshore-core` on records in memory
+//! - [`engine_subject`]: the engine of `longshore-engine` on records in memory
 //! - [`store_subject`]: any store, in virtual time
+//! - [`memory_records`]: the records of the engine in memory
 //! - [`memory_store`]: the plainest store, to hold the suite against
 //! - [`mod@conformance`]: what every store must do; one line makes it the tests of a store
 //! - [`parking`]: random rounds of claims that wait, against a model
@@ -20,6 +21,7 @@ mod convert;
 pub mod differential;
 pub mod engine_fixture;
 pub mod engine_subject;
+pub mod memory_records;
 pub mod memory_store;
 pub mod model;
 pub mod parking;

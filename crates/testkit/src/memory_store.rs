@@ -8,19 +8,19 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use longshore_core::Timestamp;
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Command, Effect, Engine, Heartbeat, MemoryRecords,
-    Options, Queue, Response, Settlement, SubmitRequest, Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
 use longshore_core::rng::SeededRng;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Command, Effect, Engine, EngineOptions, Heartbeat, Queue,
+    Response, Settlement, SubmitRequest, Submitted, Ticked,
+};
 use longshore_store::{
     ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueuePosition,
     QueueStats, Store, StoreError, StoreFuture, StoreHealth, StoreReader, TakeBack, Ticket, WakeupsSender,
@@ -29,6 +29,7 @@ use longshore_store::{
 use tokio::sync::oneshot;
 
 use crate::engine_subject::rebuild;
+use crate::memory_records::MemoryRecords;
 
 /// Records that one page looks at: few, so that pages end early.
 const ROWS_PER_PAGE: usize = 40;
@@ -87,7 +88,7 @@ struct Held {
 }
 
 impl Disk {
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: EngineOptions) -> Self {
         let held = Held {
             engine: Engine::new(options),
             records: MemoryRecords::default(),
@@ -104,7 +105,7 @@ impl Disk {
 
 impl MemoryStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self::open(Disk::new(Options::default()), clock)
+        Self::open(Disk::new(EngineOptions::default()), clock)
     }
 
     /// From the records alone: what an engine knew beside them is gone.
@@ -128,7 +129,7 @@ impl MemoryStore {
         let answer = work(&mut held, now, &mut effects);
         self.grant(&mut held, now, &mut effects);
         let Held { engine, records, rng, totals } = &mut *held;
-        totals.count(&effects);
+        totals.count(effects.iter().filter_map(Effect::transition));
         let Ok(Ticked { next, .. }) = engine.tick(records, now, 0, rng, &mut effects);
         // Under the lock, so that deadlines are announced in the order of commits.
         self.wakeups.publish_next_deadline(next);
@@ -263,10 +264,10 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         later!(self.turn(|held, now, effects| {
-            let verdict = |one| answer!(held.apply(Command::Extend(one), now, effects), Extended);
-            extensions.into_iter().map(verdict).collect()
+            let verdict = |one| answer!(held.apply(Command::Heartbeat(one), now, effects), LeaseRenewed);
+            heartbeats.into_iter().map(verdict).collect()
         }))
     }
 
@@ -331,7 +332,7 @@ impl StoreReader for MemoryStore {
         ready(u64::try_from(before).unwrap())
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
         ready(self.disk.lock().totals)
     }
 

@@ -9,7 +9,6 @@ use std::time::Duration as Wait;
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Claimed, Settlement, Submission, SubmitRequest, count_of};
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
 use longshore_core::refusal::Refusal;
 use longshore_core::rng::{Rng, SeededRng};
@@ -17,6 +16,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{AdminCommand, ClaimRequest, Claimed, Settlement, Submission, SubmitRequest, count_of};
 use longshore_store::{Clock, Grant, Park, Store, StoreFuture, VirtualClock};
 use tokio::sync::oneshot;
 

@@ -5,12 +5,12 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use longshore_core::Timestamp;
-use longshore_core::engine::{AdminCommand, AdminResponse, Command as Order, Response as Told, Submitted as Born};
 use longshore_core::id::{JobId, LeaseToken, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::submit::Payload;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{AdminCommand, AdminResponse, Command as Order, Response as Told, Submitted as Born};
 use longshore_store::{ClaimedJob, Clock, JobRef, MemberQuery, Store, StoreError, VirtualClock};
 
 use crate::block_on::block_on;
@@ -147,7 +147,9 @@ impl Machine for StoreMachine {
                 Told::Claimed(answer.map(|jobs| jobs.into_iter().map(|job| job.claimed).collect()))
             }
             Order::Settle(settlement) => Told::Settled(one(told(block_on(self.store().settle(vec![settlement]))))),
-            Order::Extend(extension) => Told::Extended(one(told(block_on(self.store().extend(vec![extension]))))),
+            Order::Heartbeat(heartbeat) => {
+                Told::LeaseRenewed(one(told(block_on(self.store().heartbeat(vec![heartbeat])))))
+            }
             Order::Admin(command) => {
                 let original = match &command {
                     AdminCommand::Requeue { id, .. } => Some(*id),

@@ -4,19 +4,19 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Options, Settlement, SubmitRequest, Submitted,
-    Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, EngineOptions, Heartbeat, Settlement, SubmitRequest,
+    Submitted, Ticked,
+};
 use longshore_store::{
     ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, QueuePosition, QueueStats, Store,
     StoreFuture, StoreHealth, StoreReader, VirtualClock, WorkflowPage, WorkflowQuery,
@@ -178,8 +178,8 @@ impl Store for Flawed {
         self.turn(VerdictsBackwards, self.store.settle(settlements))
     }
 
-    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        self.turn(HeartbeatsBackwards, self.store.extend(extensions))
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        self.turn(HeartbeatsBackwards, self.store.heartbeat(heartbeats))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
@@ -248,8 +248,8 @@ impl StoreReader for Flawed {
         })
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
-        self.store.totals()
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
+        self.store.ocypod_totals()
     }
 
     fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
@@ -281,7 +281,7 @@ impl StoreReader for Flawed {
 }
 
 fn world(flaw: Flaw) -> StoreFixture {
-    let (clock, disk) = (conformance::clock(), Disk::new(Options::default()));
+    let (clock, disk) = (conformance::clock(), Disk::new(EngineOptions::default()));
     let same_clock = Arc::clone(&clock);
     let open = move |disk: &Disk| {
         let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(&same_clock);
@@ -289,7 +289,7 @@ fn world(flaw: Flaw) -> StoreFixture {
     };
     let first = Arc::new(Flawed { store: open(&disk), flaw });
     StoreFixture::new(first, Arc::clone(&clock)).reopened_by(move || {
-        let store = if flaw == EverythingForgotten { open(&Disk::new(Options::default())) } else { open(&disk) };
+        let store = if flaw == EverythingForgotten { open(&Disk::new(EngineOptions::default())) } else { open(&disk) };
         match flaw {
             PausesForgotten => forget_pauses(&store),
             LeasesRunOut => drop(clock.advance(Duration::from_secs(31))),

@@ -5,9 +5,6 @@ use longshore_core::Duration;
 use longshore_core::backoff::BackoffKind;
 use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, ClaimRequest, Command, DeleteQueue, Effect, QueueDeleteMode, Response, count_of,
-};
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::{JobId, JobType};
 use longshore_core::patch::{PolicyPatch, RetryPatch, SettingsPatch};
@@ -16,6 +13,9 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
+use longshore_engine::{
+    AdminCommand, AdminResponse, ClaimRequest, Command, DeleteQueue, Effect, QueueDeleteMode, Response, count_of,
+};
 use longshore_testkit::engine_fixture::{EngineFixture, clone_requeue, fail, job, queue};
 
 /// Proves G-9.1, G-9.4, G-9.5, O-4, O-18, L-52, L-54.

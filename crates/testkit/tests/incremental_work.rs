@@ -4,20 +4,20 @@ use longshore_core::Duration;
 use longshore_core::cancel::Force;
 use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
-use longshore_core::engine::{
-    AdminCommand, ClaimRequest, Command, DeleteQueue, Effect, Engine, Options, QueueDeleteMode, Response, Submission,
-    SubmitRequest,
-};
 use longshore_core::id::{JobId, JobType};
 use longshore_core::patch::SettingsPatch;
 use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob};
+use longshore_engine::{
+    AdminCommand, ClaimRequest, Command, DeleteQueue, Effect, Engine, EngineOptions, QueueDeleteMode, Response,
+    Submission, SubmitRequest,
+};
 use longshore_testkit::engine_fixture::{EngineFixture, clone_requeue, job, queue};
 
 fn one_at_a_time() -> EngineFixture {
-    EngineFixture::with(Options { cascade_jobs_max: 1, ..Options::default() })
+    EngineFixture::with(EngineOptions { cascade_jobs_max: 1, ..EngineOptions::default() })
 }
 
 fn after(ids: &[JobId]) -> NewJob {
@@ -79,7 +79,7 @@ fn a_restart_in_the_middle_of_a_cascade_tells_nobody_twice() {
     world.pass(Duration::ZERO);
     assert_eq!(world.state(both), Some(StateKind::Pending), "the second has not completed");
     let counts = world.engine.counts(&queue("p"));
-    assert_eq!(longshore_core::engine::count_of(&counts, StateKind::Scheduled), 2, "and the others were told");
+    assert_eq!(longshore_engine::count_of(&counts, StateKind::Scheduled), 2, "and the others were told");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_job_that_completes_before_all_came_back_takes_everybody_along() {
 
 #[test]
 fn one_command_touches_a_bounded_number_of_jobs() {
-    let mut world = EngineFixture::with(Options { cascade_jobs_max: 100, ..Options::default() });
+    let mut world = EngineFixture::with(EngineOptions { cascade_jobs_max: 100, ..EngineOptions::default() });
     let first = world.submit("q", job(b"")).id;
     for _ in 0..500 {
         world.submit("p", after(&[first]));
@@ -226,7 +226,7 @@ fn nobody_goes_back_to_the_line_of_a_queue_that_is_gone() {
 
 #[test]
 fn a_refused_claim_takes_nothing() {
-    let mut world = EngineFixture::with(Options { auto_queues: false, ..Options::default() });
+    let mut world = EngineFixture::with(EngineOptions { auto_queues: false, ..EngineOptions::default() });
     world.put_queue("a", Profile::Standard, SettingsPatch::default());
     world.submit("a", job(b""));
     let before = world.engine.clone();
@@ -293,7 +293,7 @@ fn a_rollback_leaves_the_engine_as_it_was() {
 #[test]
 fn a_queue_that_takes_its_waiting_jobs_along_leaves_none_behind_however_it_is_cut() {
     for cascade_jobs_max in [1_000, 2, 1] {
-        let mut world = EngineFixture::with(Options { cascade_jobs_max, ..Options::default() });
+        let mut world = EngineFixture::with(EngineOptions { cascade_jobs_max, ..EngineOptions::default() });
         let mut settings = SettingsPatch::default();
         settings.job.retention.cancelled = Some(Duration::ZERO);
         world.put_queue("q", Profile::Ocypod, settings);

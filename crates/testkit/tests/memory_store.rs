@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use longshore_core::engine::Options;
+use longshore_engine::EngineOptions;
 use longshore_store::{Clock, Faults, FaultyStore, InstrumentedStore, Observer, Store, StoreCall};
 use longshore_testkit::conformance::{self, StoreFixture};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
 /// A world around a store that is opened on what an earlier one left.
 fn opened_by(wrap: fn(Arc<dyn Store>) -> Arc<dyn Store>) -> StoreFixture {
-    let (clock, disk) = (conformance::clock(), Disk::new(Options::default()));
+    let (clock, disk) = (conformance::clock(), Disk::new(EngineOptions::default()));
     let same_clock = Arc::clone(&clock);
     let open = move || {
         let clock: Arc<dyn Clock> = Arc::<longshore_store::VirtualClock>::clone(&same_clock);

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use longshore_core::engine::Options;
+use longshore_engine::EngineOptions;
 use longshore_store::{Clock, VirtualClock};
 use longshore_testkit::conformance::{self, Case, StoreFixture};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
 fn world(cascade_jobs_max: usize) -> StoreFixture {
-    let (clock, disk) = (conformance::clock(), Disk::new(Options { cascade_jobs_max, ..Options::default() }));
+    let (clock, disk) =
+        (conformance::clock(), Disk::new(EngineOptions { cascade_jobs_max, ..EngineOptions::default() }));
     let same_clock = Arc::clone(&clock);
     let open = move || -> Arc<MemoryStore> {
         let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(&same_clock);

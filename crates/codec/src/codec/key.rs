@@ -1,7 +1,7 @@
 //! Idempotency keys with their scope, as bytes: equal keys have equal bytes.
 
-use longshore_core::engine::ScopedIdempotencyKey;
 use longshore_core::id::{JobType, QueueName};
+use longshore_engine::ScopedIdempotencyKey;
 
 use super::{DecodeError, Reader, Writer};
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use longshore_core::backoff::{Backoff, BackoffKind, Jitter, JitterKind};
-use longshore_core::engine::{Queue, QueueDeleteMode};
 use longshore_core::id::QueueName;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
 use longshore_core::policy::*;
 use longshore_core::profile::Profile;
 use longshore_core::time::Duration;
+use longshore_engine::{Queue, QueueDeleteMode};
 
 use super::{DecodeError, FORMAT, Reader, Writer, append_checksum, verify_checksum};
 

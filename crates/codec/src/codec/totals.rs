@@ -1,6 +1,6 @@
 //! The totals of the Ocypod dialect: numbers in the order of their fields.
 
-use longshore_core::totals::Totals;
+use longshore_core::ocypod::totals::Totals;
 
 use super::{DecodeError, Reader, Writer};
 

@@ -1,7 +1,7 @@
 //! Follows the effects of commits: rings for jobs that ended, counts, keeps the picture of workers.
 
-use longshore_core::engine::Effect;
 use longshore_core::state::StateKind;
+use longshore_engine::Effect;
 use longshore_store::ChangeFeed;
 
 use crate::app::AppState;

@@ -9,8 +9,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use longshore_api::system::ThroughputTotals as Totals;
-use longshore_core::engine::count_of;
 use longshore_core::state::StateKind;
+use longshore_engine::count_of;
 use longshore_store::{Observer, QueueStats, StoreCall, StoreHealth, StoreOp};
 
 use crate::app::AppState;

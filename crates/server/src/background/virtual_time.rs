@@ -6,18 +6,18 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+};
 use longshore_store::{
     ChangeFeed, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, QueuePosition, QueueStats, Store, StoreError,
     StoreFuture, StoreHealth, StoreReader, VirtualClock, WorkflowPage, WorkflowQuery,
@@ -113,8 +113,8 @@ impl Store for VirtualTime {
         self.run_then_tick(move || self.store.settle(settlements))
     }
 
-    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        self.run_then_tick(move || self.store.extend(extensions))
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        self.run_then_tick(move || self.store.heartbeat(heartbeats))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
@@ -155,8 +155,8 @@ impl StoreReader for VirtualTime {
         self.store.count_ahead(place)
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
-        self.store.totals()
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
+        self.store.ocypod_totals()
     }
 
     fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longshore_api::enums::State;
 use longshore_api::queue as wire;
-use longshore_core::engine::{StateCounts, count_of};
+use longshore_engine::{StateCounts, count_of};
 use longshore_store::QueueStats;
 
 use super::enums::{ToCore, ToWire};

@@ -2,12 +2,12 @@
 
 use longshore_api::enums::OutcomeKind;
 use longshore_api::work as wire;
-use longshore_core::engine::{Heartbeat, Settlement};
 use longshore_core::failure::ReportedFailure;
 use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, LeaseToken};
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
+use longshore_engine::{Heartbeat, Settlement};
 
 use super::enums::ToCore;
 use super::{length, raw, shared};
@@ -63,7 +63,7 @@ pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, ItemErro
 }
 
 /// A member of a batch of heartbeats.
-pub(crate) fn extension(given: wire::BatchHeartbeat) -> Result<Heartbeat, ItemError> {
+pub(crate) fn heartbeat(given: wire::BatchHeartbeat) -> Result<Heartbeat, ItemError> {
     let wire::BatchHeartbeat { id: job, lease, progress, checkpoint } = given;
     let notes = HeartbeatData { progress: progress.map(raw::bytes), checkpoint: checkpoint.map(raw::bytes) };
     Ok(Heartbeat { id: id(&job)?, token: token(lease.as_deref()), notes })

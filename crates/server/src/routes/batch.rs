@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use longshore_api::job::{NewJob as Given, Submitted as Told};
-use longshore_core::engine::{BatchRefusal, Submission, SubmitRequest, Submitted};
 use longshore_core::id::QueueName;
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::refusal::Refusal;
 use longshore_core::submit::NewJob;
+use longshore_engine::{BatchRefusal, Submission, SubmitRequest, Submitted};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

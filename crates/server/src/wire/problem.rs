@@ -4,8 +4,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use longshore_api::error::PROBLEM_JSON;
 use longshore_api::{ErrorCode, MemberError, Problem, RetryAdvice};
-use longshore_core::engine::BatchRefusal;
 use longshore_core::refusal::{Invalid, Refusal};
+use longshore_engine::BatchRefusal;
 use longshore_store::StoreError;
 
 /// Seconds after which a full queue may have room again: a hint, no promise.
@@ -212,9 +212,9 @@ impl IntoResponse for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longshore_core::ocypod::status::Status;
     use longshore_core::refusal::Stale;
     use longshore_core::state::StateKind;
-    use longshore_core::status::Status;
 
     /// The rules and the wire name each refusal alike.
     #[test]

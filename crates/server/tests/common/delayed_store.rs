@@ -4,17 +4,17 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use longshore_core::Timestamp;
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
-};
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+};
 use longshore_store::{
     ChangeFeed, Grant, JobQuery, JobRef, MemberQuery, Page, Park, QueuePosition, QueueStats, Store, StoreFuture,
     StoreHealth, StoreReader, WorkflowPage, WorkflowQuery,
@@ -89,8 +89,8 @@ impl Store for Slow {
         self.store.settle(settlements)
     }
 
-    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        self.store.extend(extensions)
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        self.store.heartbeat(heartbeats)
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
@@ -128,8 +128,8 @@ impl StoreReader for Slow {
         self.store.list(query)
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
-        self.store.totals()
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
+        self.store.ocypod_totals()
     }
 
     fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {

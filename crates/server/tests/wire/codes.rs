@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_core::Timestamp;
-use longshore_core::engine::Options;
+use longshore_engine::EngineOptions;
 use longshore_server::ServerClock;
 use longshore_store::{Clock, Fault, Faults, FaultyStore, SystemClock, VirtualClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
@@ -148,7 +148,7 @@ async fn a_full_queue_says_when_to_come_back() {
 fn unreliable(faults: Faults) -> (Arc<FaultyStore>, ServerClock) {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(0)));
     let inner: Arc<dyn Clock> = clock.clone();
-    let store = MemoryStore::open(Disk::new(Options::default()), inner);
+    let store = MemoryStore::open(Disk::new(EngineOptions::default()), inner);
     (Arc::new(FaultyStore::new(Arc::new(store), faults)), ServerClock::Virtual { clock, kept: None })
 }
 

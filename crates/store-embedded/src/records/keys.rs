@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use longshore_core::engine::{KeyEntry, PruneTarget, ScopedIdempotencyKey};
 use longshore_core::id::{JobId, Seq};
 use longshore_core::time::Timestamp;
+use longshore_engine::{KeyEntry, PruneTarget, ScopedIdempotencyKey};
 use rusqlite::{Connection, Row, params};
 
 use super::RecordsError;

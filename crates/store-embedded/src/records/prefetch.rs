@@ -19,10 +19,10 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use longshore_core::engine::{ClaimRequest, Claimed, Engine};
 use longshore_core::id::{JobType, QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::submit::Payload;
+use longshore_engine::{ClaimRequest, Claimed, Engine};
 use longshore_store::StoreError;
 
 use self::buffer::{BufferSlot, Decode, PrefetchBuffer, RecordBlock};

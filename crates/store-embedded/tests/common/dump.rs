@@ -4,7 +4,6 @@ use std::fmt::{Display, Write as _};
 
 use longshore_core::attempt::{Attempt, AttemptEnd};
 use longshore_core::dependency::{Dependencies, EndedByDependency};
-use longshore_core::engine::{Queue, count_of};
 use longshore_core::failure::Failure;
 use longshore_core::history::Transition;
 use longshore_core::id::Seq;
@@ -16,6 +15,7 @@ use longshore_core::submit::Payload;
 use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_core::workflow::{MemberCounts, Membership, Workflow, WorkflowOperation};
+use longshore_engine::{Queue, count_of};
 use longshore_store::{MemberQuery, QueueStats, StoreError, StoreReader, WorkflowQuery};
 use longshore_testkit::block_on::block_on;
 

@@ -15,12 +15,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_core::engine::count_of;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
+use longshore_engine::count_of;
 use longshore_store::clock::monotonic;
 use longshore_store::{JobFilter, JobQuery, StoreError, StoreReader, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};

@@ -10,10 +10,6 @@ use longshore_core::backoff::{BackoffKind, JitterKind};
 use longshore_core::cancel::Force;
 use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
-use longshore_core::engine::{
-    AdminCommand, ClaimRequest, DeleteQueue, Heartbeat, QueueDeleteMode, Settlement, Submission, SubmitRequest,
-    WorkflowTarget,
-};
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName, WorkflowId};
@@ -26,6 +22,10 @@ use longshore_core::settle::Outcome;
 use longshore_core::submit::{DependencyRef, NewJob, Payload, Start};
 use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
+use longshore_engine::{
+    AdminCommand, ClaimRequest, DeleteQueue, Heartbeat, QueueDeleteMode, Settlement, Submission, SubmitRequest,
+    WorkflowTarget,
+};
 use longshore_store::{Store, VirtualClock};
 use longshore_testkit::block_on::block_on;
 
@@ -100,13 +100,13 @@ impl<'a> Rich<'a> {
         assert!(verdicts.iter().all(Result::is_ok), "{label}: {verdicts:?}");
     }
 
-    fn extend(&self, label: &str, progress: &[u8], checkpoint: &[u8]) {
+    fn heartbeat(&self, label: &str, progress: &[u8], checkpoint: &[u8]) {
         let notes = HeartbeatData {
             progress: Some(Bytes::copy_from_slice(progress)),
             checkpoint: Some(Bytes::copy_from_slice(checkpoint)),
         };
-        let extension = Heartbeat { id: self.id(label), token: self.leases.get(label).copied(), notes };
-        let verdicts = block_on(self.store.extend(vec![extension])).expect("the store extends");
+        let heartbeat = Heartbeat { id: self.id(label), token: self.leases.get(label).copied(), notes };
+        let verdicts = block_on(self.store.heartbeat(vec![heartbeat])).expect("the store extends");
         assert!(verdicts.iter().all(Result::is_ok), "{label}: {verdicts:?}");
     }
 
@@ -116,7 +116,7 @@ impl<'a> Rich<'a> {
 
     fn tick(&self) {
         let budget = NonZeroUsize::new(1_000).expect("not zero");
-        let _: longshore_core::engine::Ticked = block_on(self.store.tick(budget)).expect("the store ticks");
+        let _: longshore_engine::Ticked = block_on(self.store.tick(budget)).expect("the store ticks");
     }
 }
 
@@ -280,7 +280,7 @@ const RUNNING: &[Step] = &[
     |rich| rich.claim("plain", "running"),
     |rich| {
         rich.pass(Duration::from_secs(7));
-        rich.extend("running", b"half", b"\x00\x01checkpoint");
+        rich.heartbeat("running", b"half", b"\x00\x01checkpoint");
     },
     |rich| {
         let (id, reason) = (rich.id("running"), Some("not needed".to_owned()));
@@ -382,7 +382,7 @@ const RELATED: &[Step] = &[
     },
     |rich| {
         rich.pass(Duration::from_secs(2));
-        rich.extend("running", b"nearly there", b"");
+        rich.heartbeat("running", b"nearly there", b"");
     },
     |rich| {
         rich.pass(Duration::from_secs(3));

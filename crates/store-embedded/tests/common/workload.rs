@@ -12,9 +12,6 @@ use bytes::Bytes;
 use longshore_core::cancel::Force;
 use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest, Submitted,
-};
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, JobType, QueueName};
@@ -24,6 +21,9 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
 use longshore_core::tags::Tags;
+use longshore_engine::{
+    AdminCommand, AdminResponse, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest, Submitted,
+};
 use longshore_store::{ClaimedJob, Store as _};
 use longshore_store_embedded::EmbeddedStore;
 use longshore_testkit::block_on::block_on;
@@ -341,13 +341,13 @@ fn pair(job: &ClaimedJob) -> String {
 }
 
 fn extend(asker: &mut Asker<'_>, claimed: &[ClaimedJob], beat: u64) {
-    let extension = |job: &ClaimedJob| {
+    let heartbeat = |job: &ClaimedJob| {
         let progress = Some(Bytes::from(format!("{} {beat}", job.claimed.version.0)));
         let notes = HeartbeatData { progress, checkpoint: None };
         Heartbeat { id: job.claimed.id, token: Some(job.claimed.token), notes }
     };
-    let extensions = claimed.iter().map(extension).collect();
-    let Ok(verdicts) = asker.ask(|store| store.extend(extensions)) else { return };
+    let heartbeats = claimed.iter().map(heartbeat).collect();
+    let Ok(verdicts) = asker.ask(|store| store.heartbeat(heartbeats)) else { return };
     let kept = claimed.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_ok());
     let lines: Vec<String> = kept.map(|(job, _)| format!("{}:{beat}", pair(job))).collect();
     tell(&format!("extended {}", lines.join(" ")));

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use longshore_core::engine::ClaimRequest;
 use longshore_core::id::{JobType, QueueName};
+use longshore_engine::ClaimRequest;
 use longshore_store::ClaimedJob;
 
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use longshore_core::engine::ClaimRequest;
 use longshore_core::id::{JobType, QueueName};
+use longshore_engine::ClaimRequest;
 use tokio_postgres::Row;
 
 use super::Transaction;
@@ -101,7 +101,7 @@ fn claims(requests: &[TxRequest]) -> impl Iterator<Item = (usize, &ClaimRequest)
         TxRequest::Claim(claim, _) => Some((index, claim)),
         TxRequest::Submit(..)
         | TxRequest::Settle(..)
-        | TxRequest::Extend(..)
+        | TxRequest::Heartbeat(..)
         | TxRequest::Admin(..)
         | TxRequest::Tick(..) => None,
     })

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use longshore_codec::codec;
 use longshore_core::dependency::PendingPropagation;
-use longshore_core::engine::ordering;
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
+use longshore_engine::ordering;
 
 use super::job_columns::JobColumns;
 use super::{Evaluation, Transaction};

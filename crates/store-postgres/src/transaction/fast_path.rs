@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use longshore_core::engine::PayloadSource;
 use longshore_core::id::Seq;
 use longshore_core::time::Timestamp;
+use longshore_engine::PayloadSource;
 use tokio_postgres::Row;
 
 use super::claim_scan::Claims;
@@ -61,7 +61,7 @@ pub(crate) async fn execute(
 fn kind_of_all(requests: &[TxRequest]) -> Option<BatchKind> {
     let mut kinds = requests.iter().map(|request| match request {
         TxRequest::Submit(..) => Some(BatchKind::Submit),
-        TxRequest::Claim(..) | TxRequest::Settle(..) | TxRequest::Extend(..) => Some(BatchKind::Work),
+        TxRequest::Claim(..) | TxRequest::Settle(..) | TxRequest::Heartbeat(..) => Some(BatchKind::Work),
         TxRequest::Admin(..) | TxRequest::Tick(..) => None,
     });
     let first = kinds.next()??;
@@ -256,7 +256,7 @@ fn claimed_jobs(answer: &TxResponse) -> usize {
         TxResponse::Claim(Err(_))
         | TxResponse::Submit(_)
         | TxResponse::Settle(_)
-        | TxResponse::Extend(_)
+        | TxResponse::Heartbeat(_)
         | TxResponse::Admin(_)
         | TxResponse::Tick(_) => 0,
     }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use longshore_codec::codec;
 use longshore_core::dependency::PendingPropagation;
-use longshore_core::engine::{KeyEntry, ScopedIdempotencyKey, StateCounts};
 use longshore_core::id::{JobId, QueueName, Seq};
 use longshore_core::state::{StateKind, TerminalState};
 use longshore_core::time::Timestamp;
+use longshore_engine::{KeyEntry, ScopedIdempotencyKey, StateCounts};
 use tokio_postgres::Row;
 
 use super::{Transaction, numbers};

@@ -2,10 +2,10 @@
 //! finds its rows as the transaction has read them, or the transaction aborts.
 
 use longshore_codec::codec;
-use longshore_core::engine::{KeyEntry, PayloadSource, Queue};
 use longshore_core::id::Seq;
 use longshore_core::policy::{IdempotencyScope, SubmitMode};
 use longshore_core::time::Timestamp;
+use longshore_engine::{KeyEntry, PayloadSource, Queue};
 use longshore_store::query::IndexedFields;
 use tokio_postgres::types::{ToSql, Type};
 

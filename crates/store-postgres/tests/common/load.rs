@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest, Submitted};
 use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::patch::{PolicyPatch, SettingsPatch};
 use longshore_core::profile::Profile;
@@ -12,6 +11,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::{Duration, Refusal};
+use longshore_engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest, Submitted};
 use longshore_store::{ClaimedJob, JobRef, Store, StoreError};
 use longshore_store_postgres::{PostgresOptions, PostgresStore};
 

@@ -3,7 +3,6 @@
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
 use longshore_core::edit::Edit;
-use longshore_core::engine::{AdminCommand, AdminResponse, DeleteQueue, QueueDeleteMode};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::limits::CASCADE_JOBS_MAX;
@@ -13,6 +12,7 @@ use longshore_core::profile::Profile;
 use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::state::{State, StateKind};
 use longshore_core::tags::Tags;
+use longshore_engine::{AdminCommand, AdminResponse, DeleteQueue, QueueDeleteMode};
 use longshore_store::{JobFilter, JobRef};
 
 use super::harness::*;

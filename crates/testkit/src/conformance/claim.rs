@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Claimed};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, WorkerName};
@@ -17,6 +16,7 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::tags::Tags;
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{AdminCommand, ClaimRequest, Claimed};
 
 use super::harness::*;
 
@@ -119,7 +119,7 @@ pub(super) fn the_worker_gets_everything_it_needs(h: &mut Harness) {
     assert_eq!((&claimed.correlation_id, &claimed.idempotency_key), (&given.correlation_id, &given.idempotency_key));
     assert_eq!((&claimed.previous_attempt_id, &claimed.checkpoint), (&None, &None));
     let notes = HeartbeatData { progress: None, checkpoint: Some(Bytes::from_static(b"halfway")) };
-    h.extend(longshore_core::engine::Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();
+    h.heartbeat(longshore_engine::Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();
     h.settle(&claimed, fail(ReportedCategory::Temporary)).unwrap();
     h.pass(Duration::from_mins(1));
     let again = h.claim_one("q");

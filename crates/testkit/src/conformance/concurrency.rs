@@ -6,7 +6,6 @@ use std::sync::{Barrier, mpsc};
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{Claimed, Submission, SubmitRequest};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::patch::SettingsPatch;
@@ -14,6 +13,7 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::NewJob;
+use longshore_engine::{Claimed, Submission, SubmitRequest};
 use longshore_store::{JobFilter, JobRef, Store};
 
 use super::harness::*;
@@ -252,7 +252,7 @@ impl ConcurrentLoad {
         while !self.over() {
             let claimed = answered(store.claim(request("q", limit))).unwrap();
             let heartbeats = claimed.iter().map(|job| heartbeat(&job.claimed)).collect();
-            assert!(answered(store.extend(heartbeats)).iter().all(Result::is_ok));
+            assert!(answered(store.heartbeat(heartbeats)).iter().all(Result::is_ok));
             for job in claimed.into_iter().map(|job| job.claimed) {
                 let outcome = match (job.version.0, job.seq.0 % 3) {
                     (1, 0) => Outcome::Release,

@@ -1,10 +1,10 @@
 //! Workflows and restarts.
 
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, WorkflowTarget};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::WorkflowState;
+use longshore_engine::{AdminCommand, WorkflowTarget};
 
 use super::dags::play_with_restarts;
 use super::harness::{Harness, complete, fail, work};

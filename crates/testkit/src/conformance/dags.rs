@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, Claimed, WorkflowTarget};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::history::Cause;
 use longshore_core::id::{JobId, WorkflowId};
@@ -15,6 +14,7 @@ use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob};
 use longshore_core::workflow::WorkflowState;
+use longshore_engine::{AdminCommand, Claimed, WorkflowTarget};
 
 use super::harness::{Harness, complete, fail, work_with};
 use super::workflows::{cancel, closed, open};

@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 use longshore_core::Duration;
-use longshore_core::engine::{AdminCommand, DeleteQueue, QueueDeleteMode, Submission, SubmitRequest};
 use longshore_core::id::JobId;
+use longshore_core::ocypod::status::{OCYPOD_TYPE, Status, StatusChange};
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::patch::{PolicyPatch, RetryPatch, SettingsPatch};
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
-use longshore_core::status::{OCYPOD_TYPE, Status, StatusChange};
 use longshore_core::submit::NewJob;
-use longshore_core::totals::Totals;
+use longshore_engine::{AdminCommand, DeleteQueue, QueueDeleteMode, Submission, SubmitRequest};
 use longshore_store::JobFilter;
 
 use super::harness::*;
@@ -102,7 +102,7 @@ pub(super) fn busy(h: &Harness) -> Totals {
 }
 
 pub(super) fn totals_count_what_happened(h: &mut Harness) {
-    assert_eq!(answered(h.store().totals()), Totals::default());
+    assert_eq!(answered(h.store().ocypod_totals()), Totals::default());
     let expected = busy(h);
-    assert_eq!(answered(h.store().totals()), expected);
+    assert_eq!(answered(h.store().ocypod_totals()), expected);
 }

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, DeleteQueue, Heartbeat, QueueDeleteMode};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::patch::{PolicyPatch, SettingsPatch};
@@ -11,6 +10,7 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
+use longshore_engine::{AdminCommand, DeleteQueue, Heartbeat, QueueDeleteMode};
 use longshore_store::JobRef;
 
 use super::harness::*;
@@ -22,7 +22,7 @@ pub(super) fn everything_is_as_it_was(h: &mut Harness) {
     let claimed = h.claim_one("named");
     let notes =
         HeartbeatData { progress: Some(Bytes::from_static(b"p")), checkpoint: Some(Bytes::from_static(b"\x00")) };
-    h.extend(Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();
+    h.heartbeat(Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();
     let first = h.submit("waiting", work());
     h.submit("waiting", after(&[first.id]));
     let asked = h.claim_one("waiting");
@@ -53,7 +53,7 @@ pub(super) fn tokens_still_hold(h: &mut Harness) {
     h.submit_all("q", vec![work(); 3]);
     let claimed = h.claim_all("q");
     h.reopen();
-    let extended = h.extend(heartbeat(&claimed[0])).unwrap();
+    let extended = h.heartbeat(heartbeat(&claimed[0])).unwrap();
     assert_eq!(extended.expires_at, Some(h.now() + Duration::from_secs(30)));
     assert_eq!(h.settle(&claimed[0], complete()), Ok(StateKind::Completed));
     assert_eq!(h.settle(&claimed[1], Outcome::Release), Ok(StateKind::Scheduled));
@@ -195,9 +195,9 @@ pub(super) fn many_restarts(h: &mut Harness) {
 pub(super) fn totals_of_the_dialect(h: &mut Harness) {
     let expected = super::dialect::busy(h);
     h.reopen();
-    assert_eq!(answered(h.store().totals()), expected);
+    assert_eq!(answered(h.store().ocypod_totals()), expected);
     h.put_queue("o", Profile::Ocypod);
     h.submit("o", super::dialect::job());
     h.reopen();
-    assert_eq!(answered(h.store().totals()).created, expected.created + 1);
+    assert_eq!(answered(h.store().ocypod_totals()).created, expected.created + 1);
 }

@@ -4,13 +4,13 @@ use bytes::Bytes;
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{AdminCommand, AdminResponse, ClaimRequest, Heartbeat};
 use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, LeaseToken};
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
+use longshore_engine::{AdminCommand, AdminResponse, ClaimRequest, Heartbeat};
 
 use super::harness::*;
 
@@ -21,14 +21,14 @@ pub(super) fn the_lease_grows_from_now(h: &mut Harness) {
     let claimed = h.claim_one("q");
     for _ in 0..4 {
         h.pass(Duration::from_secs(29));
-        let extended = h.extend(heartbeat(&claimed)).unwrap();
+        let extended = h.heartbeat(heartbeat(&claimed)).unwrap();
         assert_eq!((extended.expires_at, extended.cancel_requested), (Some(h.now() + LEASE), false));
         let stored = h.job(job.id);
         assert_eq!(stored.state.lease().unwrap().expires_at, extended.expires_at);
         assert_eq!(stored.last_heartbeat_at, Some(h.now()));
     }
     h.clock().advance(LEASE);
-    h.refused("stale_lease", "expired by the clock", |h| h.extend(heartbeat(&claimed)));
+    h.refused("stale_lease", "expired by the clock", |h| h.heartbeat(heartbeat(&claimed)));
 }
 
 pub(super) fn notes_are_kept(h: &mut Harness) {
@@ -39,7 +39,7 @@ pub(super) fn notes_are_kept(h: &mut Harness) {
             progress: progress.map(Bytes::from_static),
             checkpoint: checkpoint.map(Bytes::from_static),
         };
-        h.extend(Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();
+        h.heartbeat(Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();
         let stored = h.job(job.id);
         (stored.progress.clone(), stored.checkpoint.clone())
     };
@@ -58,7 +58,7 @@ pub(super) fn a_worker_hears_that_it_should_stop(h: &mut Harness) {
     let claimed = h.claim_one("q");
     let cancel = AdminCommand::Cancel { id: job.id, reason: Some("enough".to_owned()), force: Force::ByPolicy };
     assert_eq!(h.admin(cancel), AdminResponse::CancelRequested);
-    assert!(h.extend(heartbeat(&claimed)).unwrap().cancel_requested);
+    assert!(h.heartbeat(heartbeat(&claimed)).unwrap().cancel_requested);
     assert_eq!(h.settle(&claimed, Outcome::Release), Ok(StateKind::Cancelled));
 }
 
@@ -73,7 +73,7 @@ pub(super) fn verdicts_come_in_order(h: &mut Harness) {
         Heartbeat { token: None, ..heartbeat(&claimed[1]) },
     ];
     h.pass(Duration::from_secs(1));
-    let verdicts = answered(h.store().extend(batch));
+    let verdicts = answered(h.store().heartbeat(batch));
     let words: Vec<&str> =
         verdicts.iter().map(|verdict| verdict.as_ref().map_or_else(Refusal::code, |_| "extended")).collect();
     assert_eq!(words, ["extended", "job_not_found", "stale_lease", "extended", "validation"]);
@@ -86,7 +86,7 @@ pub(super) fn not_past_the_deadline(h: &mut Harness) {
     let claimed = h.try_claim(ClaimRequest { terms, ..request("q", 1) }).unwrap().remove(0).claimed;
     let deadline = claimed.deadline_at.unwrap();
     h.pass(Duration::from_secs(20));
-    assert_eq!(h.extend(heartbeat(&claimed)).unwrap().expires_at, Some(deadline));
+    assert_eq!(h.heartbeat(heartbeat(&claimed)).unwrap().expires_at, Some(deadline));
     h.pass(Duration::from_secs(20));
     h.settle_down();
     assert_eq!(h.state(claimed.id), StateKind::Retrying);
@@ -94,11 +94,11 @@ pub(super) fn not_past_the_deadline(h: &mut Harness) {
 }
 
 pub(super) fn a_thousand_at_once(h: &mut Harness) {
-    assert!(answered(h.store().extend(Vec::new())).is_empty());
+    assert!(answered(h.store().heartbeat(Vec::new())).is_empty());
     h.submit_all("q", vec![work(); BATCH_ITEMS_MAX]);
     let claimed = h.claim_all("q");
     h.pass(Duration::from_secs(10));
-    let verdicts = answered(h.store().extend(claimed.iter().map(heartbeat).collect()));
+    let verdicts = answered(h.store().heartbeat(claimed.iter().map(heartbeat).collect()));
     assert_eq!(verdicts.len(), BATCH_ITEMS_MAX);
     let later = Some(h.now() + LEASE);
     assert!(verdicts.iter().all(|verdict| verdict.as_ref().is_ok_and(|extended| extended.expires_at == later)));

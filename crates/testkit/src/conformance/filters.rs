@@ -5,7 +5,6 @@ use std::sync::Arc;
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
 use longshore_core::edit::Edit;
-use longshore_core::engine::AdminCommand;
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
@@ -17,6 +16,7 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::NewJob;
 use longshore_core::tags::Tags;
 use longshore_core::time::Timestamp;
+use longshore_engine::AdminCommand;
 use longshore_store::{JobFilter, StateSet};
 
 use super::harness::*;

@@ -6,10 +6,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Claimed, Heartbeat, Queue, Settlement, StateCounts,
-    Submission, SubmitRequest, Submitted, Ticked, count_of,
-};
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::heartbeat::{HeartbeatData, LeaseRenewal};
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
@@ -21,6 +17,10 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Claimed, Heartbeat, Queue, Settlement, StateCounts,
+    Submission, SubmitRequest, Submitted, Ticked, count_of,
+};
 use longshore_store::{
     ClaimedJob, Clock, JobFilter, JobQuery, JobRef, QueueStats, Store, StoreError, StoreFuture, VirtualClock,
 };
@@ -248,8 +248,8 @@ impl Harness {
         verdicts.remove(0)
     }
 
-    pub(super) fn extend(&self, extension: Heartbeat) -> Result<LeaseRenewal, Refusal> {
-        let mut verdicts = answered(self.store().extend(vec![extension]));
+    pub(super) fn heartbeat(&self, heartbeat: Heartbeat) -> Result<LeaseRenewal, Refusal> {
+        let mut verdicts = answered(self.store().heartbeat(vec![heartbeat]));
         assert_eq!(verdicts.len(), 1);
         verdicts.remove(0)
     }

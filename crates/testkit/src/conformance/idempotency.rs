@@ -1,11 +1,11 @@
 //! Idempotency keys: the same submission again gives the same job again.
 
 use longshore_core::Duration;
-use longshore_core::engine::AdminCommand;
 use longshore_core::patch::SettingsPatch;
 use longshore_core::policy::IdempotencyScope;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
+use longshore_engine::AdminCommand;
 
 use super::harness::*;
 

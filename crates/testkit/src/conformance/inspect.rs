@@ -106,7 +106,7 @@ pub(super) fn a_report_counts_by_state(h: &mut Harness) {
     let cancelled = h.submit("q", work());
     h.admin(super::admin::cancel(cancelled.id, longshore_core::cancel::Force::Now));
     let dead = h.submit("q", work());
-    h.admin(longshore_core::engine::AdminCommand::DeadLetter { id: dead.id, reason: None });
+    h.admin(longshore_engine::AdminCommand::DeadLetter { id: dead.id, reason: None });
     h.submit_all("q", vec![work(); 3]);
     h.claim_one("q");
     for state in StateKind::ALL {

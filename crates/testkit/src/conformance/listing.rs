@@ -6,7 +6,6 @@ use std::sync::Arc;
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
 use longshore_core::edit::Edit;
-use longshore_core::engine::AdminCommand;
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
@@ -15,6 +14,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::NewJob;
 use longshore_core::tags::Tags;
+use longshore_engine::AdminCommand;
 use longshore_store::{JobFilter, JobQuery};
 
 use super::harness::*;

@@ -2,12 +2,12 @@
 
 use longshore_core::Duration;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::ClaimRequest;
 use longshore_core::failure::ReportedCategory;
 use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Start};
+use longshore_engine::ClaimRequest;
 use longshore_store::{Grant, Park, StoreFuture};
 use tokio::sync::oneshot;
 
@@ -160,7 +160,7 @@ pub(super) fn a_resumed_queue_serves_all_that_wait(h: &mut Harness) {
     h.submit_all("q", vec![work(); 3]);
     h.pause("q");
     let calls: Vec<_> = (1..=3).map(|number| park(h, number, &["q"], &[])).collect();
-    h.admin(longshore_core::engine::AdminCommand::ResumeQueue { queue: queue("q") });
+    h.admin(longshore_engine::AdminCommand::ResumeQueue { queue: queue("q") });
     for (call, _end) in calls {
         assert_eq!(granted(call).deliver().len(), 1);
     }

@@ -2,7 +2,6 @@
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, AdminResponse, DeleteQueue, QueueDeleteMode};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::limits::CASCADE_JOBS_MAX;
@@ -11,6 +10,7 @@ use longshore_core::priority::Priority;
 use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
+use longshore_engine::{AdminCommand, AdminResponse, DeleteQueue, QueueDeleteMode};
 use longshore_store::{JobFilter, JobRef};
 
 pub(super) use super::filters::every_filter_after_a_restart;
@@ -46,7 +46,7 @@ pub(super) fn priorities_and_types(h: &mut Harness) {
     }
     jobs.sort();
     h.reopen();
-    let odd = longshore_core::engine::ClaimRequest { types: vec![job_type("odd")], ..request("q", 1) };
+    let odd = longshore_engine::ClaimRequest { types: vec![job_type("odd")], ..request("q", 1) };
     let first_odd = jobs.iter().position(|(_, n, _)| n % 2 == 1).unwrap();
     assert_eq!(h.try_claim(odd).unwrap()[0].claimed.id, jobs.remove(first_odd).2);
     assert_eq!(order(h, "q"), jobs.iter().map(|(.., id)| *id).collect::<Vec<_>>());

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use longshore_core::engine::{AdminCommand, Claimed};
 use longshore_core::id::JobId;
 use longshore_core::limits::{DEPENDENCIES_MAX, DEPENDENCY_DEPTH_MAX};
 use longshore_core::patch::SettingsPatch;
@@ -11,6 +10,7 @@ use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
+use longshore_engine::{AdminCommand, Claimed};
 
 use super::harness::*;
 

@@ -1,12 +1,12 @@
 //! A workflow that is run again: who waits for whom then, and when there is nothing to run.
 
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, AdminResponse, Submission, SubmitRequest, Submitted, WorkflowTarget};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob};
 use longshore_core::workflow::WorkflowState;
+use longshore_engine::{AdminCommand, AdminResponse, Submission, SubmitRequest, Submitted, WorkflowTarget};
 
 use super::admin::requeue;
 use super::harness::{Harness, answered, complete, fail, keyed, queue, work};

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use longshore_core::Duration;
-use longshore_core::engine::Settlement;
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::{JobId, LeaseToken};
 use longshore_core::limits::{BATCH_ITEMS_MAX, CASCADE_JOBS_MAX};
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
+use longshore_engine::Settlement;
 
 use super::harness::*;
 
@@ -62,7 +62,7 @@ pub(super) fn verdicts_come_in_order(h: &mut Harness) {
     assert_eq!(states, ["running", "running", "running", "failed", "scheduled", "completed"]);
 }
 
-fn claim_many(h: &Harness, jobs: usize) -> Vec<longshore_core::engine::Claimed> {
+fn claim_many(h: &Harness, jobs: usize) -> Vec<longshore_engine::Claimed> {
     h.submit_all("q", vec![work(); jobs]);
     let claimed = h.claim_all("q");
     assert_eq!(claimed.len(), jobs);

@@ -1,7 +1,6 @@
 //! Submission: all of a batch or nothing, and every byte of it.
 
 use bytes::Bytes;
-use longshore_core::engine::{Submission, SubmitRequest};
 use longshore_core::id::{LeaseToken, Seq};
 use longshore_core::limits::{BATCH_ITEMS_MAX, CORRELATION_ID_CHARS_MAX};
 use longshore_core::patch::{PolicyPatch, SettingsPatch};
@@ -11,6 +10,7 @@ use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{DependencyRef, NewJob, Payload, Start};
 use longshore_core::tags::Tags;
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{Submission, SubmitRequest};
 use longshore_store::JobRef;
 
 use super::harness::*;
@@ -219,6 +219,6 @@ pub(super) fn an_external_id_is_used_once_in_a_queue(h: &mut Harness) {
     assert_eq!(claimed.id, first.id);
     h.settle(&claimed, complete()).unwrap();
     h.refused("duplicate_id", "an ended job keeps it", again);
-    h.admin(longshore_core::engine::AdminCommand::Delete { id: first.id });
+    h.admin(longshore_engine::AdminCommand::Delete { id: first.id });
     assert!(!h.submit("one", named("x")).duplicate, "freed with the record");
 }

@@ -1,13 +1,13 @@
 //! What time brings.
 
 use longshore_core::Duration;
-use longshore_core::engine::Ticked;
 use longshore_core::failure::ReportedCategory;
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, SettingsPatch};
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
 use longshore_core::submit::NewJob;
+use longshore_engine::Ticked;
 use longshore_store::JobRef;
 
 use super::harness::*;
@@ -80,7 +80,7 @@ pub(super) fn the_next_instant_is_not_missed(h: &mut Harness) {
     let claimed = h.claim_one("r");
     assert_eq!(h.tick(1).next, claimed.expires_at);
     h.pass(SECOND);
-    let extended = h.extend(heartbeat(&claimed)).unwrap();
+    let extended = h.heartbeat(heartbeat(&claimed)).unwrap();
     assert_eq!(h.tick(1).next, extended.expires_at);
     h.settle(&claimed, complete()).unwrap();
     assert_eq!(h.tick(1).next, Some(h.now() + Duration::from_secs(179)));
@@ -110,7 +110,7 @@ pub(super) fn retention_removes_all_of_a_job(h: &mut Harness) {
     let claimed = h.claim_one("later");
     assert_eq!(claimed.id, dependent.id);
     h.pass(Duration::from_secs(20));
-    h.extend(heartbeat(&claimed)).unwrap();
+    h.heartbeat(heartbeat(&claimed)).unwrap();
     // The lease is lost on the way and the job waits on.
     h.pass(Duration::from_days(7));
     h.settle_down();

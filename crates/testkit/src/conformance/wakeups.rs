@@ -1,11 +1,11 @@
 //! Hints: whoever waits is told after the change is there to be seen.
 
 use longshore_core::Duration;
-use longshore_core::engine::{AdminCommand, Effect};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
+use longshore_engine::{AdminCommand, Effect};
 use longshore_store::ChangeFeed;
 
 use super::harness::*;

@@ -2,7 +2,6 @@
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, AdminResponse, Submission, SubmitRequest, Submitted, WorkflowTarget};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::{JobId, Seq, WorkflowId};
 use longshore_core::job::Job;
@@ -11,6 +10,7 @@ use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob};
 use longshore_core::workflow::{Workflow, WorkflowState};
+use longshore_engine::{AdminCommand, AdminResponse, Submission, SubmitRequest, Submitted, WorkflowTarget};
 use longshore_store::{JobFilter, MemberQuery, WorkflowQuery};
 
 use super::harness::{Batch, Harness, answered, complete, fail, keyed, queue, work, work_with};

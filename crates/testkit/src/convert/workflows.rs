@@ -1,13 +1,11 @@
 //! Workflows between neutral words and those of `longshore-core`.
 
 use longshore_core::cancel::Force;
-use longshore_core::engine::{
-    AdminCommand as Admin, Command as Order, Response as Told, SubmitRequest, WorkflowTarget,
-};
 use longshore_core::id::{JobId, QueueName, WorkflowId};
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{AdminCommand as Admin, Command as Order, Response as Told, SubmitRequest, WorkflowTarget};
 
 use super::{Machine, Names};
 use crate::target::*;

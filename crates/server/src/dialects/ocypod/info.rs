@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longshore_core::engine::count_of;
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::job::Job;
+use longshore_core::ocypod::status::{OCYPOD_TYPE, Status};
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
-use longshore_core::status::{OCYPOD_TYPE, Status};
+use longshore_engine::count_of;
 use longshore_store::{JobFilter, QueueStats};
 use serde::Serialize;
 
@@ -73,7 +73,7 @@ pub(super) async fn info(call: OcypodRequest) -> Answer {
     }
     let there: BTreeSet<&QueueName> = reports.iter().map(|report| &report.queue.name).collect();
     left_behind(app, &there, &mut queues).await?;
-    let totals = app.call_store(app.store.totals()).await?;
+    let totals = app.call_store(app.store.ocypod_totals()).await?;
     let statistics = Statistics {
         total_jobs_created: totals.created,
         total_jobs_completed: totals.completed,

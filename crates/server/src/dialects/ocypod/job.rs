@@ -12,7 +12,7 @@ use super::duration::OcypodDuration;
 use super::response::OcypodError;
 use super::settings::{delays, retries};
 use crate::convert::{raw, time, times};
-use longshore_core::status::Status;
+use longshore_core::ocypod::status::Status;
 
 macro_rules! fields {
     ($($variant:ident = $name:literal),+) => {

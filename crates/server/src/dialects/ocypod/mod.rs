@@ -1,7 +1,7 @@
 //! Ocypod 0.8: its own routes and words, on the jobs of the same store.
 //!
 //! Its queues are the queues of the profile `ocypod`, its job ids are sequence numbers, its jobs have the type `ocypod`. What a client may do to the status of
-//! a job is a rule of `longshore-core` ([`longshore_core::status`]). How to move from Ocypod to Longshore: `docs/ocypod.md`.
+//! a job is a rule of `longshore-core` ([`longshore_core::ocypod::status`]). How to move from Ocypod to Longshore: `docs/ocypod.md`.
 //!
 //! - `call.rs`: a request as these routes see it; `answer.rs`: answers, and refusals in prose
 //! - `length.rs`: durations such as `1h 15m`; [`settings`](QueueKeys): the five settings of a queue; `object.rs`: the 17 fields of a job

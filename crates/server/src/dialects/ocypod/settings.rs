@@ -9,10 +9,10 @@
 //! | `retry_delays` | `retry.backoff` of the kind `list`, `delays` |
 
 use longshore_core::backoff::BackoffKind;
-use longshore_core::engine::Queue;
 use longshore_core::limits::BACKOFF_DELAYS_MAX;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
 use longshore_core::policy::{Policy, Retry, RetryLimitUnit};
+use longshore_engine::Queue;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::duration::OcypodDuration;

@@ -7,12 +7,12 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use longshore_api::admin::{Bulk, BulkFilter, BulkResult};
 use longshore_api::enums::BulkAction;
 use longshore_core::cancel::Force;
-use longshore_core::engine::AdminCommand;
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::refusal::Invalid;
 use longshore_core::requeue::{Requeue, Reset};
+use longshore_engine::AdminCommand;
 use longshore_store::{JobFilter, JobQuery};
 
 use crate::app::AppState;

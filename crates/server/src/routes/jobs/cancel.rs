@@ -6,7 +6,7 @@ use longshore_api::admin::Cancel;
 use longshore_api::enums::State as Word;
 use longshore_api::work::JobState;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, AdminResponse};
+use longshore_engine::{AdminCommand, AdminResponse};
 
 use crate::app::AppState;
 use crate::convert::enums::ToWire;

@@ -1,7 +1,7 @@
 //! `DELETE /v1/jobs/{id}`
 
 use axum::extract::State;
-use longshore_core::engine::AdminCommand;
+use longshore_engine::AdminCommand;
 
 use crate::app::AppState;
 use crate::wire::answer::{Answer, no_content};

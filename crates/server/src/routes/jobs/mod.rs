@@ -21,8 +21,8 @@ pub(crate) mod wait;
 pub(crate) mod why;
 
 use longshore_api::work::JobState;
-use longshore_core::engine::{AdminCommand, AdminResponse};
 use longshore_core::id::JobId;
+use longshore_engine::{AdminCommand, AdminResponse};
 
 use crate::app::AppState;
 use crate::convert::enums::ToWire;

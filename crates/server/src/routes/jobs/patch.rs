@@ -3,9 +3,9 @@
 use axum::extract::State;
 use longshore_api::admin::Patch;
 use longshore_core::edit::Edit;
-use longshore_core::engine::AdminCommand;
 use longshore_core::id::JobType;
 use longshore_core::refusal::Invalid;
+use longshore_engine::AdminCommand;
 
 use super::get::find;
 use crate::app::AppState;

@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use longshore_api::admin::Requeue as Given;
-use longshore_core::engine::AdminCommand;
 use longshore_core::requeue::{Requeue, Reset};
+use longshore_engine::AdminCommand;
 
 use super::command;
 use crate::app::AppState;

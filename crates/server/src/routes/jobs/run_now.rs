@@ -1,7 +1,7 @@
 //! `POST /v1/jobs/{id}/run-now`
 
 use axum::extract::State;
-use longshore_core::engine::AdminCommand;
+use longshore_engine::AdminCommand;
 
 use super::command;
 use crate::app::AppState;

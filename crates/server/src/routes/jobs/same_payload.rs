@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use longshore_api::job::Submitted as Told;
-use longshore_core::engine::{Submission, Submitted};
 use longshore_core::id::Seq;
 use longshore_core::submit::Payload;
+use longshore_engine::{Submission, Submitted};
 
 use crate::app::AppState;
 use crate::routes::batch::to_wire;

@@ -4,8 +4,8 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use longshore_api::job::SubmittedBatch;
-use longshore_core::engine::SubmitRequest;
 use longshore_core::id::QueueName;
+use longshore_engine::SubmitRequest;
 use serde_json::value::RawValue;
 
 use super::same_payload::{KeyedPayloads, tell};

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::work::{Children, ChildrenCreated};
-use longshore_core::engine::SubmitRequest;
 use longshore_core::lease;
+use longshore_engine::SubmitRequest;
 use serde_json::value::RawValue;
 
 use crate::app::AppState;

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use longshore_api::work::{Claim, Claimed};
 use longshore_api::{Duration as WireDuration, ErrorCode};
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::ClaimRequest;
 use longshore_core::id::{JobType, QueueName, WorkerName};
 use longshore_core::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
 use longshore_core::refusal::Invalid;
+use longshore_engine::ClaimRequest;
 
 use super::delivery::into_response;
 use crate::app::AppState;

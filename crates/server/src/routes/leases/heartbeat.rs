@@ -3,7 +3,6 @@
 use axum::extract::State;
 use longshore_api::enums::State as Word;
 use longshore_api::work::{Extended as Told, Heartbeat};
-use longshore_core::engine;
 use longshore_core::heartbeat::{HeartbeatData, LeaseRenewal};
 use longshore_core::id::JobId;
 
@@ -19,8 +18,8 @@ use crate::wire::query::NoQuery;
 pub(crate) async fn heartbeat(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery, body: JsonBody) -> Answer {
     let Heartbeat { lease, progress, checkpoint } = body.object()?;
     let notes = HeartbeatData { progress: progress.map(raw::bytes), checkpoint: checkpoint.map(raw::bytes) };
-    let extension = engine::Heartbeat { id, token: token(lease.as_deref()), notes };
-    let verdicts = app.call_store(app.store.extend(vec![extension])).await?;
+    let heartbeat = longshore_engine::Heartbeat { id, token: token(lease.as_deref()), notes };
+    let verdicts = app.call_store(app.store.heartbeat(vec![heartbeat])).await?;
     let verdict = verdicts.into_iter().next().ok_or_else(|| ApiError::bad_request("nothing was extended"))?;
     let extended = verdict?;
     let now = app.now();

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::heartbeat::told as extended;
 use super::settlements::{check_size, no_verdict, told};
 use crate::app::AppState;
-use crate::convert::settlement::extension;
+use crate::convert::settlement::heartbeat;
 use crate::convert::time;
 use crate::wire::answer::{Answer, ok};
 use crate::wire::body::JsonBody;
@@ -20,11 +20,11 @@ use crate::wire::query::NoQuery;
 pub(crate) async fn heartbeats(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> Answer {
     let Heartbeats::<&RawValue> { heartbeats } = body.required()?;
     check_size("heartbeats", heartbeats.len())?;
-    let read = |member: &&RawValue| json::object::<BatchHeartbeat>(member.get()).and_then(extension);
+    let read = |member: &&RawValue| json::object::<BatchHeartbeat>(member.get()).and_then(heartbeat);
     let members: Vec<_> = heartbeats.iter().map(read).collect();
     let asked: Vec<_> = members.iter().filter_map(|member| member.as_ref().ok()).cloned().collect();
-    let ids: Vec<JobId> = asked.iter().map(|extension| extension.id).collect();
-    let verdicts = if asked.is_empty() { Vec::new() } else { app.call_store(app.store.extend(asked)).await? };
+    let ids: Vec<JobId> = asked.iter().map(|heartbeat| heartbeat.id).collect();
+    let verdicts = if asked.is_empty() { Vec::new() } else { app.call_store(app.store.heartbeat(asked)).await? };
     let now = app.now();
     for (id, _) in ids.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_ok()) {
         app.workers.heartbeat(*id, now);

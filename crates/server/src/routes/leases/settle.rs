@@ -1,9 +1,9 @@
 //! What all single settlements share.
 
 use longshore_api::work::JobState;
-use longshore_core::engine::Settlement;
 use longshore_core::id::JobId;
 use longshore_core::settle::Outcome;
+use longshore_engine::Settlement;
 
 use crate::app::AppState;
 use crate::convert::enums::ToWire;

@@ -1,7 +1,7 @@
 //! `DELETE /v1/queues/{queue}`
 
 use axum::extract::State;
-use longshore_core::engine::{AdminCommand, DeleteQueue, QueueDeleteMode};
+use longshore_engine::{AdminCommand, DeleteQueue, QueueDeleteMode};
 
 use crate::app::AppState;
 use crate::wire::answer::{Answer, no_content};

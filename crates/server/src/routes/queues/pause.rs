@@ -1,7 +1,7 @@
 //! `POST /v1/queues/{queue}/pause`, `POST /v1/queues/{queue}/resume`
 
 use axum::extract::State;
-use longshore_core::engine::AdminCommand;
+use longshore_engine::AdminCommand;
 
 use super::get::find;
 use crate::app::AppState;

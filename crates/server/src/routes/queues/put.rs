@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::queue::PutQueue;
-use longshore_core::engine::{AdminCommand, AdminResponse};
+use longshore_engine::{AdminCommand, AdminResponse};
 
 use super::get::find;
 use crate::app::AppState;

@@ -1,8 +1,8 @@
 //! `POST /v1/workflows/{id}/jobs`
 
 use axum::extract::State;
-use longshore_core::engine::{SubmitRequest, WorkflowTarget};
 use longshore_core::refusal::Refusal;
+use longshore_engine::{SubmitRequest, WorkflowTarget};
 use serde_json::value::RawValue;
 
 use super::parse::{Given, ParsedWorkflow};

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::admin::Cancel;
 use longshore_core::cancel::Force;
-use longshore_core::engine::AdminCommand;
+use longshore_engine::AdminCommand;
 
 use super::command;
 use crate::app::AppState;

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use longshore_api::workflow::WorkflowCreated;
-use longshore_core::engine::{AdminCommand, AdminResponse, SubmitRequest, WorkflowTarget};
+use longshore_engine::{AdminCommand, AdminResponse, SubmitRequest, WorkflowTarget};
 
 use super::made_by;
 use super::parse::{Given, ParsedWorkflow};

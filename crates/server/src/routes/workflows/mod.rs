@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use longshore_api::workflow::{Workflow as Shown, WorkflowCreated};
-use longshore_core::engine::{AdminCommand, Submitted};
 use longshore_core::id::WorkflowId;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{AdminCommand, Submitted};
 
 use crate::app::AppState;
 use crate::convert::enums::ToWire;

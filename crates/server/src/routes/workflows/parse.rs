@@ -1,11 +1,11 @@
 //! Chains, groups and chords as they are written: each job goes into the batch, its place into the shape.
 
 use longshore_api::workflow::{Chord, Nested, NewWorkflow};
-use longshore_core::engine::Submission;
 use longshore_core::id::QueueName;
 use longshore_core::limits::WORKFLOW_JOBS_MAX;
 use longshore_core::submit::DependencyRef;
 use longshore_core::workflow_shape::{WorkflowShape, flatten};
+use longshore_engine::Submission;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;

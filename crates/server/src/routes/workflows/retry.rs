@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use longshore_core::engine::AdminCommand;
+use longshore_engine::AdminCommand;
 
 use super::command;
 use crate::app::AppState;

@@ -6,12 +6,12 @@ use std::sync::RwLock;
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
-use longshore_core::engine::{AdminCommand, Effect, ExecutionContext, Options, Settlement, Submission, SubmitRequest};
 use longshore_core::id::JobId;
 use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::NewJob;
 use longshore_core::time::Timestamp;
+use longshore_engine::{AdminCommand, Effect, EngineOptions, ExecutionContext, Settlement, Submission, SubmitRequest};
 use rusqlite::Connection;
 
 use super::*;
@@ -56,7 +56,7 @@ impl Bench {
         let live = Arc::new(RwLock::new(LiveIndex::default()));
         let seal = id_seal(schema::id_key(&connection).unwrap());
         Self {
-            engine: Engine::new(Options::default()),
+            engine: Engine::new(EngineOptions::default()),
             records: SqliteRecords::new(connection, names, live, chunks, seal, ahead).unwrap(),
             rng: SeededRng::new(1),
             effects: Vec::new(),

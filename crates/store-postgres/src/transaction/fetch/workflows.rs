@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use longshore_codec::codec;
-use longshore_core::engine::AdminCommand;
 use longshore_core::id::Seq;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::{MemberCounts, Workflow, WorkflowAction};
+use longshore_engine::AdminCommand;
 use tokio_postgres::Row;
 
 use crate::connection::{get, stmt};
@@ -103,7 +103,7 @@ impl Transaction<'_> {
             TxRequest::Submit(..)
             | TxRequest::Claim(..)
             | TxRequest::Settle(..)
-            | TxRequest::Extend(..)
+            | TxRequest::Heartbeat(..)
             | TxRequest::Tick(..) => false,
         };
         if requests.iter().any(retries) {

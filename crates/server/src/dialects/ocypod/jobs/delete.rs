@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use longshore_core::cancel::Force;
-use longshore_core::engine::AdminCommand;
 use longshore_core::refusal::Refusal;
+use longshore_engine::AdminCommand;
 
 use super::super::request::OcypodRequest;
 use super::super::response::{Answer, OcypodError, done};

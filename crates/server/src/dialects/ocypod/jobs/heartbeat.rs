@@ -1,9 +1,9 @@
 //! `PUT /job/{id}/heartbeat`
 
-use longshore_core::engine::Heartbeat;
 use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::policy::Fencing;
 use longshore_core::refusal::Refusal;
+use longshore_engine::Heartbeat;
 
 use super::super::request::OcypodRequest;
 use super::super::response::{Answer, OcypodError, done};
@@ -18,8 +18,8 @@ pub(crate) async fn heartbeat(call: OcypodRequest) -> Answer {
         Fencing::Optional => None,
         Fencing::Required => job.state.lease().map(|lease| lease.token),
     };
-    let extension = Heartbeat { id: job.id, token, notes: HeartbeatData::default() };
-    let verdicts = app.call_store(app.store.extend(vec![extension])).await?;
+    let heartbeat = Heartbeat { id: job.id, token, notes: HeartbeatData::default() };
+    let verdicts = app.call_store(app.store.heartbeat(vec![heartbeat])).await?;
     match verdicts.into_iter().next() {
         Some(Ok(_)) => done(),
         Some(Err(Refusal::JobNotFound)) => Err(OcypodError::no_job(id)),

@@ -1,6 +1,6 @@
 //! `GET /job/{id}/output`, `PUT /job/{id}/output`
 
-use longshore_core::status::StatusChange;
+use longshore_core::ocypod::status::StatusChange;
 use longshore_core::view;
 
 use super::super::request::OcypodRequest;

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use bytes::Bytes;
-use longshore_core::engine::AdminCommand;
 use longshore_core::id::Seq;
-use longshore_core::status::{Status, StatusChange};
+use longshore_core::ocypod::status::{Status, StatusChange};
+use longshore_engine::AdminCommand;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_json::value::RawValue;

@@ -1,6 +1,6 @@
 //! `/job/{id}/status`
 
-use longshore_core::status::Status;
+use longshore_core::ocypod::status::Status;
 
 use super::super::request::OcypodRequest;
 use super::super::response::{Answer, ok};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::engine::ClaimRequest;
+use longshore_engine::ClaimRequest;
 use serde::Serialize;
 use serde_json::value::RawValue;
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use bytes::Bytes;
-use longshore_core::engine::{Submission, SubmitRequest};
 use longshore_core::id::JobType;
+use longshore_core::ocypod::status::OCYPOD_TYPE;
 use longshore_core::profile::Profile;
-use longshore_core::status::OCYPOD_TYPE;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::tags::Tags;
+use longshore_engine::{Submission, SubmitRequest};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

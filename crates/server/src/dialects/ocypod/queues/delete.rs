@@ -1,9 +1,9 @@
 //! `DELETE /queue/{name}`
 
 use axum::http::StatusCode;
-use longshore_core::engine::{AdminCommand, DeleteQueue, QueueDeleteMode};
 use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
+use longshore_engine::{AdminCommand, DeleteQueue, QueueDeleteMode};
 
 use super::super::request::OcypodRequest;
 use super::super::response::{Answer, OcypodError, done};

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use longshore_core::Timestamp;
 use longshore_core::job::Job;
+use longshore_core::ocypod::status::Status;
 use longshore_core::state::State;
-use longshore_core::status::Status;
 use longshore_store::JobFilter;
 use serde::Serialize;
 

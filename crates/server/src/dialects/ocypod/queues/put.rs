@@ -4,9 +4,9 @@ use std::num::NonZeroUsize;
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use longshore_core::engine::{AdminCommand, AdminResponse};
 use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
+use longshore_engine::{AdminCommand, AdminResponse};
 
 use super::super::request::{OcypodRequest, payload_max};
 use super::super::response::{Answer, OcypodError, at};

@@ -1,7 +1,7 @@
 //! `/queue/{name}/size`
 
-use longshore_core::engine::count_of;
 use longshore_core::state::StateKind;
+use longshore_engine::count_of;
 
 use super::super::request::OcypodRequest;
 use super::super::response::{Answer, ok};

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use super::block_list::BlockList;
 use super::{Index, PriorityLevel};
 use crate::engine::Engine;
-use crate::id::{JobType, QueueName, Seq};
+use longshore_core::id::{JobType, QueueName, Seq};
 
 impl Engine {
     /// The jobs that claims of these types (none named: of any) would get next, in that order. A paused queue gives none.

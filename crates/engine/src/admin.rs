@@ -2,21 +2,22 @@
 
 use std::collections::HashMap;
 
-use crate::cancel::{self, Cancelled, Force};
-use crate::dependency::{AfterAnyMode, Dependencies, DependencyStatus};
-use crate::edit::{self, Edit};
-use crate::id::{JobId, Seq};
-use crate::job::{Job, TransitionContext};
-use crate::policy::ManualRequeue;
-use crate::promote;
-use crate::refusal::Refusal;
-use crate::requeue::{self, Requeue, Reset};
-use crate::state::StateKind;
-use crate::status::{self, StatusAction, StatusChange};
-use crate::workflow::{MemberCountDelta, Membership};
+use longshore_core::cancel::{self, Cancelled, Force};
+use longshore_core::dependency::{AfterAnyMode, Dependencies, DependencyStatus};
+use longshore_core::edit::{self, Edit};
+use longshore_core::id::{JobId, Seq};
+use longshore_core::job::{Job, TransitionContext};
+use longshore_core::ocypod::status::{self, StatusAction, StatusChange};
+use longshore_core::policy::ManualRequeue;
+use longshore_core::promote;
+use longshore_core::refusal::Refusal;
+use longshore_core::requeue::{self, Requeue, Reset};
+use longshore_core::state::StateKind;
+use longshore_core::workflow::{MemberCountDelta, Membership};
 
-use super::records::{JobRecords, KeyEntry, PayloadSource, ScopedIdempotencyKey};
-use super::{CommandContext, CommandError, DependentChange, Effect};
+use crate::context::{CommandContext, CommandError, DependentChange};
+use crate::engine::Effect;
+use crate::records::{JobRecords, KeyEntry, PayloadSource, ScopedIdempotencyKey};
 
 impl<R: JobRecords> CommandContext<'_, R> {
     pub(crate) fn cancel(
@@ -274,7 +275,7 @@ pub(crate) fn remove_job<R: JobRecords>(
         return Ok(false);
     }
     release_idempotency_key(turn, &job)?;
-    turn.engine.reindex(Some(super::index::Entry::of(&job)), None);
+    turn.engine.reindex(Some(crate::index::Entry::of(&job)), None);
     turn.tally(&job, &MemberCountDelta::gone())?;
     let workflow = job.membership.as_ref().map(|membership| membership.workflow);
     turn.records.remove(job).map_err(CommandError::Broken)?;

@@ -3,18 +3,20 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::cancel::{self, Force};
-use crate::dependency::{self, AfterAnyMode, EndedByDependency, PendingPropagation, recompute};
-use crate::id::{JobId, Seq, WorkflowId};
-use crate::policy::ManualRequeue;
-use crate::refusal::Refusal;
-use crate::requeue::{self, Requeue, Reset};
-use crate::workflow::{MemberCounts, Membership, Workflow, WorkflowAction, WorkflowOperation, ended_unsuccessfully};
+use longshore_core::cancel::{self, Force};
+use longshore_core::dependency::{self, AfterAnyMode, EndedByDependency, PendingPropagation, recompute};
+use longshore_core::id::{JobId, Seq, WorkflowId};
+use longshore_core::policy::ManualRequeue;
+use longshore_core::refusal::Refusal;
+use longshore_core::requeue::{self, Requeue, Reset};
+use longshore_core::workflow::{
+    MemberCounts, Membership, Workflow, WorkflowAction, WorkflowOperation, ended_unsuccessfully,
+};
 
-use super::admin::{ResolvedDependencies, standing};
-use super::command::AdminResponse;
-use super::records::JobRecords;
-use super::{CommandContext, CommandError, ignore_missing, split_refusal};
+use crate::admin::{ResolvedDependencies, standing};
+use crate::command::AdminResponse;
+use crate::context::{CommandContext, CommandError, ignore_missing, split_refusal};
+use crate::records::JobRecords;
 
 const NOTHING_CAN_RUN: &str =
     "nothing in the workflow can run again: what it waits for has failed elsewhere or is gone, or its queue is";
@@ -297,7 +299,11 @@ impl<R: JobRecords> CommandContext<'_, R> {
                     let standing = |id| standing(&standings, id);
                     dependency::revive(job, through.dependency, dependencies, standing, moment);
                     job.pending_propagation = PendingPropagation::RestartedWithWorkflow;
-                    crate::promote::schedule_if_unblocked(job, crate::history::Cause::Dependencies, moment);
+                    longshore_core::promote::schedule_if_unblocked(
+                        job,
+                        longshore_core::history::Cause::Dependencies,
+                        moment,
+                    );
                     Ok(())
                 })?;
                 self.relink(&links, seq)?;

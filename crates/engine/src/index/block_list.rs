@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::id::Seq;
+use longshore_core::id::Seq;
 
 /// A block that has so many is halved before it takes more, unless they come at its end.
 const BLOCK_MAX: usize = 512;

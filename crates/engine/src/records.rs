@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::id::{JobId, JobType, QueueName, Seq, WorkflowId};
-use crate::job::{IdempotencyKey, Job};
-use crate::policy::IdempotencyScope;
-use crate::rng::Rng;
-use crate::state::StateKind;
-use crate::submit::Payload;
-use crate::time::Timestamp;
-use crate::workflow::{MemberCountDelta, Workflow};
+use longshore_core::id::{JobId, JobType, QueueName, Seq, WorkflowId};
+use longshore_core::job::{IdempotencyKey, Job};
+use longshore_core::policy::IdempotencyScope;
+use longshore_core::rng::Rng;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_core::time::Timestamp;
+use longshore_core::workflow::{MemberCountDelta, Workflow};
 
-use super::queue::Queue;
+use crate::queue::Queue;
 
 /// Records by sequence number, with the few look-ups that the rules need. Nothing here may cost more than O(log n).
 ///

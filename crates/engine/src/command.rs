@@ -2,34 +2,35 @@
 
 use std::sync::Arc;
 
-use crate::cancel::{Cancelled, Force};
-use crate::edit::Edit;
-use crate::heartbeat::{HeartbeatData, LeaseRenewal};
-use crate::id::{JobId, LeaseToken, QueueName, WorkflowId};
-use crate::patch::SettingsPatch;
-use crate::profile::Profile;
-use crate::refusal::Refusal;
-use crate::requeue::Requeue;
-use crate::rng::Rng;
-use crate::settle::Outcome;
-use crate::state::StateKind;
-use crate::status::StatusChange;
-use crate::time::Timestamp;
-use crate::workflow::WorkflowState;
+use longshore_core::cancel::{Cancelled, Force};
+use longshore_core::edit::Edit;
+use longshore_core::heartbeat::{HeartbeatData, LeaseRenewal};
+use longshore_core::id::{JobId, LeaseToken, QueueName, WorkflowId};
+use longshore_core::ocypod::status::StatusChange;
+use longshore_core::patch::SettingsPatch;
+use longshore_core::profile::Profile;
+use longshore_core::refusal::Refusal;
+use longshore_core::requeue::Requeue;
+use longshore_core::rng::Rng;
+use longshore_core::settle::Outcome;
+use longshore_core::state::StateKind;
+use longshore_core::time::Timestamp;
+use longshore_core::workflow::WorkflowState;
 
-use super::claim::{ClaimRequest, Claimed};
-use super::queue::DeleteQueue;
-use super::records::JobRecords;
-use super::submit::{BatchRefusal, SubmitRequest, Submitted};
-use super::tick::Ticked;
-use super::{CommandContext, CommandError, Effect, Engine, split_refusal};
+use crate::claim::{ClaimRequest, Claimed};
+use crate::context::{CommandContext, CommandError, split_refusal};
+use crate::engine::{Effect, Engine};
+use crate::queue::DeleteQueue;
+use crate::records::JobRecords;
+use crate::submit::{BatchRefusal, SubmitRequest, Submitted};
+use crate::tick::Ticked;
 
 #[derive(Clone, Debug)]
 pub enum Command {
     Submit(SubmitRequest),
     Claim(ClaimRequest),
     Settle(Settlement),
-    Extend(Heartbeat),
+    Heartbeat(Heartbeat),
     Admin(AdminCommand),
 }
 
@@ -125,7 +126,7 @@ pub enum Response {
     Submitted(Result<Vec<Submitted>, BatchRefusal>),
     Claimed(Result<Vec<Claimed>, Refusal>),
     Settled(Result<StateKind, Refusal>),
-    Extended(Result<LeaseRenewal, Refusal>),
+    LeaseRenewed(Result<LeaseRenewal, Refusal>),
     Admin(Result<AdminResponse, Refusal>),
 }
 
@@ -185,12 +186,12 @@ impl Engine {
         self.execute(outside, |turn| split_refusal(turn.settle(settlement)))
     }
 
-    pub fn extend<R: JobRecords>(
+    pub fn heartbeat<R: JobRecords>(
         &mut self,
-        extension: &Heartbeat,
+        heartbeat: &Heartbeat,
         outside: ExecutionContext<'_, R>,
     ) -> Result<Result<LeaseRenewal, Refusal>, R::Error> {
-        self.execute(outside, |turn| split_refusal(turn.extend(extension)))
+        self.execute(outside, |turn| split_refusal(turn.heartbeat(heartbeat)))
     }
 
     pub fn admin<R: JobRecords>(
@@ -229,7 +230,7 @@ impl Engine {
             Command::Submit(request) => Response::Submitted(self.submit(request, outside)?),
             Command::Claim(request) => Response::Claimed(self.claim(request, outside)?),
             Command::Settle(settlement) => Response::Settled(self.settle(settlement, outside)?),
-            Command::Extend(extension) => Response::Extended(self.extend(extension, outside)?),
+            Command::Heartbeat(heartbeat) => Response::LeaseRenewed(self.heartbeat(heartbeat, outside)?),
             Command::Admin(command) => Response::Admin(self.admin(command, outside)?),
         })
     }

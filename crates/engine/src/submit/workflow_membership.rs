@@ -3,18 +3,18 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::id::{JobId, WorkflowId};
-use crate::job::Job;
-use crate::limits::{BATCH_ITEMS_MAX, WORKFLOW_EDGES_MAX, WORKFLOW_JOBS_MAX};
-use crate::refusal::Refusal;
-use crate::submit::{self, DependencyRef, RefIndex};
-use crate::workflow::{Membership, Workflow};
-use crate::workflow_shape::too_many_edges;
+use longshore_core::id::{JobId, WorkflowId};
+use longshore_core::job::Job;
+use longshore_core::limits::{BATCH_ITEMS_MAX, WORKFLOW_EDGES_MAX, WORKFLOW_JOBS_MAX};
+use longshore_core::refusal::Refusal;
+use longshore_core::submit::{self, DependencyRef, RefIndex};
+use longshore_core::workflow::{Membership, Workflow};
+use longshore_core::workflow_shape::too_many_edges;
 
 use super::plan::{BatchItem, BatchPlan};
 use super::{Submission, Submitted, WorkflowTarget};
-use crate::engine::records::JobRecords;
-use crate::engine::{CommandContext, CommandError};
+use crate::context::{CommandContext, CommandError};
+use crate::records::JobRecords;
 
 /// What a batch belongs to.
 pub(super) enum WorkflowBinding {

@@ -1,17 +1,17 @@
 //! The end of a job reaches its dependents, and so does its return. In bounded slices.
 
-use crate::cancel;
-use crate::dependency::{self, PendingPropagation, ReviveOutcome};
-use crate::id::{JobId, Seq, WorkflowId};
-use crate::job::Job;
-use crate::retry::QueueContext;
-use crate::state::{StateKind, TerminalState};
+use longshore_core::cancel;
+use longshore_core::dependency::{self, PendingPropagation, ReviveOutcome};
+use longshore_core::id::{JobId, Seq, WorkflowId};
+use longshore_core::job::Job;
+use longshore_core::retry::QueueContext;
+use longshore_core::state::{StateKind, TerminalState};
 
-use super::admin::standing;
-use super::propagation_queue::{Propagation, PropagationKey};
-use super::queue::QueueDeleteMode;
-use super::records::JobRecords;
-use super::{CommandContext, CommandError, ignore_missing};
+use crate::admin::standing;
+use crate::context::{CommandContext, CommandError, ignore_missing};
+use crate::propagation_queue::{Propagation, PropagationKey};
+use crate::queue::QueueDeleteMode;
+use crate::records::JobRecords;
 
 /// What dependents are told.
 #[derive(Clone, Copy)]

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::id::{QueueName, Seq, WorkflowId};
-use crate::time::Timestamp;
+use longshore_core::id::{QueueName, Seq, WorkflowId};
+use longshore_core::time::Timestamp;
 
-use super::Engine;
-use super::index::{Entry, Timer};
-use super::propagation_queue::{Propagation, PropagationKey};
-use super::queue::Queue;
+use crate::engine::Engine;
+use crate::index::{Entry, Timer};
+use crate::propagation_queue::{Propagation, PropagationKey};
+use crate::queue::Queue;
 
 /// What was done since [`Engine::begin`], newest last. Empty outside of a transaction.
 #[derive(Clone, Debug, Default, PartialEq)]

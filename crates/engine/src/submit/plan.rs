@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::dependency::DependencyStatus;
-use crate::id::{JobId, QueueName, Seq};
-use crate::limits::DEPENDENCY_DEPTH_MAX;
-use crate::policy::Policy;
-use crate::priority::Priority;
-use crate::refusal::Refusal;
-use crate::state::{StateKind, TerminalState};
+use longshore_core::dependency::DependencyStatus;
+use longshore_core::id::{JobId, QueueName, Seq};
+use longshore_core::limits::DEPENDENCY_DEPTH_MAX;
+use longshore_core::policy::Policy;
+use longshore_core::priority::Priority;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::{StateKind, TerminalState};
 
 use super::{BatchRefusal, ScopedIdempotencyKey, Submission, Submitted};
 

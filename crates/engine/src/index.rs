@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldhash::HashMap;
 
 use self::block_list::BlockList;
-use crate::id::{JobType, QueueName, Seq};
-use crate::job::{IndexedFields, Job};
-use crate::lease::LeaseEnd;
-use crate::policy::{OnLeaseExpiry, Reclaim};
-use crate::priority::Priority;
-use crate::state::{State, StateKind};
-use crate::time::Timestamp;
+use longshore_core::id::{JobType, QueueName, Seq};
+use longshore_core::job::{IndexedFields, Job};
+use longshore_core::lease::LeaseEnd;
+use longshore_core::policy::{OnLeaseExpiry, Reclaim};
+use longshore_core::priority::Priority;
+use longshore_core::state::{State, StateKind};
+use longshore_core::time::Timestamp;
 
 /// What comes due; at one instant in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::claim::{self, ClaimOptions};
-use crate::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkflowId};
-use crate::job::Job;
-use crate::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
-use crate::priority::Priority;
-use crate::refusal::Refusal;
-use crate::retry::is_last_attempt;
-use crate::state::State;
-use crate::tags::Tags;
-use crate::time::{Duration, Timestamp};
+use longshore_core::claim::{self, ClaimOptions};
+use longshore_core::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkflowId};
+use longshore_core::job::Job;
+use longshore_core::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
+use longshore_core::priority::Priority;
+use longshore_core::refusal::Refusal;
+use longshore_core::retry::is_last_attempt;
+use longshore_core::state::State;
+use longshore_core::tags::Tags;
+use longshore_core::time::{Duration, Timestamp};
 
-use super::records::JobRecords;
-use super::{CommandContext, CommandError, Engine};
+use crate::context::{CommandContext, CommandError};
+use crate::engine::Engine;
+use crate::records::JobRecords;
 
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::cancel;
-use crate::id::QueueName;
-use crate::patch::SettingsPatch;
-use crate::policy::{AdmissionSettings, Policy, Settings};
-use crate::profile::Profile;
-use crate::refusal::{Invalid, Refusal};
-use crate::state::StateKind;
+use longshore_core::cancel;
+use longshore_core::id::QueueName;
+use longshore_core::patch::SettingsPatch;
+use longshore_core::policy::{AdmissionSettings, Policy, Settings};
+use longshore_core::profile::Profile;
+use longshore_core::refusal::{Invalid, Refusal};
+use longshore_core::state::StateKind;
 
-use super::records::JobRecords;
-use super::{BEING_DELETED, CommandContext, CommandError, Effect, admin};
+use crate::admin;
+use crate::context::{BEING_DELETED, CommandContext, CommandError};
+use crate::engine::Effect;
+use crate::records::JobRecords;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {

@@ -1,10 +1,10 @@
 //! Taking in the live records of a store when it is opened: many, and mostly of a kind.
 
 use super::{Index, QueueIndex};
-use crate::dependency::PendingPropagation;
 use crate::engine::Engine;
-use crate::job::IndexedFields;
-use crate::state::{State, StateKind};
+use longshore_core::dependency::PendingPropagation;
+use longshore_core::job::IndexedFields;
+use longshore_core::state::{State, StateKind};
 
 impl Engine {
     /// Takes in live records, in the course of a rebuild. Jobs that differ in nothing but their places are filed together where they follow each other.

@@ -1,13 +1,15 @@
 //! What time brings: a bounded number of things that are due, in the order in which they fell due.
 
-use crate::cancel;
-use crate::expire::{self, ExpiryOutcome};
-use crate::promote;
-use crate::time::Timestamp;
+use longshore_core::cancel;
+use longshore_core::expire::{self, ExpiryOutcome};
+use longshore_core::promote;
+use longshore_core::time::Timestamp;
 
-use super::index::{Entry, Timer, TimerKind};
-use super::records::{JobRecords, PruneTarget};
-use super::{CommandContext, Effect, admin, ignore_missing};
+use crate::admin;
+use crate::context::{CommandContext, ignore_missing};
+use crate::engine::Effect;
+use crate::index::{Entry, Timer, TimerKind};
+use crate::records::{JobRecords, PruneTarget};
 
 /// Budgets from here on keep a quarter for timers.
 const TIMER_SHARE_BUDGET_MIN: usize = 16;

@@ -1,11 +1,12 @@
 //! A store that was closed for a while: running jobs keep what was left of their leases.
 
-use crate::state::State;
-use crate::time::Timestamp;
+use longshore_core::state::State;
+use longshore_core::time::Timestamp;
 
-use super::command::ExecutionContext;
-use super::records::JobRecords;
-use super::{CommandContext, Engine, ignore_missing};
+use crate::command::ExecutionContext;
+use crate::context::{CommandContext, ignore_missing};
+use crate::engine::Engine;
+use crate::records::JobRecords;
 
 impl Engine {
     /// Moves the ends of all leases that were live at `seen`, the last instant of the store before it was closed: see

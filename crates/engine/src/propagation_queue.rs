@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use foldhash::HashMap;
 
-use crate::id::Seq;
-use crate::time::Timestamp;
+use longshore_core::id::Seq;
+use longshore_core::time::Timestamp;
 
 /// News that a job owes its dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,17 +6,17 @@ mod workflow_membership;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::dependency::{Dependencies, DependencyStatus, RequiredDependency, recompute};
-use crate::id::{JobId, LeaseToken, QueueName, Seq, WorkflowId};
-use crate::job::{IdempotencyKey, Job, TransitionContext};
-use crate::lease;
-use crate::policy::SubmitMode;
-use crate::priority::Priority;
-use crate::profile::Profile;
-use crate::refusal::Refusal;
-use crate::state::{StateKind, TerminalState};
-use crate::submit::{self, DependencyRef, NewJob, RefIndex, ResolvedSubmission};
-use crate::workflow::Membership;
+use longshore_core::dependency::{Dependencies, DependencyStatus, RequiredDependency, recompute};
+use longshore_core::id::{JobId, LeaseToken, QueueName, Seq, WorkflowId};
+use longshore_core::job::{IdempotencyKey, Job, TransitionContext};
+use longshore_core::lease;
+use longshore_core::policy::SubmitMode;
+use longshore_core::priority::Priority;
+use longshore_core::profile::Profile;
+use longshore_core::refusal::Refusal;
+use longshore_core::state::{StateKind, TerminalState};
+use longshore_core::submit::{self, DependencyRef, NewJob, RefIndex, ResolvedSubmission};
+use longshore_core::workflow::Membership;
 
 use plan::{
     BatchItem, BatchPlan, DependencyTarget, ExistingDependency, InheritedProperties, JobPlan, Sources,
@@ -24,10 +24,10 @@ use plan::{
 };
 use workflow_membership::{Memberships, WorkflowBinding, check_length};
 
-use super::admin::standing;
-use super::queue::Queue;
-use super::records::{JobRecords, KeyEntry, PayloadSource, ScopedIdempotencyKey};
-use super::{CommandContext, CommandError, DependentChange};
+use crate::admin::standing;
+use crate::context::{CommandContext, CommandError, DependentChange};
+use crate::queue::Queue;
+use crate::records::{JobRecords, KeyEntry, PayloadSource, ScopedIdempotencyKey};
 
 /// One job for one queue.
 #[derive(Clone, Debug)]

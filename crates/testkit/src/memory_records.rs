@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::id::{JobId, QueueName, Seq, WorkflowId};
-use crate::job::Job;
-use crate::state::StateKind;
-use crate::submit::Payload;
-use crate::time::Timestamp;
-use crate::workflow::{MemberCountDelta, MemberCounts, Workflow};
+use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
+use longshore_core::job::Job;
+use longshore_core::state::StateKind;
+use longshore_core::submit::Payload;
+use longshore_core::time::Timestamp;
+use longshore_core::workflow::{MemberCountDelta, MemberCounts, Workflow};
 
-use super::queue::Queue;
-use super::records::{JobRecords, KeyEntry, PayloadSource, PruneTarget, ScopedIdempotencyKey};
+use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
 
 #[derive(Clone, Debug, Default)]
 pub struct MemoryRecords {

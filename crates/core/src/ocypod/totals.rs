@@ -1,9 +1,9 @@
 //! What has become of the jobs of the Ocypod dialect since the store was made. Told by moves, kept by stores.
 
-use crate::engine::Effect;
 use crate::history::{Cause, Transition};
+use crate::id::JobType;
+use crate::ocypod::status::OCYPOD_TYPE;
 use crate::state::StateKind;
-use crate::status::OCYPOD_TYPE;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -17,12 +17,11 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Counts what a commit did.
-    pub fn count<'a>(&mut self, effects: impl IntoIterator<Item = &'a Effect>) {
-        for effect in effects {
-            match effect {
-                Effect::Moved { job_type, step, .. } if job_type.as_str() == OCYPOD_TYPE => self.count_step(step),
-                Effect::Moved { .. } | Effect::Claimable(_) => {}
+    /// Counts the transitions of jobs that Ocypod clients submitted; other types are ignored.
+    pub fn count<'a>(&mut self, transitions: impl IntoIterator<Item = (&'a JobType, &'a Transition)>) {
+        for (job_type, transition) in transitions {
+            if job_type.as_str() == OCYPOD_TYPE {
+                self.count_step(transition);
             }
         }
     }
