@@ -55,7 +55,8 @@ struct Moved<'a> {
 
 impl MigrateStore {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
-        let options = PostgresOptions::from_url(&self.to).map_err(|error| CliError::refused(format!("--to: {error}")))?;
+        let options =
+            PostgresOptions::from_url(&self.to).map_err(|error| CliError::refused(format!("--to: {error}")))?;
         let export = Export::open(&self.from).map_err(|error| cannot_read(&error, &self.from))?;
         let source = export.fingerprint().map_err(|error| cannot_read(&error, &self.from))?;
         let target = options.display_url().map_err(|error| CliError::refused(format!("--to: {error}")))?;
