@@ -285,7 +285,7 @@ fn submit_and_drain(store: &EmbeddedStore, jobs: usize, workflow: Option<Workflo
 /// Completes 1,000 jobs in one request and measures when their common dependent is ready.
 fn fan_in(store: &EmbeddedStore) {
     let mut request = batch(1_001);
-    if let Some(last) = request.batch.last_mut() {
+    if let Some(Ok(last)) = request.batch.last_mut() {
         last.job.after = (0..1_000).map(DependencyRef::BatchIndex).collect();
     }
     request.joining = Some(WorkflowTarget::New { name: None, open: false });

@@ -1,4 +1,5 @@
-//! Lanes: each takes whatever waits, does all of it in one transaction, and answers everybody once it is durable.
+//! Batching: each worker takes the requests that wait, executes them in one transaction, and
+//! answers them after the commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,101 +8,92 @@ use std::time::Duration;
 use longshore_store::StoreError;
 use tokio::sync::{Mutex, Notify, mpsc};
 
-use crate::connection::Connection;
-use crate::error::TxError;
-use crate::node::Shared;
+use crate::error::{ErrorMessage, TxError};
+use crate::node::Node;
+use crate::request::{QueuedRequest, RequestSender, TxRequest, TxResponse};
+use crate::retry::{LockWait, TransactionRunner};
 use crate::tick;
-use crate::transaction::{Transaction, fast_path};
-use longshore_store::ErrorMessage;
-use longshore_store::Request;
+use crate::transaction::Committed;
 
-/// Jobs that share one transaction, at most.
+/// Commands of one transaction, at most.
 const COMMANDS_MAX: usize = 1_000;
-/// Commands that are worth a transaction, whatever else is under way.
+/// A batch of this size does not linger.
 const BATCH_TARGET: usize = 32;
-/// How long anybody waits for others to come.
 const BATCH_LINGER: Duration = Duration::from_millis(5);
-/// How often a transaction that somebody was in the way of is tried.
-const ATTEMPTS_MAX: u32 = 12;
-/// How often one is that has waited for a lock as long as it may.
-const LOCK_TIMEOUT_ATTEMPTS_MAX: u32 = 2;
-/// How often one that has to be alone is: it waits for 50 ms each time.
-const EXCLUSIVE_ATTEMPTS_MAX: u32 = 80;
-/// How long a transaction of many waits for others who hold what one of them needs.
+/// Lock timeout of a batch.
 const LOCK_TIMEOUT_BATCH: Duration = Duration::from_millis(300);
-/// How long its parts do, once it is known that one of them is held up.
+/// Lock timeout of the parts of a batch that has timed out.
 const LOCK_TIMEOUT_SPLIT: Duration = Duration::from_millis(50);
-/// So many are tried one by one; more are halved, because each of them may take long.
-const SINGLES_MAX: usize = 8;
-/// How long one that waits by itself does.
+/// Lock timeout of a request that waits alone.
 const LOCK_TIMEOUT_SINGLE: Duration = Duration::from_secs(10);
-/// How often a connection that turns out to be dead is replaced.
-const RECONNECTS_MAX: u32 = 4;
+/// A batch of at most this size is split into single requests, a larger one into halves.
+const SINGLES_MAX: usize = 8;
 
-/// Requests of one sort, and the lanes that take them.
+/// Requests of one kind, shared by the workers that take them.
 #[derive(Debug)]
 pub(crate) struct RequestQueue {
-    requests: Mutex<mpsc::Receiver<Request>>,
-    /// Commands in transactions that are under way.
+    requests: Mutex<mpsc::Receiver<QueuedRequest>>,
+    /// Commands in transactions that are in flight.
     in_flight: AtomicUsize,
-    ended: Notify,
+    batch_ended: Notify,
 }
 
 impl RequestQueue {
-    pub(crate) fn new(requests: mpsc::Receiver<Request>) -> Self {
-        Self { requests: Mutex::new(requests), in_flight: AtomicUsize::new(0), ended: Notify::new() }
+    pub(crate) fn new(requests: mpsc::Receiver<QueuedRequest>) -> Self {
+        Self { requests: Mutex::new(requests), in_flight: AtomicUsize::new(0), batch_ended: Notify::new() }
     }
 
-    /// Whatever waits, and whoever is just about to come. While others are under way, a transaction is worth its price only if it has as much to do as they
-    /// have: else those who are answered together would come back one by one.
-    async fn next(&self) -> Option<Batch<'_>> {
-        let mut waiting = self.requests.lock().await;
-        let first = waiting.recv().await?;
-        let mut batch = Batch { commands: first.commands(), requests: vec![first], of: self, begun: false };
+    /// Takes the next batch. While another batch is in flight, lingers until this one is as large
+    /// (at most [`BATCH_TARGET`]) or [`BATCH_LINGER`] has passed. Clients answered together tend
+    /// to send their next request together; without the linger, batches would degrade to size one.
+    async fn next(&self) -> Option<RequestBatch<'_>> {
+        let mut requests = self.requests.lock().await;
+        let first = requests.recv().await?;
+        let mut batch =
+            RequestBatch { commands: first.request.commands(), requests: vec![first], queue: self, is_counted: false };
         loop {
             tokio::task::yield_now().await;
-            if batch.fill(&mut waiting) {
+            if batch.fill(&mut requests) {
                 continue;
             }
             if batch.commands >= self.in_flight.load(Ordering::Acquire).min(BATCH_TARGET) {
                 break;
             }
             tokio::select! {
-                () = self.ended.notified() => {}
-                // Those may be stuck.
+                () = self.batch_ended.notified() => {}
                 () = tokio::time::sleep(BATCH_LINGER) => break,
-                next = waiting.recv() => match next {
+                next = requests.recv() => match next {
                     Some(next) => batch.add(next),
                     None => break,
                 },
             }
         }
         self.in_flight.fetch_add(batch.commands, Ordering::AcqRel);
-        batch.begun = true;
+        batch.is_counted = true;
         Some(batch)
     }
 }
 
 /// Requests that share a transaction.
-struct Batch<'a> {
-    requests: Vec<Request>,
+struct RequestBatch<'a> {
+    requests: Vec<QueuedRequest>,
     commands: usize,
-    of: &'a RequestQueue,
-    /// Its commands are counted among those that are under way.
-    begun: bool,
+    queue: &'a RequestQueue,
+    /// Its commands are part of `in_flight`.
+    is_counted: bool,
 }
 
-impl Batch<'_> {
-    fn add(&mut self, request: Request) {
-        self.commands += request.commands();
+impl RequestBatch<'_> {
+    fn add(&mut self, request: QueuedRequest) {
+        self.commands += request.request.commands();
         self.requests.push(request);
     }
 
-    /// Says whether anybody has come, and more may.
-    fn fill(&mut self, waiting: &mut mpsc::Receiver<Request>) -> bool {
+    /// Adds requests that wait. Returns whether there were any and the batch has room for more.
+    fn fill(&mut self, requests: &mut mpsc::Receiver<QueuedRequest>) -> bool {
         let before = self.commands;
         while self.commands < COMMANDS_MAX
-            && let Ok(next) = waiting.try_recv()
+            && let Ok(next) = requests.try_recv()
         {
             self.add(next);
         }
@@ -109,277 +101,187 @@ impl Batch<'_> {
     }
 }
 
-impl Drop for Batch<'_> {
-    /// However it ended.
+impl Drop for RequestBatch<'_> {
     fn drop(&mut self) {
-        if self.begun {
-            self.of.in_flight.fetch_sub(self.commands, Ordering::AcqRel);
-            self.of.ended.notify_one();
+        if self.is_counted {
+            self.queue.in_flight.fetch_sub(self.commands, Ordering::AcqRel);
+            self.queue.batch_ended.notify_one();
         }
     }
 }
 
-/// Works until every sender is gone.
-pub(crate) async fn run(shared: Arc<Shared>, waiting: Arc<RequestQueue>, patient: Option<mpsc::Sender<Request>>) {
-    let mut lane = BatchWorker::new(shared, patient);
-    while let Some(mut batch) = waiting.next().await {
-        lane.serve(std::mem::take(&mut batch.requests)).await;
+/// Serves batches until every sender is gone.
+pub(crate) async fn run(node: Arc<Node>, queue: Arc<RequestQueue>, lock_waiters: Option<RequestSender>) {
+    let mut worker = BatchWorker::new(node, lock_waiters);
+    while let Some(mut batch) = queue.next().await {
+        worker.serve(std::mem::take(&mut batch.requests)).await;
     }
 }
 
-/// Those who wait for somebody else's transaction, one by one, so that nobody has to wait with them.
-pub(crate) async fn run_lock_waiter(shared: Arc<Shared>, waiting: Arc<RequestQueue>) {
-    let mut lane = BatchWorker::new(shared, None);
+/// Serves requests that wait for locks of other transactions, one at a time.
+pub(crate) async fn run_lock_waiter(node: Arc<Node>, queue: Arc<RequestQueue>) {
+    let mut worker = BatchWorker::new(node, None);
     loop {
-        let next = waiting.requests.lock().await.recv().await;
+        let next = queue.requests.lock().await.recv().await;
         let Some(request) = next else { return };
-        lane.serve(vec![request]).await;
+        worker.serve(vec![request]).await;
     }
 }
 
-/// Where what is not done quickly goes.
+/// Queues of requests that the fast path has not applied.
 #[derive(Clone, Debug)]
 pub(crate) struct FallbackQueues {
-    pub claims: mpsc::Sender<Request>,
-    pub settles: mpsc::Sender<Request>,
+    pub claims: RequestSender,
+    pub settles: RequestSender,
 }
 
 impl FallbackQueues {
-    async fn take(&self, requests: Vec<Request>) {
+    async fn send(&self, requests: Vec<QueuedRequest>) {
         for request in requests {
-            let lane = if request.is_claim() { &self.claims } else { &self.settles };
-            if let Err(refused) = lane.send(request).await {
-                refused.0.fail(closed());
-            }
+            let queue = if request.request.is_claim() { &self.claims } else { &self.settles };
+            send(queue, request).await;
         }
     }
 }
 
-/// Claims, settlements and heartbeats: together and in one trip, or each by its own lane.
-pub(crate) async fn run_hot_path(shared: Arc<Shared>, waiting: Arc<RequestQueue>, slow: FallbackQueues) {
-    let mut lane = BatchWorker::new(shared, None);
-    while let Some(mut batch) = waiting.next().await {
+async fn send(queue: &RequestSender, request: QueuedRequest) {
+    if let Err(refused) = queue.send(request).await {
+        refused.0.request.fail(closed());
+    }
+}
+
+/// Serves claims, settlements and heartbeats by the fast path, and passes on the others.
+pub(crate) async fn run_hot_path(node: Arc<Node>, queue: Arc<RequestQueue>, fallback: FallbackQueues) {
+    let mut worker = BatchWorker::new(node, None);
+    while let Some(mut batch) = queue.next().await {
         let requests = std::mem::take(&mut batch.requests);
-        let claims = |request: &Request| request.is_claim();
-        let others: usize = requests.iter().filter(|request| !claims(request)).map(Request::commands).sum();
-        // So many settlements are worth a transaction of their own, beside the claims.
-        let (requests, apart) =
-            if others >= BATCH_TARGET { requests.into_iter().partition(claims) } else { (requests, Vec::new()) };
-        slow.take(apart).await;
-        slow.take(lane.try_fast_path(requests).await).await;
+        let is_claim = |request: &QueuedRequest| request.request.is_claim();
+        let settlements: usize =
+            requests.iter().filter(|request| !is_claim(request)).map(|request| request.request.commands()).sum();
+        // Many settlements are worth a transaction of their own, in parallel to the claims.
+        let (requests, settlements) =
+            if settlements >= BATCH_TARGET { requests.into_iter().partition(is_claim) } else { (requests, Vec::new()) };
+        fallback.send(settlements).await;
+        let requests = requests.into_iter().map(|request| request.request).collect();
+        let missed = worker.try_fast_path(requests).await;
+        fallback.send(missed.into_iter().map(QueuedRequest::after_fast_path).collect()).await;
     }
 }
 
 pub(crate) struct BatchWorker {
-    pub shared: Arc<Shared>,
-    pub link: Option<Connection>,
-    /// Who takes over what somebody else's transaction holds up; `None`: it is waited for here.
-    lock_waiters: Option<mpsc::Sender<Request>>,
-    /// How long others are waited for who hold what is needed.
-    locks: Duration,
+    runner: TransactionRunner,
+    /// Where requests go that wait for a lock. `None`: this worker waits.
+    lock_waiters: Option<RequestSender>,
+    lock_timeout: Duration,
 }
 
 impl BatchWorker {
-    pub(crate) fn new(shared: Arc<Shared>, lock_waiters: Option<mpsc::Sender<Request>>) -> Self {
-        let locks = if lock_waiters.is_some() { LOCK_TIMEOUT_BATCH } else { LOCK_TIMEOUT_SINGLE };
-        Self { shared, link: None, lock_waiters, locks }
+    pub(crate) fn new(node: Arc<Node>, lock_waiters: Option<RequestSender>) -> Self {
+        let lock_timeout = if lock_waiters.is_some() { LOCK_TIMEOUT_BATCH } else { LOCK_TIMEOUT_SINGLE };
+        Self { runner: TransactionRunner::new(node), lock_waiters, lock_timeout }
     }
 
-    pub(crate) async fn serve(&mut self, mut batch: Vec<Request>) {
-        batch.retain(|request| !request.is_abandoned());
-        if batch.is_empty() {
-            return;
-        }
-        if let [Request::Tick(budget, _)] = batch.as_slice() {
-            let ticked = tick::tick(self, *budget).await;
-            for request in batch {
-                match &ticked {
-                    Ok(ticked) => request.answer(longshore_store::Response::Tick(*ticked)),
-                    Err(error) => request.fail(error.clone()),
-                }
+    /// Answers all requests of a batch, or passes them on to the lock waiters.
+    async fn serve(&mut self, batch: Vec<QueuedRequest>) {
+        let tried_fast_path = batch.iter().any(|request| request.tried_fast_path);
+        let mut requests: Vec<TxRequest> = batch.into_iter().map(|request| request.request).collect();
+        requests.retain(|request| !request.is_abandoned());
+        if requests.iter().any(|request| matches!(request, TxRequest::Tick(..))) {
+            for request in requests {
+                self.serve_tick_or(request).await;
             }
             return;
         }
-        if batch.iter().any(|request| matches!(request, Request::Tick(..))) {
-            // Each by itself: the next sees what the one before has left.
-            for request in batch {
-                Box::pin(self.serve(vec![request])).await;
-            }
-            return;
+        if !tried_fast_path {
+            requests = self.try_fast_path(requests).await;
         }
-        match self.run_transaction(&batch).await {
-            Ok(done) => {
-                self.shared.announce(done.effects, done.deadline);
-                batch.into_iter().zip(done.answers).for_each(|(request, answered)| request.answer(answered));
-            }
-            Err(trouble) => self.split_batch(batch, trouble).await,
+        self.execute(requests).await;
+    }
+
+    /// A batch with a tick is served one by one: a tick must see the commits before it.
+    async fn serve_tick_or(&mut self, request: TxRequest) {
+        let TxRequest::Tick(budget, _) = request else { return self.execute(vec![request]).await };
+        let lock_wait = self.lock_wait();
+        match tick::tick(&mut self.runner, budget, lock_wait).await {
+            Ok(ticked) => request.answer(TxResponse::Tick(ticked)),
+            Err(error) => request.fail(error),
         }
     }
 
-    /// Answers those that could not be served so.
-    async fn try_fast_path(&mut self, mut batch: Vec<Request>) -> Vec<Request> {
-        batch.retain(|request| !request.is_abandoned());
-        match self.quick(&batch).await {
-            Ok(Some(done)) => {
-                self.shared.announce(done.effects, done.deadline);
-                batch.into_iter().zip(done.answers).for_each(|(request, answered)| request.answer(answered));
-                Vec::new()
-            }
-            Ok(None) => batch,
-            Err(trouble) => {
-                let error = trouble.into_store_error();
-                batch.into_iter().for_each(|request| request.fail(error.clone()));
-                Vec::new()
-            }
-        }
+    fn lock_wait(&self) -> LockWait {
+        LockWait { timeout: self.lock_timeout, retries: self.lock_waiters.is_none() }
     }
 
-    /// `None`: nothing was done.
-    async fn quick(&mut self, requests: &[Request]) -> Result<Option<crate::transaction::Committed>, TxError> {
+    /// Tries the fast path. Returns the requests if it has not applied them.
+    async fn try_fast_path(&mut self, mut requests: Vec<TxRequest>) -> Vec<TxRequest> {
+        requests.retain(|request| !request.is_abandoned());
         if requests.is_empty() {
-            return Ok(None);
+            return requests;
         }
-        let shared = Arc::clone(&self.shared);
-        let trouble = match fast_path::take(&shared, self.link().await?, requests).await {
-            Ok(done) => {
-                shared.count_trips(done.is_some());
-                return Ok(done);
-            }
-            Err(trouble) => trouble,
-        };
-        shared.count_trips(false);
-        self.reset_connection(&trouble).await;
-        match trouble {
-            // Nothing was done: the connection may be gone, somebody was in the way, or one of many is to blame. The long way knows what to do.
-            TxError::Conflict(_)
-            | TxError::ConnectionLost(_)
-            | TxError::Refused(_)
-            | TxError::NeedsExclusive
-            | TxError::TooLarge
-            | TxError::Damaged(_)
-            | TxError::NotStorable => Ok(None),
-            TxError::Unknown(_) => Err(trouble),
+        match self.runner.execute_fast(&requests).await {
+            Ok(Some(committed)) => self.answer(requests, committed),
+            Ok(None) => return requests,
+            Err(error) => fail_all(requests, error),
+        }
+        Vec::new()
+    }
+
+    /// Executes requests by the slow path.
+    async fn execute(&mut self, requests: Vec<TxRequest>) {
+        if requests.is_empty() {
+            return;
+        }
+        match self.runner.execute(&requests, self.lock_wait()).await {
+            Ok(committed) => self.answer(requests, committed),
+            Err(error) => self.split_batch(requests, error).await,
         }
     }
 
-    /// Where one of many is the culprit, the others need not suffer.
-    async fn split_batch(&mut self, batch: Vec<Request>, trouble: TxError) {
-        let alone = batch.len() == 1;
-        let one_is_to_blame = match trouble {
+    fn answer(&self, requests: Vec<TxRequest>, committed: Committed) {
+        self.runner.node.announce(committed.effects, committed.deadline);
+        requests.into_iter().zip(committed.answers).for_each(|(request, answer)| request.answer(answer));
+    }
+
+    /// Executes the parts of a failed batch if one request may be the cause.
+    async fn split_batch(&mut self, requests: Vec<TxRequest>, error: TxError) {
+        let is_single = requests.len() == 1;
+        let is_caused_by_request = match error {
             TxError::Refused(_) | TxError::TooLarge | TxError::Damaged(_) | TxError::NotStorable => true,
             TxError::Conflict(_) | TxError::ConnectionLost(_) | TxError::Unknown(_) | TxError::NeedsExclusive => false,
         };
-        if one_is_to_blame && !alone {
-            for request in batch {
-                Box::pin(self.serve(vec![request])).await;
+        if is_caused_by_request && !is_single {
+            for request in requests {
+                Box::pin(self.execute(vec![request])).await;
             }
             return;
         }
-        let held_up = self.lock_waiters.is_some() && trouble.is_lock_timeout();
-        if held_up && !alone {
-            let locks = std::mem::replace(&mut self.locks, LOCK_TIMEOUT_SPLIT);
-            let size = if batch.len() > SINGLES_MAX { batch.len().div_ceil(2) } else { 1 };
-            let mut rest = batch.into_iter().peekable();
-            while rest.peek().is_some() {
-                Box::pin(self.serve(rest.by_ref().take(size).collect())).await;
+        let lock_waiters = self.lock_waiters.clone().filter(|_| error.is_lock_timeout());
+        match lock_waiters {
+            Some(_) if !is_single => {
+                let lock_timeout = std::mem::replace(&mut self.lock_timeout, LOCK_TIMEOUT_SPLIT);
+                let size = if requests.len() > SINGLES_MAX { requests.len().div_ceil(2) } else { 1 };
+                let mut rest = requests.into_iter().peekable();
+                while rest.peek().is_some() {
+                    Box::pin(self.execute(rest.by_ref().take(size).collect())).await;
+                }
+                self.lock_timeout = lock_timeout;
             }
-            self.locks = locks;
-            return;
-        }
-        if let Some(patient) = self.lock_waiters.as_ref().filter(|_| held_up) {
-            for request in batch {
-                if let Err(refused) = patient.send(request).await {
-                    refused.0.fail(closed());
+            Some(lock_waiters) => {
+                for request in requests {
+                    send(&lock_waiters, QueuedRequest::after_fast_path(request)).await;
                 }
             }
-            return;
-        }
-        let error = trouble.into_store_error();
-        batch.into_iter().for_each(|request| request.fail(error.clone()));
-    }
-
-    /// One transaction, again and again while others are in its way. Only what was certainly not committed is done again.
-    pub(crate) async fn run_transaction(
-        &mut self,
-        requests: &[Request],
-    ) -> Result<crate::transaction::Committed, TxError> {
-        let shared = Arc::clone(&self.shared);
-        if let Some(done) = self.quick(requests).await? {
-            return Ok(done);
-        }
-        let (hurried, locks) = (self.lock_waiters.is_some(), self.locks);
-        let (mut alone, mut links) = (false, 0);
-        let mut attempt = 0;
-        loop {
-            let link = self.link().await?;
-            let trouble = match Transaction::new(&shared, link, alone, locks).execute(requests).await {
-                Ok(done) => return Ok(done),
-                Err(trouble) => trouble,
-            };
-            self.reset_connection(&trouble).await;
-            let held_up = trouble.is_lock_timeout();
-            if held_up && hurried {
-                return Err(trouble);
-            }
-            if let TxError::NeedsExclusive = trouble
-                && !alone
-            {
-                alone = true;
-            } else if let TxError::Conflict(_) = trouble
-                && attempt < attempts_max(requests, held_up, alone)
-            {
-                attempt += 1;
-                pause(attempt).await;
-            } else if let TxError::ConnectionLost(_) = trouble
-                && links < RECONNECTS_MAX
-            {
-                links += 1;
-            } else {
-                return Err(trouble);
-            }
-        }
-    }
-
-    pub(crate) async fn link(&mut self) -> Result<&Connection, TxError> {
-        if self.link.as_ref().is_none_or(Connection::closed)
-            && let Some(old) = self.link.replace(self.shared.link().await?)
-        {
-            old.discard();
-        }
-        self.link.as_ref().ok_or_else(|| TxError::ConnectionLost(ErrorMessage("there is no connection".to_owned())))
-    }
-
-    /// After a transaction that failed: the connection is made good, or let go.
-    pub(crate) async fn reset_connection(&mut self, trouble: &TxError) {
-        let good = match &self.link {
-            Some(link) if trouble.connection_usable() => link.roll_back().await,
-            Some(_) | None => false,
-        };
-        if !good && let Some(link) = self.link.take() {
-            link.discard();
+            None => fail_all(requests, error),
         }
     }
 }
 
-/// Time does not wait for those who change queues; they have patience.
-fn attempts_max(requests: &[Request], held_up: bool, alone: bool) -> u32 {
-    let ticks = requests.iter().any(|request| matches!(request, Request::Tick(..)));
-    match (held_up, alone) {
-        (true, true) if !ticks => EXCLUSIVE_ATTEMPTS_MAX,
-        (true, false) => LOCK_TIMEOUT_ATTEMPTS_MAX,
-        (true, true) | (false, _) => ATTEMPTS_MAX,
-    }
+fn fail_all(requests: Vec<TxRequest>, error: TxError) {
+    let error = error.into_store_error();
+    requests.into_iter().for_each(|request| request.fail(error.clone()));
 }
 
-/// Longer each time, and not the same for everybody.
-async fn pause(attempt: u32) {
-    let mut rng = longshore_store::OsRng::default();
-    let rng: &mut dyn longshore_core::rng::Rng = &mut rng;
-    let longest = 2_u64.saturating_pow(attempt.min(7));
-    tokio::time::sleep(Duration::from_millis(rng.uniform_inclusive(longest))).await;
-}
-
-/// The writer was gone before it had begun.
+/// The store was closed before the request was sent.
 pub(crate) fn closed() -> StoreError {
-    StoreError::not_applied(ErrorMessage("the store is being closed".to_owned()))
+    StoreError::not_applied(ErrorMessage("store is closed".to_owned()))
 }

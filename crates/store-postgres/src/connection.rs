@@ -1,4 +1,4 @@
-//! One connection, and many statements on their way over it at once.
+//! One connection, with pipelined statements.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -13,170 +13,179 @@ use crate::error::{TxError, error_chain};
 use crate::statements::Sql;
 use longshore_store::ErrorMessage;
 
-/// How statements reach the server.
+/// How statements are sent to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementMode {
-    /// Once for each connection.
-    Yes,
-    /// Each time: for poolers that hand out another connection with every transaction.
-    No,
+    /// Each statement is prepared once per connection.
+    Prepared,
+    /// Each statement is sent as text, for poolers that change the session with every transaction.
+    Unprepared,
 }
 
-pub(crate) type Value = Box<dyn ToSql + Sync + Send>;
+pub(crate) type SqlValue = Box<dyn ToSql + Sync + Send>;
 
 /// A statement with its values.
 pub(crate) struct StatementCall<'a> {
     pub sql: &'a Sql,
-    pub values: Vec<Value>,
+    pub values: Vec<SqlValue>,
 }
 
 macro_rules! stmt {
     ($sql:expr $(, $value:expr)* $(,)?) => {
-        crate::connection::StatementCall { sql: &$sql, values: vec![$(Box::new($value) as crate::connection::Value),*] }
+        crate::connection::StatementCall { sql: &$sql, values: vec![$(Box::new($value) as crate::connection::SqlValue),*] }
     };
 }
 pub(crate) use stmt;
 
-/// What goes before and after the statements of one trip.
+/// What a pipeline sends before and after its statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TxBoundary {
     Begin,
-    /// All looks see the same moment.
+    /// All reads use one snapshot.
     BeginReadOnly,
     Inside,
     Commit,
-    /// Nothing: the only statement is the whole transaction.
+    /// Nothing: the only statement is the transaction.
     SingleStatement,
-    /// Nothing: each statement is a transaction of its own.
+    /// Nothing: each statement is its own transaction.
     None,
 }
 
 pub(crate) struct Connection {
     client: Object,
-    prepared: StatementMode,
-    /// Sent with every beginning.
-    begin: String,
-    /// How long any answer is waited for.
+    statement_mode: StatementMode,
+    /// Settings that follow every BEGIN.
+    settings: String,
+    /// Longest wait for any response.
     response_timeout: Duration,
-    /// Failovers that the server has seen: lease versions begin anew above all that were given before.
+    /// Number of promotions so far. Lease versions start above those of earlier timelines.
     pub lease_floor: u64,
 }
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Link")
+        f.write_str("Connection")
     }
 }
 
-/// A statement on its way.
+/// A statement in flight.
 type StatementFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
 
-enum Ready<'a> {
+enum PreparedCall<'a> {
     Statement(Statement),
     Text(&'a str, Vec<Type>),
 }
 
 impl Connection {
-    pub(crate) fn new(client: Object, prepared: StatementMode, settings: &str, response_timeout: Duration) -> Self {
-        Self { client, prepared, begin: settings.to_owned(), response_timeout, lease_floor: 0 }
+    pub(crate) fn new(
+        client: Object,
+        statement_mode: StatementMode,
+        settings: &str,
+        response_timeout: Duration,
+    ) -> Self {
+        Self { client, statement_mode, settings: settings.to_owned(), response_timeout, lease_floor: 0 }
     }
 
-    /// A server may hold its peace while its machine still acknowledges every byte: only this ends the wait.
-    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, TxError> {
-        match tokio::time::timeout(self.response_timeout, answer).await {
-            Ok(answer) => Ok(answer?),
+    /// Gives up after the response timeout. TCP timeouts do not help: a frozen server still
+    /// acknowledges every packet.
+    async fn with_timeout<T>(&self, response: impl Future<Output = Result<T, Error>>) -> Result<T, TxError> {
+        match tokio::time::timeout(self.response_timeout, response).await {
+            Ok(response) => Ok(response?),
             Err(_) => {
-                Err(TxError::ConnectionLost(ErrorMessage(format!("no answer within {:?}", self.response_timeout))))
+                Err(TxError::ConnectionLost(ErrorMessage(format!("no response within {:?}", self.response_timeout))))
             }
         }
     }
 
-    async fn ready<'a>(&self, sql: &'a Sql) -> Result<Ready<'a>, Error> {
-        match self.prepared {
-            StatementMode::Yes => self.client.prepare_typed_cached(&sql.text, sql.types).await.map(Ready::Statement),
-            StatementMode::No => Ok(Ready::Text(&sql.text, sql.types.to_vec())),
+    async fn prepare<'a>(&self, sql: &'a Sql) -> Result<PreparedCall<'a>, Error> {
+        match self.statement_mode {
+            StatementMode::Prepared => {
+                self.client.prepare_typed_cached(&sql.text, sql.types).await.map(PreparedCall::Statement)
+            }
+            StatementMode::Unprepared => Ok(PreparedCall::Text(&sql.text, sql.types.to_vec())),
         }
     }
 
-    /// Sends all of it at once and waits for all answers; the first error in order is the one that counts.
+    /// Sends all statements at once, and waits for all responses. Returns the first error.
     pub(crate) async fn pipeline(
         &self,
-        orders: &[StatementCall<'_>],
-        bounds: TxBoundary,
+        calls: &[StatementCall<'_>],
+        boundary: TxBoundary,
     ) -> Result<Vec<Vec<Row>>, TxError> {
         if self.client.is_closed() {
-            // Before the commit is sent: nothing of this transaction can have been committed.
-            return Err(TxError::ConnectionLost(ErrorMessage("the connection to PostgreSQL was closed".to_owned())));
+            // The commit was not sent, so the transaction cannot have been committed.
+            return Err(TxError::ConnectionLost(ErrorMessage("connection to PostgreSQL is closed".to_owned())));
         }
-        let mut statements = Vec::with_capacity(orders.len());
-        for order in orders {
-            // Statements that are not prepared yet must not come after the commit.
-            statements.push(self.in_time(self.ready(order.sql)).await?);
+        let mut statements = Vec::with_capacity(calls.len());
+        for call in calls {
+            // All statements are prepared before the first is sent.
+            statements.push(self.with_timeout(self.prepare(call.sql)).await?);
         }
-        let mut trips: Vec<StatementFuture<'_>> = Vec::new();
-        let opening = match bounds {
-            TxBoundary::Begin => Some(format!("BEGIN;{}", self.begin)),
+        let mut futures: Vec<StatementFuture<'_>> = Vec::new();
+        let begin = match boundary {
+            TxBoundary::Begin => Some(format!("BEGIN;{}", self.settings)),
             TxBoundary::BeginReadOnly => {
-                Some(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}", self.begin))
+                Some(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}", self.settings))
             }
             TxBoundary::Inside | TxBoundary::Commit | TxBoundary::SingleStatement | TxBoundary::None => None,
         };
-        let opens = opening.is_some();
-        if let Some(opening) = opening {
-            trips.push(Box::pin(async move { self.client.batch_execute(&opening).await.map(|()| Vec::new()) }));
+        let has_begin = begin.is_some();
+        if let Some(begin) = begin {
+            futures.push(Box::pin(async move { self.client.batch_execute(&begin).await.map(|()| Vec::new()) }));
         }
-        for (order, statement) in orders.iter().zip(statements) {
-            trips.push(Box::pin(self.one(statement, &order.values)));
+        for (call, statement) in calls.iter().zip(statements) {
+            futures.push(Box::pin(self.run(statement, &call.values)));
         }
-        if bounds == TxBoundary::Commit {
-            trips.push(Box::pin(async move { self.client.batch_execute("COMMIT").await.map(|()| Vec::new()) }));
+        if boundary == TxBoundary::Commit {
+            futures.push(Box::pin(async move { self.client.batch_execute("COMMIT").await.map(|()| Vec::new()) }));
         }
-        let answers = async { join_all(trips).await.into_iter().collect::<Result<Vec<_>, _>>() };
-        let mut rows = self.in_time(answers).await.map_err(|trouble| match bounds {
-            TxBoundary::Commit | TxBoundary::SingleStatement => trouble.with_commit(),
-            TxBoundary::Begin | TxBoundary::BeginReadOnly | TxBoundary::Inside | TxBoundary::None => trouble,
+        let responses = async { join_all(futures).await.into_iter().collect::<Result<Vec<_>, _>>() };
+        let mut rows = self.with_timeout(responses).await.map_err(|error| match boundary {
+            TxBoundary::Commit | TxBoundary::SingleStatement => error.with_commit(),
+            TxBoundary::Begin | TxBoundary::BeginReadOnly | TxBoundary::Inside | TxBoundary::None => error,
         })?;
-        if opens {
+        if has_begin {
             rows.remove(0);
         }
-        rows.truncate(orders.len());
+        rows.truncate(calls.len());
         Ok(rows)
     }
 
-    async fn one(&self, ready: Ready<'_>, values: &[Value]) -> Result<Vec<Row>, Error> {
-        match ready {
-            Ready::Statement(statement) => {
+    async fn run(&self, call: PreparedCall<'_>, values: &[SqlValue]) -> Result<Vec<Row>, Error> {
+        match call {
+            PreparedCall::Statement(statement) => {
                 let values: Vec<&(dyn ToSql + Sync)> =
                     values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
                 self.client.query(&statement, &values).await
             }
-            Ready::Text(text, types) => {
+            PreparedCall::Text(text, types) => {
                 let values: Vec<_> = values.iter().map(|value| &**value as &(dyn ToSql + Sync)).zip(types).collect();
                 self.client.query_typed(text, &values).await
             }
         }
     }
 
-    /// How often this server, or one before it, was promoted: whatever was lost then must not come back under the same lease version.
+    /// Reads how often the server was promoted. Leases that a failover has lost must not be issued
+    /// again under the same version.
     pub(crate) async fn read_timeline(&mut self) -> Result<(), TxError> {
         let text = "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint - 1";
-        let rows = self.in_time(self.client.query_typed(text, &[])).await?;
+        let rows = self.with_timeout(self.client.query_typed(text, &[])).await?;
         self.lease_floor = rows.first().map_or(Ok(0), |row| get::<i64>(row, 0))?.max(0).unsigned_abs();
         Ok(())
     }
 
     pub(crate) fn supports_copy(&self) -> bool {
-        self.prepared == StatementMode::Yes
+        self.statement_mode == StatementMode::Prepared
     }
 
-    /// Many rows at once, inside of the transaction.
+    /// Copies rows into a table, inside the transaction.
     pub(crate) async fn copy<'r>(
         &self,
         sql: &Sql,
         types: &[Type],
         rows: impl Iterator<Item = Vec<&'r (dyn ToSql + Sync)>>,
     ) -> Result<(), TxError> {
-        self.in_time(async {
+        self.with_timeout(async {
             let statement = self.client.prepare_typed_cached(&sql.text, sql.types).await?;
             let sink = self.client.copy_in(&statement).await?;
             let mut writer = std::pin::pin!(BinaryCopyInWriter::new(sink, types));
@@ -188,32 +197,32 @@ impl Connection {
         .await
     }
 
-    /// One statement inside of the transaction.
-    pub(crate) async fn query(&self, order: StatementCall<'_>) -> Result<Vec<Row>, TxError> {
-        Ok(self.pipeline(&[order], TxBoundary::Inside).await?.pop().unwrap_or_default())
+    /// Runs one statement inside the transaction.
+    pub(crate) async fn query(&self, call: StatementCall<'_>) -> Result<Vec<Row>, TxError> {
+        Ok(self.pipeline(&[call], TxBoundary::Inside).await?.pop().unwrap_or_default())
     }
 
-    /// Back to where nothing was begun. Says whether the connection is good for more.
+    /// Returns whether the connection can be used again.
     pub(crate) async fn roll_back(&self) -> bool {
-        self.in_time(self.client.batch_execute("ROLLBACK")).await.is_ok()
+        self.with_timeout(self.client.batch_execute("ROLLBACK")).await.is_ok()
     }
 
-    pub(crate) fn closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
-    /// Not to be given to anybody else.
+    /// Closes the connection instead of returning it to the pool.
     pub(crate) fn discard(self) {
         drop(Object::take(self.client));
     }
 }
 
-/// A value of a row; a column that is not there is damage, not a panic.
+/// Reads a column. A missing column is an error, not a panic.
 pub(crate) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, column: usize) -> Result<T, TxError> {
     row.try_get(column).map_err(|error| TxError::ConnectionLost(ErrorMessage(error_chain(&error))))
 }
 
-/// Bytes that are shared, not copied.
+/// Shared bytes as a parameter, without a copy.
 #[derive(Debug)]
 pub(crate) struct Blob(pub bytes::Bytes);
 

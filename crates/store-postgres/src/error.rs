@@ -1,40 +1,30 @@
-//! What an error of PostgreSQL means.
+//! Errors of transactions, and what errors of PostgreSQL mean.
 
 use std::sync::Arc;
 
 use longshore_core::id::Seq;
-use longshore_store::{ErrorMessage, StoreError};
+pub(crate) use longshore_store::ErrorMessage;
+use longshore_store::StoreError;
 use tokio_postgres::error::SqlState;
 
-/// Why a turn did not come to its end.
+/// Why a transaction failed.
 #[derive(Debug)]
 pub(crate) enum TxError {
-    /// Somebody else was in the way: the same again may succeed.
+    /// Conflict with another transaction; a retry may succeed.
     Conflict(tokio_postgres::Error),
-    /// The connection is of no use any more; nothing was committed.
+    /// The connection failed; nothing was committed.
     ConnectionLost(ErrorMessage),
-    /// The connection is gone, and the commit was on its way.
+    /// The connection failed after the commit was sent.
     Unknown(ErrorMessage),
     /// PostgreSQL refused; nothing was committed.
     Refused(tokio_postgres::Error),
-    /// Queues or names have to be changed: nobody else may be at work.
+    /// Queues or names change, which needs the exclusive lock.
     NeedsExclusive,
     /// Too much for one transaction.
     TooLarge,
     Damaged(String),
-    /// A policy with a function in it cannot be kept.
+    /// A policy has a custom backoff function, which cannot be stored.
     NotStorable,
-}
-
-/// With its causes: the driver's own words say little.
-pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words = format!("{words}: {cause}");
-        source = cause.source();
-    }
-    words
 }
 
 /// Maps a statement that PostgreSQL refused: nothing was committed.
@@ -46,8 +36,19 @@ pub(crate) fn not_applied(error: &tokio_postgres::Error) -> StoreError {
     }
 }
 
+/// The error with its causes.
+pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
 impl From<tokio_postgres::Error> for TxError {
-    /// Before the commit was sent.
+    /// An error before the commit was sent.
     fn from(error: tokio_postgres::Error) -> Self {
         match error.code() {
             Some(code) if is_retryable(code) => Self::Conflict(error),
@@ -58,13 +59,13 @@ impl From<tokio_postgres::Error> for TxError {
 }
 
 impl TxError {
-    /// The commit had been sent with what failed.
+    /// The same error, if the commit was already sent.
     pub(crate) fn with_commit(self) -> Self {
-        // The server may still have worked on it when the connection went.
+        // The server may have committed before the connection failed.
         if let Self::ConnectionLost(failed) = self { Self::Unknown(failed) } else { self }
     }
 
-    /// Whatever it was, this connection is not to be used.
+    /// The same error, for a connection that must not be used again.
     pub(crate) fn lost(self) -> Self {
         match self {
             Self::Conflict(error) | Self::Refused(error) => Self::ConnectionLost(ErrorMessage(error_chain(&error))),
@@ -77,16 +78,15 @@ impl TxError {
         }
     }
 
-    /// Somebody holds what is needed, and has not let go of it in time.
     pub(crate) fn is_lock_timeout(&self) -> bool {
         matches!(self, Self::Conflict(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
     }
 
     pub(crate) fn damaged(seq: Seq) -> Self {
-        Self::Damaged(format!("the record of job {seq}"))
+        Self::Damaged(format!("record of job {seq}"))
     }
 
-    /// Whether the connection may be used again, after a rollback.
+    /// Whether the connection can be used again after a rollback.
     pub(crate) fn connection_usable(&self) -> bool {
         match self {
             Self::ConnectionLost(_) | Self::Unknown(_) => false,
@@ -104,15 +104,20 @@ impl TxError {
             Self::Unknown(failed) => StoreError::Unknown(Arc::new(failed)),
             Self::ConnectionLost(failed) => StoreError::NotApplied(Arc::new(failed)),
             Self::Conflict(error) | Self::Refused(error) => not_applied(&error),
-            Self::NeedsExclusive => StoreError::not_applied(ErrorMessage("the queues are being changed".to_owned())),
-            Self::TooLarge => StoreError::not_applied(ErrorMessage("too much for one transaction".to_owned())),
+            Self::NeedsExclusive => {
+                StoreError::not_applied(ErrorMessage("queues are being changed; try again".to_owned()))
+            }
+            Self::TooLarge => {
+                StoreError::not_applied(ErrorMessage("request is too large for one transaction".to_owned()))
+            }
             Self::Damaged(what) => StoreError::corrupt(what),
             Self::NotStorable => StoreError::not_applied(ErrorMessage("a custom backoff cannot be stored".to_owned())),
         }
     }
 }
 
-/// Serialization failures, deadlocks, locks that were not to be had in time, and duplicates that a look at the row will explain.
+/// Serialization failures, deadlocks, lock timeouts, and duplicate keys: the retry reads the
+/// conflicting row.
 fn is_retryable(code: &SqlState) -> bool {
     [
         SqlState::T_R_SERIALIZATION_FAILURE,
@@ -123,12 +128,12 @@ fn is_retryable(code: &SqlState) -> bool {
     .contains(code)
 }
 
-/// A server that goes down, one that has become a standby, a session that was idle in its transaction, and everything about connections.
+/// Shutdown, demotion to a standby, an idle transaction that was ended, and connection failures.
 fn is_connection_error(code: &SqlState) -> bool {
-    let of_session = [
+    let session_errors = [
         SqlState::READ_ONLY_SQL_TRANSACTION,
         SqlState::IN_FAILED_SQL_TRANSACTION,
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
     ];
-    of_session.contains(code) || ["08", "57P", "53", "XX"].iter().any(|class| code.code().starts_with(class))
+    session_errors.contains(code) || ["08", "57P", "53", "XX"].iter().any(|class| code.code().starts_with(class))
 }

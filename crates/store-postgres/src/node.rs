@@ -1,7 +1,7 @@
-//! What all parts of a node share.
+//! What all tasks of a node share.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use deadpool_postgres::Pool;
 use longshore_core::id::QueueName;
@@ -9,57 +9,58 @@ use longshore_core::time::{Duration, Timestamp};
 use longshore_engine::Effect;
 use longshore_store::WakeupsSender;
 
+use crate::archive::ArchiveState;
 use crate::catalog::Catalog;
 use crate::clock::NodeClock;
 use crate::connection::{Connection, StatementMode};
-use crate::dispatch::{Mail, ready_lines};
+use crate::dispatch::{Mail, ready_jobs};
 use crate::error::TxError;
 use crate::node_cache::NodeCache;
 use crate::notify::NotifyQueue;
 use crate::pool;
 use crate::statements::Statements;
-use crate::store::Options;
-use crate::tick::ArchiveState;
+use crate::stats::StatCounters;
+use crate::store::PostgresOptions;
 
-/// The totals of the Ocypod dialect are counted like a queue.
+/// Queue id under which the totals of the Ocypod API are counted.
 pub(crate) const TOTALS_QUEUE: i32 = -1;
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct Node {
     pub pool: Pool,
     pub sql: Statements,
     pub schema: String,
-    pub prepared: StatementMode,
-    /// Where transactions meet that change queues.
+    pub statement_mode: StatementMode,
+    /// Advisory lock: shared by all writers, exclusive for changes of queues.
     pub lock_key: i64,
     pub engine: longshore_engine::EngineOptions,
     pub clock: NodeClock,
     pub wakeups: WakeupsSender,
-    pub notices: NotifyQueue,
-    /// The dispatcher of waiting claims.
+    pub notify_queue: NotifyQueue,
     pub dispatcher: longshore_store::NoticeSender<Mail>,
-    /// Claims that may wait and are not answered: while there are none, commits need not tell the dispatcher anything.
+    /// Long-poll claims that are not answered yet. At 0, commits do not inform the dispatcher.
     pub waiting_claims: AtomicUsize,
-    /// Claims that are parked, for people.
+    /// Claims that are parked, for metrics.
     pub parked_claims: AtomicUsize,
-    pub days: ArchiveState,
-    pub believed: NodeCache,
-    /// Transactions in one trip, and others.
-    pub fast_path_stats: [AtomicU64; 2],
-    /// How long archived jobs may outstay their retention, so that days go whole.
+    pub archive: ArchiveState,
+    pub cache: NodeCache,
+    pub stats: StatCounters,
+    /// How long archived jobs may exceed their retention, so that whole partitions can be dropped.
     pub retention_slack: Duration,
-    /// How long any answer of the database is waited for.
-    pub patience: std::time::Duration,
-    known: RwLock<Arc<Catalog>>,
+    /// Longest wait for any response of the database.
+    pub response_timeout: std::time::Duration,
+    /// Timeline of the last connection.
+    timeline: AtomicU64,
+    catalog: RwLock<Arc<Catalog>>,
     /// The earliest timer that was written since the last tick began.
     deadline: Mutex<Option<Timestamp>>,
 }
 
-impl Shared {
+impl Node {
     pub(crate) fn new(
         pool: Pool,
         clock: NodeClock,
-        options: &Options,
+        options: &PostgresOptions,
         dispatcher: longshore_store::NoticeSender<Mail>,
     ) -> Self {
         let schema = &options.schema;
@@ -67,135 +68,148 @@ impl Shared {
             pool,
             sql: Statements::new(schema),
             schema: schema.clone(),
-            prepared: options.prepared,
+            statement_mode: options.statement_mode,
             lock_key: lock_key(schema),
             engine: options.engine,
             clock,
             wakeups: WakeupsSender::default(),
-            notices: NotifyQueue::default(),
+            notify_queue: NotifyQueue::default(),
             dispatcher,
             waiting_claims: AtomicUsize::new(0),
             parked_claims: AtomicUsize::new(0),
-            days: ArchiveState::default(),
-            believed: NodeCache::default(),
-            fast_path_stats: Default::default(),
+            archive: ArchiveState::default(),
+            cache: NodeCache::default(),
+            stats: StatCounters::default(),
             retention_slack: options.retention_slack,
-            patience: options.patience,
-            known: RwLock::new(Arc::new(Catalog::empty())),
+            response_timeout: options.response_timeout,
+            timeline: AtomicU64::new(0),
+            catalog: RwLock::new(Arc::new(Catalog::empty())),
             deadline: Mutex::default(),
         }
     }
 
-    pub(crate) fn known(&self) -> Arc<Catalog> {
-        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads again what somebody has changed.
-    pub(crate) async fn refresh_catalog(&self, known: &Catalog, link: &Connection) -> Result<Arc<Catalog>, TxError> {
-        let learned = known.refresh(link, &self.sql).await?;
-        Ok(self.publish_known(learned))
+    /// Reads what has changed since `catalog`, and publishes the result.
+    pub(crate) async fn refresh_catalog(
+        &self,
+        catalog: &Catalog,
+        connection: &Connection,
+    ) -> Result<Arc<Catalog>, TxError> {
+        let refreshed = catalog.refresh(connection, &self.sql).await?;
+        Ok(self.publish_catalog(refreshed))
     }
 
-    pub(crate) fn publish_known(&self, learned: Catalog) -> Arc<Catalog> {
-        let learned = Arc::new(learned);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.version < learned.version {
-            *known = Arc::clone(&learned);
+    /// Makes a catalog the current one, unless that is newer.
+    pub(crate) fn publish_catalog(&self, catalog: Catalog) -> Arc<Catalog> {
+        let catalog = Arc::new(catalog);
+        let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        if current.version < catalog.version {
+            *current = Arc::clone(&catalog);
         }
-        learned
-    }
-
-    pub(crate) fn count_trips(&self, quick: bool) {
-        let [quickly, otherwise] = &self.fast_path_stats;
-        if quick { quickly } else { otherwise }.fetch_add(1, Ordering::Relaxed);
+        catalog
     }
 
     pub(crate) fn slack_ms(&self) -> i64 {
         i64::try_from(self.retention_slack.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// The time of a transaction, by the clock that the store goes by.
-    pub(crate) fn time_of(&self, database_ms: i64) -> Timestamp {
+    /// Adjusts the clock estimate. Returns the time of the transaction.
+    pub(crate) fn sync_clock(&self, database_ms: i64) -> Timestamp {
         self.clock.sync(Timestamp::from_millis(database_ms))
     }
 
-    /// A connection from the pool, for looking.
+    /// A connection from the pool, for reads.
     pub(crate) async fn read_connection(&self) -> Result<Connection, TxError> {
         let client = pool::take(&self.pool).await.map_err(TxError::ConnectionLost)?;
-        Ok(Connection::new(client, self.prepared, self.begin(), self.patience))
+        Ok(Connection::new(client, self.statement_mode, self.transaction_settings(), self.response_timeout))
     }
 
-    /// What a transaction is told that its session was not.
-    fn begin(&self) -> &'static str {
-        match self.prepared {
-            StatementMode::Yes => "",
-            StatementMode::No => pool::SETTINGS_LOCAL,
+    /// Settings that every transaction repeats, because a pooler may give it another session.
+    fn transaction_settings(&self) -> &'static str {
+        match self.statement_mode {
+            StatementMode::Prepared => "",
+            StatementMode::Unprepared => pool::SETTINGS_LOCAL,
         }
     }
 
-    /// A connection from the pool, with what has to be known of its server.
-    pub(crate) async fn link(&self) -> Result<Connection, TxError> {
-        let mut link = self.read_connection().await?;
-        match link.read_timeline().await {
-            Ok(()) => Ok(link),
-            Err(trouble) => {
-                link.discard();
-                Err(trouble.lost())
+    /// A connection from the pool, for writes: the timeline of its server is known.
+    pub(crate) async fn write_connection(&self) -> Result<Connection, TxError> {
+        let mut connection = self.read_connection().await?;
+        match connection.read_timeline().await {
+            Ok(()) => {
+                let timeline = connection.lease_floor;
+                let before = self.timeline.fetch_max(timeline, Ordering::Relaxed);
+                if timeline > before && self.catalog().version > 0 {
+                    tracing::info!(timeline, before, "PostgreSQL failed over to a new primary");
+                }
+                Ok(connection)
+            }
+            Err(error) => {
+                connection.discard();
+                Err(error.lost())
             }
         }
     }
 
-    /// Tells whoever listens what a transaction has done, once it is there to be seen.
+    fn deadline(&self) -> MutexGuard<'_, Option<Timestamp>> {
+        self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishes the effects of a committed transaction.
     pub(crate) fn announce(&self, mut effects: Vec<Effect>, deadline: Option<Timestamp>) {
-        self.notices.note(&effects);
-        self.tell_dispatcher(&effects);
+        self.notify_queue.add(&effects);
+        self.inform_dispatcher(&effects);
         self.wakeups.publish(&mut effects);
         if deadline.is_some() {
-            let mut known = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
-            *known = known.into_iter().chain(deadline).min();
-            self.wakeups.publish_next_deadline(*known);
+            let mut earliest = self.deadline();
+            *earliest = earliest.into_iter().chain(deadline).min();
+            self.wakeups.publish_next_deadline(*earliest);
         }
     }
 
-    /// Tells the dispatcher which lines have new jobs. A claim that begins to wait after this look begins its transaction after the commit.
-    fn tell_dispatcher(&self, effects: &[Effect]) {
+    /// Sends the dispatcher the new jobs. A claim that is counted after the check begins its
+    /// transaction after the commit, and sees them.
+    fn inform_dispatcher(&self, effects: &[Effect]) {
         if self.waiting_claims.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let (ready, stirred) = ready_lines(effects);
+        let (ready, changed_queues) = ready_jobs(effects);
         if !ready.is_empty() {
             self.dispatcher.post(Mail::Ready(ready));
         }
-        stirred.into_iter().for_each(|queue| self.dispatcher.post(Mail::Stirred(queue)));
+        changed_queues.into_iter().for_each(|queue| self.dispatcher.post(Mail::QueueChanged(queue)));
     }
 
-    /// Jobs may have come to this queue on another node.
-    pub(crate) fn stir_queue(&self, queue: &QueueName) {
+    /// Another node may have added jobs to this queue.
+    pub(crate) fn on_queue_changed(&self, queue: &QueueName) {
         if self.waiting_claims.load(Ordering::SeqCst) > 0 {
-            self.dispatcher.post(Mail::Stirred(queue.clone()));
+            self.dispatcher.post(Mail::QueueChanged(queue.clone()));
         }
     }
 
-    /// Jobs may have come anywhere.
-    pub(crate) fn stir_all(&self) {
+    /// Another node may have added jobs to any queue.
+    pub(crate) fn on_all_changed(&self) {
         if self.waiting_claims.load(Ordering::SeqCst) > 0 {
-            self.dispatcher.post(Mail::AllStirred);
+            self.dispatcher.post(Mail::AllChanged);
         }
     }
 
-    /// From here on only timers that are written from now on count: the tick that begins sees the others.
+    /// Forgets the deadline: the tick that begins reads all timers written so far.
     pub(crate) fn begin_tick(&self) {
-        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.deadline() = None;
     }
 
     pub(crate) fn end_tick(&self, next: Option<Timestamp>) {
-        let mut known = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = known.into_iter().chain(next).min();
-        self.wakeups.publish_next_deadline(*known);
+        let mut earliest = self.deadline();
+        *earliest = earliest.into_iter().chain(next).min();
+        self.wakeups.publish_next_deadline(*earliest);
     }
 }
 
-/// Every schema has a lock of its own, with room beside it for its queues.
+/// The advisory lock of a schema. The low 32 bits are free for locks of its queues.
 pub(crate) fn lock_key(schema: &str) -> i64 {
-    longshore_codec::type_hash(schema) & !0xffff_ffff
+    crate::row::type_hash(schema) & !0xffff_ffff
 }

@@ -1,219 +1,231 @@
-//! What a node believes without asking: the runs that it gave out, the heads of lines that it saw last, the numbers that it has left. It may be wrong about all
-//! of it; `turn/quick.rs` has the database check what it was built on.
+//! What a node caches between transactions: its running jobs, the heads of queues, where to start
+//! the scan of a queue, and a block of sequence numbers.
+//!
+//! Every entry may be stale. The fast path (`transaction/fast_path.rs`) has the database compare
+//! the cached rows with the stored ones before it applies anything.
 
-use std::collections::{HashMap, VecDeque};
+mod queue_heads;
+mod running_jobs;
+mod scan_start;
+mod seq_block;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longshore_core::id::Seq;
-use longshore_core::time::{Duration, Timestamp};
+use longshore_core::time::Timestamp;
 use tokio_postgres::Row;
 
 use crate::row::JobRow;
-use crate::transaction::SEQ_BLOCK_SIZE;
+use queue_heads::QueueHeads;
+use running_jobs::RunningJobs;
+use scan_start::ScanStarts;
+pub(crate) use scan_start::{ReadyPosition, START, ScanCoverage, ScanTicket};
+use seq_block::SeqBlock;
 
-/// Runs that are remembered.
-const RUNS_MAX: usize = 65_536;
-/// Longer records are not.
-const RECORD_MAX: usize = 4_096;
-/// Lines whose head is remembered.
-const LINES_MAX: usize = 1_024;
-/// Jobs at the head of a line, and the bytes of their payloads.
-const HEAD_MAX: usize = 1_000;
-const HEAD_BYTES_MAX: usize = 1 << 20;
-/// Claims like the last one that a head should do for.
-const PREFETCH_CLAIMS: usize = 4;
-/// Claims for which a line is looked at first, after somebody else was seen to claim from it.
-const COOLDOWN_CLAIMS: u32 = 16;
+/// Queues that a cache holds at most; beyond that it starts over.
+const QUEUES_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeCache {
     running: Mutex<RunningJobs>,
-    heads: Mutex<HashMap<i32, QueueHead>>,
-    block: Mutex<SeqBlock>,
+    heads: Mutex<QueueHeads>,
+    scan_starts: Mutex<ScanStarts>,
+    seq_block: Mutex<SeqBlock>,
 }
 
+/// Rows of a committed transaction that change the cache.
 #[derive(Debug, Default)]
-struct RunningJobs {
-    of: HashMap<Seq, JobRow>,
-    /// By age; who is not there any more is passed over.
-    order: VecDeque<Seq>,
+pub(crate) struct CommittedRows {
+    /// Jobs that may not be running any more.
+    pub stopped: Vec<i64>,
+    /// Running jobs, as they are stored.
+    pub running: Vec<(Seq, JobRow)>,
+    /// First position of the new ready jobs, per queue.
+    pub ready: Vec<(i32, ReadyPosition)>,
 }
 
-#[derive(Debug, Default)]
-struct QueueHead {
-    head: Vec<(Seq, JobRow)>,
-    cooldown: u32,
-    /// Nobody stood before it when the whole line was seen last.
-    scan_from: Option<(ReadyPosition, Timestamp)>,
+/// What the claims of a committed transaction saw of one queue.
+#[derive(Debug)]
+pub(crate) struct FinishedScan<'a> {
+    pub queue_id: i32,
+    pub ticket: ScanTicket,
+    /// Position of the first job that was found.
+    pub first: ReadyPosition,
+    pub coverage: ScanCoverage,
+    pub now: Timestamp,
+    /// The next jobs of the queue, if they were read.
+    pub head: Option<&'a [Row]>,
 }
 
-/// Urgency and place: how a line is ordered.
-pub(crate) type ReadyPosition = (i16, i64);
-
-/// The beginning of every line.
-pub(crate) const START: ReadyPosition = (i16::MIN, 0);
-
-/// How long somebody may stand unseen where nobody stood before: those whose commit took longer than that of others behind them.
-const FULL_SCAN_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Numbers for new jobs.
-#[derive(Clone, Copy, Debug, Default)]
-struct SeqBlock {
-    first: u64,
-    next: u64,
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl NodeCache {
-    /// Jobs that run now, as they are stored.
-    pub(crate) fn store_running(&self, rows: Vec<(Seq, JobRow)>) {
-        let mut runs = lock(&self.running);
-        for (seq, found) in rows.into_iter().filter(|(_, found)| found.record.len() <= RECORD_MAX) {
-            if runs.of.insert(seq, found).is_none() {
-                runs.order.push_back(seq);
-            }
-        }
-        // Runs that have ended leave their place in the order behind.
-        while runs.order.len() > RUNS_MAX
-            && let Some(oldest) = runs.order.pop_front()
-        {
-            runs.of.remove(&oldest);
-        }
+    /// Applies the rows of a transaction after its commit.
+    pub(crate) fn apply(&self, rows: CommittedRows) {
+        let mut running = lock(&self.running);
+        running.evict(&rows.stopped);
+        running.store(rows.running);
+        drop(running);
+        rows.ready.into_iter().for_each(|(queue_id, position)| self.on_ready(queue_id, position));
     }
 
-    pub(crate) fn knows_runs(&self, wanted: &[Seq]) -> bool {
-        let runs = lock(&self.running);
-        wanted.iter().all(|seq| runs.of.contains_key(seq))
+    pub(crate) fn has_running(&self, seqs: &[Seq]) -> bool {
+        lock(&self.running).has_all(seqs)
     }
 
-    /// They are forgotten here, and are to be remembered again if they go on.
-    pub(crate) fn take_runs(&self, wanted: &[Seq]) -> Vec<(Seq, JobRow)> {
-        let mut runs = lock(&self.running);
-        wanted.iter().filter_map(|seq| Some((*seq, runs.of.remove(seq)?))).collect()
+    /// Removes and returns running jobs. The caller stores them again if they go on running.
+    pub(crate) fn take_running(&self, seqs: &[Seq]) -> Vec<(Seq, JobRow)> {
+        lock(&self.running).take(seqs)
     }
 
-    /// Of jobs that may not run any more.
-    pub(crate) fn evict_running(&self, over: &[i64]) {
-        let mut runs = lock(&self.running);
-        for number in over {
-            runs.of.remove(&Seq(number.cast_unsigned()));
-        }
+    /// Removes and returns the first `length` jobs of a queue, if the cache has as many.
+    pub(crate) fn take_head(&self, queue_id: i32, length: usize) -> Option<Vec<(Seq, JobRow)>> {
+        lock(&self.heads).take(queue_id, length)
     }
 
-    /// The head of a line, if it is known to be so long; what comes behind is the head then. One that is too short is forgotten: somebody is about to
-    /// look.
-    pub(crate) fn take_head(&self, line: i32, length: usize) -> Option<Vec<(Seq, JobRow)>> {
-        let mut lines = lock(&self.heads);
-        let known = lines.get_mut(&line)?;
-        if length == 0 || known.head.len() < length {
-            known.head.clear();
-            return None;
-        }
-        Some(known.head.drain(..length).collect())
+    /// Returns how many jobs to prefetch after a claim of `claimed` jobs with `bytes` of payload.
+    pub(crate) fn prefetch_size(&self, queue_id: i32, claimed: usize, bytes: usize) -> usize {
+        lock(&self.heads).prefetch_size(queue_id, claimed, bytes)
     }
 
-    /// How many jobs of a line's head are worth looking at, after a claim of so many with so many bytes.
-    pub(crate) fn prefetch_size(&self, line: i32, claimed: usize, bytes: usize) -> usize {
-        let mut lines = lock(&self.heads);
-        if lines.len() >= LINES_MAX && !lines.contains_key(&line) {
-            lines.clear();
-        }
-        let known = lines.entry(line).or_default();
-        if known.cooldown > 0 {
-            known.cooldown -= 1;
-            return 0;
-        }
-        let each = bytes / claimed.max(1) + 1;
-        if known.head.len() >= claimed {
-            0
-        } else {
-            (PREFETCH_CLAIMS * claimed).min(HEAD_MAX).min(HEAD_BYTES_MAX / each)
-        }
+    /// The head of a queue was not the cached one: another node claims from it.
+    pub(crate) fn on_mispredict(&self, queue_id: i32) {
+        lock(&self.heads).on_mispredict(queue_id);
+        lock(&self.scan_starts).forget(queue_id);
     }
 
-    /// Up to the first that cannot be read, or was too long to come along.
-    pub(crate) fn store_head(&self, line: i32, rows: &[Row]) {
-        let head: Vec<(Seq, JobRow)> = rows.iter().map_while(|row| JobRow::claimable(row).ok()).collect();
-        let bytes: usize = head.iter().filter_map(|(_, found)| Some(found.payload.as_ref()?.bytes().len())).sum();
-        let head = if bytes <= HEAD_BYTES_MAX { head } else { Vec::new() };
-        lock(&self.heads).entry(line).or_default().head = head;
+    /// Where to start the scan of a queue. `None`: at its beginning.
+    pub(crate) fn scan_start(&self, queue_id: i32, now: Timestamp) -> Option<ReadyPosition> {
+        lock(&self.scan_starts).get(queue_id, now)
     }
 
-    /// Where to begin to look at a line: what lies before it are remains.
-    pub(crate) fn scan_from(&self, line: i32, now: Timestamp) -> Option<ReadyPosition> {
-        let (place, seen) = lock(&self.heads).get(&line)?.scan_from?;
-        // The database's clock may have been set, either way.
-        (now < seen + FULL_SCAN_INTERVAL && seen < now + FULL_SCAN_INTERVAL).then_some(place)
+    /// Must be called before the statement that scans these queues is sent.
+    pub(crate) fn begin_scan(&self, queue_ids: impl Iterator<Item = i32>) -> ScanTicket {
+        lock(&self.scan_starts).begin(queue_ids)
     }
 
-    /// The first who was found in a line; with the time, if the whole line was looked at.
-    pub(crate) fn set_scan_start(&self, line: i32, place: ReadyPosition, whole: Option<Timestamp>) {
-        let mut lines = lock(&self.heads);
-        let known = lines.entry(line).or_default();
-        known.scan_from = match (whole, known.scan_from) {
-            (Some(now), _) => Some((place, now)),
-            (None, Some((_, seen))) => Some((place, seen)),
-            (None, None) => None,
+    /// Stores where the next scan of a queue starts, and its head.
+    ///
+    /// Neither is stored if a job became ready before that position while the scan ran: the scan's
+    /// snapshot may be older than the job's commit.
+    pub(crate) fn finish_scan(&self, scan: &FinishedScan<'_>) {
+        let full_scan_at = match scan.coverage {
+            ScanCoverage { full: true, partial: false } => Some(scan.now),
+            ScanCoverage { full: false, .. } => None,
+            // The full scan found jobs before the start of the partial one.
+            ScanCoverage { full: true, partial: true } => return self.invalidate_queue(scan.queue_id),
         };
-    }
-
-    /// Somebody stands there now, and may be before everybody else.
-    pub(crate) fn invalidate_if_before(&self, line: i32, place: ReadyPosition) {
-        if let Some(known) = lock(&self.heads).get_mut(&line)
-            && known.scan_from.is_some_and(|(from, _)| place < from)
-        {
-            known.scan_from = None;
-            known.head.clear();
+        if !lock(&self.scan_starts).finish(scan.queue_id, scan.ticket, scan.first, full_scan_at) {
+            lock(&self.heads).clear_queue(scan.queue_id);
+        } else if let Some(rows) = scan.head {
+            lock(&self.heads).store(scan.queue_id, rows);
         }
     }
 
-    /// Somebody may have come anywhere.
-    pub(crate) fn invalidate_queue(&self, line: i32) {
-        if let Some(known) = lock(&self.heads).get_mut(&line) {
-            known.scan_from = None;
-            known.head.clear();
+    /// A job became ready at this position.
+    pub(crate) fn on_ready(&self, queue_id: i32, position: ReadyPosition) {
+        if lock(&self.scan_starts).on_ready(queue_id, position) {
+            lock(&self.heads).clear_queue(queue_id);
         }
     }
 
-    /// Somebody may have come to any line.
+    /// A job may have become ready anywhere in the queue.
+    pub(crate) fn invalidate_queue(&self, queue_id: i32) {
+        lock(&self.scan_starts).on_ready(queue_id, START);
+        lock(&self.heads).clear_queue(queue_id);
+    }
+
+    /// A job may have become ready in any queue.
     pub(crate) fn invalidate_all(&self) {
+        lock(&self.scan_starts).clear();
         lock(&self.heads).clear();
     }
 
-    /// The head of a line was not what was believed.
-    pub(crate) fn on_mispredict(&self, line: i32) {
-        let mut lines = lock(&self.heads);
-        let known = lines.entry(line).or_default();
-        known.head.clear();
-        known.scan_from = None;
-        known.cooldown = COOLDOWN_CLAIMS;
+    /// Returns the block, and the first of `count` consecutive numbers of it.
+    pub(crate) fn allocate_seqs(&self, count: u64) -> Option<(u64, u64)> {
+        lock(&self.seq_block).allocate(count)
     }
 
-    /// So many numbers, in order: the block, and the first of them.
-    pub(crate) fn allocate_seqs(&self, wanted: u64) -> Option<(u64, u64)> {
-        let mut block = lock(&self.block);
-        let (first, next) = (block.first, block.next);
-        if first == 0 || next + wanted > first + SEQ_BLOCK_SIZE {
-            return None;
+    /// First number of the block in use; 0: none.
+    pub(crate) fn seq_block(&self) -> u64 {
+        lock(&self.seq_block).first()
+    }
+
+    /// Stores a new block, of which the first `used` numbers are in use.
+    pub(crate) fn store_seq_block(&self, first: u64, used: u64) {
+        lock(&self.seq_block).replace(first, used);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUEUE: i32 = 7;
+    const FULL: ScanCoverage = ScanCoverage { full: true, partial: false };
+    const PARTIAL: ScanCoverage = ScanCoverage { full: false, partial: true };
+
+    fn now() -> Timestamp {
+        Timestamp::from_millis(1_000)
+    }
+
+    fn finish(cache: &NodeCache, ticket: ScanTicket, first: ReadyPosition, coverage: ScanCoverage) {
+        let scan = FinishedScan { queue_id: QUEUE, ticket, first, coverage, now: now(), head: None };
+        cache.finish_scan(&scan);
+    }
+
+    /// A submission commits while a claim scans with an older snapshot. The claim finishes last,
+    /// and must not move the scan start past the submitted job.
+    #[test]
+    fn a_scan_does_not_hide_a_job_that_became_ready_while_it_ran() {
+        for coverage in [FULL, PARTIAL] {
+            let cache = NodeCache::default();
+            let ticket = cache.begin_scan([QUEUE].into_iter());
+            finish(&cache, ticket, (2, 5), FULL);
+            let ticket = cache.begin_scan([QUEUE].into_iter());
+            cache.on_ready(QUEUE, (2, 10));
+            finish(&cache, ticket, (2, 11), coverage);
+            assert_eq!(cache.scan_start(QUEUE, now()), None, "job 10 precedes the scan's first job");
+            let ticket = cache.begin_scan([QUEUE].into_iter());
+            finish(&cache, ticket, (2, 10), FULL);
+            assert_eq!(cache.scan_start(QUEUE, now()), Some((2, 10)));
         }
-        block.next += wanted;
-        Some((first, next))
     }
 
-    /// The block that numbers are taken from.
-    pub(crate) fn block(&self) -> u64 {
-        lock(&self.block).first
+    #[test]
+    fn jobs_that_become_ready_behind_the_scan_leave_its_start_valid() {
+        let cache = NodeCache::default();
+        let ticket = cache.begin_scan([QUEUE].into_iter());
+        cache.on_ready(QUEUE, (2, 10));
+        cache.on_ready(QUEUE + 1, (2, 1));
+        finish(&cache, ticket, (2, 9), FULL);
+        assert_eq!(cache.scan_start(QUEUE, now()), Some((2, 9)));
+        cache.on_ready(QUEUE, (2, 8));
+        assert_eq!(cache.scan_start(QUEUE, now()), None);
     }
 
-    /// A new block was drawn; the first of its numbers are used already.
-    pub(crate) fn remember_block(&self, first: u64, used: u64) {
-        let mut block = lock(&self.block);
-        // A lane that was slower may come with an older one.
-        if first > block.first {
-            *block = SeqBlock { first, next: first + used };
-        }
+    #[test]
+    fn a_notification_during_a_scan_forces_a_full_scan() {
+        let cache = NodeCache::default();
+        let ticket = cache.begin_scan([QUEUE].into_iter());
+        cache.invalidate_queue(QUEUE);
+        finish(&cache, ticket, (2, 9), FULL);
+        assert_eq!(cache.scan_start(QUEUE, now()), None);
+        let ticket = cache.begin_scan([QUEUE].into_iter());
+        cache.invalidate_all();
+        cache.begin_scan([QUEUE].into_iter());
+        finish(&cache, ticket, (2, 9), FULL);
+        assert_eq!(cache.scan_start(QUEUE, now()), None);
+    }
+
+    #[test]
+    fn more_ready_jobs_than_are_tracked_force_a_full_scan() {
+        let cache = NodeCache::default();
+        let ticket = cache.begin_scan([QUEUE].into_iter());
+        (100..1_000).for_each(|position| cache.on_ready(QUEUE, (2, position)));
+        finish(&cache, ticket, (2, 9), FULL);
+        assert_eq!(cache.scan_start(QUEUE, now()), None);
     }
 }

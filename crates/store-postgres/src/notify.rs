@@ -1,7 +1,8 @@
-//! Hints between nodes: a node tells the others which of its queues have new work, and that jobs have ended. Nothing depends on them.
+//! Notifications between nodes: which queues have new jobs, and whether jobs have finished. They
+//! are hints; nothing depends on their delivery.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longshore_core::id::QueueName;
@@ -11,83 +12,91 @@ use tokio::sync::Notify;
 use tokio_postgres::{AsyncMessage, Config, NoTls};
 
 use crate::connection::{TxBoundary, stmt};
-use crate::node::Shared;
+use crate::node::Node;
 
-/// Hints of so much time share one notification: each takes a lock of the whole server.
-const PAUSE: Duration = Duration::from_millis(20);
-/// How often a node looks by itself.
-const POLL: Duration = Duration::from_millis(500);
-/// After a listener was cut off.
-const LISTEN_AGAIN: Duration = Duration::from_secs(1);
-/// Longer lists say "any".
+/// Least time between two notifications of a node: each takes a lock of the whole server.
+const SEND_INTERVAL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Delay before a lost listener reconnects.
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+/// With more queues the notification names all.
 const QUEUES_MAX: usize = 64;
-/// Longest hint that is sent; PostgreSQL takes 8,000 bytes.
+/// Longest payload; the limit of PostgreSQL is 8,000 bytes.
 const BYTES_MAX: usize = 7_000;
 
-/// What other nodes have not been told yet.
+/// What has to be sent to other nodes.
 #[derive(Debug, Default)]
 pub(crate) struct NotifyQueue {
-    news: Mutex<PendingNotification>,
-    bell: Notify,
+    pending: Mutex<PendingNotification>,
+    wake: Notify,
 }
 
 #[derive(Debug, Default)]
 struct PendingNotification {
     queues: BTreeSet<QueueName>,
-    ended: bool,
+    /// Jobs have finished.
+    finished: bool,
 }
 
 impl NotifyQueue {
-    pub(crate) fn note(&self, effects: &[Effect]) {
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        let quiet = news.queues.is_empty() && !news.ended;
+    fn pending(&self) -> MutexGuard<'_, PendingNotification> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, effects: &[Effect]) {
+        let mut pending = self.pending();
+        let was_empty = pending.is_empty();
         for effect in effects {
             match effect {
-                Effect::Moved { queue, step, .. } if step.to == StateKind::Scheduled => news.add(queue),
-                Effect::Moved { step, .. } => news.ended |= step.to.terminal(),
-                Effect::Claimable(queue) => news.add(queue),
+                Effect::Moved { queue, step, .. } if step.to == StateKind::Scheduled => pending.add(queue),
+                Effect::Moved { step, .. } => pending.finished |= step.to.terminal(),
+                Effect::Claimable(queue) => pending.add(queue),
             }
         }
-        if quiet && (news.ended || !news.queues.is_empty()) {
-            self.bell.notify_one();
+        if was_empty && !pending.is_empty() {
+            self.wake.notify_one();
         }
     }
 
     fn take(&self) -> PendingNotification {
-        std::mem::take(&mut self.news.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.pending())
     }
 }
 
 impl PendingNotification {
+    fn is_empty(&self) -> bool {
+        self.queues.is_empty() && !self.finished
+    }
+
     fn add(&mut self, queue: &QueueName) {
         if !self.queues.contains(queue) && self.queues.len() <= QUEUES_MAX {
             self.queues.insert(queue.clone());
         }
     }
 
-    /// `node`, whether jobs ended, and queues, by spaces; no queue is any.
-    fn payload(self, node: &str) -> String {
-        let ended = if self.ended { "+" } else { "-" };
+    /// Separated by spaces: the node, `+` if jobs have finished, and the queues; `*`: all queues.
+    fn into_payload(self, node_name: &str) -> String {
+        let finished = if self.finished { "+" } else { "-" };
         let queues: Vec<&str> = self.queues.iter().map(QueueName::as_str).collect();
-        let words = format!("{node} {ended} {}", queues.join(" "));
-        if self.queues.len() > QUEUES_MAX || words.len() > BYTES_MAX { format!("{node} + *") } else { words }
+        let payload = format!("{node_name} {finished} {}", queues.join(" "));
+        if self.queues.len() > QUEUES_MAX || payload.len() > BYTES_MAX { format!("{node_name} + *") } else { payload }
     }
 }
 
-/// Sends hints, a few times a second at most.
-pub(crate) async fn send(shared: Arc<Shared>, node: String) {
-    let mut link = None;
+/// Sends notifications, at most one per [`SEND_INTERVAL`].
+pub(crate) async fn send(node: Arc<Node>, node_name: String) {
+    let mut connection = None;
     loop {
-        shared.notices.bell.notified().await;
-        tokio::time::sleep(PAUSE).await;
-        let words = shared.notices.take().payload(&node);
-        if link.is_none() {
-            link = shared.link().await.ok();
+        node.notify_queue.wake.notified().await;
+        tokio::time::sleep(SEND_INTERVAL).await;
+        let payload = node.notify_queue.take().into_payload(&node_name);
+        if connection.is_none() {
+            connection = node.write_connection().await.ok();
         }
-        let Some(open) = &link else { continue };
-        let sent = open.pipeline(&[stmt!(shared.sql.notify, channel(&shared.schema), words)], TxBoundary::None).await;
-        if sent.is_err()
-            && let Some(broken) = link.take()
+        let Some(open) = &connection else { continue };
+        let call = stmt!(node.sql.notify, channel(&node.schema), payload);
+        if open.pipeline(&[call], TxBoundary::None).await.is_err()
+            && let Some(broken) = connection.take()
         {
             broken.discard();
         }
@@ -98,34 +107,35 @@ fn channel(schema: &str) -> String {
     format!("longshore_{schema}")
 }
 
-/// Hears the hints of other nodes.
-pub(crate) async fn listen(shared: Arc<Shared>, config: Config, node: String) {
+/// Receives the notifications of other nodes.
+pub(crate) async fn listen(node: Arc<Node>, config: Config, node_name: String) {
     loop {
-        if let Err(error) = listen_once(&shared, &config, &node).await {
-            tracing::debug!(error = %crate::error::error_chain(&error), "the listener for hints was cut off");
+        if let Err(error) = listen_once(&node, &config, &node_name).await {
+            tracing::info!(error = %crate::error::error_chain(&error), "lost the LISTEN connection; reconnecting");
         }
-        // Whatever was said meanwhile was missed.
-        shared.believed.invalidate_all();
-        shared.stir_all();
-        shared.wakeups.publish_lagged();
-        tokio::time::sleep(LISTEN_AGAIN).await;
+        // Notifications may have been missed.
+        node.cache.invalidate_all();
+        node.on_all_changed();
+        node.wakeups.publish_lagged();
+        tokio::time::sleep(RECONNECT_DELAY).await;
     }
 }
 
-async fn listen_once(shared: &Shared, config: &Config, node: &str) -> Result<(), tokio_postgres::Error> {
+async fn listen_once(node: &Node, config: &Config, node_name: &str) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = config.connect(NoTls).await?;
-    let text = format!("LISTEN {}", channel(&shared.schema));
-    let asked = client.batch_execute(&text);
-    let mut asked = std::pin::pin!(asked);
-    let mut listening = false;
+    let text = format!("LISTEN {}", channel(&node.schema));
+    let mut listen = std::pin::pin!(client.batch_execute(&text));
+    let mut is_listening = false;
     loop {
         tokio::select! {
-            answered = &mut asked, if !listening => {
-                answered?;
-                listening = true;
+            response = &mut listen, if !is_listening => {
+                response?;
+                is_listening = true;
             }
             message = std::future::poll_fn(|context| connection.poll_message(context)) => match message {
-                Some(Ok(AsyncMessage::Notification(note))) => on_notification(shared, node, note.payload()),
+                Some(Ok(AsyncMessage::Notification(notification))) => {
+                    on_notification(node, node_name, notification.payload());
+                }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error),
                 None => return Ok(()),
@@ -134,39 +144,36 @@ async fn listen_once(shared: &Shared, config: &Config, node: &str) -> Result<(),
     }
 }
 
-fn on_notification(shared: &Shared, node: &str, words: &str) {
-    let mut words = words.split(' ');
-    if words.next() == Some(node) {
+fn on_notification(node: &Node, node_name: &str, payload: &str) {
+    let mut fields = payload.split(' ');
+    if fields.next() == Some(node_name) {
         return;
     }
-    let ended = words.next() == Some("+");
-    let (mut effects, known): (Vec<Effect>, _) = (Vec::new(), shared.known());
-    for word in words {
-        match QueueName::new(word) {
-            Ok(queue) => {
-                known.queue_id(&queue).into_iter().for_each(|line| shared.believed.invalidate_queue(line));
-                shared.stir_queue(&queue);
-                effects.push(Effect::Claimable(queue));
-            }
-            Err(_) => {
-                shared.believed.invalidate_all();
-                shared.stir_all();
-                return shared.wakeups.publish_lagged();
-            }
-        }
+    let finished = fields.next() == Some("+");
+    let (mut effects, catalog): (Vec<Effect>, _) = (Vec::new(), node.catalog());
+    for field in fields {
+        let Ok(queue) = QueueName::new(field) else {
+            node.cache.invalidate_all();
+            node.on_all_changed();
+            return node.wakeups.publish_lagged();
+        };
+        // The notification has no position: the next claim scans the queue in full.
+        catalog.queue_id(&queue).into_iter().for_each(|queue_id| node.cache.invalidate_queue(queue_id));
+        node.on_queue_changed(&queue);
+        effects.push(Effect::Claimable(queue));
     }
-    shared.wakeups.publish(&mut effects);
-    if ended {
-        // Somebody may be waiting for just that.
-        shared.wakeups.publish_lagged();
+    node.wakeups.publish(&mut effects);
+    if finished {
+        // Callers that wait for the end of a job check it again.
+        node.wakeups.publish_lagged();
     }
 }
 
-/// Looks by itself: hints may be lost, and behind some poolers none ever comes.
-pub(crate) async fn poll(shared: Arc<Shared>) {
+/// Polls, because notifications may be lost, and some poolers deliver none.
+pub(crate) async fn poll(node: Arc<Node>) {
     loop {
-        tokio::time::sleep(POLL).await;
-        shared.stir_all();
-        shared.wakeups.publish_lagged();
+        tokio::time::sleep(POLL_INTERVAL).await;
+        node.on_all_changed();
+        node.wakeups.publish_lagged();
     }
 }

@@ -1,4 +1,4 @@
-//! The part of the database that a transaction has read and locked so far, and what it still has to read.
+//! What a transaction has read and locked so far, and what it still has to read.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -10,48 +10,49 @@ use longshore_engine::{KeyEntry, ScopedIdempotencyKey, StateCounts};
 
 use crate::row::JobRow;
 
-/// Everything here stays true until the end of the transaction.
+/// Rows that a transaction has read. They cannot change before its end, except workflows.
 #[derive(Debug, Default)]
 pub(crate) struct ReadSet {
-    /// In the order in which they came.
+    /// Keys of `rows`, in the order in which they were read.
     pub order: Vec<Seq>,
     pub rows: HashMap<Seq, JobRow>,
-    /// Looked for, and not there.
+    /// Jobs that do not exist.
     pub absent: HashSet<Seq>,
     pub keys: HashMap<ScopedIdempotencyKey, Option<KeyEntry>>,
     pub external_ids: HashMap<(QueueName, Arc<str>), Option<Seq>>,
     pub dependents: HashMap<Seq, ListPrefix>,
     pub jobs_by_state: HashMap<(QueueName, StateKind), ListPrefix>,
-    pub foreign_ids: HashMap<JobId, Option<Seq>>,
-    /// Per state, and the held ones.
+    pub imported_ids: HashMap<JobId, Option<Seq>>,
+    /// Jobs per state, and held jobs.
     pub counts: HashMap<QueueName, (StateCounts, u64)>,
-    pub workflows: HashMap<Seq, Option<FoundWorkflow>>,
-    /// Members of workflows.
+    pub workflows: HashMap<Seq, Option<StoredWorkflow>>,
     pub workflow_members: HashMap<Seq, ListPrefix>,
-    pub member_names: HashMap<(Seq, Arc<str>), Option<Seq>>,
-    /// Workflows to whose members something is being done, for a tick.
-    pub errands: Vec<WorkflowId>,
-    /// Jobs whose ends not everybody has heard of.
+    pub member_refs: HashMap<(Seq, Arc<str>), Option<Seq>>,
+    /// Workflows with a bulk operation that a tick resumes.
+    pub operations: Vec<WorkflowId>,
+    /// Jobs whose completion has not been propagated to all dependents.
     pub pending_propagation: Vec<Seq>,
 }
 
-/// A workflow as it was read. It is not locked: what is written must find this revision, and counts only add up.
+/// A workflow as it was read. It is not locked: a write expects this revision, and adds deltas to
+/// the counts.
 #[derive(Clone, Debug)]
-pub(crate) struct FoundWorkflow {
+pub(crate) struct StoredWorkflow {
     pub workflow: Workflow,
     pub revision: i64,
 }
 
-/// The beginning of a list.
+/// The beginning of a sorted list of jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct ListPrefix {
-    pub found: Vec<Seq>,
+    pub seqs: Vec<Seq>,
     pub after: Seq,
-    /// There may be more.
+    /// The list may be longer.
     pub truncated: bool,
 }
 
-/// What a run of the rules asked for that was not there: it counts for nothing, and is repeated once this was fetched.
+/// What the rules looked for and the transaction had not read. The result of such a run is
+/// discarded; the rules run again once this was read.
 #[derive(Debug, Default)]
 pub(crate) struct MissingReads {
     pub rows: BTreeSet<Seq>,
@@ -59,15 +60,15 @@ pub(crate) struct MissingReads {
     pub external_ids: HashSet<(QueueName, Arc<str>)>,
     pub dependents: HashMap<Seq, (Seq, usize)>,
     pub jobs_by_state: HashMap<(QueueName, StateKind), usize>,
-    pub foreign_ids: HashSet<JobId>,
+    pub imported_ids: HashSet<JobId>,
     pub counts: BTreeSet<QueueName>,
     pub workflows: BTreeSet<Seq>,
     pub workflow_members: HashMap<Seq, (Seq, usize)>,
-    pub member_names: HashSet<(Seq, Arc<str>)>,
-    /// Queues change: nobody else may be at work.
-    pub alone: bool,
-    /// A block of the sequence.
-    pub numbers: bool,
+    pub member_refs: HashSet<(Seq, Arc<str>)>,
+    /// Queues change, which needs the exclusive lock.
+    pub exclusive_lock: bool,
+    /// A block of sequence numbers.
+    pub seqs: bool,
 }
 
 impl MissingReads {
@@ -77,29 +78,29 @@ impl MissingReads {
             && self.external_ids.is_empty()
             && self.dependents.is_empty()
             && self.jobs_by_state.is_empty()
-            && self.foreign_ids.is_empty()
+            && self.imported_ids.is_empty()
             && self.counts.is_empty()
             && self.workflows.is_empty()
             && self.workflow_members.is_empty()
-            && self.member_names.is_empty()
-            && !self.alone
-            && !self.numbers
+            && self.member_refs.is_empty()
+            && !self.exclusive_lock
+            && !self.seqs
     }
 }
 
 impl ReadSet {
-    pub(crate) fn add(&mut self, seq: Seq, found: JobRow) {
+    pub(crate) fn add(&mut self, seq: Seq, row: JobRow) {
         self.absent.remove(&seq);
-        if self.rows.insert(seq, found).is_none() {
+        if self.rows.insert(seq, row).is_none() {
             self.order.push(seq);
         }
     }
 
     pub(crate) fn payload_bytes(&self) -> usize {
-        self.rows.values().filter_map(|found| Some(found.payload.as_ref()?.bytes().len())).sum()
+        self.rows.values().filter_map(|row| Some(row.payload.as_ref()?.bytes().len())).sum()
     }
 
-    pub(crate) fn knows(&self, seq: Seq) -> bool {
+    pub(crate) fn has_read(&self, seq: Seq) -> bool {
         self.rows.contains_key(&seq) || self.absent.contains(&seq)
     }
 }

@@ -1,6 +1,11 @@
-//! One transaction: what is needed is locked and read, the rules of the core decide over it, and all that changed is written with the commit.
+//! One transaction: speculative execution with read-set discovery.
+//!
+//! The transaction locks and reads the rows that its requests name, then runs the rules of the
+//! core on them. If the rules need rows that were not read, it reads those and runs the rules
+//! again. Once nothing is missing, it writes all changes together with the commit.
 
 mod claim_scan;
+mod classify;
 pub(crate) mod fast_path;
 pub(crate) mod fetch;
 pub(crate) mod job_columns;
@@ -23,219 +28,228 @@ use longshore_store::OsRng;
 use crate::catalog::Catalog;
 use crate::connection::{Connection, StatementCall, TxBoundary, get, stmt};
 use crate::error::TxError;
-use crate::node::Shared;
-use crate::node_cache::ReadyPosition;
+use crate::node::Node;
+use crate::node_cache::{ReadyPosition, ScanTicket};
 use crate::read_set::{MissingReads, ReadSet};
+use crate::request::{TxRequest, TxResponse};
 use crate::row::Origin;
 use crate::working_set::WorkingSet;
-use longshore_store::{Request, Response};
 
 use claim_scan::{ClaimScan, Claims};
+use classify::CommitSummary;
 
-/// Numbers that one transaction may give; the step of the sequence.
+/// Sequence numbers of a block: the increment of `seq_blocks`, and the limit of a transaction.
 pub(crate) const SEQ_BLOCK_SIZE: u64 = 4_096;
-/// How often the rules may ask for something that was not fetched.
+/// How often a transaction runs the rules.
 const EVALUATIONS_MAX: usize = 200;
 
 pub(crate) struct Transaction<'a> {
-    pub shared: &'a Shared,
-    pub link: &'a Connection,
-    /// Nobody else changes anything meanwhile.
+    pub node: &'a Node,
+    pub connection: &'a Connection,
+    /// Holds the exclusive lock: no other transaction changes anything meanwhile.
     pub exclusive: bool,
-    /// How long others are waited for who hold what is needed.
     lock_timeout: Duration,
-    known: Arc<Catalog>,
+    catalog: Arc<Catalog>,
     now: Timestamp,
     first_seq: Option<u64>,
-    fetched: ReadSet,
+    read_set: ReadSet,
     claims: Claims,
+    /// Issued before the claims scan their queues.
+    scan_ticket: Option<ScanTicket>,
 }
 
-/// What a transaction did.
+/// A committed transaction.
 #[derive(Debug)]
 pub(crate) struct Committed {
-    pub answers: Vec<Response>,
+    pub answers: Vec<TxResponse>,
     pub effects: Vec<Effect>,
-    /// The earliest timer among what was written.
+    /// The earliest timer among the written rows.
     pub deadline: Option<Timestamp>,
-    /// Some jobs may be archived.
+    /// Some of the jobs can be archived.
     pub archivable: bool,
     pub now: Timestamp,
 }
 
-/// What one run of the rules came to.
+/// The result of one run of the rules.
 struct Evaluation<'a> {
     engine: Engine,
-    draft: WorkingSet<'a>,
-    answers: Vec<Response>,
+    working_set: WorkingSet<'a>,
+    answers: Vec<TxResponse>,
     effects: Vec<Effect>,
 }
 
 impl<'a> Transaction<'a> {
-    pub(crate) fn new(shared: &'a Shared, link: &'a Connection, exclusive: bool, lock_timeout: Duration) -> Self {
+    pub(crate) fn new(node: &'a Node, connection: &'a Connection, exclusive: bool, lock_timeout: Duration) -> Self {
         Self {
-            shared,
-            link,
+            node,
+            connection,
             exclusive,
             lock_timeout,
-            known: shared.known(),
+            catalog: node.catalog(),
             now: Timestamp::from_millis(0),
             first_seq: None,
-            fetched: ReadSet::default(),
+            read_set: ReadSet::default(),
             claims: Claims::default(),
+            scan_ticket: None,
         }
     }
 
-    /// Does all of it, or nothing.
-    pub(crate) async fn execute(mut self, requests: &[Request]) -> Result<Committed, TxError> {
-        self.open(requests).await?;
+    /// Commits all requests, or nothing.
+    pub(crate) async fn execute(mut self, requests: &[TxRequest]) -> Result<Committed, TxError> {
+        self.begin(requests).await?;
         for _ in 0..EVALUATIONS_MAX {
-            let fetched = std::mem::take(&mut self.fetched);
-            let (run, wanted) = self.run(requests, &fetched)?;
-            let wanted = wanted.or_else(|| self.missing_numbers(&run.engine));
-            match wanted {
+            let read_set = std::mem::take(&mut self.read_set);
+            let (evaluation, missing) = self.evaluate(requests, &read_set)?;
+            match missing.or_else(|| self.missing_seqs(&evaluation.engine)) {
                 None => {
-                    let shortages = self.claims.shortages(requests, &run.answers, &self.known);
+                    let shortages = self.claims.shortages(requests, &evaluation.answers, &self.catalog);
                     if shortages.is_empty() {
-                        return self.write(requests, run, &fetched).await;
+                        return self.write(requests, evaluation, &read_set).await;
                     }
-                    drop(run);
-                    self.fetched = fetched;
+                    drop(evaluation);
+                    self.read_set = read_set;
                     self.fetch_more_claims(&shortages).await?;
                 }
-                Some(wanted) => {
-                    drop(run);
-                    self.fetched = fetched;
-                    self.fetch(wanted).await?;
+                Some(missing) => {
+                    drop(evaluation);
+                    self.read_set = read_set;
+                    self.fetch(missing).await?;
                 }
             }
         }
         Err(TxError::TooLarge)
     }
 
-    fn begin_statement(&self, wants_numbers: bool) -> StatementCall<'a> {
-        let locks = i64::try_from(self.lock_timeout.as_millis()).unwrap_or(i64::MAX);
-        stmt!(self.shared.sql.open, self.exclusive, self.shared.lock_key, wants_numbers, locks)
+    fn begin_statement(&self, needs_seqs: bool) -> StatementCall<'a> {
+        let lock_ms = i64::try_from(self.lock_timeout.as_millis()).unwrap_or(i64::MAX);
+        stmt!(self.node.sql.begin, self.exclusive, self.node.lock_key, needs_seqs, lock_ms)
     }
 
-    /// The first trip: time, numbers, and what is sure to be needed.
-    async fn open(&mut self, requests: &[Request]) -> Result<(), TxError> {
-        let sql = &self.shared.sql;
-        let wants_numbers = requests.iter().any(wants_numbers);
-        let mut statements = vec![self.begin_statement(wants_numbers)];
-        let rows_wanted = self.job_seqs_of(requests);
-        if !rows_wanted.is_empty() {
-            statements.push(stmt!(sql.lock_jobs, rows_wanted));
+    /// The first round trip: catalog version, time, sequence numbers, and the rows that the
+    /// requests name.
+    async fn begin(&mut self, requests: &[TxRequest]) -> Result<(), TxError> {
+        let sql = &self.node.sql;
+        let mut statements = vec![self.begin_statement(requests.iter().any(needs_seqs))];
+        let seqs = self.job_seqs_of(requests);
+        if !seqs.is_empty() {
+            statements.push(stmt!(sql.lock_jobs, seqs));
         }
-        let selections = self.claims.first_selections(requests, &self.known);
-        let selections: Vec<_> = selections.into_iter().map(|one| self.begin_at(one)).collect();
-        statements.extend(selections.iter().map(|selection| selection.order(sql, &[])));
-        let mut rows = self.link.pipeline(&statements, TxBoundary::Begin).await?.into_iter();
+        let scans = self.claims.first_scans(requests, &self.catalog);
+        if !scans.is_empty() {
+            self.scan_ticket = Some(self.node.cache.begin_scan(scans.iter().map(ClaimScan::queue_id)));
+        }
+        let with_start = |scan: ClaimScan| {
+            let start = self.scan_start(scan.queue_id());
+            scan.starting_at(start)
+        };
+        let scans: Vec<_> = scans.into_iter().map(with_start).collect();
+        statements.extend(scans.iter().map(|scan| scan.statement(sql)));
+        let mut rows = self.connection.pipeline(&statements, TxBoundary::Begin).await?.into_iter();
         drop(statements);
-        let opened = rows.next().unwrap_or_default();
-        let opened = opened.first().ok_or_else(|| TxError::Damaged("the settings".to_owned()))?;
-        let version: i64 = get(opened, 0)?;
-        self.now = self.shared.time_of(get(opened, 1)?);
-        self.first_seq = get::<Option<i64>>(opened, 2)?.map(i64::cast_unsigned);
-        if version != self.known.version {
-            self.known = self.shared.refresh_catalog(&self.known, self.link).await?;
-            // What was selected went by other settings.
-            self.claims = Claims::default();
-            let selections = self.claims.first_selections(requests, &self.known);
-            let statements: Vec<_> = selections.iter().map(|selection| selection.order(sql, &[])).collect();
-            let rows = self.link.pipeline(&statements, TxBoundary::Inside).await?;
-            for (selection, found) in selections.iter().zip(rows) {
-                self.take_in_claims(selection, &found)?;
+        let settings = rows.next().unwrap_or_default();
+        let settings = settings.first().ok_or_else(|| TxError::Damaged("table settings".to_owned()))?;
+        let version: i64 = get(settings, 0)?;
+        self.now = self.node.sync_clock(get(settings, 1)?);
+        self.first_seq = get::<Option<i64>>(settings, 2)?.map(i64::cast_unsigned);
+        if version == self.catalog.version {
+            if rows.len() > scans.len() {
+                self.add_rows(&rows.next().unwrap_or_default())?;
             }
-            let rows_wanted = self.job_seqs_of(requests);
-            if !rows_wanted.is_empty() {
-                let found = self.link.query(stmt!(sql.lock_jobs, rows_wanted)).await?;
-                self.add_rows(&found)?;
+            for (scan, rows) in scans.iter().zip(rows) {
+                self.add_claimable(scan, &rows)?;
             }
-            return self.prepare(requests).await;
-        }
-        if rows.len() > selections.len() {
-            self.add_rows(&rows.next().unwrap_or_default())?;
-        }
-        for (selection, found) in selections.iter().zip(rows) {
-            self.take_in_claims(selection, &found)?;
+        } else {
+            self.catalog = self.node.refresh_catalog(&self.catalog, self.connection).await?;
+            self.repeat_first_reads(requests).await?;
         }
         self.prepare(requests).await
     }
 
-    /// Lines are not looked at from their beginning each time.
-    fn begin_at(&self, selection: ClaimScan) -> ClaimScan {
-        let line = selection.line();
-        selection.from(self.scan_start(line))
+    /// Reads again with the new catalog: the first reads used the settings of the old one.
+    async fn repeat_first_reads(&mut self, requests: &[TxRequest]) -> Result<(), TxError> {
+        let sql = &self.node.sql;
+        self.claims = Claims::default();
+        let scans = self.claims.first_scans(requests, &self.catalog);
+        let statements: Vec<_> = scans.iter().map(|scan| scan.statement(sql)).collect();
+        let rows = self.connection.pipeline(&statements, TxBoundary::Inside).await?;
+        for (scan, rows) in scans.iter().zip(rows) {
+            self.add_claimable(scan, &rows)?;
+        }
+        let seqs = self.job_seqs_of(requests);
+        if seqs.is_empty() {
+            return Ok(());
+        }
+        let rows = self.connection.query(stmt!(sql.lock_jobs, seqs)).await?;
+        self.add_rows(&rows)
     }
 
-    fn scan_start(&self, line: i32) -> Option<ReadyPosition> {
-        // In virtual time nothing is allowed to take a moment.
-        let clock = &self.shared.clock;
-        if clock.is_virtual() { None } else { self.shared.believed.scan_from(line, clock.estimate()) }
+    fn scan_start(&self, queue_id: i32) -> Option<ReadyPosition> {
+        // Virtual time stands still between two calls, so nothing would trigger a full scan.
+        let clock = &self.node.clock;
+        if clock.is_virtual() { None } else { self.node.cache.scan_start(queue_id, clock.estimate()) }
     }
 
-    /// What else can be told before the rules are asked.
-    async fn prepare(&mut self, requests: &[Request]) -> Result<(), TxError> {
+    /// Reads what the rules are certain to need.
+    async fn prepare(&mut self, requests: &[TxRequest]) -> Result<(), TxError> {
         for request in requests {
-            if let Request::Tick(budget, _) = request {
+            if let TxRequest::Tick(budget, _) = request {
                 self.fetch_due(budget.get()).await?;
                 self.fetch_active_operations(budget.get()).await?;
             }
         }
-        self.fetch_news_for(requests).await?;
-        // Those that are not among the living may be archived.
-        let rows = self.job_seqs_of(requests).into_iter().map(|number| Seq(number.cast_unsigned()));
-        let rows: BTreeSet<Seq> = rows.filter(|seq| !self.fetched.knows(*seq)).collect();
+        self.fetch_propagation_for(requests).await?;
+        // Jobs that are not in `jobs` may be archived.
+        let rows = self.job_seqs_of(requests).into_iter().map(|seq| Seq(seq.cast_unsigned()));
+        let rows: BTreeSet<Seq> = rows.filter(|seq| !self.read_set.has_read(*seq)).collect();
         if !rows.is_empty() {
             self.fetch(MissingReads { rows, ..MissingReads::default() }).await?;
         }
-        let bounded = self.capacity_limited_queues(requests);
-        if bounded.is_empty() {
+        let limited = self.capacity_limited_queues(requests);
+        if limited.is_empty() {
             Ok(())
         } else {
-            self.fetch(MissingReads { counts: bounded, ..MissingReads::default() }).await
+            self.fetch(MissingReads { counts: limited, ..MissingReads::default() }).await
         }
     }
 
-    /// Jobs that are named by their ids.
-    fn job_seqs_of(&self, requests: &[Request]) -> Vec<i64> {
-        let mut rows = BTreeSet::new();
+    /// Sequence numbers of the jobs that requests name by id.
+    fn job_seqs_of(&self, requests: &[TxRequest]) -> Vec<i64> {
+        let mut seqs = BTreeSet::new();
         let mut add = |id: &JobId| {
-            if let Ok(number) = i64::try_from(self.known.seal.decrypt(*id).0) {
-                rows.insert(number);
+            if let Ok(seq) = i64::try_from(self.catalog.id_cipher.decrypt(*id).0) {
+                seqs.insert(seq);
             }
         };
         for request in requests {
             match request {
-                Request::Settle(settlements, _) => settlements.iter().for_each(|settlement| add(&settlement.id)),
-                Request::Heartbeat(heartbeats, _) => heartbeats.iter().for_each(|heartbeat| add(&heartbeat.id)),
-                Request::Admin(command, _) => command.job().iter().for_each(&mut add),
-                Request::Submit(request, _) => {
+                TxRequest::Settle(settlements, _) => settlements.iter().for_each(|settlement| add(&settlement.id)),
+                TxRequest::Heartbeat(heartbeats, _) => heartbeats.iter().for_each(|heartbeat| add(&heartbeat.id)),
+                TxRequest::Admin(command, _) => command.job().iter().for_each(&mut add),
+                TxRequest::Submit(request, _) => {
                     request.parent.iter().for_each(|(parent, _)| add(parent));
                     request.dependencies().filter_map(existing_dependency).for_each(&mut add);
                 }
-                Request::Claim(..) | Request::Tick(..) => {}
+                TxRequest::Claim(..) | TxRequest::Tick(..) => {}
             }
         }
-        rows.into_iter().collect()
+        seqs.into_iter().collect()
     }
 
-    /// Queues of which the rules want to know how many jobs they hold.
-    fn capacity_limited_queues(&self, requests: &[Request]) -> BTreeSet<QueueName> {
+    /// Queues whose job counts the rules need.
+    fn capacity_limited_queues(&self, requests: &[TxRequest]) -> BTreeSet<QueueName> {
         let mut queues = BTreeSet::new();
-        let bounded =
-            |name: &QueueName| self.known.queues.get(name).is_some_and(|queue| queue.intake.max_queued.is_some());
+        let limited =
+            |name: &QueueName| self.catalog.queues.get(name).is_some_and(|queue| queue.intake.max_queued.is_some());
         for request in requests {
             match request {
-                Request::Submit(request, _) => {
+                TxRequest::Submit(request, _) => {
                     let names = request.submissions().map(|submission| &submission.queue);
-                    queues.extend(names.filter(|name| bounded(name)).cloned());
+                    queues.extend(names.filter(|name| limited(name)).cloned());
                 }
-                Request::Admin(command, _) => match &**command {
+                TxRequest::Admin(command, _) => match &**command {
                     AdminCommand::DeleteQueue { queue, .. } => drop(queues.insert(queue.clone())),
                     AdminCommand::SubmitHeld { .. } => {
-                        queues.extend(self.known.queues.keys().filter(|name| bounded(name)).cloned());
+                        queues.extend(self.catalog.queues.keys().filter(|name| limited(name)).cloned());
                     }
                     AdminCommand::PutQueue { .. }
                     | AdminCommand::PauseQueue { .. }
@@ -252,159 +266,160 @@ impl<'a> Transaction<'a> {
                     | AdminCommand::RetryWorkflow { .. }
                     | AdminCommand::ChangeStatus { .. } => {}
                 },
-                Request::Claim(..) | Request::Settle(..) | Request::Heartbeat(..) | Request::Tick(..) => {}
+                TxRequest::Claim(..) | TxRequest::Settle(..) | TxRequest::Heartbeat(..) | TxRequest::Tick(..) => {}
             }
         }
         queues
     }
 
-    /// Asks the rules, over what was fetched. Where that was not enough, says what is missing.
-    fn run<'f>(
+    /// Runs the rules on the read set. Returns what the rules looked for and was not read.
+    fn evaluate<'f>(
         &self,
-        requests: &[Request],
-        fetched: &'f ReadSet,
+        requests: &[TxRequest],
+        read_set: &'f ReadSet,
     ) -> Result<(Evaluation<'f>, Option<MissingReads>), TxError> {
-        let epoch = LeaseVersion::floor(self.known.epoch.max(1).unsigned_abs());
-        let lease_floor = LeaseVersion(epoch.0 + (self.link.lease_floor << 32));
-        let options = longshore_engine::EngineOptions { lease_floor, ..self.shared.engine };
-        let mut engine = Engine::partial(options, Arc::clone(&self.known.queues), self.first_seq.unwrap_or(0));
-        let mut draft = WorkingSet::new(fetched, &self.known, self.exclusive);
-        draft.read_all(&self.known.names)?;
-        let ticks = requests.iter().any(|request| matches!(request, Request::Tick(..)));
+        let epoch = LeaseVersion::floor(self.catalog.epoch.max(1).unsigned_abs());
+        let lease_floor = LeaseVersion(epoch.0 + (self.connection.lease_floor << 32));
+        let options = longshore_engine::EngineOptions { lease_floor, ..self.node.engine };
+        let mut engine = Engine::partial(options, Arc::clone(&self.catalog.queues), self.first_seq.unwrap_or(0));
+        let mut working_set = WorkingSet::new(read_set, &self.catalog, self.exclusive);
+        working_set.decode_all(&self.catalog.names)?;
+        let ticks = requests.iter().any(|request| matches!(request, TxRequest::Tick(..)));
         if ticks || !self.claims.is_empty() {
-            admit(&mut engine, &draft, fetched, &fetched.order);
+            index_jobs(&mut engine, &working_set, read_set, &read_set.order);
             engine.set_next_seq(self.first_seq.unwrap_or(0));
-        } else if !fetched.pending_propagation.is_empty() {
-            admit(&mut engine, &draft, fetched, &fetched.pending_propagation);
-            // What it was given is older than the numbers that it may give.
+        } else if !read_set.pending_propagation.is_empty() {
+            index_jobs(&mut engine, &working_set, read_set, &read_set.pending_propagation);
+            // Indexing has raised it above the numbers of this transaction.
             engine.set_next_seq(self.first_seq.unwrap_or(0));
         }
         if ticks {
-            fetched.errands.iter().for_each(|workflow| engine.resume_operation(*workflow));
-            draft.expect_prunes();
+            read_set.operations.iter().for_each(|workflow| engine.resume_operation(*workflow));
+            working_set.collect_prunes();
         }
-        for (queue, (counts, held)) in &fetched.counts {
+        for (queue, (counts, held)) in &read_set.counts {
             engine.add_counts(queue, counts, *held);
         }
-        let mut run = Evaluation { engine, draft, answers: Vec::with_capacity(requests.len()), effects: Vec::new() };
+        let mut evaluation =
+            Evaluation { engine, working_set, answers: Vec::with_capacity(requests.len()), effects: Vec::new() };
         let mut rng = OsRng::default();
         for request in requests {
-            let answered = run.apply(request, self.now, &mut rng, fetched)?;
-            run.answers.push(answered);
+            let answer = evaluation.apply(request, self.now, &mut rng, read_set)?;
+            evaluation.answers.push(answer);
         }
-        let wanted = run.draft.take_wanted();
-        let wanted = (!wanted.is_empty()).then_some(wanted);
-        if wanted.as_ref().is_some_and(|wanted| wanted.alone) {
+        let missing = evaluation.working_set.take_missing();
+        let missing = (!missing.is_empty()).then_some(missing);
+        if missing.as_ref().is_some_and(|missing| missing.exclusive_lock) {
             return Err(TxError::NeedsExclusive);
         }
-        Ok((run, wanted))
+        Ok((evaluation, missing))
     }
 
-    /// More numbers were given than were taken from the sequence.
-    fn missing_numbers(&self, engine: &Engine) -> Option<MissingReads> {
-        let given = engine.next_number() - self.first_seq.unwrap_or(0);
+    /// Whether the rules have assigned more sequence numbers than the transaction has allocated.
+    fn missing_seqs(&self, engine: &Engine) -> Option<MissingReads> {
+        let assigned = engine.next_number() - self.first_seq.unwrap_or(0);
         match self.first_seq {
-            None if given > 0 => Some(MissingReads { numbers: true, ..MissingReads::default() }),
+            None if assigned > 0 => Some(MissingReads { seqs: true, ..MissingReads::default() }),
             None => None,
-            Some(_) if given > SEQ_BLOCK_SIZE => Some(MissingReads { numbers: true, ..MissingReads::default() }),
+            Some(_) if assigned > SEQ_BLOCK_SIZE => Some(MissingReads { seqs: true, ..MissingReads::default() }),
             Some(_) => None,
         }
     }
 }
 
-/// Whether a request is likely to need numbers for jobs or places in line.
-fn wants_numbers(request: &Request) -> bool {
-    let ends_well = |settlement: &Settlement| matches!(settlement.outcome, Outcome::Complete { .. });
+/// Whether a request is likely to need sequence numbers, for jobs or ready positions.
+fn needs_seqs(request: &TxRequest) -> bool {
+    let completes = |settlement: &Settlement| matches!(settlement.outcome, Outcome::Complete { .. });
     match request {
-        Request::Submit(..) | Request::Admin(..) | Request::Tick(..) => true,
-        Request::Claim(..) | Request::Heartbeat(..) => false,
-        Request::Settle(settlements, _) => !settlements.iter().all(ends_well),
+        TxRequest::Submit(..) | TxRequest::Admin(..) | TxRequest::Tick(..) => true,
+        TxRequest::Claim(..) | TxRequest::Heartbeat(..) => false,
+        TxRequest::Settle(settlements, _) => !settlements.iter().all(completes),
     }
 }
 
-/// Puts the jobs in order that were fetched.
-fn admit(engine: &mut Engine, draft: &WorkingSet<'_>, fetched: &ReadSet, which: &[Seq]) {
-    for seq in which {
-        let (Some(found), Some(job)) = (fetched.rows.get(seq), draft.job(*seq)) else { continue };
-        if found.origin != Origin::Jobs {
+/// Adds jobs of the read set to the indexes of the engine.
+fn index_jobs(engine: &mut Engine, working_set: &WorkingSet<'_>, read_set: &ReadSet, seqs: &[Seq]) {
+    for seq in seqs {
+        let (Some(row), Some(job)) = (read_set.rows.get(seq), working_set.job(*seq)) else { continue };
+        if row.origin != Origin::Jobs {
             continue;
         }
         let outline = job.outline();
         engine.index_job(&outline);
-        if found.is_reclaimable() {
+        if row.is_reclaimable() {
             engine.restore_reclaimable(&outline);
         }
-        if let Some(told) = found.told {
-            engine.resume_propagation(*seq, Seq(told.cast_unsigned()));
+        if let Some(cursor) = row.propagation_cursor {
+            engine.resume_propagation(*seq, Seq(cursor.cast_unsigned()));
         }
     }
 }
 
 impl Evaluation<'_> {
-    fn done(self, written: &write::Written, now: Timestamp) -> Committed {
+    fn into_committed(self, summary: &CommitSummary, now: Timestamp) -> Committed {
         Committed {
-            deadline: self.engine.has_pending_work().then_some(now).or(written.deadline.map(Timestamp::from_millis)),
+            deadline: self.engine.has_pending_work().then_some(now).or(summary.deadline.map(Timestamp::from_millis)),
             answers: self.answers,
             effects: self.effects,
-            archivable: written.over,
+            archivable: summary.archivable,
             now,
         }
     }
 
     fn apply(
         &mut self,
-        request: &Request,
+        request: &TxRequest,
         now: Timestamp,
         rng: &mut OsRng,
-        fetched: &ReadSet,
-    ) -> Result<Response, TxError> {
-        let Self { engine, draft, effects, .. } = self;
-        macro_rules! outside {
+        read_set: &ReadSet,
+    ) -> Result<TxResponse, TxError> {
+        let Self { engine, working_set, effects, .. } = self;
+        macro_rules! context {
             () => {
-                ExecutionContext { records: &mut *draft, rng: &mut *rng, now, effects: &mut *effects }
+                ExecutionContext { records: &mut *working_set, rng: &mut *rng, now, effects: &mut *effects }
             };
         }
         Ok(match request {
-            Request::Submit(request, _) => Response::Submit(engine.submit(request, outside!())?),
-            Request::Claim(request, _) => match engine.claim(request, outside!())? {
-                Ok(claimed) => Response::Claim(Ok(with_payloads(claimed, fetched)?)),
-                Err(refusal) => Response::Claim(Err(refusal)),
+            TxRequest::Submit(request, _) => TxResponse::Submit(engine.submit(request, context!())?),
+            TxRequest::Claim(request, _) => match engine.claim(request, context!())? {
+                Ok(claimed) => TxResponse::Claim(Ok(with_payloads(claimed, read_set)?)),
+                Err(refusal) => TxResponse::Claim(Err(refusal)),
             },
-            Request::Settle(settlements, _) => {
-                let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, outside!()));
-                Response::Settle(verdicts.collect::<Result<_, _>>()?)
+            TxRequest::Settle(settlements, _) => {
+                let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, context!()));
+                TxResponse::Settle(verdicts.collect::<Result<_, _>>()?)
             }
-            Request::Heartbeat(heartbeats, _) => {
-                let verdicts = heartbeats.iter().map(|heartbeat| engine.heartbeat(heartbeat, outside!()));
-                Response::Heartbeat(verdicts.collect::<Result<_, _>>()?)
+            TxRequest::Heartbeat(heartbeats, _) => {
+                let verdicts = heartbeats.iter().map(|heartbeat| engine.heartbeat(heartbeat, context!()));
+                TxResponse::Heartbeat(verdicts.collect::<Result<_, _>>()?)
             }
-            Request::Admin(command, _) => Response::Admin(engine.admin(command, outside!())?),
-            Request::Tick(budget, _) => Response::Tick(tick(engine, draft, now, budget.get(), rng, effects)?),
+            TxRequest::Admin(command, _) => TxResponse::Admin(engine.admin(command, context!())?),
+            TxRequest::Tick(budget, _) => TxResponse::Tick(tick(engine, working_set, now, budget.get(), rng, effects)?),
         })
     }
 }
 
 fn tick(
     engine: &mut Engine,
-    draft: &mut WorkingSet<'_>,
+    working_set: &mut WorkingSet<'_>,
     now: Timestamp,
     budget: usize,
     rng: &mut OsRng,
     effects: &mut Vec<Effect>,
 ) -> Result<Ticked, TxError> {
-    engine.tick(draft, now, budget, rng, effects)
+    engine.tick(working_set, now, budget, rng, effects)
 }
 
-fn with_payloads(claimed: Vec<Claimed>, fetched: &ReadSet) -> Result<Vec<ClaimedJob>, TxError> {
+fn with_payloads(claimed: Vec<Claimed>, read_set: &ReadSet) -> Result<Vec<ClaimedJob>, TxError> {
     let with_payload = |claimed: Claimed| {
-        let payload = fetched.rows.get(&claimed.seq).and_then(|found| found.payload.clone());
-        let payload = payload.ok_or_else(|| TxError::Damaged(format!("the payload of job {}", claimed.seq)))?;
+        let payload = read_set.rows.get(&claimed.seq).and_then(|row| row.payload.clone());
+        let payload = payload.ok_or_else(|| TxError::Damaged(format!("payload of job {}", claimed.seq)))?;
         Ok(ClaimedJob { claimed, payload })
     };
     claimed.into_iter().map(with_payload).collect()
 }
 
-/// A job that was there before the batch.
+/// A dependency on a job that is not part of the batch.
 fn existing_dependency(reference: &DependencyRef) -> Option<&JobId> {
     match reference {
         DependencyRef::Job(id) => Some(id),
@@ -412,7 +427,7 @@ fn existing_dependency(reference: &DependencyRef) -> Option<&JobId> {
     }
 }
 
-/// What this transaction adds to the totals of the Ocypod dialect.
+/// Deltas of the totals of the Ocypod API.
 fn totals_of(effects: &[Effect]) -> Option<Vec<i64>> {
     let mut totals = Totals::default();
     totals.count(effects.iter().filter_map(Effect::transition));

@@ -1,5 +1,6 @@
-//! The engine's records during one run of the rules: taken from what was fetched, changed in memory, written at the end. Whatever was not fetched is noted, and
-//! the run goes on as if it were not there, for nothing but to find out what else is missing.
+//! The records that the engine changes during one run of the rules: rows of the read set, changed
+//! in memory. A record that was not read is added to the missing reads; the run continues without
+//! it, to find out what else is missing.
 
 mod workflows;
 
@@ -18,12 +19,12 @@ use longshore_store::query::{TermFields, has_words};
 
 use crate::catalog::Catalog;
 use crate::error::TxError;
-use crate::id_cipher::IdSeal;
+use crate::id_cipher::PostgresIdCipher;
 use crate::read_set::{MissingReads, ReadSet};
 
 pub(crate) use workflows::WorkflowChanges;
 
-/// What a record was before this transaction.
+/// Fields of a job before this transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct OriginalState {
     pub state: StateKind,
@@ -33,12 +34,12 @@ pub(crate) struct OriginalState {
 
 #[derive(Debug)]
 pub(crate) struct WorkingSet<'a> {
-    fetched: &'a ReadSet,
+    read_set: &'a ReadSet,
     pub names: Dictionary,
-    seal: IdSeal,
-    foreign_ids: bool,
-    /// Nobody else is at work: queues may be changed.
-    alone: bool,
+    id_cipher: PostgresIdCipher,
+    imported_ids: bool,
+    /// The transaction holds the exclusive lock, so that queues may be changed.
+    exclusive: bool,
     jobs: HashMap<Seq, Box<Job>>,
     pub before: HashMap<Seq, OriginalState>,
     pub changed: BTreeSet<Seq>,
@@ -46,25 +47,25 @@ pub(crate) struct WorkingSet<'a> {
     pub removed: BTreeMap<Seq, Box<Job>>,
     pub keys: HashMap<ScopedIdempotencyKey, Option<KeyEntry>>,
     external_ids: HashMap<(QueueName, Arc<str>), Option<Seq>>,
-    pub links: BTreeSet<(Seq, Seq)>,
+    pub added_edges: BTreeSet<(Seq, Seq)>,
     pub removed_edges: BTreeSet<(Seq, Seq)>,
     pub workflows: WorkflowChanges,
     pub queues: BTreeMap<QueueName, Option<Queue>>,
-    /// What has outlived its use, in the course of a tick.
+    /// Jobs and keys that a tick may prune.
     prunes: BTreeSet<(Timestamp, PruneTarget)>,
-    /// Ids that were given before the job came to be.
+    /// Ids that were assigned before the job was created.
     pub preassigned_ids: HashMap<Seq, JobId>,
-    wanted: Mutex<MissingReads>,
+    missing: Mutex<MissingReads>,
 }
 
 impl<'a> WorkingSet<'a> {
-    pub(crate) fn new(fetched: &'a ReadSet, known: &Catalog, alone: bool) -> Self {
+    pub(crate) fn new(read_set: &'a ReadSet, catalog: &Catalog, exclusive: bool) -> Self {
         Self {
-            fetched,
-            names: if alone { known.names.clone() } else { Dictionary::default() },
-            seal: known.seal.clone(),
-            foreign_ids: known.has_imported_ids,
-            alone,
+            read_set,
+            names: if exclusive { catalog.names.clone() } else { Dictionary::default() },
+            id_cipher: catalog.id_cipher.clone(),
+            imported_ids: catalog.has_imported_ids,
+            exclusive,
             jobs: HashMap::new(),
             before: HashMap::new(),
             changed: BTreeSet::new(),
@@ -72,30 +73,29 @@ impl<'a> WorkingSet<'a> {
             removed: BTreeMap::new(),
             keys: HashMap::new(),
             external_ids: HashMap::new(),
-            links: BTreeSet::new(),
+            added_edges: BTreeSet::new(),
             removed_edges: BTreeSet::new(),
             workflows: WorkflowChanges::default(),
             queues: BTreeMap::new(),
             prunes: BTreeSet::new(),
             preassigned_ids: HashMap::new(),
-            wanted: Mutex::default(),
+            missing: Mutex::default(),
         }
     }
 
     fn missing(&self) -> MutexGuard<'_, MissingReads> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was asked for and was not there.
-    pub(crate) fn take_wanted(&self) -> MissingReads {
+    pub(crate) fn take_missing(&self) -> MissingReads {
         std::mem::take(&mut self.missing())
     }
 
-    /// Reads everything that was fetched, in order.
-    pub(crate) fn read_all(&mut self, names: &Dictionary) -> Result<(), TxError> {
-        for seq in &self.fetched.order {
-            let Some(found) = self.fetched.rows.get(seq) else { continue };
-            let job = codec::job::decode(*seq, &found.record, names).map_err(|_| TxError::damaged(*seq))?;
+    /// Decodes all rows of the read set, in order.
+    pub(crate) fn decode_all(&mut self, names: &Dictionary) -> Result<(), TxError> {
+        for seq in &self.read_set.order {
+            let Some(row) = self.read_set.rows.get(seq) else { continue };
+            let job = codec::job::decode(*seq, &row.record, names).map_err(|_| TxError::damaged(*seq))?;
             let before = OriginalState { state: job.kind(), held: job.state.held(), indexed: TermFields::of(&job) };
             self.before.insert(*seq, before);
             self.jobs.insert(*seq, Box::new(job));
@@ -103,12 +103,12 @@ impl<'a> WorkingSet<'a> {
         Ok(())
     }
 
-    /// What may be pruned, so far as it was fetched.
-    pub(crate) fn expect_prunes(&mut self) {
+    /// Collects what may be pruned from the read set.
+    pub(crate) fn collect_prunes(&mut self) {
         for (seq, job) in &self.jobs {
             self.prunes.extend(job.prune_at().map(|at| (at, PruneTarget::Job(*seq))));
         }
-        for (path, entry) in &self.fetched.keys {
+        for (path, entry) in &self.read_set.keys {
             let at = entry.and_then(|entry| entry.prune_at);
             self.prunes.extend(at.map(|at| (at, PruneTarget::Key(path.clone()))));
         }
@@ -118,9 +118,10 @@ impl<'a> WorkingSet<'a> {
         self.jobs.get(&seq).map(Box::as_ref)
     }
 
-    /// Nothing but rows of jobs is written: no names, no links, no workflows, no queues.
+    /// Whether only rows of `jobs` and `payloads` change: no search terms, edges, workflows or
+    /// queues.
     pub(crate) fn only_job_rows(&self) -> bool {
-        let plain = |seq: &Seq| {
+        let is_standalone = |seq: &Seq| {
             let Some(job) = self.job(*seq) else { return false };
             match self.before.get(seq) {
                 Some(before) => before.indexed.are_those_of(job),
@@ -129,14 +130,14 @@ impl<'a> WorkingSet<'a> {
         };
         self.removed.is_empty()
             && self.keys.is_empty()
-            && self.links.is_empty()
+            && self.added_edges.is_empty()
             && self.removed_edges.is_empty()
             && self.queues.is_empty()
-            && self.workflows.is_nothing()
-            && self.changed.iter().all(plain)
+            && self.workflows.is_empty()
+            && self.changed.iter().all(is_standalone)
     }
 
-    fn unprune(&mut self, job: &Job) {
+    fn cancel_prune(&mut self, job: &Job) {
         if !self.prunes.is_empty() {
             let seq = job.seq;
             self.prunes.retain(|(_, prune)| *prune != PruneTarget::Job(seq));
@@ -150,27 +151,27 @@ impl JobRecords for WorkingSet<'_> {
     fn new_id(&mut self, seq: Seq, rng: &mut dyn Rng) -> JobId {
         match self.preassigned_ids.get(&seq) {
             Some(id) => *id,
-            None => self.seal.encrypt(seq, rng),
+            None => self.id_cipher.encrypt(seq, rng),
         }
     }
 
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>, TxError> {
-        let seq = self.seal.decrypt(id);
+        let seq = self.id_cipher.decrypt(id);
         let possible = i64::try_from(seq.0).is_ok();
         if possible && let Some(job) = self.jobs.get(&seq).filter(|job| job.id == id) {
             return Ok(Some(job.seq));
         }
-        if possible && !self.fetched.knows(seq) && !self.inserted.contains_key(&seq) {
+        if possible && !self.read_set.has_read(seq) && !self.inserted.contains_key(&seq) {
             self.missing().rows.insert(seq);
             return Ok(None);
         }
-        if !self.foreign_ids {
+        if !self.imported_ids {
             return Ok(None);
         }
-        match self.fetched.foreign_ids.get(&id) {
+        match self.read_set.imported_ids.get(&id) {
             Some(found) => Ok(*found),
             None => {
-                self.missing().foreign_ids.insert(id);
+                self.missing().imported_ids.insert(id);
                 Ok(None)
             }
         }
@@ -180,14 +181,14 @@ impl JobRecords for WorkingSet<'_> {
         if let Some(job) = self.jobs.remove(&seq) {
             return Ok(Some(job));
         }
-        if !self.removed.contains_key(&seq) && !self.fetched.knows(seq) {
+        if !self.removed.contains_key(&seq) && !self.read_set.has_read(seq) {
             self.missing().rows.insert(seq);
         }
         Ok(None)
     }
 
     fn put(&mut self, job: Box<Job>) -> Result<(), TxError> {
-        self.unprune(&job);
+        self.cancel_prune(&job);
         self.changed.insert(job.seq);
         self.jobs.insert(job.seq, job);
         Ok(())
@@ -201,13 +202,13 @@ impl JobRecords for WorkingSet<'_> {
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.clone(), Arc::clone(external_id)), Some(job.seq));
         }
-        self.admit(&job);
+        self.add_member(&job);
         self.inserted.insert(job.seq, payload);
         self.put(job)
     }
 
     fn remove(&mut self, job: Box<Job>) -> Result<(), TxError> {
-        self.unprune(&job);
+        self.cancel_prune(&job);
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.clone(), Arc::clone(external_id)), None);
         }
@@ -223,7 +224,7 @@ impl JobRecords for WorkingSet<'_> {
         if let Some(own) = self.external_ids.get(&name) {
             return Ok(*own);
         }
-        match self.fetched.external_ids.get(&name) {
+        match self.read_set.external_ids.get(&name) {
             Some(found) => Ok(*found),
             None => {
                 self.missing().external_ids.insert(name);
@@ -234,36 +235,36 @@ impl JobRecords for WorkingSet<'_> {
 
     fn link(&mut self, dependency: Seq, dependent: Seq) -> Result<(), TxError> {
         self.removed_edges.remove(&(dependency, dependent));
-        self.links.insert((dependency, dependent));
+        self.added_edges.insert((dependency, dependent));
         Ok(())
     }
 
     fn unlink(&mut self, dependency: Seq, dependent: Seq) -> Result<(), TxError> {
-        self.links.remove(&(dependency, dependent));
+        self.added_edges.remove(&(dependency, dependent));
         self.removed_edges.insert((dependency, dependent));
         Ok(())
     }
 
     fn dependents(&mut self, dependency: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, TxError> {
         let mut found: BTreeSet<Seq> = self
-            .links
+            .added_edges
             .range((dependency, Seq(after.0.saturating_add(1)))..=(dependency, Seq(u64::MAX)))
             .map(|(_, dependent)| *dependent)
             .collect();
         if self.inserted.contains_key(&dependency) {
             return Ok(found.into_iter().take(limit).collect());
         }
-        let slice = self.fetched.dependents.get(&dependency).filter(|slice| slice.after <= after);
+        let slice = self.read_set.dependents.get(&dependency).filter(|slice| slice.after <= after);
         let stored: Vec<Seq> =
-            slice.map(|slice| slice.found.iter().copied().filter(|seq| *seq > after).collect()).unwrap_or_default();
+            slice.map(|slice| slice.seqs.iter().copied().filter(|seq| *seq > after).collect()).unwrap_or_default();
         if slice.is_none_or(|slice| slice.truncated && stored.len() < limit) {
-            // What was fetched before is wanted again, together with the rest.
-            let (after, before) = slice.map_or((after, 0), |slice| (slice.after, slice.found.len()));
+            // The list is read again from its beginning, with a higher limit.
+            let (after, before) = slice.map_or((after, 0), |slice| (slice.after, slice.seqs.len()));
             self.missing().dependents.insert(dependency, (after, before + limit));
             return Ok(Vec::new());
         }
-        let waits = |seq: &Seq| !self.removed.contains_key(seq) && !self.removed_edges.contains(&(dependency, *seq));
-        found.extend(stored.into_iter().filter(waits));
+        let remains = |seq: &Seq| !self.removed.contains_key(seq) && !self.removed_edges.contains(&(dependency, *seq));
+        found.extend(stored.into_iter().filter(remains));
         Ok(found.into_iter().take(limit).collect())
     }
 
@@ -271,7 +272,7 @@ impl JobRecords for WorkingSet<'_> {
         if let Some(own) = self.keys.get(key) {
             return Ok(*own);
         }
-        match self.fetched.keys.get(key) {
+        match self.read_set.keys.get(key) {
             Some(found) => Ok(*found),
             None => {
                 self.missing().keys.insert(key.clone());
@@ -299,12 +300,12 @@ impl JobRecords for WorkingSet<'_> {
     }
 
     fn jobs_in_state(&mut self, queue: &QueueName, state: StateKind, limit: usize) -> Result<Vec<Seq>, TxError> {
-        let slice = self.fetched.jobs_by_state.get(&(queue.clone(), state));
-        let there = |seq: &Seq| self.jobs.get(seq).is_some_and(|job| job.kind() == state && job.queue == *queue);
-        let unread = |seq: &Seq| !self.fetched.knows(*seq);
-        let mut found: BTreeSet<Seq> = self.changed.iter().copied().filter(there).collect();
+        let slice = self.read_set.jobs_by_state.get(&(queue.clone(), state));
+        let matches = |seq: &Seq| self.jobs.get(seq).is_some_and(|job| job.kind() == state && job.queue == *queue);
+        let unread = |seq: &Seq| !self.read_set.has_read(*seq);
+        let mut found: BTreeSet<Seq> = self.changed.iter().copied().filter(matches).collect();
         let stored: Vec<Seq> = slice
-            .map(|slice| slice.found.iter().copied().filter(|seq| there(seq) || unread(seq)).collect())
+            .map(|slice| slice.seqs.iter().copied().filter(|seq| matches(seq) || unread(seq)).collect())
             .unwrap_or_default();
         if slice.is_none_or(|slice| slice.truncated && stored.len() < limit) {
             self.missing().jobs_by_state.insert((queue.clone(), state), limit);
@@ -325,26 +326,26 @@ impl JobRecords for WorkingSet<'_> {
 
     fn tally(&mut self, id: WorkflowId, change: &MemberCountDelta) -> Result<(), TxError> {
         if let Some(number) = self.number_of(id) {
-            self.workflows.tallies.entry(number).or_default().join(change);
+            self.workflows.count_deltas.entry(number).or_default().join(change);
         }
         Ok(())
     }
 
     fn remove_workflow(&mut self, id: WorkflowId) -> Result<(), TxError> {
         if let Some(number) = self.number_of(id) {
-            // What was put before it goes is written all the same: only one that is closed is forgotten.
+            // Its changes are written all the same: the statement deletes only closed workflows.
             self.workflows.removed.insert(number);
         }
         Ok(())
     }
 
     fn members(&mut self, id: WorkflowId, after: Seq, limit: usize) -> Result<Vec<Seq>, TxError> {
-        Ok(self.roster(id, after, limit))
+        Ok(self.members_after(id, after, limit))
     }
 
     fn set_member_ref(&mut self, id: WorkflowId, reference: &str, member: Seq) -> Result<(), TxError> {
         if let Some(number) = self.number_of(id) {
-            self.workflows.names.insert((number, Arc::from(reference)), Some(member));
+            self.workflows.refs.insert((number, Arc::from(reference)), Some(member));
         }
         Ok(())
     }
@@ -354,8 +355,8 @@ impl JobRecords for WorkingSet<'_> {
     }
 
     fn put_queue(&mut self, queue: &Queue) -> Result<(), TxError> {
-        if !self.alone {
-            self.missing().alone = true;
+        if !self.exclusive {
+            self.missing().exclusive_lock = true;
             return Ok(());
         }
         self.names.learn_queue(&queue.name);
@@ -365,8 +366,8 @@ impl JobRecords for WorkingSet<'_> {
     }
 
     fn remove_queue(&mut self, name: &QueueName) -> Result<(), TxError> {
-        if !self.alone {
-            self.missing().alone = true;
+        if !self.exclusive {
+            self.missing().exclusive_lock = true;
             return Ok(());
         }
         self.queues.insert(name.clone(), None);

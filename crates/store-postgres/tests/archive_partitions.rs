@@ -1,4 +1,4 @@
-//! Days of the archive go whole, and only when nothing of them must stay.
+//! A partition of the archive is dropped once none of its jobs is needed.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -17,7 +17,7 @@ use longshore_core::tags::Tags;
 use longshore_core::{Duration, Timestamp};
 use longshore_engine::{Submission, SubmitRequest};
 use longshore_store::{Clock, Store, VirtualClock};
-use longshore_store_postgres::{Options, PostgresStore};
+use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::NoTls;
 
 const HOUR: u64 = 3_600_000;
@@ -40,8 +40,8 @@ async fn completed(store: &dyn Store) -> u64 {
     report.counts.get(StateKind::Completed as usize).copied().unwrap_or(0)
 }
 
-/// Days that have a table, and jobs in the archive.
-async fn looked_at(schema: &str) -> (i64, i64) {
+/// Returns the number of partitions, and of archived jobs.
+async fn archive_counts(schema: &str) -> (i64, i64) {
     let (client, connection) = tokio_postgres::connect(&common::shared_url(), NoTls).await.expect("a connection");
     tokio::spawn(connection);
     let text = format!(
@@ -52,16 +52,17 @@ async fn looked_at(schema: &str) -> (i64, i64) {
     (row.get(0), row.get(1))
 }
 
-/// Days of plain jobs go whole once the last of each may go; a day with jobs that something hangs on waits until these were taken out one by one.
+/// Partitions of standalone jobs are dropped as a whole. A partition with tagged jobs waits until
+/// these were pruned one by one.
 #[test]
-fn days_are_dropped_whole() {
+fn partitions_are_dropped_when_no_job_is_needed() {
     let schema = common::Schema::take();
     let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(1_794_700_800_000)));
-    let options = Options {
+    let options = PostgresOptions {
         schema: schema.name.clone(),
         clock: Some(Arc::<VirtualClock>::clone(&clock) as Arc<dyn Clock>),
         auto_migrate: false,
-        ..Options::new(&*schema.url)
+        ..PostgresOptions::new(&*schema.url)
     };
     let store = PostgresStore::open(options).expect("the store opens");
     common::runtime().block_on(async {
@@ -71,7 +72,7 @@ fn days_are_dropped_whole() {
         let queue = load::queue();
         let put = longshore_engine::AdminCommand::PutQueue { queue, profile: Some(Profile::Standard), overrides };
         store.admin(put).await.expect("the store answers").expect("the queue is put");
-        let first = looked_at(&schema.name).await.0;
+        let first = archive_counts(&schema.name).await.0;
         for tags in [Tags::None, Tags::List(vec!["red".into()]), Tags::None] {
             for _ in 0..20 {
                 run_one(&store, tags.clone()).await;
@@ -79,15 +80,15 @@ fn days_are_dropped_whole() {
             store.tick(budget()).await.expect("it ticks");
             clock.advance(Duration::from_millis(24 * HOUR));
         }
-        // The first day went as a whole with the tick of the third; on jobs of the second hang tags.
-        assert_eq!(looked_at(&schema.name).await, (first + 2, 40));
+        // The tick of the third day dropped the first partition. Jobs of the second have tags.
+        assert_eq!(archive_counts(&schema.name).await, (first + 2, 40));
         assert_eq!(completed(&store).await, 40);
-        // The third goes whole, those of the second one by one, after the time that they may outstay.
+        // The third partition is dropped, and the jobs of the second are pruned after the slack.
         store.tick(budget()).await.expect("it ticks");
-        assert_eq!(looked_at(&schema.name).await, (first + 1, 0));
+        assert_eq!(archive_counts(&schema.name).await, (first + 1, 0));
         clock.advance(Duration::from_millis(HOUR));
         store.tick(budget()).await.expect("it ticks");
-        assert_eq!(looked_at(&schema.name).await, (first, 0), "an empty day goes, too");
+        assert_eq!(archive_counts(&schema.name).await, (first, 0), "an empty partition is dropped, too");
         assert_eq!(completed(&store).await, 0);
     });
 }

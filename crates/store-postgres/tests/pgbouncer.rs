@@ -1,4 +1,4 @@
-//! Nodes behind PgBouncer in transaction mode, and nodes that find no connection.
+//! Nodes behind PgBouncer in transaction mode, and nodes without a free connection.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
 
@@ -15,14 +15,14 @@ use common::{Cluster, Durability, as_user, open_to_all, spare_port};
 use longshore_core::state::StateKind;
 use longshore_engine::Heartbeat;
 use longshore_store::{JobFilter, JobQuery, Store, StoreError, StoreReader};
-use longshore_store_postgres::{Options, PostgresStore};
+use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::NoTls;
 
-/// PgBouncer in front of a cluster, with so many connections to it; ends with the value.
+/// PgBouncer in front of a cluster. It is stopped on drop.
 struct Pooler {
     child: Child,
     port: u16,
-    /// The file with its number: the child may be the program that changed the user.
+    /// File with its process id: the child may be the program that changes the user.
     pid: PathBuf,
 }
 
@@ -82,7 +82,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 async fn node(url: &str) -> Arc<PostgresStore> {
-    let options = Options::from_url(&format!("{url}?prepared=no")).expect("an address");
+    let options = PostgresOptions::from_url(&format!("{url}?prepared=no")).expect("an address");
     let handle = tokio::runtime::Handle::current();
     Arc::new(PostgresStore::start(options, handle).await.expect("the store opens"))
 }
@@ -116,7 +116,7 @@ async fn drain(store: Arc<PostgresStore>) -> usize {
     }
 }
 
-/// F37: many more nodes' connections than the pooler has, and nothing is left in the sessions that they shared.
+/// F37: nodes with more connections than the pooler has leave nothing behind in its sessions.
 #[test]
 fn two_nodes_share_two_connections_of_a_pooler() {
     let cluster = Cluster::start(Durability::Off);
@@ -150,7 +150,7 @@ fn two_nodes_share_two_connections_of_a_pooler() {
     });
 }
 
-/// Takes every connection that is left. One of those before may still be on its way out.
+/// Takes every free connection. A session that has ended may still count.
 async fn hold_all(cluster: &Cluster, held: &mut Vec<tokio_postgres::Client>) {
     let mut config: tokio_postgres::Config = cluster.url().parse().expect("an address");
     config.application_name("holder");
@@ -169,9 +169,10 @@ async fn hold_all(cluster: &Cluster, held: &mut Vec<tokio_postgres::Client>) {
     }
 }
 
-/// F35: a server without free connections is an error at once, of which nothing was applied; the node goes on when there are some again.
+/// F35: without a free connection, requests fail at once and nothing is applied. The node resumes
+/// when there is one.
 #[test]
-fn no_connection_is_to_be_had() {
+fn requests_fail_without_a_free_connection() {
     let cluster = Cluster::start_with(Durability::Off, "max_connections = 24\nsuperuser_reserved_connections = 0\n");
     runtime().block_on(async {
         let setup = load::open(&cluster.url(), "longshore").await;
@@ -181,7 +182,7 @@ fn no_connection_is_to_be_had() {
         let store = load::open(&cluster.url(), "longshore").await;
         let mut held = Vec::new();
         hold_all(&cluster, &mut held).await;
-        // The store's own connections are cut, and their places taken: it has none, and can get none.
+        // The store's connections are closed, and all others are taken.
         let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> 'holder'";
         let holder = held.first().expect("one is held");
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Lines that are looked at from where they began last: whoever comes to stand before that place is not passed over.
+//! Claims scan a queue from its last known head. Jobs that become ready before it are not skipped.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -25,7 +25,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-async fn world() -> (Arc<PostgresStore>, String, String) {
+async fn open_store() -> (Arc<PostgresStore>, String, String) {
     let (url, schema) = (common::shared_url(), common::new_schema());
     let store = load::open(&url, &schema).await;
     load::put_queue(&*store, Duration::from_secs(60)).await;
@@ -46,11 +46,11 @@ async fn next(store: &PostgresStore) -> Option<JobId> {
     Some(job.claimed.id)
 }
 
-/// Also on a node that believes to know who comes next.
+/// The node has cached the head of the queue.
 #[test]
-fn the_urgent_overtake_and_the_others_keep_their_order() {
+fn urgent_jobs_overtake_and_others_keep_their_order() {
     runtime().block_on(async {
-        let (store, ..) = world().await;
+        let (store, ..) = open_store().await;
         let first = submit(&store, 20, Priority::Normal).await;
         for id in first.iter().take(10) {
             assert_eq!(next(&store).await, Some(*id));
@@ -61,16 +61,16 @@ fn the_urgent_overtake_and_the_others_keep_their_order() {
             assert_eq!(next(&store).await, Some(*id));
         }
         assert_eq!(next(&store).await, None);
-        let (quick, _) = store.trips();
-        assert!(quick > 20, "{quick} transactions in one trip");
+        let hits = store.stats().fast_path_hits;
+        assert!(hits > 20, "{hits} fast-path hits");
     });
 }
 
-/// A job that goes back to its place is the next, though others were claimed after it.
+/// A released job returns to its position, before jobs that were claimed after it.
 #[test]
-fn who_is_released_goes_back_to_where_it_stood() {
+fn a_released_job_returns_to_its_position() {
     runtime().block_on(async {
-        let (store, ..) = world().await;
+        let (store, ..) = open_store().await;
         let overrides = SettingsPatch { requeue_order: Some(RequeueOrder::Submission), ..SettingsPatch::default() };
         let overrides = Some(Box::new(overrides));
         let put = AdminCommand::PutQueue { queue: load::queue(), profile: Some(Profile::Standard), overrides };
@@ -90,11 +90,11 @@ fn who_is_released_goes_back_to_where_it_stood() {
     });
 }
 
-/// Its number is lower than that of those who were claimed before its commit.
+/// The job has a lower number than jobs that were claimed before its commit.
 #[test]
-fn who_was_committed_late_is_not_passed_over_for_long() {
+fn a_job_that_commits_late_is_found_by_the_next_full_scan() {
     runtime().block_on(async {
-        let (store, url, schema) = world().await;
+        let (store, url, schema) = open_store().await;
         let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
         tokio::spawn(connection);
         let transaction = client.transaction().await.expect("a transaction");
@@ -113,6 +113,6 @@ fn who_was_committed_late_is_not_passed_over_for_long() {
         while next(&store).await.expect("a job") != late {
             before += 1;
         }
-        assert!(before < OTHERS, "it came when nobody else was left");
+        assert!(before < OTHERS, "the late job came last");
     });
 }

@@ -1,4 +1,4 @@
-//! The state of a workflow is a column that the database computes, so that listings have an index: it is what the rules say, whatever the counts.
+//! The generated column `workflows.state` equals the state that the rules compute, for any counts.
 
 mod common;
 
@@ -16,7 +16,7 @@ const WORKFLOWS: i64 = 2_000;
 fn random(number: i64, rng: &mut SeededRng) -> Workflow {
     let mut tally = MemberCounts::default();
     for count in &mut tally.counts {
-        // Mostly none: then the rarer states are seen as well.
+        // Mostly 0, so that rare states occur as well.
         *count = (rng as &mut dyn Rng).uniform_inclusive(9).saturating_sub(7);
     }
     let any = |rng: &mut SeededRng| (rng as &mut dyn Rng).uniform_inclusive(6) == 0;
@@ -39,7 +39,7 @@ fn random(number: i64, rng: &mut SeededRng) -> Workflow {
 }
 
 #[test]
-fn the_column_says_what_the_rules_say() {
+fn the_column_equals_the_state_of_the_rules() {
     let schema = Arc::new(common::Schema::take());
     let mut rng = SeededRng::new(7);
     common::runtime().block_on(async {
@@ -51,12 +51,12 @@ fn the_column_says_what_the_rules_say() {
             let counts = workflow.tally.counts.iter().chain([&workflow.tally.records]);
             let counts: Vec<i64> = counts.map(|count| i64::try_from(*count).expect("small")).collect();
             let text = format!(
-                "INSERT INTO {}.workflows (number, open, errand, counts, record) VALUES ($1, $2, $3, $4, '') RETURNING state",
+                "INSERT INTO {}.workflows (number, open, operation_active, counts, record) VALUES ($1, $2, $3, $4, '') RETURNING state",
                 schema.name
             );
-            let errand = workflow.operation.is_some();
+            let operation_active = workflow.operation.is_some();
             let rows = client
-                .query_typed(&text, &[(&number, Type::INT8), (&workflow.open, Type::BOOL), (&errand, Type::BOOL), (&counts, Type::INT8_ARRAY)])
+                .query_typed(&text, &[(&number, Type::INT8), (&workflow.open, Type::BOOL), (&operation_active, Type::BOOL), (&counts, Type::INT8_ARRAY)])
                 .await
                 .expect("it is written");
             let state: i16 = rows.first().expect("a row").get(0);

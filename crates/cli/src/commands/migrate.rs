@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use longshore_store::StoreError;
-use longshore_store_postgres::{Options, migrate};
+use longshore_store_postgres::{PostgresOptions, migrate};
 
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -50,7 +50,8 @@ struct Shown<'a> {
 
 impl Migrate {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
-        let options = self.store.as_deref().map(Options::from_url).transpose().map_err(|error| failed(&error))?;
+        let options =
+            self.store.as_deref().map(PostgresOptions::from_url).transpose().map_err(|error| failed(&error))?;
         let schema = options.as_ref().map_or("longshore", |options| options.schema.as_str());
         let text = match &self.what {
             What::Sql => Some(migrate::sql(schema)),
@@ -80,9 +81,10 @@ impl Migrate {
     }
 }
 
-fn show(context: &Context, steps: &[migrate::Step]) -> Result<(), CliError> {
+fn show(context: &Context, steps: &[migrate::MigrationStatus]) -> Result<(), CliError> {
     if context.screen.json {
-        let shown = |step: &migrate::Step| Shown { number: step.number, name: step.name, applied: step.applied };
+        let shown =
+            |step: &migrate::MigrationStatus| Shown { number: step.number, name: step.name, applied: step.applied };
         return context.screen.json(&steps.iter().map(shown).collect::<Vec<_>>());
     }
     if steps.is_empty() {

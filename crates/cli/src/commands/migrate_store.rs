@@ -7,7 +7,7 @@ use longshore_codec as codec;
 use longshore_core::id::Seq;
 use longshore_store::{Clock, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, Export, in_use, moved_file};
-use longshore_store_postgres::{Import, ImportMeta, Imported, Options};
+use longshore_store_postgres::{Import, ImportMeta, Imported, PostgresOptions};
 
 use super::serve::virtual_time;
 use crate::context::Context;
@@ -55,10 +55,11 @@ struct Moved<'a> {
 
 impl MigrateStore {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
-        let options = Options::from_url(&self.to).map_err(|error| CliError::refused(format!("--to: {error}")))?;
+        let options =
+            PostgresOptions::from_url(&self.to).map_err(|error| CliError::refused(format!("--to: {error}")))?;
         let export = Export::open(&self.from).map_err(|error| cannot_read(&error, &self.from))?;
         let source = export.fingerprint().map_err(|error| cannot_read(&error, &self.from))?;
-        let target = options.place().map_err(|error| CliError::refused(format!("--to: {error}")))?;
+        let target = options.display_url().map_err(|error| CliError::refused(format!("--to: {error}")))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let moved = runtime.block_on(async {
             match Import::find(&options, &source).await.map_err(|error| cannot_write(&error))? {
@@ -100,7 +101,7 @@ impl MigrateStore {
 async fn copy_store(
     context: &Context,
     export: &Export,
-    options: &Options,
+    options: &PostgresOptions,
     from: &Path,
     source: String,
 ) -> Result<Imported, CliError> {

@@ -84,7 +84,7 @@ impl Setup {
 
     /// In a schema of its own, instead of in memory.
     async fn open_postgres(&self, clock: Arc<dyn Clock>) -> Arc<dyn Store> {
-        let mut options = longshore_store_postgres::Options::new(longshore_testkit::postgres::shared_url());
+        let mut options = longshore_store_postgres::PostgresOptions::new(longshore_testkit::postgres::shared_url());
         options.schema = longshore_testkit::postgres::new_schema();
         options.clock = self.virtual_time.then_some(clock);
         options.engine.default_profile = self.default_profile;

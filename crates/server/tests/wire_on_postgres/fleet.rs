@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longshore_server::ServerClock;
-use longshore_store_postgres::{Options, PostgresStore};
+use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use longshore_testkit::postgres::{new_schema, shared_url};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::common::{Client, Setup, TestServer};
 async fn start_two() -> [TestServer; 2] {
     let schema = new_schema();
     let start = async || {
-        let options = Options { schema: schema.clone(), writers: 1, ..Options::new(shared_url()) };
+        let options = PostgresOptions { schema: schema.clone(), writers: 1, ..PostgresOptions::new(shared_url()) };
         let store = PostgresStore::start(options, tokio::runtime::Handle::current()).await.unwrap();
         Setup::memory().real_time().serve(Arc::new(store), ServerClock::Real).await
     };

@@ -1,4 +1,5 @@
-//! Writing what has changed about workflows: their records where they are as they were read, their sums by adding to whatever they are by now.
+//! Writes of workflows. A record is replaced only if its revision is the one that was read. Member
+//! counts are changed by deltas.
 
 use std::collections::BTreeSet;
 
@@ -7,97 +8,114 @@ use longshore_core::id::Seq;
 use longshore_core::workflow::{MemberCounts, Workflow};
 
 use super::Transaction;
+use super::write::row_count;
 use crate::connection::{StatementCall, stmt};
 use crate::read_set::ReadSet;
 use crate::working_set::WorkflowChanges;
 
-/// Rows of the table of workflows, column by column.
+/// Rows of the table `workflows`, column by column.
 #[derive(Default)]
-struct Table {
+struct WorkflowColumns {
     numbers: Vec<i64>,
     open: Vec<bool>,
-    errands: Vec<bool>,
+    operation_active: Vec<bool>,
     records: Vec<Vec<u8>>,
-    revisions: Vec<i64>,
+    expected_revisions: Vec<i64>,
 }
 
-impl Table {
-    fn push(&mut self, workflow: &Workflow, revision: Option<i64>) {
-        // The sums have a column of their own.
-        let bare = Workflow { tally: MemberCounts::default(), ..workflow.clone() };
+impl WorkflowColumns {
+    fn push(&mut self, workflow: &Workflow, expected_revision: Option<i64>) {
+        // Member counts have a column of their own.
+        let stored = Workflow { tally: MemberCounts::default(), ..workflow.clone() };
         self.numbers.push(workflow.number.0.cast_signed());
         self.open.push(workflow.open);
-        self.errands.push(workflow.operation.is_some());
-        self.records.push(codec::workflow::encode(&bare));
-        self.revisions.extend(revision);
+        self.operation_active.push(workflow.operation.is_some());
+        self.records.push(codec::workflow::encode(&stored));
+        self.expected_revisions.extend(expected_revision);
+    }
+}
+
+/// Rows of the table `workflow_member_refs`, column by column.
+#[derive(Default)]
+struct RefColumns {
+    workflows: Vec<i64>,
+    names: Vec<String>,
+    members: Vec<i64>,
+}
+
+impl RefColumns {
+    fn push(&mut self, workflow: Seq, name: &str, member: Seq) {
+        self.workflows.push(workflow.0.cast_signed());
+        self.names.push(name.to_owned());
+        self.members.push(member.0.cast_signed());
     }
 }
 
 impl Transaction<'_> {
-    /// The rows of workflows are the last that a transaction locks, in order.
+    /// Workflows are the last rows that a transaction locks, in the order of their numbers.
     pub(super) fn write_workflows<'o>(
         &'o self,
         changes: &WorkflowChanges,
-        fetched: &ReadSet,
+        read_set: &ReadSet,
         statements: &mut Vec<StatementCall<'o>>,
     ) {
-        let sql = &self.shared.sql;
+        let sql = &self.node.sql;
         self.write_members(changes, statements);
-        let (mut new, mut changed) = (Table::default(), Table::default());
+        let (mut inserted, mut updated) = (WorkflowColumns::default(), WorkflowColumns::default());
         for (number, workflow) in &changes.put {
-            match fetched.workflows.get(number) {
-                Some(Some(found)) => changed.push(workflow, Some(found.revision)),
-                Some(None) | None => new.push(workflow, None),
+            match read_set.workflows.get(number) {
+                Some(Some(stored)) => updated.push(workflow, Some(stored.revision)),
+                Some(None) | None => inserted.push(workflow, None),
             }
         }
-        if !new.numbers.is_empty() {
-            statements.push(stmt!(sql.insert_workflows, new.numbers, new.open, new.errands, new.records));
+        if !inserted.numbers.is_empty() {
+            let WorkflowColumns { numbers, open, operation_active, records, .. } = inserted;
+            statements.push(stmt!(sql.insert_workflows, numbers, open, operation_active, records));
         }
-        if !changed.numbers.is_empty() {
-            let rows = i64::try_from(changed.numbers.len()).unwrap_or(i64::MAX);
-            let Table { numbers, open, errands, records, revisions } = changed;
-            statements.push(stmt!(sql.update_workflows, numbers, open, errands, records, revisions, rows));
+        if !updated.numbers.is_empty() {
+            let rows = row_count(&updated.numbers);
+            let WorkflowColumns { numbers, open, operation_active, records, expected_revisions } = updated;
+            let call = stmt!(sql.update_workflows, numbers, open, operation_active, records, expected_revisions, rows);
+            statements.push(call);
         }
-        let tallies: Vec<_> = changes.tallies.iter().filter(|(_, change)| !change.is_nothing()).collect();
-        if !tallies.is_empty() {
-            let numbers: Vec<i64> = tallies.iter().map(|(number, _)| number.0.cast_signed()).collect();
-            let sums: Vec<i64> =
-                tallies.iter().flat_map(|(_, change)| change.counts.into_iter().chain([change.records])).collect();
-            statements.push(stmt!(sql.add_tallies, numbers, sums));
+        let deltas: Vec<_> = changes.count_deltas.iter().filter(|(_, delta)| !delta.is_nothing()).collect();
+        if !deltas.is_empty() {
+            let numbers: Vec<i64> = deltas.iter().map(|(number, _)| number.0.cast_signed()).collect();
+            let counts: Vec<i64> =
+                deltas.iter().flat_map(|(_, delta)| delta.counts.into_iter().chain([delta.records])).collect();
+            statements.push(stmt!(sql.add_member_counts, numbers, counts));
         }
-        // Two nodes may take the last two members at once; whoever comes second finds out here.
-        let fewer = changes.tallies.iter().filter(|(_, change)| change.records < 0).map(|(number, _)| *number);
-        let leaving: BTreeSet<Seq> = fewer.chain(changes.removed.iter().copied()).collect();
-        if !leaving.is_empty() {
-            statements.push(stmt!(sql.forget_workflows, super::numbers(leaving)));
+        // Two nodes may remove the last two members at the same time. The statement of the second
+        // one finds the workflow empty.
+        let shrunk = changes.count_deltas.iter().filter(|(_, delta)| delta.records < 0).map(|(number, _)| *number);
+        let candidates: BTreeSet<Seq> = shrunk.chain(changes.removed.iter().copied()).collect();
+        if !candidates.is_empty() {
+            statements.push(stmt!(sql.delete_empty_workflows, super::numbers(candidates)));
         }
     }
 
     fn write_members<'o>(&'o self, changes: &WorkflowChanges, statements: &mut Vec<StatementCall<'o>>) {
-        let sql = &self.shared.sql;
-        if !changes.admitted.is_empty() {
-            let (workflows, members): (Vec<i64>, Vec<i64>) =
-                changes.admitted.iter().map(|(of, member)| (of.0.cast_signed(), member.0.cast_signed())).unzip();
+        let sql = &self.node.sql;
+        if !changes.added_members.is_empty() {
+            let signed = |(workflow, member): &(Seq, Seq)| (workflow.0.cast_signed(), member.0.cast_signed());
+            let (workflows, members): (Vec<i64>, Vec<i64>) = changes.added_members.iter().map(signed).unzip();
             statements.push(stmt!(sql.insert_members, workflows, members));
         }
-        let (mut workflows, mut names, mut members) = (Vec::new(), Vec::new(), Vec::new());
-        for (workflow, name, member) in &changes.dismissed {
-            workflows.push(workflow.0.cast_signed());
-            names.push(name.to_string());
-            members.push(member.0.cast_signed());
+        let mut removed = RefColumns::default();
+        for (workflow, name, member) in &changes.removed_members {
+            removed.push(*workflow, name, *member);
         }
-        if !workflows.is_empty() {
-            statements.push(stmt!(sql.remove_members, workflows, names, members));
+        if !removed.workflows.is_empty() {
+            statements.push(stmt!(sql.remove_members, removed.workflows, removed.names, removed.members));
         }
-        let (mut workflows, mut names, mut members) = (Vec::new(), Vec::new(), Vec::new());
-        for ((workflow, name), member) in &changes.names {
-            let Some(member) = member else { continue };
-            workflows.push(workflow.0.cast_signed());
-            names.push(name.to_string());
-            members.push(member.0.cast_signed());
+        let mut refs = RefColumns::default();
+        for ((workflow, name), member) in &changes.refs {
+            if let Some(member) = member {
+                refs.push(*workflow, name, *member);
+            }
         }
-        if !workflows.is_empty() {
-            statements.push(stmt!(sql.name_members, workflows, names, members));
+        if !refs.workflows.is_empty() {
+            statements.push(stmt!(sql.set_member_refs, refs.workflows, refs.names, refs.members));
         }
     }
 }

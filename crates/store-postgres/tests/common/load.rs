@@ -1,4 +1,4 @@
-//! Small calls for tests that put load on a store.
+//! Short calls for tests.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use longshore_core::submit::{NewJob, Payload};
 use longshore_core::{Duration, Refusal};
 use longshore_engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest, Submitted};
 use longshore_store::{ClaimedJob, JobRef, Store, StoreError};
-use longshore_store_postgres::{Options, PostgresStore};
+use longshore_store_postgres::{PostgresOptions, PostgresStore};
 
 pub fn queue() -> QueueName {
     QueueName::new("q").expect("a name")
 }
 
-/// By the database's clock, on the runtime that asks.
+/// Opens a store with the database clock on the current runtime.
 pub async fn open(url: &str, schema: &str) -> Arc<PostgresStore> {
-    let options = Options { schema: schema.to_owned(), ..Options::new(url) };
+    let options = PostgresOptions { schema: schema.to_owned(), ..PostgresOptions::new(url) };
     let handle = tokio::runtime::Handle::current();
     Arc::new(PostgresStore::start(options, handle).await.expect("the store opens"))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longshore_core::Duration;
 use longshore_server::{SaveVirtualTime, ServerClock};
 use longshore_store::{Clock, FormatError, StoreError, SystemClock, VirtualClock};
-use longshore_store_postgres::{Options, PostgresStore, migrate};
+use longshore_store_postgres::{PostgresOptions, PostgresStore, migrate};
 use tokio::runtime::Handle;
 
 use super::options::{Address, ServeConfig};
@@ -13,7 +13,7 @@ use super::{Opened, about};
 use crate::terminal::error::CliError;
 
 pub(super) async fn open(plan: &ServeConfig, address: &Address) -> Result<Opened, CliError> {
-    let mut options = Options::from_url(&address.0).map_err(|error| cannot_open(&error))?;
+    let mut options = PostgresOptions::from_url(&address.0).map_err(|error| cannot_open(&error))?;
     options.engine.default_profile = plan.default_profile;
     options.engine.auto_queues = plan.auto_queues;
     let about = about("postgres", "an answer means that PostgreSQL has committed it, as its synchronous_commit says");
