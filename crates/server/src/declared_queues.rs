@@ -1,4 +1,4 @@
-//! Queues that a configuration names.
+//! Queues of a configuration file.
 
 use longshore_api::queue::PutQueue;
 use longshore_core::engine::AdminCommand;
@@ -9,7 +9,7 @@ use crate::convert::enums::ToCore;
 use crate::convert::settings::queue_overrides;
 use crate::wire::problem::ApiError;
 
-/// Puts a queue as it is declared, before anybody is served: its overrides are those of the declaration and no others.
+/// Creates or changes a queue before the server starts. The declaration replaces all overrides.
 pub async fn declare(store: &dyn Store, name: &str, declared: PutQueue) -> Result<Result<(), ApiError>, StoreError> {
     let queue = match QueueName::new(name) {
         Ok(queue) => queue,

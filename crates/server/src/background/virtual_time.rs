@@ -1,7 +1,7 @@
-//! Time that stands still until somebody advances it.
+//! A store whose clock advances only on request.
 //!
-//! A store in virtual time, as routes see it: whatever a command made due is done before its answer is given, and while the clock is being
-//! advanced commands wait. Nothing happens by the passage of real time.
+//! After each command the store ticks until no work is due, before the command is answered. While
+//! the clock advances, commands wait. Real time has no effect.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -32,22 +32,22 @@ const TICK_JOBS_MAX: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 pub(crate) struct VirtualTime {
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
-    kept: Option<SaveVirtualTime>,
-    /// Commands share it, an advance has it alone.
+    save: Option<SaveVirtualTime>,
+    /// Commands hold it shared, an advance holds it exclusively.
     gate: RwLock<()>,
 }
 
 impl VirtualTime {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>, kept: Option<SaveVirtualTime>) -> Self {
-        Self { store, clock, kept, gate: RwLock::new(()) }
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>, save: Option<SaveVirtualTime>) -> Self {
+        Self { store, clock, save, gate: RwLock::new(()) }
     }
 
-    /// Moves the clock from one deadline to the next and does there what is due, until `by` has passed.
+    /// Advances the clock by `by`, from deadline to deadline, and ticks at each of them.
     pub(crate) async fn advance(&self, by: Duration) -> Result<Timestamp, StoreError> {
-        let _alone = self.gate.write().await;
+        let _exclusive = self.gate.write().await;
         let target = self.clock.now() + by;
-        if let Some(SaveVirtualTime(keep)) = &self.kept {
-            keep(target).map_err(StoreError::not_applied)?;
+        if let Some(SaveVirtualTime(save)) = &self.save {
+            save(target).map_err(StoreError::not_applied)?;
         }
         self.store.hold_grants(true).await?;
         let advanced = self.advance_to(target).await;
@@ -65,7 +65,7 @@ impl VirtualTime {
         Ok(())
     }
 
-    /// Ticks until nothing is due at this instant; says when something will be.
+    /// Ticks until no work is due. Returns the next deadline.
     pub(crate) async fn tick_until_idle(&self) -> Result<Option<Timestamp>, StoreError> {
         loop {
             let ticked = self.store.tick(TICK_JOBS_MAX).await?;
@@ -81,9 +81,9 @@ impl VirtualTime {
     ) -> StoreFuture<'a, T> {
         Box::pin(async move {
             let _shared = self.gate.read().await;
-            let answer = command().await?;
+            let result = command().await?;
             self.tick_until_idle().await?;
-            Ok(answer)
+            Ok(result)
         })
     }
 }
@@ -93,7 +93,8 @@ impl Store for VirtualTime {
         self.run_then_tick(move || self.store.submit(request))
     }
 
-    /// A claim that may wait does not hold the gate: an advance would have to wait for it. The hold keeps it unserved meanwhile.
+    /// A parked claim does not hold the gate, because an advance would wait for it. `hold_grants`
+    /// keeps it parked during an advance.
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
         match park {
             Park::No => self.run_then_tick(move || self.store.claim_or_park(request, Park::No)),
@@ -113,8 +114,8 @@ impl Store for VirtualTime {
         self.run_then_tick(move || self.store.settle(settlements))
     }
 
-    fn extend(&self, extensions: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        self.run_then_tick(move || self.store.extend(extensions))
+    fn extend(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        self.run_then_tick(move || self.store.extend(heartbeats))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
@@ -151,8 +152,8 @@ impl StoreReader for VirtualTime {
         self.store.list(query)
     }
 
-    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
-        self.store.count_ahead(place)
+    fn count_ahead(&self, position: QueuePosition) -> StoreFuture<'_, u64> {
+        self.store.count_ahead(position)
     }
 
     fn totals(&self) -> StoreFuture<'_, Totals> {

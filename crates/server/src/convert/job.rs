@@ -1,4 +1,4 @@
-//! The record of a job, and its past.
+//! The record of a job, its attempts and its history.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use longshore_core::submit::Payload;
 use longshore_core::tags::Tags;
 
 use super::enums::ToWire;
-use super::{raw, settings, shown_length, text, time, times};
+use super::{raw, settings, text, time, times, wire_duration};
 
 pub(crate) fn record(job: &Job) -> wire::Job {
     let lease = job.state.lease();
@@ -104,15 +104,15 @@ pub(crate) fn attempt(attempt: &Attempt) -> wire::Attempt {
         ended_at: end.map(|end| time(end.at)),
         outcome: end.map(|end| end.outcome.wire()),
         error: end.and_then(|end| end.error.as_ref()).map(error),
-        next_delay: end.and_then(|end| end.next_delay).map(|delay| shown_length(Some(delay))),
+        next_delay: end.and_then(|end| end.next_delay).map(|delay| wire_duration(Some(delay))),
     }
 }
 
-pub(crate) fn step(step: &Transition) -> wire::Transition {
+pub(crate) fn transition(transition: &Transition) -> wire::Transition {
     wire::Transition {
-        from: step.from.map(ToWire::wire),
-        to: step.to.wire(),
-        at: time(step.at),
-        cause: step.cause.wire(),
+        from: transition.from.map(ToWire::wire),
+        to: transition.to.wire(),
+        at: time(transition.at),
+        cause: transition.cause.wire(),
     }
 }

@@ -1,4 +1,4 @@
-//! Between the types of the wire and those of the rules.
+//! Conversion between wire types and core types.
 
 pub(crate) mod claimed;
 pub(crate) mod enums;
@@ -32,7 +32,7 @@ pub(crate) fn length(length: WireDuration) -> Duration {
 }
 
 /// "Off" is `0s` on the wire.
-pub(crate) fn shown_length(length: Option<Duration>) -> WireDuration {
+pub(crate) fn wire_duration(length: Option<Duration>) -> WireDuration {
     WireDuration(length.unwrap_or_default().as_millis())
 }
 

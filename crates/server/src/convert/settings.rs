@@ -1,11 +1,11 @@
-//! Settings: overrides on the way in, resolved values on the way out.
+//! Settings: requests have overrides, responses have resolved values.
 
 use longshore_api::settings as wire;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
 use longshore_core::policy::{AdmissionSettings, Policy, Retention, Retry};
 
 use super::enums::{ToCore, ToWire};
-use super::{length, shown_length};
+use super::{length, wire_duration};
 
 pub(crate) fn queue_overrides(given: wire::Settings) -> SettingsPatch {
     let idempotency = given.idempotency.unwrap_or_default();
@@ -67,12 +67,12 @@ pub(crate) fn retention_overrides(given: Option<wire::Retention>) -> RetentionPa
     }
 }
 
-/// Settings of a queue: what its jobs get, and what it asks of them.
+/// Settings of a queue: the policy of its jobs, and its admission settings.
 pub(crate) fn of_queue(policy: &Policy, intake: &AdmissionSettings) -> wire::Settings {
     wire::Settings {
         idempotency: Some(wire::Idempotency {
             scope: Some(intake.idempotency.scope.wire()),
-            window: Some(shown_length(intake.idempotency.window)),
+            window: Some(wire_duration(intake.idempotency.window)),
         }),
         external_ids: Some(intake.external_ids),
         payload_max: Some(intake.payload_max.into()),
@@ -84,17 +84,17 @@ pub(crate) fn of_queue(policy: &Policy, intake: &AdmissionSettings) -> wire::Set
     }
 }
 
-/// Settings that are frozen into a job.
+/// Settings that a job keeps from its submission.
 pub(crate) fn of_job(policy: &Policy) -> wire::Settings {
     wire::Settings {
         retry: Some(retry(&policy.retry)),
-        execution_timeout: Some(shown_length(policy.execution_timeout)),
-        lease: Some(shown_length(policy.lease)),
+        execution_timeout: Some(wire_duration(policy.execution_timeout)),
+        lease: Some(wire_duration(policy.lease)),
         on_lease_expiry: Some(policy.on_lease_expiry.wire()),
         max_reclaims: Some(policy.max_reclaims),
         reclaim: Some(policy.reclaim.wire()),
         fencing: Some(policy.fencing.wire()),
-        lifetime: Some(shown_length(policy.lifetime)),
+        lifetime: Some(wire_duration(policy.lifetime)),
         retention: Some(retention(policy.retention)),
         requeue_order: Some(policy.requeue_order.wire()),
         manual_requeue: Some(policy.manual_requeue.wire()),
@@ -111,10 +111,10 @@ fn retry(retry: &Retry) -> wire::Retry {
         counts: Some(retry.counts.wire()),
         backoff: Some(wire::Backoff {
             kind: backoff.kind.wire(),
-            base: Some(shown_length(Some(backoff.base))),
+            base: Some(wire_duration(Some(backoff.base))),
             multiplier: Some(backoff.multiplier),
-            cap: Some(shown_length(backoff.cap)),
-            delays: Some(backoff.delays.iter().map(|delay| shown_length(Some(*delay))).collect()),
+            cap: Some(wire_duration(backoff.cap)),
+            delays: Some(backoff.delays.iter().map(|delay| wire_duration(Some(*delay))).collect()),
         }),
         jitter: Some(wire::Jitter { kind: Some(jitter.kind.wire()), factor: Some(jitter.factor) }),
         honour_retry_after: Some(retry.honour_retry_after),
@@ -127,10 +127,10 @@ fn retry(retry: &Retry) -> wire::Retry {
 
 fn retention(retention: Retention) -> wire::Retention {
     wire::Retention {
-        completed: Some(shown_length(retention.completed)),
-        failed: Some(shown_length(retention.failed)),
-        dead_letter: Some(shown_length(retention.dead_letter)),
-        cancelled: Some(shown_length(retention.cancelled)),
+        completed: Some(wire_duration(retention.completed)),
+        failed: Some(wire_duration(retention.failed)),
+        dead_letter: Some(wire_duration(retention.dead_letter)),
+        cancelled: Some(wire_duration(retention.cancelled)),
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use longshore_core::profile::Profile;
 
-    /// What a queue shows can be sent back, and means the same. Also: no setting is forgotten on either way.
+    /// The settings of a response are valid in a request. No setting is missing in either.
     #[test]
     fn shown_settings_can_be_sent_back() {
         for profile in Profile::ALL {

@@ -11,9 +11,9 @@ use longshore_core::submit::NewJob;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::app::AppState;
 use crate::convert::enums::ToWire;
 use crate::convert::new_job;
+use crate::state::AppState;
 use crate::wire::json;
 use crate::wire::problem::{ApiError, ItemError};
 
