@@ -52,8 +52,8 @@ async fn check(app: &AppState, age: Duration) -> Result<usize, StoreError> {
     for (assignment, job) in stale.iter().zip(&jobs) {
         let running = job.as_ref().and_then(|job| {
             let lease = job.state.lease()?;
-            let seen = job.last_heartbeat_at.max(job.started_at).unwrap_or(job.updated_at);
-            Some((lease.worker.as_ref(), seen))
+            let last_seen = job.last_heartbeat_at.max(job.started_at).unwrap_or(job.updated_at);
+            Some((lease.worker.as_ref(), last_seen))
         });
         app.workers.resolve(*assignment, running);
     }

@@ -7,41 +7,41 @@ use longshore_core::policy::{AdmissionSettings, Policy, Retention, Retry};
 use super::enums::{ToCore, ToWire};
 use super::{length, wire_duration};
 
-pub(crate) fn queue_overrides(given: wire::Settings) -> SettingsPatch {
-    let idempotency = given.idempotency.unwrap_or_default();
+pub(crate) fn queue_overrides(settings: wire::Settings) -> SettingsPatch {
+    let idempotency = settings.idempotency.unwrap_or_default();
     SettingsPatch {
         job: PolicyPatch {
-            retry: retry_overrides(given.retry),
-            execution_timeout: given.execution_timeout.map(length),
-            lease: given.lease.map(length),
-            lifetime: given.lifetime.map(length),
-            retention: retention_overrides(given.retention),
-            max_reclaims: given.max_reclaims,
+            retry: retry_overrides(settings.retry),
+            execution_timeout: settings.execution_timeout.map(length),
+            lease: settings.lease.map(length),
+            lifetime: settings.lifetime.map(length),
+            retention: retention_overrides(settings.retention),
+            max_reclaims: settings.max_reclaims,
         },
-        on_lease_expiry: given.on_lease_expiry.map(ToCore::core),
-        reclaim: given.reclaim.map(ToCore::core),
-        fencing: given.fencing.map(ToCore::core),
+        on_lease_expiry: settings.on_lease_expiry.map(ToCore::core),
+        reclaim: settings.reclaim.map(ToCore::core),
+        fencing: settings.fencing.map(ToCore::core),
         idempotency_scope: idempotency.scope.map(ToCore::core),
         idempotency_window: idempotency.window.map(length),
-        external_ids: given.external_ids,
-        payload_max: given.payload_max,
-        priority_order: given.priority_order,
-        requeue_order: given.requeue_order.map(ToCore::core),
-        submit: given.submit.map(ToCore::core),
-        delayed_start: given.delayed_start,
-        manual_requeue: given.manual_requeue.map(ToCore::core),
-        cancel_running: given.cancel_running.map(ToCore::core),
-        clear_error_on_success: given.clear_error_on_success,
-        max_queued: given.max_queued,
+        external_ids: settings.external_ids,
+        payload_max: settings.payload_max,
+        priority_order: settings.priority_order,
+        requeue_order: settings.requeue_order.map(ToCore::core),
+        submit: settings.submit.map(ToCore::core),
+        delayed_start: settings.delayed_start,
+        manual_requeue: settings.manual_requeue.map(ToCore::core),
+        cancel_running: settings.cancel_running.map(ToCore::core),
+        clear_error_on_success: settings.clear_error_on_success,
+        max_queued: settings.max_queued,
     }
 }
 
-pub(crate) fn retry_overrides(given: Option<wire::Retry>) -> RetryPatch {
-    let given = given.unwrap_or_default();
-    let (backoff, jitter) = (given.backoff.unwrap_or_default(), given.jitter.unwrap_or_default());
+pub(crate) fn retry_overrides(retry: Option<wire::Retry>) -> RetryPatch {
+    let retry = retry.unwrap_or_default();
+    let (backoff, jitter) = (retry.backoff.unwrap_or_default(), retry.jitter.unwrap_or_default());
     RetryPatch {
-        limit: given.limit,
-        counts: given.counts.map(ToCore::core),
+        limit: retry.limit,
+        counts: retry.counts.map(ToCore::core),
         backoff_kind: backoff.kind.map(ToCore::core),
         base: backoff.base.map(length),
         multiplier: backoff.multiplier,
@@ -49,21 +49,21 @@ pub(crate) fn retry_overrides(given: Option<wire::Retry>) -> RetryPatch {
         delays: backoff.delays.map(|delays| delays.into_iter().map(length).collect()),
         jitter_kind: jitter.kind.map(ToCore::core),
         jitter_factor: jitter.factor,
-        honour_retry_after: given.honour_retry_after,
-        on_permanent: given.on_permanent.map(ToCore::core),
-        on_exhausted: given.on_exhausted.map(ToCore::core),
-        on_timeout: given.on_timeout.map(ToCore::core),
-        on_system: given.on_system.map(ToCore::core),
+        honour_retry_after: retry.honour_retry_after,
+        on_permanent: retry.on_permanent.map(ToCore::core),
+        on_exhausted: retry.on_exhausted.map(ToCore::core),
+        on_timeout: retry.on_timeout.map(ToCore::core),
+        on_system: retry.on_system.map(ToCore::core),
     }
 }
 
-pub(crate) fn retention_overrides(given: Option<wire::Retention>) -> RetentionPatch {
-    let given = given.unwrap_or_default();
+pub(crate) fn retention_overrides(retention: Option<wire::Retention>) -> RetentionPatch {
+    let retention = retention.unwrap_or_default();
     RetentionPatch {
-        completed: given.completed.map(length),
-        failed: given.failed.map(length),
-        dead_letter: given.dead_letter.map(length),
-        cancelled: given.cancelled.map(length),
+        completed: retention.completed.map(length),
+        failed: retention.failed.map(length),
+        dead_letter: retention.dead_letter.map(length),
+        cancelled: retention.cancelled.map(length),
     }
 }
 
@@ -144,10 +144,10 @@ mod tests {
     fn shown_settings_can_be_sent_back() {
         for profile in Profile::ALL {
             let settings = profile.settings();
-            let shown = of_queue(&settings.policy, &settings.intake);
-            let text = serde_json::to_string(&shown).unwrap();
+            let response = of_queue(&settings.policy, &settings.intake);
+            let text = serde_json::to_string(&response).unwrap();
             let read: wire::Settings = serde_json::from_str(&text).unwrap();
-            assert_eq!(read, shown);
+            assert_eq!(read, response);
             assert_eq!(queue_overrides(read).resolve(*profile).unwrap(), settings, "{profile}");
         }
     }

@@ -18,7 +18,7 @@ async fn only_queues_of_the_profile_are_visible() {
     }
     c.post("/queue/s/job", "{}").await.says(404, "Queue 's' does not exist");
     c.delete("/queue/s").await.silent(404);
-    c.put("/queue/s", "{}").await.says(400, "Queue 's' is not one of Ocypod's: its profile is standard");
+    c.put("/queue/s", "{}").await.says(400, "Queue 's' is not an Ocypod queue: its profile is standard");
     c.get("/tag/t").await.is(200, "[]");
     for (method, path) in [("GET", ""), ("GET", "/status"), ("GET", "/output"), ("PUT", "/heartbeat")] {
         c.call(method, &format!("/job/{seq}{path}"), None)

@@ -183,7 +183,7 @@ async fn a_misspelt_name_gets_a_suggestion() {
         assert!(detail.ends_with(&format!("; did you mean \"{meant}\"?")), "{detail}");
     }
     let problem = c.get("/v1/queues?limit=3").await.problem(400, "validation");
-    assert_eq!(problem["detail"], "\"limit\" is not a known parameter: this call takes none");
+    assert_eq!(problem["detail"], "\"limit\" is not a known parameter: this route has no parameters");
     let problem = c.get("/v1/jobs?colour=red").await.problem(400, "validation");
     assert_eq!(problem["detail"], "\"colour\" is not a known parameter");
     server.stop().await;

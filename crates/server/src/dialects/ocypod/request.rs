@@ -87,8 +87,8 @@ impl OcypodRequest {
     pub(super) fn job(&self) -> Result<Seq, OcypodError> {
         let text = self.param()?;
         text.parse().map(Seq).map_err(|_| {
-            let shown: String = text.chars().take(100).collect();
-            OcypodError::unreadable(StatusCode::NOT_FOUND, format!("can not parse {shown:?} to a u64"))
+            let excerpt: String = text.chars().take(100).collect();
+            OcypodError::unreadable(StatusCode::NOT_FOUND, format!("can not parse {excerpt:?} to a u64"))
         })
     }
 
