@@ -1,19 +1,19 @@
-//! The rounds of [`longshore_codec::sealed_id`] that this store has.
+//! Round function and keys of the id cipher in this store.
 
 use longshore_codec::id_cipher::{self, high_half, low};
 
 const ROUNDS: usize = 8;
 
-pub(crate) type IdSeal = id_cipher::IdCipher<u32, ROUNDS>;
+pub(crate) type StoreIdCipher = id_cipher::IdCipher<u32, ROUNDS>;
 
-pub(crate) fn id_seal(secret: [u8; 16]) -> IdSeal {
+pub(crate) fn store_id_cipher(secret: [u8; 16]) -> StoreIdCipher {
     let wide = u128::from_le_bytes(secret);
     let mut state = low(wide) ^ low(wide >> 64).rotate_left(32);
     let keys = std::array::from_fn(|_| {
         state = mix(state.wrapping_add(0x9E37_79B9_7F4A_7C15) ^ low(wide >> 64));
         high_half(state)
     });
-    IdSeal::new(keys, round)
+    StoreIdCipher::new(keys, round)
 }
 
 fn round(half: u32, key: u32) -> u32 {
@@ -32,21 +32,21 @@ mod tests {
     use longshore_core::id::Seq;
     use longshore_core::rng::SeededRng;
 
-    /// Neighbours share no more bits than chance would have it, and another store's secret gives other ids.
+    /// Consecutive ids differ in half of their bits, and another secret decrypts to another number.
     #[test]
-    fn ids_of_neighbours_look_unrelated() {
+    fn ids_of_consecutive_jobs_are_unrelated() {
         let mut rng = SeededRng::new(2);
-        let seal = id_seal([9; 16]);
-        let bits = |seal: &IdSeal, number, rng: &mut SeededRng| {
-            u128::from_be_bytes(*seal.encrypt(Seq(number), rng).as_bytes())
+        let cipher = store_id_cipher([9; 16]);
+        let bits = |cipher: &StoreIdCipher, number, rng: &mut SeededRng| {
+            u128::from_be_bytes(*cipher.encrypt(Seq(number), rng).as_bytes())
         };
         let mut differing = 0;
         for number in 0..1_000 {
-            differing += (bits(&seal, number, &mut rng) ^ bits(&seal, number + 1, &mut rng)).count_ones();
+            differing += (bits(&cipher, number, &mut rng) ^ bits(&cipher, number + 1, &mut rng)).count_ones();
         }
         let average = f64::from(differing) / 1_000.0;
         assert!((55.0..67.0).contains(&average), "{average} of 122 bits differ");
-        let other = id_seal([10; 16]);
-        assert_ne!(other.decrypt(seal.encrypt(Seq(5), &mut rng)), Seq(5));
+        let other = store_id_cipher([10; 16]);
+        assert_ne!(other.decrypt(cipher.encrypt(Seq(5), &mut rng)), Seq(5));
     }
 }

@@ -1,11 +1,13 @@
-//! Tables give their rows in the order of their keys, each key once. A page that lies where another belongs does not, and nothing else may tell: its rows
-//! are sound. Whoever walks over rows walks in step with this.
+//! Check of key order in table scans.
+//!
+//! A table returns each key once, in order. A misplaced page breaks the order, and no other check
+//! may notice, because its rows are valid. Every scan runs this check.
 
 use longshore_store::StoreError;
 
-use crate::error::damaged;
+use crate::error::corrupt;
 
-/// The keys of a walk must rise; for one that goes down, those of [`std::cmp::Reverse`].
+/// Checks that keys ascend. Descending scans pass [`std::cmp::Reverse`].
 #[derive(Debug)]
 pub(crate) struct KeyOrderCheck<T> {
     table: &'static str,
@@ -17,14 +19,14 @@ impl<T: PartialOrd> KeyOrderCheck<T> {
         Self { table, last: None }
     }
 
-    /// Behind a key that is not among them; `None` is from the first.
-    pub(crate) fn behind(table: &'static str, last: Option<T>) -> Self {
+    /// Checks a scan that starts after `last`, exclusive.
+    pub(crate) fn after(table: &'static str, last: Option<T>) -> Self {
         Self { table, last }
     }
 
     pub(crate) fn next(&mut self, key: T) -> Result<(), StoreError> {
         if self.last.as_ref().is_some_and(|last| *last >= key) {
-            return Err(damaged(&format!("the rows of table \"{}\" are out of order", self.table)));
+            return Err(corrupt(&format!("rows of table \"{}\" are out of order", self.table)));
         }
         self.last = Some(key);
         Ok(())

@@ -1,4 +1,4 @@
-//! Which live jobs match what: compressed sets of sequence numbers, one for each queue, state, type and priority.
+//! Index of live jobs: compressed sets of sequence numbers by queue, state, type and priority.
 
 use std::hash::Hash;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use roaring::RoaringTreemap;
 
 use longshore_codec::codec::job::RecordHeader;
 
-/// What listings look at.
+/// Fields of a job that listings filter by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LiveEntry {
     seq: Seq,
@@ -21,11 +21,11 @@ pub(crate) struct LiveEntry {
     state: StateKind,
     job_type: JobType,
     priority: Priority,
-    /// Where it stands in line, if not where its number says.
+    /// Position in the queue, if it differs from the sequence number.
     position: Option<u64>,
 }
 
-/// A position that a job was given when it came (back) into line.
+/// Position that a job got when it (re)entered its queue.
 fn position_of(seq: Seq, state: &State) -> Option<u64> {
     match state {
         State::Scheduled { position } => Some(*position).filter(|position| *position != seq.0),
@@ -45,7 +45,7 @@ impl LiveEntry {
         self.job_type == *job_type
     }
 
-    /// Whether both are in the same sets, and in those only.
+    /// Returns whether both belong to the same sets.
     fn is_like(&self, other: &Self) -> bool {
         let Self { seq: _, queue, state, job_type, priority, position } = other;
         self.state == *state
@@ -56,7 +56,7 @@ impl LiveEntry {
             && position.is_none()
     }
 
-    /// As far as the listings know.
+    /// Returns whether the indexed fields match a filter.
     fn may_match(&self, filter: &JobFilter) -> bool {
         filter.queue.as_ref().is_none_or(|queue| *queue == self.queue)
             && filter.states.admits(self.state)
@@ -76,7 +76,7 @@ impl LiveEntry {
     }
 }
 
-/// Numbers looked at for one page; what is not found by then is found by the next one.
+/// Numbers that are searched for one page. The next page continues.
 const STEPS_MAX: usize = 200_000;
 
 #[derive(Debug, Default)]
@@ -87,32 +87,32 @@ pub(crate) struct LiveIndex {
     priorities: BitmapIndex<Priority>,
     returned: HashMap<QueueName, HashMap<Priority, OutOfOrder>>,
     jobs: u64,
-    /// Changes that the tables may not show yet, or already: those of a batch that is under way.
+    /// Changes of the current batch. A snapshot may show them or not.
     uncommitted: Vec<ChangeRun>,
 }
 
-/// What became of one job, for the listings: at least one of the two is there.
+/// LiveChange of one job. At least one of the two is `Some`.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct LiveChange {
     pub before: Option<LiveEntry>,
     pub after: Option<LiveEntry>,
 }
 
-impl Change {
+impl LiveChange {
     fn seq(&self) -> Seq {
         self.before.as_ref().or(self.after.as_ref()).map_or(Seq(0), |entry| entry.seq)
     }
 }
 
-/// Neighbours that changed alike: the first one's change, and the last one.
+/// Consecutive numbers with the same change: the first change and the last number.
 #[derive(Debug)]
 struct ChangeRun {
-    change: Change,
+    change: LiveChange,
     last: Seq,
 }
 
 impl ChangeRun {
-    fn extends(&self, next: &Change) -> bool {
+    fn extends(&self, next: &LiveChange) -> bool {
         let alike = |one: &Option<LiveEntry>, other: &Option<LiveEntry>| match (one, other) {
             (Some(one), Some(other)) => one.is_like(other),
             (None, None) => true,
@@ -124,7 +124,7 @@ impl ChangeRun {
     }
 }
 
-/// Jobs in line that do not stand where their numbers say.
+/// Ready jobs whose position differs from their number.
 #[derive(Debug, Default)]
 struct OutOfOrder {
     seqs: RoaringTreemap,
@@ -132,7 +132,7 @@ struct OutOfOrder {
 }
 
 impl OutOfOrder {
-    /// How many more of these stand up to here than their numbers say, modulo 2^64.
+    /// Surplus of positions over numbers up to here, modulo 2^64.
     fn shift(&self, below: u64) -> u64 {
         self.positions.rank(below).wrapping_sub(self.seqs.rank(below))
     }
@@ -173,7 +173,7 @@ impl<T: Clone + Eq + Hash> BitmapIndex<T> {
         }
     }
 
-    /// Takes in jobs in order of their numbers, those of one name that follow each other together.
+    /// Adds jobs in the order of their numbers; consecutive jobs of one name are added together.
     fn append(
         &mut self,
         heads: &[RecordHeader<'_>],
@@ -183,7 +183,7 @@ impl<T: Clone + Eq + Hash> BitmapIndex<T> {
         for run in heads.chunk_by(|a, b| same(a, b)) {
             let Some(first) = run.first() else { continue };
             let set = self.0.entry(name(first)).or_default();
-            // Where a number is not past all others, it and those after it are put where they belong.
+            // From the first number that is not above all others, numbers are inserted one by one.
             if let Err(error) = set.append(run.iter().map(|head| head.seq.0)) {
                 let done = usize::try_from(error.valid_until()).unwrap_or(0);
                 set.extend(run.iter().skip(done).map(|head| head.seq.0));
@@ -208,12 +208,12 @@ impl<T: Clone + Eq + Hash> BitmapIndex<T> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LiveMatches {
     pub jobs: Vec<Seq>,
-    /// The search stopped early: everything from here up has been looked at.
+    /// The search stopped early and is complete from here on.
     pub stopped_at: Option<Seq>,
 }
 
 impl LiveIndex {
-    /// Takes in live records in order of their numbers, in the course of a recovery.
+    /// Adds live records in the order of their numbers, during recovery.
     pub(crate) fn admit(&mut self, heads: &[RecordHeader<'_>]) {
         self.jobs += heads.len() as u64;
         self.queues.append(heads, |head| (*head.queue).clone(), |a, b| a.queue == b.queue);
@@ -251,13 +251,13 @@ impl LiveIndex {
         }
     }
 
-    /// How many live jobs there are, as the batch under way has it.
+    /// Returns the number of live jobs, including the current batch.
     pub(crate) fn jobs(&self) -> u64 {
         self.jobs
     }
 
-    /// Changes of a batch that is under way, by rising numbers.
-    pub(crate) fn replace(&mut self, changes: impl IntoIterator<Item = Change>) {
+    /// Applies changes of the current batch, in ascending order of numbers.
+    pub(crate) fn replace(&mut self, changes: impl IntoIterator<Item = LiveChange>) {
         let first = self.uncommitted.len();
         for change in changes {
             match self.uncommitted.get_mut(first..).and_then(<[ChangeRun]>::last_mut).filter(|run| run.extends(&change))
@@ -273,23 +273,25 @@ impl LiveIndex {
         self.uncommitted = runs;
     }
 
-    /// The batch is in the tables, for everybody who begins to look now.
+    /// Forgets the changes of the batch: new snapshots show them.
     pub(crate) fn committed(&mut self) {
         self.uncommitted.clear();
     }
 
-    /// The batch never was.
+    /// Reverts the changes of the batch.
     pub(crate) fn rolled_back(&mut self) {
         for ChangeRun { change, last } in std::mem::take(&mut self.uncommitted).into_iter().rev() {
             self.put(change.seq(), last, change.after.as_ref(), change.before.as_ref());
         }
     }
 
-    /// Jobs before `before` that a batch under way has changed, and that matched before or match now, newest first. Which of the two the tables show, only
-    /// they can tell.
+    /// Returns jobs below `before` that the current batch has changed and that matched before or
+    /// match now, newest first.
+    ///
+    /// Only the snapshot tells which of the two applies.
     pub(crate) fn uncommitted(&self, filter: &JobFilter, before: Option<Seq>) -> Vec<Seq> {
         let matches = |run: &&ChangeRun| {
-            let Change { before, after } = &run.change;
+            let LiveChange { before, after } = &run.change;
             before.iter().chain(after).any(|entry| entry.may_match(filter))
         };
         let jobs = self.uncommitted.iter().filter(matches).flat_map(|run| run.change.seq().0..=run.last.0).map(Seq);
@@ -299,7 +301,7 @@ impl LiveIndex {
         jobs
     }
 
-    /// Neighbours that change alike, from `first` to `last`.
+    /// Applies one change to the numbers from `first` to `last`.
     fn put(&mut self, first: Seq, last: Seq, before: Option<&LiveEntry>, after: Option<&LiveEntry>) {
         let (seqs, jobs) = (first.0..=last.0, last.0 - first.0 + 1);
         let (more, less) = (u64::from(after.is_some()) * jobs, u64::from(before.is_some()) * jobs);
@@ -316,7 +318,7 @@ impl LiveIndex {
         }
     }
 
-    /// In order of creation.
+    /// Returns jobs of a queue in a state, in order of creation.
     pub(crate) fn in_queue(&self, queue: &QueueName, state: StateKind, limit: usize) -> Vec<Seq> {
         let (Some(queue), Some(state)) = (self.queues.0.get(queue), self.states.0.get(&state)) else {
             return Vec::new();
@@ -329,37 +331,37 @@ impl LiveIndex {
         self.queues.0.get(queue).map_or(0, RoaringTreemap::len)
     }
 
-    /// How many jobs stand before this place: sums over the sets, no walk over jobs.
-    pub(crate) fn ahead(&self, place: &QueuePosition) -> u64 {
+    /// Returns the number of jobs before a position. Adds up set sizes and visits no job.
+    pub(crate) fn ahead(&self, position: &QueuePosition) -> u64 {
         let (Some(queue), Some(scheduled)) =
-            (self.queues.0.get(&place.queue), self.states.0.get(&StateKind::Scheduled))
+            (self.queues.0.get(&position.queue), self.states.0.get(&StateKind::Scheduled))
         else {
             return 0;
         };
-        let Some(below) = place.position.checked_sub(1) else { return 0 };
-        let line = queue & scheduled;
-        let of_queue = self.returned.get(&place.queue);
-        let Some(priority) = place.priority else {
+        let Some(below) = position.position.checked_sub(1) else { return 0 };
+        let ready = queue & scheduled;
+        let of_queue = self.returned.get(&position.queue);
+        let Some(priority) = position.priority else {
             let shifts = of_queue.into_iter().flat_map(HashMap::values).map(|returned| returned.shift(below));
-            return shifts.fold(line.rank(below), u64::wrapping_add);
+            return shifts.fold(ready.rank(below), u64::wrapping_add);
         };
         let shift = of_queue.and_then(|of_queue| of_queue.get(&priority)).map_or(0, |returned| returned.shift(below));
         let of = |level: &Priority| self.priorities.0.get(level);
         let more_urgent = Priority::ALL.iter().filter(|level| **level < priority).filter_map(of);
-        let more_urgent: u64 = more_urgent.map(|set| line.intersection_len(set)).sum();
-        let equal = of(&priority).map_or(0, |equal| (&line & equal).rank(below));
+        let more_urgent: u64 = more_urgent.map(|set| ready.intersection_len(set)).sum();
+        let equal = of(&priority).map_or(0, |equal| (&ready & equal).rank(below));
         more_urgent + equal.wrapping_add(shift)
     }
 
-    /// Matches of queue, states, type and priority before `before`.
+    /// Returns matches of queue, states, type and priority below `before`.
     pub(crate) fn find(&self, filter: &JobFilter, before: Option<Seq>, limit: usize) -> LiveMatches {
         let mut sets = Vec::new();
-        let wanted = [
+        let filters = [
             filter.queue.as_ref().map(|name| self.queues.0.get(name)),
             filter.job_type.as_ref().map(|job_type| self.types.0.get(job_type)),
             filter.priority.as_ref().map(|priority| self.priorities.0.get(priority)),
         ];
-        for set in wanted.into_iter().flatten() {
+        for set in filters.into_iter().flatten() {
             match set {
                 Some(set) => sets.push(set),
                 None => return LiveMatches { jobs: Vec::new(), stopped_at: None },
@@ -368,14 +370,14 @@ impl LiveIndex {
         if filter.states.is_empty() && !sets.is_empty() {
             return intersection(sets, before, limit);
         }
-        // Every job has one state: the answers of the states are disjoint.
+        // Every job has one state, so the results of the states are disjoint.
         let of_states = filter.states.admitted().filter_map(|state| self.states.0.get(&state));
         let found = of_states.map(|set| intersection([&*sets, &[set]].concat(), before, limit)).collect();
         merge(found, limit)
     }
 }
 
-/// Jobs that are in all of these sets.
+/// Returns the jobs that are in all of these sets.
 fn intersection(mut sets: Vec<&RoaringTreemap>, before: Option<Seq>, limit: usize) -> LiveMatches {
     sets.sort_unstable_by_key(|set| set.len());
     let Some((fewest, others)) = sets.split_first() else {
@@ -384,7 +386,7 @@ fn intersection(mut sets: Vec<&RoaringTreemap>, before: Option<Seq>, limit: usiz
     walk(fewest, before, limit, |number| others.iter().all(|set| set.contains(number)))
 }
 
-/// Together they are complete down to where the first of them stopped.
+/// Merges two results. The result is complete down to the higher end of the two.
 fn merge(found: Vec<LiveMatches>, limit: usize) -> LiveMatches {
     let mut stopped_at = found.iter().filter_map(|found| found.stopped_at).max();
     let mut jobs: Vec<Seq> = found.into_iter().flat_map(|found| found.jobs).collect();
@@ -397,8 +399,8 @@ fn merge(found: Vec<LiveMatches>, limit: usize) -> LiveMatches {
     LiveMatches { jobs, stopped_at }
 }
 
-/// Walks down a set from `before`.
-fn walk(set: &RoaringTreemap, before: Option<Seq>, limit: usize, fits: impl Fn(u64) -> bool) -> LiveMatches {
+/// Iterates a set downwards from `before`.
+fn walk(set: &RoaringTreemap, before: Option<Seq>, limit: usize, is_match: impl Fn(u64) -> bool) -> LiveMatches {
     let mut jobs = Vec::new();
     let mut steps = 0;
     let mut rest = set.iter();
@@ -407,7 +409,7 @@ fn walk(set: &RoaringTreemap, before: Option<Seq>, limit: usize, fits: impl Fn(u
     }
     let below = |number: &u64| before.is_none_or(|before| *number < before.0);
     for number in rest.rev().filter(below) {
-        if fits(number) {
+        if is_match(number) {
             jobs.push(Seq(number));
         }
         steps += 1;

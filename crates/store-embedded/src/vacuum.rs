@@ -1,8 +1,9 @@
-//! Space in which nothing lies any more goes back to the disk, a slice at a time.
+//! Incremental vacuum: returns free pages of the database to the file system, in short slices.
 //!
-//! SQLite keeps the pages of what was deleted for what will come. That is right while about as much comes as goes; after a great clearing, or on a full
-//! disk, others need them more. A tick begins a slice, after its answer and in a commit of its own. A request that comes meanwhile waits for it, so slices are
-//! short, and rest so long in between that fewer than one request in a hundred meets one.
+//! SQLite reuses the pages of deleted rows. After a large deletion, or on a full disk, the file
+//! system needs them more. A tick starts a slice, after its reply and in a commit of its own.
+//! Requests wait for the slice, so it is short, and the pause after it is so long that fewer than
+//! one request in a hundred meets a slice.
 
 use std::time::Duration as Wait;
 
@@ -11,112 +12,117 @@ use longshore_store::clock::monotonic;
 use rusqlite::Connection;
 
 use crate::error::{DiskErrorKind, classify};
-use crate::schema::{ClockMode, bump_commit_seq};
-use crate::writer::Writer;
+use crate::meta::bump_commit_seq;
+use crate::schema::ClockMode;
+use crate::writer::StoreWriter;
 
-/// Free pages that stay where they are: 16 MiB, and a quarter of the file.
+/// Free pages that stay in the file: 16 MiB, and a quarter of the file.
 const FREE_PAGES_KEEP: i64 = 4_096;
-const KEPT_PART: i64 = 4;
-/// Free pages that stay even on a full disk.
-const KEPT_PAGES_WHEN_FULL: i64 = 256;
-/// A slice is made of steps of so many pages, until its time is over.
+const FREE_DIVISOR_KEEP: i64 = 4;
+/// Free pages that stay on a full disk.
+const FREE_PAGES_KEEP_FULL: i64 = 256;
+/// A slice runs steps of this size until [`SLICE`] has passed.
 const STEP: &str = "PRAGMA incremental_vacuum(64)";
 const SLICE: Wait = Wait::from_millis(2);
 const STEPS_MAX: usize = 16;
-/// How many times as long as the slice took the rest is; and when nobody else is at work, or the disk is full.
+/// Pause after a slice, as a multiple of its duration: under load, and in an idle store or on a
+/// full disk.
 const REST_FACTOR_BUSY: u32 = 100;
-const SHORT_REST: u32 = 4;
-/// After a slice for which the full disk had no room; also until a slice that was begun is done.
-const PAUSE: Duration = Duration::from_secs(1);
+const REST_FACTOR_IDLE: u32 = 4;
+/// Pause after a slice that failed for lack of space, and upper bound for a running slice.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct IncrementalVacuum {
-    /// Of a store in memory nothing can be given back.
-    possible: bool,
-    /// Whether slices may ask for ticks at instants of their own. Virtual time does not pass for them.
-    real_time: bool,
-    /// Something was deleted since anybody looked.
-    stirred: bool,
-    /// When the next slice may be begun; `None`: there is not enough to give back.
+    /// False for a store in memory.
+    is_enabled: bool,
+    /// Slices request ticks only in real time: virtual time does not advance for them.
+    is_real_time: bool,
+    /// Rows were deleted since the last check.
+    is_dirty: bool,
+    /// Time of the next slice. `None`: too few free pages.
     due: Option<Timestamp>,
-    /// A tick has come for it.
-    wanted: bool,
-    /// Commits of the store when the last slice was done.
+    /// A tick has started a slice.
+    is_requested: bool,
+    /// Commits of the store at the end of the last slice.
     commits: u64,
 }
 
 impl IncrementalVacuum {
-    pub(crate) fn new(possible: bool, time: ClockMode) -> Self {
-        let real_time = time == ClockMode::Real;
-        Self { possible, real_time, stirred: true, due: None, wanted: false, commits: 0 }
+    pub(crate) fn new(is_enabled: bool, clock_mode: ClockMode) -> Self {
+        let is_real_time = clock_mode == ClockMode::Real;
+        Self { is_enabled, is_real_time, is_dirty: true, due: None, is_requested: false, commits: 0 }
     }
 
     pub(crate) fn mark_dirty(&mut self) {
-        self.stirred = true;
+        self.is_dirty = true;
     }
 
-    pub(crate) fn tick(&mut self, now: Timestamp) {
+    pub(crate) fn on_tick(&mut self, now: Timestamp) {
         if self.due.is_some_and(|due| due <= now) {
-            (self.wanted, self.due) = (true, Some(now + PAUSE));
+            (self.is_requested, self.due) = (true, Some(now + RETRY_PAUSE));
         }
     }
 
-    /// When a tick would be welcome.
+    /// Returns when the next slice needs a tick.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        self.due.filter(|_| self.real_time)
+        self.due.filter(|_| self.is_real_time)
     }
 }
 
-impl Writer {
-    /// Called between two commits, when everybody has been answered.
-    pub(crate) fn give_back(&mut self) {
-        let wanted = std::mem::take(&mut self.give_back.wanted);
-        let stirred = std::mem::take(&mut self.give_back.stirred) && self.give_back.due.is_none();
-        if !self.give_back.possible || !(wanted || stirred) || self.shared.poisoned() {
+impl StoreWriter {
+    /// Runs a slice if a tick has requested one. The writer calls it after the replies of a batch.
+    pub(crate) fn vacuum_between_commits(&mut self) {
+        let is_requested = std::mem::take(&mut self.vacuum.is_requested);
+        let is_dirty = std::mem::take(&mut self.vacuum.is_dirty) && self.vacuum.due.is_none();
+        if !self.vacuum.is_enabled || !(is_requested || is_dirty) || self.shared.is_poisoned() {
             return;
         }
-        let given = if wanted { self.vacuum_slice() } else { Ok(Duration::ZERO) };
-        let more = given.and_then(|rest| Ok(self.should_vacuum()?.then_some(rest)));
+        let done = if is_requested { self.vacuum_slice() } else { Ok(Duration::ZERO) };
+        let next = done.and_then(|rest| Ok(self.should_vacuum()?.then_some(rest)));
         let now = self.clock.now();
-        self.give_back.due = match more {
-            Ok(Some(rest)) if self.give_back.real_time => Some(now + rest),
+        self.vacuum.due = match next {
+            Ok(Some(rest)) if self.vacuum.is_real_time => Some(now + rest),
             Ok(Some(_)) => Some(now),
             Ok(None) => {
-                if wanted {
-                    // The file gets shorter when the log is copied.
-                    self.checkpoints.wake();
+                if is_requested {
+                    // The checkpoint truncates the database file.
+                    self.checkpoints.request();
                 }
                 None
             }
             Err(error) if classify(&self.location, &error) == DiskErrorKind::Full && self.roll_back_slice() => {
-                Some(now + PAUSE)
+                Some(now + RETRY_PAUSE)
             }
             Err(error) => return self.shared.poison(&error),
         };
         self.announce_deadline();
     }
 
-    /// Says how long to rest.
+    /// Vacuums for one slice. Returns the pause after it.
     fn vacuum_slice(&mut self) -> rusqlite::Result<Duration> {
-        let begin = monotonic();
+        let start = monotonic();
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
         for _ in 0..STEPS_MAX {
             step(connection)?;
-            if monotonic() - begin >= SLICE || free_pages(connection)? == 0 {
+            if monotonic() - start >= SLICE || free_pages(connection)? == 0 {
                 break;
             }
         }
-        let mark = self.commit_seq + 1;
-        bump_commit_seq(connection, mark)?;
+        let commit_seq = self.commit_seq + 1;
+        bump_commit_seq(connection, commit_seq)?;
         connection.execute_batch("COMMIT")?;
-        self.commit_seq = mark;
+        self.commit_seq = commit_seq;
         let commits = self.shared.commits();
-        // The ticks that bring the slices commit, too.
-        let alone = commits.saturating_sub(self.give_back.commits) <= 2;
-        self.give_back.commits = commits;
-        let times = if alone || self.reserve.missing_bytes().is_some() { SHORT_REST } else { REST_FACTOR_BUSY };
-        let rest = (monotonic() - begin) * times;
+        // The ticks of the slices commit, too.
+        let is_idle = commits.saturating_sub(self.vacuum.commits) <= 2;
+        self.vacuum.commits = commits;
+        let factor =
+            if is_idle || self.reserve.missing_bytes().is_some() { REST_FACTOR_IDLE } else { REST_FACTOR_BUSY };
+        let elapsed = monotonic() - start;
+        tracing::debug!(?elapsed, "incremental vacuum");
+        let rest = elapsed * factor;
         Ok(Duration::from_millis(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX).max(1)))
     }
 
@@ -129,10 +135,10 @@ impl Writer {
         let connection = self.records.connection();
         let free = free_pages(connection)?;
         if self.reserve.missing_bytes().is_some() {
-            return Ok(free > KEPT_PAGES_WHEN_FULL);
+            return Ok(free > FREE_PAGES_KEEP_FULL);
         }
         let pages: i64 = connection.prepare_cached("PRAGMA page_count")?.query_row([], |row| row.get(0))?;
-        Ok(free > FREE_PAGES_KEEP && free > pages / KEPT_PART)
+        Ok(free > FREE_PAGES_KEEP && free > pages / FREE_DIVISOR_KEEP)
     }
 }
 
@@ -140,7 +146,7 @@ fn free_pages(connection: &Connection) -> rusqlite::Result<i64> {
     connection.prepare_cached("PRAGMA freelist_count")?.query_row([], |row| row.get(0))
 }
 
-/// Each page is a row; the last ones of the file go into free places before them.
+/// Vacuums some pages; SQLite returns one row per page.
 fn step(connection: &Connection) -> rusqlite::Result<()> {
     let mut vacuum = connection.prepare_cached(STEP)?;
     let mut pages = vacuum.query([])?;

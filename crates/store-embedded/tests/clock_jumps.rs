@@ -1,4 +1,5 @@
-//! A wall clock that jumps while the store is closed: time never runs backwards for the store, and live leases keep what was left of them.
+//! Jumps of the wall clock while the store is closed: the store's time never runs backwards, and
+//! live leases keep their remaining time.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
 
@@ -24,28 +25,28 @@ use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_core::time::{Duration, Timestamp};
 use longshore_store::{ClaimedJob, JobRef, Store as _, StoreReader as _, VirtualClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation, backup_directory, restore};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation, backup_directory, restore};
 use longshore_testkit::block_on::block_on;
 
 use common::{assert_whole, copy_of, workload};
 
 const HOUR: i64 = 3_600_000;
-/// When the store is opened first.
+/// Time of the first open.
 const START: i64 = 500_000 * HOUR;
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// A store in real time, by a clock that stands where the wall clock is said to stand.
+/// Opens a store in real time with the wall clock at a given time.
 fn open_at(directory: &Path, wall: i64) -> (EmbeddedStore, Arc<VirtualClock>) {
     open_in(ClockMode::Real, directory, wall)
 }
 
 fn open_in(time: ClockMode, directory: &Path, wall: i64) -> (EmbeddedStore, Arc<VirtualClock>) {
     let clock = Arc::new(VirtualClock::new(at(wall)));
-    let options = Options::new(StoreLocation::Directory(directory.to_owned()), clock.clone(), time);
-    let store = EmbeddedStore::open(Options { reserve_bytes: 0, ..options }).expect("the store opens");
+    let options = EmbeddedOptions::new(StoreLocation::Directory(directory.to_owned()), clock.clone(), time);
+    let store = EmbeddedStore::open(EmbeddedOptions { reserve_bytes: 0, ..options }).expect("the store opens");
     (store, clock)
 }
 
@@ -66,7 +67,7 @@ fn terms(lease: u64, execution_timeout: Option<u64>) -> ClaimOptions {
     ClaimOptions { lease: Some(Duration::from_secs(lease)), execution_timeout, ..ClaimOptions::default() }
 }
 
-/// A new job under a new lease.
+/// Submits and claims a job.
 fn run_one(store: &EmbeddedStore, terms: ClaimOptions) -> ClaimedJob {
     submit(store, |_| {});
     claim(store, terms).pop().expect("a job")
@@ -105,7 +106,7 @@ fn heartbeat(store: &EmbeddedStore, job: &ClaimedJob) -> Result<LeaseRenewal, Re
 }
 
 #[test]
-fn a_jump_forward_leaves_a_live_lease_its_remainder() {
+fn jump_forward_extends_live_leases() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, clock) = open_at(home.path(), START);
     let claimed = run_one(&store, terms(60, None));
@@ -125,7 +126,7 @@ fn a_jump_forward_leaves_a_live_lease_its_remainder() {
 }
 
 #[test]
-fn what_was_left_of_a_lease_runs_out_after_a_jump_forward() {
+fn extended_lease_expires_after_its_remaining_time() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, clock) = open_at(home.path(), START);
     let claimed = run_one(&store, terms(60, None));
@@ -155,9 +156,9 @@ fn time_does_not_run_backwards_over_a_restart() {
     assert_eq!(claim(&store, ClaimOptions::default()).len(), 2, "a delay of 3 s does not last an hour");
 }
 
-/// Nothing is noted at the end: the last commit says when it was.
+/// After a kill the watermark file has no final time; the last commit has one.
 #[test]
-fn a_kill_leaves_leases_at_least_their_remainder() {
+fn leases_keep_their_remaining_time_after_a_kill() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, clock) = open_at(home.path(), START);
     let claimed = run_one(&store, terms(60, None));
@@ -176,9 +177,10 @@ fn a_kill_leaves_leases_at_least_their_remainder() {
     assert!(store.now() >= at(START + 10_000), "{:?}", store.now());
 }
 
-/// The new ends are durable with the instant they were reckoned from: a start that is killed does not add the gap twice.
+/// The extended leases and the new clock floor are one commit. A killed start does not extend
+/// twice.
 #[test]
-fn a_gap_is_added_once() {
+fn leases_are_extended_once() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, _) = open_at(home.path(), START);
     let claimed = run_one(&store, terms(60, None));
@@ -197,7 +199,7 @@ fn a_gap_is_added_once() {
 }
 
 #[test]
-fn an_execution_timeout_keeps_its_remainder_with_the_lease() {
+fn execution_timeout_is_extended_with_the_lease() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, clock) = open_at(home.path(), START);
     let claimed = run_one(&store, terms(60, Some(90)));
@@ -245,9 +247,9 @@ fn a_lease_that_is_reclaimed_lazily_stays_expired() {
     assert!(taken.iter().any(|job| job.claimed.id == lazy.claimed.id), "the next claim takes it over");
 }
 
-/// In virtual time the clock is the user's: what passes between two starts has passed.
+/// Virtual time belongs to the user: time between two starts has passed.
 #[test]
-fn a_store_in_virtual_time_is_not_concerned() {
+fn virtual_time_extends_no_lease() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, _) = open_in(ClockMode::Virtual, home.path(), START);
     let claimed = run_one(&store, terms(60, None));
@@ -260,9 +262,10 @@ fn a_store_in_virtual_time_is_not_concerned() {
     assert_eq!(state_after_tick(&store, &claimed), StateKind::Scheduled);
 }
 
-/// The leases in a backup are void: their jobs come back at the instant that was planned, and time goes on from the latest instant known.
+/// Leases in a backup are void: their jobs expire as planned, and time continues from the latest
+/// known time.
 #[test]
-fn a_restored_backup_does_not_wait_for_leases_anew() {
+fn restore_extends_no_lease() {
     let root = tempfile::tempdir().expect("a directory");
     let (home, copy) = (root.path().join("home"), root.path().join("copy"));
     let (store, _) = open_at(&home, START);

@@ -1,6 +1,8 @@
-//! Killed at any instant, the store has kept everything that it had acknowledged, and nothing by halves (F01, P1, P2, P4).
+//! After a kill at any time the store has every acknowledged change and no partial batch (F01, P1,
+//! P2, P4).
 //!
-//! `KILL_CYCLES` says how often; 200 in an ordinary run, 2,000 in a campaign. `KILL_SEED` repeats one.
+//! `KILL_CYCLES` is the number of kills: 200 by default, 2,000 in a soak test. `KILL_SEED` repeats
+//! a run.
 
 mod common;
 
@@ -13,13 +15,13 @@ use common::child::{self, Load};
 use common::ledger::Ledger;
 use common::{assert_whole, between, open, workload};
 
-/// The load; see `common/child.rs`.
+/// The workload; see `common/child.rs`.
 #[test]
 fn child() {
     child::main();
 }
 
-/// Cycles on one directory before a fresh one is taken: every byte is looked at after every kill, so that a store must not grow too large.
+/// Cycles per directory. Every byte is checked after each kill, so a store must stay small.
 const CYCLES_OF_ONE_STORE: u64 = 40;
 
 /// Proves G-1.6, I-4.

@@ -1,5 +1,5 @@
-//! Where a store may lie: behind links, but not with links among its own files (S33); in a directory, not in something else; and where nothing can be written
-//! it can still be looked at. Files that are gone from it, or come from elsewhere, are noticed (F07).
+//! Data directories: behind links, but without links among their files (S33); on read-only file
+//! systems; with files missing or from another store (F07).
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -32,14 +32,14 @@ fn now() -> Timestamp {
 }
 
 #[test]
-fn links_may_lead_to_a_directory() {
+fn directory_may_be_behind_links() {
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     fs::create_dir(at("parent")).expect("a directory");
     symlink(at("parent"), at("link")).expect("a link");
     let store = open(&at("link").join("store")).expect("the store opens behind a link");
     submit(&store, 0);
-    // The directory is the same one, however it is named.
+    // The same directory by another name.
     let second = open(&at("parent").join("store")).expect_err("it is in use").to_string();
     assert!(second.contains("in use"), "{second}");
     let copied = backup_directory(&at("link").join("store"), &at("link").join("beside")).expect("a backup");
@@ -56,15 +56,15 @@ fn links_may_lead_to_a_directory() {
 }
 
 #[test]
-fn what_is_not_a_directory_is_named() {
+fn open_names_a_path_that_is_not_a_directory() {
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     drop(open(&at("store")).expect("the store opens"));
     fs::write(at("file"), "a letter").expect("a file");
     symlink(at("nowhere"), at("dangling")).expect("a link");
-    let check = |what: &str, told: Result<(), StoreError>| {
-        let told = told.expect_err("it is not a directory").to_string();
-        assert!(told.contains("is not a directory"), "{what}: {told}");
+    let check = |what: &str, message: Result<(), StoreError>| {
+        let message = message.expect_err("it is not a directory").to_string();
+        assert!(message.contains("is not a directory"), "{what}: {message}");
     };
     for path in [at("file"), at("dangling"), at("file").join("below")] {
         check("open", open(&path).map(drop));
@@ -79,21 +79,21 @@ fn what_is_not_a_directory_is_named() {
 }
 
 #[test]
-fn a_file_of_a_store_is_no_link() {
-    for name in ["longshore.db", "lock", "longshore.mark"] {
+fn open_refuses_links_among_the_files() {
+    for name in ["longshore.db", "longshore.lock", "longshore.watermark"] {
         let root = tempfile::tempdir().expect("a directory");
         let (home, elsewhere) = (root.path().join("store"), root.path().join("elsewhere"));
         drop(open(&home).expect("the store opens"));
         fs::rename(home.join(name), &elsewhere).expect("a file");
         symlink(&elsewhere, home.join(name)).expect("a link");
         let before = fs::read(&elsewhere).expect("bytes");
-        let told = open(&home).expect_err("a link is not followed").to_string();
-        assert!(told.contains(name) && told.contains("symbolic link"), "{name}: {told}");
+        let message = open(&home).expect_err("a link is not followed").to_string();
+        assert!(message.contains(name) && message.contains("symbolic link"), "{name}: {message}");
         assert_eq!(fs::read(&elsewhere).expect("bytes"), before, "{name}");
     }
 }
 
-/// A disk of its own on which nothing can be written any more, gone at the end.
+/// A read-only file system of its own, unmounted at the end.
 struct ReadOnly(tempfile::TempDir);
 
 impl ReadOnly {
@@ -116,7 +116,7 @@ impl Drop for ReadOnly {
 }
 
 #[test]
-fn a_backup_can_be_examined_and_restored_where_nothing_can_be_written() {
+fn backup_on_a_read_only_file_system_can_be_examined_and_restored() {
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     let store = open(&at("store")).expect("the store opens");
@@ -127,8 +127,8 @@ fn a_backup_can_be_examined_and_restored_where_nothing_can_be_written() {
         return;
     };
     drop(store);
-    let told = examine(&killed.0.path().join("store")).expect_err("its log would have to be worked on").to_string();
-    assert!(told.contains("copy it elsewhere"), "{told}");
+    let message = examine(&killed.0.path().join("store")).expect_err("its log would have to be worked on").to_string();
+    assert!(message.contains("copy the directory"), "{message}");
     for (what, jobs) in [("copy", true), ("store", true)] {
         let disk = ReadOnly::holding(&at(what)).expect("mounting is allowed");
         let found = examine(&disk.0.path().join("store")).expect("it can be looked at");
@@ -138,9 +138,9 @@ fn a_backup_can_be_examined_and_restored_where_nothing_can_be_written() {
     }
 }
 
-/// F07: where it is noted that there was a store, a database that is gone or empty is not a new one.
+/// F07: a missing or empty database with a watermark is not a new store.
 #[test]
-fn an_emptied_directory_is_not_a_new_store() {
+fn open_refuses_a_directory_that_lost_its_database() {
     let home = fast_directory();
     let store = open(home.path()).expect("the store opens");
     submit(&store, 0);
@@ -167,19 +167,19 @@ fn an_emptied_directory_is_not_a_new_store() {
             let changed = copy_of(home);
             change(changed.path());
             let refused = open(changed.path()).expect_err("it is no new store").to_string();
-            assert!(refused.contains("database") || refused.contains("says that there was a store"), "{refused}");
+            assert!(refused.contains("database") || refused.contains("belongs to a store"), "{refused}");
             assert!(examine(changed.path()).is_err(), "{from}, {what}");
         }
     }
-    // With the note gone there is nothing left to tell by, and room for a new store.
+    // Without the watermark the directory accepts a new store.
     let cleared = copy_of(home.path());
-    [DATABASE, LOG, "longshore.db-shm", "longshore.mark"].iter().for_each(|name| remove(cleared.path(), name));
+    [DATABASE, LOG, "longshore.db-shm", "longshore.watermark"].iter().for_each(|name| remove(cleared.path(), name));
     assert!(jobs_above(&open(cleared.path()).expect("a new store"), Seq(0)).expect("jobs are listed").is_empty());
 }
 
-/// F07: the database of another store, put beside the note of this one.
+/// F07: the database of another store beside this store's watermark.
 #[test]
-fn the_database_of_another_store_is_refused() {
+fn open_refuses_the_database_of_another_store() {
     let (ours, theirs) = (fast_directory(), fast_directory());
     for home in [ours.path(), theirs.path()] {
         submit(&open(home).expect("the store opens"), 0);
@@ -187,9 +187,9 @@ fn the_database_of_another_store_is_refused() {
     fs::copy(theirs.path().join(DATABASE), ours.path().join(DATABASE)).expect("a file");
     for refused in [open(ours.path()).map(drop), examine(ours.path()).map(drop)] {
         let refused = refused.expect_err("it is not ours").to_string();
-        assert!(refused.contains("longshore.mark") && refused.contains("of another store"), "{refused}");
+        assert!(refused.contains("longshore.watermark") && refused.contains("another store"), "{refused}");
     }
-    // Whoever means it takes the note away.
-    fs::remove_file(ours.path().join("longshore.mark")).expect("a note");
+    // The operator deletes the watermark to accept the database.
+    fs::remove_file(ours.path().join("longshore.watermark")).expect("a note");
     drop(open(ours.path()).expect("the store opens"));
 }

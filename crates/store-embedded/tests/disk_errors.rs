@@ -1,5 +1,5 @@
-//! A disk that fails: after the first failed write or sync nothing more is acknowledged (F08, F09, P14); a full one refuses new work and lets
-//! old work end (F10, P15).
+//! Disk errors: after a failed write or sync the store acknowledges nothing (F08, F09, P14). On a
+//! full disk it rejects submissions and finishes other work (F10, P15).
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -22,7 +22,7 @@ use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
 use longshore_store::clock::monotonic;
 use longshore_store::{ClaimedJob, Clock, Store as _, StoreError, StoreHealth, StoreReader as _, VirtualClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 use longshore_testkit::block_on::block_on;
 
 use common::child::{self, Load};
@@ -30,20 +30,20 @@ use common::ledger::Ledger;
 use common::strace::{self, SYNC, Site, run};
 use common::{assert_whole, copy_of, jobs_above, open, payloads_of, workload};
 
-/// The load; see `common/child.rs`.
+/// The workload; see `common/child.rs`.
 #[test]
 fn child() {
     child::main();
 }
 
-/// Plays one failure, and looks whether the process has ended as it must, with nothing lost and nothing there that was refused.
+/// Injects one fault. Checks the exit of the process, lost changes and refused batches.
 fn fail(site: Site, what: &str, cycle: u64) -> Ledger {
     let home = tempfile::tempdir().expect("a directory");
-    // Making the tables has many calls of its own; those are to succeed here.
+    // Creating the tables makes many calls; those succeed here.
     drop(open(home.path()).expect("the store opens"));
     let mut ledger = Ledger::default();
     let words = strace::injecting(home.path(), site, &format!("error=EIO:{what}"));
-    // Without the failure it would still come to an end.
+    // Without the fault the workload ends by itself.
     let mut command = child::command(&words, home.path(), cycle);
     let status = Load::start(command.env(child::BATCHES, "2000")).finish(&mut ledger);
     let first = ledger.errors.first();
@@ -69,7 +69,7 @@ fn after_a_failed_write_or_sync_nothing_is_acknowledged_and_nothing_is_lost() {
     for call in [SYNC, "pwrite64"] {
         for what in [20, 33, 47, 60].into_iter().flat_map(|at| [format!("when={at}"), format!("when={at}+")]) {
             let ledger = fail(Site { call, file: "longshore.db-wal" }, &what, cycle);
-            // Whoever was under way does not know; whoever came later knows that nothing was written.
+            // Requests in flight get `Unknown`, later ones `Poisoned`.
             for word in ["unknown", "not-applied"] {
                 assert!(ledger.errors.iter().any(|error| error.starts_with(word)), "{word}: {:?}", ledger.errors);
             }
@@ -78,7 +78,7 @@ fn after_a_failed_write_or_sync_nothing_is_acknowledged_and_nothing_is_lost() {
     }
 }
 
-/// The log is moved into the database beside the writer: a failure there is one of the store, too.
+/// A failed checkpoint poisons the store, too.
 #[test]
 fn after_a_failed_checkpoint_nothing_is_acknowledged_and_nothing_is_lost() {
     if !strace::allowed() {
@@ -92,9 +92,10 @@ fn after_a_failed_checkpoint_nothing_is_acknowledged_and_nothing_is_lost() {
     }
 }
 
-/// A store whose log cannot be copied and synced at the start is not opened: something may be built on what the disk does not have.
+/// If the checkpoint at open fails, the store does not open: the page cache may show unsynced
+/// pages.
 #[test]
-fn a_disk_that_fails_during_recovery_is_not_opened() {
+fn open_fails_if_recovery_cannot_write() {
     if !strace::allowed() {
         return;
     }
@@ -107,15 +108,15 @@ fn a_disk_that_fails_during_recovery_is_not_opened() {
         let words = strace::injecting(home.path(), Site { call, file }, "error=EIO:when=1+");
         let status = Load::start(&mut child::command(&words, home.path(), 1)).finish(&mut ledger);
         assert_eq!(status.code(), Some(workload::NOT_OPENED), "{call} of {file}: {:?}", ledger.errors);
-        let store = open(home.path()).expect("the store opens once the disk is well");
+        let store = open(home.path()).expect("the store opens on a healthy disk");
         ledger.check_recent(&store);
         ledger.check_all(&store);
     }
 }
 
-/// A quota that is used up is no broken disk (F10): SQLite says the same of both.
+/// A used-up quota is a full disk (F10). SQLite reports the same error for both.
 #[test]
-fn a_quota_that_is_used_up_is_a_full_disk() {
+fn used_up_quota_is_a_full_disk() {
     if !strace::allowed() {
         return;
     }
@@ -123,8 +124,8 @@ fn a_quota_that_is_used_up_is_a_full_disk() {
         let home = tempfile::tempdir().expect("a directory");
         drop(open(home.path()).expect("the store opens"));
         let mut ledger = Ledger::default();
-        // The file by which the store finds out has no room either.
-        let files = ["longshore.db-wal", "probe"];
+        // The probe file exceeds the quota, too.
+        let files = ["longshore.db-wal", "quota-probe"];
         let words = strace::injecting_into(home.path(), &files, "pwrite64", &format!("error=EDQUOT:when={at}+"));
         let mut command = child::command(&words, home.path(), 0);
         let status = Load::start(command.env(child::BATCHES, "2000")).finish(&mut ledger);
@@ -137,11 +138,11 @@ fn a_quota_that_is_used_up_is_a_full_disk() {
         ledger.check_all(&store);
         drop(store);
         assert_whole(home.path());
-        assert!(!home.path().join("probe").exists());
+        assert!(!home.path().join("quota-probe").exists());
     }
 }
 
-/// A clock that stops the writer in its tracks.
+/// A clock that panics in the writer.
 #[derive(Debug, Default)]
 struct Landmine(AtomicBool);
 
@@ -155,17 +156,18 @@ impl Clock for Landmine {
 }
 
 #[test]
-fn a_writer_that_dies_poisons_its_store() {
+fn writer_panic_poisons_the_store() {
     let home = tempfile::tempdir().expect("a directory");
     let clock = Arc::new(Landmine::default());
     let place = StoreLocation::Directory(home.path().to_owned());
-    let options = Options { reserve_bytes: 0, ..Options::new(place, clock.clone(), ClockMode::Virtual) };
+    let options =
+        EmbeddedOptions { reserve_bytes: 0, ..EmbeddedOptions::new(place, clock.clone(), ClockMode::Virtual) };
     let store = EmbeddedStore::open(options).expect("the store opens");
-    submit(&store, 1).expect("all is well");
+    submit(&store, 1).expect("the submission succeeds");
     let poisoning = store.wait_poisoned();
     clock.0.store(true, Ordering::SeqCst);
-    let under_way = submit(&store, 2).expect_err("the writer dies");
-    assert!(under_way.may_have_applied(), "{under_way}");
+    let in_flight = submit(&store, 2).expect_err("the writer dies");
+    assert!(in_flight.may_have_applied(), "{in_flight}");
     assert!(block_on(poisoning) && store.poisoned());
     for _ in 0..3 {
         let later = submit(&store, 3).expect_err("there is no writer");
@@ -174,7 +176,7 @@ fn a_writer_that_dies_poisons_its_store() {
     assert_eq!(jobs_above(&store, Seq(0)).expect("looking goes on").len(), 1);
 }
 
-/// A small disk of its own, gone at the end.
+/// A small file system of its own, unmounted at the end.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -226,7 +228,7 @@ fn assert_all_there(store: &EmbeddedStore, acknowledged: &[(Seq, u32)]) {
 }
 
 #[test]
-fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
+fn full_disk_rejects_submissions_and_finishes_other_work() {
     let Some(disk) = SmallDisk::mount("16m") else {
         println!("not played: mounting is not allowed here");
         return;
@@ -250,10 +252,10 @@ fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
     });
     let refused = refused.expect("the disk fills up");
     assert!(matches!(refused, StoreError::NotApplied(_)), "{refused}");
-    assert!(refused.to_string().contains("once 1179648 bytes are free"), "{refused}");
+    assert!(refused.to_string().contains("until 1179648 bytes are free"), "{refused}");
     assert!(!store.poisoned());
     let full = health(&store);
-    assert!(full.refusing.as_ref().is_some_and(|why| why.contains("once 1179648 bytes are free")), "{full:?}");
+    assert!(full.refusing.as_ref().is_some_and(|reason| reason.contains("until 1179648 bytes are free")), "{full:?}");
     assert_eq!(full.reserve_bytes, Some(0));
     finish_work(&store, &running);
     assert!(matches!(submit(&store, 1), Err(StoreError::NotApplied(_))), "still no new work");
@@ -269,20 +271,20 @@ fn a_full_disk_refuses_new_work_and_lets_old_work_end() {
     assert_reopens(&home);
 }
 
-/// P13, F10: how far the store has come is noted beside it, and a commit that found no room has not come anywhere. Killed right after, the store
-/// opens; with a note of the commit that failed it would be missing it.
+/// P13, F10: the watermark does not cover a commit that failed for lack of space. After a kill the
+/// store would miss that commit and refuse to open.
 #[expect(clippy::disallowed_methods, reason = "what must not come announces itself by nothing")]
 #[test]
-fn a_commit_that_found_no_room_is_not_noted() {
+fn watermark_excludes_a_commit_without_space() {
     let Some(disk) = SmallDisk::mount("16m") else {
         println!("not played: mounting is not allowed here");
         return;
     };
     let home = disk.0.path().join("store");
     let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(1_000_000)));
-    let options = |home: &Path| Options {
+    let options = |home: &Path| EmbeddedOptions {
         reserve_bytes: 1 << 20,
-        ..Options::new(StoreLocation::Directory(home.to_owned()), clock.clone(), ClockMode::Virtual)
+        ..EmbeddedOptions::new(StoreLocation::Directory(home.to_owned()), clock.clone(), ClockMode::Virtual)
     };
     let store = EmbeddedStore::open(options(&home)).expect("the store opens");
     let mut acknowledged = Vec::new();
@@ -294,7 +296,7 @@ fn a_commit_that_found_no_room_is_not_noted() {
         Err(error) => Some(error),
     });
     assert!(matches!(refused, Some(StoreError::NotApplied(_))), "{refused:?}");
-    // For as long as it takes to note whatever there is: notes are a second apart.
+    // Longer than the interval of the watermark.
     for _ in 0..12 {
         let killed = copy_of(&home);
         assert_whole(killed.path());
@@ -308,10 +310,11 @@ fn health(store: &EmbeddedStore) -> StoreHealth {
     block_on(store.health()).expect("the store answers")
 }
 
-/// A server that is not ready gets no new work: the ticks that a full disk asks for have to notice the room.
-#[expect(clippy::disallowed_methods, reason = "the disk is asked once a second")]
+/// A server that is not ready gets no submissions: the ticks of a full disk have to detect free
+/// space.
+#[expect(clippy::disallowed_methods, reason = "the store checks the disk once a second")]
 #[test]
-fn room_is_noticed_without_new_work() {
+fn ticks_detect_free_space() {
     let Some(disk) = SmallDisk::mount("16m") else {
         println!("not played: mounting is not allowed here");
         return;
@@ -333,7 +336,7 @@ fn room_is_noticed_without_new_work() {
     submit(&store, 1).expect("there is room");
 }
 
-/// Nothing falls due, nobody ticks: whoever comes with new work is enough for the room to be noticed.
+/// Without ticks, a submission detects free space.
 fn submitted_soon(store: &EmbeddedStore, number: u32) -> Seq {
     let begin = monotonic();
     loop {
@@ -346,39 +349,39 @@ fn submitted_soon(store: &EmbeddedStore, number: u32) -> Seq {
 }
 
 #[test]
-fn a_store_that_starts_on_a_full_disk_says_so_and_takes_work_once_there_is_room() {
+fn store_on_a_full_disk_opens_and_accepts_jobs_once_there_is_space() {
     let Some(disk) = SmallDisk::mount("16m") else {
         println!("not played: mounting is not allowed here");
         return;
     };
     let home = disk.0.path().join("store");
     drop(open(&home).expect("the store opens"));
-    std::fs::remove_file(home.join("reserve")).expect("it is there");
+    std::fs::remove_file(home.join("disk-reserve")).expect("it is there");
     let ballast = disk.0.path().join("ballast");
     std::fs::write(&ballast, vec![0; 15 << 20]).expect("there is room");
     let store = open(&home).expect("the store opens");
     assert_eq!(store.reserve_missing_at_start(), Some(1_179_648));
     let refused = submit(&store, 1).expect_err("there is no room").to_string();
-    assert!(refused.contains("once 1179648 bytes are free"), "{refused}");
+    assert!(refused.contains("until 1179648 bytes are free"), "{refused}");
     std::fs::remove_file(&ballast).expect("it is there");
     submitted_soon(&store, 2);
     drop(store);
     assert_eq!(open(&home).expect("the store opens").reserve_missing_at_start(), None);
 }
 
-/// Nobody else makes room: what is deleted has to.
+/// Deletions free space without help from outside.
 #[test]
-fn deleting_jobs_makes_room_on_a_full_disk() {
+fn deletions_free_space_on_a_full_disk() {
     let Some(disk) = SmallDisk::mount("96m") else {
         println!("not played: mounting is not allowed here");
         return;
     };
     let home = disk.0.path().join("store");
-    let options = Options { reserve_bytes: 24 << 20, ..common::options(&home) };
+    let options = EmbeddedOptions { reserve_bytes: 24 << 20, ..common::options(&home) };
     let store = EmbeddedStore::open(options).expect("the store opens");
     let taken = (0..100_000).take_while(|number| submit(&store, *number).is_ok()).count();
     let refused = submit(&store, 1).expect_err("the disk is full").to_string();
-    assert!(refused.contains("once 28311552 bytes are free"), "{refused}");
+    assert!(refused.contains("until 28311552 bytes are free"), "{refused}");
     println!("{taken} jobs fitted");
     for _ in 0..taken.div_ceil(100) {
         let claimed = claim(&store, 100);

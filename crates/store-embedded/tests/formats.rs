@@ -1,7 +1,10 @@
-//! Stores that were written by older programs open and show everything they hold (P18). Each format that was ever released has a directory under `fixtures/`: a store
-//! with something of everything in it, and what must be seen of it, as text. That the bytes of a format stay the same is checked in `src/codec/fixture.rs`.
+//! Stores of older programs open and show all their contents (P18).
 //!
-//! A fixture is written once, by the first program of its format, with `make regenerate-fixtures`; once a release has written such stores, never again.
+//! Each released format has a directory under `fixtures/`: a store with every feature, and its dump
+//! as text. `src/fixture.rs` checks that the bytes of a format do not change.
+//!
+//! `make regenerate-fixtures` writes a fixture. Once a release has written a format, its fixture
+//! never changes.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -21,13 +24,13 @@ use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Duration;
 use longshore_store::{JobRef, Store as _, StoreReader as _, VirtualClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 use longshore_testkit::block_on::block_on;
 
 use common::dump::describe;
 use common::{assert_whole, jobs_above, sample_store};
 
-/// All that this program must open; the last one is what it writes.
+/// All formats that this program opens. The last one is the format that it writes.
 const FORMATS: [u8; 1] = [1];
 const DATABASE: &str = "longshore.db";
 const CONTENTS: &str = "contents.txt";
@@ -36,18 +39,18 @@ fn fixture(format: u8) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/format-{format}"))
 }
 
-/// Shortly after the last step of [`sample_store::fill`], before the next lease lapses.
+/// Shortly after the last step of [`sample_store::fill`], before the next lease expires.
 fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(sample_store::BEGIN + Duration::from_secs(38)))
 }
 
 fn open(directory: &Path, clock: Arc<VirtualClock>) -> EmbeddedStore {
     let place = StoreLocation::Directory(directory.to_owned());
-    let options = Options { reserve_bytes: 0, ..Options::new(place, clock, ClockMode::Virtual) };
+    let options = EmbeddedOptions { reserve_bytes: 0, ..EmbeddedOptions::new(place, clock, ClockMode::Virtual) };
     EmbeddedStore::open(options).expect("a store of an older program opens")
 }
 
-/// A copy to work on: a fixture is never opened itself.
+/// Copies a fixture. The original is never opened.
 fn copy(format: u8) -> tempfile::TempDir {
     let copy = tempfile::tempdir().expect("a directory");
     fs::copy(fixture(format).join(DATABASE), copy.path().join(DATABASE)).expect("a fixture");
@@ -55,7 +58,7 @@ fn copy(format: u8) -> tempfile::TempDir {
 }
 
 #[test]
-fn every_format_shows_what_it_holds() {
+fn every_format_opens_with_all_contents() {
     for format in FORMATS {
         let home = copy(format);
         let expected = fs::read_to_string(fixture(format).join(CONTENTS)).expect("what it holds");
@@ -79,9 +82,9 @@ fn job_of_type(jobs: &[Arc<Job>], word: &str) -> Arc<Job> {
     Arc::clone(jobs.iter().find(|job| job.job_type == job_type).expect("a job of this type"))
 }
 
-/// Keys still stand for their jobs, leases are still good, dependents still wait for the right ones, and time goes on.
+/// Keys, leases, dependencies and deadlines still work.
 #[test]
-fn life_goes_on_in_every_format() {
+fn every_format_can_be_used() {
     for format in FORMATS {
         let (home, clock) = (copy(format), clock());
         let store = open(home.path(), Arc::clone(&clock));
@@ -123,7 +126,7 @@ fn life_goes_on_in_every_format() {
     }
 }
 
-/// Writes the fixture of the present format: `make regenerate-fixtures`.
+/// Writes the fixture of the current format: `make regenerate-fixtures`.
 #[test]
 #[ignore = "writes into the source tree; see above"]
 fn write_the_fixture() {

@@ -1,8 +1,9 @@
-//! Killed at a system call of one's choice, the store has kept everything that it had acknowledged, and nothing by halves (F01, F02, F50): while it is made, while it works,
-//! while it is closed, and while it recovers from an earlier kill.
+//! After a kill at any system call the store has every acknowledged change and no partial batch
+//! (F01, F02, F50): during creation, work, close and recovery.
 //!
-//! The kill comes as the call is entered, so the call is not made; as it is left is the same as when the next one is entered. `CALL_POINTS` says how many places for each
-//! call, file and circumstance; 4 in an ordinary run.
+//! The kill comes on entry, so the call is not made. A kill on exit equals a kill on entry of the
+//! next call. `CALL_POINTS` is the number of kills for each call, file and start state: 4 by
+//! default.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -19,23 +20,23 @@ use common::ledger::Ledger;
 use common::strace::Site;
 use common::{assert_whole, between, open, strace};
 
-/// The load; see `common/child.rs`.
+/// The workload; see `common/child.rs`.
 #[test]
 fn child() {
     child::main();
 }
 
-/// How the directory is found by the process that will be killed.
+/// State of the directory at the start of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
-    /// Not there: the store is made.
+    /// Missing: the store is created.
     Nothing,
     Closed,
-    /// As another kill has left it.
+    /// After another kill.
     Crashed,
 }
 
-/// Batches of each submitter; enough for a log that is worth something, few enough for the load to come to its end.
+/// Batches per submitter: enough for a useful WAL, few enough for the workload to end.
 const BATCHES: u64 = 12;
 
 struct Player {
@@ -46,8 +47,8 @@ struct Player {
 }
 
 impl Player {
-    /// Plays the load on such a directory behind the words that `before` gives for it, and looks whether anything is missing. Says whether the load was
-    /// killed.
+    /// Runs the workload behind the command prefix of `before` and checks the store. Returns
+    /// whether the workload was killed.
     fn play(&mut self, found: Found, before: impl FnOnce(&Path) -> Vec<String>) -> bool {
         let place = tempfile::tempdir().expect("a directory");
         let home = place.path().join("store");
@@ -80,7 +81,7 @@ impl Player {
     }
 }
 
-/// Up to `points` places from 1 to `last`, the early ones closer together.
+/// Returns up to `points` numbers from 1 to `last`, denser at the start.
 fn places(last: u64, points: u64, rng: &mut SeededRng) -> Vec<u64> {
     if last <= points {
         return (1..=last).collect();
@@ -105,14 +106,14 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed_at_a_call() {
     let mut player = Player { cycle: 0, rng: SeededRng::new(3), kills: BTreeMap::new(), acknowledged: 0 };
     let mut missed = 0;
     for found in [Found::Nothing, Found::Closed, Found::Crashed] {
-        assert!(!player.play(found, |home| strace::watching(home, &log)), "nobody has killed it");
+        assert!(!player.play(found, |home| strace::watching(home, &log)), "no kill was injected");
         for (site, last) in strace::most_by_one_thread(&log) {
             for at in places(last, points, &mut player.rng) {
                 let what = format!("signal=KILL:when={at}");
                 if player.play(found, |home| strace::injecting(home, site, &what)) {
                     *player.kills.entry(site).or_default() += 1;
                 } else {
-                    // Another run makes a few calls more or less.
+                    // Another run makes a few more or fewer calls.
                     missed += 1;
                 }
             }

@@ -1,4 +1,5 @@
-//! A page of a listing shows one moment, whatever goes on meanwhile: nothing that was there all the time is missing, and nothing is there twice.
+//! A page of a listing is a snapshot: no job is missing and no job appears twice, while jobs move
+//! between the tables.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -17,7 +18,7 @@ use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_store::{JobFilter, JobQuery, Store as _, StoreReader as _, SystemClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 use longshore_testkit::block_on::block_on;
 
 use common::workload;
@@ -25,8 +26,8 @@ use common::workload;
 const JOBS: usize = 200;
 
 fn open(place: StoreLocation) -> EmbeddedStore {
-    let options = Options::new(place, Arc::new(SystemClock::new()), ClockMode::Real);
-    EmbeddedStore::open(Options { reserve_bytes: 0, ..options }).expect("the store opens")
+    let options = EmbeddedOptions::new(place, Arc::new(SystemClock::new()), ClockMode::Real);
+    EmbeddedStore::open(EmbeddedOptions { reserve_bytes: 0, ..options }).expect("the store opens")
 }
 
 fn submit(store: &EmbeddedStore, count: usize) -> Vec<JobId> {
@@ -47,7 +48,7 @@ fn requeue(id: JobId) -> AdminCommand {
     AdminCommand::Requeue { id, how: Requeue { counters: Reset::Keep, run_at: None } }
 }
 
-/// Cancels and requeues one job after the other until it is told to stop.
+/// Cancels and requeues jobs until the stop.
 fn move_about(store: &EmbeddedStore, ids: &[JobId], stop: &AtomicBool) {
     for id in ids.iter().cycle() {
         for command in [cancel(*id), requeue(*id)] {
@@ -59,7 +60,7 @@ fn move_about(store: &EmbeddedStore, ids: &[JobId], stop: &AtomicBool) {
     }
 }
 
-/// All numbers, by pages of this size. What is on one page is of one moment; each job is on the page that its number belongs to.
+/// Lists all numbers by pages. Each page is a snapshot, and each job is on the page of its number.
 fn listed(store: &EmbeddedStore, filter: &JobFilter, limit: usize) -> Vec<Seq> {
     let (mut numbers, mut before) = (Vec::new(), None);
     loop {
@@ -81,7 +82,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Looks so many times, while jobs move.
+/// Lists many times while jobs move.
 fn assert_nothing_is_missed(store: &EmbeddedStore, rounds: usize) {
     let ids = submit(store, JOBS);
     let (stop, everything) = (AtomicBool::new(false), JobFilter::default());
@@ -99,7 +100,7 @@ fn assert_nothing_is_missed(store: &EmbeddedStore, rounds: usize) {
             for (filter, limit) in [(&everything, 1_000), (&of_queue, 1_000), (&of_queue, 7)] {
                 assert_eq!(listed(store, filter, limit), all, "{filter:?}");
             }
-            // Of these there are at most as many as are being moved; none of them is there twice.
+            // Only moving jobs may be missing; none appears twice.
             let moving = listed(store, &ended, 1_000);
             assert_eq!(moving.iter().collect::<BTreeSet<_>>().len(), moving.len());
             assert!(moving.len() <= 2, "{moving:?}");
@@ -108,20 +109,20 @@ fn assert_nothing_is_missed(store: &EmbeddedStore, rounds: usize) {
 }
 
 #[test]
-fn a_page_lacks_nothing_while_jobs_end_and_come_back() {
+fn page_is_complete_while_jobs_move() {
     let home = tempfile::tempdir().expect("a directory");
     assert_nothing_is_missed(&open(StoreLocation::Directory(home.path().to_owned())), 60);
 }
 
 #[test]
-fn a_page_lacks_nothing_in_memory_either() {
-    // There whoever looks waits for those who write: a page takes a while.
+fn page_is_complete_in_memory() {
+    // In memory a reader waits for the writer, so a page takes longer.
     assert_nothing_is_missed(&open(StoreLocation::Memory), 3);
 }
 
-/// A filter of which the index knows nothing: a page may hold none that match, and still have others behind it.
+/// A filter without an index: a page may be empty although more matches follow.
 #[test]
-fn a_listing_goes_on_behind_many_that_do_not_match() {
+fn listing_continues_behind_jobs_that_do_not_match() {
     let store = open(StoreLocation::Memory);
     let first = submit(&store, 1);
     (0..5).for_each(|_| drop(submit(&store, 1_000)));

@@ -1,7 +1,9 @@
-//! A log whose end is missing or destroyed (F04, F05): the store opens as it was after some commit, with everything that was acknowledged up to there, and nothing by halves.
-//! A log that is damaged before its last commit is refused (P13): that is no torn end.
+//! A torn or truncated WAL (F04, F05): the store opens at some commit, with every change that was
+//! acknowledged up to it and no partial batch. A WAL that is corrupt before its last commit is
+//! refused (P13).
 //!
-//! `TORN_FRAMES` says in how many of the last frames the log is cut at every byte; 1 in an ordinary run, 16 are the last 64 KiB.
+//! `TORN_FRAMES` is the number of last frames in which the WAL is cut at every byte: 1 by default;
+//! 16 are the last 64 KiB.
 
 #![expect(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test says no by panicking")]
 
@@ -16,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longshore_core::id::Seq;
 use longshore_core::rng::{Rng as _, SeededRng};
 use longshore_store::{Store as _, StoreError, VirtualClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation, examine};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation, examine};
 use longshore_testkit::block_on::block_on;
 
 use common::child::{self, Load};
@@ -24,18 +26,18 @@ use common::dump::describe;
 use common::ledger::Ledger;
 use common::strace::{self, Site};
 use common::{
-    assert_counts, assert_counts_of_queues, between, fast_directory, files_of, jobs_above, noted_mark, sample_store,
-    until_noted, workload,
+    assert_counts, assert_counts_of_queues, between, fast_directory, files_of, jobs_above, read_watermark,
+    sample_store, wait_for_watermark, workload,
 };
 
 const DATABASE: &str = "longshore.db";
 const LOG: &str = "longshore.db-wal";
-const NOTE: &str = "longshore.mark";
+const NOTE: &str = "longshore.watermark";
 const HEADER_BYTES: usize = 32;
 const FRAME_BYTES: usize = 24 + 4_096;
 const SCRIPT: &str = "LONGSHORE_SCRIPT_DIRECTORY";
 
-/// The two loads of this file; each does nothing unless a parent has asked for it.
+/// The two workloads of this file. Each does nothing without its environment variable.
 #[test]
 fn child() {
     child::main();
@@ -49,20 +51,20 @@ fn child() {
         step(&mut script);
         tell(directory, &store);
     }
-    // What was made when the store was opened has the first mark.
-    until_noted(directory, 2);
+    // The commit at open has the first sequence number.
+    wait_for_watermark(directory, 2);
     println!("done");
     loop {
         std::thread::park();
     }
 }
 
-fn options(directory: &Path, clock: Arc<VirtualClock>) -> Options {
+fn options(directory: &Path, clock: Arc<VirtualClock>) -> EmbeddedOptions {
     let place = StoreLocation::Directory(directory.to_owned());
-    Options { reserve_bytes: 0, reader_threads: 1, ..Options::new(place, clock, ClockMode::Virtual) }
+    EmbeddedOptions { reserve_bytes: 0, reader_threads: 1, ..EmbeddedOptions::new(place, clock, ClockMode::Virtual) }
 }
 
-/// What is acknowledged now, and how long the log is: `state LENGTH SUM`.
+/// Prints the acknowledged state and the size of the WAL: `state LENGTH SUM`.
 fn tell(directory: &Path, store: &EmbeddedStore) {
     let bytes = fs::metadata(directory.join(LOG)).expect("a log").len();
     let sum = sum_of(&describe(store).expect("everything can be read"));
@@ -74,7 +76,7 @@ fn sum_of(text: &str) -> String {
     format!("{:08x}-{}", crc32fast::hash(text.as_bytes()), text.len())
 }
 
-/// What a killed process has left, and what it had acknowledged at each length of its log.
+/// Files of a killed process, and the acknowledged state at each size of the WAL.
 struct Wreck {
     files: Vec<(std::path::PathBuf, Vec<u8>)>,
     states: Vec<(usize, String)>,
@@ -102,7 +104,7 @@ impl Wreck {
         &self.files.iter().find(|(name, _)| name.as_os_str() == LOG).expect("a log").1
     }
 
-    /// Without the note of how far it had come: the log has to speak for itself.
+    /// Without the watermark, so that only the WAL counts.
     fn with_log(&self, log: &[u8]) -> tempfile::TempDir {
         let copy = self.with_log_and_note(log);
         fs::remove_file(copy.path().join(NOTE)).expect("it is noted how far it had come");
@@ -118,14 +120,14 @@ impl Wreck {
         copy
     }
 
-    /// What must be seen when everything from this byte on is lost.
+    /// Returns the expected view if everything from this byte on is lost.
     fn state_before(&self, byte: usize) -> &str {
         let known = self.states.iter().take_while(|(bytes, _)| *bytes <= byte).last();
-        // Not even the first commit of the process: the tables are there, and nothing in them.
+        // Without the first commit of the process the tables are empty.
         known.map_or("", |(_, sum)| sum)
     }
 
-    /// Ends of commits that lie behind this byte.
+    /// Returns the ends of commits behind this byte.
     fn commits_behind(&self, byte: usize) -> usize {
         let mut ends: Vec<usize> = self.states.iter().map(|(bytes, _)| *bytes).filter(|bytes| *bytes > byte).collect();
         ends.dedup();
@@ -133,7 +135,7 @@ impl Wreck {
     }
 }
 
-/// What is seen of a store, after the doctor has found nothing. A store that is empty is "".
+/// Returns the view of a store without problems. An empty store is "".
 fn look(home: &Path) -> Result<String, StoreError> {
     let diagnosis = examine(home)?;
     assert_eq!(diagnosis.problems, Vec::<String>::new());
@@ -147,18 +149,18 @@ fn assert_shows(wreck: &Wreck, log: &[u8], lost_from: usize, what: &str) {
     let home = wreck.with_log(log);
     let seen = look(home.path()).unwrap_or_else(|error| panic!("{what}: {error}"));
     let expected = wreck.state_before(lost_from);
-    // The queue that every store has is made again by whoever opens it.
+    // Every open creates the default queue.
     let expected = if expected.is_empty() { &wreck.states[0].1 } else { expected };
     assert_eq!(seen, *expected, "{what}: not what was acknowledged up to there");
 }
 
 #[test]
-fn a_log_that_is_cut_anywhere_shows_what_was_committed_up_to_there() {
+fn truncated_wal_shows_the_commits_before_the_cut() {
     let wreck = Wreck::make();
     let log = wreck.log();
     let frames: usize = std::env::var("TORN_FRAMES").map_or(1, |value| value.parse().expect("a number"));
     let mut cuts: Vec<usize> = (log.len() - frames * FRAME_BYTES..=log.len()).collect();
-    // Each frame's borders, and what is inside of them here and there.
+    // The borders of each frame, and some bytes inside.
     let borders = (HEADER_BYTES..=log.len()).step_by(FRAME_BYTES);
     cuts.extend(borders.flat_map(|border| [border - 1, border, border + 1, border + 24, border + 1_000]));
     cuts.extend(0..=HEADER_BYTES);
@@ -169,10 +171,10 @@ fn a_log_that_is_cut_anywhere_shows_what_was_committed_up_to_there() {
     println!("{} cuts, each shows what was acknowledged up to there", cuts.len());
 }
 
-/// F07: nothing was ever copied out of this log, so the database beside it shows an empty store. It is noted how far the store had come: a log that is gone or
-/// empty, or that has lost more than was written since the note, is missed. What is not missed shows what was committed up to there.
+/// F07: before the first checkpoint the database is empty. A WAL that is missing, empty or ends
+/// below the watermark is refused. Any other cut shows the commits before it.
 #[test]
-fn a_log_that_is_gone_is_missed_and_so_is_all_that_was_noted() {
+fn open_refuses_a_wal_below_the_watermark() {
     let wreck = Wreck::make();
     let log = wreck.log();
     let gone = wreck.with_log_and_note(&[]);
@@ -181,7 +183,7 @@ fn a_log_that_is_gone_is_missed_and_so_is_all_that_was_noted() {
     for home in [&gone, &zeroed, &wreck.with_log_and_note(&[])] {
         for refused in [examine(home.path()).err(), look(home.path()).err()] {
             let refused = refused.expect("it is no empty store").to_string();
-            assert!(refused.contains("lost its end"), "{refused}");
+            assert!(refused.contains("data is missing"), "{refused}");
         }
     }
     let ends: Vec<usize> = (HEADER_BYTES..=log.len()).step_by(FRAME_BYTES).collect();
@@ -193,7 +195,7 @@ fn a_log_that_is_gone_is_missed_and_so_is_all_that_was_noted() {
                 assert_eq!(seen, wreck.state_before(*cut), "cut at {cut}: not what was acknowledged up to there");
                 false
             }
-            Err(StoreError::Corrupt { what }) => what.contains("lost its end"),
+            Err(StoreError::Corrupt { what }) => what.contains("data is missing"),
             Err(error) => panic!("cut at {cut}: {error}"),
         })
         .collect();
@@ -204,24 +206,25 @@ fn a_log_that_is_gone_is_missed_and_so_is_all_that_was_noted() {
     assert_eq!(missed, ends[..missed.len()], "what is noted is a moment, and everything before it");
 }
 
-/// Nobody comes any more, and the store's own time stands still: it is noted all the same, the first commit and the last.
+/// Without further requests and with a fixed clock, the watermark still covers the first and the
+/// last commit.
 #[test]
-fn what_was_committed_is_noted_soon() {
+fn watermark_follows_the_last_commit() {
     let home = fast_directory();
     let clock = Arc::new(VirtualClock::new(sample_store::BEGIN));
     let store = EmbeddedStore::open(options(home.path(), Arc::clone(&clock))).expect("the store opens");
-    let opened = noted_mark(home.path());
+    let opened = read_watermark(home.path());
     for commit in 1..=3 {
         let name = workload::BatchName { cycle: 1, thread: 0, number: commit };
         drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
-        let mark = opened + i64::try_from(commit).expect("small");
-        until_noted(home.path(), mark);
-        assert_eq!(noted_mark(home.path()), mark);
+        let commit_seq = opened + i64::try_from(commit).expect("small");
+        wait_for_watermark(home.path(), commit_seq);
+        assert_eq!(read_watermark(home.path()), commit_seq);
     }
 }
 
 #[test]
-fn a_log_whose_end_is_overwritten_shows_what_was_committed_up_to_there() {
+fn overwritten_wal_shows_the_commits_before_the_overwrite() {
     let wreck = Wreck::make();
     let (log, mut rng) = (wreck.log(), SeededRng::new(5));
     let mut cases = Vec::new();
@@ -231,7 +234,7 @@ fn a_log_whose_end_is_overwritten_shows_what_was_committed_up_to_there() {
         zeroes[from..].fill(0);
         let mut garbage = log.to_vec();
         garbage[from..].iter_mut().for_each(|byte| *byte = rng.next_u64().to_le_bytes()[0]);
-        // What is overwritten by itself is not lost.
+        // An overwrite with the same byte changes nothing.
         let differs = |changed: &[u8]| changed.iter().zip(log).position(|(a, b)| a != b).unwrap_or(log.len());
         for (what, changed) in [("zeroes", zeroes), ("garbage", garbage)] {
             cases.push((differs(&changed), what, changed));
@@ -241,9 +244,10 @@ fn a_log_whose_end_is_overwritten_shows_what_was_committed_up_to_there() {
     println!("{} destroyed ends, each shows what was acknowledged up to there", cases.len());
 }
 
-/// Flipped bits and lost sectors in the log: the last commit may be gone, as after a torn write; anything earlier is refused.
+/// Bit flips and lost sectors in the WAL: a torn last commit is dropped, earlier corruption is
+/// refused.
 #[test]
-fn damage_before_the_last_commit_of_the_log_is_refused() {
+fn open_refuses_a_wal_that_is_corrupt_before_its_last_commit() {
     let wreck = Wreck::make();
     let (log, mut rng) = (wreck.log(), SeededRng::new(9));
     let flips: u64 = std::env::var("FLIPS").map_or(600, |value| value.parse().expect("a number"));
@@ -271,16 +275,16 @@ fn damage_before_the_last_commit_of_the_log_is_refused() {
         let home = wreck.with_log(&changed);
         match look(home.path()) {
             Err(StoreError::Corrupt { what }) => {
-                assert!(what.contains("log"), "{what}");
+                assert!(what.contains("WAL") || what.contains("longshore.db-wal"), "{what}");
                 let opened =
                     EmbeddedStore::open(options(home.path(), Arc::new(VirtualClock::new(sample_store::BEGIN))));
-                assert!(opened.is_err(), "the doctor sees more than whoever opens it");
+                assert!(opened.is_err(), "`examine` detects more than open");
                 assert!(fs::read(home.path().join(LOG)).expect("bytes") == changed, "it is left as it is");
                 refused.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) => panic!("{what} at {at}: {error}"),
             Ok(_) => {
-                // A whole sector may take the mark of a commit along.
+                // A lost sector may contain the end of a commit.
                 let most = if what == "a flipped bit" { 1 } else { 2 };
                 assert!(wreck.commits_behind(at) <= most, "{what} at {at} of {} was not noticed", log.len());
                 assert_shows(&wreck, &changed, at, &format!("{what} at {at}"));
@@ -292,10 +296,11 @@ fn damage_before_the_last_commit_of_the_log_is_refused() {
     assert!(refused.into_inner() > 0 && torn.into_inner() > 0);
 }
 
-/// A log that ends before what was already copied into the database: the two together would be a mixture of two moments. The log of a load that was killed while its pages
-/// were copied, cut at random: whatever opens is whole and has nothing by halves, the rest is refused.
+/// A WAL that ends before checkpointed pages: the database would be a mixture of two commits. The
+/// WAL of a workload that was killed during a checkpoint is cut at random. Every store that opens
+/// is consistent; the others are refused.
 #[test]
-fn a_log_that_has_lost_what_was_copied_from_it_is_refused() {
+fn open_refuses_a_wal_that_lost_checkpointed_frames() {
     if !strace::allowed() {
         return;
     }
@@ -303,13 +308,13 @@ fn a_log_that_has_lost_what_was_copied_from_it_is_refused() {
     for (seed, page) in [(1, 2), (2, 300), (3, 2_000)] {
         let home = fast_directory();
         let mut ledger = Ledger::default();
-        // Something that the log then changes here and there.
+        // Rows that the WAL changes later.
         let mut before = child::command(&[], home.path(), workload::HEAVY);
         Load::start(before.env(child::BATCHES, "10")).finish(&mut ledger);
         let site = Site { call: "pwrite64", file: DATABASE };
         let words = strace::injecting(home.path(), site, &format!("signal=KILL:when={page}"));
         let mut command = child::command(&words, home.path(), 2 * workload::HEAVY + 1);
-        // Without the kill it would still come to an end.
+        // Without the kill the workload ends by itself.
         ledger.ended = false;
         Load::start(command.env(child::BATCHES, "2000")).finish(&mut ledger);
         assert!(!ledger.ended, "it was killed while it copied");
@@ -344,7 +349,7 @@ fn a_log_that_has_lost_what_was_copied_from_it_is_refused() {
     assert!(refused > 0, "no log had been copied");
 }
 
-/// Two cores, two halves.
+/// One half for each core.
 fn in_parallel<T: Clone + Send + Sync>(cases: &[T], check: impl Fn(T) + Sync) {
     let (left, right) = cases.split_at(cases.len() / 2);
     std::thread::scope(|scope| {

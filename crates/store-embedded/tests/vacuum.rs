@@ -1,4 +1,5 @@
-//! Files follow what is in them: after a great clearing the disk gets its space back (F49), and on a full one deleting makes room (F10).
+//! Incremental vacuum: the file shrinks after a large deletion (F49), and deletions free space on a
+//! full disk (F10).
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -18,7 +19,7 @@ use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
 use longshore_store::clock::monotonic;
 use longshore_store::{ClaimedJob, Clock, Store as _, VirtualClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 use longshore_testkit::block_on::block_on;
 
 use common::{assert_whole, jobs_above, payloads_of, workload};
@@ -35,11 +36,11 @@ fn submit(store: &EmbeddedStore, queue: &str, count: usize) {
     drop(block_on(store.submit(request)).expect("the store takes it").expect("the rules allow it"));
 }
 
-/// A store in real time, on a clock that we turn ourselves.
+/// Opens a store in real time, with a clock that the test advances.
 fn open(directory: &Path, clock: &Arc<VirtualClock>) -> EmbeddedStore {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
-    let options = Options::new(StoreLocation::Directory(directory.to_owned()), clock, ClockMode::Real);
-    EmbeddedStore::open(Options { reserve_bytes: 1 << 20, ..options }).expect("the store opens")
+    let options = EmbeddedOptions::new(StoreLocation::Directory(directory.to_owned()), clock, ClockMode::Real);
+    EmbeddedStore::open(EmbeddedOptions { reserve_bytes: 1 << 20, ..options }).expect("the store opens")
 }
 
 fn end_all(store: &EmbeddedStore, queue: &str) {
@@ -64,13 +65,13 @@ fn file_bytes(directory: &Path) -> u64 {
     directory.join("longshore.db").metadata().expect("it is there").len()
 }
 
-/// Does what a server does: ticks when something is due, and waits for nothing else.
+/// Ticks like a server: whenever a deadline is due.
 fn tick_until(store: &EmbeddedStore, clock: &VirtualClock, what: &str, so: impl Fn() -> bool) -> usize {
     let (begin, wakeups, mut ticks) = (monotonic(), store.wakeups(), 0);
     let mut next = Some(clock.now());
     while !so() {
         assert!(monotonic() - begin < Duration::from_secs(30), "{what}, after {ticks} ticks");
-        // A file gets shorter beside the writer.
+        // The checkpoint thread truncates the file.
         std::thread::yield_now();
         if let Some(due) = next.into_iter().chain(wakeups.deadline()).min() {
             clock.advance_to(due);
@@ -83,11 +84,11 @@ fn tick_until(store: &EmbeddedStore, clock: &VirtualClock, what: &str, so: impl 
 }
 
 #[test]
-fn a_store_that_was_emptied_gives_its_space_back() {
+fn file_shrinks_after_a_large_deletion() {
     let home = tempfile::tempdir().expect("a directory");
     let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(1_000_000)));
     let store = open(home.path(), &clock);
-    // Those that stay lie among those that go.
+    // Remaining jobs are between deleted ones.
     for _ in 0..20 {
         submit(&store, "odd", 200);
         submit(&store, "even", 2);
@@ -99,7 +100,7 @@ fn a_store_that_was_emptied_gives_its_space_back() {
     end_all(&store, "odd");
     let gone = || jobs_above(&store, Seq(0)).expect("jobs are listed").len() == 40;
     tick_until(&store, &clock, "ended jobs are pruned", gone);
-    // What is kept for later: a quarter, and 16 MiB.
+    // Free pages that stay: a quarter of the file, and 16 MiB.
     let ticks = tick_until(&store, &clock, "the file gets shorter", || file_bytes(home.path()) < 20 << 20);
     println!("{full} bytes, and after {ticks} more ticks {}", file_bytes(home.path()));
     let jobs = jobs_above(&store, Seq(0)).expect("jobs are listed");

@@ -49,6 +49,15 @@ pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     words
 }
 
+/// Maps a statement that PostgreSQL refused: nothing was committed.
+pub(crate) fn not_applied(error: &tokio_postgres::Error) -> StoreError {
+    let message = ErrorMessage(error_chain(error));
+    match error.code() {
+        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::PermissionDenied(Arc::new(message)),
+        Some(_) | None => StoreError::not_applied(message),
+    }
+}
+
 impl From<tokio_postgres::Error> for TxError {
     /// Before the commit was sent.
     fn from(error: tokio_postgres::Error) -> Self {
@@ -106,7 +115,7 @@ impl TxError {
         match self {
             Self::Unknown(failed) => StoreError::Unknown(Arc::new(failed)),
             Self::ConnectionLost(failed) => StoreError::NotApplied(Arc::new(failed)),
-            Self::Conflict(error) | Self::Refused(error) => StoreError::not_applied(ErrorMessage(error_chain(&error))),
+            Self::Conflict(error) | Self::Refused(error) => not_applied(&error),
             Self::NeedsExclusive => StoreError::not_applied(ErrorMessage("the queues are being changed".to_owned())),
             Self::TooLarge => StoreError::not_applied(ErrorMessage("too much for one transaction".to_owned())),
             Self::Damaged(what) => StoreError::corrupt(what),

@@ -111,11 +111,13 @@ impl Import {
         import.client.batch_execute(&begin).await.map_err(|error| failed(&error))?;
         let held = import.counted().await?;
         if held != (Imported { queues: held.queues, ..Imported::default() }) {
-            return Err(refused(format!("the schema {} is not empty: it has {} jobs", import.schema, held.jobs)));
+            let what = format!("the schema {} is not empty: it has {} jobs", import.schema, held.jobs);
+            return Err(StoreError::NotEmpty { what });
         }
         let others = "SELECT count(*) FROM @.queues q JOIN @.queue_names n USING (number) WHERE n.name <> 'default'";
         if import.number(others).await? > 0 {
-            return Err(refused(format!("the schema {} is not empty: it has queues", import.schema)));
+            let what = format!("the schema {} is not empty: it has queues", import.schema);
+            return Err(StoreError::NotEmpty { what });
         }
         import.run("DELETE FROM @.queues; DELETE FROM @.queue_names; DELETE FROM @.policies; DELETE FROM @.counts; DELETE FROM @.count_changes").await?;
         Ok(import)

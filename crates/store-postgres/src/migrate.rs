@@ -1,10 +1,10 @@
 //! Migrations: forward only, one after the other, all that are missing in one transaction, and never by two nodes at once.
 
 use longshore_core::time::Timestamp;
-use longshore_store::StoreError;
+use longshore_store::{FormatError, StoreError};
 use tokio_postgres::{Client, NoTls};
 
-use crate::error::{ErrorMessage, error_chain};
+use crate::error::{ErrorMessage, not_applied};
 use crate::node::lock_key;
 use crate::pool;
 
@@ -86,7 +86,7 @@ fn text_of(migration: &Migration, schema: &str) -> String {
 }
 
 fn failed(error: &tokio_postgres::Error) -> StoreError {
-    StoreError::not_applied(ErrorMessage(error_chain(error)))
+    not_applied(error)
 }
 
 pub(crate) async fn connect(url: &str) -> Result<Client, StoreError> {
@@ -130,7 +130,8 @@ fn check_age(applied: &[i32]) -> Result<(), StoreError> {
     let newest = MIGRATIONS.last().map_or(0, |migration| migration.number);
     match applied.iter().max() {
         Some(found) if *found > newest => {
-            Err(StoreError::Format { found: format!("a database with migration {found}"), supported: SUPPORTED })
+            let found = format!("a database with migration {found}");
+            Err(StoreError::Format(FormatError::Version { found, supported: SUPPORTED.to_owned() }))
         }
         Some(_) | None => Ok(()),
     }
@@ -205,13 +206,9 @@ async fn settle_time(client: &Client, schema: &str, now: Option<Timestamp>) -> R
     let found: i64 = rows.first().and_then(|row| row.get::<_, Option<i64>>(0)).unwrap_or(0);
     match (found == 0, wanted == 0) {
         (true, true) | (false, false) => Ok(()),
-        (true, false) => Err(other_clock("a database of jobs in real time", "jobs in virtual time")),
-        (false, true) => Err(other_clock("a database of jobs in virtual time", "jobs in real time")),
+        (true, false) => Err(StoreError::Format(FormatError::RealTime)),
+        (false, true) => Err(StoreError::Format(FormatError::VirtualTime)),
     }
-}
-
-fn other_clock(found: &str, supported: &'static str) -> StoreError {
-    StoreError::Format { found: found.to_owned(), supported }
 }
 
 #[cfg(test)]

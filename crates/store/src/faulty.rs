@@ -23,6 +23,7 @@ use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
 use crate::health::StoreHealth;
+use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use crate::store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};
 
@@ -248,6 +249,10 @@ impl StoreReader for FaultyStore {
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {
         self.look(|store| store.health())
+    }
+
+    fn metrics(&self) -> StoreFuture<'_, StoreMetrics> {
+        self.store.metrics()
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

@@ -22,6 +22,7 @@ use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
 use crate::health::StoreHealth;
+use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use crate::store::{JobRef, QueueStats, Store, StoreFuture, StoreReader};
 
@@ -259,6 +260,10 @@ impl StoreReader for InstrumentedStore {
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {
         self.store.health()
+    }
+
+    fn metrics(&self) -> StoreFuture<'_, StoreMetrics> {
+        self.store.metrics()
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

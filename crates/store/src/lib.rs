@@ -9,6 +9,7 @@
 //! - [`StoreError`] (`error.rs`): whether the thing may have happened
 //! - [`clock`]: the time of this machine, steady and without jumps, and the virtual time of tests
 //! - [`StoreHealth`] (`health.rs`): whether new jobs are taken
+//! - [`StoreMetrics`] (`metrics.rs`): measurements for the metrics endpoint
 //! - [`Wakeups`] (`wakeups.rs`): hints that something may have changed
 //! - [`Grant`] (`grant.rs`): claimed jobs on their way to a worker; [`ParkedClaims`] (`parked.rs`): claims that wait for jobs
 //! - [`Mailbox`] (`mailbox.rs`): the way of requests to the component that serves them
@@ -23,6 +24,7 @@ mod grant;
 mod health;
 mod instrumented;
 mod mailbox;
+mod metrics;
 mod parked;
 pub mod query;
 mod store;
@@ -31,12 +33,13 @@ mod stub;
 
 pub use change_feed::{ChangeFeed, WakeupsSender};
 pub use clock::{Clock, SystemClock, VirtualClock};
-pub use error::{Cause, StoreError};
+pub use error::{Cause, FormatError, StoreError};
 pub use faulty::{Fault, Faults, FaultyStore};
 pub use grant::{Grant, Park, TakeBack, await_grant};
 pub use health::StoreHealth;
 pub use instrumented::{InstrumentedStore, Observer, StoreCall, StoreOp};
 pub use mailbox::{Letters, Mailbox, Notices, mailbox};
+pub use metrics::{Histogram, HistogramSnapshot, HitCount, StoreMetrics};
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};
 pub use query::{JobFilter, JobQuery, MemberQuery, Page, QueuePosition, StateSet, WorkflowPage, WorkflowQuery};
 pub use store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};

@@ -23,6 +23,7 @@ use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
 use crate::health::StoreHealth;
+use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 
 /// `Err` is a failure of the store; what the rules refuse is in the `Ok`.
@@ -99,6 +100,11 @@ pub trait StoreReader: Debug + Send + Sync + 'static {
 
     /// Whether new jobs are taken. `Err`: the store cannot even say that.
     fn health(&self) -> StoreFuture<'_, StoreHealth>;
+
+    /// Returns measurements of the store's parts. A store without any returns the default.
+    fn metrics(&self) -> StoreFuture<'_, StoreMetrics> {
+        Box::pin(async { Ok(StoreMetrics::default()) })
+    }
 }
 
 /// The two names of a job.

@@ -75,10 +75,10 @@ fn told(error: &StoreError, data: &Path) -> CliError {
     if moved_file(error).is_some() {
         return failure.hint("nothing changes in it any more: copy the directory with any tool to keep it, and back up the database that its jobs were moved to");
     }
-    if let StoreError::Format { .. } = error {
+    if let StoreError::Format(_) = error {
         return failure.hint("DIR is the data directory of a server, as given to `longshore serve --data DIR`");
     }
-    if error.to_string().contains("exists already") {
+    if let StoreError::AlreadyExists { .. } = error {
         return failure.hint("a backup goes into a directory of its own: name another one");
     }
     failure

@@ -41,7 +41,7 @@ impl Doctor {
                 return CliError::refused(told).hint(WHEN_DAMAGED);
             }
             let failure = CliError::failed(told);
-            if let StoreError::Format { .. } = error {
+            if let StoreError::Format(_) = error {
                 return failure.hint("DIR is the data directory of a server, or a copy made by `longshore backup`");
             }
             if in_use(&error) {
@@ -51,7 +51,7 @@ impl Doctor {
             }
             failure
         })?;
-        let VerifyReport { live_jobs, ended_jobs, payload_bytes, moved_to, problems } = &diagnosis;
+        let VerifyReport { live_jobs, finished_jobs: ended_jobs, payload_bytes, moved_to, problems } = &diagnosis;
         if context.screen.json {
             context.screen.json(&Found {
                 ok: problems.is_empty(),

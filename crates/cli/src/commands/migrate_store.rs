@@ -159,7 +159,7 @@ async fn carry_jobs(context: &Context, export: &Export, import: &mut Import, fro
         bar.set_message(format!("{} of {total} jobs", bar.position()));
     }
     bar.finish_and_clear();
-    for (queue, state, jobs) in export.ended_counts().map_err(read)? {
+    for (queue, state, jobs) in export.finished_counts().map_err(read)? {
         let found = import.counts().find(|(name, _)| **name == queue);
         let found = found.and_then(|(_, counts)| counts.get(state as usize).copied()).unwrap_or(0);
         // An ended job that still owes its dependents the news counts among the living.
@@ -179,7 +179,7 @@ fn cannot_read(error: &StoreError, from: &Path) -> CliError {
     if let Some(hint) = when_moved(error) {
         return failure.hint(hint);
     }
-    if let StoreError::Format { .. } = error {
+    if let StoreError::Format(_) = error {
         return failure.hint("--from is the data directory of a server, as given to `longshore serve --data DIR`");
     }
     failure
@@ -208,7 +208,7 @@ fn cannot_write(error: &StoreError) -> CliError {
         return CliError::failed(told).hint("run the same command again: it finds out, and moves them if need be");
     }
     let failure = CliError::failed(format!("nothing was moved: {error}"));
-    if error.to_string().contains("not empty") {
+    if let StoreError::NotEmpty { .. } = error {
         return failure.hint("give a schema of its own: --to 'postgres://…?schema=NAME'");
     }
     failure

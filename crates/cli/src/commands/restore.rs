@@ -47,10 +47,10 @@ impl Restore {
             if let Some(hint) = when_moved(&error) {
                 return failure.hint(hint);
             }
-            if error.to_string().contains("exists already") {
+            if let StoreError::AlreadyExists { .. } = error {
                 return failure.hint("a store is never overwritten: name a new directory, or move the old one away");
             }
-            if let StoreError::Format { .. } = error {
+            if let StoreError::Format(_) = error {
                 return failure.hint("DIR is a copy made by `longshore backup`");
             }
             if let StoreError::Corrupt { .. } = error {

@@ -68,9 +68,9 @@ fn nothing_is_ever_overwritten() {
     assert!(Server::on(&data).stop().success());
     alone(&["backup", text(&data), text(&copy)]).expect(0);
     let again = alone(&["backup", text(&data), text(&copy)]).expect(2);
-    assert!(again.stderr.contains("exists already") && again.stderr.contains("hint: "), "{again:?}");
+    assert!(again.stderr.contains("already exists") && again.stderr.contains("hint: "), "{again:?}");
     let again = alone(&["restore", text(&copy), text(&data)]).expect(2);
-    assert!(again.stderr.contains("exists already"), "{again:?}");
+    assert!(again.stderr.contains("already exists"), "{again:?}");
     let nothing = directory.path().join("nothing");
     for command in [&["backup", text(&nothing)][..], &["doctor", text(&nothing)]] {
         let done = alone(command).expect(2);

@@ -11,7 +11,9 @@ use std::time::Duration;
 use longshore_api::system::ThroughputTotals as Totals;
 use longshore_core::engine::count_of;
 use longshore_core::state::StateKind;
-use longshore_store::{Observer, QueueStats, StoreCall, StoreHealth, StoreOp};
+use longshore_store::{
+    HistogramSnapshot, HitCount, Observer, QueueStats, StoreCall, StoreHealth, StoreMetrics, StoreOp,
+};
 use parking_lot::RwLock;
 
 use crate::routes::system::VERSION;
@@ -136,7 +138,7 @@ impl Exposition {
 }
 
 /// Returns all metrics.
-pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHealth) -> String {
+pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHealth, store: &StoreMetrics) -> String {
     let mut text = Exposition(String::with_capacity(16 << 10));
     text.family("longshore_info", "gauge", "Version and store of the server.");
     text.sample("longshore_info", &format!("version=\"{VERSION}\",store=\"{}\"", app.about.kind), 1);
@@ -153,8 +155,9 @@ pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHe
     );
     text.unlabelled("longshore_http_request_panics_total", app.metrics.panics.load(Ordering::Relaxed));
     text.family("longshore_store_poisoned", "gauge", "1 after a failed write: the server must be restarted.");
-    text.unlabelled("longshore_store_poisoned", u8::from(app.store_health.has_failed()));
+    text.unlabelled("longshore_store_poisoned", u8::from(store.is_poisoned || app.store_health.has_failed()));
     write_health(&mut text, health);
+    write_store_internals(&mut text, store);
     write_queues(&mut text, app, queues);
     write_requests(&mut text, &app.metrics);
     write_store(&mut text, &app.metrics);
@@ -174,6 +177,49 @@ fn write_health(text: &mut Exposition, health: &StoreHealth) {
         text.family("longshore_store_free_bytes", "gauge", "Free bytes on the disk of the store.");
         text.unlabelled("longshore_store_free_bytes", bytes);
     }
+}
+
+/// Leaves out parts that the store does not have.
+fn write_store_internals(text: &mut Exposition, store: &StoreMetrics) {
+    let histograms: [(&str, &str, &Option<HistogramSnapshot>); 2] = [
+        ("longshore_store_commit_duration_seconds", "Duration of commits.", &store.commit_seconds),
+        ("longshore_store_commit_batch_size", "Commands per commit.", &store.batch_commands),
+    ];
+    for (name, help, histogram) in histograms {
+        if let Some(histogram) = histogram {
+            write_snapshot(text, name, help, histogram);
+        }
+    }
+    if let Some(bytes) = store.wal_bytes {
+        text.family("longshore_store_wal_bytes", "gauge", "Size of the write-ahead log.");
+        text.unlabelled("longshore_store_wal_bytes", bytes);
+    }
+    if let Some(seconds) = store.watermark_age_seconds {
+        text.family("longshore_store_watermark_age_seconds", "gauge", "Age of the watermark of commits.");
+        text.unlabelled("longshore_store_watermark_age_seconds", seconds);
+    }
+    let caches: [(&str, &str, Option<HitCount>); 2] = [
+        ("longshore_store_cache", "Records by result of the cache lookup.", store.cache),
+        ("longshore_store_fast_path", "Transactions by result of the fast path.", store.fast_path),
+    ];
+    for (name, help, counts) in caches {
+        if let Some(HitCount { hits, misses }) = counts {
+            let name = format!("{name}_total");
+            text.family(&name, "counter", help);
+            text.sample(&name, "result=\"hit\"", hits);
+            text.sample(&name, "result=\"miss\"", misses);
+        }
+    }
+}
+
+fn write_snapshot(text: &mut Exposition, name: &str, help: &str, histogram: &HistogramSnapshot) {
+    text.family(name, "histogram", help);
+    for (bound, count) in &histogram.buckets {
+        text.sample(&format!("{name}_bucket"), &format!("le=\"{bound}\""), count);
+    }
+    text.sample(&format!("{name}_bucket"), "le=\"+Inf\"", histogram.count);
+    text.unlabelled(&format!("{name}_count"), histogram.count);
+    text.unlabelled(&format!("{name}_sum"), histogram.sum);
 }
 
 fn write_queues(text: &mut Exposition, app: &AppState, queues: &[QueueStats]) {

@@ -20,7 +20,7 @@ use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_store::{
     ChangeFeed, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, QueuePosition, QueueStats, Store, StoreError,
-    StoreFuture, StoreHealth, StoreReader, VirtualClock, WorkflowPage, WorkflowQuery,
+    StoreFuture, StoreHealth, StoreMetrics, StoreReader, VirtualClock, WorkflowPage, WorkflowQuery,
 };
 use tokio::sync::RwLock;
 
@@ -138,6 +138,10 @@ impl StoreReader for VirtualTime {
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {
         self.store.health()
+    }
+
+    fn metrics(&self) -> StoreFuture<'_, StoreMetrics> {
+        self.store.metrics()
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

@@ -175,7 +175,7 @@ mod tests {
     use longshore_core::state::StateKind;
     use longshore_core::submit::{NewJob, Payload};
     use longshore_store::{JobRef, SystemClock};
-    use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
+    use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation};
     use tokio::io::ReadBuf;
 
     use super::*;

@@ -117,8 +117,9 @@ pub(crate) async fn workers(State(app): State<AppState>, _: NoQuery) -> ApiResul
 pub(crate) async fn metrics(State(app): State<AppState>, _: NoQuery) -> ApiResult {
     let queues = app.call_store(app.store.queues()).await?;
     let health = store_health(&app).await;
+    let store = app.call_store(app.store.metrics()).await?;
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, kind)], exposition(&app, &queues, &health)).into_response())
+    Ok(([(header::CONTENT_TYPE, kind)], exposition(&app, &queues, &health, &store)).into_response())
 }
 
 /// `GET /v1/clock`, in virtual time only.

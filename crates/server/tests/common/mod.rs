@@ -13,7 +13,7 @@ use longshore_core::Timestamp;
 use longshore_core::profile::Profile;
 use longshore_server::{Limits, Server, ServerClock, ServerError, ServerOptions, StoreInfo};
 use longshore_store::{Clock, Store, SystemClock, VirtualClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longshore_server::ServerClock;
 use longshore_store::{Clock, SystemClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation};
 use tokio::time::{Instant, timeout};
 
 use crate::common::client::lease;

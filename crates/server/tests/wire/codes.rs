@@ -7,7 +7,7 @@ use longshore_core::Timestamp;
 use longshore_core::engine::Options;
 use longshore_server::ServerClock;
 use longshore_store::{Clock, Fault, Faults, FaultyStore, SystemClock, VirtualClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
 use crate::common::Setup;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longshore_server::ServerClock;
 use longshore_store::{Clock, StoreHealth, SystemClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation};
 use serde_json::{Value, json};
 
 use crate::common::Setup;

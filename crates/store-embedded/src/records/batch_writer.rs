@@ -1,4 +1,4 @@
-//! Writes the records of a batch: gathered first, then many to a statement.
+//! Collects the records of a batch and writes them with multi-row statements.
 
 use std::ops::Range;
 
@@ -7,25 +7,25 @@ use longshore_core::job::Job;
 use longshore_core::time::Timestamp;
 use rusqlite::{Connection, Statement, params};
 
-use super::multi_row::{INSERT_ENDED, INSERT_LIVE, MultiRowStatement, REPLACE_LIVE, ranges};
+use super::multi_row::{INSERT_FINISHED, INSERT_LIVE, MultiRowStatement, REPLACE_LIVE, ranges};
 use crate::finished_index::FilterKey;
 
-/// Records that are to be written, sorted by their numbers.
+/// Records to write, sorted by number.
 #[derive(Debug, Default)]
 pub(super) struct BatchWriter {
-    /// The records, one after the other.
+    /// Encoded records, concatenated.
     buffer: Vec<u8>,
     inserted: Vec<(Seq, Range<usize>)>,
     replaced: Vec<(Seq, Range<usize>)>,
     deleted_live: Vec<Seq>,
-    ended: Vec<(Seq, Ended)>,
-    changed_ended: Vec<(Seq, Ended)>,
+    finished: Vec<(Seq, FinishedRow)>,
+    updated_finished: Vec<(Seq, FinishedRow)>,
     deleted_finished: Vec<Seq>,
 }
 
 #[derive(Debug)]
-struct Ended {
-    features: FilterKey,
+struct FinishedRow {
+    key: FilterKey,
     prune_at: Option<i64>,
     record: Range<usize>,
 }
@@ -51,27 +51,27 @@ impl BatchWriter {
         self.deleted_live.push(seq);
     }
 
-    pub(super) fn insert_ended(&mut self, job: &Job, features: FilterKey, record: &[u8]) {
-        let ended = self.ended(job, features, record);
-        self.ended.push((job.seq, ended));
+    pub(super) fn insert_finished(&mut self, job: &Job, key: FilterKey, record: &[u8]) {
+        let row = self.finished_row(job, key, record);
+        self.finished.push((job.seq, row));
     }
 
-    pub(super) fn update_ended(&mut self, job: &Job, features: FilterKey, record: &[u8]) {
-        let ended = self.ended(job, features, record);
-        self.changed_ended.push((job.seq, ended));
+    pub(super) fn update_finished(&mut self, job: &Job, key: FilterKey, record: &[u8]) {
+        let row = self.finished_row(job, key, record);
+        self.updated_finished.push((job.seq, row));
     }
 
-    pub(super) fn delete_ended(&mut self, seq: Seq) {
+    pub(super) fn delete_finished(&mut self, seq: Seq) {
         self.deleted_finished.push(seq);
     }
 
-    fn ended(&mut self, job: &Job, features: FilterKey, record: &[u8]) -> Ended {
-        Ended { features, prune_at: job.prune_at().map(Timestamp::as_millis), record: self.append(record) }
+    fn finished_row(&mut self, job: &Job, key: FilterKey, record: &[u8]) -> FinishedRow {
+        FinishedRow { key, prune_at: job.prune_at().map(Timestamp::as_millis), record: self.append(record) }
     }
 
-    /// What is gathered comes into the tables.
+    /// Writes all collected records to the tables.
     pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
-        for (table, seqs) in [("live", &self.deleted_live), ("ended", &self.deleted_finished)] {
+        for (table, seqs) in [("live_jobs", &self.deleted_live), ("finished_jobs", &self.deleted_finished)] {
             if seqs.is_empty() {
                 continue;
             }
@@ -83,18 +83,18 @@ impl BatchWriter {
         }
         self.write_live(connection, &INSERT_LIVE, &self.inserted)?;
         self.write_live(connection, &REPLACE_LIVE, &self.replaced)?;
-        INSERT_ENDED.write(connection, &self.ended, |statement, first, (seq, ended)| {
-            let FilterKey { queue, state, job_type } = &ended.features;
+        INSERT_FINISHED.write(connection, &self.finished, |statement, first, (seq, row)| {
+            let FilterKey { queue, state, job_type } = &row.key;
             statement.raw_bind_parameter(first, seq.0.cast_signed())?;
             statement.raw_bind_parameter(first + 1, queue)?;
             statement.raw_bind_parameter(first + 2, state)?;
             statement.raw_bind_parameter(first + 3, job_type)?;
-            statement.raw_bind_parameter(first + 4, ended.prune_at)?;
-            statement.raw_bind_parameter(first + 5, self.read(&ended.record)?)
+            statement.raw_bind_parameter(first + 4, row.prune_at)?;
+            statement.raw_bind_parameter(first + 5, self.read(&row.record)?)
         })?;
-        for (seq, ended) in &self.changed_ended {
-            let text = "UPDATE ended SET record = ?2, prune_at = ?3, state = ?4 WHERE seq = ?1";
-            let values = params![seq.0.cast_signed(), self.read(&ended.record)?, ended.prune_at, ended.features.state];
+        for (seq, row) in &self.updated_finished {
+            let text = "UPDATE finished_jobs SET record = ?2, prune_at = ?3, state = ?4 WHERE seq = ?1";
+            let values = params![seq.0.cast_signed(), self.read(&row.record)?, row.prune_at, row.key.state];
             connection.prepare_cached(text)?.execute(values)?;
         }
         Ok(())

@@ -1,6 +1,4 @@
-//! The end of a batch: tables, counts, sums and listings are brought in step with the records in memory.
-
-use std::sync::PoisonError;
+//! End of a batch: writes changed records and updates counts, chunk summaries and the live index.
 
 use longshore_core::id::Seq;
 use longshore_core::time::Timestamp;
@@ -8,25 +6,25 @@ use rusqlite::params;
 
 use super::batch_writer::BatchWriter;
 use super::{RecordsError, SqliteRecords, StoredIn, WrittenJob, state_number};
-use crate::finished_index::{FilterKey, chunk_of, save_features};
-use crate::live_index::Change;
+use crate::finished_index::{FilterKey, chunk_of, save_chunk_key};
+use crate::live_index::LiveChange;
 use longshore_codec::codec;
 
-/// What became of one record in a flush.
-struct Written {
+/// Result of writing one record.
+struct WrittenRecord {
     seq: Seq,
     before: StoredIn,
     after: StoredIn,
-    /// Of a job that has just ended.
-    features: Option<FilterKey>,
+    /// Set for a job that finished in this batch.
+    key: Option<FilterKey>,
     prune_at: Option<Timestamp>,
 }
 
 impl SqliteRecords {
-    /// Writes what the batch has changed so far, inside its transaction.
+    /// Writes the changes of the batch so far, in its transaction.
     pub(crate) fn flush(&mut self) -> Result<(), RecordsError> {
-        if self.names().has_unsaved() {
-            crate::dictionary::save(&self.names(), &self.connection)?;
+        if self.dictionary().has_unsaved() {
+            crate::dictionary::save(&self.dictionary(), &self.connection)?;
         }
         if !self.new_payloads.is_empty() {
             self.write_payloads()?;
@@ -44,81 +42,85 @@ impl SqliteRecords {
         self.flush_counts()
     }
 
-    /// Brings the tables in step with the records in memory; says where each lay before, and lies now.
-    fn write_records(&mut self, changed: Vec<(Seq, StoredIn)>) -> Result<Vec<Written>, RecordsError> {
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let mut pen = BatchWriter::default();
+    /// Writes the changed records. Returns where each was stored before and is stored now.
+    fn write_records(&mut self, changed: Vec<(Seq, StoredIn)>) -> Result<Vec<WrittenRecord>, RecordsError> {
+        let dictionary = self.indexes.dictionary();
+        let mut writer = BatchWriter::default();
         let mut record = Vec::new();
         let mut written = Vec::with_capacity(changed.len());
         for (seq, before) in changed {
             let Some(job) = self.jobs.get(&seq) else { continue };
-            record = codec::job::encode(job, &names, record).ok_or(RecordsError::NotStorable)?;
+            record = codec::job::encode(job, &dictionary, record).ok_or(RecordsError::NotStorable)?;
             let after = StoredIn::of(job);
             match (&before, &after) {
-                (StoredIn::Live(_), StoredIn::Live(_)) => pen.replace_live(seq, &record),
-                (StoredIn::Nowhere, StoredIn::Live(_)) => pen.insert_live(seq, &record),
-                (StoredIn::Ended(_), StoredIn::Live(_)) => {
-                    pen.delete_ended(seq);
-                    pen.insert_live(seq, &record);
+                (StoredIn::Live(_), StoredIn::Live(_)) => writer.replace_live(seq, &record),
+                (StoredIn::Nowhere, StoredIn::Live(_)) => writer.insert_live(seq, &record),
+                (StoredIn::Finished(_), StoredIn::Live(_)) => {
+                    writer.delete_finished(seq);
+                    writer.insert_live(seq, &record);
                 }
-                (StoredIn::Ended(_), StoredIn::Ended(_)) => pen.update_ended(job, FilterKey::of(job, &names), &record),
-                (StoredIn::Live(_), StoredIn::Ended(_)) => {
-                    pen.delete_live(seq);
-                    pen.insert_ended(job, FilterKey::of(job, &names), &record);
+                (StoredIn::Finished(_), StoredIn::Finished(_)) => {
+                    writer.update_finished(job, FilterKey::of(job, &dictionary), &record)
                 }
-                (StoredIn::Nowhere, StoredIn::Ended(_)) => pen.insert_ended(job, FilterKey::of(job, &names), &record),
+                (StoredIn::Live(_), StoredIn::Finished(_)) => {
+                    writer.delete_live(seq);
+                    writer.insert_finished(job, FilterKey::of(job, &dictionary), &record);
+                }
+                (StoredIn::Nowhere, StoredIn::Finished(_)) => {
+                    writer.insert_finished(job, FilterKey::of(job, &dictionary), &record)
+                }
                 (_, StoredIn::Nowhere) => {}
             }
-            let features = match (&before, &after) {
-                (StoredIn::Ended(before), StoredIn::Ended(after)) if before == after => None,
-                (_, StoredIn::Ended(_)) => Some(FilterKey::of(job, &names)),
+            let key = match (&before, &after) {
+                (StoredIn::Finished(before), StoredIn::Finished(after)) if before == after => None,
+                (_, StoredIn::Finished(_)) => Some(FilterKey::of(job, &dictionary)),
                 (_, StoredIn::Live(_) | StoredIn::Nowhere) => None,
             };
-            written.push(Written { seq, before, after, features, prune_at: job.prune_at() });
+            written.push(WrittenRecord { seq, before, after, key, prune_at: job.prune_at() });
         }
-        pen.write(&self.connection)?;
+        writer.write(&self.connection)?;
         Ok(written)
     }
 
-    /// Keeps counts, sums and listings in step with what was written.
-    fn update_indexes(&mut self, written: Vec<Written>) -> Result<(), RecordsError> {
+    /// Updates counts, chunk summaries and the live index.
+    fn update_indexes(&mut self, written: Vec<WrittenRecord>) -> Result<(), RecordsError> {
         let mut changes = Vec::with_capacity(written.len());
-        for Written { seq, before, after, features, prune_at } in written {
-            if let Some(features) = features {
-                self.add_chunk_key(seq, features)?;
+        for WrittenRecord { seq, before, after, key, prune_at } in written {
+            if let Some(key) = key {
+                self.add_chunk_key(seq, key)?;
             }
             if let Some(at) = prune_at {
                 self.prunes.schedule_prune(&self.connection, seq, at)?;
             }
-            self.touched.push(WrittenJob { seq, fresh: matches!(before, StoredIn::Nowhere) });
+            self.written.push(WrittenJob { seq, is_new: matches!(before, StoredIn::Nowhere) });
             self.recount(seq, &before, &after);
-            let change = Change { before: before.live(), after: after.live() };
+            let change = LiveChange { before: before.live(), after: after.live() };
             if change.before != change.after {
                 changes.push(change);
             }
         }
-        self.live.write().unwrap_or_else(PoisonError::into_inner).replace(changes);
+        self.indexes.live_mut().replace(changes);
         Ok(())
     }
 
-    /// Adds what is new about an ended job to the sum of its chunk.
-    fn add_chunk_key(&mut self, seq: Seq, features: FilterKey) -> Result<(), RecordsError> {
+    /// Adds a finished job to the summary of its chunk.
+    fn add_chunk_key(&mut self, seq: Seq, key: FilterKey) -> Result<(), RecordsError> {
         let chunk = chunk_of(seq);
-        if self.chunks.read().unwrap_or_else(PoisonError::into_inner).knows(chunk, &features) {
+        if self.indexes.chunks().contains(chunk, &key) {
             return Ok(());
         }
-        save_features(&self.connection, chunk, &features)?;
-        self.chunks.write().unwrap_or_else(PoisonError::into_inner).add(chunk, features);
-        self.new_chunk_keys.push((chunk, features));
+        save_chunk_key(&self.connection, chunk, &key)?;
+        self.indexes.chunks_mut().add(chunk, key);
+        self.new_chunk_keys.push((chunk, key));
         Ok(())
     }
 
     fn recount(&mut self, seq: Seq, before: &StoredIn, after: &StoredIn) {
         for (origin, sign) in [(before, -1), (after, 1)] {
-            if let StoredIn::Ended(state) = origin
+            if let StoredIn::Finished(state) = origin
                 && let Some(job) = self.jobs.get(&seq)
             {
-                *self.ended_counts.entry((job.queue.clone(), *state)).or_default() += sign;
+                *self.finished_counts.entry((job.queue.clone(), *state)).or_default() += sign;
             }
         }
     }
@@ -127,10 +129,10 @@ impl SqliteRecords {
         let number = seq.0.cast_signed();
         match origin {
             StoredIn::Nowhere | StoredIn::Live(_) => {
-                self.connection.prepare_cached("DELETE FROM live WHERE seq = ?1")?.execute([number])?;
+                self.connection.prepare_cached("DELETE FROM live_jobs WHERE seq = ?1")?.execute([number])?;
             }
-            StoredIn::Ended(_) => {
-                self.connection.prepare_cached("DELETE FROM ended WHERE seq = ?1")?.execute([number])?;
+            StoredIn::Finished(_) => {
+                self.connection.prepare_cached("DELETE FROM finished_jobs WHERE seq = ?1")?.execute([number])?;
             }
         }
         self.connection.prepare_cached("DELETE FROM payload WHERE seq = ?1")?.execute([number])?;
@@ -138,9 +140,9 @@ impl SqliteRecords {
     }
 
     fn flush_counts(&mut self) -> Result<(), RecordsError> {
-        for ((queue, state), change) in self.ended_counts.drain().filter(|(_, change)| *change != 0) {
+        for ((queue, state), change) in self.finished_counts.drain().filter(|(_, change)| *change != 0) {
             let mut upsert = self.connection.prepare_cached(
-                "INSERT INTO ended_count(queue, state, jobs) VALUES (?1, ?2, ?3) \
+                "INSERT INTO finished_counts(queue, state, jobs) VALUES (?1, ?2, ?3) \
                  ON CONFLICT(queue, state) DO UPDATE SET jobs = jobs + excluded.jobs",
             )?;
             upsert.execute(params![queue.as_str(), state_number(state), change])?;

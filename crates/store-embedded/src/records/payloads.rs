@@ -1,4 +1,4 @@
-//! Payloads: written once, read at claim, and some of them still in memory then.
+//! Payloads: written at submission, read at claim, some cached in between.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use longshore_codec::codec;
 
 /// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
 const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// Longer payloads are written one by one: SQLite copies all of a statement first.
+/// Longer payloads get their own statement, because SQLite copies all values of a statement first.
 const SHARED_PAYLOAD_BYTES_MAX: usize = 4 << 10;
 
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl PayloadCache {
 
 impl SqliteRecords {
     pub(crate) fn payload(&mut self, seq: Seq) -> Result<Option<Payload>, RecordsError> {
-        if let Some(payload) = self.ahead.take_payload(seq) {
+        if let Some(payload) = self.prefetcher.take_payload(seq) {
             return Ok(Some(payload));
         }
         match self.payloads.payloads.get(&seq) {
@@ -61,7 +61,7 @@ impl SqliteRecords {
                 let bytes = payload.bytes();
                 statement.raw_bind_parameter(first, seq.0.cast_signed())?;
                 statement.raw_bind_parameter(first + 1, kind)?;
-                statement.raw_bind_parameter(first + 2, codec::checksum(payload_place(*seq, kind), bytes))?;
+                statement.raw_bind_parameter(first + 2, codec::checksum(checksum_seed(*seq, kind), bytes))?;
                 statement.raw_bind_parameter(first + 3, bytes.as_ref())
             })?;
         }
@@ -69,8 +69,8 @@ impl SqliteRecords {
     }
 }
 
-/// What the checksum of a payload covers beside its bytes: whose it is, and of which kind.
-fn payload_place(seq: Seq, kind: u8) -> u64 {
+/// Checksum of a payload, bound to its job and its kind.
+fn checksum_seed(seq: Seq, kind: u8) -> u64 {
     seq.0 | u64::from(kind) << 63
 }
 
@@ -81,18 +81,18 @@ pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<P
     payload_in(row, seq).map(Some)
 }
 
-/// From a row of kind, checksum and bytes.
+/// Decodes a row of kind, checksum and bytes.
 pub(super) fn payload_in(row: &Row<'_>, seq: Seq) -> Result<Payload, RecordsError> {
-    let kind: u8 = row.get(0).map_err(|_| RecordsError::Damaged(seq))?;
-    let bytes = row.get_ref(2)?.as_blob().map_err(|_| RecordsError::Damaged(seq))?;
-    let checksum: u32 = row.get(1).map_err(|_| RecordsError::Damaged(seq))?;
-    if codec::checksum(payload_place(seq, kind), bytes) != checksum {
-        return Err(RecordsError::Damaged(seq));
+    let kind: u8 = row.get(0).map_err(|_| RecordsError::CorruptJob(seq))?;
+    let bytes = row.get_ref(2)?.as_blob().map_err(|_| RecordsError::CorruptJob(seq))?;
+    let checksum: u32 = row.get(1).map_err(|_| RecordsError::CorruptJob(seq))?;
+    if codec::checksum(checksum_seed(seq, kind), bytes) != checksum {
+        return Err(RecordsError::CorruptJob(seq));
     }
     let bytes = Bytes::copy_from_slice(bytes);
     match kind {
         0 => Ok(Payload::Json(bytes)),
         1 => Ok(Payload::Binary(bytes)),
-        _ => Err(RecordsError::Damaged(seq)),
+        _ => Err(RecordsError::CorruptJob(seq)),
     }
 }

@@ -1,13 +1,18 @@
-//! Reading ahead of the claims: what stands at the head of a line that is being worked off is read beside the writer, which then finds it in memory.
+//! Prefetch of the jobs that claims need next. A thread reads them from the heads of active queues
+//! while the writer works.
 //!
-//! Why no stale record is ever used. A record is asked for after a commit, when it is neither in the writer's cache nor here, so the table has it as it is. It is
-//! read at that commit or a later one. The writer changes no record that it has not taken first ([`Ahead::take`]), and from then on the answer to that question
-//! is not wanted any more: what is accepted was not even looked at between question and answer, so whichever commit was read, it says the same. And what has
-//! been accepted leaves with the first `take`, too: a record is here, or in the writer's cache, never in both, and never here twice ([`each_once`]). One question is open at a
-//! time, and its answers come in its order. Payloads are written once. A number is given again only after a batch that never was, and with that everything here goes.
+//! Invariant: a prefetched record equals the committed row until the writer takes it.
+//! 1. The writer requests a record after a commit, and only if it is neither in its cache nor in
+//!    the buffer. The thread reads it at that commit or a later one.
+//! 2. [`Prefetcher::take`] cancels an outstanding request for the same record, so a response that
+//!    raced with a write is dropped.
+//! 3. `take` removes the record from the buffer, and [`dedup`] requests each record once, so there
+//!    is at most one copy.
+//! 4. One request is outstanding at a time, and its blocks arrive in order. Payloads never change.
+//! 5. A rollback clears the buffer, because sequence numbers may be reused.
 //!
-//! Records stay bytes until they are taken: the writer makes them into jobs in its own memory. Made by the other thread they cost the writer more than that, in memory that
-//! is far from it and in names that both of them count.
+//! The writer decodes the records. Jobs that another thread allocates cost the writer more: their
+//! memory is remote, and both threads count references to the same names.
 
 mod buffer;
 mod read;
@@ -15,8 +20,8 @@ mod read;
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longshore_core::engine::{ClaimRequest, Claimed, Engine};
@@ -26,223 +31,233 @@ use longshore_core::submit::Payload;
 use longshore_store::StoreError;
 
 use self::buffer::{BufferSlot, Decode, PrefetchBuffer, RecordBlock};
-use self::read::{PrefetchKey, answer, read};
+use self::read::{PrefetchKey, read, serve};
 use super::{RecordsError, SeqMap, SqliteRecords};
 use crate::error::sql;
-use crate::schema::{Location, Role};
-use crate::writer::Shared;
+use crate::shared::SharedState;
+use crate::sqlite::{Location, Role};
 use longshore_codec::codec;
 
-/// Jobs that are held here, of all lines together.
+/// Jobs in the buffer, of all claim streams together.
 const WINDOW: usize = 4_096;
 const BYTES_MAX: usize = 16 << 20;
-/// Jobs that are read, and handed over, together. Tests have few jobs, and want many helpings.
-const BLOCK_JOBS: usize = if cfg!(test) { 8 } else { 512 };
-/// Jobs that are made at a time, while nobody waits.
-const SLICE: usize = 32;
-/// Jobs that are made before they are wanted: for so many claims like the last one, and at least so many jobs. While one is being served nobody makes any.
+/// Jobs per block.
+const BLOCK_JOBS: usize = 512;
+/// Jobs that an idle writer decodes at a time.
+const DECODE_SLICE: usize = 32;
+/// Claims of the last size for which an idle writer decodes jobs, and the minimum in jobs.
 const DECODE_AHEAD_CLAIMS: usize = 4;
-const MADE_MIN: usize = 64;
-/// Lines that are followed; with more of them the next one starts afresh.
-const LINES_MAX: usize = 64;
+const DECODE_AHEAD_MIN: usize = 64;
+/// Claim streams that are tracked. One more resets the list.
+const STREAMS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Prefetcher {
-    beside: Option<PrefetchThread>,
-    shelf: PrefetchBuffer,
-    /// The open question, as far as it is not answered.
-    asked: VecDeque<Vec<PrefetchKey>>,
-    lines: Vec<ClaimStream>,
-    /// A claim has met a record that was not in memory.
+    thread: Option<PrefetchThread>,
+    buffer: PrefetchBuffer,
+    /// Blocks of the outstanding request that have not arrived.
+    outstanding: VecDeque<Vec<PrefetchKey>>,
+    streams: Vec<ClaimStream>,
+    /// A claim had to read a record from the table.
     cache_miss: bool,
-    /// While a question is open: how many may be claimed before one is met that it asks for.
+    /// Jobs that can be claimed before a record of the outstanding request is needed.
     claims_before_gap: usize,
-    /// How many jobs the last claim got.
+    /// Jobs in the last claim.
     last_claim: usize,
+    /// Overrides [`BLOCK_JOBS`] in tests.
+    block_jobs: Option<usize>,
 }
 
-/// One kind of claim: who asks for the same has the same jobs before him.
+/// Claims with the same queue and types.
 #[derive(Debug)]
 struct ClaimStream {
     queue: QueueName,
     types: Vec<JobType>,
-    /// Claimed since it was last looked at.
+    /// Jobs claimed since the last prefetch.
     claimed: usize,
-    /// How far was looked then.
+    /// Jobs that the last prefetch has covered.
     window: usize,
 }
 
-/// The thread that reads. Whatever it fails to read is left for the writer to find out.
+/// The prefetch thread. The writer itself reads what the thread leaves out, and reports errors.
 #[derive(Debug)]
 struct PrefetchThread {
-    questions: Option<Sender<PrefetchRequest>>,
-    answers: Option<Receiver<RecordBlock>>,
+    requests: Option<Sender<PrefetchRequest>>,
+    blocks: Option<Receiver<RecordBlock>>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct PrefetchRequest {
-    /// Helping by helping, each by rising numbers.
-    wanted: Vec<Vec<PrefetchKey>>,
+    /// Keys block by block, each in ascending order.
+    blocks: Vec<Vec<PrefetchKey>>,
     bytes_max: usize,
-    /// Memory for the answers.
+    /// Reusable memory for the blocks.
     spare: Vec<Vec<u8>>,
 }
 
 impl Prefetcher {
-    pub(crate) fn start(location: &Location, shared: &Arc<Shared>) -> Result<Self, StoreError> {
-        let (questions, asked) = channel();
-        let (sender, answers) = channel();
+    pub(crate) fn start(location: &Location, shared: &Arc<SharedState>) -> Result<Self, StoreError> {
+        let (request_tx, requests) = channel();
+        let (block_tx, blocks) = channel();
         let connection = location.open(Role::Reader).map_err(sql)?;
         let shared = Arc::clone(shared);
         let work = move || {
-            for question in asked {
-                if answer(&connection, question, &sender, &shared.prefetch_lock).is_err() {
+            for request in requests {
+                if serve(&connection, request, &block_tx, &shared.prefetch_lock).is_err() {
                     return;
                 }
             }
         };
-        let thread = Builder::new().name("longshore-ahead".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        let beside = PrefetchThread { questions: Some(questions), answers: Some(answers), thread: Some(thread) };
-        Ok(Self { beside: Some(beside), ..Self::default() })
+        let thread =
+            Builder::new().name("longshore-prefetch".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
+        let thread = PrefetchThread { requests: Some(request_tx), blocks: Some(blocks), thread: Some(thread) };
+        Ok(Self { thread: Some(thread), ..Self::default() })
     }
 
-    /// Whether a record is the next one that was read ahead.
+    /// Returns whether this is the next prefetched record.
     pub(super) fn is_next(&self, seq: Seq) -> bool {
-        self.shelf.is_next(seq)
+        self.buffer.is_next(seq)
     }
 
-    /// The writer is about to use this record, and perhaps to change it.
+    /// Takes a record that the writer is about to use.
     pub(super) fn take(&mut self, seq: Seq, decode: Decode<'_>) -> Option<Box<Job>> {
-        let taken = self.shelf.take_record(seq, decode);
-        if taken.is_none()
-            && let Some(wanted) = self.asked_for(seq)
+        let job = self.buffer.take_record(seq, decode);
+        if job.is_none()
+            && let Some(key) = self.outstanding_key(seq)
         {
-            wanted.record = false;
+            key.record = false;
         }
-        taken
+        job
     }
 
-    fn asked_for(&mut self, seq: Seq) -> Option<&mut PrefetchKey> {
-        self.asked.iter_mut().find_map(|helping| {
-            let place = helping.binary_search_by_key(&seq, |wanted| wanted.seq).ok()?;
-            helping.get_mut(place)
+    fn outstanding_key(&mut self, seq: Seq) -> Option<&mut PrefetchKey> {
+        self.outstanding.iter_mut().find_map(|block| {
+            let index = block.binary_search_by_key(&seq, |key| key.seq).ok()?;
+            block.get_mut(index)
         })
     }
 
     pub(super) fn take_payload(&mut self, seq: Seq) -> Option<Payload> {
-        self.shelf.take_payload(seq)
+        self.buffer.take_payload(seq)
     }
 
-    /// After a batch that never was: some of what is here may have been read in the midst of it.
+    /// Clears the buffer after a rollback.
     pub(super) fn rolled_back(&mut self) {
-        self.shelf = PrefetchBuffer::default();
+        self.buffer = PrefetchBuffer::default();
         self.cache_miss = true;
     }
 
-    /// Ends the reading beside the writer.
+    /// Stops the thread.
     pub(crate) fn stop(&mut self) {
-        self.beside = None;
-        self.asked.clear();
+        self.thread = None;
+        self.outstanding.clear();
     }
 
-    fn waiting(&self) -> bool {
-        !self.asked.is_empty()
+    fn has_outstanding(&self) -> bool {
+        !self.outstanding.is_empty()
     }
 
-    /// Notes who was served, and thus who is next.
+    /// Records a claim, to predict the next one.
     fn record_claim(&mut self, request: &ClaimRequest, claimed: &[Claimed]) {
         self.last_claim = claimed.len();
         self.claims_before_gap = self.claims_before_gap.saturating_sub(claimed.len());
         for served in claimed.chunk_by(|a, b| a.queue == b.queue) {
             let Some(queue) = served.first().map(|claimed| &claimed.queue) else { continue };
-            let line = self.lines.iter_mut().find(|line| line.queue == *queue && line.types == request.types);
-            if let Some(line) = line {
-                line.claimed += served.len();
+            let stream = self.streams.iter_mut().find(|stream| stream.queue == *queue && stream.types == request.types);
+            if let Some(stream) = stream {
+                stream.claimed += served.len();
                 continue;
             }
-            if self.lines.len() >= LINES_MAX {
-                self.lines.clear();
+            if self.streams.len() >= STREAMS_MAX {
+                self.streams.clear();
             }
             let types = request.types.clone();
-            self.lines.push(ClaimStream { queue: queue.clone(), types, claimed: served.len(), window: 0 });
+            self.streams.push(ClaimStream { queue: queue.clone(), types, claimed: served.len(), window: 0 });
         }
     }
 
-    /// Takes in what was read meanwhile, unless the writer has touched the record since that was asked for.
+    /// Receives blocks. Drops records that the writer has taken since the request.
     fn receive(&mut self) {
-        while !self.asked.is_empty()
-            && let Some(answered) =
-                self.beside.as_ref().and_then(|beside| beside.answers.as_ref()).map(Receiver::try_recv)
+        while !self.outstanding.is_empty()
+            && let Some(received) =
+                self.thread.as_ref().and_then(|thread| thread.blocks.as_ref()).map(Receiver::try_recv)
         {
-            match answered {
-                Ok(mut helping) => {
-                    let asked = self.asked.pop_front().unwrap_or_default();
-                    for (place, wanted) in asked.iter().enumerate() {
-                        helping.forget(place, !wanted.record, !wanted.payload);
+            match received {
+                Ok(mut block) => {
+                    let keys = self.outstanding.pop_front().unwrap_or_default();
+                    for (index, key) in keys.iter().enumerate() {
+                        block.discard(index, !key.record, !key.payload);
                     }
-                    self.shelf.add(helping);
+                    self.buffer.add(block);
                 }
                 Err(TryRecvError::Empty) => return,
-                // It has died: the writer reads for itself.
+                // The thread has died: the writer reads by itself.
                 Err(TryRecvError::Disconnected) => self.stop(),
             }
         }
     }
 
-    /// Which lines it is time to look at, and how far. The more a line is claimed from, the further: to the double of what is claimed between two looks.
-    fn due(&mut self) -> Vec<(usize, usize)> {
-        let missed = std::mem::take(&mut self.cache_miss);
-        let share = (WINDOW / self.lines.len().max(1)).max(1);
+    /// Returns the streams to prefetch and how far. A stream gets twice the jobs that are claimed
+    /// between two prefetches.
+    fn due_streams(&mut self) -> Vec<(usize, usize)> {
+        let had_miss = std::mem::take(&mut self.cache_miss);
+        let share = (WINDOW / self.streams.len().max(1)).max(1);
         let mut due = Vec::new();
-        for (place, line) in self.lines.iter_mut().enumerate() {
-            line.window = line.window.min(share);
-            if line.claimed > 0 && (missed || line.claimed >= line.window / 2) {
-                line.window = (4 * line.claimed).max(line.window).min(share);
-                line.claimed = 0;
-                due.push((place, line.window));
+        for (index, stream) in self.streams.iter_mut().enumerate() {
+            stream.window = stream.window.min(share);
+            if stream.claimed > 0 && (had_miss || stream.claimed >= stream.window / 2) {
+                stream.window = (4 * stream.claimed).max(stream.window).min(share);
+                stream.claimed = 0;
+                due.push((index, stream.window));
             }
         }
         due
     }
 
-    /// Lets go of what stands in no line that is followed, or no longer at its head.
+    /// Evicts jobs that are not at the head of a tracked stream.
     fn evict_stale(&mut self, engine: &Engine) {
-        let at_the_head = self.lines.iter().flat_map(|line| engine.peek_ready(&line.queue, &line.types, line.window));
-        let keep: SeqMap<()> = at_the_head.map(|seq| (seq, ())).collect();
-        self.shelf.retain(|seq| keep.contains_key(&seq));
+        let heads = self.streams.iter();
+        let heads = heads.flat_map(|stream| engine.peek_ready(&stream.queue, &stream.types, stream.window));
+        let keep: SeqMap<()> = heads.map(|seq| (seq, ())).collect();
+        self.buffer.retain(|seq| keep.contains_key(&seq));
     }
 
-    fn ask(&mut self, wanted: &[PrefetchKey]) {
-        let bytes_max = BYTES_MAX.saturating_sub(self.shelf.bytes());
-        let helpings: Vec<Vec<PrefetchKey>> = wanted.chunks(BLOCK_JOBS).map(sorted).collect();
-        self.asked = helpings.clone().into();
-        let question = PrefetchRequest { wanted: helpings, bytes_max, spare: std::mem::take(&mut self.shelf.spare) };
-        let questions = self.beside.as_ref().and_then(|beside| beside.questions.as_ref());
-        if questions.is_none_or(|questions| questions.send(question).is_err()) {
+    fn block_jobs(&self) -> usize {
+        self.block_jobs.unwrap_or(BLOCK_JOBS)
+    }
+
+    fn send_request(&mut self, keys: &[PrefetchKey]) {
+        let bytes_max = BYTES_MAX.saturating_sub(self.buffer.bytes());
+        let blocks: Vec<Vec<PrefetchKey>> = keys.chunks(self.block_jobs()).map(sorted).collect();
+        self.outstanding = blocks.clone().into();
+        let request = PrefetchRequest { blocks, bytes_max, spare: std::mem::take(&mut self.buffer.spare) };
+        let requests = self.thread.as_ref().and_then(|thread| thread.requests.as_ref());
+        if requests.is_none_or(|requests| requests.send(request).is_err()) {
             self.stop();
         }
     }
 }
 
-/// Lines may share jobs, and a claim may name a queue twice. Of what is read twice one copy would outlive the change of the other.
-fn each_once(mut wanted: Vec<PrefetchKey>) -> Vec<PrefetchKey> {
-    let mut seen = SeqMap::with_capacity_and_hasher(wanted.len(), Default::default());
-    wanted.retain(|wanted| seen.insert(wanted.seq, ()).is_none());
-    wanted
+/// Removes duplicates. Streams may share jobs, and a claim may name a queue twice. A second copy
+/// would survive a change of the first.
+fn dedup(mut keys: Vec<PrefetchKey>) -> Vec<PrefetchKey> {
+    let mut present = SeqMap::with_capacity_and_hasher(keys.len(), Default::default());
+    keys.retain(|key| present.insert(key.seq, ()).is_none());
+    keys
 }
 
-fn sorted(wanted: &[PrefetchKey]) -> Vec<PrefetchKey> {
-    let mut sorted = wanted.to_vec();
-    sorted.sort_unstable_by_key(|wanted| wanted.seq);
+fn sorted(keys: &[PrefetchKey]) -> Vec<PrefetchKey> {
+    let mut sorted = keys.to_vec();
+    sorted.sort_unstable_by_key(|key| key.seq);
     sorted
 }
 
 impl Drop for PrefetchThread {
     fn drop(&mut self) {
-        // Nobody listens any more: it stops with what it is reading now.
-        drop(self.answers.take());
-        drop(self.questions.take());
+        // The thread stops after its current block.
+        drop(self.blocks.take());
+        drop(self.requests.take());
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
@@ -250,91 +265,95 @@ impl Drop for PrefetchThread {
 }
 
 impl SqliteRecords {
-    /// Between two batches.
+    /// Receives prefetched blocks. The writer calls it between two batches.
     pub(crate) fn drain_prefetched(&mut self) {
-        self.ahead.receive();
+        self.prefetcher.receive();
     }
 
-    /// While nobody waits: makes some of what was read into the jobs that the next claims want. Says whether there was anything to do.
+    /// Decodes records for the next claims while the writer is idle. Returns whether it did any
+    /// work.
     pub(crate) fn decode_prefetched(&mut self) -> bool {
-        self.ahead.receive();
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let most = (DECODE_AHEAD_CLAIMS * self.ahead.last_claim).clamp(MADE_MIN, WINDOW);
-        self.ahead.shelf.decode_next(SLICE, most, &|seq, record| codec::job::decode_unchecked(seq, record, &names))
+        self.prefetcher.receive();
+        let dictionary = self.indexes.dictionary();
+        let jobs_max = (DECODE_AHEAD_CLAIMS * self.prefetcher.last_claim).clamp(DECODE_AHEAD_MIN, WINDOW);
+        self.prefetcher
+            .buffer
+            .decode_next(DECODE_SLICE, jobs_max, &|seq, record| codec::job::decode_unchecked(seq, record, &dictionary))
     }
 
-    /// After a commit: asks for what is next in the lines that are being claimed from.
+    /// Requests the next jobs of the active streams. The writer calls it after a commit.
     pub(crate) fn request_prefetch(&mut self, engine: &Engine) {
-        if self.ahead.beside.is_none() || self.ahead.waiting() {
+        if self.prefetcher.thread.is_none() || self.prefetcher.has_outstanding() {
             return;
         }
-        let (mut wanted, mut lead) = (Vec::new(), usize::MAX);
-        let mut likely = self.ahead.shelf.first();
-        for (place, window) in self.ahead.due() {
-            let Some(line) = self.ahead.lines.get(place) else { continue };
-            let next = engine.peek_ready(&line.queue, &line.types, window);
-            let cold: Vec<Option<PrefetchKey>> =
-                next.into_iter().map(|seq| self.missing_parts(seq, &mut likely)).collect();
-            lead = lead.min(cold.iter().take_while(|wanted| wanted.is_none()).count());
-            wanted.extend(cold.into_iter().flatten());
+        let (mut keys, mut claims_before_gap) = (Vec::new(), usize::MAX);
+        let mut hint = self.prefetcher.buffer.first();
+        for (index, window) in self.prefetcher.due_streams() {
+            let Some(stream) = self.prefetcher.streams.get(index) else { continue };
+            let next = engine.peek_ready(&stream.queue, &stream.types, window);
+            let missing: Vec<Option<PrefetchKey>> =
+                next.into_iter().map(|seq| self.missing_parts(seq, &mut hint)).collect();
+            let before_gap = missing.iter().take_while(|key| key.is_none()).count();
+            claims_before_gap = claims_before_gap.min(before_gap);
+            keys.extend(missing.into_iter().flatten());
         }
-        self.ahead.claims_before_gap = lead;
-        if wanted.is_empty() {
+        self.prefetcher.claims_before_gap = claims_before_gap;
+        if keys.is_empty() {
             return;
         }
-        let shelf = &self.ahead.shelf;
-        if shelf.parts() + 2 * wanted.len() > 2 * WINDOW || shelf.bytes() > BYTES_MAX / 2 {
-            self.ahead.evict_stale(engine);
+        let buffer = &self.prefetcher.buffer;
+        if buffer.parts() + 2 * keys.len() > 2 * WINDOW || buffer.bytes() > BYTES_MAX / 2 {
+            self.prefetcher.evict_stale(engine);
         }
-        self.ahead.ask(&each_once(wanted));
+        self.prefetcher.send_request(&dedup(keys));
     }
 
-    /// Before a claim that will meet records which are not in memory: reads them together, where they lie side by side.
+    /// Reads the missing jobs of a claim with range reads, before the claim.
     pub(crate) fn prefetch_for_claim(&mut self, engine: &Engine, request: &ClaimRequest) -> Result<(), RecordsError> {
-        const FEW: usize = 4;
-        // Where nothing is known to be missing it is not worth looking.
-        let complete = !self.ahead.waiting() || request.limit <= self.ahead.claims_before_gap;
-        if request.limit < FEW || (complete && !self.ahead.cache_miss) {
+        const RANGE_MIN: usize = 4;
+        // Skips the search if no record is known to be missing.
+        let is_complete = !self.prefetcher.has_outstanding() || request.limit <= self.prefetcher.claims_before_gap;
+        if request.limit < RANGE_MIN || (is_complete && !self.prefetcher.cache_miss) {
             return Ok(());
         }
-        let mut room = request.limit.min(WINDOW);
-        let mut wanted = Vec::new();
-        let mut likely = self.ahead.shelf.first();
+        let mut limit = request.limit.min(WINDOW);
+        let mut keys = Vec::new();
+        let mut hint = self.prefetcher.buffer.first();
         for queue in &request.queues {
-            let next = engine.peek_ready(queue, &request.types, room);
-            room = room.saturating_sub(next.len());
-            wanted.extend(next.into_iter().filter_map(|seq| self.missing_parts(seq, &mut likely)));
-            if room == 0 {
+            let next = engine.peek_ready(queue, &request.types, limit);
+            limit = limit.saturating_sub(next.len());
+            keys.extend(next.into_iter().filter_map(|seq| self.missing_parts(seq, &mut hint)));
+            if limit == 0 {
                 break;
             }
         }
-        if wanted.len() < FEW {
+        if keys.len() < RANGE_MIN {
             return Ok(());
         }
-        self.ahead.cache_miss = true;
-        let mut bytes_max = BYTES_MAX.saturating_sub(self.ahead.shelf.bytes());
-        for helping in each_once(wanted).chunks(BLOCK_JOBS).map(sorted) {
-            for PrefetchKey { seq, record, payload } in &helping {
-                if let Some(asked) = self.ahead.asked_for(*seq) {
-                    (asked.record, asked.payload) = (asked.record && !record, asked.payload && !payload);
+        self.prefetcher.cache_miss = true;
+        let mut bytes_max = BYTES_MAX.saturating_sub(self.prefetcher.buffer.bytes());
+        for block in dedup(keys).chunks(self.prefetcher.block_jobs()).map(sorted) {
+            for PrefetchKey { seq, record, payload } in &block {
+                if let Some(key) = self.prefetcher.outstanding_key(*seq) {
+                    (key.record, key.payload) = (key.record && !record, key.payload && !payload);
                 }
             }
-            let memory = self.ahead.shelf.spare.pop().unwrap_or_default();
-            let read = read(&self.connection, &helping, memory, &mut bytes_max)?;
-            self.ahead.shelf.add(read);
+            let memory = self.prefetcher.buffer.spare.pop().unwrap_or_default();
+            let block = read(&self.connection, &block, memory, &mut bytes_max)?;
+            self.prefetcher.buffer.add(block);
         }
         Ok(())
     }
 
-    /// After a claim; `reads` is what stood in [`DiskRecords::reads`] before it.
+    /// Records a claim. `reads` is the value of `point_reads` before it.
     pub(crate) fn record_claim(&mut self, request: &ClaimRequest, claimed: &[Claimed], reads: u64) {
-        self.ahead.cache_miss |= self.point_reads != reads;
-        self.ahead.record_claim(request, claimed);
+        self.prefetcher.cache_miss |= self.point_reads != reads;
+        self.prefetcher.record_claim(request, claimed);
     }
 
-    /// What of a job in line is not in memory. `likely` walks along the line.
-    fn missing_parts(&self, seq: Seq, likely: &mut BufferSlot) -> Option<PrefetchKey> {
-        let (record, payload) = self.ahead.shelf.has(seq, likely);
+    /// Returns the parts of a job that are not in memory. `hint` advances along the queue.
+    fn missing_parts(&self, seq: Seq, hint: &mut BufferSlot) -> Option<PrefetchKey> {
+        let (record, payload) = self.prefetcher.buffer.has(seq, hint);
         let record = !record && !self.jobs.contains_key(&seq);
         let payload = !payload && !self.payloads.payloads.contains_key(&seq);
         (record || payload).then_some(PrefetchKey { seq, record, payload })

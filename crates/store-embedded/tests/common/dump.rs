@@ -1,4 +1,5 @@
-//! Everything that can be seen of a store, as text. Nothing is left out: a new field breaks the build here, so that somebody thinks of it.
+//! Dumps everything visible of a store as text. A new field breaks the build here, so that it is
+//! added.
 
 use std::fmt::{Display, Write as _};
 
@@ -21,7 +22,7 @@ use longshore_testkit::block_on::block_on;
 
 use super::{jobs_above, payloads_of};
 
-/// Queues by name, then jobs in order of their creation.
+/// Queues by name, then jobs in order of creation.
 pub(crate) fn describe(store: &dyn StoreReader) -> Result<String, StoreError> {
     let mut text = String::new();
     for report in block_on(store.queues())? {
@@ -51,8 +52,7 @@ pub(crate) fn describe(store: &dyn StoreReader) -> Result<String, StoreError> {
 }
 
 fn workflow(text: &mut String, workflow: &Workflow) {
-    let Workflow { id, number, name, open, created_at, members_added: joined, cancelled, operation: errand, tally } =
-        workflow;
+    let Workflow { id, number, name, open, created_at, members_added: joined, cancelled, operation, tally } = workflow;
     let MemberCounts { counts, records } = tally;
     writeln!(text, "workflow {number} {id}").expect("text takes everything");
     line(text, "name", quoted(name.as_deref()));
@@ -63,7 +63,7 @@ fn workflow(text: &mut String, workflow: &Workflow) {
         format!("{what:?} from {reached} to {until}, {changed} changed")
     };
     line(text, "cancelled", cancelled);
-    line(text, "errand", or_none(errand.as_ref(), doing));
+    line(text, "operation", or_none(operation.as_ref(), doing));
 }
 
 fn line(text: &mut String, name: &str, value: impl Display) {
@@ -86,7 +86,7 @@ fn length(value: Option<Duration>) -> String {
     or_none(value, |length| format!("{}ms", length.as_millis()))
 }
 
-/// Long ones by their length and a sum.
+/// Long values are shown by length and checksum.
 fn bytes(bytes: &[u8]) -> String {
     if bytes.len() > 300 {
         return format!("{} bytes, CRC-32 {:08x}", bytes.len(), crc32fast::hash(bytes));
@@ -109,13 +109,13 @@ fn queue(text: &mut String, report: &QueueStats) {
     writeln!(text, "queue {name}").expect("text takes everything");
     line(text, "profile", profile);
     line(text, "paused", paused);
-    line(text, "leaving", or_none(leaving.as_ref(), |farewell| format!("{farewell:?}")));
+    line(text, "leaving", or_none(leaving.as_ref(), |mode| format!("{mode:?}")));
     let all = StateKind::ALL.iter().map(|state| format!("{state} {}", count_of(counts, *state)));
     line(text, "counts", all.collect::<Vec<_>>().join(", "));
     line(text, "oldest_scheduled_at", or_none(*oldest_scheduled_at, at));
     policy(text, its_policy);
     intake(text, its_intake);
-    // What is overridden shows in the settings; here, that as much can be sent back.
+    // Overrides are visible in the settings. This checks that they round-trip.
     let again = overrides.resolve(*profile).expect("the overrides are good");
     line(text, "overrides give the settings", again.policy == **its_policy && again.intake == *its_intake);
 }
@@ -219,7 +219,7 @@ fn job(text: &mut String, job: &Job) {
         error,
         dependencies: its_dependencies,
         unfinished_dependents: live_dependents,
-        pending_propagation: owes,
+        pending_propagation,
         parent,
         membership,
         requeued_from,
@@ -251,7 +251,7 @@ fn job(text: &mut String, job: &Job) {
     }
     line(text, "error", or_none(error.as_deref(), failure));
     line(text, "dependencies", dependencies(its_dependencies));
-    line(text, "dependents", format!("{live_dependents} live, owes {owes:?}"));
+    line(text, "dependents", format!("{live_dependents} live, propagation {pending_propagation:?}"));
     let ids = [parent, requeued_from, requeued_as].map(|id| or_none(*id, |id| id.to_string()));
     line(text, "parent, requeued from, requeued as", ids.join(" "));
     let member = |member: &Membership| format!("{:?} in {}", member.reference, member.workflow);

@@ -1,5 +1,5 @@
-//! A small store with something of everything: jobs in every state, leases, attempts, dependencies, keys, labels, queues of every kind. It is made step by step,
-//! and each step is one commit.
+//! A small store with every feature: jobs in every state, leases, attempts, dependencies, keys,
+//! labels, queues of every kind. Each step of its creation is one commit.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -57,7 +57,7 @@ impl<'a> Rich<'a> {
         self.admin(AdminCommand::PutQueue { queue: queue(name), profile: Some(profile), overrides });
     }
 
-    /// The type of a job is its label here, so that a claim can name it.
+    /// The type of a job is its label, so that a claim can select it.
     fn submit(&mut self, name: &str, job: (&'static str, NewJob)) {
         self.submit_all(&[job], |batch| {
             let batch = batch.into_iter().map(|job| Submission { queue: queue(name), job }).collect();
@@ -89,7 +89,7 @@ impl<'a> Rich<'a> {
         let terms = ClaimOptions { worker, lease: None, execution_timeout: None };
         let request = ClaimRequest { queues: vec![queue(name)], limit: 1, types: vec![job_type(label)], terms };
         let claimed = block_on(self.store.claim(request)).expect("the store gives").expect("the rules allow it");
-        let claimed = &claimed.first().expect("it is in line").claimed;
+        let claimed = &claimed.first().expect("the job is ready").claimed;
         assert_eq!(claimed.id, self.id(label));
         self.leases.insert(label, claimed.token);
     }
@@ -128,7 +128,7 @@ fn job_type(name: &str) -> JobType {
     JobType::new(name).expect("a name")
 }
 
-/// Every byte there is.
+/// A payload with every byte value.
 fn all_bytes() -> Payload {
     Payload::Binary((0..=255).collect::<Vec<u8>>().into())
 }
@@ -141,7 +141,7 @@ fn job(label: &'static str, payload: Payload) -> (&'static str, NewJob) {
     (label, NewJob::new(job_type(label), payload))
 }
 
-/// A small job, changed by `change`.
+/// Creates a small job and applies `change`.
 fn with(label: &'static str, change: impl FnOnce(&mut NewJob)) -> (&'static str, NewJob) {
     let (label, mut job) = job(label, json("{\"n\": 1}"));
     change(&mut job);
@@ -157,7 +157,7 @@ fn failed(category: ReportedCategory) -> Outcome {
     })
 }
 
-/// Every override that there is.
+/// Overrides every setting.
 fn overrides() -> SettingsPatch {
     let length = |secs| Some(Duration::from_secs(secs));
     SettingsPatch {
@@ -209,7 +209,7 @@ fn overrides() -> SettingsPatch {
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Queues of every profile, paused, overridden.
+/// Queues of every profile, paused queues, queues with overrides.
 const QUEUES: &[Step] = &[
     |rich| rich.put("plain", Profile::Standard, SettingsPatch::default()),
     |rich| rich.put("tuned", Profile::Standard, overrides()),
@@ -221,7 +221,7 @@ const QUEUES: &[Step] = &[
     |rich| rich.admin(AdminCommand::PauseQueue { queue: queue("gopherqueue") }),
 ];
 
-/// Jobs that wait for something.
+/// Jobs that are not claimed.
 const WAITING: &[Step] = &[
     |rich| rich.submit("plain", job("scheduled", all_bytes())),
     |rich| rich.submit("plain", job("empty", Payload::Binary(Bytes::new()))),
@@ -274,7 +274,7 @@ const WAITING: &[Step] = &[
     },
 ];
 
-/// Jobs that are being worked on.
+/// Running jobs.
 const RUNNING: &[Step] = &[
     |rich| rich.submit("plain", job("running", json("[1, 2]"))),
     |rich| rich.claim("plain", "running"),
@@ -300,7 +300,7 @@ const RUNNING: &[Step] = &[
     },
 ];
 
-/// Jobs that have ended, or will have another try.
+/// Jobs that are finished or wait for a retry.
 const ENDED: &[Step] = &[
     |rich| rich.submit("plain", job("completed", json("true"))),
     |rich| rich.claim("plain", "completed"),
@@ -342,7 +342,7 @@ const ENDED: &[Step] = &[
     |rich| rich.settle("pruned_later", Outcome::Complete { result: None, progress: None }),
 ];
 
-/// Jobs that wait for others, ended through others, came back.
+/// Jobs with dependencies: waiting, ended by a dependency, revived.
 const RELATED: &[Step] = &[
     |rich| {
         let (first, second) = (rich.id("running"), rich.id("completed"));
@@ -375,7 +375,7 @@ const RELATED: &[Step] = &[
         let how = DeleteQueue::Force(QueueDeleteMode::Cancel);
         rich.admin(AdminCommand::DeleteQueue { queue: queue("leaving"), how });
     },
-    // Leases of half a minute lapse, but for the one that was extended.
+    // Leases of 30 s expire, except for the extended one.
     |rich| {
         rich.pass(Duration::from_secs(25));
         rich.tick();
@@ -420,7 +420,7 @@ pub(crate) fn steps() -> impl Iterator<Item = Step> {
     [QUEUES, WAITING, RUNNING, ENDED, RELATED, WORKFLOWS].into_iter().flatten().copied()
 }
 
-/// All of it.
+/// Applies all steps.
 pub(crate) fn fill(store: &dyn Store, clock: &Arc<VirtualClock>) {
     let mut rich = Rich::new(store, Arc::clone(clock));
     steps().for_each(|step| step(&mut rich));

@@ -1,4 +1,5 @@
-//! The load: batches that anybody can make again from their name, and workers that end what they claim in many ways.
+//! The workload: batches that are reproducible from their name, and workers that settle their jobs
+//! in many ways.
 
 use std::io::Write as _;
 use std::num::NonZeroUsize;
@@ -32,22 +33,22 @@ use super::between;
 
 pub(crate) const SUBMITTERS: u64 = 4;
 const WORKERS: u64 = 3;
-/// Refusals by the store before a thread gives up.
+/// Errors of the store before a thread gives up.
 const ERRORS_MAX: usize = 10;
-/// How the process ends when its store is poisoned.
+/// Exit code of a process whose store is poisoned.
 pub(crate) const POISONED: i32 = 70;
-/// How it ends when its store does not open.
+/// Exit code of a process whose store does not open.
 pub(crate) const NOT_OPENED: i32 = 71;
 
-/// In such a cycle the log grows so fast that it is moved into the database while the load goes on.
+/// In this kind of cycle the WAL grows so fast that checkpoints run during the workload.
 pub(crate) fn heavy(cycle: u64) -> bool {
     cycle % 40 == HEAVY
 }
 
-/// The first of them.
+/// First cycle of this kind.
 pub(crate) const HEAVY: u64 = 39;
 
-/// Names a batch; everything else about it follows.
+/// Name of a batch, which determines its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BatchName {
     pub(crate) cycle: u64,
@@ -96,7 +97,7 @@ impl BatchName {
         Tags::Map([("batch".into(), Some(self.to_string().into()))].into())
     }
 
-    /// The last one of some batches waits for the first.
+    /// In some batches the last job depends on the first.
     pub(crate) fn request(self) -> SubmitRequest {
         let one = |index| {
             let mut job = NewJob::new(JobType::new("load").expect("a type"), self.payload(index));
@@ -115,13 +116,13 @@ pub(crate) fn queue(name: &str) -> QueueName {
     QueueName::new(name).expect("a name")
 }
 
-/// The payload that the job of this key must have.
+/// Returns the payload of a job by its key.
 pub(crate) fn payload_of_key(key: &str) -> Option<Payload> {
     let (batch, index) = key.rsplit_once('-')?;
     Some(BatchName::parse(batch)?.payload(index.parse().ok()?))
 }
 
-/// One line on standard output: what has just been acknowledged. It is out before anything else is asked.
+/// Prints one line about an acknowledged change, before the next request.
 fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
     if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
@@ -129,23 +130,23 @@ fn tell(line: &str) {
     }
 }
 
-/// What the threads of a load share.
+/// State that the threads of a workload share.
 struct Scene<'a> {
     store: &'a EmbeddedStore,
     cycle: u64,
-    /// Batches of each submitter; then all of it ends.
+    /// Batches per submitter before the workload ends.
     batches: u64,
-    /// Nothing more will be submitted.
+    /// All submitters are done.
     done: AtomicBool,
 }
 
-/// One thread's view of the store: asks, and reports answers that should not have come.
+/// A thread's handle of the store. Reports unexpected answers.
 struct Asker<'a> {
     store: &'a EmbeddedStore,
     errors: usize,
 }
 
-/// What became of a question that got no answer.
+/// Result of a request without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unanswered {
     NotApplied,
@@ -182,9 +183,9 @@ impl Asker<'_> {
     }
 }
 
-/// Works on the store until it is killed, until the store refuses, or until each submitter has had its batches.
+/// Runs until the process is killed, the store fails, or each submitter has sent its batches.
 pub(crate) fn run(directory: &Path, cycle: u64, batches: u64) {
-    // The test runner may have left half a line.
+    // The test runner may have printed a partial line.
     tell("");
     let store = match super::open(directory) {
         Ok(store) => store,
@@ -253,7 +254,7 @@ fn submit(scene: &Scene<'_>, thread: u64) {
     }
 }
 
-/// Some change their mind about what they have just handed in.
+/// Deletes or edits some jobs right after their submission.
 fn change(asker: &mut Asker<'_>, name: BatchName, submitted: &[Submitted]) {
     let (Some(first), Some(last)) = (submitted.first(), submitted.last()) else { return };
     match name.number % 5 {
@@ -275,17 +276,18 @@ fn change(asker: &mut Asker<'_>, name: BatchName, submitted: &[Submitted]) {
     }
 }
 
-/// A job that has ended badly, and under which lease.
+/// A failed job and its lease version.
 struct Failed {
     id: JobId,
     seq: u64,
     version: u64,
 }
 
-/// People who look after what has failed. What they are about to do is told first: its consequences may be heard of before its answer.
+/// Operators who repair failed jobs. They print each operation first, because its effects may be
+/// visible before its answer.
 fn operate(scene: &Scene<'_>, failed: &Receiver<Failed>) {
     let (mut asker, mut rng) = (Asker { store: scene.store, errors: 0 }, SeededRng::new(scene.cycle));
-    // Whoever sends is told by nobody that this one is tired; what comes then is let lie.
+    // The channel stays open after the operators have stopped; later messages are ignored.
     for Failed { id, seq, version } in failed {
         if asker.tired() {
             continue;
@@ -361,7 +363,7 @@ fn settle(asker: &mut Asker<'_>, claimed: &[ClaimedJob], rng: &mut SeededRng, fa
             70..80 => Outcome::Fail(ReportedFailure::new(ReportedCategory::Temporary, "not now")),
             80..90 => Outcome::Fail(ReportedFailure::new(ReportedCategory::Permanent, "never")),
             90..95 => Outcome::Release,
-            // A worker that is never heard of again.
+            // Simulates a worker that crashes.
             _ => continue,
         };
         settled.push((job, Settlement { id: job.claimed.id, token: Some(job.claimed.token), outcome }));
@@ -380,7 +382,8 @@ fn settle(asker: &mut Asker<'_>, claimed: &[ClaimedJob], rng: &mut SeededRng, fa
     }
 }
 
-/// Asks for a batch again. All of it was there, or nothing of it: whether it was, and its numbers.
+/// Repeats a batch, which exists completely or not at all. Returns whether it existed, and its
+/// numbers.
 pub(crate) fn ask_again(store: &EmbeddedStore, name: BatchName) -> (bool, Vec<u64>) {
     let submitted = block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it");
     let known = submitted.iter().filter(|one| one.duplicate).count();
@@ -388,14 +391,14 @@ pub(crate) fn ask_again(store: &EmbeddedStore, name: BatchName) -> (bool, Vec<u6
     (known > 0, submitted.iter().map(|one| one.seq.0).collect())
 }
 
-/// What a store shows of a payload is what was handed in.
+/// Checks a payload against the submitted one.
 pub(crate) fn assert_payload(job: &longshore_core::job::Job, payload: Option<&Payload>) {
     let key = job.idempotency.as_ref().map(|key| Arc::clone(&key.key)).expect("every job of the load has a key");
     let expected = payload_of_key(&key).expect("a key of the load");
     assert!(payload == Some(&expected), "the payload of job {} ({key}) is another one", job.seq);
 }
 
-/// Reads payloads and holds them against what was handed in.
+/// Reads payloads and checks them against the submitted ones.
 pub(crate) fn assert_payloads(store: &EmbeddedStore, jobs: &[Arc<longshore_core::job::Job>]) {
     let payloads = super::payloads_of(store, jobs).expect("payloads can be read");
     for (job, payload) in jobs.iter().zip(payloads) {

@@ -18,8 +18,8 @@ use clap::Args;
 use longshore_codec::OsRng;
 use longshore_core::rng::Rng;
 use longshore_server::{Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare};
-use longshore_store::{Clock, Store, StoreError, SystemClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options as StoreOptions, StoreLocation, in_use};
+use longshore_store::{Clock, FormatError, Store, StoreError, SystemClock};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation, in_use};
 use tracing_subscriber::EnvFilter;
 
 use self::options::{ServeConfig, StoreUrl};
@@ -160,18 +160,20 @@ fn cannot_open(plan: &ServeConfig, error: &StoreError) -> CliError {
     if let Some(hint) = when_moved(error) {
         return failure.hint(hint);
     }
-    if let StoreError::Format { found, .. } = error {
-        if found.contains("virtual time") {
-            return failure.hint("start it with --virtual-clock, or give another --data DIR");
-        }
-        if found.contains("real time") {
-            return failure.hint("start it without --virtual-clock, or give another --data DIR");
-        }
-        if found == "a backup" {
-            return failure.hint("`longshore restore BACKUP DIR` makes a data directory from it");
-        }
-        return failure
-            .hint("look whether this is the right directory, and keep it as it is; --data DIR takes another one");
+    if let StoreError::Format(found) = error {
+        return failure.hint(match found {
+            FormatError::VirtualTime => "start it with --virtual-clock, or give another --data DIR",
+            FormatError::RealTime => "start it without --virtual-clock, or give another --data DIR",
+            FormatError::Backup => "`longshore restore BACKUP DIR` makes a data directory from it",
+            FormatError::NoStore
+            | FormatError::EmptyDatabase
+            | FormatError::WalWithoutDatabase
+            | FormatError::NotADatabase { .. }
+            | FormatError::ForeignDatabase
+            | FormatError::Version { .. } => {
+                "look whether this is the right directory, and keep it as it is; --data DIR takes another one"
+            }
+        });
     }
     if let StoreError::Corrupt { .. } = error {
         return failure.hint("`longshore doctor DIR` says more; docs/data-directory.md says what can be done");

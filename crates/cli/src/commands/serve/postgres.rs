@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longshore_core::Duration;
 use longshore_server::{SaveVirtualTime, ServerClock};
-use longshore_store::{Clock, StoreError, SystemClock, VirtualClock};
+use longshore_store::{Clock, FormatError, StoreError, SystemClock, VirtualClock};
 use longshore_store_postgres::{Options, PostgresStore, migrate};
 use tokio::runtime::Handle;
 
@@ -41,16 +41,24 @@ pub(super) async fn open(plan: &ServeConfig, address: &Address) -> Result<Opened
 /// The address is not repeated: it may hold a password.
 fn cannot_open(error: &StoreError) -> CliError {
     let failure = CliError::failed(format!("cannot open the store on PostgreSQL: {error}"));
-    if let StoreError::Format { found, .. } = error {
-        if found.contains("virtual time") {
-            return failure.hint("start it with --virtual-clock, or give another schema: postgres://…?schema=NAME");
-        }
-        if found.contains("real time") {
-            return failure.hint("start it without --virtual-clock, or give another schema: postgres://…?schema=NAME");
-        }
-        return failure.hint("a newer program has been here: start that one");
+    if let StoreError::Format(found) = error {
+        return failure.hint(match found {
+            FormatError::VirtualTime => {
+                "start it with --virtual-clock, or give another schema: postgres://…?schema=NAME"
+            }
+            FormatError::RealTime => {
+                "start it without --virtual-clock, or give another schema: postgres://…?schema=NAME"
+            }
+            FormatError::NoStore
+            | FormatError::EmptyDatabase
+            | FormatError::WalWithoutDatabase
+            | FormatError::NotADatabase { .. }
+            | FormatError::ForeignDatabase
+            | FormatError::Version { .. }
+            | FormatError::Backup => "a newer program has been here: start that one",
+        });
     }
-    if error.to_string().contains("permission denied") {
+    if let StoreError::PermissionDenied(_) = error {
         return failure.hint("`longshore migrate grants ROLE` prints what a role needs that only runs servers");
     }
     failure.hint("postgres://USER:PASSWORD@HOST:PORT/DATABASE, where that user may create a schema or uses one that `longshore migrate up` made")

@@ -1,5 +1,6 @@
-//! What was read ahead: records, as bytes or made into jobs, and payloads, helping by helping in the order of the line. A claim finds what it wants behind what it
-//! took last; whatever else is looked for is searched.
+//! Prefetch buffer: blocks of records (encoded or decoded) and payloads, in queue order.
+//!
+//! A claim finds the next record behind the last one. Any other record is searched.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,25 +11,25 @@ use longshore_core::submit::Payload;
 
 use longshore_codec::codec::DecodeError;
 
-/// Longer records lie by themselves, so that they can leave by themselves.
+/// Longer records get their own allocation, which is freed with the record.
 const SHARED_BYTES_MAX: usize = 4 << 10;
-/// Memory of used up helpings that waits for the next ones.
+/// Buffers of empty blocks that are kept for reuse.
 const SPARE_MAX: usize = 32;
 
 /// Jobs that were read together.
 #[derive(Debug, Default)]
 pub(super) struct RecordBlock {
-    /// By rising numbers.
-    entries: Vec<Entry>,
+    /// In ascending order of numbers.
+    entries: Vec<BufferEntry>,
     bytes: Vec<u8>,
-    /// Records and payloads that are here.
+    /// Records and payloads in this block.
     parts: usize,
-    /// Of parts that lie by themselves.
-    apart_bytes: usize,
+    /// Size of the parts with their own allocation.
+    own_bytes: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct BufferEntry {
     seq: Seq,
     record: Record,
     payload: Option<Payload>,
@@ -38,15 +39,15 @@ struct Entry {
 enum Record {
     #[default]
     Absent,
-    /// Where it lies among the bytes of its helping.
+    /// Range in the bytes of the block.
     Short(Range<u32>),
     Long(Box<[u8]>),
     Decoded(Box<Job>),
 }
 
-impl Entry {
-    fn has(&self, what: Part) -> bool {
-        match what {
+impl BufferEntry {
+    fn has(&self, part: Part) -> bool {
+        match part {
             Part::Record => !matches!(self.record, Record::Absent),
             Part::Payload => self.payload.is_some(),
         }
@@ -54,11 +55,11 @@ impl Entry {
 }
 
 impl RecordBlock {
-    /// For these jobs, by rising numbers. `bytes` lends its memory.
+    /// Creates a block for jobs in ascending order. Reuses the memory of `bytes`.
     pub(super) fn of(seqs: impl Iterator<Item = Seq>, mut bytes: Vec<u8>) -> Self {
         bytes.clear();
-        let entry = |seq| Entry { seq, record: Record::Absent, payload: None };
-        Self { entries: seqs.map(entry).collect(), bytes, parts: 0, apart_bytes: 0 }
+        let entry = |seq| BufferEntry { seq, record: Record::Absent, payload: None };
+        Self { entries: seqs.map(entry).collect(), bytes, parts: 0, own_bytes: 0 }
     }
 
     fn find(&self, seq: Seq) -> Option<usize> {
@@ -70,66 +71,66 @@ impl RecordBlock {
     }
 
     pub(super) fn put_record(&mut self, seq: Seq, record: &[u8]) {
-        let Some(place) = self.find(seq) else { return };
+        let Some(index) = self.find(seq) else { return };
         let record = if record.len() > SHARED_BYTES_MAX {
-            self.apart_bytes += record.len();
+            self.own_bytes += record.len();
             Record::Long(record.into())
         } else {
             Record::Short(self.share(record))
         };
-        if let Some(entry) = self.entries.get_mut(place) {
+        if let Some(entry) = self.entries.get_mut(index) {
             entry.record = record;
             self.parts += 1;
         }
     }
 
-    /// A payload is never looked at by the writer: it passes it on.
+    /// Adds a payload. The writer passes payloads on unread.
     pub(super) fn put_payload(&mut self, seq: Seq, payload: Payload) {
         let bytes = payload.bytes().len();
-        if let Some(entry) = self.find(seq).and_then(|place| self.entries.get_mut(place)) {
+        if let Some(entry) = self.find(seq).and_then(|index| self.entries.get_mut(index)) {
             entry.payload = Some(payload);
             self.parts += 1;
-            self.apart_bytes += bytes;
+            self.own_bytes += bytes;
         }
     }
 
     fn share(&mut self, record: &[u8]) -> Range<u32> {
-        // A helping is of some hundred jobs.
+        // A block has some hundred jobs, so its size fits in 32 bits.
         let end = |bytes: &Vec<u8>| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let start = end(&self.bytes);
         self.bytes.extend_from_slice(record);
         start..end(&self.bytes)
     }
 
-    fn take_record(&mut self, place: usize) -> Record {
-        let record = self.entries.get_mut(place).map(|entry| std::mem::take(&mut entry.record)).unwrap_or_default();
+    fn take_record(&mut self, index: usize) -> Record {
+        let record = self.entries.get_mut(index).map(|entry| std::mem::take(&mut entry.record)).unwrap_or_default();
         match &record {
             Record::Absent => {}
-            Record::Long(bytes) => (self.parts, self.apart_bytes) = (self.parts - 1, self.apart_bytes - bytes.len()),
+            Record::Long(bytes) => (self.parts, self.own_bytes) = (self.parts - 1, self.own_bytes - bytes.len()),
             Record::Short(_) | Record::Decoded(_) => self.parts -= 1,
         }
         record
     }
 
-    fn take_payload(&mut self, place: usize) -> Option<Payload> {
-        let payload = self.entries.get_mut(place)?.payload.take()?;
-        (self.parts, self.apart_bytes) = (self.parts - 1, self.apart_bytes - payload.bytes().len());
+    fn take_payload(&mut self, index: usize) -> Option<Payload> {
+        let payload = self.entries.get_mut(index)?.payload.take()?;
+        (self.parts, self.own_bytes) = (self.parts - 1, self.own_bytes - payload.bytes().len());
         Some(payload)
     }
 
-    /// Lets go of what is not wanted any more.
-    pub(super) fn forget(&mut self, place: usize, record: bool, payload: bool) {
+    /// Drops parts of a job.
+    pub(super) fn discard(&mut self, index: usize, record: bool, payload: bool) {
         if record {
-            drop(self.take_record(place));
+            drop(self.take_record(index));
         }
         if payload {
-            drop(self.take_payload(place));
+            drop(self.take_payload(index));
         }
     }
 
-    /// Makes a job of the bytes that are there, if that can be done.
-    fn make(&mut self, place: usize, decode: Decode<'_>) {
-        if let Some(entry) = self.entries.get_mut(place)
+    /// Decodes a short record in place. A corrupt record stays encoded.
+    fn decode_entry(&mut self, index: usize, decode: Decode<'_>) {
+        if let Some(entry) = self.entries.get_mut(index)
             && let Record::Short(range) = &entry.record
             && let Ok(job) = decode(entry.seq, shared(&self.bytes, range))
         {
@@ -138,7 +139,7 @@ impl RecordBlock {
     }
 
     fn size(&self) -> usize {
-        self.bytes.len() + self.apart_bytes
+        self.bytes.len() + self.own_bytes
     }
 
     #[cfg(test)]
@@ -147,19 +148,19 @@ impl RecordBlock {
     }
 }
 
-/// How a record becomes a job.
+/// Decodes a record.
 pub(super) type Decode<'a> = &'a dyn Fn(Seq, &[u8]) -> Result<Job, DecodeError>;
 
 fn shared<'a>(bytes: &'a [u8], range: &Range<u32>) -> &'a [u8] {
-    let place = |end: u32| usize::try_from(end).unwrap_or(usize::MAX);
-    bytes.get(place(range.start)..place(range.end)).unwrap_or_default()
+    let index = |end: u32| usize::try_from(end).unwrap_or(usize::MAX);
+    bytes.get(index(range.start)..index(range.end)).unwrap_or_default()
 }
 
-/// A place on the shelf.
+/// Position of an entry in the buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BufferSlot {
-    /// Counted from the first helping that ever was here.
-    helping: usize,
+    /// Number of the block, counted from the first one ever added.
+    block: usize,
     entry: usize,
 }
 
@@ -172,160 +173,160 @@ enum Part {
 #[derive(Debug, Default)]
 pub(super) struct PrefetchBuffer {
     blocks: VecDeque<RecordBlock>,
-    /// Helpings that have left at the front.
+    /// Blocks that were removed at the front.
     dropped_blocks: usize,
-    /// No higher number is here.
+    /// Upper bound of the numbers in the buffer.
     highest: Seq,
     next_record: BufferSlot,
     next_payload: BufferSlot,
-    /// The next one to be made into a job, and how many before it were.
-    next_make: BufferSlot,
-    made: usize,
+    /// Next entry to decode ahead, and the number of decoded entries before it.
+    next_decode: BufferSlot,
+    decoded: usize,
     pub(super) spare: Vec<Vec<u8>>,
 }
 
 impl PrefetchBuffer {
-    pub(super) fn add(&mut self, helping: RecordBlock) {
+    pub(super) fn add(&mut self, block: RecordBlock) {
         if self.blocks.is_empty() {
             self.highest = Seq(0);
         }
-        self.highest = helping.entries.last().map_or(self.highest, |entry| entry.seq.max(self.highest));
-        self.blocks.push_back(helping);
+        self.highest = block.entries.last().map_or(self.highest, |entry| entry.seq.max(self.highest));
+        self.blocks.push_back(block);
     }
 
-    /// Records and payloads that are here.
+    /// Returns the number of records and payloads in the buffer.
     pub(super) fn parts(&self) -> usize {
-        self.blocks.iter().map(|helping| helping.parts).sum()
+        self.blocks.iter().map(|block| block.parts).sum()
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.blocks.iter().map(RecordBlock::size).sum()
     }
 
-    fn entry(&self, place: BufferSlot) -> Option<&Entry> {
-        self.blocks.get(place.helping.checked_sub(self.dropped_blocks)?)?.entries.get(place.entry)
+    fn entry(&self, slot: BufferSlot) -> Option<&BufferEntry> {
+        self.blocks.get(slot.block.checked_sub(self.dropped_blocks)?)?.entries.get(slot.entry)
     }
 
-    fn is_here(&self, place: BufferSlot, seq: Seq, what: Part) -> bool {
-        self.entry(place).is_some_and(|entry| entry.seq == seq && entry.has(what))
+    fn holds(&self, slot: BufferSlot, seq: Seq, part: Part) -> bool {
+        self.entry(slot).is_some_and(|entry| entry.seq == seq && entry.has(part))
     }
 
-    /// Looks at the likely place first.
-    fn find(&self, seq: Seq, likely: BufferSlot, what: Part) -> Option<BufferSlot> {
-        if self.is_here(likely, seq, what) {
-            return Some(likely);
+    /// Finds a part. Checks the hint first.
+    fn find(&self, seq: Seq, hint: BufferSlot, part: Part) -> Option<BufferSlot> {
+        if self.holds(hint, seq, part) {
+            return Some(hint);
         }
         if seq > self.highest {
             return None;
         }
-        let places = self.blocks.iter().enumerate();
-        let mut places = places.filter_map(|(n, helping)| {
-            Some(BufferSlot { helping: self.dropped_blocks + n, entry: helping.find(seq)? })
-        });
-        places.find(|place| self.is_here(*place, seq, what))
+        let blocks = self.blocks.iter().enumerate();
+        let mut slots = blocks
+            .filter_map(|(n, block)| Some(BufferSlot { block: self.dropped_blocks + n, entry: block.find(seq)? }));
+        slots.find(|slot| self.holds(*slot, seq, part))
     }
 
-    /// Where the one behind this one in line is likely to be.
-    fn behind(&self, place: BufferSlot) -> BufferSlot {
-        let helping = place.helping.checked_sub(self.dropped_blocks).and_then(|n| self.blocks.get(n));
-        if helping.is_some_and(|helping| place.entry + 1 < helping.entries.len()) {
-            BufferSlot { entry: place.entry + 1, ..place }
+    /// Returns the slot behind this one, where the next job of the queue usually is.
+    fn slot_after(&self, slot: BufferSlot) -> BufferSlot {
+        let block = slot.block.checked_sub(self.dropped_blocks).and_then(|n| self.blocks.get(n));
+        if block.is_some_and(|block| slot.entry + 1 < block.entries.len()) {
+            BufferSlot { entry: slot.entry + 1, ..slot }
         } else {
-            BufferSlot { helping: place.helping + 1, entry: 0 }
+            BufferSlot { block: slot.block + 1, entry: 0 }
         }
     }
 
-    /// Whether the next record in line is this one.
+    /// Returns whether this is the next record.
     pub(super) fn is_next(&self, seq: Seq) -> bool {
-        self.is_here(self.next_record, seq, Part::Record)
+        self.holds(self.next_record, seq, Part::Record)
     }
 
-    /// Where whoever walks along the line begins.
+    /// Returns the slot of the next record, as a hint for a search along the queue.
     pub(super) fn first(&self) -> BufferSlot {
         self.next_record
     }
 
-    /// Whether its record is here, and its payload. `likely` walks along.
-    pub(super) fn has(&self, seq: Seq, likely: &mut BufferSlot) -> (bool, bool) {
-        let record = self.find(seq, *likely, Part::Record);
-        let payload = self.find(seq, record.unwrap_or(*likely), Part::Payload);
-        if let Some(place) = record.or(payload) {
-            *likely = self.behind(place);
+    /// Returns whether the record and the payload are in the buffer. Advances the hint.
+    pub(super) fn has(&self, seq: Seq, hint: &mut BufferSlot) -> (bool, bool) {
+        let record = self.find(seq, *hint, Part::Record);
+        let payload = self.find(seq, record.unwrap_or(*hint), Part::Payload);
+        if let Some(slot) = record.or(payload) {
+            *hint = self.slot_after(slot);
         }
         (record.is_some(), payload.is_some())
     }
 
-    /// The record leaves, unless it cannot be made into a job.
+    /// Takes a record and decodes it. Returns `None` if it is missing or corrupt.
     pub(super) fn take_record(&mut self, seq: Seq, decode: Decode<'_>) -> Option<Box<Job>> {
-        let place = self.find(seq, self.next_record, Part::Record)?;
-        self.next_record = self.behind(place);
-        self.made = self.made.saturating_sub(1);
-        let helping = self.blocks.get_mut(place.helping - self.dropped_blocks)?;
-        let job = match helping.take_record(place.entry) {
+        let slot = self.find(seq, self.next_record, Part::Record)?;
+        self.next_record = self.slot_after(slot);
+        self.decoded = self.decoded.saturating_sub(1);
+        let block = self.blocks.get_mut(slot.block - self.dropped_blocks)?;
+        let job = match block.take_record(slot.entry) {
             Record::Absent => None,
-            Record::Short(range) => decode(seq, shared(&helping.bytes, &range)).ok().map(Box::new),
+            Record::Short(range) => decode(seq, shared(&block.bytes, &range)).ok().map(Box::new),
             Record::Long(record) => decode(seq, &record).ok().map(Box::new),
             Record::Decoded(job) => Some(job),
         };
-        self.recycle(place);
+        self.recycle(slot);
         job
     }
 
     pub(super) fn take_payload(&mut self, seq: Seq) -> Option<Payload> {
-        let place = self.find(seq, self.next_payload, Part::Payload)?;
-        self.next_payload = self.behind(place);
-        let helping = self.blocks.get_mut(place.helping - self.dropped_blocks)?;
-        let payload = helping.take_payload(place.entry);
-        self.recycle(place);
+        let slot = self.find(seq, self.next_payload, Part::Payload)?;
+        self.next_payload = self.slot_after(slot);
+        let block = self.blocks.get_mut(slot.block - self.dropped_blocks)?;
+        let payload = block.take_payload(slot.entry);
+        self.recycle(slot);
         payload
     }
 
-    /// Makes some of the next jobs, but no more than `ahead` before they are taken. Says whether there was anything to do.
-    pub(super) fn decode_next(&mut self, some: usize, ahead: usize, decode: Decode<'_>) -> bool {
-        if (self.next_make.helping, self.next_make.entry) < (self.next_record.helping, self.next_record.entry) {
-            (self.next_make, self.made) = (self.next_record, 0);
+    /// Decodes up to `limit` of the next records, at most `ahead` of them before they are taken.
+    /// Returns whether it did any work.
+    pub(super) fn decode_next(&mut self, limit: usize, ahead: usize, decode: Decode<'_>) -> bool {
+        if (self.next_decode.block, self.next_decode.entry) < (self.next_record.block, self.next_record.entry) {
+            (self.next_decode, self.decoded) = (self.next_record, 0);
         }
-        let mut todo = some.min(ahead.saturating_sub(self.made));
-        let busy = todo > 0;
-        while todo > 0 {
-            let Some(n) = self.next_make.helping.checked_sub(self.dropped_blocks) else { return false };
-            let Some(helping) = self.blocks.get_mut(n) else { return false };
-            helping.make(self.next_make.entry, decode);
-            self.next_make = self.behind(self.next_make);
-            self.made += 1;
-            todo -= 1;
+        let mut pending = limit.min(ahead.saturating_sub(self.decoded));
+        let has_work = pending > 0;
+        while pending > 0 {
+            let Some(n) = self.next_decode.block.checked_sub(self.dropped_blocks) else { return false };
+            let Some(block) = self.blocks.get_mut(n) else { return false };
+            block.decode_entry(self.next_decode.entry, decode);
+            self.next_decode = self.slot_after(self.next_decode);
+            self.decoded += 1;
+            pending -= 1;
         }
-        busy
+        has_work
     }
 
-    /// Lets go of everything but these.
+    /// Drops all jobs but those that `keep` selects.
     pub(super) fn retain(&mut self, keep: impl Fn(Seq) -> bool) {
-        for helping in &mut self.blocks {
-            for place in 0..helping.entries.len() {
-                let gone = helping.entries.get(place).is_some_and(|entry| !keep(entry.seq));
-                helping.forget(place, gone, gone);
+        for block in &mut self.blocks {
+            for index in 0..block.entries.len() {
+                let is_dropped = block.entries.get(index).is_some_and(|entry| !keep(entry.seq));
+                block.discard(index, is_dropped, is_dropped);
             }
         }
         for n in 0..self.blocks.len() {
-            self.empty(n);
+            self.reclaim(n);
         }
         self.drop_empty();
     }
 
-    /// After something was taken from there.
-    fn recycle(&mut self, place: BufferSlot) {
-        let n = place.helping - self.dropped_blocks;
-        if self.blocks.get(n).is_some_and(|helping| helping.parts == 0) {
-            self.empty(n);
+    /// Frees the block of a slot if it is empty.
+    fn recycle(&mut self, slot: BufferSlot) {
+        let n = slot.block - self.dropped_blocks;
+        if self.blocks.get(n).is_some_and(|block| block.parts == 0) {
+            self.reclaim(n);
             self.drop_empty();
         }
     }
 
-    /// A helping without parts needs no bytes.
-    fn empty(&mut self, n: usize) {
-        if let Some(helping) = self.blocks.get_mut(n).filter(|helping| helping.parts == 0) {
-            helping.entries = Vec::new();
-            let bytes = std::mem::take(&mut helping.bytes);
+    /// Keeps the memory of an empty block for reuse.
+    fn reclaim(&mut self, n: usize) {
+        if let Some(block) = self.blocks.get_mut(n).filter(|block| block.parts == 0) {
+            block.entries = Vec::new();
+            let bytes = std::mem::take(&mut block.bytes);
             if self.spare.len() < SPARE_MAX {
                 self.spare.push(bytes);
             }
@@ -333,20 +334,20 @@ impl PrefetchBuffer {
     }
 
     fn drop_empty(&mut self) {
-        while self.blocks.pop_front_if(|helping| helping.parts == 0).is_some() {
+        while self.blocks.pop_front_if(|block| block.parts == 0).is_some() {
             self.dropped_blocks += 1;
         }
     }
 
-    /// Every record and payload that is here.
+    /// Returns all records and payloads.
     #[cfg(test)]
     pub(super) fn all(&self, decode: Decode<'_>) -> (Vec<Job>, Vec<(Seq, Payload)>) {
         let (mut records, mut payloads) = (Vec::new(), Vec::new());
-        for helping in &self.blocks {
-            for entry in &helping.entries {
+        for block in &self.blocks {
+            for entry in &block.entries {
                 match &entry.record {
                     Record::Absent => {}
-                    Record::Short(range) => records.push(decode(entry.seq, shared(&helping.bytes, range)).unwrap()),
+                    Record::Short(range) => records.push(decode(entry.seq, shared(&block.bytes, range)).unwrap()),
                     Record::Long(record) => records.push(decode(entry.seq, record).unwrap()),
                     Record::Decoded(job) => records.push(Job::clone(job)),
                 }

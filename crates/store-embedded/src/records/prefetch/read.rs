@@ -1,4 +1,4 @@
-//! Records and payloads, many at a time.
+//! Range reads of records and payloads.
 
 use std::sync::mpsc::{SendError, Sender};
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +11,10 @@ use super::buffer::RecordBlock;
 use crate::records::payloads::payload_in;
 use longshore_codec::codec;
 
-/// Rows that may be passed over rather than looking the next one up.
+/// Rows that a range read skips before a new lookup is cheaper.
 const GAP_MAX: u64 = 16;
 
-/// What is to be read of a job.
+/// Parts of a job to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PrefetchKey {
     pub seq: Seq,
@@ -22,61 +22,64 @@ pub(super) struct PrefetchKey {
     pub payload: bool,
 }
 
-/// Answers helping by helping. An error means that nobody listens any more.
-pub(super) fn answer(
+/// Answers a request block by block. An error means that the writer has dropped the receiver.
+pub(super) fn serve(
     connection: &Connection,
-    mut question: PrefetchRequest,
-    answers: &Sender<RecordBlock>,
-    reading: &Mutex<()>,
+    mut request: PrefetchRequest,
+    blocks: &Sender<RecordBlock>,
+    prefetch_lock: &Mutex<()>,
 ) -> Result<(), SendError<RecordBlock>> {
-    for wanted in &question.wanted {
-        let memory = question.spare.pop().unwrap_or_default();
-        let now = reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let helping = read(connection, wanted, memory, &mut question.bytes_max).unwrap_or_default();
-        drop(now);
-        answers.send(helping)?;
+    for keys in &request.blocks {
+        let memory = request.spare.pop().unwrap_or_default();
+        let guard = prefetch_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let block = read(connection, keys, memory, &mut request.bytes_max).unwrap_or_default();
+        drop(guard);
+        blocks.send(block)?;
     }
     Ok(())
 }
 
-/// Reads range by range. Each range is of one moment, not all of them together: a reader that stays long keeps the log from starting again. What is not there,
-/// is damaged, or for which there is no room, is left out. `wanted` rises, `memory` is lent.
+/// Reads a block range by range.
+///
+/// Each range is a snapshot of its own, because a long snapshot keeps the WAL from restarting.
+/// Missing and corrupt rows, and rows beyond `bytes_max`, are left out. `keys` ascend; `memory` is
+/// reused.
 pub(super) fn read(
     connection: &Connection,
-    wanted: &[PrefetchKey],
+    keys: &[PrefetchKey],
     memory: Vec<u8>,
     bytes_max: &mut usize,
 ) -> rusqlite::Result<RecordBlock> {
-    let mut helping = RecordBlock::of(wanted.iter().map(|wanted| wanted.seq), memory);
-    let side_by_side = |a: &Seq, b: &Seq| b.0.saturating_sub(a.0) <= GAP_MAX;
-    let records: Vec<Seq> = wanted.iter().filter(|wanted| wanted.record).map(|wanted| wanted.seq).collect();
-    for range in records.chunk_by(side_by_side) {
-        read_records(connection, range, &mut helping, bytes_max)?;
+    let mut block = RecordBlock::of(keys.iter().map(|key| key.seq), memory);
+    let is_near = |a: &Seq, b: &Seq| b.0.saturating_sub(a.0) <= GAP_MAX;
+    let records: Vec<Seq> = keys.iter().filter(|key| key.record).map(|key| key.seq).collect();
+    for range in records.chunk_by(is_near) {
+        read_records(connection, range, &mut block, bytes_max)?;
     }
-    let payloads: Vec<Seq> = wanted.iter().filter(|wanted| wanted.payload).map(|wanted| wanted.seq).collect();
-    for range in payloads.chunk_by(side_by_side) {
-        read_payloads(connection, range, &mut helping, bytes_max)?;
+    let payloads: Vec<Seq> = keys.iter().filter(|key| key.payload).map(|key| key.seq).collect();
+    for range in payloads.chunk_by(is_near) {
+        read_payloads(connection, range, &mut block, bytes_max)?;
     }
-    Ok(helping)
+    Ok(block)
 }
 
 fn read_records(
     connection: &Connection,
     range: &[Seq],
-    helping: &mut RecordBlock,
+    block: &mut RecordBlock,
     bytes_max: &mut usize,
 ) -> rusqlite::Result<()> {
-    let mut select = connection.prepare_cached("SELECT record, seq FROM live WHERE seq BETWEEN ?1 AND ?2")?;
+    let mut select = connection.prepare_cached("SELECT record, seq FROM live_jobs WHERE seq BETWEEN ?1 AND ?2")?;
     let mut rows = select.query(ends(range))?;
-    each_of(range, &mut rows, 1, |seq, row| {
-        let sealed = row.get_ref(0)?.as_blob().ok();
-        let Some(record) = sealed.and_then(|sealed| codec::verify_checksum(seq.0, sealed).ok()) else {
+    for_each_in(range, &mut rows, 1, |seq, row| {
+        let stored = row.get_ref(0)?.as_blob().ok();
+        let Some(record) = stored.and_then(|stored| codec::verify_checksum(seq.0, stored).ok()) else {
             return Ok(true);
         };
         let record = codec::trim_padding(record);
-        let Some(room) = bytes_max.checked_sub(record.len()) else { return Ok(false) };
-        *bytes_max = room;
-        helping.put_record(seq, record);
+        let Some(bytes_left) = bytes_max.checked_sub(record.len()) else { return Ok(false) };
+        *bytes_max = bytes_left;
+        block.put_record(seq, record);
         Ok(true)
     })
 }
@@ -84,18 +87,18 @@ fn read_records(
 fn read_payloads(
     connection: &Connection,
     range: &[Seq],
-    helping: &mut RecordBlock,
+    block: &mut RecordBlock,
     bytes_max: &mut usize,
 ) -> rusqlite::Result<()> {
     let statement = "SELECT kind, checksum, bytes, seq FROM payload WHERE seq BETWEEN ?1 AND ?2";
     let mut select = connection.prepare_cached(statement)?;
     let mut rows = select.query(ends(range))?;
-    each_of(range, &mut rows, 3, |seq, row| {
+    for_each_in(range, &mut rows, 3, |seq, row| {
         let bytes = row.get_ref(2)?.as_blob().map_or(0, <[u8]>::len);
-        let Some(room) = bytes_max.checked_sub(bytes) else { return Ok(false) };
+        let Some(bytes_left) = bytes_max.checked_sub(bytes) else { return Ok(false) };
         if let Ok(payload) = payload_in(row, seq) {
-            *bytes_max = room;
-            helping.put_payload(seq, payload);
+            *bytes_max = bytes_left;
+            block.put_payload(seq, payload);
         }
         Ok(true)
     })
@@ -106,18 +109,18 @@ fn ends(range: &[Seq]) -> [i64; 2] {
     [number(range.first()), number(range.last())]
 }
 
-/// Passes over the rows between those that are wanted; `false` from `each` is enough.
-fn each_of(
+/// Calls `visit` for the rows of `range` and skips the rows between them. `false` stops.
+fn for_each_in(
     range: &[Seq],
     rows: &mut Rows<'_>,
     seq_column: usize,
-    mut each: impl FnMut(Seq, &rusqlite::Row<'_>) -> rusqlite::Result<bool>,
+    mut visit: impl FnMut(Seq, &rusqlite::Row<'_>) -> rusqlite::Result<bool>,
 ) -> rusqlite::Result<()> {
-    let mut wanted = range.iter().copied().peekable();
+    let mut pending = range.iter().copied().peekable();
     while let Some(row) = rows.next()? {
         let seq = Seq(row.get::<_, i64>(seq_column)?.cast_unsigned());
-        while wanted.next_if(|wanted| *wanted < seq).is_some() {}
-        if wanted.next_if_eq(&seq).is_some() && !each(seq, row)? {
+        while pending.next_if(|next| *next < seq).is_some() {}
+        if pending.next_if_eq(&seq).is_some() && !visit(seq, row)? {
             break;
         }
     }

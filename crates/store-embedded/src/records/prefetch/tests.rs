@@ -1,7 +1,6 @@
-//! The thread's part is played by the test, so that every answer comes when it does most harm.
+//! The tests play the prefetch thread, so each block arrives at the worst time.
 
 use std::collections::BTreeSet;
-use std::sync::RwLock;
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
@@ -15,23 +14,22 @@ use longshore_core::time::Timestamp;
 use rusqlite::Connection;
 
 use super::*;
-use crate::finished_index::Chunks;
-use crate::id_cipher::id_seal;
+use crate::indexes::Indexes;
 use crate::live_index::LiveIndex;
 use crate::records::payloads::read_payload;
 use crate::schema::{self, ClockMode};
 
-/// A writer without its thread, and without the one that reads ahead.
+/// A writer without threads.
 struct Bench {
     engine: Engine,
     records: SqliteRecords,
     rng: SeededRng,
     effects: Vec<Effect>,
-    beside: Connection,
-    asked: Receiver<PrefetchRequest>,
-    answers: Sender<RecordBlock>,
-    /// Read, but not handed over yet.
-    late: Vec<RecordBlock>,
+    connection: Connection,
+    requests: Receiver<PrefetchRequest>,
+    block_tx: Sender<RecordBlock>,
+    /// Blocks that were read and not delivered yet.
+    undelivered: Vec<RecordBlock>,
     _directory: tempfile::TempDir,
 }
 
@@ -47,28 +45,26 @@ impl Bench {
         let location = Location::File(directory.path().join("longshore.db"));
         let connection = location.open(Role::Writer).unwrap();
         schema::prepare(&connection, ClockMode::Virtual).unwrap();
-        let (questions, asked) = channel();
-        let (sender, answers) = channel();
-        let beside = PrefetchThread { questions: Some(questions), answers: Some(answers), thread: None };
-        let ahead = Prefetcher { beside: Some(beside), ..Prefetcher::default() };
-        let names = Arc::new(RwLock::new(crate::dictionary::load(&connection).unwrap()));
-        let chunks = Arc::new(RwLock::new(Chunks::load(&connection).unwrap()));
-        let live = Arc::new(RwLock::new(LiveIndex::default()));
-        let seal = id_seal(schema::id_key(&connection).unwrap());
+        let (request_tx, requests) = channel();
+        let (block_tx, blocks) = channel();
+        let thread = PrefetchThread { requests: Some(request_tx), blocks: Some(blocks), thread: None };
+        let prefetcher = Prefetcher { thread: Some(thread), block_jobs: Some(8), ..Prefetcher::default() };
+        let dictionary = crate::dictionary::load(&connection).unwrap();
+        let indexes = Arc::new(Indexes::load(&connection, dictionary, LiveIndex::default()).unwrap());
         Self {
             engine: Engine::new(Options::default()),
-            records: SqliteRecords::new(connection, names, live, chunks, seal, ahead).unwrap(),
+            records: SqliteRecords::new(connection, indexes, prefetcher).unwrap(),
             rng: SeededRng::new(1),
             effects: Vec::new(),
-            beside: location.open(Role::Reader).unwrap(),
-            asked,
-            answers: sender,
-            late: Vec::new(),
+            connection: location.open(Role::Reader).unwrap(),
+            requests,
+            block_tx,
+            undelivered: Vec::new(),
             _directory: directory,
         }
     }
 
-    /// One batch, as the writer does it.
+    /// Runs one batch, as the writer does.
     fn batch<T>(&mut self, work: impl FnOnce(&mut Engine, ExecutionContext<'_, SqliteRecords>) -> T) -> T {
         self.batch_of(|bench| {
             let Self { engine, records, rng, effects, .. } = bench;
@@ -90,16 +86,16 @@ impl Bench {
         done
     }
 
-    /// Nothing is left in the writer's own cache.
-    fn cool_down(&mut self) {
+    /// Clears the writer's cache and keeps the prefetch buffer.
+    fn clear_cache(&mut self) {
         self.records.drain_prefetched();
-        let shelf = std::mem::take(&mut self.records.ahead.shelf);
+        let buffer = std::mem::take(&mut self.records.prefetcher.buffer);
         self.records.rolled_back();
-        self.records.ahead.shelf = shelf;
+        self.records.prefetcher.buffer = buffer;
     }
 
-    /// A claim of one of several kinds, which share their jobs.
-    fn claim_some_way(&mut self, limit: usize, rng: &mut dyn Rng) -> Vec<Claimed> {
+    /// Claims with random queues and types, so that claim streams share jobs.
+    fn claim_randomly(&mut self, limit: usize, rng: &mut dyn Rng) -> Vec<Claimed> {
         let types: Vec<JobType> = ["t", "u"].map(|name| JobType::new(name).unwrap()).into();
         let types = types.into_iter().take(usize::try_from(rng.uniform_inclusive(2)).unwrap()).collect();
         let queues = vec![queue(); 1 + usize::try_from(rng.uniform_inclusive(1)).unwrap()];
@@ -112,7 +108,7 @@ impl Bench {
             Submission { queue: queue(), job: NewJob::new(JobType::new("t").unwrap(), payload) }
         };
         let request = SubmitRequest::new((0..jobs).map(job).collect());
-        let submitted = self.batch(|engine, outside| engine.submit(&request, outside).unwrap().unwrap());
+        let submitted = self.batch(|engine, context| engine.submit(&request, context).unwrap().unwrap());
         submitted.iter().map(|job| job.id).collect()
     }
 
@@ -139,92 +135,92 @@ impl Bench {
 
     fn settle(&mut self, job: &Claimed, outcome: Outcome) {
         let settlement = Settlement { id: job.id, token: Some(job.token), outcome };
-        self.batch(|engine, outside| engine.settle(&settlement, outside)).unwrap().unwrap();
+        self.batch(|engine, context| engine.settle(&settlement, context)).unwrap().unwrap();
     }
 
     fn admin(&mut self, command: &AdminCommand) {
-        drop(self.batch(|engine, outside| engine.admin(command, outside)).unwrap());
+        drop(self.batch(|engine, context| engine.admin(command, context)).unwrap());
     }
 
-    fn correlate(&mut self, id: JobId, word: &str) {
-        let edit = Edit { correlation_id: Some(Some(word.into())), ..Edit::default() };
+    fn correlate(&mut self, id: JobId, correlation_id: &str) {
+        let edit = Edit { correlation_id: Some(Some(correlation_id.into())), ..Edit::default() };
         self.admin(&AdminCommand::Edit { id, edit });
     }
 
-    /// The thread reads what it was asked for; nobody hears of it yet.
-    fn read_beside(&mut self) {
-        let (sender, answers) = channel();
-        for question in self.asked.try_iter() {
-            answer(&self.beside, question, &sender, &std::sync::Mutex::new(())).unwrap();
+    /// Reads the requested blocks and delivers none.
+    fn read_requests(&mut self) {
+        let (block_tx, blocks) = channel();
+        for request in self.requests.try_iter() {
+            serve(&self.connection, request, &block_tx, &std::sync::Mutex::new(())).unwrap();
         }
-        self.late.extend(answers.try_iter());
+        self.undelivered.extend(blocks.try_iter());
     }
 
-    fn hand_over(&mut self) {
-        for answer in self.late.drain(..) {
-            self.answers.send(answer).unwrap();
+    fn deliver(&mut self) {
+        for block in self.undelivered.drain(..) {
+            self.block_tx.send(block).unwrap();
         }
     }
 
-    fn held(&self) -> (Vec<Job>, Vec<(Seq, Payload)>) {
-        let names = self.records.names();
-        self.records.ahead.shelf.all(&|seq, record| codec::job::decode_unchecked(seq, record, &names))
+    fn buffered(&self) -> (Vec<Job>, Vec<(Seq, Payload)>) {
+        let dictionary = self.records.dictionary();
+        self.records.prefetcher.buffer.all(&|seq, record| codec::job::decode_unchecked(seq, record, &dictionary))
     }
 
-    /// What is held is what the table says, and nothing is held twice. Answers how many records are held.
+    /// Checks that the buffer equals the tables and has no duplicates. Returns its records.
     fn check(&self) -> usize {
-        let mut held = BTreeSet::new();
-        let (jobs, payloads) = self.held();
+        let mut buffered = BTreeSet::new();
+        let (jobs, payloads) = self.buffered();
         for job in jobs {
             let seq = job.seq;
-            assert_eq!(self.records.read(seq).unwrap(), Some(job), "job {seq} as it is on disk");
-            assert!(!self.records.jobs.contains_key(&seq), "job {seq} is held once");
-            assert!(held.insert(seq), "job {seq} is held once");
+            assert_eq!(self.records.read(seq).unwrap(), Some(job), "job {seq} equals its row");
+            assert!(!self.records.jobs.contains_key(&seq), "one copy of job {seq}");
+            assert!(buffered.insert(seq), "one copy of job {seq}");
         }
         let mut with_payload = BTreeSet::new();
         for (seq, payload) in payloads {
-            let there = read_payload(&self.records.connection, seq).unwrap();
-            assert!(there.is_none_or(|there| there == payload), "the payload of job {seq} as it is on disk");
-            assert!(with_payload.insert(seq), "the payload of job {seq} is held once");
+            let stored = read_payload(&self.records.connection, seq).unwrap();
+            assert!(stored.is_none_or(|stored| stored == payload), "the payload of job {seq} equals its row");
+            assert!(with_payload.insert(seq), "one copy of the payload of job {seq}");
         }
-        held.len()
+        buffered.len()
     }
 }
 
 #[test]
-fn a_record_that_changed_after_it_was_read_is_not_used() {
+fn take_drops_a_record_that_changed_after_the_read() {
     let mut bench = Bench::new();
     let ids = bench.submit(8, 16);
-    bench.cool_down();
+    bench.clear_cache();
     bench.claim(1);
-    bench.read_beside();
+    bench.read_requests();
     bench.correlate(ids[1], "new");
-    bench.hand_over();
-    bench.cool_down();
-    assert!(bench.check() > 0, "the others are taken in");
+    bench.deliver();
+    bench.clear_cache();
+    assert!(bench.check() > 0, "the other records are delivered");
     let claimed = bench.claim(1);
     assert_eq!((claimed[0].id, claimed[0].correlation_id.as_deref()), (ids[1], Some("new")));
 }
 
 #[test]
-fn a_record_is_let_go_as_soon_as_it_is_used() {
+fn take_removes_a_record_from_the_buffer() {
     let mut bench = Bench::new();
     let ids = bench.submit(8, 16);
-    bench.cool_down();
+    bench.clear_cache();
     bench.claim(1);
-    bench.read_beside();
-    bench.hand_over();
+    bench.read_requests();
+    bench.deliver();
     bench.correlate(ids[1], "new");
-    bench.cool_down();
+    bench.clear_cache();
     bench.check();
     let claimed = bench.claim(1);
     assert_eq!((claimed[0].id, claimed[0].correlation_id.as_deref()), (ids[1], Some("new")));
 }
 
-/// Whatever happens between question, reading and answer.
+/// Random operations between request, read and delivery.
 #[test]
-fn what_is_held_is_what_the_table_says_in_random_histories() {
-    let (mut held, mut refused) = (0, 0);
+fn buffer_equals_the_tables_in_random_histories() {
+    let (mut buffered, mut dropped) = (0, 0);
     for seed in 0..30 {
         let mut bench = Bench::new();
         let mut rng = SeededRng::new(seed);
@@ -238,7 +234,7 @@ fn what_is_held_is_what_the_table_says_in_random_histories() {
                 0 => ids.extend(bench.submit(8, 16)),
                 1 | 2 => {
                     let limit = 1 + usize::try_from(rng.uniform_inclusive(20)).unwrap();
-                    running.extend(bench.claim_some_way(limit, rng));
+                    running.extend(bench.claim_randomly(limit, rng));
                 }
                 3 if !running.is_empty() => {
                     let job = running.swap_remove(0);
@@ -254,75 +250,75 @@ fn what_is_held_is_what_the_table_says_in_random_histories() {
                         Edit { priority: longshore_core::priority::Priority::ALL.first().copied(), ..Edit::default() };
                     bench.admin(&AdminCommand::Edit { id: any(rng, &ids), edit });
                 }
-                7 => bench.read_beside(),
+                7 => bench.read_requests(),
                 8 => {
-                    let late: usize = bench.late.iter().map(RecordBlock::records).sum();
+                    let undelivered: usize = bench.undelivered.iter().map(RecordBlock::records).sum();
                     let before = bench.check();
-                    bench.hand_over();
+                    bench.deliver();
                     bench.records.drain_prefetched();
-                    refused += late - (bench.check() - before);
+                    dropped += undelivered - (bench.check() - before);
                 }
                 9 => drop(bench.records.decode_prefetched()),
-                _ => bench.cool_down(),
+                _ => bench.clear_cache(),
             }
-            held += bench.check();
+            buffered += bench.check();
         }
     }
-    assert!(held > 100 && refused > 10, "both happen: {held} held, {refused} refused");
+    assert!(buffered > 100 && dropped > 10, "both happen: {buffered} buffered, {dropped} dropped");
 }
 
 #[test]
-fn claims_from_a_long_line_find_their_records_in_memory() {
+fn claims_from_a_long_queue_find_their_records_in_memory() {
     let mut bench = Bench::new();
     for _ in 0..30 {
         bench.submit(1_000, 16);
     }
-    bench.cool_down();
+    bench.clear_cache();
     let mut last = Seq(0);
     for _ in 0..120 {
         for job in bench.claim(250) {
             assert!(job.seq > last, "in order");
             last = job.seq;
         }
-        bench.read_beside();
-        bench.hand_over();
-        assert!(bench.records.ahead.shelf.parts() <= 2 * WINDOW);
+        bench.read_requests();
+        bench.deliver();
+        assert!(bench.records.prefetcher.buffer.parts() <= 2 * WINDOW);
     }
     assert!(last >= Seq(30_000), "all of them");
-    assert!(bench.records.point_reads <= 250, "{} were looked up one by one", bench.records.point_reads);
+    assert!(bench.records.point_reads <= 250, "{} point reads", bench.records.point_reads);
 }
 
 #[test]
-fn large_payloads_are_held_within_bounds() {
+fn buffer_of_large_payloads_is_bounded() {
     let mut bench = Bench::new();
     for _ in 0..20 {
         bench.submit(16, 256 << 10);
     }
-    bench.cool_down();
+    bench.clear_cache();
     let mut most = 0;
     for _ in 0..20 {
         bench.claim(16);
-        bench.read_beside();
-        bench.hand_over();
+        bench.read_requests();
+        bench.deliver();
         bench.records.drain_prefetched();
-        let (_, payloads) = bench.held();
-        let held: usize = payloads.iter().map(|(_, payload)| payload.bytes().len()).sum();
-        assert!(held <= BYTES_MAX, "{held} bytes");
-        assert!((held..=BYTES_MAX).contains(&bench.records.ahead.shelf.bytes()), "the sum is kept");
+        let (_, payloads) = bench.buffered();
+        let bytes: usize = payloads.iter().map(|(_, payload)| payload.bytes().len()).sum();
+        assert!(bytes <= BYTES_MAX, "{bytes} bytes");
+        assert!((bytes..=BYTES_MAX).contains(&bench.records.prefetcher.buffer.bytes()), "the total is current");
         most = most.max(payloads.len());
     }
-    assert!(most > 16, "more than one claim wants: {most}");
+    assert!(most > 16, "more than one claim: {most}");
 }
 
 #[test]
-fn damage_is_left_for_the_writer_to_find() {
+fn corrupt_record_is_reported_by_the_writer() {
     let mut bench = Bench::new();
     bench.submit(16, 16);
-    bench.records.connection().execute_batch("UPDATE live SET record = zeroblob(99) WHERE seq = 3").unwrap();
-    bench.cool_down();
+    bench.records.connection().execute_batch("UPDATE live_jobs SET record = zeroblob(99) WHERE seq = 3").unwrap();
+    bench.clear_cache();
     bench.claim(1);
-    bench.read_beside();
-    bench.hand_over();
-    assert_eq!(bench.claim(1).len(), 1, "the others can be had");
-    assert!(matches!(bench.try_claim(1), Err(RecordsError::Damaged(Seq(3)))));
+    bench.read_requests();
+    bench.deliver();
+    assert_eq!(bench.claim(1).len(), 1, "other jobs are claimed");
+    assert!(matches!(bench.try_claim(1), Err(RecordsError::CorruptJob(Seq(3)))));
 }

@@ -1,4 +1,4 @@
-//! What the machine says of a measurement.
+//! Latencies, steal time, processor time and memory of a measurement.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ impl Latencies {
     }
 }
 
-/// How much of this machine's time its host gives to others: a virtual machine that is stopped in between measures its neighbours.
+/// Steal time of a virtual machine. A measurement with much of it measures the neighbours.
 #[derive(Clone, Copy)]
 pub struct Host {
-    all: u64,
-    stolen: u64,
+    total: u64,
+    steal: u64,
 }
 
 impl Host {
@@ -31,17 +31,18 @@ impl Host {
             .filter_map(|ticks| ticks.parse().ok())
             .take(8)
             .collect();
-        Self { all: times.iter().sum(), stolen: times.get(7).copied().unwrap_or(0) }
+        Self { total: times.iter().sum(), steal: times.get(7).copied().unwrap_or(0) }
     }
 
-    /// Percent of the time since then.
+    /// Returns the steal time since then, in percent.
     pub fn steal_percent_since(self) -> f64 {
         let now = Self::now();
-        (now.stolen - self.stolen) as f64 * 100.0 / (now.all - self.all).max(1) as f64
+        (now.steal - self.steal) as f64 * 100.0 / (now.total - self.total).max(1) as f64
     }
 }
 
-/// Processor time of the writers' threads so far, in steps of ten milliseconds.
+/// Returns the processor time of the writer threads, in steps of 10 ms. Linux truncates the thread
+/// name to 15 characters.
 pub fn writer_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());

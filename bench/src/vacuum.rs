@@ -1,4 +1,4 @@
-//! What whoever submits feels of the slices in which space goes back to the disk.
+//! Effect of incremental vacuum on the latency of submissions.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -9,34 +9,34 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use longshore_core::submit::Payload;
 use longshore_store::{Clock, Store, SystemClock, VirtualClock};
-use longshore_store_embedded::{ClockMode, EmbeddedStore, Options, StoreLocation};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 
-use crate::machine::{Host, Latencies};
+use crate::host::{Host, Latencies};
 use crate::{batch, block_on, claim, completions, open};
 
-/// A store that was emptied is made of so many batches of jobs with large payloads.
+/// Batches of jobs with large payloads that are deleted before the measurement.
 const BATCHES: usize = 100;
 const BATCH: usize = 200;
 const PAYLOAD_BYTES: usize = 16 << 10;
 const SUBMITTERS: usize = 4;
-/// How often each of the two stores is measured.
-const TURNS: usize = 2;
+/// Measurements of each of the two stores.
+const ROUNDS: usize = 2;
 const BUDGET: NonZeroUsize = NonZeroUsize::new(500).expect("above 0");
 
-/// Single submissions beside a store that gives back, and beside one that has nothing to give, in turn.
-pub fn give_back(dir: &Path, seconds: u64) {
-    for turn in 0..2 * TURNS {
-        let (emptied, dir) = (turn % 2 == 1, dir.join(turn.to_string()));
-        if emptied {
+/// Measures single submissions on a store that vacuums and on a new one, in turn.
+pub fn run(dir: &Path, seconds: u64) {
+    for round in 0..2 * ROUNDS {
+        let (is_emptied, dir) = (round % 2 == 1, dir.join(round.to_string()));
+        if is_emptied {
             fill_and_empty(&dir);
         }
         let before = file_bytes(&dir);
         let (store, host) = (open(&dir), Host::now());
         let mut latencies = submissions(&store, Duration::from_secs(seconds));
         drop(store);
-        let (submitted, kind) = (latencies.0.len(), if emptied { "emptied" } else { "new" });
+        let (submitted, kind) = (latencies.0.len(), if is_emptied { "emptied" } else { "new" });
         println!(
-            "{kind} store, {submitted} submissions: {}; {before} bytes, then {}; the host took {:.1} %",
+            "{kind} store, {submitted} submissions: {}; {before} bytes, then {}; steal {:.1} %",
             latencies.show(),
             file_bytes(&dir),
             host.steal_percent_since()
@@ -45,15 +45,16 @@ pub fn give_back(dir: &Path, seconds: u64) {
 }
 
 fn file_bytes(dir: &Path) -> u64 {
-    dir.join("longshore.db").metadata().map_or(0, |found| found.len())
+    dir.join("longshore.db").metadata().map_or(0, |metadata| metadata.len())
 }
 
-/// On a clock that is turned by hand, so that nobody has to wait for retention.
+/// Fills and empties a store, on a virtual clock that skips the retention.
 fn fill_and_empty(dir: &Path) {
     let clock = Arc::new(VirtualClock::new(SystemClock::new().now()));
-    let place = StoreLocation::Directory(dir.to_owned());
-    let turned: Arc<dyn Clock> = Arc::<VirtualClock>::clone(&clock);
-    let store = EmbeddedStore::open(Options::new(place, turned, ClockMode::Real)).expect("the store opens");
+    let location = StoreLocation::Directory(dir.to_owned());
+    let store_clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(&clock);
+    let store =
+        EmbeddedStore::open(EmbeddedOptions::new(location, store_clock, ClockMode::Real)).expect("the store opens");
     for _ in 0..BATCHES {
         let mut request = batch(BATCH);
         for submission in &mut request.batch {
@@ -78,15 +79,15 @@ fn fill_and_empty(dir: &Path) {
     }
 }
 
-/// Does what a server does meanwhile: ticks when something is due.
+/// Submits from several threads and ticks like a server, whenever a deadline is due.
 fn submissions(store: &EmbeddedStore, time: Duration) -> Latencies {
     let (start, stop) = (Instant::now(), AtomicBool::new(false));
     let submitter = || {
         let mut times = Vec::new();
         while !stop.load(Ordering::SeqCst) {
-            let asked = Instant::now();
+            let start = Instant::now();
             block_on(store.submit(batch(1))).expect("stored").expect("accepted");
-            times.push(asked.elapsed());
+            times.push(start.elapsed());
         }
         times
     };
@@ -100,7 +101,7 @@ fn submissions(store: &EmbeddedStore, time: Duration) -> Latencies {
             std::thread::park_timeout(Duration::from_millis(1));
         }
         stop.store(true, Ordering::SeqCst);
-        submitters.into_iter().flat_map(|thread| thread.join().expect("a client that ends well")).collect()
+        submitters.into_iter().flat_map(|thread| thread.join().expect("a client that succeeds")).collect()
     });
     Latencies(times)
 }
