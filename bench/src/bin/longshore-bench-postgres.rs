@@ -18,7 +18,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_store::{ClaimedJob, Store};
-use longshore_store_postgres::{Options, PostgresStore};
+use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::{Client, NoTls, Statement};
 
 #[global_allocator]
@@ -63,7 +63,7 @@ async fn open(url: &str) -> Arc<PostgresStore> {
 async fn open_in(url: &str, schema: &str) -> Arc<PostgresStore> {
     let drop = format!("DROP SCHEMA IF EXISTS {schema} CASCADE");
     connect(url).await.batch_execute(&drop).await.expect("the old schema goes");
-    let mut options = Options::new(url);
+    let mut options = PostgresOptions::new(url);
     schema.clone_into(&mut options.schema);
     let handle = tokio::runtime::Handle::current();
     Arc::new(PostgresStore::start(options, handle).await.expect("the store opens"))

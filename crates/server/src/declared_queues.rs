@@ -1,15 +1,14 @@
-//! Queues that a configuration names.
+//! Queues of a configuration file.
 
 use longshore_api::queue::PutQueue;
 use longshore_core::id::QueueName;
 use longshore_engine::AdminCommand;
 use longshore_store::{Store, StoreError};
 
-use crate::convert::enums::ToCore;
 use crate::convert::settings::queue_overrides;
 use crate::wire::problem::ApiError;
 
-/// Puts a queue as it is declared, before anybody is served: its overrides are those of the declaration and no others.
+/// Creates or changes a queue before the server starts. The declaration replaces all overrides.
 pub async fn declare(store: &dyn Store, name: &str, declared: PutQueue) -> Result<Result<(), ApiError>, StoreError> {
     let queue = match QueueName::new(name) {
         Ok(queue) => queue,
@@ -17,6 +16,6 @@ pub async fn declare(store: &dyn Store, name: &str, declared: PutQueue) -> Resul
     };
     let PutQueue { profile, settings } = declared;
     let overrides = Some(Box::new(queue_overrides(settings.unwrap_or_default())));
-    let put = AdminCommand::PutQueue { queue, profile: profile.map(ToCore::core), overrides };
+    let put = AdminCommand::PutQueue { queue, profile: profile, overrides };
     Ok(store.admin(put).await?.map(|_| ()).map_err(ApiError::from))
 }

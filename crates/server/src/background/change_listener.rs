@@ -1,10 +1,10 @@
-//! Follows the effects of commits: rings for jobs that ended, counts, keeps the picture of workers.
+//! Follows the effects of commits: notifies waiters of ended jobs, counts, updates the workers.
 
 use longshore_core::state::StateKind;
 use longshore_engine::Effect;
 use longshore_store::ChangeFeed;
 
-use crate::app::AppState;
+use crate::state::AppState;
 
 /// Runs until the server has drained.
 pub(crate) async fn run(app: AppState, mut wakeups: ChangeFeed) {
@@ -15,8 +15,9 @@ pub(crate) async fn run(app: AppState, mut wakeups: ChangeFeed) {
         };
         match effects {
             Some(effects) => on_effects(&app, &effects),
+            // The feed has lost changes.
             None => {
-                app.endings.wake_all();
+                app.completion_waiters.wake_all();
                 app.tick_now.notify_one();
             }
         }
@@ -24,28 +25,28 @@ pub(crate) async fn run(app: AppState, mut wakeups: ChangeFeed) {
 }
 
 fn on_effects(app: &AppState, effects: &[Effect]) {
-    let (mut ends, mut left) = (false, Vec::new());
+    let (mut needs_tick, mut released) = (false, Vec::new());
     for effect in effects {
         match effect {
             Effect::Moved { id, step, .. } => {
                 if step.from == Some(StateKind::Running) && step.to != StateKind::Running {
-                    left.push(*id);
+                    released.push(*id);
                 }
                 if step.to.terminal() {
-                    app.endings.ended(*id);
+                    app.completion_waiters.notify(*id);
                 }
-                ends |= step.to.terminal() || step.from.is_some_and(StateKind::terminal);
+                needs_tick |= step.to.terminal() || step.from.is_some_and(StateKind::terminal);
             }
             Effect::Claimable(_) => {}
         }
     }
-    app.workers.jobs_released(left.into_iter());
-    app.tally.count(effects.iter().filter_map(|effect| match effect {
+    app.workers.jobs_released(released.into_iter());
+    app.throughput.count(effects.iter().filter_map(|effect| match effect {
         Effect::Moved { queue, step, .. } => Some((queue, step)),
         Effect::Claimable(_) => None,
     }));
-    if ends {
-        // Dependents may still have to hear of it, and retention has a new date: neither is among the announced deadlines.
+    if needs_tick {
+        // Propagation to dependents and retention have no announced deadline.
         app.tick_now.notify_one();
     }
 }

@@ -1,9 +1,10 @@
-//! Jobs whose end somebody waits for.
+//! Requests that wait for the end of a job.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use longshore_core::id::JobId;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
@@ -16,39 +17,39 @@ struct WaitEntry {
 }
 
 impl CompletionWaiters {
-    fn watched(&self) -> MutexGuard<'_, HashMap<JobId, WaitEntry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, HashMap<JobId, WaitEntry>> {
+        self.0.lock()
     }
 
-    /// From here on no end of this job is missed.
+    /// Registers a waiter. Later ends of the job notify it.
     pub(crate) fn watch(self: &Arc<Self>, id: JobId) -> Watch {
-        let mut watched = self.watched();
-        let entry = watched.entry(id).or_insert_with(|| WaitEntry { notify: Arc::default(), watchers: 0 });
+        let mut entries = self.entries();
+        let entry = entries.entry(id).or_insert_with(|| WaitEntry { notify: Arc::default(), watchers: 0 });
         entry.watchers += 1;
-        Watch { endings: Arc::clone(self), id, notify: Arc::clone(&entry.notify) }
+        Watch { waiters: Arc::clone(self), id, notify: Arc::clone(&entry.notify) }
     }
 
-    pub(crate) fn ended(&self, id: JobId) {
-        if let Some(watched) = self.watched().get(&id) {
-            watched.notify.notify_waiters();
+    pub(crate) fn notify(&self, id: JobId) {
+        if let Some(entry) = self.entries().get(&id) {
+            entry.notify.notify_waiters();
         }
     }
 
-    /// Anything may have happened.
+    /// Notifies all waiters: the change feed was interrupted, so that ends may be missing.
     pub(crate) fn wake_all(&self) {
-        self.watched().values().for_each(|watched| watched.notify.notify_waiters());
+        self.entries().values().for_each(|entry| entry.notify.notify_waiters());
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Watch {
-    endings: Arc<CompletionWaiters>,
+    waiters: Arc<CompletionWaiters>,
     id: JobId,
     notify: Arc<Notify>,
 }
 
 impl Watch {
-    /// Rung when the job ends. Make it before looking at the job, then await it.
+    /// Returns the notification of the job's end. Enable it before reading the job.
     pub(crate) fn notify(&self) -> Arc<Notify> {
         Arc::clone(&self.notify)
     }
@@ -56,11 +57,11 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut watched = self.endings.watched();
-        if let Some(entry) = watched.get_mut(&self.id) {
+        let mut entries = self.waiters.entries();
+        if let Some(entry) = entries.get_mut(&self.id) {
             entry.watchers -= 1;
             if entry.watchers == 0 {
-                watched.remove(&self.id);
+                entries.remove(&self.id);
             }
         }
     }
@@ -71,17 +72,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn everybody_who_watches_hears_the_end_and_nothing_is_left() {
-        let endings = Arc::new(CompletionWaiters::default());
+    async fn all_waiters_are_notified_and_then_removed() {
+        let waiters = Arc::new(CompletionWaiters::default());
         let id = JobId::from_bytes([1; 16]);
-        let (one, two) = (endings.watch(id), endings.watch(id));
-        let (bell, other) = (one.notify(), two.notify());
-        let (rung, heard) = (bell.notified(), other.notified());
-        endings.ended(JobId::from_bytes([2; 16]));
-        endings.ended(id);
-        rung.await;
-        heard.await;
+        let (one, two) = (waiters.watch(id), waiters.watch(id));
+        let (first, second) = (one.notify(), two.notify());
+        let (first, second) = (first.notified(), second.notified());
+        waiters.notify(JobId::from_bytes([2; 16]));
+        waiters.notify(id);
+        first.await;
+        second.await;
         drop((one, two));
-        assert!(endings.watched().is_empty());
+        assert!(waiters.entries().is_empty());
     }
 }

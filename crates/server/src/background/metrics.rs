@@ -1,22 +1,25 @@
-//! Figures for Prometheus: counters and histograms of requests and of the store, and gauges read when somebody looks.
+//! Metrics in the text format of Prometheus: requests, calls of the store, queues.
 //!
-//! Labels come from bounded sets: routes, verbs, states, and at most so many queues.
+//! Labels have bounded sets of values: routes, operations, states, and up to 200 queues.
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use longshore_api::system::ThroughputTotals as Totals;
 use longshore_core::state::StateKind;
 use longshore_engine::count_of;
-use longshore_store::{Observer, QueueStats, StoreCall, StoreHealth, StoreOp};
+use longshore_store::{
+    HistogramSnapshot, HitCount, Observer, QueueStats, StoreCall, StoreHealth, StoreMetrics, StoreOp,
+};
+use parking_lot::RwLock;
 
-use crate::app::AppState;
-use crate::routes::system::info::VERSION;
+use crate::routes::system::VERSION;
+use crate::state::AppState;
 
-/// Queues with figures of their own; the others are summed up as `_other`.
+/// Queues with their own series; the others are summed as `_other`.
 const QUEUES_MAX: usize = 200;
 
 /// Upper bounds of the buckets, in seconds.
@@ -39,16 +42,16 @@ impl Histogram {
         self.micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    fn write(&self, text: &mut Text, name: &str, labels: &str) {
-        let mut sum = 0;
+    fn write(&self, text: &mut Exposition, name: &str, labels: &str) {
+        let mut cumulative = 0;
         for (bucket, bound) in self.buckets.iter().zip(BOUNDS) {
-            sum += bucket.load(Ordering::Relaxed);
-            text.line(&format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""), sum);
+            cumulative += bucket.load(Ordering::Relaxed);
+            text.sample(&format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""), cumulative);
         }
         let count = self.count.load(Ordering::Relaxed);
-        text.line(&format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), count);
-        text.line(&format!("{name}_count"), labels, count);
-        text.line(
+        text.sample(&format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), count);
+        text.sample(&format!("{name}_count"), labels, count);
+        text.sample(
             &format!("{name}_sum"),
             labels,
             Duration::from_micros(self.micros.load(Ordering::Relaxed)).as_secs_f64(),
@@ -56,18 +59,18 @@ impl Histogram {
     }
 }
 
-/// Of one route and method.
+/// Requests of one method and route.
 #[derive(Debug, Default)]
-struct Route {
-    took: Histogram,
-    /// By the first digit of the status, from 1 to 5.
+struct RouteMetrics {
+    duration: Histogram,
+    /// By status class, 1xx to 5xx.
     statuses: [AtomicU64; 5],
 }
 
-/// Of one verb of the store.
+/// Calls of one operation of the store.
 #[derive(Debug, Default)]
-struct StoreVerb {
-    took: Histogram,
+struct OperationMetrics {
+    duration: Histogram,
     items: AtomicU64,
     refused: AtomicU64,
     errors: AtomicU64,
@@ -75,48 +78,45 @@ struct StoreVerb {
 
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    routes: RwLock<HashMap<(String, String), Arc<Route>>>,
-    store: [StoreVerb; StoreOp::ALL.len()],
+    routes: RwLock<HashMap<(String, String), Arc<RouteMetrics>>>,
+    store: [OperationMetrics; StoreOp::ALL.len()],
     pub(crate) connections: AtomicU64,
     pub(crate) panics: AtomicU64,
 }
 
 impl Metrics {
-    /// `route`: the pattern of the path, never the path itself.
+    /// Counts a request. `route` is the pattern of the path, never the path itself.
     pub(crate) fn request(&self, method: &str, route: &str, status: u16, took: Duration) {
         let key = (method.to_owned(), route.to_owned());
-        let known = self.routes.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        let figures = known.unwrap_or_else(|| {
-            let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(routes.entry(key).or_default())
-        });
-        figures.took.observe(took);
+        let existing = self.routes.read().get(&key).cloned();
+        let metrics = existing.unwrap_or_else(|| Arc::clone(self.routes.write().entry(key).or_default()));
+        metrics.duration.observe(took);
         let class = usize::from(status / 100).saturating_sub(1);
-        if let Some(counter) = figures.statuses.get(class) {
+        if let Some(counter) = metrics.statuses.get(class) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 impl Observer for Metrics {
-    fn observe(&self, observation: &StoreCall<'_>) {
-        let place = StoreOp::ALL.iter().position(|verb| *verb == observation.verb);
-        let Some(verb) = place.and_then(|place| self.store.get(place)) else { return };
-        if !observation.waits {
-            verb.took.observe(observation.took);
+    fn observe(&self, call: &StoreCall<'_>) {
+        let index = StoreOp::ALL.iter().position(|operation| *operation == call.verb);
+        let Some(metrics) = index.and_then(|index| self.store.get(index)) else { return };
+        if !call.waits {
+            metrics.duration.observe(call.took);
         }
-        verb.items.fetch_add(observation.items as u64, Ordering::Relaxed);
-        verb.refused.fetch_add(observation.refused as u64, Ordering::Relaxed);
-        if matches!(observation.outcome, Some(Err(_))) {
-            verb.errors.fetch_add(1, Ordering::Relaxed);
+        metrics.items.fetch_add(call.items as u64, Ordering::Relaxed);
+        metrics.refused.fetch_add(call.refused as u64, Ordering::Relaxed);
+        if matches!(call.outcome, Some(Err(_))) {
+            metrics.errors.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// A page of metrics under construction.
-struct Text(String);
+/// The text of the response.
+struct Exposition(String);
 
-impl Text {
+impl Exposition {
     fn push(&mut self, line: std::fmt::Arguments<'_>) {
         // Writing to a string cannot fail.
         if self.0.write_fmt(line).is_ok() {
@@ -124,131 +124,184 @@ impl Text {
         }
     }
 
-    fn about(&mut self, name: &str, kind: &str, help: &str) {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
     }
 
-    fn line(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+    fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
         self.push(format_args!("{name}{{{labels}}} {value}"));
     }
 
-    fn plain(&mut self, name: &str, value: impl std::fmt::Display) {
+    fn unlabelled(&mut self, name: &str, value: impl std::fmt::Display) {
         self.push(format_args!("{name} {value}"));
     }
 }
 
-/// Everything, as text.
-pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHealth) -> String {
-    let mut text = Text(String::with_capacity(16 << 10));
-    text.about("longshore_info", "gauge", "The server.");
-    text.line("longshore_info", &format!("version=\"{VERSION}\",store=\"{}\"", app.about.kind), 1);
-    text.about("longshore_uptime_seconds", "gauge", "Since the server was started.");
-    text.plain("longshore_uptime_seconds", app.uptime().as_secs());
-    text.about("longshore_connections", "gauge", "Open connections.");
-    text.plain("longshore_connections", app.metrics.connections.load(Ordering::Relaxed));
-    text.about("longshore_waiting_claims", "gauge", "Claims that wait for work.");
-    text.plain("longshore_waiting_claims", app.store.parked_claims());
-    text.about("longshore_request_panics_total", "counter", "Requests that ended in a panic: defects.");
-    text.plain("longshore_request_panics_total", app.metrics.panics.load(Ordering::Relaxed));
+/// Returns all metrics.
+pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHealth, store: &StoreMetrics) -> String {
+    let mut text = Exposition(String::with_capacity(16 << 10));
+    text.family("longshore_info", "gauge", "Version and store of the server.");
+    text.sample("longshore_info", &format!("version=\"{VERSION}\",store=\"{}\"", app.about.kind), 1);
+    text.family("longshore_uptime_seconds", "gauge", "Seconds since the server started.");
+    text.unlabelled("longshore_uptime_seconds", app.uptime().as_secs());
+    text.family("longshore_connections", "gauge", "Open connections.");
+    text.unlabelled("longshore_connections", app.metrics.connections.load(Ordering::Relaxed));
+    text.family("longshore_waiting_claims", "gauge", "Claims that wait for jobs.");
+    text.unlabelled("longshore_waiting_claims", app.store.parked_claims());
+    text.family(
+        "longshore_http_request_panics_total",
+        "counter",
+        "Requests whose handler panicked, which is a defect.",
+    );
+    text.unlabelled("longshore_http_request_panics_total", app.metrics.panics.load(Ordering::Relaxed));
+    text.family("longshore_store_poisoned", "gauge", "1 after a failed write: the server must be restarted.");
+    text.unlabelled("longshore_store_poisoned", u8::from(store.is_poisoned || app.store_health.has_failed()));
     write_health(&mut text, health);
+    write_store_internals(&mut text, store);
     write_queues(&mut text, app, queues);
     write_requests(&mut text, &app.metrics);
     write_store(&mut text, &app.metrics);
     text.0
 }
 
-/// What the store does not know is left out.
-fn write_health(text: &mut Text, health: &StoreHealth) {
-    text.about("longshore_store_writable", "gauge", "1 while the store takes new jobs, 0 while it refuses them.");
-    text.plain("longshore_store_writable", u8::from(health.writable()));
+/// Leaves out values that the store does not have.
+fn write_health(text: &mut Exposition, health: &StoreHealth) {
+    text.family("longshore_store_writable", "gauge", "1 while the store accepts new jobs, 0 while it rejects them.");
+    text.unlabelled("longshore_store_writable", u8::from(health.writable()));
     if let Some(bytes) = health.reserve_bytes {
-        let help = "Bytes that are set aside for a full disk; 0 while they are in use.";
-        text.about("longshore_store_reserve_bytes", "gauge", help);
-        text.plain("longshore_store_reserve_bytes", bytes);
+        let help = "Bytes that are reserved for a full disk; 0 while the reserve is in use.";
+        text.family("longshore_store_reserve_bytes", "gauge", help);
+        text.unlabelled("longshore_store_reserve_bytes", bytes);
     }
     if let Some(bytes) = health.free_bytes {
-        text.about("longshore_store_free_bytes", "gauge", "Bytes that are free on the disk of the store.");
-        text.plain("longshore_store_free_bytes", bytes);
+        text.family("longshore_store_free_bytes", "gauge", "Free bytes on the disk of the store.");
+        text.unlabelled("longshore_store_free_bytes", bytes);
     }
 }
 
-fn write_queues(text: &mut Text, app: &AppState, queues: &[QueueStats]) {
-    let (apart, others) = queues.split_at(queues.len().min(QUEUES_MAX));
-    text.about("longshore_jobs", "gauge", "Jobs by queue and state.");
+/// Leaves out parts that the store does not have.
+fn write_store_internals(text: &mut Exposition, store: &StoreMetrics) {
+    let histograms: [(&str, &str, &Option<HistogramSnapshot>); 2] = [
+        ("longshore_store_commit_duration_seconds", "Duration of commits.", &store.commit_seconds),
+        ("longshore_store_commit_batch_size", "Commands per commit.", &store.batch_commands),
+    ];
+    for (name, help, histogram) in histograms {
+        if let Some(histogram) = histogram {
+            write_snapshot(text, name, help, histogram);
+        }
+    }
+    if let Some(bytes) = store.wal_bytes {
+        text.family("longshore_store_wal_bytes", "gauge", "Size of the write-ahead log.");
+        text.unlabelled("longshore_store_wal_bytes", bytes);
+    }
+    if let Some(seconds) = store.watermark_age_seconds {
+        text.family("longshore_store_watermark_age_seconds", "gauge", "Age of the watermark of commits.");
+        text.unlabelled("longshore_store_watermark_age_seconds", seconds);
+    }
+    let caches: [(&str, &str, Option<HitCount>); 2] = [
+        ("longshore_store_cache", "Records by result of the cache lookup.", store.cache),
+        ("longshore_store_fast_path", "Transactions by result of the fast path.", store.fast_path),
+    ];
+    for (name, help, counts) in caches {
+        if let Some(HitCount { hits, misses }) = counts {
+            let name = format!("{name}_total");
+            text.family(&name, "counter", help);
+            text.sample(&name, "result=\"hit\"", hits);
+            text.sample(&name, "result=\"miss\"", misses);
+        }
+    }
+}
+
+fn write_snapshot(text: &mut Exposition, name: &str, help: &str, histogram: &HistogramSnapshot) {
+    text.family(name, "histogram", help);
+    for (bound, count) in &histogram.buckets {
+        text.sample(&format!("{name}_bucket"), &format!("le=\"{bound}\""), count);
+    }
+    text.sample(&format!("{name}_bucket"), "le=\"+Inf\"", histogram.count);
+    text.unlabelled(&format!("{name}_count"), histogram.count);
+    text.unlabelled(&format!("{name}_sum"), histogram.sum);
+}
+
+fn write_queues(text: &mut Exposition, app: &AppState, queues: &[QueueStats]) {
+    let (listed, others) = queues.split_at(queues.len().min(QUEUES_MAX));
+    text.family("longshore_jobs", "gauge", "Jobs by queue and state.");
     for state in StateKind::ALL {
         let labels = |queue: &str| format!("queue=\"{queue}\",state=\"{state}\"");
-        for report in apart {
-            text.line("longshore_jobs", &labels(report.queue.name.as_str()), count_of(&report.counts, *state));
+        for report in listed {
+            text.sample("longshore_jobs", &labels(report.queue.name.as_str()), count_of(&report.counts, *state));
         }
         if !others.is_empty() {
             let rest: u64 = others.iter().map(|report| count_of(&report.counts, *state)).sum();
-            text.line("longshore_jobs", &labels("_other"), rest);
+            text.sample("longshore_jobs", &labels("_other"), rest);
         }
     }
-    text.about("longshore_oldest_scheduled_age_seconds", "gauge", "How long the first in line has stood there.");
+    text.family("longshore_oldest_ready_job_age_seconds", "gauge", "Age of the oldest scheduled job of a queue.");
     let now = app.now();
-    for report in apart {
+    for report in listed {
         let age = report.oldest_scheduled_at.map_or(0, |at| now.since(at).as_millis() / 1_000);
-        text.line("longshore_oldest_scheduled_age_seconds", &format!("queue=\"{}\"", report.queue.name), age);
+        text.sample("longshore_oldest_ready_job_age_seconds", &format!("queue=\"{}\"", report.queue.name), age);
     }
-    let figures = app.tally.figures();
-    type Read = fn(&Totals) -> u64;
-    let counters: [(&str, Read); 4] = [
+    let throughput = app.throughput.snapshot();
+    type TotalOf = fn(&Totals) -> u64;
+    let counters: [(&str, TotalOf); 4] = [
         ("submitted", |totals| totals.submitted),
         ("claimed", |totals| totals.claimed),
         ("completed", |totals| totals.completed),
         ("failed", |totals| totals.failed),
     ];
-    for (word, read) in counters {
-        let name = format!("longshore_jobs_{word}_total");
-        text.about(&name, "counter", &format!("Jobs {word} since the server was started."));
-        let mut rest = read(&figures.all.since_start);
-        for report in apart {
-            let number = figures.queues.get(&report.queue.name).map_or(0, |figures| read(&figures.since_start));
+    for (event, total) in counters {
+        let name = format!("longshore_jobs_{event}_total");
+        text.family(&name, "counter", &format!("Jobs {event} since the server started."));
+        let mut rest = total(&throughput.all.since_start);
+        for report in listed {
+            let number = throughput.queues.get(&report.queue.name).map_or(0, |queue| total(&queue.since_start));
             rest = rest.saturating_sub(number);
-            text.line(&name, &format!("queue=\"{}\"", report.queue.name), number);
+            text.sample(&name, &format!("queue=\"{}\"", report.queue.name), number);
         }
-        text.line(&name, "queue=\"_other\"", rest);
+        text.sample(&name, "queue=\"_other\"", rest);
     }
 }
 
-fn write_requests(text: &mut Text, metrics: &Metrics) {
-    let routes = metrics.routes.read().unwrap_or_else(PoisonError::into_inner);
+fn write_requests(text: &mut Exposition, metrics: &Metrics) {
+    let routes = metrics.routes.read();
     let mut routes: Vec<_> = routes.iter().collect();
     routes.sort_unstable_by_key(|(key, _)| *key);
-    text.about("longshore_http_requests_total", "counter", "Requests by route and class of status.");
-    for ((method, route), figures) in &routes {
-        for (class, count) in (1..).zip(&figures.statuses) {
+    text.family("longshore_http_requests_total", "counter", "Requests by route and status class.");
+    for ((method, route), metrics) in &routes {
+        for (class, count) in (1..).zip(&metrics.statuses) {
             let count = count.load(Ordering::Relaxed);
             if count > 0 {
                 let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{class}xx\"");
-                text.line("longshore_http_requests_total", &labels, count);
+                text.sample("longshore_http_requests_total", &labels, count);
             }
         }
     }
-    text.about("longshore_http_request_seconds", "histogram", "How long requests took, waits included.");
-    for ((method, route), figures) in &routes {
-        figures.took.write(text, "longshore_http_request_seconds", &format!("method=\"{method}\",route=\"{route}\""));
+    let name = "longshore_http_request_duration_seconds";
+    text.family(name, "histogram", "Duration of requests, including long polls.");
+    for ((method, route), metrics) in &routes {
+        metrics.duration.write(text, name, &format!("method=\"{method}\",route=\"{route}\""));
     }
 }
 
-fn write_store(text: &mut Text, metrics: &Metrics) {
-    let verbs = || StoreOp::ALL.iter().zip(&metrics.store);
-    text.about("longshore_store_seconds", "histogram", "How long the store took.");
-    for (verb, figures) in verbs() {
-        figures.took.write(text, "longshore_store_seconds", &format!("verb=\"{}\"", verb.as_str()));
+fn write_store(text: &mut Exposition, metrics: &Metrics) {
+    let operations = || StoreOp::ALL.iter().zip(&metrics.store);
+    let name = "longshore_store_call_duration_seconds";
+    text.family(name, "histogram", "Duration of calls of the store, without parked claims.");
+    for (operation, metrics) in operations() {
+        metrics.duration.write(text, name, &format!("operation=\"{}\"", operation.as_str()));
     }
-    type Read = fn(&StoreVerb) -> &AtomicU64;
-    let counters: [(&str, &str, Read); 3] = [
-        ("items", "Members of calls.", |verb| &verb.items),
-        ("refused", "Members that the rules refused.", |verb| &verb.refused),
-        ("errors", "Calls that the store failed at.", |verb| &verb.errors),
+    type CounterOf = fn(&OperationMetrics) -> &AtomicU64;
+    let counters: [(&str, &str, CounterOf); 3] = [
+        ("batch_items", "Items of calls.", |metrics| &metrics.items),
+        ("refused", "Items that the rules refused.", |metrics| &metrics.refused),
+        ("errors", "Calls that failed.", |metrics| &metrics.errors),
     ];
-    for (word, help, read) in counters {
+    for (word, help, counter) in counters {
         let name = format!("longshore_store_{word}_total");
-        text.about(&name, "counter", help);
-        for (verb, figures) in verbs() {
-            text.line(&name, &format!("verb=\"{}\"", verb.as_str()), read(figures).load(Ordering::Relaxed));
+        text.family(&name, "counter", help);
+        for (operation, metrics) in operations() {
+            let labels = format!("operation=\"{}\"", operation.as_str());
+            text.sample(&name, &labels, counter(metrics).load(Ordering::Relaxed));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What goes on beside requests.
+//! Background tasks, and the state that they keep for requests.
 
 pub(crate) mod change_listener;
 pub(crate) mod completion_waiters;

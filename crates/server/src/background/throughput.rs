@@ -1,7 +1,6 @@
-//! How much is going on: counters per queue, and their rates over the last minute of real time.
+//! Throughput: counters per queue, and their rates over the last minute of real time.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longshore_api::system::{Rates, ThroughputTotals as Totals};
@@ -9,13 +8,14 @@ use longshore_core::history::Transition;
 use longshore_core::id::QueueName;
 use longshore_core::state::StateKind;
 use longshore_store::clock::monotonic;
+use parking_lot::{Mutex, MutexGuard};
 
-/// Seconds that a rate looks back.
+/// Window of a rate, in seconds.
 const WINDOW: usize = 60;
-/// Queues that are counted apart; the others are in the totals only.
+/// Queues with their own counters; the others are in the totals only.
 const QUEUES_MAX: usize = 1_000;
 
-/// What is counted.
+/// A counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Submitted,
@@ -27,8 +27,8 @@ enum Event {
 impl Event {
     const COUNT: usize = 4;
 
-    fn of(step: &Transition) -> Option<Self> {
-        match (step.from, step.to) {
+    fn of(transition: &Transition) -> Option<Self> {
+        match (transition.from, transition.to) {
             (None, _) => Some(Self::Submitted),
             (Some(_), StateKind::Running) => Some(Self::Claimed),
             (Some(_), StateKind::Completed) => Some(Self::Completed),
@@ -51,7 +51,7 @@ struct Counts {
 
 type Numbers = [u64; Event::COUNT];
 
-/// Totals, and a ring of seconds.
+/// Totals, and a ring buffer with one slot per second.
 #[derive(Clone, Debug)]
 struct Counter {
     total: Numbers,
@@ -64,7 +64,7 @@ impl Default for Counter {
     }
 }
 
-/// Figures of one queue, or of all.
+/// Rates and totals of one queue, or of all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueThroughput {
     pub rates: Rates,
@@ -78,7 +78,7 @@ pub(crate) struct ThroughputSnapshot {
 }
 
 impl Counter {
-    #[expect(clippy::indexing_slicing, reason = "as many numbers as events, and the ring is as long as the window")]
+    #[expect(clippy::indexing_slicing, reason = "one number per event, one slot per second of the window")]
     fn add(&mut self, event: Event, second: u64) {
         self.total[event as usize] += 1;
         let (at, numbers) = &mut self.seconds[slot(second)];
@@ -88,8 +88,8 @@ impl Counter {
         numbers[event as usize] += 1;
     }
 
-    /// `now`: since when the server runs, which is also the first second of the count.
-    fn figures(&self, now: Duration) -> QueueThroughput {
+    /// `now` is the time since the server started.
+    fn throughput(&self, now: Duration) -> QueueThroughput {
         let second = now.as_secs();
         let recent = |at: u64| at <= second && second - at < WINDOW as u64;
         let mut sums = [0.0; Event::COUNT];
@@ -113,19 +113,19 @@ fn slot(second: u64) -> usize {
 
 impl ThroughputStats {
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
-    /// Counts the moves of one commit.
-    pub(crate) fn count<'a>(&self, moves: impl Iterator<Item = (&'a QueueName, &'a Transition)>) {
-        self.count_at(monotonic(), moves);
+    /// Counts the transitions of one commit.
+    pub(crate) fn count<'a>(&self, transitions: impl Iterator<Item = (&'a QueueName, &'a Transition)>) {
+        self.count_at(monotonic(), transitions);
     }
 
-    fn count_at<'a>(&self, now: Duration, moves: impl Iterator<Item = (&'a QueueName, &'a Transition)>) {
+    fn count_at<'a>(&self, now: Duration, transitions: impl Iterator<Item = (&'a QueueName, &'a Transition)>) {
         let second = now.as_secs();
         let mut counts = self.counts();
-        for (queue, step) in moves {
-            let Some(event) = Event::of(step) else { continue };
+        for (queue, transition) in transitions {
+            let Some(event) = Event::of(transition) else { continue };
             counts.all.add(event, second);
             if let Some(counter) = counts.queues.get_mut(queue) {
                 counter.add(event, second);
@@ -135,18 +135,18 @@ impl ThroughputStats {
         }
     }
 
-    pub(crate) fn figures(&self) -> ThroughputSnapshot {
-        self.figures_at(monotonic())
+    pub(crate) fn snapshot(&self) -> ThroughputSnapshot {
+        self.snapshot_at(monotonic())
     }
 
-    fn figures_at(&self, now: Duration) -> ThroughputSnapshot {
+    fn snapshot_at(&self, now: Duration) -> ThroughputSnapshot {
         let counts = self.counts();
-        let queues = counts.queues.iter().map(|(name, counter)| (name.clone(), counter.figures(now)));
-        ThroughputSnapshot { all: counts.all.figures(now), queues: queues.collect() }
+        let queues = counts.queues.iter().map(|(name, counter)| (name.clone(), counter.throughput(now)));
+        ThroughputSnapshot { all: counts.all.throughput(now), queues: queues.collect() }
     }
 
-    /// Queues that are gone need not be counted any more.
-    pub(crate) fn forget(&self, keep: impl Fn(&QueueName) -> bool) {
+    /// Removes the counters of deleted queues.
+    pub(crate) fn retain(&self, keep: impl Fn(&QueueName) -> bool) {
         self.counts().queues.retain(|name, _| keep(name));
     }
 }
@@ -162,23 +162,23 @@ mod tests {
     }
 
     #[test]
-    fn rates_look_back_a_minute() {
-        let tally = ThroughputStats::default();
+    fn rates_cover_the_last_minute() {
+        let stats = ThroughputStats::default();
         let queue = QueueName::new("q").unwrap();
-        let born = step(None, StateKind::Pending);
+        let created = step(None, StateKind::Pending);
         for second in 0..120 {
-            let moves = std::iter::repeat_n((&queue, &born), 30);
-            tally.count_at(Duration::from_secs(second), moves);
+            let transitions = std::iter::repeat_n((&queue, &created), 30);
+            stats.count_at(Duration::from_secs(second), transitions);
         }
         let failed = step(Some(StateKind::Running), StateKind::Retrying);
-        tally.count_at(Duration::from_secs(119), [(&queue, &failed)].into_iter());
-        let figures = tally.figures_at(Duration::from_secs(119));
-        assert_eq!((figures.all.rates.submitted, figures.all.since_start.submitted), (30.0, 3_600));
-        assert_eq!(figures.queues[&queue].since_start.failed, 1);
-        let later = tally.figures_at(Duration::from_secs(119 + 30));
+        stats.count_at(Duration::from_secs(119), [(&queue, &failed)].into_iter());
+        let snapshot = stats.snapshot_at(Duration::from_secs(119));
+        assert_eq!((snapshot.all.rates.submitted, snapshot.all.since_start.submitted), (30.0, 3_600));
+        assert_eq!(snapshot.queues[&queue].since_start.failed, 1);
+        let later = stats.snapshot_at(Duration::from_secs(119 + 30));
         assert_eq!(later.all.rates.submitted, 15.0);
-        assert_eq!(tally.figures_at(Duration::from_secs(400)).all.rates.submitted, 0.0);
-        tally.forget(|_| false);
-        assert!(tally.figures_at(Duration::from_secs(400)).queues.is_empty());
+        assert_eq!(stats.snapshot_at(Duration::from_secs(400)).all.rates.submitted, 0.0);
+        stats.retain(|_| false);
+        assert!(stats.snapshot_at(Duration::from_secs(400)).queues.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Does what time brings, in real time: sleeps until the store's next deadline, or until it moves.
+//! Ticks the store in real time: sleeps until its next deadline, or until that deadline changes.
 
 use std::num::NonZeroUsize;
 use std::time::Duration as Wait;
@@ -7,15 +7,15 @@ use longshore_core::{Duration, Timestamp};
 use longshore_store::ChangeFeed;
 use tokio::time::sleep;
 
-use crate::app::AppState;
+use crate::state::AppState;
 
-/// Jobs that one tick may touch.
+/// Jobs that one tick may change.
 const TICK_JOBS_MAX: NonZeroUsize = NonZeroUsize::new(128).unwrap();
-/// The longest sleep: clocks drift.
+/// Longest sleep, because clocks drift.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
-/// After a tick that failed.
+/// Pause after a failed tick.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Between a hint and the look that follows it; many hints share one look.
+/// Delay of a requested tick, so that many requests share one.
 const TICK_DEBOUNCE: Duration = Duration::from_millis(10);
 
 pub(crate) async fn run_ticker(app: AppState, mut wakeups: ChangeFeed) {
@@ -27,7 +27,7 @@ pub(crate) async fn run_ticker(app: AppState, mut wakeups: ChangeFeed) {
         let (next, failed) = match ticked {
             Ok(ticked) => (ticked.next, false),
             Err(error) => {
-                tracing::warn!(%error, "a tick failed");
+                tracing::warn!(%error, "tick failed; retrying");
                 app.on_store_error(&error);
                 (Some(app.now() + PAUSE_AFTER_FAILURE), true)
             }
@@ -38,11 +38,11 @@ pub(crate) async fn run_ticker(app: AppState, mut wakeups: ChangeFeed) {
     }
 }
 
-/// Waits until it is time to tick. Says whether to go on.
+/// Waits until the next tick is due. Returns `false` when the server has drained.
 async fn wait(app: &AppState, wakeups: &mut ChangeFeed, mut next: Option<Timestamp>, failed: bool) -> bool {
     loop {
         let now = app.now();
-        // After a failure even what is overdue has to wait.
+        // After a failure, overdue work waits for the pause too.
         let announced = wakeups.deadline().filter(|_| !failed);
         let due = next.into_iter().chain(announced).min();
         if due.is_some_and(|due| due <= now) {

@@ -1,4 +1,6 @@
-//! Compares the remembered running jobs with the store, in bounded batches: on a fleet other servers complete jobs that this one gave out.
+//! Compares the running jobs of the worker registry with the store, in bounded batches.
+//!
+//! In a fleet, other servers complete jobs that this one leased.
 
 use std::time::Duration;
 
@@ -6,24 +8,24 @@ use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_store::{JobRef, StoreError};
 use tokio::time::{sleep, timeout};
 
-use crate::app::AppState;
+use crate::state::AppState;
 
-/// A job is compared with the store so often in the background.
+/// The background task compares each job with the store this often.
 const AGE_MAX: Duration = Duration::from_secs(30);
-/// Pause between two background batches that found no more to do.
+/// Pause after a batch that was not full.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How long a request for the page waits for the store; then it shows what is remembered.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long `GET /v1/workers` waits for the store before it shows the registry unchecked.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs until the server has drained.
 pub(crate) async fn keep_checking(app: AppState) {
     loop {
-        // A store that does not answer is asked again after the pause.
-        let full = tokio::select! {
+        // After an error the task pauses and tries again.
+        let is_full = tokio::select! {
             () = app.drained.cancelled() => return,
             checked = check(&app, AGE_MAX) => checked.is_ok_and(|checked| checked == BATCH_ITEMS_MAX),
         };
-        if !full {
+        if !is_full {
             tokio::select! {
                 () = app.drained.cancelled() => return,
                 () = sleep(PAUSE) => {}
@@ -32,28 +34,28 @@ pub(crate) async fn keep_checking(app: AppState) {
     }
 }
 
-/// One batch now, for the page. With more running jobs than that, the oldest news are renewed first.
+/// Checks one batch now, for `GET /v1/workers`. Jobs that were checked longest ago come first.
 pub(crate) async fn check_now(app: &AppState) {
-    let checked = timeout(PATIENCE, check(app, Duration::ZERO)).await;
+    let checked = timeout(CHECK_TIMEOUT, check(app, Duration::ZERO)).await;
     if !matches!(checked, Ok(Ok(_))) {
-        tracing::debug!("workers are shown without a look at the store");
+        tracing::debug!("worker list not checked: the store did not answer in time");
     }
 }
 
-/// Compares up to [`BATCH_ITEMS_MAX`] jobs that were not compared for `age`. Returns how many.
+/// Compares up to [`BATCH_ITEMS_MAX`] jobs that were not compared for `age`. Returns their number.
 async fn check(app: &AppState, age: Duration) -> Result<usize, StoreError> {
-    let doubts = app.workers.doubts(BATCH_ITEMS_MAX, age);
-    if doubts.is_empty() {
+    let stale = app.workers.stale_assignments(BATCH_ITEMS_MAX, age);
+    if stale.is_empty() {
         return Ok(0);
     }
-    let jobs = app.store.get(doubts.iter().map(|doubt| JobRef::Id(doubt.id)).collect()).await?;
-    for (doubt, job) in doubts.iter().zip(&jobs) {
+    let jobs = app.store.get(stale.iter().map(|assignment| JobRef::Id(assignment.id)).collect()).await?;
+    for (assignment, job) in stale.iter().zip(&jobs) {
         let running = job.as_ref().and_then(|job| {
             let lease = job.state.lease()?;
-            let seen = job.last_heartbeat_at.max(job.started_at).unwrap_or(job.updated_at);
-            Some((lease.worker.as_ref(), seen))
+            let last_seen = job.last_heartbeat_at.max(job.started_at).unwrap_or(job.updated_at);
+            Some((lease.worker.as_ref(), last_seen))
         });
-        app.workers.resolve(*doubt, running);
+        app.workers.resolve(*assignment, running);
     }
-    Ok(doubts.len())
+    Ok(stale.len())
 }

@@ -1,66 +1,69 @@
-//! Who asks this server for work, and what they hold. Kept in memory, from what was seen: a picture for people, nothing is decided by it.
-//! Other servers may end these jobs unseen: `worker_check.rs` compares the picture with the store.
+//! Workers that claim from this server, and the jobs that they run.
+//!
+//! The registry is in memory and only informs people: no rule depends on it. Other servers may end
+//! these jobs, so `worker_check.rs` compares the registry with the store.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::system::Worker;
 use longshore_core::Timestamp;
 use longshore_core::id::{JobId, QueueName, WorkerName};
 use longshore_store::clock::monotonic;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::convert::time;
 
-/// Workers that are remembered; of more, those not seen for longest are forgotten.
+/// Workers of the registry; above this, those not seen for longest are evicted.
 const WORKERS_MAX: usize = 10_000;
-/// Running jobs whose worker is remembered.
+/// Running jobs whose worker is registered.
 const JOBS_MAX: usize = 200_000;
 const QUEUES_MAX: usize = 10_000;
-/// Heartbeats of jobs that this server does not remember: kept until the next check. Jobs of workers without a name are among them.
-const STRANGERS_MAX: usize = 100;
-/// How long ago is still "lately".
+/// Jobs with a heartbeat that are not registered, which the next check looks up. Jobs of workers
+/// without a name are among them.
+const UNKNOWN_JOBS_MAX: usize = 100;
+/// A queue has recent claims for this long.
 const RECENT: Duration = Duration::from_secs(60);
-/// After so long without a word a worker that holds nothing is forgotten.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(3_600);
+/// An idle worker that sends no request for this long is evicted.
+const EVICT_AFTER: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Default)]
-pub(crate) struct Workers(Mutex<Seen>);
+pub(crate) struct WorkerRegistry(Mutex<Registry>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Registry {
     workers: HashMap<WorkerName, WorkerState>,
-    jobs: HashMap<JobId, Held>,
-    /// The same jobs; the one that was compared with the store longest ago comes first.
-    unchecked: BTreeMap<u64, JobId>,
-    /// Numbers for that order.
-    next: u64,
+    jobs: HashMap<JobId, Assignment>,
+    /// The same jobs by `check_seq`: the first was compared with the store longest ago.
+    check_order: BTreeMap<u64, JobId>,
+    last_check_seq: u64,
     /// Jobs with a heartbeat here that were claimed elsewhere.
-    strangers: HashSet<JobId>,
+    unknown_jobs: HashSet<JobId>,
     queues: HashMap<QueueName, QueueDemand>,
 }
 
-/// A job that a worker holds.
+/// A job that a worker runs.
 #[derive(Debug)]
-struct Held {
+struct Assignment {
     worker: WorkerName,
-    /// Its place in the order of checks; another one after each claim and each check.
-    place: u64,
-    /// Claimed or compared with the store, by the stopwatch.
-    since: Duration,
+    /// Position in the order of checks; changes with each claim and each check.
+    check_seq: u64,
+    /// Monotonic time of the claim or the last check.
+    checked_at: Duration,
 }
 
-/// A remembered job that is to be compared with the store; no place: it is not known yet who holds it.
+/// A job to compare with the store. Without `check_seq` its worker is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Doubt {
+pub(crate) struct StaleAssignment {
     pub(crate) id: JobId,
-    place: Option<u64>,
+    check_seq: Option<u64>,
 }
 
 #[derive(Debug)]
 struct WorkerState {
     queues: Vec<QueueName>,
-    /// By the store's clock, for people; by the stopwatch, for us.
+    /// By the store's clock, which is shown, and by the monotonic clock, which decides evictions.
     last_seen: (Timestamp, Duration),
     running: u64,
     waiting: u64,
@@ -72,20 +75,20 @@ struct QueueDemand {
     waiting: u64,
 }
 
-/// A claim under way; counted as waiting until it is dropped.
+/// A claim in flight; counted as waiting until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ClaimGuard {
-    workers: Arc<Workers>,
+    workers: Arc<WorkerRegistry>,
     worker: Option<WorkerName>,
     queues: Vec<QueueName>,
 }
 
-impl Workers {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl WorkerRegistry {
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.0.lock()
     }
 
-    /// Somebody asks for work.
+    /// Registers a claim of a worker on queues.
     pub(crate) fn claim_started(
         self: &Arc<Self>,
         worker: Option<&WorkerName>,
@@ -93,168 +96,173 @@ impl Workers {
         now: Timestamp,
     ) -> ClaimGuard {
         let at = (now, monotonic());
-        let mut seen = self.seen();
+        let mut registry = self.registry();
         for queue in queues {
-            if !seen.queues.contains_key(queue) {
-                if seen.queues.len() >= QUEUES_MAX {
+            if !registry.queues.contains_key(queue) {
+                if registry.queues.len() >= QUEUES_MAX {
                     continue;
                 }
-                seen.queues.insert(queue.clone(), QueueDemand::default());
+                registry.queues.insert(queue.clone(), QueueDemand::default());
             }
-            if let Some(asked) = seen.queues.get_mut(queue) {
-                asked.last = Some(at);
-                asked.waiting += 1;
+            if let Some(demand) = registry.queues.get_mut(queue) {
+                demand.last = Some(at);
+                demand.waiting += 1;
             }
         }
         if let Some(name) = worker {
-            let known = seen.known(name, at);
-            known.waiting += 1;
-            if known.queues != queues {
-                known.queues = queues.to_vec();
+            let state = registry.touch(name, at);
+            state.waiting += 1;
+            if state.queues != queues {
+                state.queues = queues.to_vec();
             }
         }
         ClaimGuard { workers: Arc::clone(self), worker: worker.cloned(), queues: queues.to_vec() }
     }
 
-    /// A worker was given these jobs.
+    /// Registers jobs that were leased to a worker.
     pub(crate) fn jobs_assigned(&self, worker: Option<&WorkerName>, jobs: impl Iterator<Item = JobId>, now: Timestamp) {
         let Some(name) = worker else { return };
         let at = (now, monotonic());
-        let mut seen = self.seen();
-        jobs.for_each(|id| seen.give(name, id, at));
+        let mut registry = self.registry();
+        jobs.for_each(|id| registry.assign(name, id, at));
     }
 
-    /// The worker that holds this job is alive.
+    /// Registers a heartbeat of the worker that runs a job.
     pub(crate) fn heartbeat(&self, id: JobId, now: Timestamp) {
-        let mut seen = self.seen();
-        let Some(name) = seen.jobs.get(&id).map(|held| held.worker.clone()) else {
-            if seen.strangers.len() < STRANGERS_MAX {
-                seen.strangers.insert(id);
+        let mut registry = self.registry();
+        let Some(name) = registry.jobs.get(&id).map(|assignment| assignment.worker.clone()) else {
+            if registry.unknown_jobs.len() < UNKNOWN_JOBS_MAX {
+                registry.unknown_jobs.insert(id);
             }
             return;
         };
-        seen.known(&name, (now, monotonic()));
+        registry.touch(&name, (now, monotonic()));
     }
 
-    /// Up to `limit` jobs that were not compared with the store for `age`. Other servers may have ended them, or given them to other workers.
-    pub(crate) fn doubts(&self, limit: usize, age: Duration) -> Vec<Doubt> {
-        let mut seen = self.seen();
-        let (now, last) = (monotonic(), seen.next);
-        let strangers: Vec<JobId> = seen.strangers.iter().copied().take(limit).collect();
-        for id in &strangers {
-            seen.strangers.remove(id);
+    /// Returns up to `limit` jobs that were not compared with the store for `age`.
+    ///
+    /// Other servers may have ended them, or leased them to other workers.
+    pub(crate) fn stale_assignments(&self, limit: usize, age: Duration) -> Vec<StaleAssignment> {
+        let mut registry = self.registry();
+        let (now, last) = (monotonic(), registry.last_check_seq);
+        let unknown_jobs: Vec<JobId> = registry.unknown_jobs.iter().copied().take(limit).collect();
+        for id in &unknown_jobs {
+            registry.unknown_jobs.remove(id);
         }
-        let mut doubts: Vec<_> = strangers.into_iter().map(|id| Doubt { id, place: None }).collect();
-        while doubts.len() < limit
-            && let Some((place, id)) = seen.unchecked.first_key_value().map(|(place, id)| (*place, *id))
-            && place <= last
-            && seen.jobs.get(&id).is_none_or(|held| now.saturating_sub(held.since) >= age)
+        let mut stale: Vec<_> = unknown_jobs.into_iter().map(|id| StaleAssignment { id, check_seq: None }).collect();
+        while stale.len() < limit
+            && let Some((check_seq, id)) = registry.check_order.first_key_value().map(|(seq, id)| (*seq, *id))
+            && check_seq <= last
+            && registry.jobs.get(&id).is_none_or(|assignment| now.saturating_sub(assignment.checked_at) >= age)
         {
-            seen.unchecked.remove(&place);
-            doubts.extend(seen.put_last(id, now));
+            registry.check_order.remove(&check_seq);
+            stale.extend(registry.check_last(id, now));
         }
-        doubts
+        stale
     }
 
-    /// What the store says of a job: the worker that holds it, and when the worker was heard of. `None`: the job is not running.
-    pub(crate) fn resolve(&self, doubt: Doubt, holder: Option<(Option<&WorkerName>, Timestamp)>) {
-        let mut seen = self.seen();
-        if seen.jobs.get(&doubt.id).map(|held| held.place) != doubt.place {
-            // It was claimed here meanwhile, or has ended here.
+    /// Updates a job from the store: its worker and the time of its last heartbeat.
+    ///
+    /// `None` means that the job is not running.
+    pub(crate) fn resolve(&self, stale: StaleAssignment, holder: Option<(Option<&WorkerName>, Timestamp)>) {
+        let mut registry = self.registry();
+        if registry.jobs.get(&stale.id).map(|assignment| assignment.check_seq) != stale.check_seq {
+            // Claimed or ended on this server since the store was read.
             return;
         }
         let Some((Some(name), at)) = holder else {
-            seen.take_from(doubt.id);
+            registry.release(stale.id);
             return;
         };
-        let known = seen.workers.get(name).map(|known| known.last_seen);
-        let last_seen = known.filter(|(last, _)| *last >= at).unwrap_or((at, monotonic()));
-        if seen.jobs.get(&doubt.id).is_some_and(|held| held.worker == *name) {
-            seen.known(name, last_seen);
+        let previous = registry.workers.get(name).map(|state| state.last_seen);
+        let last_seen = previous.filter(|(last, _)| *last >= at).unwrap_or((at, monotonic()));
+        if registry.jobs.get(&stale.id).is_some_and(|assignment| assignment.worker == *name) {
+            registry.touch(name, last_seen);
         } else {
-            seen.give(name, doubt.id, last_seen);
+            registry.assign(name, stale.id, last_seen);
         }
     }
 
-    /// These jobs are not running any more.
+    /// Removes jobs that stopped running.
     pub(crate) fn jobs_released(&self, jobs: impl Iterator<Item = JobId>) {
-        let mut seen = self.seen();
-        jobs.for_each(|id| seen.take_from(id));
+        let mut registry = self.registry();
+        jobs.for_each(|id| registry.release(id));
     }
 
-    /// Whether anybody waits for work of this queue, or asked for it in the last minute.
+    /// Whether a claim waits on the queue, or was made in the last minute.
     pub(crate) fn has_recent_claims(&self, queue: &QueueName) -> bool {
-        let seen = self.seen();
-        let Some(asked) = seen.queues.get(queue) else { return false };
+        let registry = self.registry();
+        let Some(demand) = registry.queues.get(queue) else { return false };
         let recent = |(_, at): (Timestamp, Duration)| monotonic().saturating_sub(at) <= RECENT;
-        asked.waiting > 0 || asked.last.is_some_and(recent)
+        demand.waiting > 0 || demand.last.is_some_and(recent)
     }
 
-    pub(crate) fn last_asked(&self, queue: &QueueName) -> Option<Timestamp> {
-        self.seen().queues.get(queue).and_then(|asked| asked.last).map(|(at, _)| at)
+    pub(crate) fn last_claim_at(&self, queue: &QueueName) -> Option<Timestamp> {
+        self.registry().queues.get(queue).and_then(|demand| demand.last).map(|(at, _)| at)
     }
 
-    pub(crate) fn shown(&self) -> Vec<Worker> {
-        let mut seen = self.seen();
-        seen.evict_idle(monotonic());
-        let shown = |(name, known): (&WorkerName, &WorkerState)| Worker {
+    pub(crate) fn to_wire(&self) -> Vec<Worker> {
+        let mut registry = self.registry();
+        registry.evict_idle(monotonic());
+        let worker = |(name, state): (&WorkerName, &WorkerState)| Worker {
             name: name.to_string(),
-            queues: known.queues.iter().map(ToString::to_string).collect(),
-            last_seen_at: time(known.last_seen.0),
-            running: known.running,
-            waiting: known.waiting,
+            queues: state.queues.iter().map(ToString::to_string).collect(),
+            last_seen_at: time(state.last_seen.0),
+            running: state.running,
+            waiting: state.waiting,
         };
-        let mut workers: Vec<Worker> = seen.workers.iter().map(shown).collect();
+        let mut workers: Vec<Worker> = registry.workers.iter().map(worker).collect();
         workers.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         workers
     }
 }
 
-impl Seen {
-    fn known(&mut self, name: &WorkerName, at: (Timestamp, Duration)) -> &mut WorkerState {
+impl Registry {
+    /// Returns the worker, seen now; adds it if it is new.
+    fn touch(&mut self, name: &WorkerName, at: (Timestamp, Duration)) -> &mut WorkerState {
         if !self.workers.contains_key(name) {
-            self.make_room(at.1);
+            self.evict_for_one(at.1);
         }
-        let fresh = || WorkerState { queues: Vec::new(), last_seen: at, running: 0, waiting: 0 };
-        let known = self.workers.entry(name.clone()).or_insert_with(fresh);
-        known.last_seen = at;
-        known
+        let new = || WorkerState { queues: Vec::new(), last_seen: at, running: 0, waiting: 0 };
+        let state = self.workers.entry(name.clone()).or_insert_with(new);
+        state.last_seen = at;
+        state
     }
 
-    fn give(&mut self, name: &WorkerName, id: JobId, at: (Timestamp, Duration)) {
-        self.take_from(id);
+    fn assign(&mut self, name: &WorkerName, id: JobId, at: (Timestamp, Duration)) {
+        self.release(id);
         if self.jobs.len() < JOBS_MAX {
-            self.jobs.insert(id, Held { worker: name.clone(), place: 0, since: at.1 });
-            self.put_last(id, monotonic());
-            self.known(name, at).running += 1;
+            self.jobs.insert(id, Assignment { worker: name.clone(), check_seq: 0, checked_at: at.1 });
+            self.check_last(id, monotonic());
+            self.touch(name, at).running += 1;
         }
     }
 
-    fn take_from(&mut self, id: JobId) {
-        self.strangers.remove(&id);
-        let Some(held) = self.jobs.remove(&id) else { return };
-        self.unchecked.remove(&held.place);
-        if let Some(known) = self.workers.get_mut(&held.worker) {
-            known.running = known.running.saturating_sub(1);
+    fn release(&mut self, id: JobId) {
+        self.unknown_jobs.remove(&id);
+        let Some(assignment) = self.jobs.remove(&id) else { return };
+        self.check_order.remove(&assignment.check_seq);
+        if let Some(state) = self.workers.get_mut(&assignment.worker) {
+            state.running = state.running.saturating_sub(1);
         }
     }
 
-    /// Puts a job at the end of the order of checks.
-    fn put_last(&mut self, id: JobId, now: Duration) -> Option<Doubt> {
-        let held = self.jobs.get_mut(&id)?;
-        self.next += 1;
-        (held.place, held.since) = (self.next, now);
-        self.unchecked.insert(self.next, id);
-        Some(Doubt { id, place: Some(self.next) })
+    /// Moves a job to the end of the order of checks.
+    fn check_last(&mut self, id: JobId, now: Duration) -> Option<StaleAssignment> {
+        let assignment = self.jobs.get_mut(&id)?;
+        self.last_check_seq += 1;
+        (assignment.check_seq, assignment.checked_at) = (self.last_check_seq, now);
+        self.check_order.insert(self.last_check_seq, id);
+        Some(StaleAssignment { id, check_seq: Some(self.last_check_seq) })
     }
 
     fn evict_idle(&mut self, now: Duration) {
-        let silent = |known: &WorkerState| now.saturating_sub(known.last_seen.1) > FORGOTTEN_AFTER;
-        self.workers.retain(|_, known| known.running > 0 || known.waiting > 0 || !silent(known));
+        let is_silent = |state: &WorkerState| now.saturating_sub(state.last_seen.1) > EVICT_AFTER;
+        self.workers.retain(|_, state| state.running > 0 || state.waiting > 0 || !is_silent(state));
     }
 
-    /// Room for one more: a tenth of them goes at a time, so that this is rare.
-    fn make_room(&mut self, now: Duration) {
+    /// Makes room for one worker. Evicts a tenth of a full registry, so that this is rare.
+    fn evict_for_one(&mut self, now: Duration) {
         if self.workers.len() < WORKERS_MAX {
             return;
         }
@@ -262,23 +270,23 @@ impl Seen {
         if self.workers.len() < WORKERS_MAX {
             return;
         }
-        let mut times: Vec<Duration> = self.workers.values().map(|known| known.last_seen.1).collect();
+        let mut times: Vec<Duration> = self.workers.values().map(|state| state.last_seen.1).collect();
         times.sort_unstable();
-        let cut = times.get(WORKERS_MAX / 10).copied().unwrap_or_default();
-        self.workers.retain(|_, known| known.last_seen.1 > cut);
+        let cutoff = times.get(WORKERS_MAX / 10).copied().unwrap_or_default();
+        self.workers.retain(|_, state| state.last_seen.1 > cutoff);
     }
 }
 
 impl Drop for ClaimGuard {
     fn drop(&mut self) {
-        let mut seen = self.workers.seen();
+        let mut registry = self.workers.registry();
         for queue in &self.queues {
-            if let Some(asked) = seen.queues.get_mut(queue) {
-                asked.waiting = asked.waiting.saturating_sub(1);
+            if let Some(demand) = registry.queues.get_mut(queue) {
+                demand.waiting = demand.waiting.saturating_sub(1);
             }
         }
-        if let Some(known) = self.worker.as_ref().and_then(|name| seen.workers.get_mut(name)) {
-            known.waiting = known.waiting.saturating_sub(1);
+        if let Some(state) = self.worker.as_ref().and_then(|name| registry.workers.get_mut(name)) {
+            state.waiting = state.waiting.saturating_sub(1);
         }
     }
 }
@@ -296,67 +304,67 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_seen_asking_holding_and_letting_go() {
-        let workers = Arc::new(Workers::default());
+    fn a_worker_is_shown_while_it_claims_and_runs_jobs() {
+        let workers = Arc::new(WorkerRegistry::default());
         let (queue, job) = (QueueName::new("q").unwrap(), JobId::from_bytes([1; 16]));
         assert!(!workers.has_recent_claims(&queue));
-        let claiming = workers.claim_started(Some(&name("w")), std::slice::from_ref(&queue), at(5));
-        assert_eq!((workers.shown()[0].waiting, workers.has_recent_claims(&queue)), (1, true));
-        drop(claiming);
+        let claim = workers.claim_started(Some(&name("w")), std::slice::from_ref(&queue), at(5));
+        assert_eq!((workers.to_wire()[0].waiting, workers.has_recent_claims(&queue)), (1, true));
+        drop(claim);
         workers.jobs_assigned(Some(&name("w")), [job].into_iter(), at(6));
         workers.heartbeat(job, at(9));
-        let shown = workers.shown();
-        assert_eq!((shown[0].running, shown[0].waiting, shown[0].last_seen_at.0), (1, 0, 9));
+        let listed = workers.to_wire();
+        assert_eq!((listed[0].running, listed[0].waiting, listed[0].last_seen_at.0), (1, 0, 9));
         workers.jobs_assigned(Some(&name("other")), [job].into_iter(), at(10));
-        assert_eq!(workers.shown().iter().map(|worker| worker.running).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(workers.to_wire().iter().map(|worker| worker.running).collect::<Vec<_>>(), [1, 0]);
         workers.jobs_released([job, job].into_iter());
-        assert_eq!(workers.shown().iter().map(|worker| worker.running).collect::<Vec<_>>(), [0, 0]);
+        assert_eq!(workers.to_wire().iter().map(|worker| worker.running).collect::<Vec<_>>(), [0, 0]);
     }
 
     /// (name, running, last seen) of every worker.
-    fn picture(workers: &Workers) -> Vec<(String, u64, i64)> {
+    fn summary(workers: &WorkerRegistry) -> Vec<(String, u64, i64)> {
         let one = |worker: Worker| (worker.name, worker.running, worker.last_seen_at.0);
-        workers.shown().into_iter().map(one).collect()
+        workers.to_wire().into_iter().map(one).collect()
     }
 
-    fn picture_of(one: &[(&str, u64, i64)]) -> Vec<(String, u64, i64)> {
+    fn expected(one: &[(&str, u64, i64)]) -> Vec<(String, u64, i64)> {
         one.iter().map(|(name, running, at)| ((*name).to_owned(), *running, *at)).collect()
     }
 
     #[test]
-    fn what_the_store_says_replaces_what_was_seen() {
-        let workers = Arc::new(Workers::default());
+    fn the_store_corrects_the_registry() {
+        let workers = Arc::new(WorkerRegistry::default());
         let job = |number| JobId::from_bytes([number; 16]);
         workers.jobs_assigned(Some(&name("w")), (1..=4).map(job), at(6));
-        assert_eq!(workers.doubts(10, Duration::from_secs(3_600)), []);
-        let doubts = workers.doubts(3, Duration::ZERO);
-        assert_eq!(doubts.iter().map(|doubt| doubt.id).collect::<Vec<_>>(), [job(1), job(2), job(3)]);
-        workers.resolve(doubts[0], None);
-        workers.resolve(doubts[1], Some((Some(&name("w")), at(20))));
-        workers.resolve(doubts[2], Some((Some(&name("other")), at(15))));
-        assert_eq!(picture(&workers), picture_of(&[("other", 1, 15), ("w", 2, 20)]));
-        // The next one first, then those that were checked.
-        let doubts = workers.doubts(10, Duration::ZERO);
-        assert_eq!(doubts.iter().map(|doubt| doubt.id).collect::<Vec<_>>(), [job(4), job(2), job(3)]);
-        // Claimed again, or ended, since the store was asked.
+        assert_eq!(workers.stale_assignments(10, Duration::from_secs(3_600)), []);
+        let stale = workers.stale_assignments(3, Duration::ZERO);
+        assert_eq!(stale.iter().map(|assignment| assignment.id).collect::<Vec<_>>(), [job(1), job(2), job(3)]);
+        workers.resolve(stale[0], None);
+        workers.resolve(stale[1], Some((Some(&name("w")), at(20))));
+        workers.resolve(stale[2], Some((Some(&name("other")), at(15))));
+        assert_eq!(summary(&workers), expected(&[("other", 1, 15), ("w", 2, 20)]));
+        // The unchecked job first, then those that were checked.
+        let stale = workers.stale_assignments(10, Duration::ZERO);
+        assert_eq!(stale.iter().map(|assignment| assignment.id).collect::<Vec<_>>(), [job(4), job(2), job(3)]);
+        // Claimed again, or ended, since the store was read.
         workers.jobs_assigned(Some(&name("w")), [job(4)].into_iter(), at(30));
         workers.jobs_released([job(2)].into_iter());
-        doubts.into_iter().for_each(|doubt| workers.resolve(doubt, None));
-        assert_eq!(picture(&workers), picture_of(&[("other", 0, 15), ("w", 1, 30)]));
+        stale.into_iter().for_each(|assignment| workers.resolve(assignment, None));
+        assert_eq!(summary(&workers), expected(&[("other", 0, 15), ("w", 1, 30)]));
         // A heartbeat of a job that was claimed on another server.
         workers.heartbeat(job(9), at(31));
-        let doubts = workers.doubts(1, Duration::from_secs(3_600));
-        workers.resolve(doubts[0], Some((Some(&name("far")), at(31))));
-        assert_eq!(picture(&workers), picture_of(&[("far", 1, 31), ("other", 0, 15), ("w", 1, 30)]));
+        let stale = workers.stale_assignments(1, Duration::from_secs(3_600));
+        workers.resolve(stale[0], Some((Some(&name("far")), at(31))));
+        assert_eq!(summary(&workers), expected(&[("far", 1, 31), ("other", 0, 15), ("w", 1, 30)]));
     }
 
     #[test]
-    fn many_workers_are_not_all_remembered() {
-        let workers = Arc::new(Workers::default());
+    fn the_registry_is_bounded() {
+        let workers = Arc::new(WorkerRegistry::default());
         for number in 0..WORKERS_MAX + 500 {
             drop(workers.claim_started(Some(&name(&format!("w{number}"))), &[], at(1)));
         }
-        assert!(workers.shown().len() <= WORKERS_MAX);
-        assert!(workers.shown().iter().any(|worker| worker.name == format!("w{}", WORKERS_MAX + 499)));
+        assert!(workers.to_wire().len() <= WORKERS_MAX);
+        assert!(workers.to_wire().iter().any(|worker| worker.name == format!("w{}", WORKERS_MAX + 499)));
     }
 }

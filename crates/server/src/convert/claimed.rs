@@ -1,11 +1,11 @@
-//! A claimed job, as its worker gets it.
+//! A claimed job, as the worker receives it.
 
 use longshore_api::enums::State;
 use longshore_api::work as wire;
 use longshore_store::ClaimedJob;
 
 use super::job::tags;
-use super::{raw, shown_length, text, time, times};
+use super::{raw, text, time, times, wire_duration};
 
 pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {
     let ClaimedJob { claimed, payload } = job;
@@ -33,7 +33,7 @@ pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {
             token: claimed.token.to_string(),
             version: claimed.version.0,
             expires_at: times(claimed.expires_at),
-            duration: claimed.lease_duration.map(|length| shown_length(Some(length))),
+            duration: claimed.lease_duration.map(|length| wire_duration(Some(length))),
         },
         last_attempt: claimed.last_attempt,
     }

@@ -1,4 +1,4 @@
-//! The record of a job, and its past.
+//! The record of a job, its attempts and its history.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use longshore_core::job::Job;
 use longshore_core::submit::Payload;
 use longshore_core::tags::Tags;
 
-use super::{raw, settings, shown_length, text, time, times};
+use super::{raw, settings, text, time, times, wire_duration};
 
 pub(crate) fn record(job: &Job) -> wire::Job {
     let lease = job.state.lease();
@@ -103,10 +103,10 @@ pub(crate) fn attempt(attempt: &Attempt) -> wire::Attempt {
         ended_at: end.map(|end| time(end.at)),
         outcome: end.map(|end| end.outcome),
         error: end.and_then(|end| end.error.as_ref()).map(error),
-        next_delay: end.and_then(|end| end.next_delay).map(|delay| shown_length(Some(delay))),
+        next_delay: end.and_then(|end| end.next_delay).map(|delay| wire_duration(Some(delay))),
     }
 }
 
-pub(crate) fn step(step: &Transition) -> wire::Transition {
-    wire::Transition { from: step.from, to: step.to, at: time(step.at), cause: step.cause }
+pub(crate) fn transition(transition: &Transition) -> wire::Transition {
+    wire::Transition { from: transition.from, to: transition.to, at: time(transition.at), cause: transition.cause }
 }

@@ -1,7 +1,6 @@
-//! Between the types of the wire and those of the rules.
+//! Conversion between wire types and core types.
 
 pub(crate) mod claimed;
-pub(crate) mod enums;
 pub(crate) mod job;
 pub(crate) mod new_job;
 pub(crate) mod queue;
@@ -27,14 +26,9 @@ pub(crate) fn times(at: Option<Timestamp>) -> Option<Time> {
     at.map(time)
 }
 
-/// The wire and the rules share the type: this changes nothing.
-pub(crate) fn length(length: Duration) -> Duration {
-    length
-}
-
 /// "Off" is `0s` on the wire.
-pub(crate) fn shown_length(length: Option<Duration>) -> Duration {
-    length.unwrap_or_default()
+pub(crate) fn wire_duration(duration: Option<Duration>) -> Duration {
+    duration.unwrap_or_default()
 }
 
 pub(crate) fn text(text: Option<&Arc<str>>) -> Option<String> {

@@ -1,4 +1,4 @@
-//! Queues as they are shown.
+//! Queues.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use longshore_store::QueueStats;
 
 use super::{settings, times};
 
-pub(crate) fn shown(report: &QueueStats) -> wire::Queue {
+pub(crate) fn to_wire(report: &QueueStats) -> wire::Queue {
     let QueueStats { queue, counts: states, oldest_scheduled_at } = report;
     wire::Queue {
         name: queue.name.to_string(),

@@ -1,4 +1,4 @@
-//! What workers say about the jobs they hold.
+//! Settlements and heartbeats.
 
 use longshore_api::enums::OutcomeKind;
 use longshore_api::work as wire;
@@ -12,12 +12,12 @@ use longshore_engine::{Heartbeat, Settlement};
 use super::{raw, shared};
 use crate::wire::problem::ItemError;
 
-/// What is no token is a token that nobody holds: it is told so, and learns nothing more.
+/// Parses a lease token. A malformed one becomes the nil token, which matches no lease.
 pub(crate) fn token(text: Option<&str>) -> Option<LeaseToken> {
     text.map(|text| text.parse().unwrap_or_else(|_| LeaseToken::from_bytes([0; 16])))
 }
 
-/// What is no id is the id of no job.
+/// Parses a job id. A malformed one is `job_not_found`.
 pub(crate) fn id(text: &str) -> Result<JobId, Refusal> {
     text.parse().map_err(|_| Refusal::JobNotFound)
 }
@@ -33,20 +33,21 @@ pub(crate) fn reported(error: wire::ReportedError) -> ReportedFailure {
     }
 }
 
-/// A member of a batch of settlements. Fields that belong to another outcome are refused.
-pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, ItemError> {
-    let wire::Settlement { id: job, lease, outcome: kind, result, progress, error, delay } = given;
-    let stray =
-        |field: &str, word: &str| ItemError::validation(field, &format!("does not go with the outcome \"{word}\""));
+/// Converts an item of a batch. Rejects fields of another outcome.
+pub(crate) fn settlement(item: wire::Settlement) -> Result<Settlement, ItemError> {
+    let wire::Settlement { id: job, lease, outcome: kind, result, progress, error, delay } = item;
+    let misplaced = |field: &str, word: &str| {
+        ItemError::validation(field, &format!("cannot be combined with the outcome \"{word}\""))
+    };
     let fields = [
         ("result", result.is_some(), OutcomeKind::Complete),
         ("progress", progress.is_some(), OutcomeKind::Complete),
         ("error", error.is_some(), OutcomeKind::Fail),
         ("delay", delay.is_some(), OutcomeKind::Snooze),
     ];
-    for (field, present, belongs) in fields {
-        if present && kind != belongs {
-            return Err(stray(field, kind.as_str()));
+    for (field, is_present, allowed_kind) in fields {
+        if is_present && kind != allowed_kind {
+            return Err(misplaced(field, kind.as_str()));
         }
     }
     let required = |field: &str| ItemError::validation(field, "is required");
@@ -61,9 +62,9 @@ pub(crate) fn settlement(given: wire::Settlement) -> Result<Settlement, ItemErro
     Ok(Settlement { id: id(&job)?, token: token(lease.as_deref()), outcome })
 }
 
-/// A member of a batch of heartbeats.
-pub(crate) fn heartbeat(given: wire::BatchHeartbeat) -> Result<Heartbeat, ItemError> {
-    let wire::BatchHeartbeat { id: job, lease, progress, checkpoint } = given;
+/// Converts an item of a batch.
+pub(crate) fn heartbeat(item: wire::BatchHeartbeat) -> Result<Heartbeat, ItemError> {
+    let wire::BatchHeartbeat { id: job, lease, progress, checkpoint } = item;
     let notes = HeartbeatData { progress: progress.map(raw::bytes), checkpoint: checkpoint.map(raw::bytes) };
     Ok(Heartbeat { id: id(&job)?, token: token(lease.as_deref()), notes })
 }

@@ -1,9 +1,10 @@
-//! How many connections there may be, in all and from one address.
+//! Limits of connections: in total and per client address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 #[derive(Debug)]
@@ -13,12 +14,12 @@ pub(crate) struct ConnectionLimits {
     addresses: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// Held by one connection.
+/// Held by one connection; released on drop.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     address: IpAddr,
     addresses: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    _room: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 }
 
 impl ConnectionLimits {
@@ -26,26 +27,26 @@ impl ConnectionLimits {
         Self { all: Arc::new(Semaphore::new(all_max.max(1))), per_address_max, addresses: Arc::default() }
     }
 
-    /// Room for one more connection; waits while there is none. Nobody is accepted before.
-    pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+    /// Waits for a free slot. The server does not accept a connection before.
+    pub(crate) async fn slot(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.all).acquire_owned().await.ok()
     }
 
-    /// `None`: this address has enough of them.
-    pub(crate) fn admit(&self, address: IpAddr, room: OwnedSemaphorePermit) -> Option<ConnectionPermit> {
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns `None` if the address has too many connections.
+    pub(crate) fn admit(&self, address: IpAddr, slot: OwnedSemaphorePermit) -> Option<ConnectionPermit> {
+        let mut addresses = self.addresses.lock();
         let held = addresses.entry(address).or_default();
         if *held >= self.per_address_max {
             return None;
         }
         *held += 1;
-        Some(ConnectionPermit { address, addresses: Arc::clone(&self.addresses), _room: room })
+        Some(ConnectionPermit { address, addresses: Arc::clone(&self.addresses), _slot: slot })
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = self.addresses.lock();
         if let Some(held) = addresses.get_mut(&self.address) {
             *held -= 1;
             if *held == 0 {
@@ -60,10 +61,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn connections_are_counted_in_all_and_per_address() {
-        let caps = ConnectionLimits::new(3, 2);
+    async fn connections_are_limited_in_total_and_per_address() {
+        let limits = ConnectionLimits::new(3, 2);
         let (here, there) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
-        let admit = async |address| caps.admit(address, caps.room().await.unwrap());
+        let admit = async |address| limits.admit(address, limits.slot().await.unwrap());
         let (first, second) = (admit(here).await, admit(here).await);
         assert!(first.is_some() && second.is_some());
         assert!(admit(here).await.is_none());
@@ -71,6 +72,6 @@ mod tests {
         drop(first);
         assert!(admit(here).await.is_some());
         drop(second);
-        assert!(caps.addresses.lock().unwrap().is_empty());
+        assert!(limits.addresses.lock().is_empty());
     }
 }

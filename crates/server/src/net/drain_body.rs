@@ -1,34 +1,37 @@
-//! What is left of a body that nobody wanted. Many clients send all of it before they look at the answer; closed too early, they would see
-//! a broken connection instead of the refusal.
+//! Reads the rest of a body that no route has read.
+//!
+//! Many clients send the whole body before they read the response. If the server closed the
+//! connection earlier, they would see a reset instead of the error.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-/// As much is read and thrown away, and for as long.
+/// Bytes that are read and discarded at most.
 const BYTES_MAX: usize = 64 << 20;
-const PATIENCE: Duration = Duration::from_secs(3);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct BodyDrain(Arc<Mutex<Option<Incoming>>>);
 
 impl BodyDrain {
-    /// The body for whoever may want it; what is left comes back.
+    /// Lends the body to a route; dropping it returns the unread rest.
     pub(super) fn lend(&self, body: Incoming) -> BorrowedBody {
         BorrowedBody { body: Some(body), owner: self.clone() }
     }
 
-    /// Reads the rest, within bounds.
+    /// Reads and discards the rest, up to the limits.
     pub(super) async fn discard(&self) {
-        let rest = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let rest = self.0.lock().take();
         let Some(mut rest) = rest.filter(|rest| !rest.is_end_stream()) else { return };
-        let (deadline, mut bytes) = (Instant::now() + PATIENCE, 0);
+        let (deadline, mut bytes) = (Instant::now() + DRAIN_TIMEOUT, 0);
         while bytes < BYTES_MAX
             && let Ok(Some(Ok(frame))) = timeout_at(deadline, rest.frame()).await
         {
@@ -44,7 +47,7 @@ pub(super) struct BorrowedBody {
 
 impl Drop for BorrowedBody {
     fn drop(&mut self) {
-        *self.owner.0.lock().unwrap_or_else(PoisonError::into_inner) = self.body.take();
+        *self.owner.0.lock() = self.body.take();
     }
 }
 

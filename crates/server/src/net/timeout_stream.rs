@@ -1,7 +1,7 @@
-//! A stream that does not wait for ever.
+//! A socket with a timeout for each phase of a connection, which also confirms delivered grants.
 //!
-//! hyper knows one time-out, for the head of a request; idle connections and clients that do not read need their own. Here each phase of a
-//! connection has its patience; while a request is being worked on there is none, the routes have their own.
+//! hyper has one timeout, for the head of a request. Idle connections and clients that do not read
+//! need their own. While a request is processed there is none here: the routes have timeouts.
 
 use std::io;
 use std::pin::Pin;
@@ -11,10 +11,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How many requests of a connection began and ended; shared with the service that knows.
+use super::delivery::UndeliveredGrants;
+
+/// Counts the started and finished requests of a connection; shared by its service and its stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestCounter(Arc<(AtomicU64, AtomicU64)>);
 
@@ -27,12 +28,12 @@ impl RequestCounter {
         self.0.1.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn ended(&self) -> u64 {
+    fn finished(&self) -> u64 {
         self.0.1.load(Ordering::Acquire)
     }
 
-    fn busy(&self) -> bool {
-        self.0.0.load(Ordering::Acquire) != self.ended()
+    fn is_busy(&self) -> bool {
+        self.0.0.load(Ordering::Acquire) != self.finished()
     }
 }
 
@@ -43,73 +44,86 @@ pub(crate) struct Timeouts {
     pub idle: Duration,
 }
 
-/// What is being waited for.
+/// What the connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Between requests.
+enum ConnectionPhase {
+    /// The next request.
     Idle,
-    /// Some of a head has come.
+    /// The rest of a request's head.
     Head,
-    /// The routes have it.
+    /// The routes.
     Busy,
 }
 
 #[derive(Debug)]
-pub(crate) struct TimeoutStream {
-    stream: TcpStream,
+pub(crate) struct TimeoutStream<S> {
+    stream: S,
     requests: RequestCounter,
-    /// Requests that had ended when somebody last looked.
-    ended: u64,
-    patience: Timeouts,
-    phase: Phase,
-    /// Of the phase; made anew when the phase changes.
-    read: Option<Pin<Box<Sleep>>>,
-    /// While the other side does not take what is written.
-    write: Option<Pin<Box<Sleep>>>,
+    undelivered: UndeliveredGrants,
+    /// Number of finished requests at the last check.
+    finished: u64,
+    timeouts: Timeouts,
+    phase: ConnectionPhase,
+    /// Timer of the phase; reset when the phase changes.
+    read_timer: Option<Pin<Box<Sleep>>>,
+    /// Runs while the client does not accept bytes.
+    write_timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl TimeoutStream {
-    pub(crate) fn new(stream: TcpStream, requests: RequestCounter, patience: Timeouts) -> Self {
-        Self { stream, requests, ended: 0, patience, phase: Phase::Idle, read: None, write: None }
+impl<S> TimeoutStream<S> {
+    pub(super) fn new(stream: S, requests: RequestCounter, undelivered: UndeliveredGrants, timeouts: Timeouts) -> Self {
+        let (read_timer, write_timer) = (None, None);
+        Self {
+            stream,
+            requests,
+            undelivered,
+            finished: 0,
+            timeouts,
+            phase: ConnectionPhase::Idle,
+            read_timer,
+            write_timer,
+        }
     }
 
-    /// Begins a phase, with its own patience.
-    fn enter(&mut self, phase: Phase) {
+    /// Enters a phase and starts its timer.
+    fn enter(&mut self, phase: ConnectionPhase) {
         self.phase = phase;
-        let wait = match phase {
-            Phase::Idle => self.patience.idle,
-            Phase::Head => self.patience.head,
-            Phase::Busy => {
+        let timeout = match phase {
+            ConnectionPhase::Idle => self.timeouts.idle,
+            ConnectionPhase::Head => self.timeouts.head,
+            ConnectionPhase::Busy => {
                 // Thousands of waiting claims need no timer.
-                self.read = None;
+                self.read_timer = None;
                 return;
             }
         };
-        match &mut self.read {
-            Some(timer) => timer.as_mut().reset(Instant::now() + wait),
-            None => self.read = Some(Box::pin(sleep(wait))),
+        match &mut self.read_timer {
+            Some(timer) => timer.as_mut().reset(Instant::now() + timeout),
+            None => self.read_timer = Some(Box::pin(sleep(timeout))),
         }
     }
 
-    /// Begins to count idle time once a request has ended. hyper need not read again after an answer, so this is looked at when it writes.
+    /// Starts the idle timer once a request has finished.
+    ///
+    /// hyper may not read again after a response, so this also runs on every write.
     fn on_response_end(&mut self, context: &mut Context<'_>) {
-        let ended = self.requests.ended();
-        if self.requests.busy() || self.ended == ended {
+        let finished = self.requests.finished();
+        if self.requests.is_busy() || self.finished == finished {
             return;
         }
-        self.ended = ended;
-        self.enter(Phase::Idle);
-        if let Some(timer) = &mut self.read
+        self.finished = finished;
+        self.enter(ConnectionPhase::Idle);
+        if let Some(timer) = &mut self.read_timer
             && timer.as_mut().poll(context).is_ready()
         {
             context.waker().wake_by_ref();
         }
     }
 
-    /// Ready when the client has used up its patience.
+    /// Ready when the client has not accepted bytes for the write timeout.
     fn poll_write_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let wait = self.patience.write;
-        self.write.get_or_insert_with(|| Box::pin(sleep(wait))).as_mut().poll(context)
+        let timeout = self.timeouts.write;
+        self.write_timer.get_or_insert_with(|| Box::pin(sleep(timeout))).as_mut().poll(context)
     }
 
     fn timed_write<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -117,12 +131,12 @@ impl TimeoutStream {
             ready!(self.poll_write_timeout(context));
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        self.write = None;
+        self.write_timer = None;
         result
     }
 }
 
-impl AsyncRead for TimeoutStream {
+impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -130,24 +144,24 @@ impl AsyncRead for TimeoutStream {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if self.requests.busy() {
-            if self.phase != Phase::Busy {
-                self.enter(Phase::Busy);
+        if self.requests.is_busy() {
+            if self.phase != ConnectionPhase::Busy {
+                self.enter(ConnectionPhase::Busy);
             }
             return result;
         }
         self.on_response_end(context);
-        if self.read.is_none() {
-            self.enter(Phase::Idle);
+        if self.read_timer.is_none() {
+            self.enter(ConnectionPhase::Idle);
         }
         match result {
-            Poll::Ready(Ok(())) if buffer.filled().len() > before && self.phase == Phase::Idle => {
-                self.enter(Phase::Head);
+            Poll::Ready(Ok(())) if buffer.filled().len() > before && self.phase == ConnectionPhase::Idle => {
+                self.enter(ConnectionPhase::Head);
                 result
             }
             Poll::Ready(_) => result,
             Poll::Pending => {
-                let Some(timer) = &mut self.read else { return Poll::Pending };
+                let Some(timer) = &mut self.read_timer else { return Poll::Pending };
                 ready!(timer.as_mut().poll(context));
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
@@ -155,7 +169,7 @@ impl AsyncRead for TimeoutStream {
     }
 }
 
-impl AsyncWrite for TimeoutStream {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.on_response_end(context);
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
@@ -176,9 +190,14 @@ impl AsyncWrite for TimeoutStream {
         self.stream.is_write_vectored()
     }
 
+    /// hyper calls this only when its buffer is empty: the socket has every encoded byte.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.on_response_end(context);
-        Pin::new(&mut self.stream).poll_flush(context)
+        let result = Pin::new(&mut self.stream).poll_flush(context);
+        if matches!(result, Poll::Ready(Ok(()))) {
+            self.undelivered.confirm();
+        }
+        result
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

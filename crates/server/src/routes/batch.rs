@@ -12,9 +12,8 @@ use longshore_engine::{BatchRefusal, InvalidSubmission, ParsedSubmission, Submis
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::app::AppState;
-use crate::convert::enums::ToWire;
 use crate::convert::new_job;
+use crate::state::AppState;
 use crate::wire::json;
 use crate::wire::problem::{ApiError, ItemError};
 
@@ -198,7 +197,7 @@ pub(crate) fn to_wire(submitted: &Submitted) -> Told {
     Told {
         id: submitted.id.to_string(),
         seq: submitted.seq.0,
-        state: submitted.state.map(ToWire::wire),
+        state: submitted.state,
         duplicate: submitted.duplicate,
         same_payload: None,
     }

@@ -1,4 +1,4 @@
-//! Names in paths.
+//! Parameters of paths.
 
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
@@ -9,7 +9,7 @@ use longshore_core::refusal::Refusal;
 
 use super::problem::ApiError;
 
-/// `{id}`: what is no id is the id of no job.
+/// `{id}` of a job; a malformed id is `job_not_found`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobPath(pub JobId);
 
@@ -48,9 +48,9 @@ impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
     }
 }
 
-async fn param<S: Send + Sync>(parts: &mut Parts, state: &S, wanted: &str) -> Result<String, ApiError> {
-    let wrong = |_: RawPathParamsRejection| ApiError::bad_request("the path is not UTF-8");
-    let params = RawPathParams::from_request_parts(parts, state).await.map_err(wrong)?;
-    let found = params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned());
-    found.ok_or_else(|| ApiError::new(ErrorCode::NotFound, "there is nothing at this path"))
+async fn param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, ApiError> {
+    let not_utf8 = |_: RawPathParamsRejection| ApiError::bad_request("the path is not UTF-8");
+    let params = RawPathParams::from_request_parts(parts, state).await.map_err(not_utf8)?;
+    let value = params.iter().find(|(other, _)| *other == name).map(|(_, value)| value.to_owned());
+    value.ok_or_else(|| ApiError::new(ErrorCode::NotFound, "there is nothing at this path"))
 }

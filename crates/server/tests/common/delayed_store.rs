@@ -1,4 +1,4 @@
-//! A store whose submissions and claims can be held up, and which says of itself what it is told to.
+//! A store that delays submissions and claims, and reports the health that a test sets.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use tokio::sync::watch;
 pub(crate) struct Slow {
     store: Arc<dyn Store>,
     held: watch::Sender<bool>,
-    /// Calls that came to the gate.
+    /// Calls that reached the gate.
     came: watch::Sender<usize>,
-    /// What it says of itself.
+    /// The reported health.
     health: watch::Sender<StoreHealth>,
 }
 
@@ -31,7 +31,7 @@ impl Slow {
         self.held.send_replace(true);
     }
 
-    /// Waits until so many submissions and claims have come since the gate was closed.
+    /// Waits until this many submissions and claims reached the closed gate.
     pub(crate) async fn reached(&self, calls: usize) {
         self.came.subscribe().wait_for(|came| *came >= calls).await.unwrap();
     }
@@ -60,7 +60,7 @@ impl StoreLayer for Slow {
 
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
         Box::pin(async move {
-            // The leases are written; their answer is held up.
+            // The leases are committed; the grant is delayed.
             let answer = self.store.claim_or_park(request, park).await;
             self.gate().await;
             answer

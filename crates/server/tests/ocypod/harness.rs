@@ -1,4 +1,4 @@
-//! A server of its own for each test, in virtual time, and a client that sends exactly what it is told.
+//! A server per test, in virtual time, and a client that sends exact bytes.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -28,7 +28,7 @@ impl World {
         Self(setup.start().await)
     }
 
-    /// Time passes by itself.
+    /// With the system clock.
     pub(crate) async fn in_real_time() -> Self {
         Self(Setup::memory().real_time().start().await)
     }
@@ -68,7 +68,7 @@ impl Reply {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Exactly this status and this JSON, byte for byte.
+    /// Expects this status and this JSON, byte for byte.
     #[track_caller]
     pub(crate) fn is(&self, status: u16, body: &str) {
         assert_eq!((self.status, self.body.as_str()), (status, body), "{self:?}");
@@ -81,14 +81,14 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// A 204: no body, and no word about its length.
+    /// Expects 204 without a body and without `Content-Length`.
     #[track_caller]
     pub(crate) fn done(&self) {
         assert_eq!((self.status, self.body.as_str()), (204, ""), "{self:?}");
         assert_eq!((self.header("content-length"), self.header("content-type")), (None, None), "{self:?}");
     }
 
-    /// A refusal in the dialect's own prose.
+    /// Expects an error of Ocypod itself.
     #[track_caller]
     pub(crate) fn says(&self, status: u16, text: &str) {
         assert_eq!((self.status, self.body.as_str()), (status, text), "{self:?}");
@@ -96,7 +96,7 @@ impl Reply {
         assert_eq!(self.header("x-content-type-options"), Some("nosniff"));
     }
 
-    /// A refusal of what could not be read, or of what the rules forbid.
+    /// Expects an error of parsing or of the rules.
     #[track_caller]
     pub(crate) fn refuses(&self, status: u16, part: &str) {
         assert_eq!(self.status, status, "{self:?}");
@@ -104,7 +104,7 @@ impl Reply {
         assert_eq!(self.header("content-type"), Some("text/plain; charset=utf-8"), "{self:?}");
     }
 
-    /// A refusal without a word.
+    /// Expects an error without text.
     #[track_caller]
     pub(crate) fn silent(&self, status: u16) {
         assert_eq!((self.status, self.body.as_str()), (status, ""), "{self:?}");
@@ -152,7 +152,7 @@ impl Client {
         self.reply(method).await
     }
 
-    /// The next answer; to a HEAD it has no body, whatever its length says.
+    /// Reads the next response; a response to HEAD has no body.
     pub(crate) async fn reply(&mut self, method: &str) -> Reply {
         let end = loop {
             if let Some(end) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -185,25 +185,25 @@ impl Client {
         self.unread.extend_from_slice(&part[..count]);
     }
 
-    /// A queue that must be new.
+    /// Creates a new queue.
     pub(crate) async fn make(&mut self, queue: &str, settings: &str) {
         assert_eq!(self.put(&format!("/queue/{queue}"), settings).await.status, 201);
     }
 
-    /// A job; its id.
+    /// Submits a job. Returns its id.
     pub(crate) async fn add(&mut self, queue: &str, job: &str) -> u64 {
         let reply = self.post(&format!("/queue/{queue}/job"), job).await;
         assert_eq!(reply.status, 201, "{reply:?}");
         reply.body.parse().unwrap()
     }
 
-    /// Takes the next job, which must be this one.
+    /// Claims the next job, which must be this one.
     pub(crate) async fn take(&mut self, queue: &str, id: u64) {
         let taken = self.get(&format!("/queue/{queue}/job")).await.json();
         assert_eq!(taken["id"], id);
     }
 
-    /// Adds a job and takes it at once.
+    /// Submits a job and claims it.
     pub(crate) async fn started(&mut self, queue: &str, job: &str) -> u64 {
         let id = self.add(queue, job).await;
         self.take(queue, id).await;

@@ -1,4 +1,4 @@
-//! The Ocypod dialect over real sockets: what its clients say, and what they hear.
+//! The Ocypod API over real sockets.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,11 +1,11 @@
-//! The dialect and our own API, on the same jobs.
+//! The Ocypod API and `/v1` on the same jobs.
 
 use serde_json::json;
 
 use crate::harness::World;
 
 #[tokio::test]
-async fn only_queues_of_the_profile_are_seen() {
+async fn only_queues_of_the_profile_are_visible() {
     let world = World::new().await;
     let mut c = world.client().await;
     assert_eq!(c.put("/v1/queues/s", r#"{"profile":"standard"}"#).await.status, 201);
@@ -18,7 +18,7 @@ async fn only_queues_of_the_profile_are_seen() {
     }
     c.post("/queue/s/job", "{}").await.says(404, "Queue 's' does not exist");
     c.delete("/queue/s").await.silent(404);
-    c.put("/queue/s", "{}").await.says(400, "Queue 's' is not one of Ocypod's: its profile is standard");
+    c.put("/queue/s", "{}").await.says(400, "Queue 's' is not an Ocypod queue: its profile is standard");
     c.get("/tag/t").await.is(200, "[]");
     for (method, path) in [("GET", ""), ("GET", "/status"), ("GET", "/output"), ("PUT", "/heartbeat")] {
         c.call(method, &format!("/job/{seq}{path}"), None)
@@ -36,7 +36,7 @@ async fn only_queues_of_the_profile_are_seen() {
 }
 
 #[tokio::test]
-async fn one_job_two_apis() {
+async fn both_apis_show_the_same_job() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make(
@@ -49,7 +49,7 @@ async fn one_job_two_apis() {
     assert_eq!(queue["settings"]["lease"], "30s");
     assert_eq!(queue["settings"]["retry"]["backoff"]["delays"], json!(["10s"]));
     assert_eq!(queue["settings"]["retention"]["cancelled"], "1h");
-    // Handed in there, worked here.
+    // Submitted with Ocypod, run with `/v1`.
     let job = c.post("/v1/queues/q/jobs", r#"{"type":"mail","payload":{"to": 1},"tags":{"tenant":"acme"}}"#).await;
     let job: serde_json::Value = serde_json::from_str(&job.body).unwrap();
     let (id, seq) = (job["id"].as_str().unwrap(), job["seq"].as_u64().unwrap());
@@ -60,7 +60,7 @@ async fn one_job_two_apis() {
     c.patch(&format!("/job/{seq}"), r#"{"status":"completed","output":"sent"}"#).await.done();
     let shown = c.get(&format!("/v1/jobs/{id}")).await.json();
     assert_eq!((&shown["state"], &shown["result"]), (&json!("completed"), &json!("sent")));
-    // Handed in here, worked there.
+    // Submitted with `/v1`, run with Ocypod.
     let seq = c.add("q", r#"{"input":[1],"tags":["a b"]}"#).await;
     let claim = c.post("/v1/claims", r#"{"queues":["q"],"worker":"w"}"#).await.json();
     let claimed = &claim["jobs"][0];
@@ -75,16 +75,16 @@ async fn one_job_two_apis() {
     assert_eq!((&job["status"], &job["ended"]), (&json!("failed"), &json!(false)));
     c.set(seq, "queued").await;
     assert_eq!(c.get(&format!("/v1/jobs/{id}?view=ocypod")).await.json()["status"], "created");
-    // Bytes that are no JSON have no place in the dialect.
+    // Ocypod has no binary payloads.
     let job = c.post("/v1/queues/q/jobs", r#"{"type":"blob","payload_base64":"AAEC"}"#).await;
     let seq: serde_json::Value = serde_json::from_str(&job.body).unwrap();
     c.get(&format!("/job/{}?fields=input", seq["seq"])).await.is(200, r#"{"input":null}"#);
     world.stop().await;
 }
 
-/// A queue that our own API has made stricter: the dialect, which has no tokens, still speaks for the present run.
+/// With required fencing, Ocypod requests, which have no token, still apply to the current lease.
 #[tokio::test]
-async fn settings_that_ocypod_has_no_words_for() {
+async fn other_settings_apply_to_ocypod_jobs() {
     let world = World::new().await;
     let mut c = world.client().await;
     let settings = r#"{"profile":"ocypod","settings":{"fencing":"required","payload_max":100,"max_queued":2,"manual_requeue":"clone"}}"#;
@@ -103,15 +103,15 @@ async fn settings_that_ocypod_has_no_words_for() {
     assert_eq!(c.status(id).await, "queued", "the same job, not a clone");
     c.add("q", "{}").await;
     c.post("/queue/q/job", "{}").await.refuses(429, "2 waiting jobs");
-    // Paused: nothing to do for anybody.
+    // Paused: no job can be claimed.
     assert_eq!(c.post("/v1/queues/q/pause", "{}").await.status, 200);
     c.get("/queue/q/job").await.done();
     world.stop().await;
 }
 
-/// Jobs elsewhere may wait for jobs of the dialect.
+/// Jobs of other queues may depend on Ocypod jobs.
 #[tokio::test]
-async fn dependents_of_our_own_api() {
+async fn an_ocypod_job_completes_its_dependents() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;

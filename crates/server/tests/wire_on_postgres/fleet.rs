@@ -1,4 +1,4 @@
-//! Two servers on one schema: each shows what the other has done.
+//! Two servers on one schema: each shows the changes of the other.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use longshore_core::rng::Rng;
-use longshore_server::{Options, Server, ServerClock, ServerError, StoreInfo, declare};
+use longshore_server::{Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare};
 use longshore_store::OsRng;
 use longshore_store::{Clock, FormatError, Store, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation, in_use};
@@ -91,7 +91,7 @@ async fn serve(context: &Context, plan: ServeConfig) -> Result<(), CliError> {
     for (name, queue) in &plan.queues {
         declare_queue(store.as_ref(), name, queue).await?;
     }
-    let mut options = Options::new(plan.listen, store, about.clone());
+    let mut options = ServerOptions::new(plan.listen, store, about.clone());
     options.time = time;
     options.default_profile = plan.default_profile;
     options.auto_queues = plan.auto_queues;
@@ -122,7 +122,7 @@ fn open_embedded(plan: &ServeConfig) -> Result<Opened, CliError> {
             StoreLocation::Directory(directory) => Some(directory.as_path()),
         };
         let (clock, kept) = virtual_time::start(directory, wall.now())?;
-        (clock.clone(), ServerClock::Virtual { clock, kept }, ClockMode::Virtual)
+        (clock.clone(), ServerClock::Virtual { clock, save: kept }, ClockMode::Virtual)
     } else {
         (Arc::new(wall), ServerClock::Real, ClockMode::Real)
     };

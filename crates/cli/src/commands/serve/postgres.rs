@@ -35,7 +35,7 @@ pub(super) async fn open(plan: &ServeConfig, address: &Address) -> Result<Opened
         Some(store) => store.save_virtual_time(now).map_err(std::io::Error::other),
         None => Ok(()),
     };
-    Ok((store, ServerClock::Virtual { clock, kept: Some(SaveVirtualTime(Arc::new(keep))) }, about))
+    Ok((store, ServerClock::Virtual { clock, save: Some(SaveVirtualTime(Arc::new(keep))) }, about))
 }
 
 /// The address is not repeated: it may hold a password.

@@ -1,6 +1,7 @@
 //! Durations as Ocypod writes them: `1h 15m 5s`, `2days`, `500ms`.
 //!
-//! Longshore counts in whole milliseconds. What is shorter is rounded up: nothing that was given becomes `0s`, which means "off".
+//! Longshore has whole milliseconds. Fractions are rounded up: `0s` means "off", so that a short
+//! duration must not become zero.
 
 use std::fmt;
 
@@ -40,8 +41,8 @@ fn nanos_of(unit: &str) -> Option<u128> {
 }
 
 impl OcypodDuration {
-    /// One or more whole numbers with units; spaces may stand anywhere but inside of a unit.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    /// Parses one or more integers with units. Spaces are allowed anywhere but inside a unit.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut rest = text.chars().peekable();
         let mut total: u128 = 0;
         let mut parts = 0;
@@ -78,7 +79,7 @@ impl OcypodDuration {
         }
         let millis = u64::try_from(total.div_ceil(MILLI)).unwrap_or(u64::MAX);
         match Duration::from_millis(millis) {
-            length if length <= DURATION_MAX => Ok(Self(length)),
+            duration if duration <= DURATION_MAX => Ok(Self(duration)),
             _ => Err(format!("a duration may be at most {}", Self(DURATION_MAX).days())),
         }
     }
@@ -88,8 +89,8 @@ impl OcypodDuration {
     }
 
     /// "Off" is `0s`.
-    pub(super) fn shown(length: Option<Duration>) -> Self {
-        Self(length.unwrap_or_default())
+    pub(super) fn or_zero(duration: Option<Duration>) -> Self {
+        Self(duration.unwrap_or_default())
     }
 }
 
@@ -127,14 +128,14 @@ impl Serialize for OcypodDuration {
 
 impl<'de> Deserialize<'de> for OcypodDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Plain)
+        deserializer.deserialize_str(DurationVisitor)
     }
 }
 
-/// Text without escapes, as Ocypod demands it.
-struct Plain;
+/// Accepts only strings without escapes, as Ocypod does.
+struct DurationVisitor;
 
-impl<'de> Visitor<'de> for Plain {
+impl<'de> Visitor<'de> for DurationVisitor {
     type Value = OcypodDuration;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -142,7 +143,7 @@ impl<'de> Visitor<'de> for Plain {
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<OcypodDuration, E> {
-        OcypodDuration::read(text).map_err(E::custom)
+        OcypodDuration::parse(text).map_err(E::custom)
     }
 }
 
@@ -151,12 +152,12 @@ mod tests {
     use super::*;
 
     fn millis(text: &str) -> Option<u64> {
-        OcypodDuration::read(text).ok().map(|length| length.0.as_millis())
+        OcypodDuration::parse(text).ok().map(|duration| duration.0.as_millis())
     }
 
     /// Proves O-40, O-41, O-43, O-46.
     #[test]
-    fn reads_what_ocypod_reads() {
+    fn durations_parse_as_in_ocypod() {
         for (text, expected) in [
             ("0s", 0),
             ("30s", 30_000),
@@ -178,11 +179,11 @@ mod tests {
         ] {
             assert_eq!(millis(text), Some(expected), "{text:?}");
         }
-        for bad in [
+        for invalid in [
             "", " ", "0", "10", "1s 5", "s", "1.5s", "-1s", "+1s", "1S", "1H", "1wk", "1s,2s", "1 s s", "1\u{0}s",
             "１s",
         ] {
-            assert_eq!(millis(bad), None, "{bad:?} must be refused");
+            assert_eq!(millis(invalid), None, "{invalid:?} must be rejected");
         }
         assert_eq!(millis("99999999999999999999s"), None);
         assert_eq!(millis("18446744073709551615y"), None);
@@ -195,7 +196,7 @@ mod tests {
 
     /// Proves O-40.
     #[test]
-    fn writes_what_ocypod_writes() {
+    fn durations_are_written_as_in_ocypod() {
         for (text, expected) in [
             ("0s", "0s"),
             ("90s", "1m 30s"),
@@ -211,9 +212,9 @@ mod tests {
             ("2y2M2d", "2years 2months 2days"),
             ("14days 10h 17m 36s", "14days 10h 17m 36s"),
         ] {
-            let length = OcypodDuration::read(text).unwrap();
-            assert_eq!(length.to_string(), expected);
-            assert_eq!(OcypodDuration::read(&length.to_string()).unwrap(), length);
+            let duration = OcypodDuration::parse(text).unwrap();
+            assert_eq!(duration.to_string(), expected);
+            assert_eq!(OcypodDuration::parse(&duration.to_string()).unwrap(), duration);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A job as Ocypod shows it: exactly 17 fields, or those that were asked for, in the order asked for.
+//! The JSON of a job: 17 fields, or those of `?fields=`, in that order.
 
 use std::borrow::Cow;
 
@@ -50,29 +50,29 @@ fields!(
 );
 
 impl Field {
-    /// `?fields=a,b`; all of them where nothing is asked for. Other parameters are ignored.
-    pub(super) fn asked(query: &str) -> Result<Cow<'static, [Self]>, OcypodError> {
+    /// Parses `?fields=a,b`; returns all fields without it. Other parameters are ignored.
+    pub(super) fn parse(query: &str) -> Result<Cow<'static, [Self]>, OcypodError> {
         let pairs = form_urlencoded::parse(query.as_bytes());
-        let mut given = pairs.filter(|(name, _)| name == "fields").map(|(_, value)| value);
-        let Some(names) = given.next() else { return Ok(Cow::Borrowed(Self::ALL)) };
-        if given.next().is_some() {
-            let complaint = "Query deserialize error: duplicate field `fields`";
-            return Err(OcypodError::unreadable(axum::http::StatusCode::BAD_REQUEST, complaint));
+        let mut values = pairs.filter(|(name, _)| name == "fields").map(|(_, value)| value);
+        let Some(names) = values.next() else { return Ok(Cow::Borrowed(Self::ALL)) };
+        if values.next().is_some() {
+            let text = "Query deserialize error: duplicate field `fields`";
+            return Err(OcypodError::unreadable(axum::http::StatusCode::BAD_REQUEST, text));
         }
         let field = |name: &str| Self::ALL.iter().copied().find(|field| field.name() == name);
-        let known = names.split(',').map(|name| field(name).ok_or_else(|| OcypodError::unknown_field(name)));
-        known.collect::<Result<Vec<_>, _>>().map(Cow::Owned)
+        let fields = names.split(',').map(|name| field(name).ok_or_else(|| OcypodError::unknown_field(name)));
+        fields.collect::<Result<Vec<_>, _>>().map(Cow::Owned)
     }
 }
 
-pub(super) struct Object<'a> {
+pub(super) struct OcypodJob<'a> {
     pub job: &'a Job,
-    /// Needed only where [`Field::Input`] is among the fields.
+    /// Used only for [`Field::Input`].
     pub payload: Option<&'a Payload>,
     pub fields: &'a [Field],
 }
 
-impl Serialize for Object<'_> {
+impl Serialize for OcypodJob<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { job, payload, fields } = *self;
         let view = view::ocypod(job, None);
@@ -90,9 +90,11 @@ impl Serialize for Object<'_> {
                 Field::LastHeartbeat => map.serialize_entry(name, &times(view.last_heartbeat))?,
                 Field::Input => map.serialize_entry(name, &input(payload))?,
                 Field::Output => map.serialize_entry(name, &view.output.as_ref().map(raw::to_raw_json))?,
-                Field::Timeout => map.serialize_entry(name, &OcypodDuration::shown(view.timeout))?,
-                Field::HeartbeatTimeout => map.serialize_entry(name, &OcypodDuration::shown(view.heartbeat_timeout))?,
-                Field::ExpiresAfter => map.serialize_entry(name, &OcypodDuration::shown(view.expires_after))?,
+                Field::Timeout => map.serialize_entry(name, &OcypodDuration::or_zero(view.timeout))?,
+                Field::HeartbeatTimeout => {
+                    map.serialize_entry(name, &OcypodDuration::or_zero(view.heartbeat_timeout))?;
+                }
+                Field::ExpiresAfter => map.serialize_entry(name, &OcypodDuration::or_zero(view.expires_after))?,
                 Field::Retries => map.serialize_entry(name, &retries(&job.policy.retry))?,
                 Field::RetriesAttempted => map.serialize_entry(name, &view.retries_attempted)?,
                 Field::RetryDelays => {
@@ -106,7 +108,7 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// The input as it was given. Bytes that are no JSON have no place here.
+/// Returns the submitted JSON; `None` for a binary payload.
 pub(super) fn input(payload: Option<&Payload>) -> Option<Box<RawValue>> {
     payload.and_then(|payload| raw::payload(payload).0)
 }

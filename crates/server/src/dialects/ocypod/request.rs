@@ -1,5 +1,5 @@
-//! A request as the routes of the dialect see it. Its body is always read, also where nobody wants it: a connection that is kept alive must
-//! find the next request behind it.
+//! A request with its whole body, also for routes that ignore it: unread bytes would end the
+//! connection.
 
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -14,20 +14,20 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::response::OcypodError;
-use crate::app::AppState;
+use crate::state::AppState;
 use crate::wire::body::JsonBody;
 use crate::wire::json::depth;
 
-/// Levels of nesting that a body may have, as many as Ocypod reads.
+/// Nesting depth of a body, as in Ocypod.
 const DEPTH_MAX: usize = 127;
-/// Of everything in a body beside the one value that a queue limits.
+/// Bytes of a body beside the one value that the queue limits.
 const ENVELOPE_BYTES_MAX: usize = 64 << 10;
 
 pub(super) struct OcypodRequest {
     pub app: AppState,
     headers: HeaderMap,
     query: String,
-    /// The name in the path; `None` if it cannot be read.
+    /// The parameter of the path; `None` if it is not UTF-8.
     param: Option<String>,
     body: Result<JsonBody, OcypodError>,
 }
@@ -45,24 +45,25 @@ impl FromRequest<AppState> for OcypodRequest {
     }
 }
 
-/// Nobody answers to this method, and the dialect does not let on that anybody answers at all.
+/// Answers 404 to a method without a route, as Ocypod does.
 pub(super) async fn not_found(_: OcypodRequest) -> OcypodError {
     OcypodError::empty_body(StatusCode::NOT_FOUND)
 }
 
-pub(super) async fn no_such_method(_: OcypodRequest) -> OcypodError {
+/// Answers 405 with an empty body.
+pub(super) async fn method_not_allowed(_: OcypodRequest) -> OcypodError {
     OcypodError::empty_body(StatusCode::METHOD_NOT_ALLOWED)
 }
 
-/// Nobody answers at this path.
-pub(crate) async fn nothing_there(app: AppState, request: Request) -> Response {
+/// Answers 404 to a path without a route.
+pub(crate) async fn unknown_path(app: AppState, request: Request) -> Response {
     match OcypodRequest::from_request(request, &app).await {
         Ok(call) => not_found(call).await.into_response(),
-        Err(no) => no.into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
-/// Whether a path that no route knows is one that clients of the dialect may have meant.
+/// Whether an unknown path belongs to Ocypod, so that the 404 is one of Ocypod.
 pub(crate) fn is_ocypod_path(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next();
     matches!(first, Some("queue" | "job" | "tag" | "info" | "health"))
@@ -73,26 +74,26 @@ impl OcypodRequest {
         &self.query
     }
 
-    /// The text in the path.
+    /// Returns the parameter of the path.
     pub(super) fn param(&self) -> Result<&str, OcypodError> {
         match self.param.as_deref() {
-            // `/queue//size`: a path that nobody answers.
+            // `/queue//size` is an unknown path.
             Some("") => Err(OcypodError::empty_body(StatusCode::NOT_FOUND)),
             Some(text) => Ok(text),
             None => Err(OcypodError::unreadable(StatusCode::NOT_FOUND, "the path is not UTF-8")),
         }
     }
 
-    /// The job's number in the path.
+    /// Returns the job number of the path.
     pub(super) fn job(&self) -> Result<Seq, OcypodError> {
         let text = self.param()?;
         text.parse().map(Seq).map_err(|_| {
-            let shown: String = text.chars().take(100).collect();
-            OcypodError::unreadable(StatusCode::NOT_FOUND, format!("can not parse {shown:?} to a u64"))
+            let excerpt: String = text.chars().take(100).collect();
+            OcypodError::unreadable(StatusCode::NOT_FOUND, format!("can not parse {excerpt:?} to a u64"))
         })
     }
 
-    /// The queue's name in the path.
+    /// Returns the queue name of the path.
     pub(super) fn queue(&self) -> Result<QueueName, OcypodError> {
         let text = self.param()?;
         if !is_valid_queue_name(text) {
@@ -103,15 +104,15 @@ impl OcypodRequest {
         })
     }
 
-    /// The queue in the path, as it is now.
-    pub(super) async fn known_queue(&self) -> Result<QueueStats, OcypodError> {
+    /// Returns the queue of the path.
+    pub(super) async fn existing_queue(&self) -> Result<QueueStats, OcypodError> {
         let name = self.queue()?;
-        let found = self.app.call_store(self.app.store.queue(name.clone())).await?;
-        found.filter(|report| report.queue.profile == Profile::Ocypod).ok_or_else(|| OcypodError::no_queue(&name))
+        let report = self.app.call_store(self.app.store.queue(name.clone())).await?;
+        report.filter(|report| report.queue.profile == Profile::Ocypod).ok_or_else(|| OcypodError::no_queue(&name))
     }
 
-    /// The body, of JSON and not too long.
-    pub(super) fn json(self, bytes_max: usize) -> Result<Json, OcypodError> {
+    /// Returns the JSON body, checked for size and depth.
+    pub(super) fn json(self, bytes_max: usize) -> Result<OcypodJson, OcypodError> {
         let Self { headers, body, .. } = self;
         if !is_json(&headers) {
             return Err(OcypodError::unreadable(StatusCode::BAD_REQUEST, "Content type error"));
@@ -123,41 +124,41 @@ impl OcypodRequest {
         if depth(body.bytes()) > DEPTH_MAX {
             return Err(unreadable("recursion limit exceeded"));
         }
-        Ok(Json(body))
+        Ok(OcypodJson(body))
     }
 
-    /// The body of a call about a value that may have `payload_max` bytes.
-    pub(super) fn json_around(self, payload_max: u32) -> Result<Json, OcypodError> {
+    /// Returns the JSON body of a request that contains one value of at most `payload_max` bytes.
+    pub(super) fn json_around(self, payload_max: u32) -> Result<OcypodJson, OcypodError> {
         self.json(usize::try_from(payload_max).unwrap_or(usize::MAX).saturating_add(ENVELOPE_BYTES_MAX))
     }
 }
 
-/// Whether the dialect can spell a name.
+/// Whether Ocypod accepts the name of a queue.
 pub(super) fn is_valid_queue_name(name: &str) -> bool {
     let allowed = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'-');
     !name.is_empty() && name.bytes().all(allowed)
 }
 
-/// What a body may have where no queue says otherwise.
+/// Returns the payload limit of a queue without overrides.
 pub(super) fn payload_max() -> u32 {
     Settings::of_profile(Profile::Ocypod).intake.payload_max
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
     let mut kinds = headers.get_all(header::CONTENT_TYPE).iter();
-    let (Some(given), None) = (kinds.next(), kinds.next()) else { return false };
-    let essence = given.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let (Some(kind), None) = (kinds.next(), kinds.next()) else { return false };
+    let essence = kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     let essence = essence.to_ascii_lowercase();
     essence == b"application/json" || (essence.ends_with(b"+json") && essence.contains(&b'/'))
 }
 
 #[derive(Debug)]
-pub(super) struct Json(JsonBody);
+pub(super) struct OcypodJson(JsonBody);
 
-impl Json {
-    /// An object. Fields that nobody knows are ignored.
+impl OcypodJson {
+    /// Parses an object. Unknown fields are ignored.
     pub(super) fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<T, OcypodError> {
-        // serde would take an array of the fields' values for an object.
+        // serde would accept an array of field values.
         let first = self.0.bytes().iter().find(|byte| !byte.is_ascii_whitespace());
         if first.is_some_and(|first| *first != b'{') && serde_json::from_slice::<IgnoredAny>(self.0.bytes()).is_ok() {
             return Err(unreadable("invalid type, expected an object"));
@@ -165,21 +166,21 @@ impl Json {
         let mut reader = serde_json::Deserializer::from_slice(self.0.bytes());
         let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             let path = error.path().to_string();
-            let complaint = error.into_inner();
-            if path == "." { unreadable(complaint) } else { unreadable(format!("{path}: {complaint}")) }
+            let error = error.into_inner();
+            if path == "." { unreadable(error) } else { unreadable(format!("{path}: {error}")) }
         })?;
         reader.end().map_err(unreadable)?;
         Ok(value)
     }
 
-    /// Any value, as it stands.
+    /// Returns the bytes of any JSON value.
     pub(super) fn value(&self) -> Result<Bytes, OcypodError> {
         let raw: &serde_json::value::RawValue = serde_json::from_slice(self.0.bytes()).map_err(unreadable)?;
         Ok(Bytes::copy_from_slice(raw.get().as_bytes()))
     }
 }
 
-fn unreadable(complaint: impl std::fmt::Display) -> OcypodError {
-    let text: String = format!("Json deserialize error: {complaint}").chars().take(400).collect();
+fn unreadable(error: impl std::fmt::Display) -> OcypodError {
+    let text: String = format!("Json deserialize error: {error}").chars().take(400).collect();
     OcypodError::unreadable(StatusCode::BAD_REQUEST, text)
 }

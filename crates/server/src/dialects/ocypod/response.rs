@@ -1,4 +1,4 @@
-//! Answers of the dialect. A refusal is prose, never JSON.
+//! Responses. Errors are text, never JSON.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -7,12 +7,11 @@ use longshore_core::id::{QueueName, Seq};
 use longshore_core::refusal::{Invalid, Refusal};
 use serde::Serialize;
 
-use crate::wire::answer::JSON;
 use crate::wire::problem::ApiError;
+use crate::wire::response::JSON;
 
-pub(super) type Answer = Result<Response, OcypodError>;
+pub(super) type OcypodResult = Result<Response, OcypodError>;
 
-/// Why not.
 #[derive(Debug)]
 pub(super) struct OcypodError {
     status: StatusCode,
@@ -20,13 +19,13 @@ pub(super) struct OcypodError {
     text: String,
 }
 
-/// What the dialect itself has to say.
+/// Content type of errors of Ocypod itself.
 const OWN: &str = "text/html; charset=utf-8";
-/// What could not be read.
+/// Content type of errors that Ocypod's HTTP framework reports.
 const UNREADABLE: &str = "text/plain; charset=utf-8";
 
 impl OcypodError {
-    /// `text` holds nothing that a client could choose freely: browsers take it for HTML.
+    /// `text` must not contain client input: browsers interpret it as HTML.
     pub(super) fn own(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, kind: Some(OWN), text: text.into() }
     }
@@ -40,7 +39,7 @@ impl OcypodError {
         Self { status: StatusCode::BAD_REQUEST, kind: None, text: format!("Unrecognised field: {name}") }
     }
 
-    /// Without a word.
+    /// An error without text.
     pub(super) fn empty_body(status: StatusCode) -> Self {
         Self { status, kind: None, text: String::new() }
     }
@@ -61,7 +60,7 @@ impl OcypodError {
         Self::own(StatusCode::NOT_FOUND, format!("Job with ID {id} does not exist"))
     }
 
-    /// What the rules say about a job of this queue.
+    /// Converts a refusal about a job of this queue.
     pub(super) fn refused(refusal: Refusal, queue: &QueueName, job: Option<Seq>) -> Self {
         if refusal == Refusal::QueueNotFound {
             return Self::no_queue(queue);
@@ -79,10 +78,10 @@ impl OcypodError {
 }
 
 impl From<ApiError> for OcypodError {
-    fn from(failure: ApiError) -> Self {
-        let problem = failure.problem();
+    fn from(error: ApiError) -> Self {
+        let problem = error.problem();
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        // Whatever the reason that the store does not answer: the dialect has one status for it.
+        // Ocypod has one status for all errors of the store.
         let status = if status.is_server_error() { StatusCode::SERVICE_UNAVAILABLE } else { status };
         Self::unreadable(status, problem.detail.clone())
     }
@@ -132,23 +131,22 @@ impl IntoResponse for OcypodError {
     }
 }
 
-pub(super) fn ok(body: &impl Serialize) -> Answer {
+pub(super) fn ok(body: &impl Serialize) -> OcypodResult {
     json(StatusCode::OK, body)
 }
 
-pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Answer {
+pub(super) fn json(status: StatusCode, body: &impl Serialize) -> OcypodResult {
     let bytes = serde_json::to_vec(body);
     let bytes = bytes.map_err(|_| OcypodError::empty_body(StatusCode::INTERNAL_SERVER_ERROR))?;
     Ok((status, [(header::CONTENT_TYPE, JSON)], bytes).into_response())
 }
 
-/// Without a body.
-pub(super) fn done() -> Answer {
+pub(super) fn no_content() -> OcypodResult {
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Where something is to be found.
-pub(super) fn at(mut response: Response, path: &str) -> Answer {
+/// Adds the header `Location`.
+pub(super) fn with_location(mut response: Response, path: &str) -> OcypodResult {
     if let Ok(path) = HeaderValue::from_str(path) {
         response.headers_mut().insert(header::LOCATION, path);
     }

@@ -1,4 +1,4 @@
-//! `POST /v1/jobs/{id}/children`
+//! `POST /v1/jobs/{id}/children`: a running job submits jobs, and optionally their finalizer.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -7,25 +7,30 @@ use longshore_core::lease;
 use longshore_engine::SubmitRequest;
 use serde_json::value::RawValue;
 
-use crate::app::AppState;
 use crate::convert::settlement::token;
 use crate::routes::batch::{Batch, QueueField};
 use crate::routes::jobs::get::find;
-use crate::wire::answer::{Answer, json};
+use crate::state::AppState;
 use crate::wire::body::JsonBody;
 use crate::wire::path::JobPath;
 use crate::wire::query::NoQuery;
+use crate::wire::response::{ApiResult, json};
 
-/// A running job fans out. Whoever does not hold its lease learns nothing about the children.
-pub(crate) async fn children(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery, body: JsonBody) -> Answer {
+/// Checks the lease first, so that a request without it learns nothing about the children.
+pub(crate) async fn children(
+    State(app): State<AppState>,
+    JobPath(id): JobPath,
+    _: NoQuery,
+    body: JsonBody,
+) -> ApiResult {
     let Children::<&RawValue> { lease, jobs, finally } = body.required()?;
     let token = token(lease.as_deref());
     let parent = find(&app, id).await?;
     lease::check(&parent, token, app.now())?;
     Batch::check_size(jobs.len())?;
     let mut batch = Batch::default();
-    for member in &jobs {
-        batch.add(member.get(), &parent.queue, QueueField::Allowed);
+    for job in &jobs {
+        batch.add(job.get(), &parent.queue, QueueField::Allowed);
     }
     if let Some(finally) = finally {
         batch.add_at("finally".to_owned(), finally.get(), &parent.queue, QueueField::Allowed);
@@ -36,12 +41,12 @@ pub(crate) async fn children(State(app): State<AppState>, JobPath(id): JobPath, 
         SubmitRequest { parent: Some((id, token)), finally, ..SubmitRequest::parsed(members) }
     };
     let mut submitted = batch.submit(&app, request, Batch::refusal).await?;
-    // Nothing new: an answer was lost, and is asked for again.
+    // 200: every job is a duplicate, because the client repeats a request.
     let status = if submitted.iter().all(|job| job.duplicate) { StatusCode::OK } else { StatusCode::CREATED };
     let finally = if with_finally { submitted.pop() } else { None };
-    let fanned_out = ChildrenCreated {
+    let created = ChildrenCreated {
         jobs: submitted.iter().map(|job| job.id.to_string()).collect(),
         finally: finally.map(|job| job.id.to_string()),
     };
-    json(status, &fanned_out)
+    json(status, &created)
 }

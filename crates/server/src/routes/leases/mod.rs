@@ -1,13 +1,6 @@
-//! Work: claimed, settled, kept alive, fanned out.
+//! Leases: claim, settle, renew, and submit children of a running job.
 
 pub(crate) mod children;
 pub(crate) mod claim;
-pub(crate) mod complete;
-pub(crate) mod delivery;
-pub(crate) mod fail;
 pub(crate) mod heartbeat;
-pub(crate) mod heartbeats;
-pub(crate) mod release;
-mod settle;
-pub(crate) mod settlements;
-pub(crate) mod snooze;
+pub(crate) mod settle;

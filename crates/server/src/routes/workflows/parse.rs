@@ -1,4 +1,4 @@
-//! Chains, groups and chords as they are written: each job goes into the batch, its place into the shape.
+//! Parses jobs, chains, groups and chords into a batch, and their shape into dependencies.
 
 use longshore_api::workflow::{Chord, Nested, NewWorkflow};
 use longshore_core::id::QueueName;
@@ -14,65 +14,62 @@ use crate::routes::batch::{Batch, QueueField};
 use crate::wire::json;
 use crate::wire::problem::{ApiError, ItemError};
 
-/// What the body of a workflow holds, read as far as that goes.
+/// The parsed body of a workflow; the batch keeps the errors of invalid jobs.
 #[derive(Default)]
 pub(super) struct ParsedWorkflow {
     pub batch: Batch,
-    /// Places of jobs that wait for others by the shape that they stand in.
+    /// Indexes of the jobs that each job waits for because of the shape.
     after: Vec<Vec<usize>>,
 }
 
-pub(super) type Given<'a> = NewWorkflow<&'a RawValue>;
+pub(super) type WorkflowBody<'a> = NewWorkflow<&'a RawValue>;
 
 impl ParsedWorkflow {
-    /// Nothing at all is `None`; more than one form is refused.
-    pub(super) fn read(given: &Given<'_>) -> Result<Option<Self>, ApiError> {
-        let queue = given.queue.as_deref().map(QueueName::new).transpose()?;
-        let mut reader = Reader { batch: Batch::default(), queue };
-        let NewWorkflow { jobs, chain, group, chord, .. } = given;
+    /// Returns `None` for a body without jobs; rejects more than one form.
+    pub(super) fn parse(body: &WorkflowBody<'_>) -> Result<Option<Self>, ApiError> {
+        let queue = body.queue.as_deref().map(QueueName::new).transpose()?;
+        let mut parser = ShapeParser { batch: Batch::default(), queue };
+        let NewWorkflow { jobs, chain, group, chord, .. } = body;
         let forms = [jobs.is_some(), chain.is_some(), group.is_some(), chord.is_some()];
-        if forms.into_iter().filter(|given| *given).count() > 1 {
-            return Err(ApiError::validation(
-                "jobs",
-                "goes without chain, group and chord, and those without each other",
-            ));
+        if forms.into_iter().filter(|is_set| *is_set).count() > 1 {
+            return Err(ApiError::validation("jobs", "specify exactly one of jobs, chain, group, chord"));
         }
         let shape = match (jobs, chain, group, chord) {
             (Some(jobs), ..) if jobs.is_empty() => return Ok(None),
             (Some(jobs), ..) => {
-                WorkflowShape::Group(jobs.iter().map(|job| reader.job(job, None)).collect::<Result<_, _>>()?)
+                WorkflowShape::Group(jobs.iter().map(|job| parser.job(job, None)).collect::<Result<_, _>>()?)
             }
             (None, None, None, None) => return Ok(None),
-            (None, chain, group, chord) => reader.shape("", chain.as_deref(), group.as_deref(), chord.as_ref())?,
+            (None, chain, group, chord) => parser.shape("", chain.as_deref(), group.as_deref(), chord.as_ref())?,
         };
-        let after = flatten(shape)?.into_iter().map(|placed| placed.after).collect();
-        Ok(Some(Self { batch: reader.batch, after }))
+        let after = flatten(shape)?.into_iter().map(|job| job.after).collect();
+        Ok(Some(Self { batch: parser.batch, after }))
     }
 
-    /// The batch, and what makes the dependencies of the shape out of its members.
+    /// Returns the batch, and a function that adds the dependencies of the shape to its jobs.
     pub(super) fn split(self) -> (Batch, impl FnOnce(Vec<ParsedSubmission>) -> Vec<ParsedSubmission>) {
         let Self { batch, after } = self;
-        let tie = |mut members: Vec<ParsedSubmission>| {
-            for (member, after) in members.iter_mut().zip(after) {
+        let add_dependencies = |mut jobs: Vec<ParsedSubmission>| {
+            for (submission, after) in jobs.iter_mut().zip(after) {
                 let after = after.into_iter().map(DependencyRef::BatchIndex);
-                match member {
+                match submission {
                     Ok(submission) => submission.job.after.extend(after),
                     Err(invalid) => invalid.after.extend(after),
                 }
             }
-            members
+            jobs
         };
-        (batch, tie)
+        (batch, add_dependencies)
     }
 }
 
-struct Reader {
+struct ShapeParser {
     batch: Batch,
     queue: Option<QueueName>,
 }
 
-impl Reader {
-    /// Jobs are put into the batch in the order in which the shape names them. `path`: where the job stands, unless in `jobs`.
+impl ShapeParser {
+    /// Adds a job to the batch. `path` is its JSON path if it is not in `jobs`.
     fn job(&mut self, text: &RawValue, path: Option<String>) -> Result<WorkflowShape<()>, ApiError> {
         if self.batch.members.len() >= WORKFLOW_JOBS_MAX {
             let limit = format!("must be at most {WORKFLOW_JOBS_MAX} jobs in one call");
@@ -93,29 +90,29 @@ impl Reader {
         if !is_shape(text.get()) {
             return self.job(text, Some(path));
         }
-        let inside = |failure: ItemError| ApiError::from(failure).inside(&path);
+        let inside = |error: ItemError| ApiError::from(error).inside(&path);
         let Nested::<&RawValue> { chain, group, chord } = json::object(text.get()).map_err(inside)?;
-        if [chain.is_some(), group.is_some(), chord.is_some()].into_iter().filter(|given| *given).count() > 1 {
-            let several = "goes without group and chord, and those without each other";
+        if [chain.is_some(), group.is_some(), chord.is_some()].into_iter().filter(|is_set| *is_set).count() > 1 {
+            let several = "specify exactly one of chain, group, chord";
             return Err(ApiError::validation("chain", several).inside(&path));
         }
         self.shape(&format!("{path}."), chain.as_deref(), group.as_deref(), chord.as_ref())
     }
 
-    /// `at`: the path of the shape with a dot, or nothing for the body itself.
+    /// `prefix` is the path of the shape with a dot, or empty for the body itself.
     fn shape(
         &mut self,
-        at: &str,
+        prefix: &str,
         chain: Option<&[&RawValue]>,
         group: Option<&[&RawValue]>,
         chord: Option<&Chord<&RawValue>>,
     ) -> Result<WorkflowShape<()>, ApiError> {
         match (chain, group, chord) {
-            (Some(chain), ..) => Ok(WorkflowShape::Chain(self.steps(chain, &format!("{at}chain"))?)),
-            (_, Some(group), _) => Ok(WorkflowShape::Group(self.steps(group, &format!("{at}group"))?)),
+            (Some(chain), ..) => Ok(WorkflowShape::Chain(self.steps(chain, &format!("{prefix}chain"))?)),
+            (_, Some(group), _) => Ok(WorkflowShape::Group(self.steps(group, &format!("{prefix}group"))?)),
             (_, _, Some(chord)) => {
-                let group = self.steps(&chord.group, &format!("{at}chord.group"))?;
-                let finally = self.step(chord.finally, format!("{at}chord.finally"))?;
+                let group = self.steps(&chord.group, &format!("{prefix}chord.group"))?;
+                let finally = self.step(chord.finally, format!("{prefix}chord.finally"))?;
                 Ok(WorkflowShape::Chord { group, finally: Box::new(finally) })
             }
             (None, None, None) => Err(ApiError::validation("jobs", "is required, or chain, group or chord")),
@@ -123,18 +120,18 @@ impl Reader {
     }
 
     fn steps(&mut self, steps: &[&RawValue], list: &str) -> Result<Vec<WorkflowShape<()>>, ApiError> {
-        steps.iter().enumerate().map(|(place, step)| self.step(step, format!("{list}[{place}]"))).collect()
+        steps.iter().enumerate().map(|(index, step)| self.step(step, format!("{list}[{index}]"))).collect()
     }
 }
 
-/// Whether it says itself to be more than a job.
+/// Whether an item is a nested shape, not a job.
 fn is_shape(text: &str) -> bool {
     #[derive(Deserialize)]
-    struct Loose {
+    struct ShapeFields {
         chain: Option<IgnoredAny>,
         group: Option<IgnoredAny>,
         chord: Option<IgnoredAny>,
     }
-    let loose: Option<Loose> = serde_json::from_str(text).ok();
-    loose.is_some_and(|loose| loose.chain.is_some() || loose.group.is_some() || loose.chord.is_some())
+    let fields: Option<ShapeFields> = serde_json::from_str(text).ok();
+    fields.is_some_and(|fields| fields.chain.is_some() || fields.group.is_some() || fields.chord.is_some())
 }
