@@ -62,8 +62,9 @@ docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	cargo test --workspace --doc --quiet
 
-update-docs: ## regenerates docs/requirements.md from the tests
+update-docs: ## regenerates docs/requirements.md and docs/configuration.md
 	UPDATE_DOCS=1 cargo test --quiet -p longshore-testkit --test traceability
+	UPDATE_DOCS=1 cargo test --quiet -p longshore-cli --bin longshore configuration_docs
 
 audit: ## checks licences, sources and security advisories of the dependencies
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
@@ -77,7 +78,7 @@ audit: ## checks licences, sources and security advisories of the dependencies
 soak: soak-model soak-kill soak-syscalls soak-corruption soak-cluster ## runs all soak tests: hours
 
 soak-model: ## compares engine and model on HISTORIES (100,000) random histories from FIRST_SEED (0)
-	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test differential -- --exact campaign --nocapture
+	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test differential -- --exact soak --nocapture
 
 soak-kill: ## kills the embedded store KILL_CYCLES (2,000) times under load and looks for losses
 	KILL_CYCLES=$(KILL_CYCLES) cargo test --release -p longshore-store-embedded --test crash -- --nocapture

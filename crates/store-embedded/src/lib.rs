@@ -42,7 +42,7 @@ mod watermark;
 mod writer;
 
 pub use backup::{SourceState, backup_directory, in_use, restore};
-pub use export::{Export, ExportedWorkflow, StoreMeta};
+pub use export::{Export, ExportedWorkflow, KeyCursor, StoreMeta};
 pub use moved::moved_file;
 pub use schema::ClockMode;
 pub use store::{EmbeddedStore, Options, StoreLocation};
