@@ -62,8 +62,9 @@ docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	cargo test --workspace --doc --quiet
 
-update-docs: ## regenerates docs/requirements.md from the tests
+update-docs: ## regenerates docs/requirements.md and docs/configuration.md
 	UPDATE_DOCS=1 cargo test --quiet -p longshore-testkit --test traceability
+	UPDATE_DOCS=1 cargo test --quiet -p longshore-cli --bin longshore configuration_docs
 
 audit: ## checks licences, sources and security advisories of the dependencies
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

@@ -1,28 +1,28 @@
-//! What can become of a call that did not succeed.
+//! Errors of requests.
 
 use std::fmt;
 
 use longshore_api::{ErrorCode, Problem, RetryAdvice};
 
-/// A boxed cause, as libraries underneath give it.
-type Cause = Box<dyn std::error::Error + Send + Sync>;
+/// The error of a library.
+type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug)]
 pub enum Error {
-    /// The server said no, or that it cannot now.
+    /// The server has refused the request, or cannot serve it now.
     Refused(Box<Problem>),
-    /// No connection: nothing was sent.
-    Connect { url: String, cause: Cause },
-    /// Sent, and no whole answer came: it may have been applied.
-    ResponseLost { cause: Cause },
-    /// An answer that is not of this API, as from another kind of server.
+    /// No connection: the request was not sent.
+    Connect { url: String, cause: BoxedError },
+    /// The request was sent, and there is no complete response: it may have been applied.
+    ResponseLost { cause: BoxedError },
+    /// The response does not have the form of this API, such as one of another server.
     UnexpectedResponse { status: u16, detail: String },
-    /// The request could not be written down; nothing was sent.
+    /// The request cannot be serialized: it was not sent.
     InvalidRequest(String),
 }
 
 impl Error {
-    /// The code of a refusal, where it is one of the table.
+    /// Returns the code of a refusal, if this version knows it.
     pub fn code(&self) -> Option<ErrorCode> {
         self.problem().and_then(|problem| ErrorCode::from_code(&problem.code))
     }
@@ -37,7 +37,7 @@ impl Error {
         }
     }
 
-    /// What is known about making the same call again.
+    /// Whether the same request can be repeated.
     pub fn retry(&self) -> RetryAdvice {
         match self {
             Self::Refused(problem) => problem.retry,
@@ -53,18 +53,18 @@ impl fmt::Display for Error {
         match self {
             Self::Refused(problem) => write!(f, "{problem}"),
             Self::Connect { url, cause } => write!(f, "cannot reach {url}: {}", root_cause(cause.as_ref())),
-            Self::ResponseLost { cause } => write!(f, "no answer: {}", root_cause(cause.as_ref())),
-            Self::UnexpectedResponse { status, detail } => write!(f, "answer {status} is not understood: {detail}"),
-            Self::InvalidRequest(detail) => write!(f, "the request cannot be written: {detail}"),
+            Self::ResponseLost { cause } => write!(f, "no response: {}", root_cause(cause.as_ref())),
+            Self::UnexpectedResponse { status, detail } => write!(f, "unexpected response {status}: {detail}"),
+            Self::InvalidRequest(detail) => write!(f, "invalid request: {detail}"),
         }
     }
 }
 
-/// Causes of causes only repeat that something failed; the last one says what.
+/// Returns the innermost cause. The outer ones only say that a request failed.
 fn root_cause<'a>(cause: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
     let mut cause = cause;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
+    while let Some(source) = cause.source() {
+        cause = source;
     }
     cause
 }
@@ -79,28 +79,28 @@ impl std::error::Error for Error {
     }
 }
 
-/// Not the address of a server.
+/// A text that is not the URL of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadUrl {
     pub url: String,
-    pub why: &'static str,
+    pub reason: &'static str,
 }
 
 impl fmt::Display for BadUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" is not the address of a server: {}", self.url, self.why)
+        write!(f, "invalid server URL \"{}\": {}", self.url, self.reason)
     }
 }
 
 impl std::error::Error for BadUrl {}
 
-/// Nothing came within the time that was given.
+/// There was no response within the timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeoutError(pub(crate) std::time::Duration);
 
 impl fmt::Display for TimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nothing came within {} s", self.0.as_secs_f64())
+        write!(f, "timed out after {} s", self.0.as_secs_f64())
     }
 }
 

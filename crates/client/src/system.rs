@@ -1,4 +1,4 @@
-//! Looking on.
+//! Requests about the server: health, statistics, workers, clock.
 
 use longshore_api::Duration;
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Workers};
@@ -7,12 +7,12 @@ use crate::client::Client;
 use crate::error::Error;
 
 impl Client {
-    /// The process answers.
+    /// Checks that the process responds.
     pub async fn livez(&self) -> Result<Health, Error> {
         self.get("/livez").await
     }
 
-    /// The server takes work: its store answers, and it is not stopping.
+    /// Checks that the server is ready: its store responds, and it is not shutting down.
     pub async fn readyz(&self) -> Result<Health, Error> {
         self.get("/readyz").await
     }
@@ -29,11 +29,12 @@ impl Client {
         self.get("/v1/workers").await
     }
 
-    /// Of a server in virtual time.
+    /// Returns the time of a server with a virtual clock.
     pub async fn clock(&self) -> Result<Clock, Error> {
         self.get("/v1/clock").await
     }
 
+    /// Advances the virtual clock.
     pub async fn advance(&self, by: Duration) -> Result<Clock, Error> {
         self.post("/v1/clock/advance", &Advance { by }).await
     }

@@ -1,4 +1,4 @@
-//! What workers say.
+//! Requests of workers: claims, heartbeats, settlements.
 
 use longshore_api::work::{
     BatchHeartbeat, Claim, Claimed, Complete, Extended, Fail, Heartbeat, Heartbeats, JobState, Release, Results,
@@ -14,7 +14,8 @@ fn job_path(id: &str, verb: &str) -> String {
 }
 
 impl Client {
-    /// Takes jobs, waiting for them as long as the claim says. Dropped before the answer has come, the server gives them back.
+    /// Claims jobs, and waits for them as long as the claim says. If the future is dropped before
+    /// the response, the server releases the jobs.
     pub async fn claim(&self, claim: &Claim) -> Result<Claimed, Error> {
         let wait = claim.wait.unwrap_or_default().as_std();
         self.post_within("/v1/claims", claim, wait).await
@@ -40,7 +41,7 @@ impl Client {
         self.post(&job_path(id, "release"), release).await
     }
 
-    /// Each has its own verdict, in the same order.
+    /// Settles several leases. Returns one result per settlement, in the same order.
     pub async fn settle(&self, settlements: Vec<Settlement>) -> Result<Results<JobState>, Error> {
         self.post("/v1/settlements", &Settlements { settlements }).await
     }

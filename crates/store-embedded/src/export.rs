@@ -54,6 +54,12 @@ pub struct ExportedWorkflow {
     pub names: Vec<(String, Seq)>,
 }
 
+/// Position in the idempotency keys. The default is before the first key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyCursor(Vec<u8>);
+
+type KeyPage = (Vec<(ScopedIdempotencyKey, KeyEntry)>, Option<KeyCursor>);
+
 fn number(row: &Row<'_>, column: usize) -> Result<Seq, StoreError> {
     Ok(Seq(row.get::<_, i64>(column).map_err(sql)?.cast_unsigned()))
 }
@@ -174,9 +180,12 @@ impl Export {
         Ok(jobs)
     }
 
-    /// Returns idempotency keys after `after`, ordered by their encoding.
-    pub fn keys(&self, after: &[u8], limit: usize) -> Result<Vec<(ScopedIdempotencyKey, KeyEntry)>, StoreError> {
-        Ok(keys::after(&self.connection, after, limit)?)
+    /// Returns at most `limit` idempotency keys after the cursor, and the cursor of the next page.
+    /// There is no cursor after the last key.
+    pub fn keys(&self, after: &KeyCursor, limit: usize) -> Result<KeyPage, StoreError> {
+        let keys = keys::after(&self.connection, &after.0, limit)?;
+        let next = keys.last().map(|(key, _)| KeyCursor(longshore_codec::key::encode(key)));
+        Ok((keys, next))
     }
 
     pub fn external_ids(&self) -> Result<Vec<(QueueName, String, Seq)>, StoreError> {

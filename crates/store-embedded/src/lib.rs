@@ -56,7 +56,7 @@ mod watermark;
 mod writer;
 
 pub use backup::{SourceState, backup_directory, in_use, restore};
-pub use export::{Export, ExportedWorkflow, StoreMeta};
+pub use export::{Export, ExportedWorkflow, KeyCursor, StoreMeta};
 pub use moved_marker::moved_file;
 pub use schema::ClockMode;
 pub use store::{EmbeddedOptions, EmbeddedStore, StoreLocation};

@@ -1,4 +1,4 @@
-//! Changes to many jobs: named one by one, or all that match a filter.
+//! Changes of many jobs: by id, or all that match a filter.
 
 use clap::Args;
 use longshore_api::admin::{Bulk, BulkFilter, BulkResult};
@@ -11,10 +11,13 @@ use super::parse::{self, counted};
 use crate::context::Context;
 use crate::terminal::error::{CliError, ExitKind};
 
-/// What the server changes in one call.
+/// Most jobs that the server changes in one request.
 const BULK_LIMIT: u64 = 1_000;
 
-/// All that is given must hold.
+/// Arguments of which one must be given: ids, or a part of a filter.
+pub(crate) const SELECTORS: [&str; 6] = ["ids", "queue", "state", "job_type", "tag", "error_code"];
+
+/// A filter by queue, type, tag and error code. A job matches if all given parts match.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Filter {
     /// Jobs of this queue
@@ -37,24 +40,24 @@ impl Filter {
         [queue, job_type, tag, error_code].iter().all(|part| part.is_none())
     }
 
-    fn wire(&self, state: Option<State>) -> BulkFilter {
+    fn to_wire(&self, states: Vec<State>) -> BulkFilter {
         let Self { queue, job_type, tag, error_code } = self.clone();
-        BulkFilter { queue, state: state.map(States::from), job_type, tag, error_code }
+        BulkFilter { queue, state: Some(States(states)), job_type, tag, error_code }
     }
 }
 
-/// How far a change of many jobs goes.
+/// Limits of a change by filter.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct BulkScope {
-    /// At most this many jobs; all of them unless given
+    /// Change at most N jobs [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
-    /// Only say what would be changed
+    /// Print what would be changed, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
-/// Jobs by filter, with their state.
+/// A filter that includes the state.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Matching {
     #[command(flatten)]
@@ -68,9 +71,25 @@ impl Matching {
     pub(crate) fn is_empty(&self) -> bool {
         self.state.is_none() && self.filter.is_empty()
     }
+
+    /// Returns the filter of a request. Without a state it has all states that the action applies
+    /// to, so that the server neither counts nor tries other jobs.
+    fn to_wire(&self, action: BulkAction) -> BulkFilter {
+        let states = self.state.map_or_else(|| applicable_states(action), |state| vec![state]);
+        self.filter.to_wire(states)
+    }
 }
 
-fn done_word(action: BulkAction) -> &'static str {
+fn applicable_states(action: BulkAction) -> Vec<State> {
+    let applies = |state: &State| match action {
+        BulkAction::Cancel => !state.terminal(),
+        BulkAction::Delete => state.terminal(),
+        BulkAction::Requeue => state.terminal() && *state != State::Completed,
+    };
+    State::ALL.iter().copied().filter(applies).collect()
+}
+
+fn past_tense(action: BulkAction) -> &'static str {
     match action {
         BulkAction::Requeue => "requeued",
         BulkAction::Cancel => "cancelled",
@@ -78,43 +97,37 @@ fn done_word(action: BulkAction) -> &'static str {
     }
 }
 
-/// How many jobs match that have not ended. Each state is counted up to one call's limit; `more` says that others match.
-pub(crate) async fn count_unfinished(
+/// Counts the jobs that a change would apply to, up to the limit of one request. `more` says that
+/// others match.
+pub(crate) async fn count_matching(
     client: &Client,
     action: BulkAction,
-    given: &Matching,
+    matching: &Matching,
 ) -> Result<BulkResult, CliError> {
-    // A filter without a state matches ended jobs, too.
-    let states =
-        State::ALL.iter().copied().filter(|state| given.state.map_or(!state.terminal(), |only| only == *state));
-    let mut total = BulkResult { matched: 0, changed: 0, more: false };
-    for state in states {
-        let filter = given.filter.wire(Some(state));
-        let found = client.bulk(&Bulk { action, filter, limit: Some(BULK_LIMIT), dry_run: Some(true) }).await?;
-        total = BulkResult { matched: total.matched + found.matched, more: total.more || found.more, ..total };
-    }
-    Ok(total)
+    let filter = matching.to_wire(action);
+    Ok(client.bulk(&Bulk { action, filter, limit: Some(BULK_LIMIT), dry_run: Some(true) }).await?)
 }
 
-/// Goes on until all that match are changed, the limit is reached, or what is left refuses.
+/// Repeats the request until all matching jobs are changed, the limit is reached, or the
+/// remaining jobs refuse the change.
 pub(crate) async fn change_matching(
     context: &Context,
     client: &Client,
     action: BulkAction,
     matching: &Matching,
-    extent: &BulkScope,
+    scope: &BulkScope,
 ) -> Result<(), CliError> {
     let mut total = BulkResult { matched: 0, changed: 0, more: true };
     while total.more {
-        let left = extent.limit.map_or(BULK_LIMIT, |limit| limit.saturating_sub(total.matched));
+        let left = scope.limit.map_or(BULK_LIMIT, |limit| limit.saturating_sub(total.matched));
         if left == 0 {
             break;
         }
         let bulk = Bulk {
             action,
-            filter: matching.filter.wire(matching.state),
+            filter: matching.to_wire(action),
             limit: Some(left.min(BULK_LIMIT)),
-            dry_run: extent.dry_run.then_some(true),
+            dry_run: scope.dry_run.then_some(true),
         };
         let done = client.bulk(&bulk).await?;
         total = BulkResult {
@@ -122,35 +135,37 @@ pub(crate) async fn change_matching(
             changed: total.changed + done.changed,
             more: done.more,
         };
-        // What refused once would only match again.
-        if extent.dry_run || done.changed == 0 {
+        // Jobs that refuse the change match every time.
+        if scope.dry_run || done.changed == 0 {
             break;
         }
     }
-    if context.screen.json {
-        return context.screen.json(&total);
+    if context.output.json {
+        return context.output.json(&total);
     }
-    let word = done_word(action);
+    let changed_to = past_tense(action);
     let more = if total.more { ", and more match" } else { "" };
-    if extent.dry_run {
+    if scope.dry_run {
         let jobs = counted(total.matched, "job");
         let or_more = if total.more { " or more" } else { "" };
-        return context.screen.line(&format!("{jobs}{or_more} would be {word}; nothing was changed"));
+        return context.output.line(&format!("{jobs}{or_more} would be {changed_to}; nothing was changed"));
     }
-    let unchanged = total.matched.saturating_sub(total.changed);
-    let kept = if unchanged > 0 { format!(", {unchanged} matched and did not allow it") } else { String::new() };
-    context.screen.line(&format!("{} {word}{kept}{more}", counted(total.changed, "job")))
+    let refused = match total.matched.saturating_sub(total.changed) {
+        0 => String::new(),
+        refused => format!(", {refused} refused by the server"),
+    };
+    context.output.line(&format!("{} {changed_to}{refused}{more}", counted(total.changed, "job")))
 }
 
-/// What became of one of several named jobs.
+/// Result of a change for one of several ids.
 #[derive(Debug, Serialize)]
-pub(crate) struct Verdict {
+pub(crate) struct JobVerdict {
     id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<State>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cancel_requested: Option<bool>,
-    /// The id that runs now, where it is another one.
+    /// Id of the clone, if the job was requeued as a clone.
     #[serde(skip_serializing_if = "Option::is_none")]
     requeued_as: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,7 +176,7 @@ pub(crate) struct Verdict {
     dry_run: bool,
 }
 
-impl Verdict {
+impl JobVerdict {
     pub(crate) fn done(id: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -182,13 +197,13 @@ impl Verdict {
         Self { cancel_requested: requested, ..Self::state(id, state) }
     }
 
-    pub(crate) fn requeued(id: &str, runs: &str, state: State) -> Self {
-        let requeued_as = (id != runs).then(|| runs.to_owned());
+    pub(crate) fn requeued(id: &str, new_id: &str, state: State) -> Self {
+        let requeued_as = (id != new_id).then(|| new_id.to_owned());
         Self { requeued_as, ..Self::state(id, state) }
     }
 }
 
-/// Each named job has its own verdict; one refusal does not keep the others from it.
+/// Changes each job by its own request. A refusal of one job does not stop the others.
 pub(crate) async fn apply_to_each<F>(
     context: &Context,
     client: &Client,
@@ -197,21 +212,21 @@ pub(crate) async fn apply_to_each<F>(
     change: impl Fn(String) -> F,
 ) -> Result<(), CliError>
 where
-    F: Future<Output = Result<Verdict, longshore_client::Error>>,
+    F: Future<Output = Result<JobVerdict, longshore_client::Error>>,
 {
     let mut refusals = Vec::new();
     for id in ids {
         let verdict = if dry_run {
-            client.job(id).await.map(|job| Verdict { dry_run: true, ..Verdict::state(id, job.state) })
+            client.job(id).await.map(|job| JobVerdict { dry_run: true, ..JobVerdict::state(id, job.state) })
         } else {
             change(id.clone()).await
         };
         let verdict = verdict.map_err(CliError::from).map_err(|failure| failure.context(id));
         match verdict {
-            Ok(verdict) if context.screen.json => context.screen.json_line(&verdict)?,
-            Ok(verdict) => tell(context, &verdict, word)?,
-            Err(failure) if failure.ending == ExitKind::Refused && ids.len() > 1 => {
-                tell_refusal(context, id, &failure)?;
+            Ok(verdict) if context.output.json => context.output.json_line(&verdict)?,
+            Ok(verdict) => print_verdict(context, &verdict, word)?,
+            Err(failure) if failure.exit_kind == ExitKind::Refused && ids.len() > 1 => {
+                print_refusal(context, id, &failure)?;
                 refusals.push(failure);
             }
             Err(failure) => return Err(failure),
@@ -219,34 +234,34 @@ where
     }
     match refusals.len() {
         0 => Ok(()),
-        refused => Err(CliError::refused(format!("{refused} of {} jobs did not allow it", ids.len()))),
+        refused => Err(CliError::refused(format!("{refused} of {} jobs refused", ids.len()))),
     }
 }
 
-fn tell(context: &Context, verdict: &Verdict, word: &str) -> Result<(), CliError> {
-    let Verdict { id, state, cancel_requested, requeued_as, dry_run, .. } = verdict;
+fn print_verdict(context: &Context, verdict: &JobVerdict, word: &str) -> Result<(), CliError> {
+    let JobVerdict { id, state, cancel_requested, requeued_as, dry_run, .. } = verdict;
     let line = match (state, requeued_as) {
         (Some(state), _) if *dry_run => format!("{id} is {state} and would be {word}; nothing was changed"),
         (Some(state), _) if *cancel_requested == Some(true) => {
-            format!("{id} is {state}: its worker is asked to stop at its next heartbeat")
+            format!("{id} is {state}: its next heartbeat tells the worker to stop")
         }
         (Some(state), Some(clone)) => format!("{id} {word} as {clone} ({state})"),
         (Some(state), None) => format!("{id} {word} ({state})"),
         (None, _) => format!("{id} {word}"),
     };
-    context.screen.line(&line)
+    context.output.line(&line)
 }
 
-fn tell_refusal(context: &Context, id: &str, failure: &CliError) -> Result<(), CliError> {
-    if context.screen.json {
+fn print_refusal(context: &Context, id: &str, failure: &CliError) -> Result<(), CliError> {
+    if context.output.json {
         let problem = failure.problem.as_deref();
-        let verdict = Verdict {
+        let verdict = JobVerdict {
             code: problem.map(|problem| problem.code.clone()),
             detail: problem.map(|problem| problem.detail.clone()),
-            ..Verdict::done(id)
+            ..JobVerdict::done(id)
         };
-        return context.screen.json_line(&verdict);
+        return context.output.json_line(&verdict);
     }
-    context.screen.info(&failure.message);
+    context.output.info(&failure.message);
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::terminal::error::CliError;
 
-/// Print completions for a shell.
+/// Print the completion script of a shell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,6 +22,6 @@ impl Completions {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "longshore", &mut script);
-        context.screen.bytes(&script)
+        context.output.bytes(&script)
     }
 }

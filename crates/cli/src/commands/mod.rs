@@ -1,4 +1,8 @@
-//! One file a command.
+//! One file or folder per command.
+//!
+//! - `age.rs`: ages in at most six characters
+//! - `bulk.rs`: changes of many jobs, by id or by filter
+//! - `parse.rs`: values of flags, counts with nouns, suggestions for typos
 
 pub(crate) mod backup;
 pub(crate) mod bench;

@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked, what to try next, and the exit code: 1 refused, 2 failed.
+//! Errors of commands: message, hint, and exit code (1 refused, 2 failed).
 
 use std::fmt::Display;
 use std::io;
@@ -13,17 +13,17 @@ use super::escape::{safe_json, safe_lines};
 /// How a command ended without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitKind {
-    /// The answer is no: the request is wrong, or the present state does not allow it.
+    /// The request is invalid, or the current state does not allow it.
     Refused,
-    /// It could not be done: no server, no answer, a broken disk.
+    /// No server, no response, or an I/O error.
     Failed,
-    /// Whoever read our output has seen enough.
+    /// The reader of standard output has closed the pipe. Not an error: exit code 0.
     BrokenPipe,
 }
 
 #[derive(Debug)]
 pub(crate) struct CliError {
-    pub(crate) ending: ExitKind,
+    pub(crate) exit_kind: ExitKind,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
     pub(crate) problem: Option<Box<Problem>>,
@@ -31,11 +31,11 @@ pub(crate) struct CliError {
 
 impl CliError {
     pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Self { ending: ExitKind::Refused, message: message.into(), hint: None, problem: None }
+        Self { exit_kind: ExitKind::Refused, message: message.into(), hint: None, problem: None }
     }
 
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { ending: ExitKind::Failed, message: message.into(), hint: None, problem: None }
+        Self { exit_kind: ExitKind::Failed, message: message.into(), hint: None, problem: None }
     }
 
     #[must_use]
@@ -43,48 +43,48 @@ impl CliError {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// What was attempted, before what went wrong.
+    /// Prepends what was attempted to the message.
     #[must_use]
     pub(crate) fn context(self, what: impl Display) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
 
-    pub(crate) fn code(&self) -> u8 {
-        match self.ending {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self.exit_kind {
             ExitKind::BrokenPipe => 0,
             ExitKind::Refused => 1,
             ExitKind::Failed => 2,
         }
     }
 
-    /// Says it on standard error, and gives the exit code.
+    /// Prints the error to standard error and returns the exit code.
     pub(crate) fn print(&self, json: bool) -> ExitCode {
-        if self.ending != ExitKind::BrokenPipe {
+        if self.exit_kind != ExitKind::BrokenPipe {
             if json {
-                let told = ErrorJson {
+                let json = ErrorJson {
                     error: &self.message,
                     hint: self.hint.as_deref(),
-                    exit_code: self.code(),
+                    exit_code: self.exit_code(),
                     problem: self.problem.as_deref(),
                 };
-                eprintln!("{}", safe_json(&serde_json::to_string(&told).unwrap_or_default()));
+                eprintln!("{}", safe_json(&serde_json::to_string(&json).unwrap_or_default()));
             } else {
                 eprintln!("longshore: {}", safe_lines(&self.message));
-                for member in self.problem.iter().flat_map(|problem| &problem.errors).take(MEMBERS_SHOWN) {
-                    let told = format!("  job {}: {}: {}", member.index, member.code, member.detail);
-                    eprintln!("{}", safe_lines(&told));
+                for item in self.problem.iter().flat_map(|problem| &problem.errors).take(BATCH_ERRORS_SHOWN) {
+                    let line = format!("  job {}: {}: {}", item.index, item.code, item.detail);
+                    eprintln!("{}", safe_lines(&line));
                 }
                 if let Some(hint) = &self.hint {
                     eprintln!("hint: {}", safe_lines(hint));
                 }
             }
         }
-        ExitCode::from(self.code())
+        ExitCode::from(self.exit_code())
     }
 }
 
-/// Of a batch that was refused for many of its members, these say enough.
-const MEMBERS_SHOWN: usize = 10;
+/// Errors that are printed of a refused batch.
+const BATCH_ERRORS_SHOWN: usize = 10;
 
 #[derive(Serialize)]
 struct ErrorJson<'a> {
@@ -99,7 +99,7 @@ struct ErrorJson<'a> {
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { ending: ExitKind::BrokenPipe, ..Self::failed("") };
+            return Self { exit_kind: ExitKind::BrokenPipe, ..Self::failed("") };
         }
         Self::failed(error.to_string())
     }
@@ -110,19 +110,19 @@ impl From<ClientError> for CliError {
         let message = error.to_string();
         match error {
             ClientError::Connect { .. } => Self::failed(message).hint(
-                "start a server with `longshore serve`, or name another one with --server URL or LONGSHORE_SERVER",
+                "start a server with `longshore serve`, or select another one with --server URL or LONGSHORE_SERVER",
             ),
             ClientError::ResponseLost { .. } => {
-                Self::failed(message).hint("it may have been done all the same: look before you repeat it")
+                Self::failed(message).hint("the change may have been applied: check before you repeat it")
             }
             ClientError::UnexpectedResponse { .. } => {
-                Self::failed(message).hint("is it a Longshore server, of the same version, that listens there?")
+                Self::failed(message).hint("check that a Longshore server of the same version listens there")
             }
             ClientError::InvalidRequest(_) => Self::failed(message),
             ClientError::Refused(problem) => {
-                let ending = if problem.status >= 500 { ExitKind::Failed } else { ExitKind::Refused };
+                let exit_kind = if problem.status >= 500 { ExitKind::Failed } else { ExitKind::Refused };
                 let hint = ErrorCode::from_code(&problem.code).and_then(hint_for).map(str::to_owned);
-                Self { ending, message, hint, problem: Some(problem) }
+                Self { exit_kind, message, hint, problem: Some(problem) }
             }
         }
     }
@@ -131,27 +131,27 @@ impl From<ClientError> for CliError {
 fn hint_for(code: ErrorCode) -> Option<&'static str> {
     match code {
         ErrorCode::JobNotFound => {
-            Some("`longshore jobs list` shows what there is; ended jobs are removed after their retention")
+            Some("`longshore jobs list` lists all jobs; ended jobs are pruned after their retention")
         }
         ErrorCode::QueueNotFound => {
-            Some("`longshore queues list` shows what there is, `longshore queues set NAME` creates one")
+            Some("`longshore queues list` lists all queues, `longshore queues set NAME` creates one")
         }
         ErrorCode::WorkflowNotFound => {
-            Some("`longshore workflows list` shows what there is; a workflow goes with its last job")
+            Some("`longshore workflows list` lists all workflows; a workflow is pruned with its last job")
         }
-        ErrorCode::IllegalTransition => Some("`longshore jobs get ID` shows the state that it is in"),
+        ErrorCode::IllegalTransition => Some("`longshore jobs get ID` shows the current state"),
         ErrorCode::QueueFull => {
-            Some("let workers catch up, or raise it with `longshore queues set NAME --set max_queued=…`")
+            Some("wait for workers, or raise the limit with `longshore queues set NAME --set max_queued=N`")
         }
-        ErrorCode::DependencyUnknown => Some("name jobs that exist; a \"#ref\" is known only inside of its own batch"),
-        ErrorCode::DuplicateId => Some("this external id was used before in this queue; take another, or none"),
+        ErrorCode::DependencyUnknown => Some("name existing jobs; a \"#ref\" is valid only inside its own batch"),
+        ErrorCode::DuplicateId => Some("another job of this queue has this external id: use another one, or none"),
         ErrorCode::PayloadTooLarge => {
-            Some("keep large data elsewhere and submit its address; a queue's limit is its setting payload_max")
+            Some("store large data elsewhere and submit its address; the limit is the queue setting payload_max")
         }
         ErrorCode::NotFound | ErrorCode::MethodNotAllowed => Some("the server may be older than this program"),
-        ErrorCode::StoreUnavailable | ErrorCode::Internal => Some("the server's log says more"),
+        ErrorCode::StoreUnavailable | ErrorCode::Internal => Some("see the server's log"),
         ErrorCode::SubmissionTimeout => {
-            Some("it may have been stored: repeat it with the same --idempotency-key, or look first")
+            Some("the job may have been stored: repeat with the same --idempotency-key, or check first")
         }
         ErrorCode::BadRequest
         | ErrorCode::Validation

@@ -1,4 +1,4 @@
-//! What people see: text without control characters, tables, JSON, failures with hints.
+//! Output: escaped text, tables, JSON, progress bars, questions, errors with hints.
 
 pub(crate) mod confirm;
 pub(crate) mod error;

@@ -1,4 +1,4 @@
-//! Standard output: data, and nothing else. Notes for people go to standard error.
+//! Standard output is for data only. Remarks and warnings go to standard error.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::error::CliError;
 use super::escape::{safe_json, safe_lines};
-use super::table::Table;
+use super::table::TextTable;
 
-/// Where output goes and in which form.
+/// Form of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,
-    /// Standard output is a terminal.
+    /// Whether standard output is a terminal.
     pub(crate) terminal: bool,
     pub(crate) colour: bool,
 }
@@ -25,37 +25,37 @@ impl Output {
         Self { json, terminal, colour: terminal && !json && !set("NO_COLOR") && !dumb }
     }
 
-    /// One line, or several.
+    /// Prints text of one or several lines, escaped.
     pub(crate) fn line(&self, text: &str) -> Result<(), CliError> {
         Ok(writeln!(io::stdout().lock(), "{}", safe_lines(text))?)
     }
 
-    /// As it is: only for bytes that somebody asked for, on their way into a file or a program.
+    /// Prints raw bytes. Only for output that goes into a file or a pipe.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), CliError> {
         let mut out = io::stdout().lock();
         out.write_all(bytes)?;
         Ok(out.flush()?)
     }
 
-    /// Spread out for people, in one line for programs.
+    /// Prints JSON: indented on a terminal, else on one line.
     pub(crate) fn json<T: Serialize>(&self, value: &T) -> Result<(), CliError> {
         let text = if self.terminal { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
-        let text = text.map_err(|error| CliError::failed(format!("this cannot be written as JSON: {error}")))?;
+        let text = text.map_err(|error| CliError::failed(format!("cannot write JSON: {error}")))?;
         Ok(writeln!(io::stdout().lock(), "{}", safe_json(&text))?)
     }
 
-    /// One line, whoever reads it.
+    /// Prints JSON on one line, also on a terminal.
     pub(crate) fn json_line<T: Serialize>(&self, value: &T) -> Result<(), CliError> {
         Output { terminal: false, ..*self }.json(value)
     }
 
-    pub(crate) fn table(&self, table: &Table) -> Result<(), CliError> {
-        let text = table.drawn(self);
-        // Cells are safe already, and styles are ours.
+    pub(crate) fn table(&self, table: &TextTable) -> Result<(), CliError> {
+        let text = table.render(self);
+        // The cells are escaped. Escaping the whole text would break the colours.
         Ok(writeln!(io::stdout().lock(), "{text}")?)
     }
 
-    /// Something an operator must see while a command runs on: a line on standard error, also for programs.
+    /// Prints a warning to standard error; with `--json` as an object.
     pub(crate) fn warn(&self, text: &str) {
         if !self.json {
             return self.info(text);
@@ -64,10 +64,10 @@ impl Output {
         drop(writeln!(io::stderr().lock(), "{}", safe_json(&line)));
     }
 
-    /// Something a person may want to know besides; programs that asked for JSON do not.
+    /// Prints a remark to standard error; nothing with `--json`.
     pub(crate) fn info(&self, text: &str) {
         if !self.json {
-            // Nobody to tell is no reason to stop.
+            // A closed standard error does not stop the command.
             drop(writeln!(io::stderr().lock(), "{}", safe_lines(text)));
         }
     }

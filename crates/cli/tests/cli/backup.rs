@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use crate::support::{Done, Running, Server, alone};
+use crate::support::{CommandResult, Running, Server, alone};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-fn doctor(data: &Path) -> Done {
+fn doctor(data: &Path) -> CommandResult {
     alone(&["--json", "doctor", text(data)])
 }
 
 #[test]
-fn a_running_server_is_copied_and_the_copy_is_a_store() {
+fn a_backup_of_a_running_server_can_be_restored() {
     let directory = tempfile::tempdir().unwrap();
     let (data, copy, restored) =
         (directory.path().join("data"), directory.path().join("copy"), directory.path().join("restored"));
@@ -23,11 +23,11 @@ fn a_running_server_is_copied_and_the_copy_is_a_store() {
     assert_eq!(done["server_was_running"], true);
     assert!(done["bytes"].as_u64().unwrap() > 0);
     let later = server.submit(&["-t", "b"]);
-    // The doctor wants a store that nobody works in.
+    // The doctor needs a store that no process has open.
     let busy = alone(&["doctor", text(&data)]).expect(2);
     assert!(busy.stderr.contains("in use") && busy.stderr.contains("longshore backup"), "{busy:?}");
-    let told = doctor(&copy).expect(0).json();
-    assert_eq!((&told["whole"], &told["live_jobs"], &told["payload_bytes"]), (&true.into(), &1.into(), &3.into()));
+    let report = doctor(&copy).expect(0).json();
+    assert_eq!((&report["ok"], &report["live_jobs"], &report["payload_bytes"]), (&true.into(), &1.into(), &3.into()));
     alone(&["restore", text(&copy), text(&restored)]).expect(0);
     let second = Server::on(&restored);
     assert_eq!(second.run(&["jobs", "payload", &id]).expect(0).stdout, "[1]");
@@ -42,7 +42,7 @@ fn a_running_server_is_copied_and_the_copy_is_a_store() {
 }
 
 #[test]
-fn copies_under_load_are_whole() {
+fn backups_under_load_are_ok() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let server = Server::on(&data);
@@ -55,14 +55,14 @@ fn copies_under_load_are_whole() {
         });
         let copy = directory.path().join(format!("copy-{number}"));
         alone(&["backup", text(&data), text(&copy)]).expect(0);
-        assert_eq!(doctor(&copy).expect(0).json()["whole"], true);
+        assert_eq!(doctor(&copy).expect(0).json()["ok"], true);
     }
     load.signal(rustix::process::Signal::INT);
     load.wait();
 }
 
 #[test]
-fn nothing_is_ever_overwritten() {
+fn existing_stores_are_not_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let (data, copy) = (directory.path().join("data"), directory.path().join("copy"));
     assert!(Server::on(&data).stop().success());
@@ -75,30 +75,30 @@ fn nothing_is_ever_overwritten() {
     for command in [&["backup", text(&nothing)][..], &["doctor", text(&nothing)]] {
         let done = alone(command).expect(2);
         assert!(done.stderr.contains("no store"), "{done:?}");
-        assert!(!nothing.exists(), "looking makes no directories");
+        assert!(!nothing.exists(), "reading creates no directory");
     }
 }
 
 #[test]
-fn damage_is_found() {
+fn corruption_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let server = Server::on(&data);
     server.run_with(&["submit", "--ndjson", "-"], "{\"type\":\"t\",\"payload\":\"abcdefgh\"}\n".repeat(500).as_bytes());
     assert!(server.stop().success());
-    // In the database itself, out of the log's reach; some places that hold the bytes are not in use, so all of them.
+    // A backup has no WAL. All copies of the bytes are changed: some pages are unused.
     let copy = directory.path().join("copy");
     alone(&["backup", text(&data), text(&copy)]).expect(0);
     let file = copy.join("longshore.db");
     let mut bytes = std::fs::read(&file).unwrap();
-    let places: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"abcdefgh")).collect();
-    for at in places {
+    let offsets: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"abcdefgh")).collect();
+    for at in offsets {
         bytes[at..at + 8].copy_from_slice(b"ABCDEFGH");
     }
     std::fs::write(&file, bytes).unwrap();
     let found = doctor(&copy).expect(1);
-    assert_eq!(found.json()["whole"], false);
+    assert_eq!(found.json()["ok"], false);
     assert!(found.json()["problems"][0].as_str().unwrap().contains("payload"), "{found:?}");
-    let told = alone(&["doctor", text(&copy)]).expect(1);
-    assert!(told.stdout.contains("is damaged") && told.stderr.contains("restore"), "{told:?}");
+    let report = alone(&["doctor", text(&copy)]).expect(1);
+    assert!(report.stdout.contains(": corrupt") && report.stderr.contains("restore"), "{report:?}");
 }

@@ -1,4 +1,4 @@
-//! The built binary as people and scripts use it: exit codes, standard output, standard error, against a server that is a process of its own.
+//! Tests of the binary: exit codes, standard output and standard error, against a server process.
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test says no by panicking")]
 

@@ -8,19 +8,19 @@ use serde_json::value::RawValue;
 use crate::commands::parse::counted;
 use crate::context::Context;
 use crate::terminal::error::CliError;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::table::{CellValue, TextTable};
 
 /// Show one job.
 #[derive(Debug, Args)]
-pub(crate) struct Get {
+pub(crate) struct GetJob {
     /// The job's id
     id: String,
-    /// With its payload
+    /// Include the payload
     #[arg(long)]
     payload: bool,
 }
 
-impl Get {
+impl GetJob {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let job = context.call(async {
@@ -31,17 +31,17 @@ impl Get {
 }
 
 pub(super) fn show(context: &Context, job: &Job) -> Result<(), CliError> {
-    if context.screen.json {
-        return context.screen.json(job);
+    if context.output.json {
+        return context.output.json(job);
     }
-    let mut table = Table::key_values();
+    let mut table = TextTable::key_values();
     table.key_value("id", &job.id);
     table.key_value("number", job.seq);
     table.key_value("queue", &job.queue);
     table.key_value("type", &job.job_type);
-    table.row(vec!["state".into(), Value::State(job.state)]);
+    table.row(vec!["state".into(), CellValue::State(job.state)]);
     if job.cancel_requested {
-        table.key_value("cancel", Value::Alarm("requested; its worker hears of it at its next heartbeat".to_owned()));
+        table.key_value("cancel", CellValue::Alarm("requested; the next heartbeat tells the worker".to_owned()));
     }
     table.key_value("priority", job.priority.as_str());
     if job.priority != job.effective_priority {
@@ -69,7 +69,7 @@ pub(super) fn show(context: &Context, job: &Job) -> Result<(), CliError> {
     times(job, &mut table);
     relations(job, &mut table);
     outcome(job, &mut table);
-    context.screen.table(&table)
+    context.output.table(&table)
 }
 
 fn tags(tags: &TagMap) -> String {
@@ -80,7 +80,7 @@ fn tags(tags: &TagMap) -> String {
     tags.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-fn times(job: &Job, table: &mut Table) {
+fn times(job: &Job, table: &mut TextTable) {
     table.key_value("created", job.created_at);
     table.maybe("runs at", job.run_at);
     table.maybe("scheduled", job.scheduled_at);
@@ -89,13 +89,13 @@ fn times(job: &Job, table: &mut Table) {
     table.maybe("attempt ended", job.attempt_ended_at);
     table.maybe("ended", job.completed_at);
     if let Some(lease) = &job.lease {
-        let worker = lease.worker.as_deref().unwrap_or("somebody");
-        let until = lease.expires_at.map_or("without end".to_owned(), |at| format!("until {at}"));
+        let worker = lease.worker.as_deref().unwrap_or("an unnamed worker");
+        let until = lease.expires_at.map_or("without expiry".to_owned(), |at| format!("until {at}"));
         table.key_value("lease", format!("version {}, held by {worker} {until}", lease.version));
     }
 }
 
-fn relations(job: &Job, table: &mut Table) {
+fn relations(job: &Job, table: &mut TextTable) {
     if !job.after.is_empty() {
         table.key_value("after", job.after.join(" "));
     }
@@ -111,14 +111,14 @@ fn relations(job: &Job, table: &mut Table) {
     table.maybe("requeued as", job.requeued_as.as_ref());
 }
 
-fn outcome(job: &Job, table: &mut Table) {
+fn outcome(job: &Job, table: &mut TextTable) {
     let json = |value: &Option<Box<RawValue>>| value.as_deref().map(|value| value.get().to_owned());
     table.maybe("progress", json(&job.progress));
     table.maybe("checkpoint", json(&job.checkpoint));
     table.maybe("result", json(&job.result));
     if let Some(error) = &job.error {
         let code = error.code.as_deref().map_or(String::new(), |code| format!(" ({code})"));
-        table.key_value("error", Value::Alarm(format!("{}{code}: {}", error.category, error.message)));
+        table.key_value("error", CellValue::Alarm(format!("{}{code}: {}", error.category, error.message)));
         table.maybe("cause", error.cause.as_ref());
     }
     table.maybe("payload", json(&job.payload));

@@ -6,16 +6,16 @@ use longshore_api::queue::Queue;
 
 use crate::context::Context;
 use crate::terminal::error::CliError;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::table::{CellValue, TextTable};
 
-/// Show one queue: its settings as they hold, and how many jobs are in which state.
+/// Show one queue: its effective settings, and its number of jobs by state.
 #[derive(Debug, Args)]
-pub(crate) struct Get {
+pub(crate) struct GetQueue {
     /// The queue's name
     name: String,
 }
 
-impl Get {
+impl GetQueue {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let queue = context.call(async { Ok(client.queue(&self.name).await?) })?;
@@ -24,14 +24,14 @@ impl Get {
 }
 
 pub(super) fn show(context: &Context, queue: &Queue) -> Result<(), CliError> {
-    if context.screen.json {
-        return context.screen.json(queue);
+    if context.output.json {
+        return context.output.json(queue);
     }
-    let mut table = Table::key_values();
+    let mut table = TextTable::key_values();
     table.key_value("queue", &queue.name);
     table.key_value("profile", queue.profile);
     if queue.paused {
-        table.key_value("paused", Value::Alarm("claims return nothing".to_owned()));
+        table.key_value("paused", CellValue::Alarm("claims return nothing".to_owned()));
     }
     let counts = State::ALL.iter().filter_map(|state| {
         let count = queue.counts.get(state).copied().filter(|count| *count > 0)?;
@@ -39,14 +39,14 @@ pub(super) fn show(context: &Context, queue: &Queue) -> Result<(), CliError> {
     });
     let counts = counts.collect::<Vec<_>>().join(", ");
     table.key_value("jobs", if counts.is_empty() { "none" } else { &counts });
-    table.maybe("oldest in line", queue.oldest_scheduled_at);
+    table.maybe("oldest ready", queue.oldest_scheduled_at);
     let settings = serde_json::to_value(&queue.settings);
     flatten("", &settings.map_err(|error| CliError::failed(error.to_string()))?, &mut table);
-    context.screen.table(&table)
+    context.output.table(&table)
 }
 
-/// One line for each setting, named as `--set` takes it.
-fn flatten(path: &str, value: &serde_json::Value, table: &mut Table) {
+/// Adds one row per setting, with the name that `--set` accepts.
+fn flatten(path: &str, value: &serde_json::Value, table: &mut TextTable) {
     match value {
         serde_json::Value::Object(members) => {
             for (name, member) in members {

@@ -1,4 +1,4 @@
-//! What is said when the server has started: where it listens, what it stores, what it promises.
+//! Prints the banner after the start: address, store, durability, queues.
 
 use std::net::SocketAddr;
 
@@ -20,52 +20,53 @@ struct Banner<'a> {
     version: &'a str,
 }
 
-/// A server whose output nobody reads serves all the same: failures to write are of no interest.
-pub(super) fn announce(context: &Context, plan: &ServeConfig, address: SocketAddr, about: &StoreInfo) {
-    let started = Banner {
+/// Prints the banner, and warns about an address that other machines can reach. A closed standard
+/// output does not stop the server.
+pub(super) fn print(context: &Context, config: &ServeConfig, address: SocketAddr, about: &StoreInfo) {
+    let banner = Banner {
         url: format!("http://{address}"),
-        store: plan.store.to_string(),
+        store: config.store.to_string(),
         store_kind: &about.kind,
         durability: &about.durability,
-        default_profile: plan.default_profile.as_str(),
-        auto_queues: plan.auto_queues,
-        declared_queues: plan.queues.keys().collect(),
-        virtual_clock: plan.virtual_clock,
+        default_profile: config.default_profile.as_str(),
+        auto_queues: config.auto_queues,
+        declared_queues: config.queues.keys().collect(),
+        virtual_clock: config.virtual_clock,
         version: env!("CARGO_PKG_VERSION"),
     };
-    if context.screen.json {
-        drop(context.screen.json_line(&started));
+    if context.output.json {
+        drop(context.output.json_line(&banner));
     } else {
-        for line in lines(&started) {
-            drop(context.screen.line(&line));
+        for line in lines(&banner) {
+            drop(context.output.line(&line));
         }
     }
     if !address.ip().is_loopback() {
-        tracing::warn!(%address, "there are no passwords: whoever can reach this address can do everything");
+        tracing::warn!(%address, "no authentication: any client that reaches this address has full access");
     }
-    tracing::info!(address = %address, store = %plan.store, "listening");
+    tracing::info!(address = %address, store = %config.store, "listening");
 }
 
-fn lines(started: &Banner<'_>) -> Vec<String> {
-    let others = if started.auto_queues {
-        format!("created at their first submission, as {}", started.default_profile)
+fn lines(banner: &Banner<'_>) -> Vec<String> {
+    let others = if banner.auto_queues {
+        format!("other queues are created by their first submission, profile {}", banner.default_profile)
     } else {
-        "refused".to_owned()
+        "submissions to other queues are refused".to_owned()
     };
-    let declared = match started.declared_queues.as_slice() {
+    let declared = match banner.declared_queues.as_slice() {
         [] => "none".to_owned(),
         names => names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "),
     };
     let mut lines = vec![
-        format!("Longshore {}", started.version),
-        format!("  listens on  {}", started.url),
-        format!("  stores in   {} ({})", started.store, started.store_kind),
-        format!("  promises    {}", started.durability),
-        format!("  queues      declared: {declared}; unknown ones are {others}"),
+        format!("Longshore {}", banner.version),
+        format!("  listens on  {}", banner.url),
+        format!("  stores in   {} ({})", banner.store, banner.store_kind),
+        format!("  durability  {}", banner.durability),
+        format!("  queues      declared: {declared}; {others}"),
     ];
-    if started.virtual_clock {
-        lines.push("  time        stands still; POST /v1/clock/advance moves it".to_owned());
+    if banner.virtual_clock {
+        lines.push("  clock       virtual; POST /v1/clock/advance advances it".to_owned());
     }
-    lines.push(format!("Try: longshore --server {} submit -t hello", started.url));
+    lines.push(format!("Try: longshore --server {} submit -t hello", banner.url));
     lines
 }

@@ -1,4 +1,4 @@
-//! Heartbeats while a program runs, and what they tell.
+//! Sends heartbeats while a program runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use longshore_api::ErrorCode;
 use longshore_api::work::{ClaimedJob, Heartbeat};
 use longshore_client::Client;
-use longshore_store::clock::monotonic;
+use longshore_client::monotonic;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connectivity::Connectivity;
 
-/// Cancels are heard of by heartbeats: they are never further apart than this.
+/// Longest time between two heartbeats: cancel requests arrive with their responses.
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
-const APART_LEAST: Duration = Duration::from_millis(50);
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
 
-/// What a heartbeat brought that somebody has to act upon.
+/// Event that stops the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseEvent {
     CancelRequested,
-    /// The lease is not ours any more, or cannot be believed to be.
+    /// The server has refused the lease, or it may have expired.
     Lost,
 }
 
@@ -27,13 +27,13 @@ pub(super) struct LeaseKeeper {
     client: Client,
     id: String,
     token: String,
-    /// Unknown, or without end: then only the server can tell that it is lost.
+    /// Length of the lease. `None` if it is unknown or has no expiry: only a refusal ends it then.
     lease: Option<Duration>,
-    /// Until then nobody else can have the job.
+    /// Until then no other worker can get the job.
     valid_until: Option<Instant>,
     next: Instant,
-    cancel_told: bool,
-    over: bool,
+    cancel_reported: bool,
+    lost: bool,
     connectivity: Arc<Connectivity>,
 }
 
@@ -42,77 +42,77 @@ impl LeaseKeeper {
         client: &Client,
         job: &ClaimedJob,
         lease: Option<Duration>,
-        asked_at: Duration,
+        claimed_at: Duration,
         connectivity: &Arc<Connectivity>,
     ) -> Self {
-        let mut pulse = Self {
+        let mut keeper = Self {
             client: client.clone(),
             id: job.id.clone(),
             token: job.lease.token.clone(),
             lease,
             valid_until: None,
             next: Instant::now(),
-            cancel_told: false,
-            over: false,
+            cancel_reported: false,
+            lost: false,
             connectivity: Arc::clone(connectivity),
         };
-        let since = monotonic().saturating_sub(asked_at);
-        pulse.on_renewed(Instant::now().checked_sub(since).unwrap_or_else(Instant::now));
-        pulse
+        let since = monotonic().saturating_sub(claimed_at);
+        keeper.on_renewed(Instant::now().checked_sub(since).unwrap_or_else(Instant::now));
+        keeper
     }
 
-    /// The lease was renewed by a call that was sent at this instant: the server cannot have counted from earlier.
+    /// Extends the lease. `sent` is when the request was sent: the server's lease starts later.
     fn on_renewed(&mut self, sent: Instant) {
-        // A tenth is left to clocks that run differently, and to ending the program.
+        // A tenth of the lease is a margin for clock drift and for stopping the program.
         self.valid_until = self.lease.map(|lease| sent + lease - lease / 10);
         self.next = sent + self.interval();
     }
 
     fn interval(&self) -> Duration {
-        self.lease.map_or(INTERVAL_MAX, |lease| (lease / 3).clamp(APART_LEAST, INTERVAL_MAX))
+        self.lease.map_or(INTERVAL_MAX, |lease| (lease / 3).clamp(INTERVAL_MIN, INTERVAL_MAX))
     }
 
-    /// Beats until there is something to act upon. May be dropped and called again at any time.
+    /// Sends heartbeats until there is an event. Cancel safe.
     pub(super) async fn next(&mut self) -> LeaseEvent {
         loop {
-            if self.over {
+            if self.lost {
                 std::future::pending::<()>().await;
             }
             sleep_until(self.next).await;
             let sent = Instant::now();
-            // Should the call be dropped half-way, the next one comes at its usual time.
+            // If this future is dropped during the request, the next heartbeat is on time.
             self.next = sent + self.interval();
-            let patience = self.valid_until.unwrap_or(sent + INTERVAL_MAX).max(sent);
+            let deadline = self.valid_until.unwrap_or(sent + INTERVAL_MAX).max(sent);
             let heartbeat = Heartbeat { lease: Some(self.token.clone()), ..Heartbeat::default() };
-            let answer = timeout_at(patience, self.client.heartbeat(&self.id, &heartbeat)).await;
-            match &answer {
-                Ok(answer) => self.connectivity.observe(answer),
-                Err(_) => self.connectivity.lost("no answer to a heartbeat"),
+            let response = timeout_at(deadline, self.client.heartbeat(&self.id, &heartbeat)).await;
+            match &response {
+                Ok(response) => self.connectivity.observe(response),
+                Err(_) => self.connectivity.lost("no response to a heartbeat"),
             }
-            match answer {
+            match response {
                 Ok(Ok(extended)) => {
                     self.on_renewed(sent);
-                    if extended.cancel_requested && !self.cancel_told {
-                        self.cancel_told = true;
+                    if extended.cancel_requested && !self.cancel_reported {
+                        self.cancel_reported = true;
                         return LeaseEvent::CancelRequested;
                     }
                 }
-                Ok(Err(error)) if lost(error.code()) => {
-                    self.over = true;
+                Ok(Err(error)) if is_lost(error.code()) => {
+                    self.lost = true;
                     return LeaseEvent::Lost;
                 }
-                // No answer, or one that says nothing about the lease: try again soon, as long as it can be believed in.
-                Ok(Err(_)) | Err(_) => self.next = Instant::now() + (self.interval() / 4).max(APART_LEAST),
+                // The lease may still be valid: retry sooner.
+                Ok(Err(_)) | Err(_) => self.next = Instant::now() + (self.interval() / 4).max(INTERVAL_MIN),
             }
-            if self.valid_until.is_some_and(|believed| Instant::now() >= believed) {
-                self.over = true;
+            if self.valid_until.is_some_and(|until| Instant::now() >= until) {
+                self.lost = true;
                 return LeaseEvent::Lost;
             }
         }
     }
 }
 
-/// Codes that say that the job is not ours.
-fn lost(code: Option<ErrorCode>) -> bool {
+/// Whether a code means that this worker no longer has the lease.
+fn is_lost(code: Option<ErrorCode>) -> bool {
     matches!(code, Some(ErrorCode::StaleLease | ErrorCode::JobNotFound | ErrorCode::IllegalTransition))
 }

@@ -1,4 +1,4 @@
-//! Telling the server how a job ended, as often as it takes.
+//! Settles a lease, with retries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use longshore_api::enums::State;
 use longshore_api::work::{Complete, Fail, JobState, Release, ReportedError};
 use longshore_api::{ErrorCode, RetryAdvice};
+use longshore_client::monotonic;
 use longshore_client::{Client, Error};
-use longshore_store::clock::monotonic;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::connectivity::Connectivity;
-use super::worker::{Phase, abandoning};
+use super::worker::{WorkerPhase, abandoning};
 use crate::terminal::output::Output;
 
 pub(super) enum SettlementRequest {
     Complete(Option<Box<RawValue>>),
     Fail(ReportedError),
-    /// A failure that the server turns into the cancel that was asked for.
+    /// A failure after a cancel request: the server cancels the job.
     Cancelled(ReportedError),
-    /// Given back, nothing counted.
+    /// Makes the job ready again, without counting an attempt.
     Release,
-    /// The lease is lost: there is nobody to tell.
+    /// The lease is lost: there is no request.
     Nothing,
 }
 
@@ -39,7 +39,7 @@ impl SettlementRequest {
     }
 }
 
-/// What the server made of it.
+/// Response to a settlement.
 pub(super) struct SettleResult {
     pub(super) state: Option<State>,
     pub(super) detail: Option<String>,
@@ -47,22 +47,22 @@ pub(super) struct SettleResult {
 
 pub(super) struct Reporter {
     pub(super) client: Client,
-    pub(super) screen: Output,
+    pub(super) output: Output,
     pub(super) id: String,
     pub(super) token: String,
-    pub(super) phase: watch::Receiver<Phase>,
+    pub(super) phase: watch::Receiver<WorkerPhase>,
     pub(super) connectivity: Arc<Connectivity>,
 }
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
-const BACKOFF_MOST: Duration = Duration::from_secs(2);
-/// A server that is away for longer has given the job to somebody else by then.
-const PATIENCE: Duration = Duration::from_secs(60);
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// After this time the lease has usually expired.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Reporter {
-    /// A report may be repeated with the same token.
-    pub(super) async fn tell(self, mut report: SettlementRequest) -> SettleResult {
-        let give_up = monotonic() + PATIENCE;
+    /// Sends the settlement until the server accepts or refuses it, which is safe with one token.
+    pub(super) async fn settle(self, mut report: SettlementRequest) -> SettleResult {
+        let deadline = monotonic() + SETTLE_TIMEOUT;
         let detail = match &report {
             SettlementRequest::Nothing => Some("the lease was lost; the program was killed".to_owned()),
             SettlementRequest::Fail(error) | SettlementRequest::Cancelled(error) => error.message.clone(),
@@ -70,47 +70,47 @@ impl Reporter {
         };
         let mut backoff = BACKOFF_FIRST;
         loop {
-            let Some(answer) = self.once(&report).await else { return SettleResult { state: None, detail } };
+            let Some(answer) = self.send_once(&report).await else { return SettleResult { state: None, detail } };
             self.connectivity.observe(&answer);
             let error = match answer {
                 Ok(done) => return SettleResult { state: Some(done.state), detail },
                 Err(error) => error,
             };
             match (error.code(), &report) {
-                // The work is done: a result that cannot be kept is no reason to do it again.
+                // The work is done: the job completes without its result.
                 (
                     Some(ErrorCode::PayloadTooLarge | ErrorCode::BadRequest | ErrorCode::Validation),
                     SettlementRequest::Complete(Some(_)),
                 ) => {
-                    self.screen.info(&format!("{}: the result is left out: {error}", self.id));
+                    self.output.info(&format!("{}: completing without the result: {error}", self.id));
                     report = SettlementRequest::Complete(None);
                     continue;
                 }
-                // Some profiles take nothing back: there it counts as a failure.
+                // Some profiles have no release: report a failure.
                 (Some(ErrorCode::IllegalTransition), SettlementRequest::Release) => {
                     report = SettlementRequest::Fail(worker_stopped_error());
                     continue;
                 }
                 _ => {}
             }
-            if error.retry() == RetryAdvice::Never || monotonic() >= give_up {
-                return SettleResult { state: None, detail: Some(format!("the server did not take it: {error}")) };
+            if error.retry() == RetryAdvice::Never || monotonic() >= deadline {
+                return SettleResult { state: None, detail: Some(format!("cannot settle the lease: {error}")) };
             }
             tokio::select! {
                 () = sleep(backoff) => {}
                 () = abandoning(&self.phase) => {
-                    // One more try, then the lease has to run out by itself.
+                    // One last try; without success the lease expires.
                     sleep(backoff).await;
-                    let state = self.once(&report).await.and_then(|answer| answer.ok().map(|done| done.state));
-                    let lost = state.is_none().then(|| format!("the server could not be told: {error}"));
-                    return SettleResult { state, detail: lost.or(detail) };
+                    let state = self.send_once(&report).await.and_then(|answer| answer.ok().map(|done| done.state));
+                    let failed = state.is_none().then(|| format!("cannot settle the lease: {error}"));
+                    return SettleResult { state, detail: failed.or(detail) };
                 }
             }
-            backoff = (backoff * 2).min(BACKOFF_MOST);
+            backoff = (backoff * 2).min(BACKOFF_MAX);
         }
     }
 
-    async fn once(&self, report: &SettlementRequest) -> Option<Result<JobState, Error>> {
+    async fn send_once(&self, report: &SettlementRequest) -> Option<Result<JobState, Error>> {
         let lease = Some(self.token.clone());
         match report {
             SettlementRequest::Complete(result) => {

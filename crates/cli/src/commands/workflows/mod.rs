@@ -15,20 +15,20 @@ use longshore_api::workflow::Workflow;
 
 use crate::context::Context;
 use crate::terminal::error::CliError;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::table::{CellValue, TextTable};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Workflows {
-    Submit(submit::Submit),
-    List(list::List),
-    Get(get::Get),
-    Cancel(cancel::Cancel),
-    Retry(retry::Retry),
-    Add(add::Add),
-    Close(close::Close),
+pub(crate) enum WorkflowsCommand {
+    Submit(submit::SubmitWorkflow),
+    List(list::ListWorkflows),
+    Get(get::GetWorkflow),
+    Cancel(cancel::CancelWorkflow),
+    Retry(retry::RetryWorkflow),
+    Add(add::AddJobs),
+    Close(close::CloseWorkflow),
 }
 
-impl Workflows {
+impl WorkflowsCommand {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::Submit(submit) => submit.run(context),
@@ -42,21 +42,21 @@ impl Workflows {
     }
 }
 
-/// What a command has left behind.
+/// Prints a workflow after a change.
 fn show(context: &Context, workflow: &Workflow) -> Result<(), CliError> {
-    if context.screen.json {
-        return context.screen.json(workflow);
+    if context.output.json {
+        return context.output.json(workflow);
     }
-    context.screen.table(&facts(workflow))
+    context.output.table(&summary_table(workflow))
 }
 
-fn facts(workflow: &Workflow) -> Table {
-    let mut table = Table::key_values();
+fn summary_table(workflow: &Workflow) -> TextTable {
+    let mut table = TextTable::key_values();
     table.key_value("id", &workflow.id);
     table.maybe("name", workflow.name.as_ref());
     table.row(vec!["state".into(), state(workflow)]);
     if workflow.open {
-        table.key_value("open", "more jobs may come, until it is closed");
+        table.key_value("open", "jobs can be added until it is closed");
     }
     table.key_value("created", workflow.created_at);
     table.key_value("ended", format!("{} of {} jobs", workflow.ended, workflow.total));
@@ -66,7 +66,7 @@ fn facts(workflow: &Workflow) -> Table {
     table
 }
 
-/// In the colour of the job's state of the same name.
-fn state(workflow: &Workflow) -> Value {
-    State::parse(workflow.state.as_str()).map_or_else(|| workflow.state.into(), Value::State)
+/// A workflow's state in the colour of the job state of the same name.
+fn state(workflow: &Workflow) -> CellValue {
+    State::parse(workflow.state.as_str()).map_or_else(|| workflow.state.into(), CellValue::State)
 }
