@@ -180,25 +180,25 @@ fn play(h: &mut Harness, seed: u64, nodes: usize, restarts: bool) {
     // In reverse order every job depends on later items.
     jobs.reverse();
     let (workflow, _) = h.join(name, if grows { open() } else { closed() }, jobs);
-    let mut storm = RandomDagLoad { h, rng, workflow, running: Vec::new(), restarts, seen_ended: BTreeSet::new() };
+    let mut load = RandomDagLoad { h, rng, workflow, running: Vec::new(), restarts, seen_ended: BTreeSet::new() };
     let mut later = Some(later).filter(|later| !later.is_empty());
     for step in 0..nodes * 3 {
-        match storm.below(10) {
-            0..=3 => storm.claim(),
-            4..=7 => storm.settle(),
-            _ => storm.disturb(),
+        match load.below(10) {
+            0..=3 => load.claim(),
+            4..=7 => load.settle(),
+            _ => load.disturb(),
         }
-        if storm.h.workflow(workflow).open
+        if load.h.workflow(workflow).open
             && step > nodes
             && let Some(later) = later.take()
         {
-            storm.h.join(QUEUES[1 - usize::try_from(seed % 2).unwrap()].0, WorkflowTarget::Open(workflow), later);
+            load.h.join(QUEUES[1 - usize::try_from(seed % 2).unwrap()].0, WorkflowTarget::Open(workflow), later);
         }
-        storm.look();
+        load.look();
     }
-    storm.drain();
-    storm.look();
-    assert!(storm.h.workflow(workflow).state().terminal());
+    load.drain();
+    load.look();
+    assert!(load.h.workflow(workflow).state().terminal());
 }
 
 pub(super) fn random_small_dags(h: &mut Harness) {
