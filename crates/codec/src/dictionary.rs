@@ -23,7 +23,8 @@ pub struct Dictionary {
     types: NameTable<JobType>,
     policies: Vec<Arc<Policy>>,
     policy_by_address: HashMap<usize, u32>,
-    /// Equal policies at other addresses. The `Arc` prevents another policy from reusing the address.
+    /// Equal policies at other addresses. The `Arc` prevents another policy from reusing the
+    /// address.
     aliases: HashMap<usize, (Arc<Policy>, u32)>,
     policy_by_bytes: HashMap<Vec<u8>, u32>,
     /// Entries that are not on disk yet.
@@ -167,7 +168,8 @@ impl Dictionary {
         if added == Some(number) { Ok(()) } else { Err(DecodeError) }
     }
 
-    /// Returns the entries that are not stored yet: kind (0 queue, 1 type, 2 policy), number, value.
+    /// Returns the entries that are not stored yet: kind (0 queue, 1 type, 2 policy), number,
+    /// value.
     pub fn unsaved(&self) -> impl Iterator<Item = (u8, u32, Option<Vec<u8>>)> {
         self.unsaved.iter().map(|entry| match *entry {
             UnsavedEntry::Queue(number) => {

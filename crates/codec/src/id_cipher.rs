@@ -1,9 +1,10 @@
-//! Job ids that contain the encrypted sequence number, so that a store needs no index over random ids.
+//! Job ids that contain the encrypted sequence number, so that a store needs no index over random
+//! ids.
 //!
-//! An id is a version 4 UUID: 122 bits that look random. 64 of them are the sequence number, encrypted by a
-//! Feistel network with a secret key of the store; the others are random. Decrypting any id yields a
-//! number, so the store compares the id with the record of that number. Each store has its own round
-//! function, because PostgreSQL must compute it in SQL.
+//! An id is a version 4 UUID: 122 bits that look random. 64 of them are the sequence number,
+//! encrypted by a Feistel network with a secret key of the store; the others are random. Decrypting
+//! any id yields a number, so the store compares the id with the record of that number. Each store
+//! has its own round function, because PostgreSQL must compute it in SQL.
 
 use longshore_core::id::{JobId, Seq, WorkflowId};
 use longshore_core::rng::Rng;
@@ -34,14 +35,16 @@ impl<K: Copy, const ROUNDS: usize> IdCipher<K, ROUNDS> {
         }
         let encrypted = (u64::from(left) << 32) | u64::from(right);
         let random = rng.next_u64();
-        // 48 encrypted bits, version, 12 encrypted bits | variant, 4 encrypted bits, 58 random bits.
+        // 48 encrypted bits, version, 12 encrypted bits | variant, 4 encrypted bits, 58 random
+        // bits.
         let front = (encrypted & !0xffff) | 0x4000 | ((encrypted & 0xffff) >> 4);
         let back = (0b10 << 62) | ((encrypted & 0xf) << 58) | (random >> 6);
         let wide = (u128::from(front) << 64) | u128::from(back);
         JobId::from_bytes(wide.to_be_bytes())
     }
 
-    /// Returns the sequence number in this id. For an id of another store it is an arbitrary number.
+    /// Returns the sequence number in this id. For an id of another store it is an arbitrary
+    /// number.
     pub fn decrypt(&self, id: JobId) -> Seq {
         let wide = u128::from_be_bytes(*id.as_bytes());
         let (front, back) = (low(wide >> 64), low(wide));

@@ -47,8 +47,8 @@ fn pad(job: &Job, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Encodes a job, with padding. Returns `None` if its policy contains a function. The memory of `buffer`
-/// is reused.
+/// Encodes a job, with padding. Returns `None` if its policy contains a function. The memory of
+/// `buffer` is reused.
 pub fn encode(job: &Job, names: &Dictionary, buffer: Vec<u8>) -> Option<Vec<u8>> {
     let mut bytes = encode_body(job, names, buffer)?;
     pad(job, &mut bytes);

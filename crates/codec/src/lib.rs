@@ -2,7 +2,8 @@
 //!
 //! - [`record`]: version, body, checksum; [`Encoder`] and [`Decoder`] of the primitive values
 //! - [`job`], [`workflow`], [`policy`], [`key`], [`totals`]: the encoding of each kind of record
-//! - [`Dictionary`] (`dictionary.rs`): numbers for queues, types and policies that many records share
+//! - [`Dictionary`] (`dictionary.rs`): numbers for queues, types and policies that many records
+//!   share
 //! - [`id_cipher`]: job ids that contain the encrypted sequence number
 //! - [`type_hash`]: the hash of a job type in indexes
 

@@ -277,8 +277,8 @@ fn get_patch(decoder: &mut Decoder<'_>) -> Result<SettingsPatch, DecodeError> {
     })
 }
 
-/// Returns the address of a policy. Most jobs of a queue share one allocation, so comparing addresses
-/// avoids comparing policies.
+/// Returns the address of a policy. Most jobs of a queue share one allocation, so comparing
+/// addresses avoids comparing policies.
 pub fn arc_address(policy: &Arc<Policy>) -> usize {
     Arc::as_ptr(policy).addr()
 }

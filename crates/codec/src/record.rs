@@ -2,9 +2,9 @@
 //!
 //! # Format 1
 //!
-//! A record is `version (1 byte) · body · CRC-32 (4 bytes, little endian)`. The checksum covers the key
-//! under which the record is stored (8 bytes, little endian), the version and the body. A record that is
-//! stored under a wrong key is therefore detected as well.
+//! A record is `version (1 byte) · body · CRC-32 (4 bytes, little endian)`. The checksum covers the
+//! key under which the record is stored (8 bytes, little endian), the version and the body. A
+//! record that is stored under a wrong key is therefore detected as well.
 //!
 //! The body is a sequence of values in the order of [`crate::job::encode`]:
 //! - unsigned integers as LEB128, signed integers as zigzag LEB128
@@ -15,8 +15,8 @@
 //!
 //! Zero bytes may follow as padding.
 //!
-//! To change the format: add `FORMAT` 2, keep decoding 1, add a fixture written by the old program under
-//! `fixtures/`, and never reuse an index of an enumeration.
+//! To change the format: add `FORMAT` 2, keep decoding 1, add a fixture written by the old program
+//! under `fixtures/`, and never reuse an index of an enumeration.
 
 /// The version that this program writes.
 pub const FORMAT: u8 = 1;
@@ -181,7 +181,8 @@ impl<'a> Decoder<'a> {
 
     /// Checks that only zero bytes remain.
     pub fn end_or_padding(&self) -> Result<(), DecodeError> {
-        // The fold reads all bytes, which the compiler vectorizes; a search with early exit is slower.
+        // The fold reads all bytes, which the compiler vectorizes; a search with early exit is
+        // slower.
         if self.rest.iter().fold(0, |all, byte| all | byte) == 0 { Ok(()) } else { Err(DecodeError) }
     }
 
@@ -203,8 +204,8 @@ pub fn verify_checksum(key: u64, record: &[u8]) -> Result<&[u8], DecodeError> {
     if checksum(key, bytes) == u32::from_le_bytes(*sum) { Ok(bytes) } else { Err(DecodeError) }
 }
 
-/// Returns a record without most of its padding. The last values of a body may be zeroes as well, so some
-/// zeroes are kept.
+/// Returns a record without most of its padding. The last values of a body may be zeroes as well,
+/// so some zeroes are kept.
 pub fn trim_padding(bytes: &[u8]) -> &[u8] {
     const TRAILING_ZEROES_MAX: usize = 32;
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);

@@ -6,8 +6,8 @@ use longshore_core::time::Timestamp;
 use longshore_engine::Effect;
 use tokio::sync::{broadcast, watch};
 
-/// Receives the effects of commits, and the next deadline. A receiver that lags learns that it missed
-/// effects, but not which.
+/// Receives the effects of commits, and the next deadline. A receiver that lags learns that it
+/// missed effects, but not which.
 #[derive(Debug)]
 pub struct ChangeFeed {
     effects: broadcast::Receiver<Arc<[Effect]>>,
@@ -56,8 +56,8 @@ impl WakeupsSender {
 }
 
 impl ChangeFeed {
-    /// Returns the effects of the next commit. `None`: some were missed, so anything may have changed.
-    /// Never returns once the store is closed.
+    /// Returns the effects of the next commit. `None`: some were missed, so anything may have
+    /// changed. Never returns once the store is closed.
     pub async fn changed(&mut self) -> Option<Arc<[Effect]>> {
         match self.effects.recv().await {
             Ok(effects) => Some(effects).filter(|effects| !effects.is_empty()),

@@ -11,15 +11,16 @@ pub trait Clock: Debug + Send + Sync + 'static {
     /// Returns the current time. It never decreases.
     fn now(&self) -> Timestamp;
 
-    /// Continues from this instant, unless the clock has passed it. A store calls this on open with the
-    /// latest time it has recorded.
+    /// Continues from this instant, unless the clock has passed it. A store calls this on open with
+    /// the latest time it has recorded.
     fn advance_to(&self, instant: Timestamp);
 }
 
 /// The time of this machine.
 ///
-/// It follows the monotonic clock, so a jump of the wall clock does not change the length of a lease.
-/// After a jump it slews: it runs slightly faster or slower until it agrees with the wall clock.
+/// It follows the monotonic clock, so a jump of the wall clock does not change the length of a
+/// lease. After a jump it slews: it runs slightly faster or slower until it agrees with the wall
+/// clock.
 #[derive(Debug)]
 pub struct SystemClock(Mutex<SlewState>);
 
@@ -29,8 +30,8 @@ const SLEW_DIVISOR: i64 = 20;
 #[derive(Debug)]
 struct SlewState {
     at: Instant,
-    /// The time reported at that instant. Microseconds, because the corrections of short steps would
-    /// round to zero in milliseconds.
+    /// The time reported at that instant. Microseconds, because the corrections of short steps
+    /// would round to zero in milliseconds.
     reported_us: i64,
 }
 
@@ -71,7 +72,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// Returns the time to report, `passed_us` after `reported_us` was reported, while the wall clock shows `wall_us`.
+/// Returns the time to report, `passed_us` after `reported_us` was reported, while the wall clock
+/// shows `wall_us`.
 fn slew(reported_us: i64, passed_us: i64, wall_us: i64) -> i64 {
     let expected = reported_us.saturating_add(passed_us);
     let correction_max = passed_us / SLEW_DIVISOR;
@@ -79,7 +81,8 @@ fn slew(reported_us: i64, passed_us: i64, wall_us: i64) -> i64 {
     expected.saturating_add(correction).max(reported_us)
 }
 
-/// Returns the time since the first call in this process. Differences of two values measure durations.
+/// Returns the time since the first call in this process. Differences of two values measure
+/// durations.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub fn monotonic() -> std::time::Duration {
     static START: OnceLock<Instant> = OnceLock::new();

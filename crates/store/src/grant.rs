@@ -34,8 +34,8 @@ pub trait TakeBack: Debug + Send + Sync {
     fn take_back(&self, undelivered: Vec<Settlement>);
 }
 
-/// Claimed jobs on their way to a worker. If it is dropped before [`Grant::deliver`], it returns the
-/// leases to the store.
+/// Claimed jobs on their way to a worker. If it is dropped before [`Grant::deliver`], it returns
+/// the leases to the store.
 #[derive(Debug)]
 pub struct Grant {
     jobs: Vec<ClaimedJob>,
@@ -77,9 +77,9 @@ impl Drop for Grant {
 
 /// Waits for the response to a claim that may be parked.
 ///
-/// When the wait ends first, or the caller drops this future, `unpark` is called. The store then decides
-/// whether the claim ends empty, because a grant may have been made meanwhile. Returns `None` if the store
-/// closed without a response.
+/// When the wait ends first, or the caller drops this future, `unpark` is called. The store then
+/// decides whether the claim ends empty, because a grant may have been made meanwhile. Returns
+/// `None` if the store closed without a response.
 pub async fn await_grant<A>(mut response: oneshot::Receiver<A>, park: Park, unpark: impl FnMut()) -> Option<A> {
     let Park::Until(mut end) = park else { return response.await.ok() };
     let mut unpark = CallOnDrop(Some(unpark));

@@ -135,8 +135,8 @@ impl InstrumentedStore {
         Self { store, observer, monotonic: Box::new(monotonic) }
     }
 
-    /// Times a call. `count` returns (items, refused) of a result; `requested` is the number of items until
-    /// there is one.
+    /// Times a call. `count` returns (items, refused) of a result; `requested` is the number of
+    /// items until there is one.
     fn measure<'a, T: 'a>(
         &'a self,
         verb: StoreOp,

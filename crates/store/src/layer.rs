@@ -24,7 +24,8 @@ use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use crate::store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};
 
-/// Declares [`StoreLayer`] and implements the two store traits for every layer, from one list of methods.
+/// Declares [`StoreLayer`] and implements the two store traits for every layer, from one list of
+/// methods.
 macro_rules! store_layer {
     (
         write { $(fn $write:ident($($write_arg:ident: $write_type:ty),*) -> $written:ty;)* }
@@ -32,9 +33,9 @@ macro_rules! store_layer {
     ) => {
         /// A store that wraps another one and overrides some of its methods.
         ///
-        /// Every layer is a [`Store`]. Each method calls [`StoreLayer::write`] or [`StoreLayer::read`], and
-        /// these call the inner store. A layer therefore overrides a hook to intercept all calls of a kind,
-        /// and a method to intercept one call.
+        /// Every layer is a [`Store`]. Each method calls [`StoreLayer::write`] or
+        /// [`StoreLayer::read`], and these call the inner store. A layer therefore overrides a hook
+        /// to intercept all calls of a kind, and a method to intercept one call.
         ///
         /// ```
         /// use std::sync::Arc;

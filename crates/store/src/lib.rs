@@ -1,11 +1,11 @@
 //! The interface of a store: traits, queries, errors and the parts that every store needs.
 //!
-//! A store keeps jobs durably and lets the rules of `longshore-core` decide. It loads records, locks
-//! them, saves them, and responds when the change is durable. The server uses `Arc<dyn Store>` only; no
-//! type of a database driver appears in this crate.
+//! A store keeps jobs durably and lets the rules of `longshore-core` decide. It loads records,
+//! locks them, saves them, and responds when the change is durable. The server uses only
+//! `Arc<dyn Store>`: no type of a database driver appears in this crate.
 //!
 //! In reading order:
-//! - [`Store`], [`StoreReader`] (`store.rs`): the two traits; one verdict per item, in the same order
+//! - [`Store`], [`StoreReader`] (`store.rs`): the two traits; verdicts keep the order of items
 //! - [`query`]: filters, cursors and pages of listings
 //! - [`StoreError`] (`error.rs`): failures, and whether the change may have been applied
 //! - [`clock`]: the system clock without jumps, and the virtual clock of tests

@@ -6,8 +6,8 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Sends requests. A caller waits while the mailbox is full; notices never wait. Requests and notices
-/// arrive in the order in which they were sent.
+/// Sends requests. A caller waits while the mailbox is full; notices never wait. Requests and
+/// notices arrive in the order in which they were sent.
 #[derive(Debug)]
 pub struct Mailbox<R> {
     sender: UnboundedSender<Envelope<R>>,

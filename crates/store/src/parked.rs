@@ -3,8 +3,8 @@
 //! The component that grants jobs owns a [`ParkedClaims`]: the writer of the embedded store, or the
 //! dispatcher of a PostgreSQL node. It parks a claim that found no job. When a job becomes ready it
 //! notifies the queue ([`ParkedClaims::notify`]) and tries claims in order
-//! ([`ParkedClaims::next_candidate`]). A claim leaves through [`ParkedClaims::take`] only, so grant,
-//! timeout and cancellation cannot overlap.
+//! ([`ParkedClaims::next_candidate`]). A claim leaves through [`ParkedClaims::take`] only, so
+//! grant, timeout and cancellation cannot overlap.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,7 +31,8 @@ pub struct ParkedClaim<T> {
 pub struct ParkedClaims<T> {
     claims: HashMap<Ticket, ParkedClaim<T>>,
     queues: HashMap<QueueName, Waiters>,
-    /// Groups of claims that may be served now, each with its first ticket at the time of the notification.
+    /// Groups of claims that may be served now, each with its first ticket at the time of the
+    /// notification.
     candidates: BTreeSet<(Ticket, QueueName, Types)>,
 }
 
@@ -167,8 +168,8 @@ impl<T> ParkedClaims<T> {
         !self.candidates.is_empty()
     }
 
-    /// Returns the first claim in order for which a notified queue has work, and leaves it parked. A queue
-    /// without work is skipped until its next notification.
+    /// Returns the first claim in order for which a notified queue has work, and leaves it parked.
+    /// A queue without work is skipped until its next notification.
     pub fn next_candidate(&mut self, mut has_work: impl FnMut(&QueueName, &[JobType]) -> bool) -> Option<Ticket> {
         while let Some((ticket, queue, types)) = self.candidates.pop_first() {
             let Some(first) = self.queues.get(&queue).and_then(|waiters| waiters.first(&types)) else { continue };
@@ -228,7 +229,8 @@ mod tests {
         }
     }
 
-    /// Regression: claim 1 on [b, a] got the job of b, and claim 3 on [a] stayed parked beside the job of a.
+    /// Regression: claim 1 on [b, a] got the job of b, and claim 3 on [a] stayed parked beside the
+    /// job of a.
     #[test]
     fn grant_reaches_second_queue_of_a_claim_over_two_queues() {
         let mut parked = ParkedClaims::default();

@@ -50,8 +50,8 @@ pub struct JobFilter {
     pub queue: Option<QueueName>,
     pub states: StateSet,
     pub job_type: Option<JobType>,
-    /// `alice` matches that key with any value. `tenant:acme` matches that key, or the key `tenant` with
-    /// the value `acme`.
+    /// `alice` matches that key with any value. `tenant:acme` matches that key, or the key `tenant`
+    /// with the value `acme`.
     pub tag: Option<Arc<str>>,
     pub priority: Option<Priority>,
     pub error_code: Option<Arc<str>>,
@@ -104,7 +104,8 @@ impl JobFilter {
         self.created_after.is_some_and(|after| job.created_at + CREATED_SLACK < after)
     }
 
-    /// Whether all jobs with higher sequence numbers than one created at this instant are too new to match.
+    /// Whether all jobs with higher sequence numbers than one created at this instant are too new
+    /// to match.
     pub fn excludes_newer_than(&self, created_at: Timestamp) -> bool {
         self.created_before.is_some_and(|before| created_at >= before + CREATED_SLACK)
     }
@@ -127,7 +128,8 @@ pub fn tag_terms(tags: &Tags) -> impl Iterator<Item = String> {
 const KEY_PREFIX: &str = "\u{1}k";
 const CORRELATION_PREFIX: &str = "\u{1}c";
 
-/// Hashes a value into a term that is short and storable in PostgreSQL. The record resolves collisions.
+/// Hashes a value into a term that is short and storable in PostgreSQL. The record resolves
+/// collisions.
 fn hashed_term(prefix: &str, value: &str) -> String {
     format!("{prefix}{:016x}", fnv1a(value))
 }

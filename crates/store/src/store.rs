@@ -26,7 +26,8 @@ use crate::health::StoreHealth;
 use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 
-/// The result of a call. `Err` is a failure of the store; a refusal by the rules is inside the `Ok`.
+/// The result of a call. `Err` is a failure of the store; a refusal by the rules is inside the
+/// `Ok`.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Changes jobs. A call returns when its change is durable.
@@ -40,7 +41,11 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 /// use longshore_store::{Store, StoreError};
 ///
 /// /// Submits a batch, settles leases and processes due jobs.
-/// async fn work(store: &dyn Store, jobs: SubmitRequest, done: Vec<Settlement>) -> Result<(), StoreError> {
+/// async fn work(
+///     store: &dyn Store,
+///     jobs: SubmitRequest,
+///     done: Vec<Settlement>,
+/// ) -> Result<(), StoreError> {
 ///     // The outer error is a failure of the store, the inner one a refusal by the rules.
 ///     match store.submit(jobs).await? {
 ///         Ok(submitted) => println!("{} jobs are durable", submitted.len()),
@@ -62,9 +67,10 @@ pub trait Store: StoreReader {
 
     /// Leases at most `limit` ready jobs.
     ///
-    /// A claim that finds no job is parked if `park` allows it. A parked claim gets exactly one response:
-    /// jobs as soon as a commit makes some ready, or none when its wait ends. A claim whose future is
-    /// dropped leases nothing. A grant that is dropped undelivered returns its leases.
+    /// A claim that finds no job is parked if `park` allows it. A parked claim gets exactly one
+    /// response: jobs as soon as a commit makes some ready, or none when its wait ends. A claim
+    /// whose future is dropped leases nothing. A grant that is dropped undelivered returns its
+    /// leases.
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>>;
 
     /// Claims jobs that are ready now, without waiting.
@@ -75,8 +81,8 @@ pub trait Store: StoreReader {
     /// Returns the number of parked claims.
     fn parked_claims(&self) -> usize;
 
-    /// Holds or resumes grants. Under a hold no parked claim is served, and a claim that may park is parked
-    /// at once. Virtual time advances under a hold.
+    /// Holds or resumes grants. Under a hold no parked claim is served, and a claim that may park
+    /// is parked at once. Virtual time advances under a hold.
     fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()>;
 
     /// Settles leases. Returns one verdict for each, in order.
@@ -88,7 +94,8 @@ pub trait Store: StoreReader {
     /// Runs a command of an operator on a queue, a job or a workflow.
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>>;
 
-    /// Processes at most `budget` jobs that are due by the store's clock. Returns the next deadline.
+    /// Processes at most `budget` jobs that are due by the store's clock. Returns the next
+    /// deadline.
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked>;
 
     /// Subscribes to hints about changes. A lost hint delays a reaction and has no other effect.
@@ -105,13 +112,14 @@ pub trait StoreReader: Debug + Send + Sync + 'static {
 
     fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>>;
 
-    /// Lists jobs, newest first. The work for a page is bounded, so a page with a cursor may be empty.
+    /// Lists jobs, newest first. The work for a page is bounded, so a page with a cursor may be
+    /// empty.
     fn list(&self, query: JobQuery) -> StoreFuture<'_, Page>;
 
     /// Counts the ready jobs before this position, without a scan.
     ///
-    /// The count is exact if jobs are claimed in order of submission and none has inherited a priority.
-    /// Otherwise it is an estimate from the jobs' own priorities and positions.
+    /// The count is exact if jobs are claimed in order of submission and none has inherited a
+    /// priority. Otherwise it is an estimate from the jobs' own priorities and positions.
     fn count_ahead(&self, position: QueuePosition) -> StoreFuture<'_, u64>;
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>>;

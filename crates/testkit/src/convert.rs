@@ -1,5 +1,5 @@
-//! Between the neutral words of [`crate::subject`] and the types of `longshore-core`: shared by the subjects that speak to the engine
-//! itself and to a store.
+//! Conversion between the neutral types of [`crate::target`] and those of `longshore-core`. The
+//! subjects for the engine and for stores share it.
 
 mod settings;
 mod snapshot;
@@ -31,33 +31,33 @@ use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_engine::{
     AdminCommand as Admin, AdminResponse, ClaimRequest, Command as Order, DeleteQueue, Heartbeat, Queue,
-    QueueDeleteMode, Response as Told, Settlement, StateCounts, Submission, SubmitRequest, WorkflowTarget,
+    QueueDeleteMode, Response as EngineResponse, Settlement, StateCounts, Submission, SubmitRequest, WorkflowTarget,
 };
 
 use crate::target::*;
 
-/// Whatever takes orders in the words of `longshore-core`.
+/// Executes commands in the types of `longshore-core`.
 pub(crate) trait Machine {
-    fn order(&mut self, order: Order) -> Told;
-    /// What a parent's fan-out must know before its children can be read: its queue, and whether this token holds its lease.
+    fn execute(&mut self, order: Order) -> EngineResponse;
+    /// Returns the queue of a parent. Fails if the token does not hold its lease.
     fn parent(&mut self, id: JobId, token: Option<LeaseToken>) -> Result<QueueName, Refusal>;
     fn workflow(&mut self, id: WorkflowId) -> Option<Workflow>;
-    /// Names and ids, oldest first; without those that clones have replaced.
+    /// Returns names and ids of members, oldest first, without members that clones have replaced.
     fn members(&mut self, id: WorkflowId) -> Vec<(String, JobId)>;
-    /// A retry has made this job.
-    fn note_clone(&mut self, _: JobId) {}
+    /// Reports a clone that a retry has made.
+    fn record_clone(&mut self, _: JobId) {}
 }
 
-/// Which job has which handle, and which claim was given which token.
+/// Maps handles to ids, and claims to tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     ids: Vec<JobId>,
     workflows: Vec<WorkflowId>,
     handles: HashMap<JobId, Handle>,
     tokens: HashMap<(Handle, u64), LeaseToken>,
-    /// For ids and tokens that nobody was ever given: other rng than those of the machine.
+    /// Makes ids and tokens that were never assigned. It differs from the generator of the machine.
     rng: SeededRng,
-    /// Of the last command, if it was refused.
+    /// The refusal of the last command, if it was refused.
     refusal: Option<Refusal>,
 }
 
@@ -74,8 +74,8 @@ impl Names {
         }
     }
 
-    /// The answer in neutral words; what the machine said to a refusal is kept for people.
-    pub(crate) fn told(&mut self, answer: Result<Answer, Refusal>) -> Answer {
+    /// Converts the result of a command and keeps its refusal for messages.
+    pub(crate) fn record_answer(&mut self, answer: Result<Answer, Refusal>) -> Answer {
         self.refusal = answer.as_ref().err().cloned();
         answer.unwrap_or_else(|refusal| Answer::Refused { code: refusal.code().to_owned() })
     }
@@ -96,7 +96,7 @@ impl Names {
         snapshot::view(job, view, now, &self.handles)
     }
 
-    /// A handle that was never given out is an id that nobody has: what becomes of it is for the machine to say.
+    /// Returns the id of a handle. A handle that was never assigned gets an unknown id.
     fn id(&mut self, job: Handle) -> JobId {
         self.id_of(job).unwrap_or_else(|| JobId::random(&mut self.rng))
     }
@@ -121,8 +121,8 @@ impl Names {
         }
     }
 
-    /// Gives a command to the machine and says in neutral words what came of it.
-    pub(crate) fn obey(&mut self, machine: &mut dyn Machine, command: &Command) -> Result<Answer, Refusal> {
+    /// Executes a command and returns the answer in neutral types.
+    pub(crate) fn execute(&mut self, machine: &mut dyn Machine, command: &Command) -> Result<Answer, Refusal> {
         let order = match command {
             Command::Submit { queue, jobs } => {
                 let batch = self.read(machine, &QueueName::new(queue)?, jobs, None)?;
@@ -161,8 +161,8 @@ impl Names {
             }),
             _ => Order::Admin(self.admin(command)?),
         };
-        let told = machine.order(order);
-        match (self.translate(told)?, command) {
+        let response = machine.execute(order);
+        match (self.translate(response)?, command) {
             (Answer::State { state, .. }, Command::Settle { job, .. }) => Ok(Answer::State { job: *job, state }),
             (answer, _) => Ok(answer),
         }
@@ -221,20 +221,22 @@ impl Names {
         })
     }
 
-    fn translate(&mut self, told: Told) -> Result<Answer, Refusal> {
-        Ok(match told {
-            Told::Submitted(jobs) => Answer::Submitted(self.submitted(&jobs.map_err(|refused| refused.first)?)),
-            Told::Claimed(jobs) => Answer::Claimed(jobs?.iter().map(|job| self.claimed(job)).collect()),
-            // The caller knows which job it was.
-            Told::Settled(state) => Answer::State { job: 0, state: state?.as_str().to_owned() },
-            Told::LeaseRenewed(extended) => {
+    fn translate(&mut self, response: EngineResponse) -> Result<Answer, Refusal> {
+        Ok(match response {
+            EngineResponse::Submitted(jobs) => {
+                Answer::Submitted(self.submitted(&jobs.map_err(|refused| refused.first)?))
+            }
+            EngineResponse::Claimed(jobs) => Answer::Claimed(jobs?.iter().map(|job| self.claimed(job)).collect()),
+            // The caller fills in the job.
+            EngineResponse::Settled(state) => Answer::State { job: 0, state: state?.as_str().to_owned() },
+            EngineResponse::LeaseRenewed(extended) => {
                 let extended = extended?;
                 Answer::Extended {
                     expires_at: extended.expires_at.map(Timestamp::as_millis),
                     cancel_requested: extended.cancel_requested,
                 }
             }
-            Told::Admin(answer) => match answer? {
+            EngineResponse::Admin(answer) => match answer? {
                 AdminResponse::QueuePut { .. } | AdminResponse::Done => Answer::Done,
                 AdminResponse::CancelRequested => Answer::CancelRequested,
                 AdminResponse::Workflow { id, state } => {
@@ -270,7 +272,8 @@ impl Names {
         jobs.iter().map(|job| answer(self, job)).collect()
     }
 
-    /// Reads the members of a batch. Where one cannot be read, the first member that is refused for any reason speaks for all.
+    /// Converts the items of a batch. If an item cannot be converted, the batch is refused with the
+    /// code of its first invalid item.
     fn read<'a>(
         &mut self,
         machine: &mut dyn Machine,
@@ -282,21 +285,24 @@ impl Names {
         for (place, new) in jobs.into_iter().enumerate() {
             let job = self.new_job(new).unwrap_or_else(|refusal| {
                 unreadable.get_or_insert((place, refusal));
-                self.stand_in(new)
+                self.placeholder(new)
             });
             batch.push(Submission { queue: queue.clone(), job });
         }
         let Some((place, refusal)) = unreadable else { return Ok(batch) };
-        // The stand-in is refused, so this stores nothing.
-        let told =
-            machine.order(Order::Submit(SubmitRequest { joining: joining.cloned(), ..SubmitRequest::new(batch) }));
-        let Told::Submitted(Err(refused)) = told else { panic!("a batch with a bad member was taken: {told:?}") };
+        // The placeholder is invalid, so the machine stores nothing.
+        let response =
+            machine.execute(Order::Submit(SubmitRequest { joining: joining.cloned(), ..SubmitRequest::new(batch) }));
+        let EngineResponse::Submitted(Err(refused)) = response else {
+            panic!("a batch with an invalid item was accepted: {response:?}")
+        };
         let earlier = refused.errors.into_iter().find(|(other, _)| *other < place);
         Err(earlier.map_or(refusal, |(_, refusal)| refusal))
     }
 
-    /// In the place of a job that cannot be read, so that others of its batch can still be judged. Never accepted itself.
-    fn stand_in(&mut self, new: &NewJob) -> submit::NewJob {
+    /// Makes an invalid job in place of an item that cannot be converted, so that the other items
+    /// are still validated.
+    fn placeholder(&mut self, new: &NewJob) -> submit::NewJob {
         let mut job = submit::NewJob::new(JobType::new("stand-in").unwrap(), Payload::Binary(Bytes::new()));
         job.correlation_id = Some("x".repeat(CORRELATION_ID_CHARS_MAX + 1).into());
         job.reference = new.reference.as_deref().map(Arc::from);
@@ -322,15 +328,15 @@ impl Names {
         if children.is_empty() {
             return Err(Refusal::invalid("jobs", "must name at least one job"));
         }
-        let told = machine.order(Order::Submit(SubmitRequest::children(parent, token, children, finally)));
-        let Answer::Submitted(mut answers) = self.translate(told)? else { panic!("children are submitted") };
+        let response = machine.execute(Order::Submit(SubmitRequest::children(parent, token, children, finally)));
+        let Answer::Submitted(mut answers) = self.translate(response)? else { panic!("children are submitted") };
         let finally = if with_finally { answers.pop() } else { None };
         let jobs = answers.into_iter().filter_map(|answer| answer.job).collect();
         Ok(Answer::FannedOut { jobs, finally: finally.and_then(|answer| answer.job) })
     }
 
     fn new_job(&mut self, new: &NewJob) -> Result<submit::NewJob, Refusal> {
-        let payload = Payload::Binary(self.made_up(new.payload_bytes));
+        let payload = Payload::Binary(self.unique_bytes(new.payload_bytes));
         let mut job = submit::NewJob::new(JobType::new(&new.job_type)?, payload);
         if let Some(level) = new.priority {
             job.priority = priority_of(level)?;
@@ -355,8 +361,8 @@ impl Names {
         Ok(job)
     }
 
-    /// Bytes that no other job has, so that a payload in the wrong hands is noticed.
-    fn made_up(&mut self, bytes: usize) -> Bytes {
+    /// Returns bytes that no other job has, so that swapped payloads are detected.
+    fn unique_bytes(&mut self, bytes: usize) -> Bytes {
         let salt = self.rng.next_u64().to_le_bytes();
         salt.into_iter().cycle().take(bytes).collect()
     }
@@ -374,7 +380,7 @@ impl Names {
     }
 }
 
-/// The queue of a record whose lease this token holds. Whoever holds no lease learns nothing else.
+/// Returns the queue of a record whose lease this token holds. Every other caller gets a refusal.
 pub(crate) fn queue_of_holder(
     parent: Option<&Job>,
     token: Option<LeaseToken>,

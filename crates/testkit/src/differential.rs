@@ -1,7 +1,8 @@
-//! The model and another implementation, driven by the same commands and compared at every step.
+//! Runs the same commands on the model and on another implementation, and compares them after every
+//! step.
 //!
-//! [`SideBySide`] is the comparer; [`commands`] and [`drafts`] make random histories for it, [`check`] runs one and
-//! [`campaign`] runs many, making the first that fails as small as it can.
+//! [`DifferentialRunner`] compares; [`commands`] and [`drafts`] generate random histories.
+//! [`check`] runs one history. [`run_histories`] runs many and shrinks the first that fails.
 
 mod compare;
 mod generate;
@@ -18,17 +19,17 @@ use crate::target::{Answer, Command, Handle, Millis, TestTarget};
 use compare::{VIEWS, job_differences, queue_difference, view_differences, workflow_differences};
 
 /// One step of a history.
-#[expect(clippy::large_enum_variant, reason = "steps are made one at a time; boxes would only be in the way")]
+#[expect(clippy::large_enum_variant, reason = "steps are made one at a time")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     Command(Command),
     Advance(Millis),
 }
 
-/// One view of one changed job is compared every so many steps; all of them at the end.
+/// The views of a changed job are compared every so many steps, and all views at the end.
 const VIEW_EVERY: usize = 4;
 
-/// Drives the model and another [`Subject`] together.
+/// Drives the model and another [`TestTarget`] together.
 #[derive(Debug)]
 pub struct DifferentialRunner<A: TestTarget> {
     model: Model,
@@ -43,24 +44,24 @@ impl<A: TestTarget> DifferentialRunner<A> {
         DifferentialRunner { model: Model::new(), subject, queues, steps: Vec::new() }
     }
 
-    /// What was done so far.
+    /// Returns the steps taken so far.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// The model, for choosing the next step by its state.
+    /// Returns the model, so that the next step can depend on its state.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Takes one step on both sides; `Err` describes the first difference.
+    /// Takes one step on both sides. `Err` describes the first difference.
     pub fn step(&mut self, step: Step) -> Result<(), String> {
         self.steps.push(step);
         let number = self.steps.len();
         self.take_step(number).map_err(|difference| self.report(number, &difference))
     }
 
-    /// Compares all five views of every job, too.
+    /// Compares all five views of every job.
     pub fn finish(&mut self) -> Result<(), String> {
         let number = self.steps.len();
         let views = (0..self.model.handles())
@@ -85,7 +86,8 @@ impl<A: TestTarget> DifferentialRunner<A> {
         self.compare_all()
     }
 
-    /// Stops where a jittered delay may be drawn, so that it is known before it runs out.
+    /// Stops at every instant at which a jittered delay may be drawn, so that the model adopts it
+    /// before it ends.
     fn advance(&mut self, by: Millis) -> Result<(), String> {
         let target = self.model.now() + by;
         loop {
@@ -102,13 +104,13 @@ impl<A: TestTarget> DifferentialRunner<A> {
         if expected == got { Ok(()) } else { Err(format!("now: model {expected}, {} {got}", self.subject.name())) }
     }
 
-    /// Lets the model take over the jittered instants that the subject drew.
+    /// Copies the jittered instants that the target drew into the model.
     fn adopt(&mut self) -> Result<(), String> {
         for job in self.model.awaits_adoption() {
             let Some(snapshot) = self.subject.job(job) else {
                 return Err(format!("job {job}: model awaits a retry, {} has no such job", self.subject.name()));
             };
-            // A delay that was drawn as nothing has run out already: the attempt still tells it.
+            // A delay of zero has ended already; the attempt still records it.
             let drawn = snapshot.attempts.last().and_then(|attempt| Some(attempt.ended_at? + attempt.next_delay?));
             let Some(run_at) = drawn else {
                 return Err(format!("job {job}: model plans a retry, {} shows {snapshot:?}", self.subject.name()));
@@ -226,7 +228,7 @@ fn compare_answers(name: &str, expected: &Answer, got: &Answer) -> Result<(), St
     if expected == got { Ok(()) } else { Err(format!("answer:\n  model {expected:?}\n  {name} {got:?}")) }
 }
 
-/// Runs one history on a fresh pair. A panic of the subject is a difference like any other.
+/// Runs one history on a fresh pair. A panic of the target is a difference.
 fn run<A: TestTarget>(make: &impl Fn() -> A, history: &[Draft]) -> Result<(), String> {
     let attempt = || {
         let mut pair = DifferentialRunner::new(make());
@@ -238,7 +240,7 @@ fn run<A: TestTarget>(make: &impl Fn() -> A, history: &[Draft]) -> Result<(), St
     };
     catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-        Err(format!("panic: {}", words.unwrap_or("without words")))
+        Err(format!("panic: {}", words.unwrap_or("no message")))
     })
 }
 
@@ -247,7 +249,7 @@ pub fn check<A: TestTarget>(make: impl Fn() -> A, history: &[Draft]) -> Result<(
     run(&make, history)
 }
 
-/// Runs the histories of these seeds; the first that fails is cut down before it is reported.
+/// Runs the histories of these seeds. The first that fails is shrunk before it is reported.
 pub fn run_histories<A: TestTarget>(
     make: impl Fn() -> A,
     seeds: impl IntoIterator<Item = u64>,
@@ -257,14 +259,15 @@ pub fn run_histories<A: TestTarget>(
         let history = drafts(seed, length);
         if run(&make, &history).is_err() {
             let small = minimise(&make, history);
-            let report = run(&make, &small).err().unwrap_or_else(|| "it does not happen again".to_owned());
+            let report = run(&make, &small).err().unwrap_or_else(|| "the failure is not reproducible".to_owned());
             return Err(format!("seed {seed}, {} steps after shrinking, {report}", small.len()));
         }
     }
     Ok(())
 }
 
-/// Leaves out what the failure does not need: steps first, in ever smaller pieces, then single choices.
+/// Shrinks a history that fails: removes steps, in ever smaller pieces, then simplifies single
+/// choices.
 fn minimise<A: TestTarget>(make: &impl Fn() -> A, mut history: Vec<Draft>) -> Vec<Draft> {
     let fails = |history: &[Draft]| run(make, history).is_err();
     let mut piece = history.len() / 2;

@@ -1,4 +1,4 @@
-//! An engine on records in memory, with a clock to move: for tests that look closer than the neutral commands can.
+//! An engine on records in memory with a virtual clock, for tests that inspect the engine itself.
 
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;

@@ -1,4 +1,4 @@
-//! The engine of `longshore-core` on records in memory, as a [`Subject`].
+//! The engine of `longshore-core` on records in memory, as a [`TestTarget`].
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use longshore_core::refusal::Refusal;
 use longshore_core::rng::SeededRng;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
-use longshore_engine::{Command as Order, Effect, Engine, EngineOptions, Response as Told};
+use longshore_engine::{Command as Order, Effect, Engine, EngineOptions, Response};
 
 use crate::convert::{Machine, Names, name_in_workflow, queue_of_holder, queue_snapshot};
 use crate::memory_records::MemoryRecords;
 use crate::target::*;
 
-/// The same instant at which the model starts.
+/// The start of the model's clock.
 pub const START: Millis = 1_700_000_000_000;
 
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ struct Core {
     now: Timestamp,
     next: Option<Timestamp>,
     effects: Vec<Effect>,
-    /// Jobs touched by one tick: small in tests, so that work is cut into slices.
+    /// Jobs per tick. Tests use a small number, so that work is split into slices.
     tick_budget: usize,
 }
 
@@ -46,7 +46,7 @@ impl EngineSubject {
         Self::with_slices(EngineOptions::default().cascade_jobs_max, 1_000)
     }
 
-    /// An engine that does its bounded work in slices of these sizes.
+    /// Makes an engine that splits bounded work into slices of these sizes.
     pub fn with_slices(cascade_jobs_max: usize, tick_budget: usize) -> Self {
         let options = EngineOptions { cascade_jobs_max, ..EngineOptions::default() };
         let core = Core {
@@ -61,7 +61,7 @@ impl EngineSubject {
         Self { names: Names::new(), core }
     }
 
-    /// The engine as the records alone would give it back, once it has caught up with the clock.
+    /// Returns an engine that is rebuilt from the records at the current time.
     pub fn rebuilt(&self) -> Engine {
         let Core { engine, records, rng, now, .. } = &self.core;
         let mut engine = rebuild(engine, records);
@@ -79,13 +79,13 @@ impl EngineSubject {
         &self.core.records
     }
 
-    /// What was reported since the last call.
+    /// Returns the effects since the last call.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.core.effects)
     }
 }
 
-/// The same engine again, from its records.
+/// Rebuilds an engine from its records.
 pub(crate) fn rebuild(engine: &Engine, records: &MemoryRecords) -> Engine {
     let live = records.jobs().filter(|job| job.is_live());
     let mut ended: BTreeMap<(QueueName, StateKind), u64> = BTreeMap::new();
@@ -102,8 +102,8 @@ pub(crate) fn rebuild(engine: &Engine, records: &MemoryRecords) -> Engine {
 }
 
 impl Core {
-    /// Ticks until nothing is due at this instant.
-    fn settle_down(&mut self) {
+    /// Ticks until no job is due.
+    fn tick_until_idle(&mut self) {
         loop {
             let Ok(ticked) =
                 self.engine.tick(&mut self.records, self.now, self.tick_budget, &mut self.rng, &mut self.effects);
@@ -116,9 +116,9 @@ impl Core {
 }
 
 impl Machine for Core {
-    fn order(&mut self, order: Order) -> Told {
-        let Ok(told) = self.engine.apply(&mut self.records, &order, self.now, &mut self.rng, &mut self.effects);
-        told
+    fn execute(&mut self, order: Order) -> Response {
+        let Ok(response) = self.engine.apply(&mut self.records, &order, self.now, &mut self.rng, &mut self.effects);
+        response
     }
 
     fn parent(&mut self, id: JobId, token: Option<LeaseToken>) -> Result<QueueName, Refusal> {
@@ -145,10 +145,10 @@ impl TestTarget for EngineSubject {
     }
 
     fn apply(&mut self, command: &Command) -> Answer {
-        let answer = self.names.obey(&mut self.core, command);
-        self.core.settle_down();
+        let answer = self.names.execute(&mut self.core, command);
+        self.core.tick_until_idle();
         let answer = self.names.follow_up(&mut self.core, answer);
-        self.names.told(answer)
+        self.names.record_answer(answer)
     }
 
     fn reason(&self) -> Option<String> {
@@ -157,10 +157,10 @@ impl TestTarget for EngineSubject {
 
     fn advance(&mut self, by: Millis) {
         let target = Timestamp::from_millis(self.core.now.as_millis() + by);
-        self.core.settle_down();
+        self.core.tick_until_idle();
         while let Some(next) = self.core.next.filter(|next| *next <= target) {
             self.core.now = next;
-            self.core.settle_down();
+            self.core.tick_until_idle();
         }
         self.core.now = target;
     }

@@ -55,7 +55,8 @@ impl Faults {
         Self::scripted(successes.chain([Fault::Poison { applied }]))
     }
 
-    /// About `per_mille` of a thousand calls fail, in one of the three ways that do not poison the store.
+    /// About `per_mille` of a thousand calls fail, in one of the three ways that do not poison the
+    /// store.
     pub fn random(rng: impl Rng + Send + 'static, per_mille: u64) -> Self {
         Self { source: FaultSource::Random { rng: Box::new(rng), per_mille }, reads: false }
     }
@@ -143,8 +144,8 @@ impl StoreLayer for FaultyStore {
         &*self.store
     }
 
-    /// Draws the fault when the call is made, so that a script follows the order of calls and not the
-    /// order of their completion.
+    /// Draws the fault when the call is made, so that a script follows the order of calls and not
+    /// the order of their completion.
     fn write<'a, T: Send + 'a>(
         &'a self,
         call: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 'a,

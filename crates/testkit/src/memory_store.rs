@@ -1,7 +1,8 @@
-//! The plainest [`Store`]: the engine and its records behind one lock. For tests only; nothing in it is durable.
+//! The simplest [`Store`]: the engine and its records behind one lock. For tests only, because
+//! nothing is durable.
 //!
-//! It is the first that the conformance suite is held against, so that a case that fails elsewhere is known to be fair. To be a good
-//! sparring partner it does what the traits allow and callers like to forget: its pages are short, and sometimes empty.
+//! The conformance suite runs on it first: a case that passes here is fair to other stores. Its
+//! pages are short and sometimes empty, which the traits allow and callers tend to forget.
 
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
@@ -31,13 +32,13 @@ use tokio::sync::oneshot;
 use crate::engine_subject::rebuild;
 use crate::memory_records::MemoryRecords;
 
-/// Records that one page looks at: few, so that pages end early.
+/// Records that one page reads. Few, so that pages end early.
 const ROWS_PER_PAGE: usize = 40;
 
-/// The engine answers each command in its own kind.
+/// Unwraps the response of the engine, which is of the same kind as its command.
 macro_rules! answer {
-    ($told:expr, $kind:ident) => {
-        match $told {
+    ($response:expr, $kind:ident) => {
+        match $response {
             Response::$kind(answer) => answer,
             other => panic!("another answer: {other:?}"),
         }
@@ -54,7 +55,7 @@ pub struct MemoryStore {
 
 type ClaimReply = oneshot::Sender<Result<Grant, Refusal>>;
 
-/// Claims that wait, and leases that come back undelivered.
+/// Parked claims, and leases that were returned undelivered.
 #[derive(Debug, Default)]
 struct Granting {
     parked: Mutex<Parked>,
@@ -69,13 +70,13 @@ struct Parked {
 }
 
 impl TakeBack for Granting {
-    /// The next turn does the rest.
+    /// The next call processes them.
     fn take_back(&self, undelivered: Vec<Settlement>) {
         self.returned.lock().unwrap().extend(undelivered);
     }
 }
 
-/// What outlives a store that is closed, as a disk would.
+/// The data that outlives a closed store, like a disk.
 #[derive(Clone, Debug)]
 pub struct Disk(Arc<Mutex<Held>>);
 
@@ -108,7 +109,7 @@ impl MemoryStore {
         Self::open(Disk::new(EngineOptions::default()), clock)
     }
 
-    /// From the records alone: what an engine knew beside them is gone.
+    /// Opens a store from the records alone. State of an earlier engine is lost.
     pub fn open(disk: Disk, clock: Arc<dyn Clock>) -> Self {
         {
             let mut held = disk.lock();
@@ -117,7 +118,7 @@ impl MemoryStore {
         Self { disk, clock, wakeups: WakeupsSender::default(), granting: Arc::default() }
     }
 
-    /// One turn at the lock: effects are told after it, deadlines with it.
+    /// Runs a call under the lock. Deadlines are published inside it, effects after it.
     fn turn<T>(&self, work: impl FnOnce(&mut Held, Timestamp, &mut Vec<Effect>) -> T) -> T {
         let mut effects = Vec::new();
         let mut held = self.disk.lock();
@@ -131,7 +132,7 @@ impl MemoryStore {
         let Held { engine, records, rng, totals } = &mut *held;
         totals.count(effects.iter().filter_map(Effect::transition));
         let Ok(Ticked { next, .. }) = engine.tick(records, now, 0, rng, &mut effects);
-        // Under the lock, so that deadlines are announced in the order of commits.
+        // Inside the lock, so that deadlines are published in the order of commits.
         self.wakeups.publish_next_deadline(next);
         drop(held);
         self.wakeups.publish(&mut effects);
@@ -142,7 +143,7 @@ impl MemoryStore {
         self.turn(|held, now, effects| held.apply(command, now, effects))
     }
 
-    /// Grants what is ready to parked claims, in order: naively, one after the other.
+    /// Grants ready jobs to parked claims, one after the other, in order.
     fn grant(&self, held: &mut Held, now: Timestamp, effects: &mut Vec<Effect>) {
         let mut parked = self.granting.parked.lock().unwrap();
         if parked.held {
@@ -162,7 +163,7 @@ impl MemoryStore {
         Grant::new(jobs, Arc::<Granting>::clone(&self.granting))
     }
 
-    /// Answers a claim, or parks it.
+    /// Serves a claim, or parks it.
     fn ask(&self, request: ClaimRequest, parks: bool) -> (Ticket, oneshot::Receiver<Result<Grant, Refusal>>) {
         let (reply, answer) = oneshot::channel();
         let ticket = self.turn(|held, now, effects| {
@@ -223,7 +224,7 @@ fn ready<'a, T: Send + 'a>(answer: T) -> StoreFuture<'a, T> {
     Box::pin(std::future::ready(Ok(answer)))
 }
 
-/// Work is done when the future is polled, not when it is made: a call that nobody waits for does nothing.
+/// The work happens when the future is polled. A call that is dropped unpolled has no effect.
 macro_rules! later {
     ($work:expr) => {
         Box::pin(async move { Ok($work) })

@@ -1,34 +1,36 @@
-//! What every implementation under test can do, in neutral words.
+//! The interface of every implementation under test, in neutral types.
 //!
-//! The engine, the reference model, and later each store and the HTTP server are all a [`Subject`]: they take the same
-//! [`Command`]s, give the same [`Answer`]s and show the same [`JobSnapshot`]s. Nothing here comes from `longshore-core`, so
-//! that the model can be written against it without sharing a line with the engine.
+//! The engine, the reference model, each store and the HTTP server are a [`TestTarget`]: they take
+//! the same [`Command`]s, return the same [`Answer`]s and show the same [`JobSnapshot`]s. No type
+//! comes from `longshore-core`, so the model shares no line with the engine.
 //!
-//! Jobs are named by *handle*: 0, 1, 2, … in order of creation, clones included, and so are workflows. Lease tokens are named by (job, lease version).
-//! Times are milliseconds since the Unix epoch; durations are milliseconds. Settings are dotted paths of api.md with the value as text
-//! (`retry.limit` = `3`, `lease` = `5s`, `retry.backoff.delays` = `10s,1m`, `max_reclaims` = `null`).
+//! Jobs are named by *handle*: 0, 1, 2, … in order of creation, clones included, and so are
+//! workflows. Lease tokens are named by (job, lease version). Timestamps are milliseconds since the
+//! Unix epoch; durations are milliseconds. Settings are dotted paths of api.md with the value as
+//! text (`retry.limit` = `3`, `lease` = `5s`, `retry.backoff.delays` = `10s,1m`, `max_reclaims` =
+//! `null`).
 
 use std::collections::BTreeMap;
 
 pub type Handle = usize;
 pub type Millis = i64;
-/// Settings by dotted path; deep merge is implied by the paths.
+/// Settings by dotted path. The paths imply a deep merge.
 pub type Settings = BTreeMap<String, String>;
 
-/// Anything that can be driven by commands in virtual time.
+/// An implementation that commands drive in virtual time.
 pub trait TestTarget {
     fn name(&self) -> &'static str;
     fn now(&mut self) -> Millis;
-    /// Applies one command at the present instant, then whatever is due at that same instant.
+    /// Applies one command at the current time, then everything that is due at that time.
     fn apply(&mut self, command: &Command) -> Answer;
-    /// Moves the clock on, stopping at every due instant on the way.
+    /// Advances the clock, and stops at every deadline on the way.
     fn advance(&mut self, by: Millis);
     fn job(&mut self, job: Handle) -> Option<JobSnapshot>;
     fn queue(&mut self, queue: &str) -> Option<QueueSnapshot>;
     fn workflow(&mut self, workflow: Handle) -> Option<WorkflowSnapshot>;
-    /// One of the five specifications' views: field name to text (`null` where absent).
+    /// Returns a view of one of the five specifications: field names and texts (`null` if absent).
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>>;
-    /// Why the last command was refused, in the subject's own words; for people, never compared.
+    /// Returns why the last command was refused, in the words of the target. It is never compared.
     fn reason(&self) -> Option<String> {
         None
     }
@@ -105,7 +107,8 @@ pub enum Command {
     Delete {
         job: Handle,
     },
-    /// In the words of the Ocypod dialect: queued, running, failed, completed, cancelled, timed_out.
+    /// In the words of the Ocypod dialect: queued, running, failed, completed, cancelled,
+    /// timed_out.
     ChangeStatus {
         job: Handle,
         status: Option<String>,
@@ -141,13 +144,14 @@ pub enum Command {
     },
 }
 
-/// A submission. Dependencies are handles of existing jobs, or refs inside the same batch or workflow.
+/// A submission. Dependencies are handles of existing jobs, or refs inside the same batch or
+/// workflow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewJob {
     pub job_type: String,
-    /// Length in bytes of an opaque payload that the subject makes up.
+    /// Length in bytes of an opaque payload that the target makes.
     pub payload_bytes: usize,
-    /// 0 critical … 4 bulk; absent is normal (2). Any number can be asked for.
+    /// 0 critical … 4 bulk; absent is normal (2). Numbers out of range are allowed.
     pub priority: Option<i64>,
     pub run_at: Option<Millis>,
     pub delay: Option<Millis>,
@@ -160,7 +164,8 @@ pub struct NewJob {
     pub after_any: Vec<Dependency>,
     pub reference: Option<String>,
     pub hold: Option<bool>,
-    /// Only retry.*, execution_timeout, lease, lifetime, retention.*, max_reclaims may be overridden by a job.
+    /// Only retry.*, execution_timeout, lease, lifetime, retention.*, max_reclaims may be
+    /// overridden by a job.
     pub settings: Settings,
 }
 
@@ -168,17 +173,17 @@ pub struct NewJob {
 pub enum Dependency {
     Job(Handle),
     Ref(String),
-    /// An id that no job ever had.
+    /// An id that no job has.
     Unknown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Token {
-    /// The token that the claim with this lease version of the job was given.
+    /// The token of the claim with this lease version.
     Version(u64),
-    /// A well-formed token that no claim was ever given.
+    /// A well-formed token that was never issued.
     Bogus,
-    /// No token at all.
+    /// No token.
     Missing,
 }
 
@@ -206,12 +211,13 @@ pub enum Answer {
     Done,
     Submitted(Vec<Submitted>),
     Claimed(Vec<Claimed>),
-    /// The job's state after a settlement or an operator's command; `job` is the one that will run (a requeue may clone).
+    /// The state of a job after a settlement or an operator's command. `job` is the clone if a
+    /// requeue made one.
     State {
         job: Handle,
         state: String,
     },
-    /// A cooperative cancel of a running job was noted.
+    /// A cooperative cancel of a running job was recorded.
     CancelRequested,
     Extended {
         expires_at: Option<Millis>,
@@ -221,17 +227,18 @@ pub enum Answer {
         jobs: Vec<Handle>,
         finally: Option<Handle>,
     },
-    /// Started, grown, or found to be there already.
+    /// The workflow was created, extended, or existed already.
     Workflow {
         workflow: Handle,
         jobs: Vec<Submitted>,
     },
-    /// The workflow's state after it was closed, cancelled or retried: running while something is still to end.
+    /// The state of the workflow after it was closed, cancelled or retried; `running` while members
+    /// are still live.
     WorkflowState {
         workflow: Handle,
         state: String,
     },
-    /// An error code of api.md; nothing changed. For a batch, the code of its first failing member.
+    /// An error code of api.md; nothing changed. For a batch, the code of its first invalid item.
     Refused {
         code: String,
     },
@@ -239,7 +246,7 @@ pub enum Answer {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submitted {
-    /// `None` where the key has outlived its job.
+    /// `None` if the key has outlived its job.
     pub job: Option<Handle>,
     pub state: Option<String>,
     pub duplicate: bool,
@@ -252,7 +259,7 @@ pub struct Claimed {
     pub attempt: u32,
     pub expires_at: Option<Millis>,
     pub deadline_at: Option<Millis>,
-    /// What a heartbeat extends the lease by; `None` where the lease is off.
+    /// The length by which a heartbeat extends the lease; `None` if leases are off.
     pub lease_duration: Option<Millis>,
     /// A failure now would end the job.
     pub last_attempt: bool,
@@ -272,7 +279,8 @@ pub struct AttemptSnapshot {
     pub worker: String,
     pub started_at: Millis,
     pub ended_at: Option<Millis>,
-    /// completed, failed, timed_out, lease_expired, snoozed, released, cancelled; `None` while open.
+    /// completed, failed, timed_out, lease_expired, snoozed, released, cancelled; `None` while
+    /// open.
     pub outcome: Option<String>,
     /// Category of the error recorded with this attempt.
     pub category: Option<String>,
@@ -301,7 +309,7 @@ pub struct JobSnapshot {
     pub requeues: u32,
     pub reclaims: u32,
     pub lease_version: u64,
-    /// Of the current lease; `None` when not running, or running without an end.
+    /// Of the current lease; `None` if the job is not running, or its lease has no end.
     pub lease_expires_at: Option<Millis>,
     pub deadline_at: Option<Millis>,
     pub worker: Option<String>,
@@ -337,17 +345,17 @@ pub struct JobSnapshot {
 pub struct QueueSnapshot {
     pub profile: String,
     pub paused: bool,
-    /// State name to number of jobs, zero included.
+    /// State name to number of jobs, zeroes included.
     pub counts: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkflowSnapshot {
     pub state: String,
-    /// More jobs may still join.
+    /// Whether members may still be added.
     pub open: bool,
-    /// State name to number of jobs, zero included; who is gone counts as it ended.
+    /// State name to number of jobs, zeroes included. Deleted members count in their last state.
     pub counts: BTreeMap<String, u64>,
-    /// Name and job of each member that is still there, oldest first.
+    /// Name and job of each stored member, oldest first.
     pub members: Vec<(String, Handle)>,
 }

@@ -249,7 +249,7 @@ fn resume_all(store: &MemoryStore) {
 fn failures(flaw: Flaw) -> Vec<&'static str> {
     // No flaw concerns these groups: one waits for notifications, the other runs long.
     let cases = conformance::cases().into_iter().filter(|case| !["wakeups", "concurrency"].contains(&case.group));
-    let fails = |case: &conformance::Case| catch_unwind(AssertUnwindSafe(|| case.play(fixture(flaw)))).is_err();
+    let fails = |case: &conformance::Case| catch_unwind(AssertUnwindSafe(|| case.run(fixture(flaw)))).is_err();
     cases.filter(fails).map(|case| case.name).collect()
 }
 

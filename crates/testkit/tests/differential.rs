@@ -1,6 +1,8 @@
-//! The engine and the reference model agree on random histories: every answer, and the whole visible state after every step.
+//! The engine and the reference model agree on random histories: every answer, and the visible
+//! state after every step.
 //!
-//! A campaign runs more of them: `make soak-model`, or `HISTORIES=100000 FIRST_SEED=0 cargo test --release … -- campaign`.
+//! The soak test runs more of them: `make soak-model`, or `HISTORIES=100000 FIRST_SEED=0 cargo test
+//! --release … -- soak`.
 
 use longshore_testkit::differential::{self, Step, drafts};
 use longshore_testkit::engine_subject::EngineSubject;
@@ -23,8 +25,9 @@ fn engine_and_model_agree_on_odd_histories() {
     agree(EngineSubject::new, (1..2_000).step_by(2));
 }
 
-/// Work that is cut into the smallest slices ends where work in one piece does. Retries of workflows are left out: in slices it is known only at the
-/// end that nothing can run again, and whoever outside came back in an earlier slice is alive in a later one.
+/// Work in the smallest slices ends like work in one piece. Retries of workflows are left out: a
+/// retry in slices learns only at its end that nothing can run again, and outside jobs that revived
+/// in an earlier slice are live in a later one.
 #[test]
 fn engine_in_small_slices_agrees_with_the_model() {
     for (slices, seeds) in [((1, 1), 10_000..10_150), ((3, 7), 20_000..20_150)] {
@@ -41,9 +44,9 @@ fn engine_in_small_slices_agrees_with_the_model() {
     }
 }
 
-/// The engine holds nothing that its records do not: rebuilt from them it is the same.
+/// The engine has no state besides its records: a rebuilt engine is equal.
 #[test]
-fn an_engine_rebuilt_from_records_is_the_same_engine() {
+fn rebuilt_engine_is_equal() {
     for seed in 0..150 {
         let mut subject = EngineSubject::new();
         let mut model = longshore_testkit::model::Model::new();
@@ -65,9 +68,9 @@ fn an_engine_rebuilt_from_records_is_the_same_engine() {
     }
 }
 
-/// A refusal changes nothing: no field of a job, no line, no timer, no count, not even the next number.
+/// A refusal changes nothing: no field of a job, no order, timer, count or sequence number.
 #[test]
-fn a_refusal_leaves_the_whole_engine_as_it_was() {
+fn refusal_changes_nothing_in_the_engine() {
     let mut refusals = 0;
     for seed in 0..60 {
         let (mut subject, mut model) = (EngineSubject::new(), longshore_testkit::model::Model::new());
@@ -91,7 +94,7 @@ fn a_refusal_leaves_the_whole_engine_as_it_was() {
     assert!(refusals > 1_000, "only {refusals} refusals were seen");
 }
 
-/// Not part of the ordinary run: the number of histories comes from outside.
+/// Runs only if the environment sets the number of histories.
 #[test]
 fn soak() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

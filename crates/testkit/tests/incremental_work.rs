@@ -1,4 +1,4 @@
-//! Work is cut into slices, and commands may come between two of them; so may a restart. Neither may show.
+//! Work runs in slices. Commands and restarts between two slices must not change the result.
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
@@ -44,7 +44,7 @@ fn requeue(id: JobId) -> AdminCommand {
     AdminCommand::Requeue { id, how: clone_requeue() }
 }
 
-/// The engine as a restart would find it: the records are all that is left.
+/// Restarts the engine: only its records remain.
 fn restart(world: &mut EngineFixture) {
     let mut ended = std::collections::BTreeMap::new();
     for job in world.records.jobs().filter(|job| !job.is_live()) {
@@ -59,7 +59,7 @@ fn moves(world: &EngineFixture) -> usize {
     world.effects.iter().filter(|effect| matches!(effect, Effect::Moved { .. })).count()
 }
 
-/// Two that wait for `first` alone, and one that waits for `first` and `second`.
+/// Makes two jobs that depend on `first`, and one that depends on `first` and `second`.
 fn family(world: &mut EngineFixture) -> (JobId, JobId, JobId) {
     let first = world.submit("q", job(b"")).id;
     let second = world.submit("elsewhere", job(b"")).id;
@@ -70,7 +70,7 @@ fn family(world: &mut EngineFixture) -> (JobId, JobId, JobId) {
 }
 
 #[test]
-fn a_restart_in_the_middle_of_a_cascade_tells_nobody_twice() {
+fn restart_during_cascade_propagates_once() {
     let mut world = one_at_a_time();
     let (_, _, both) = family(&mut world);
     let claimed = world.claim("q");
@@ -79,11 +79,11 @@ fn a_restart_in_the_middle_of_a_cascade_tells_nobody_twice() {
     world.pass(Duration::ZERO);
     assert_eq!(world.state(both), Some(StateKind::Pending), "the second has not completed");
     let counts = world.engine.counts(&queue("p"));
-    assert_eq!(longshore_engine::count_of(&counts, StateKind::Scheduled), 2, "and the others were told");
+    assert_eq!(longshore_engine::count_of(&counts, StateKind::Scheduled), 2, "the others were released");
 }
 
 #[test]
-fn who_is_submitted_or_requeued_between_two_slices_is_not_told_twice() {
+fn submit_or_requeue_between_slices_propagates_once() {
     let mut world = one_at_a_time();
     let (first, second, _) = family(&mut world);
     let cancelled = world.submit("p", after(&[first, second])).id;
@@ -98,7 +98,7 @@ fn who_is_submitted_or_requeued_between_two_slices_is_not_told_twice() {
 }
 
 #[test]
-fn the_first_end_decides_also_after_a_restart() {
+fn first_end_decides_after_restart() {
     let mut world = one_at_a_time();
     let (late, early) = (world.submit("q", job(b"")).id, world.submit("q", job(b"")).id);
     for _ in 0..3 {
@@ -114,7 +114,7 @@ fn the_first_end_decides_also_after_a_restart() {
 }
 
 #[test]
-fn a_requeue_between_two_slices_still_reaches_everybody() {
+fn requeue_between_slices_reaches_all_dependents() {
     let mut world = one_at_a_time();
     let first = world.submit("q", job(b"")).id;
     let any: Vec<JobId> = (0..3).map(|_| world.submit("p", after_any(&[first])).id).collect();
@@ -128,7 +128,7 @@ fn a_requeue_between_two_slices_still_reaches_everybody() {
 }
 
 #[test]
-fn a_job_that_completes_before_all_came_back_takes_everybody_along() {
+fn completion_before_full_revival_reaches_all_dependents() {
     let mut world = one_at_a_time();
     let first = world.submit("q", job(b"")).id;
     let strict: Vec<JobId> = (0..5).map(|_| world.submit("p", after(&[first])).id).collect();
@@ -143,7 +143,7 @@ fn a_job_that_completes_before_all_came_back_takes_everybody_along() {
 }
 
 #[test]
-fn one_command_touches_a_bounded_number_of_jobs() {
+fn command_changes_bounded_number_of_jobs() {
     let mut world = EngineFixture::with(EngineOptions { cascade_jobs_max: 100, ..EngineOptions::default() });
     let first = world.submit("q", job(b"")).id;
     for _ in 0..500 {
@@ -159,7 +159,7 @@ fn one_command_touches_a_bounded_number_of_jobs() {
 }
 
 #[test]
-fn a_tick_keeps_to_its_budget_and_some_of_it_for_timers() {
+fn tick_respects_budget_and_reserves_some_for_timers() {
     let mut world = one_at_a_time();
     let first = world.submit("q", job(b"")).id;
     for _ in 0..500 {
@@ -177,7 +177,7 @@ fn a_tick_keeps_to_its_budget_and_some_of_it_for_timers() {
 }
 
 #[test]
-fn deleting_right_after_the_last_dependent_was_told_works() {
+fn delete_succeeds_after_last_propagation() {
     let mut world = EngineFixture::new();
     let first = world.submit("q", job(b"")).id;
     for _ in 0..1_000 {
@@ -190,7 +190,7 @@ fn deleting_right_after_the_last_dependent_was_told_works() {
 }
 
 #[test]
-fn waiting_jobs_of_a_deleted_queue_go_however_many_depend_on_them() {
+fn queue_deletion_removes_jobs_with_many_dependents() {
     let mut world = one_at_a_time();
     world.put_queue("q", Profile::Ocypod, SettingsPatch::default());
     let first = world.submit("q", job(b"")).id;
@@ -204,7 +204,7 @@ fn waiting_jobs_of_a_deleted_queue_go_however_many_depend_on_them() {
 }
 
 #[test]
-fn nobody_goes_back_to_the_line_of_a_queue_that_is_gone() {
+fn no_job_returns_to_deleted_queue() {
     let snooze = Outcome::Snooze { delay: Duration::from_secs(1) };
     for outcome in [Some(Outcome::Release), Some(snooze), None] {
         for profile in [Profile::Standard, Profile::Weave, Profile::Ocypod] {
@@ -225,7 +225,7 @@ fn nobody_goes_back_to_the_line_of_a_queue_that_is_gone() {
 }
 
 #[test]
-fn a_refused_claim_takes_nothing() {
+fn refused_claim_leases_nothing() {
     let mut world = EngineFixture::with(EngineOptions { auto_queues: false, ..EngineOptions::default() });
     world.put_queue("a", Profile::Standard, SettingsPatch::default());
     world.submit("a", job(b""));
@@ -241,7 +241,7 @@ fn a_refused_claim_takes_nothing() {
 }
 
 #[test]
-fn a_place_outside_of_the_batch_is_an_unknown_dependency() {
+fn index_outside_batch_is_unknown_dependency() {
     let mut world = EngineFixture::new();
     let mut lost = job(b"");
     lost.after = vec![DependencyRef::BatchIndex(7)];
@@ -251,7 +251,7 @@ fn a_place_outside_of_the_batch_is_an_unknown_dependency() {
 }
 
 #[test]
-fn a_changed_type_wakes_those_who_wait_for_it() {
+fn changed_type_wakes_matching_claims() {
     let mut world = EngineFixture::new();
     let id = world.submit("q", job(b"")).id;
     world.effects.clear();
@@ -260,7 +260,7 @@ fn a_changed_type_wakes_those_who_wait_for_it() {
 }
 
 #[test]
-fn an_orphan_that_is_offered_wakes_the_queue() {
+fn reclaimable_orphan_wakes_queue() {
     let mut world = EngineFixture::new();
     world.put_queue("q", Profile::Weave, SettingsPatch::default());
     world.submit("q", job(b""));
@@ -270,9 +270,9 @@ fn an_orphan_that_is_offered_wakes_the_queue() {
     assert_eq!(world.effects, [Effect::Claimable(queue("q"))]);
 }
 
-/// A commit that fails takes everything back.
+/// A failed commit is rolled back completely.
 #[test]
-fn a_rollback_leaves_the_engine_as_it_was() {
+fn rollback_restores_engine() {
     let mut world = EngineFixture::new();
     let first = world.submit("q", job(b"")).id;
     world.submit("p", after(&[first]));
@@ -291,7 +291,7 @@ fn a_rollback_leaves_the_engine_as_it_was() {
 }
 
 #[test]
-fn a_queue_that_takes_its_waiting_jobs_along_leaves_none_behind_however_it_is_cut() {
+fn queue_deletion_in_any_slices_leaves_no_job() {
     for cascade_jobs_max in [1_000, 2, 1] {
         let mut world = EngineFixture::with(EngineOptions { cascade_jobs_max, ..EngineOptions::default() });
         let mut settings = SettingsPatch::default();

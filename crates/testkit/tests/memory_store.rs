@@ -1,4 +1,5 @@
-//! The conformance suite on the plainest store: a check of the suite as much as of the store. And on the wrappers, which must not show.
+//! The conformance suite on the simplest store, and on store layers around it, which must not
+//! change behaviour.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use longshore_testkit::conformance::{self, StoreFixture};
 use longshore_testkit::faulty_store::{Faults, FaultyStore};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
-/// A world around a store that is opened on what an earlier one left.
-fn opened_by(wrap: fn(Arc<dyn Store>) -> Arc<dyn Store>) -> StoreFixture {
+/// Makes a fixture whose store reopens the same data.
+fn fixture_with(wrap: fn(Arc<dyn Store>) -> Arc<dyn Store>) -> StoreFixture {
     let (clock, disk) = (conformance::clock(), Disk::new(EngineOptions::default()));
     let same_clock = Arc::clone(&clock);
     let open = move || {
@@ -20,21 +21,21 @@ fn opened_by(wrap: fn(Arc<dyn Store>) -> Arc<dyn Store>) -> StoreFixture {
 }
 
 fn plain() -> StoreFixture {
-    opened_by(|store| store)
+    fixture_with(|store| store)
 }
 
 #[derive(Debug)]
-struct Nobody;
+struct NullObserver;
 
-impl Observer for Nobody {
+impl Observer for NullObserver {
     fn observe(&self, _: &StoreCall<'_>) {}
 }
 
-/// Both wrappers, one around the other.
+/// Wraps the store in both layers.
 fn wrapped() -> StoreFixture {
-    opened_by(|store| {
-        let unreliable = FaultyStore::new(store, Faults::none().including_reads());
-        Arc::new(InstrumentedStore::new(Arc::new(unreliable), Arc::new(Nobody), longshore_store::clock::monotonic))
+    fixture_with(|store| {
+        let faulty = FaultyStore::new(store, Faults::none().including_reads());
+        Arc::new(InstrumentedStore::new(Arc::new(faulty), Arc::new(NullObserver), longshore_store::clock::monotonic))
     })
 }
 

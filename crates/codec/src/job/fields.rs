@@ -41,7 +41,8 @@ impl TimeBase {
     }
 }
 
-/// Returns the index of a variant. One macro generates the enumeration and `all`, so `all` is complete.
+/// Returns the index of a variant. One macro generates the enumeration and `all`, so `all` is
+/// complete.
 pub(super) fn variant_index<T: PartialEq>(all: &[T], value: &T) -> u8 {
     all.iter().position(|candidate| candidate == value).and_then(|index| u8::try_from(index).ok()).unwrap_or(u8::MAX)
 }

@@ -1,4 +1,4 @@
-//! What the Ocypod dialect asks of a store: changes of status, and totals.
+//! The Ocypod dialect: changes of status, and totals.
 
 use bytes::Bytes;
 use longshore_core::Duration;
@@ -32,8 +32,9 @@ fn listed(h: &Harness, state: StateKind) -> Vec<JobId> {
     h.list(&JobFilter { states: state.into(), ..JobFilter::default() }).iter().map(|job| job.id).collect()
 }
 
-/// A job may go from one end to another: it is listed and kept where it is now.
-pub(super) fn a_failed_job_is_cancelled(h: &mut Harness) {
+/// A job may change from one final state to another. Listings and retention follow its current
+/// state.
+pub(super) fn cancel_failed_job(h: &mut Harness) {
     put(h, 0);
     let [first, second] = [(); 2].map(|()| h.submit("o", job()).id);
     for claimed in h.claim("o", 2) {
@@ -50,7 +51,7 @@ pub(super) fn a_failed_job_is_cancelled(h: &mut Harness) {
     assert_eq!(listed(h, StateKind::Cancelled), []);
 }
 
-pub(super) fn output_is_kept(h: &mut Harness) {
+pub(super) fn change_status_stores_output(h: &mut Harness) {
     put(h, 0);
     let id = h.submit("o", job()).id;
     h.claim("o", 1);
@@ -60,13 +61,13 @@ pub(super) fn output_is_kept(h: &mut Harness) {
         change: StatusChange { status: None, output: Some(output.clone()) },
     };
     h.admin(change(&output));
-    let known = h.job(id);
-    assert_eq!((known.progress.as_ref(), known.last_heartbeat_at), (Some(&output), None));
+    let stored = h.job(id);
+    assert_eq!((stored.progress.as_ref(), stored.last_heartbeat_at), (Some(&output), None));
     let large = Bytes::from(vec![b'1'; (256 << 10) + 1]);
     h.refused("payload_too_large", "output", |h| h.try_admin(change(&large)));
 }
 
-pub(super) fn only_into_a_queue_of_the_profile(h: &mut Harness) {
+pub(super) fn submit_requires_ocypod_queue(h: &mut Harness) {
     h.put_queue("s", Profile::Standard);
     for name in ["s", "nowhere"] {
         let mut request = SubmitRequest::new(vec![Submission { queue: queue(name), job: job() }]);
@@ -80,7 +81,7 @@ pub(super) fn only_into_a_queue_of_the_profile(h: &mut Harness) {
     assert_eq!(answered(h.store().submit(request)).unwrap().len(), 1);
 }
 
-/// Some of everything that counts.
+/// Produces transitions of every kind that the totals count. Returns the expected totals.
 pub(super) fn busy(h: &Harness) -> Totals {
     put(h, 1);
     h.submit("default", work());
@@ -97,11 +98,12 @@ pub(super) fn busy(h: &Harness) -> Totals {
         queue: queue("o"),
         how: DeleteQueue::Force(QueueDeleteMode::LetRunningFinish),
     });
-    // One timed out by the clock; three retries came by themselves, one by hand; what the queue took along counts nowhere.
+    // One job timed out by the clock. Three retries are automatic, one is manual. Jobs deleted with
+    // the queue are not counted.
     Totals { created: 6, completed: 1, retried: 4, failed: 1, timed_out: 2, cancelled: 1 }
 }
 
-pub(super) fn totals_count_what_happened(h: &mut Harness) {
+pub(super) fn totals_count_transitions(h: &mut Harness) {
     assert_eq!(answered(h.store().ocypod_totals()), Totals::default());
     let expected = busy(h);
     assert_eq!(answered(h.store().ocypod_totals()), expected);

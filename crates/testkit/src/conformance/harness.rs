@@ -1,4 +1,4 @@
-//! What the cases have in common: short words for what a store can do, and the checks that follow each of them.
+//! Helpers of the cases: short calls to a store, and the checks after each case.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -28,7 +28,7 @@ use longshore_store::{
 use super::store_fixture::StoreFixture;
 use crate::block_on::block_on;
 
-/// Up to this many jobs every listing by queue and state is checked after a case too.
+/// Up to this many jobs, all listings by queue and state are checked after a case.
 const LISTINGS_JOBS_MAX: usize = 300;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct Harness {
 
 pub(super) type Batch = Result<Vec<Submitted>, BatchRefusal>;
 
-/// Everything that can be seen of a store.
+/// Everything that can be read from a store.
 #[derive(Debug, PartialEq)]
 pub(super) struct StoreSnapshot {
     pub jobs: Vec<Arc<Job>>,
@@ -54,7 +54,7 @@ pub(super) fn job_type(name: &str) -> JobType {
     JobType::new(name).unwrap()
 }
 
-/// A job like any other.
+/// Makes an ordinary job.
 pub(super) fn work() -> NewJob {
     NewJob::new(job_type("work"), Payload::Binary(Bytes::from_static(b"work")))
 }
@@ -102,12 +102,12 @@ pub(super) fn filter(queue_name: &str, state: StateKind) -> JobFilter {
     JobFilter { queue: Some(queue(queue_name)), states: state.into(), ..JobFilter::default() }
 }
 
-/// The store itself does not fail here.
+/// Unwraps a result: here the store itself does not fail.
 pub(super) fn answered<T>(call: StoreFuture<'_, T>) -> T {
     block_on(call).unwrap_or_else(|error: StoreError| panic!("the store failed: {error}"))
 }
 
-/// Walks all pages of a listing, checking that they are newest first, bounded, and get on.
+/// Reads all pages of a listing. Checks that they are ordered, bounded and make progress.
 pub(super) fn walk(store: &dyn Store, filter: &JobFilter, limit: usize) -> Vec<Arc<Job>> {
     let (mut jobs, mut before) = (Vec::<Arc<Job>>::new(), None);
     loop {
@@ -162,8 +162,8 @@ impl Harness {
         answered(self.store().tick(NonZeroUsize::new(budget).unwrap()))
     }
 
-    /// Ticks until nothing is due, and says when something will be.
-    pub(super) fn settle_down(&self) -> Option<Timestamp> {
+    /// Ticks until no job is due. Returns the next deadline.
+    pub(super) fn tick_until_idle(&self) -> Option<Timestamp> {
         loop {
             let next = self.tick(100).next;
             if next.is_none_or(|next| next > self.now()) {
@@ -172,10 +172,10 @@ impl Harness {
         }
     }
 
-    /// Lets time pass, stopping wherever something falls due.
+    /// Advances the clock, stopping at every deadline.
     pub(super) fn pass(&self, length: Duration) {
         let target = self.now() + length;
-        while let Some(next) = self.settle_down().filter(|next| *next <= target) {
+        while let Some(next) = self.tick_until_idle().filter(|next| *next <= target) {
             self.clock().advance_to(next);
         }
         self.clock().advance_to(target);
@@ -224,7 +224,7 @@ impl Harness {
         jobs.into_iter().map(|job| job.claimed).collect()
     }
 
-    /// Everything that is in line, a page at a time: a store may give fewer than it is asked for.
+    /// Claims all ready jobs, in several calls: a store may return fewer than the limit.
     pub(super) fn claim_all(&self, name: &str) -> Vec<Claimed> {
         let mut all = Vec::new();
         loop {
@@ -238,7 +238,7 @@ impl Harness {
 
     pub(super) fn claim_one(&self, name: &str) -> Claimed {
         let mut jobs = self.claim(name, 1);
-        assert_eq!(jobs.len(), 1, "the queue {name} has a job in line");
+        assert_eq!(jobs.len(), 1, "the queue {name} has a ready job");
         jobs.remove(0)
     }
 
@@ -254,11 +254,11 @@ impl Harness {
         verdicts.remove(0)
     }
 
-    /// A job that was claimed and settled.
+    /// Submits, claims and settles a job.
     pub(super) fn run(&self, name: &str, job: NewJob, outcome: Outcome) -> Submitted {
         let submitted = self.submit(name, job);
         let claimed = self.claim_one(name);
-        assert_eq!(claimed.id, submitted.id, "nothing else is in line");
+        assert_eq!(claimed.id, submitted.id, "no other job is ready");
         self.settle(&claimed, outcome).unwrap();
         submitted
     }
@@ -283,7 +283,7 @@ impl Harness {
         found.remove(0)
     }
 
-    /// All jobs, newest first.
+    /// Returns all jobs, newest first.
     pub(super) fn jobs(&self) -> Vec<Arc<Job>> {
         self.list(&JobFilter::default())
     }
@@ -308,7 +308,7 @@ impl Harness {
         StoreSnapshot { jobs, payloads, queues }
     }
 
-    /// What is refused changes nothing at all.
+    /// Checks that a refused command changes nothing.
     pub(super) fn refused<T: std::fmt::Debug>(
         &self,
         code: &str,
@@ -321,7 +321,8 @@ impl Harness {
         assert!(self.picture() == before, "{what}: the refusal changed something");
     }
 
-    /// After every case: counts equal a recount, every job is found by both its names and has its payload, and listings agree.
+    /// Checks after every case: counts equal a recount, every job is found by id and by number and
+    /// has its payload, and listings agree.
     pub fn check(&self) {
         let jobs = self.jobs();
         let mut recount: BTreeMap<(&str, StateKind), u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! One fresh store, its clock, and the way to open it again.
+//! A fresh store, its clock, and how to reopen it.
 
 use std::sync::Arc;
 
@@ -9,33 +9,36 @@ use crate::engine_subject::START;
 
 type Reopen = Box<dyn Fn() -> Arc<dyn Store>>;
 
-/// What a case is played on. Dropped after it: the store first, then what [`World::reopened_by`] and [`World::keeping`] hold.
+/// The store that a case runs on. On drop the store is closed first, then the guards of
+/// [`StoreFixture::reopened_by`] and [`StoreFixture::keeping`] are dropped.
 pub struct StoreFixture {
-    /// Absent only while it is closed.
+    /// `None` only while it is closed.
     store: Option<Arc<dyn Store>>,
     clock: Arc<VirtualClock>,
     reopen: Option<Reopen>,
     kept: Vec<Box<dyn std::any::Any>>,
 }
 
-/// The clock of a fresh world; every proof starts at this instant.
+/// Returns the clock of a fresh fixture. Every proof starts at the same instant.
 pub fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Timestamp::from_millis(START)))
 }
 
 impl StoreFixture {
-    /// An empty store that goes by this clock, which came from [`clock`]. Nobody else ticks it, and this is the only handle on it.
+    /// Takes an empty store that uses this clock, which came from [`clock`]. The fixture must hold
+    /// the only handle, and no other component may tick the store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>) -> Self {
         Self { store: Some(store), clock, reopen: None, kept: Vec::new() }
     }
 
-    /// Durable stores: opens the same data again, by the same clock, after the last handle on the store was dropped.
+    /// For durable stores: reopens the same data with the same clock, after the last handle was
+    /// dropped.
     #[must_use]
     pub fn reopened_by(self, reopen: impl Fn() -> Arc<dyn Store> + 'static) -> Self {
         Self { reopen: Some(Box::new(reopen)), ..self }
     }
 
-    /// Keeps something as long as the world lasts: a directory, a server.
+    /// Keeps a guard as long as the fixture, for example a directory or a server.
     #[must_use]
     pub fn keeping(mut self, guard: impl std::any::Any) -> Self {
         self.kept.push(Box::new(guard));
@@ -59,11 +62,11 @@ impl StoreFixture {
         self.reopen_after(|_| {});
     }
 
-    /// Closes the store, lets something happen, and opens it again.
+    /// Closes the store, runs a closure, and reopens the store.
     pub fn reopen_after(&mut self, meanwhile: impl FnOnce(&VirtualClock)) {
         let reopen = self.reopen.as_ref().expect("this store can be opened again");
         let store = self.store.take().expect("the store is open");
-        assert_eq!(Arc::strong_count(&store), 1, "somebody still holds the store: it cannot be closed");
+        assert_eq!(Arc::strong_count(&store), 1, "another handle keeps the store open");
         drop(store);
         meanwhile(&self.clock);
         self.store = Some(reopen());

@@ -1,4 +1,5 @@
-//! The proofs of the rules, played on a store: scenarios, the transition table, random histories beside the model.
+//! The proofs of the rules on a store: scenarios, transition table, random histories compared with
+//! the model.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -13,16 +14,16 @@ use crate::store_subject::StoreSubject;
 use crate::target::TestTarget;
 use crate::transitions::{self, Table, Triple};
 
-/// Makes fresh worlds, from several threads at once.
+/// Makes fresh fixtures, on several threads at once.
 type Make<'a> = &'a (dyn Fn() -> StoreFixture + Sync);
 
 const COMMANDS_PER_HISTORY: usize = 200;
 
-/// Often enough to fall between any two commands of some history, rarely enough to get somewhere.
+/// The number of commands between reopens.
 const COMMANDS_PER_RESTART: usize = 7;
 
-/// Does the same to many things, on as many threads as there are processors, and panics with what went wrong. Stops after so many
-/// failures: a history that fails is cut down first, and that takes its time.
+/// Processes many items on as many threads as there are processors, and panics with all failures.
+/// Stops after `failures_max` failures, because shrinking a history takes long.
 fn spread<T: Sync + Debug>(items: &[T], failures_max: usize, work: impl Fn(&T) -> Result<(), String> + Sync) {
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let worker = || {
@@ -30,9 +31,9 @@ fn spread<T: Sync + Debug>(items: &[T], failures_max: usize, work: impl Fn(&T) -
             if failures.lock().unwrap().len() >= failures_max {
                 return;
             }
-            // A panic is one failure like another: the rest is played all the same.
+            // A panic is a failure of one item; the other items still run.
             let done = catch_unwind(AssertUnwindSafe(|| work(item)));
-            if let Err(why) = done.unwrap_or_else(|panic| Err(format!("{item:?}: {}", words_of(&*panic)))) {
+            if let Err(why) = done.unwrap_or_else(|panic| Err(format!("{item:?}: {}", panic_message(&*panic)))) {
                 failures.lock().unwrap().push(why);
             }
         }
@@ -48,9 +49,9 @@ fn spread<T: Sync + Debug>(items: &[T], failures_max: usize, work: impl Fn(&T) -
     assert!(failures.is_empty(), "{failed} of {played} failed:\n\n{}\n", failures.join("\n\n"));
 }
 
-fn words_of(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    format!("panic: {}", words.unwrap_or("without words"))
+    format!("panic: {}", words.unwrap_or("no message"))
 }
 
 fn play_scenarios(make: impl Fn() -> StoreSubject + Sync) {
@@ -63,19 +64,20 @@ fn play_scenarios(make: impl Fn() -> StoreSubject + Sync) {
     });
 }
 
-/// Every scenario holds on this store.
+/// Runs every scenario on this store.
 pub fn scenarios(make: Make<'_>) {
     play_scenarios(|| StoreSubject::of(make()));
 }
 
-/// Every scenario holds although the store is closed and opened again after each command. Without effect where it cannot be.
+/// Runs every scenario and reopens the store after each command. Does nothing if the store is not
+/// durable.
 pub fn scenarios_with_restarts(make: Make<'_>) {
     if make().durable() {
         play_scenarios(|| StoreSubject::of(make()).restarting_every(1));
     }
 }
 
-/// Every (state × command × profile) triple comes out as the table says.
+/// Compares every (state × command × profile) triple with the transition table.
 pub fn transitions(make: Make<'_>) {
     let table = Table::read(include_str!("../../tables/transitions.txt")).unwrap_or_else(|all| panic!("{all:?}"));
     let triples: Vec<Triple> = transitions::triples().filter(|triple| transitions::arises(*triple)).collect();
@@ -91,12 +93,13 @@ fn play_histories(make: impl Fn() -> StoreSubject + Sync, seeds: impl IntoIterat
     spread(&seeds, 1, |seed| differential::run_histories(&make, [*seed], COMMANDS_PER_HISTORY));
 }
 
-/// The store and the model agree on the random histories of these seeds: every answer, and all that can be seen after every step.
+/// Compares the store with the model on the random histories of these seeds: every answer, and the
+/// visible state after every step.
 pub fn histories(make: Make<'_>, seeds: impl IntoIterator<Item = u64>) {
     play_histories(|| StoreSubject::of(make()), seeds);
 }
 
-/// They agree although the store is closed and opened again now and then. Without effect where it cannot be.
+/// Like [`histories`], and reopens the store in between. Does nothing if the store is not durable.
 pub fn histories_with_restarts(make: Make<'_>, seeds: impl IntoIterator<Item = u64>) {
     if make().durable() {
         play_histories(|| StoreSubject::of(make()).restarting_every(COMMANDS_PER_RESTART), seeds);

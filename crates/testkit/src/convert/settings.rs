@@ -1,4 +1,4 @@
-//! Settings by dotted path to the overrides of `longshore-core`.
+//! Conversion of settings by dotted path to the overrides of `longshore-core`.
 
 use std::str::FromStr;
 

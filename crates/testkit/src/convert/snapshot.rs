@@ -1,4 +1,4 @@
-//! A record of `longshore-core` in neutral words.
+//! Conversion of a record of `longshore-core` to a snapshot.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -97,7 +97,7 @@ fn text(bytes: Option<&Bytes>) -> Option<String> {
     bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// Fields of a view, each as text.
+/// The fields of a view, each as text.
 struct Fields(BTreeMap<String, String>);
 
 impl Fields {

@@ -1,4 +1,4 @@
-//! What counts as a difference, and how it is told.
+//! What counts as a difference, and how it is reported.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,7 +8,7 @@ use crate::target::{ErrorSnapshot, JobSnapshot, QueueSnapshot, WorkflowSnapshot}
 
 pub(super) const VIEWS: [&str; 5] = ["gopherqueue", "taskharbor", "ocypod", "weave", "document"];
 
-/// Field, the model's value, the other's value.
+/// Field, value of the model, value of the target.
 pub(super) type Difference = (String, String, String);
 
 fn difference(field: &str, expected: &impl Debug, got: &impl Debug) -> Difference {
@@ -23,7 +23,7 @@ macro_rules! compare_fields {
     };
 }
 
-/// Every field in which the two differ; none as a rule, and then nothing is allocated.
+/// Returns the fields that differ. Without a difference nothing is allocated.
 pub(super) fn job_differences(expected: &JobSnapshot, got: &JobSnapshot) -> Vec<Difference> {
     let mut found = Vec::new();
     compare_fields!(found, expected, got:
@@ -36,7 +36,7 @@ pub(super) fn job_differences(expected: &JobSnapshot, got: &JobSnapshot) -> Vec<
     if !same_error(expected.error.as_ref(), got.error.as_ref()) {
         found.push(difference("error", &expected.error, &got.error));
     }
-    // What a job waits on is defined while it waits.
+    // The dependencies of a job are compared while it waits.
     if expected.state == "pending" && expected.waiting_on != got.waiting_on {
         found.push(difference("waiting_on", &expected.waiting_on, &got.waiting_on));
     }
@@ -45,7 +45,7 @@ pub(super) fn job_differences(expected: &JobSnapshot, got: &JobSnapshot) -> Vec<
     found
 }
 
-/// Of two lists, the first row that differs.
+/// Compares two lists and reports the first row that differs.
 fn compare_rows<T: PartialEq + Debug>(found: &mut Vec<Difference>, name: &str, expected: &[T], got: &[T]) {
     if expected == got {
         return;

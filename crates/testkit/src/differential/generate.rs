@@ -1,8 +1,9 @@
 //! Random histories.
 //!
-//! A [`Draft`] is a row of numbers. What they mean is decided when the step is taken, with the model's state at hand: so handles
-//! are mostly those of jobs for which the command makes sense, tokens are mostly current, and a history from
-//! which steps were removed is still a sensible one. 0 always means the plainest choice, so that shrinking numbers makes simpler steps.
+//! A [`Draft`] is a list of numbers. Their meaning is decided when the step is taken, with the
+//! state of the model: handles are mostly those of jobs for which the command makes sense, and
+//! tokens are mostly current. A history with steps removed therefore stays sensible. 0 always means
+//! the simplest choice, so smaller numbers make simpler steps.
 
 mod tables;
 mod workflows;
@@ -17,7 +18,7 @@ use crate::model::{Model, Profile, Scope, State};
 use crate::target::{Command, Dependency, Edit, Handle, Millis, NewJob, Outcome, Settings, Token};
 use tables::{JOB_SETTINGS, QUEUE_SETTINGS, UNLOCKED_JOB_SETTINGS, WRONG_SETTINGS};
 
-/// Enough for a batch of four, or a workflow of five, with everything in it; a longer wish reads zeros.
+/// Enough for a batch of four, or a workflow of five, with every field. Further picks are zero.
 const PICKS: usize = 64;
 
 const QUEUES: [&str; 5] = ["q1", "q2", "q3", "default", "elsewhere"];
@@ -25,16 +26,16 @@ const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 const TYPES: [&str; 3] = ["mail", "scan", "bill"];
 const REFERENCES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// One step before it is known what it will act on.
+/// One step before its target is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft(Vec<u16>);
 
-/// A strategy for histories that shrinks.
+/// Returns a strategy for histories that shrinks.
 pub fn commands(length: impl Into<SizeRange>) -> impl Strategy<Value = Vec<Draft>> {
     vec(vec(any::<u16>(), PICKS).prop_map(Draft), length)
 }
 
-/// The history of a seed: the same for ever, and cheap.
+/// Returns the history of a seed. It never changes.
 pub fn drafts(seed: u64, length: usize) -> Vec<Draft> {
     let mut state = seed;
     let mut next = || {
@@ -45,7 +46,7 @@ pub fn drafts(seed: u64, length: usize) -> Vec<Draft> {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     };
-    // Four picks from each number drawn.
+    // Four picks from each random number.
     let mut row =
         || (0..PICKS / 4).flat_map(|_| next().to_le_bytes().chunks(2).map(pair).collect::<Vec<_>>()).collect();
     (0..length).map(|_| Draft(row())).collect()
@@ -60,15 +61,15 @@ impl Draft {
         &self.0
     }
 
-    /// Makes one choice the plainest; false if it is already.
+    /// Makes one choice the simplest. Returns false if it already is.
     pub(super) fn simplify(&mut self, pick: usize) -> bool {
         std::mem::take(&mut self.0[pick]) != 0
     }
 
-    /// The step that this draft means in the present state of `model`.
+    /// Returns the step of this draft in the current state of `model`.
     pub fn step(&self, model: &Model) -> Step {
         let mut draw = Draw { picks: &self.0, at: 0, model };
-        // Without queues of different profiles there is little to see.
+        // Queues with different profiles come first, because few commands work without them.
         if model.number_of_queues() < 4 && draw.below(3) > 0 {
             return Step::Command(draw.put_queue());
         }
@@ -89,7 +90,7 @@ impl Draw<'_> {
         usize::from(pick) % bound
     }
 
-    /// True once in `times`, never for 0.
+    /// Returns true once in `times`, never for 0.
     fn rarely(&mut self, times: usize) -> bool {
         self.below(times) == times - 1
     }
@@ -111,7 +112,7 @@ impl Draw<'_> {
             18..33 => self.claim(),
             33..36 => return Step::Advance(self.long_wait()),
             36..48 => return Step::Advance(self.time_step()),
-            // An answer needs somebody at work, or it is only one more refusal.
+            // A settlement needs a running job, or it is only refused.
             48..71 if at_work.is_empty() && self.below(5) > 0 => self.claim(),
             48..69 => self.settle(&at_work),
             69..74 => self.heartbeat(&at_work),
@@ -142,7 +143,7 @@ impl Draw<'_> {
         Step::Command(command)
     }
 
-    /// Mostly small: a worker with a lease of seconds must have a chance.
+    /// Returns a short time, so that a lease of seconds does not always expire.
     fn time_step(&mut self) -> Millis {
         match self.below(10) {
             0 | 1 => 1,
@@ -156,7 +157,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Often exactly to the next thing due, or just beside it.
+    /// Returns a time that often ends exactly at, or next to, the next deadline.
     fn long_wait(&mut self) -> Millis {
         let to_next = self.model.next_due().map_or(1_000, |instant| instant - self.now());
         match self.below(16) {
@@ -179,7 +180,7 @@ impl Draw<'_> {
         self.rarely(times).then(|| text.to_owned())
     }
 
-    /// As long as it may be, or one too long.
+    /// Returns a text of the maximal length, or one character longer.
     fn long_text(&mut self, character: &str, most: usize) -> String {
         character.repeat(most + self.below(2))
     }
@@ -188,7 +189,7 @@ impl Draw<'_> {
         if self.rarely(30) { Some(self.long_text("r", 1_024)) } else { self.maybe_text(3, words) }
     }
 
-    /// The later the likelier, so that histories grow forward.
+    /// Prefers recent handles, so that histories make progress.
     fn recent(&mut self, handles: &[Handle]) -> Handle {
         let back = self.below(handles.len()).min(self.below(handles.len()));
         handles[handles.len() - 1 - back]
@@ -199,7 +200,7 @@ impl Draw<'_> {
         self.handle_among(&fitting)
     }
 
-    /// Mostly one of these; sometimes any job, sometimes none.
+    /// Returns mostly one of these; sometimes any job, sometimes an unknown one.
     fn handle_among(&mut self, fitting: &[Handle]) -> Handle {
         let all = self.model.handles();
         if self.rarely(40) || all == 0 {
@@ -239,7 +240,7 @@ impl Draw<'_> {
                 self.queue_setting(&mut settings, named);
             }
             if named && self.rarely(3) {
-                // Only here a full queue ends a job.
+                // Only this profile fails a job in a full queue.
                 settings.insert("max_queued".to_owned(), "2".to_owned());
             }
             Some(settings)
@@ -318,7 +319,7 @@ impl Draw<'_> {
             job.callback_url = self.maybe_text(2, "https://example.com/done");
         }
         if self.rarely(25) {
-            self.spoil(&mut job);
+            self.invalidate(&mut job);
         }
         job
     }
@@ -342,7 +343,7 @@ impl Draw<'_> {
                 }
                 8 | 9 if size > 1 => Dependency::Ref(REFERENCES[self.below(size) % REFERENCES.len()].to_owned()),
                 22 if self.rarely(3) => Dependency::Unknown,
-                23 if self.rarely(3) => Dependency::Ref("nobody".to_owned()),
+                23 if self.rarely(3) => Dependency::Ref("unknown".to_owned()),
                 16..22 if all > 0 => Dependency::Job(all - 1 - self.below(all)),
                 _ if !living.is_empty() => Dependency::Job(self.recent(&living)),
                 _ => continue,
@@ -358,8 +359,8 @@ impl Draw<'_> {
         settings.insert(path.to_owned(), self.one_of(values).to_owned());
     }
 
-    /// One thing wrong, or at the very edge.
-    fn spoil(&mut self, job: &mut NewJob) {
+    /// Makes one field invalid, or puts it at its limit.
+    fn invalidate(&mut self, job: &mut NewJob) {
         match self.below(16) {
             0 => job.payload_bytes = 101,
             1 => job.payload_bytes = 100,
@@ -403,7 +404,7 @@ impl Draw<'_> {
 
     fn settle(&mut self, at_work: &[Handle]) -> Command {
         let job = self.handle_among(at_work);
-        // A second answer to the same run is worth a look of its own.
+        // Sometimes repeats a settlement of the same run.
         let job = if self.rarely(12) {
             self.handle_in(&[State::Completed, State::Failed, State::Retrying, State::Delayed, State::Scheduled])
         } else {
@@ -433,7 +434,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Small, or just within or over the smallest payload limit in use here.
+    /// Returns a small payload, or one next to the smallest payload limit.
     fn bytes(&mut self) -> Option<String> {
         match self.below(12) {
             0..5 => None,

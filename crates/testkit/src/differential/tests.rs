@@ -1,4 +1,4 @@
-//! The comparer and the generator on themselves: equal models agree, broken ones are found out.
+//! Tests of the runner and the generator: equal models agree, and faulty ones are detected.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,27 @@ use proptest::prelude::*;
 use super::*;
 use crate::target::{JobSnapshot, Outcome, QueueSnapshot, Token, WorkflowSnapshot};
 
-/// A way of being wrong.
+/// A fault of the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
-    /// Takes a stale token for the current one.
+    /// Accepts a stale token as the current one.
     NoFencing,
-    /// Loses heartbeats.
-    DeafToHeartbeats,
-    /// A clock that runs slow while time passes and jumps at the end.
+    /// Ignores heartbeats.
+    IgnoresHeartbeats,
+    /// Postpones all deadlines to the end of an advance.
     LateTimers,
-    /// Counts one failure too few in what it shows.
+    /// Shows one failure too few.
     Miscounts,
-    /// Has a word of its own in a view.
-    OwnWords,
-    /// Counts one member too many of larger workflows.
+    /// Shows a wrong word in a view.
+    WrongWord,
+    /// Counts one member too many in larger workflows.
     MiscountsWorkflows,
-    /// Draws delays beyond the window.
+    /// Draws delays outside the window.
     WildJitter,
 }
 
-/// A model that draws its jitter itself, as a real implementation does, and may be wrong in one way.
+/// A model that draws its own jitter, like a real implementation, and has at most one fault.
 #[derive(Debug)]
 struct FaultyModel {
     model: Model,
@@ -67,7 +67,7 @@ impl TestTarget for FaultyModel {
         {
             *token = Token::Version(self.model.lease_version(*job));
         }
-        if self.fault == Fault::DeafToHeartbeats && matches!(command, Command::Heartbeat { .. }) {
+        if self.fault == Fault::IgnoresHeartbeats && matches!(command, Command::Heartbeat { .. }) {
             return self.model.clone().apply(&command);
         }
         let answer = self.model.apply(&command);
@@ -77,7 +77,7 @@ impl TestTarget for FaultyModel {
 
     fn advance(&mut self, by: Millis) {
         if self.fault == Fault::LateTimers && by > 1 {
-            // Everything due on the way is put off to the end.
+            // Postpones everything that is due on the way to the end.
             self.model.jump(by);
         } else {
             self.model.advance(by);
@@ -112,7 +112,7 @@ impl TestTarget for FaultyModel {
 
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>> {
         let mut fields = self.model.view(job, view)?;
-        if self.fault == Fault::OwnWords {
+        if self.fault == Fault::WrongWord {
             fields.entry("status".to_owned()).and_modify(|status| *status = status.replace("timed_out", "failed"));
         }
         Some(fields)
@@ -125,25 +125,25 @@ fn equal_models_agree() {
 }
 
 #[test]
-fn every_fault_is_found() {
+fn every_fault_is_detected() {
     let faults = [
         Fault::NoFencing,
-        Fault::DeafToHeartbeats,
+        Fault::IgnoresHeartbeats,
         Fault::LateTimers,
         Fault::Miscounts,
-        Fault::OwnWords,
+        Fault::WrongWord,
         Fault::MiscountsWorkflows,
         Fault::WildJitter,
     ];
     for fault in faults {
-        let report = run_histories(|| FaultyModel::new(fault), 0..60, 200).expect_err("a fault must show");
+        let report = run_histories(|| FaultyModel::new(fault), 0..60, 200).expect_err("a fault must be detected");
         let steps = report.lines().skip_while(|line| *line != "steps:").count() - 1;
-        assert!(steps <= 12, "{fault:?} is told in {steps} steps:\n{report}");
+        assert!(steps <= 12, "{fault:?} took {steps} steps:\n{report}");
     }
 }
 
 #[test]
-fn a_panic_is_a_difference() {
+fn panic_is_a_difference() {
     struct Panics;
     impl TestTarget for Panics {
         fn name(&self) -> &'static str {
@@ -173,7 +173,7 @@ fn a_panic_is_a_difference() {
     assert!(report.contains("out of order"), "{report}");
 }
 
-/// Histories are worth nothing if nothing happens in them.
+/// Histories must exercise all states, causes and refusals.
 #[test]
 fn histories_reach_every_state_cause_and_refusal() {
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
@@ -222,7 +222,7 @@ fn histories_reach_every_state_cause_and_refusal() {
     let missing: Vec<String> = groups
         .iter()
         .flat_map(|(group, words)| words.split_whitespace().map(move |word| format!("{group} {word}")))
-        .filter(|wanted| !seen.contains_key(wanted))
+        .filter(|expected| !seen.contains_key(expected))
         .collect();
     assert!(missing.is_empty(), "never seen: {missing:?}\nseen: {seen:#?}");
 }

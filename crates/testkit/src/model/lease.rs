@@ -1,25 +1,25 @@
-//! Work: claims, settlements, heartbeats, and what a failure leads to.
+//! Work: claims, settlements, heartbeats, and the consequences of a failure.
 
 use super::fields::{is_name, is_type};
 use super::job::{Attempt, Error, Lease, State};
-use super::rules::{Counts, LONGEST, OnPermanent, Profile, Refusal, VALIDATION};
+use super::rules::{Counts, DURATION_MAX, OnPermanent, Profile, Refusal, VALIDATION};
 
 use super::{Model, server_error};
 use crate::target::{Answer, Claimed, Handle, Millis, Outcome, Token};
 
 const MOST_CLAIMED: usize = 1_000;
 const MOST_TYPES: usize = 100;
-/// What is longer is cut.
-const LONGEST_MESSAGE: usize = 8_192;
+/// Longer messages are truncated.
+const MESSAGE_BYTES_MAX: usize = 8_192;
 
-/// A failure of a run, reported or found.
+/// A failure of a run, reported by the worker or detected by the server.
 pub(crate) struct Failure {
     pub category: &'static str,
     pub code: Option<String>,
     pub message: String,
     pub retry_after: Option<Millis>,
     pub unrecoverable: bool,
-    /// A lost lease that counts as a failure is never final by its category.
+    /// A lost lease that counts as a failure is retried in every category.
     pub always_ordinary: bool,
     pub outcome: &'static str,
     pub cause: &'static str,
@@ -38,10 +38,10 @@ pub(crate) struct Claim<'a> {
 impl Model {
     pub(crate) fn claim(&mut self, claim: &Claim) -> Result<Answer, Refusal> {
         let limit_ok = (1..=MOST_CLAIMED).contains(&claim.limit);
-        let lease_ok = claim.lease.is_none_or(|lease| (1..=LONGEST).contains(&lease));
-        let timeout_ok = claim.execution_timeout.is_none_or(|timeout| (0..=LONGEST).contains(&timeout));
+        let lease_ok = claim.lease.is_none_or(|lease| (1..=DURATION_MAX).contains(&lease));
+        let timeout_ok = claim.execution_timeout.is_none_or(|timeout| (0..=DURATION_MAX).contains(&timeout));
         let types_ok = claim.types.len() <= MOST_TYPES && claim.types.iter().all(|job_type| is_type(job_type));
-        // A worker's name has the bounds of a type's.
+        // The name of a worker has the bounds of a type.
         let worker_ok = is_type(claim.worker);
         let queues_ok = !claim.queues.is_empty() && claim.queues.iter().all(|queue| is_name(queue));
         if !limit_ok || !lease_ok || !timeout_ok || !types_ok || !worker_ok || !queues_ok {
@@ -84,7 +84,7 @@ impl Model {
         } else {
             job.move_to(State::Running, now, "claim");
         }
-        // 0 is off, on either side; the claim's own can only shorten.
+        // 0 is off on either side; the claim can only shorten the timeout.
         let timeouts = [job.rules.execution_timeout, claim.execution_timeout.unwrap_or(0)];
         let deadline_at = timeouts.into_iter().filter(|timeout| *timeout > 0).min().map(|timeout| now + timeout);
         let length = claim.lease.unwrap_or(job.rules.lease);
@@ -109,7 +109,7 @@ impl Model {
             category: None,
             next_delay: None,
         });
-        // One more failure is the last where it would use up what the limit allows.
+        // The next failure is final if it uses up the limit.
         let (counters, limit) = (&job.counters, job.rules.limit);
         let last_attempt = match job.rules.counts {
             Counts::Starts => attempt >= limit,
@@ -125,7 +125,7 @@ impl Model {
         if missing && self.jobs[handle].rules.fencing_required { Err(VALIDATION) } else { Ok(()) }
     }
 
-    /// Whether the caller may act for the present run: the right token, in time.
+    /// Whether the caller may settle the current run: the right token, in time.
     pub(crate) fn check_token(&self, handle: Handle, token: &Token) -> Result<(), Refusal> {
         self.require_token(handle, token)?;
         let job = &self.jobs[handle];
@@ -170,7 +170,7 @@ impl Model {
                 let failure = Failure {
                     category,
                     code,
-                    message: message.chars().take(LONGEST_MESSAGE).collect(),
+                    message: message.chars().take(MESSAGE_BYTES_MAX).collect(),
                     retry_after: *retry_after,
                     unrecoverable: *unrecoverable,
                     always_ordinary: false,
@@ -179,8 +179,8 @@ impl Model {
                 };
                 self.fail(handle, failure);
             }
-            Outcome::Snooze { delay } => self.give_back(handle, Some(*delay)),
-            Outcome::Release => self.give_back(handle, None),
+            Outcome::Snooze { delay } => self.return_to_queue(handle, Some(*delay)),
+            Outcome::Release => self.return_to_queue(handle, None),
         }
         self.job_mut(handle).settled = Some((version, word));
         Ok(self.state_of(handle))
@@ -197,8 +197,8 @@ impl Model {
         self.end(handle, State::Completed, "complete", None);
     }
 
-    /// Snooze (with a delay) and release (without): the start is given back.
-    fn give_back(&mut self, handle: Handle, delay: Option<Millis>) {
+    /// Snoozes (with a delay) or releases (without). The start is not counted.
+    fn return_to_queue(&mut self, handle: Handle, delay: Option<Millis>) {
         if self.jobs[handle].cancel_requested {
             self.cancel_as_requested(handle);
             return;
@@ -289,7 +289,7 @@ impl Model {
         if self.jobs[handle].rules.exhausted_is_dead_letter { State::DeadLetter } else { State::Failed }
     }
 
-    /// The end of a run that was asked to stop.
+    /// Ends a run whose cancellation was requested.
     pub(crate) fn cancel_as_requested(&mut self, handle: Handle) {
         let message = self.jobs[handle].cancel_message.clone();
         let error = Error { message, ..server_error("cancelled", "cancelled") };
@@ -320,22 +320,23 @@ impl Model {
         Ok(Answer::Extended { expires_at, cancel_requested: job.cancel_requested })
     }
 
-    /// Results, progress and checkpoints are bounded like payloads, by the queue's present setting.
+    /// Checks the size of results, progress and checkpoints, which the current payload limit
+    /// bounds.
     pub(crate) fn check_size(&self, handle: Handle, bytes: Option<&String>) -> Result<(), Refusal> {
         let most = self.queues.get(&self.jobs[handle].queue).map_or(usize::MAX, |queue| queue.rules.payload_max);
         if bytes.is_some_and(|bytes| bytes.len() > most) { Err("payload_too_large") } else { Ok(()) }
     }
 }
 
-/// A lease never outlasts the execution deadline; without both it has no end.
+/// Returns the end of a lease, which is at most the execution deadline. Without both it has no end.
 fn lease_end(now: Millis, length: Millis, deadline_at: Option<Millis>) -> Option<Millis> {
     let end = (length > 0).then(|| now + length);
     [end, deadline_at].into_iter().flatten().min()
 }
 
-/// Checks what can be checked without the job; answers the category of a failure.
+/// Checks an outcome without its job. Returns the category of a failure.
 fn check_outcome(outcome: &Outcome) -> Result<&'static str, Refusal> {
-    let allowed = |duration: Millis| (0..=LONGEST).contains(&duration);
+    let allowed = |duration: Millis| (0..=DURATION_MAX).contains(&duration);
     match outcome {
         Outcome::Complete { .. } | Outcome::Release => Ok(""),
         Outcome::Snooze { delay } => {

@@ -1,9 +1,9 @@
-//! The words after a statement's verb: positional ones, `name=value` options and flags, and the description of a new job.
+//! The arguments of a statement: positional words, `name=value` options, flags, and new jobs.
 
 use super::values::{SETTINGS, boolean, duration, name_range, offset, payload_bytes, priority, tags};
 use crate::target::{Dependency, NewJob, Settings};
 
-/// The words of one statement, taken away one by one; what is left at the end is an error.
+/// The words of one statement, consumed one by one. Words that remain are an error.
 #[derive(Debug)]
 pub(super) struct Arguments {
     words: Vec<String>,
@@ -22,7 +22,7 @@ impl Arguments {
         arguments
     }
 
-    /// The next positional word.
+    /// Returns the next positional word.
     pub(super) fn next(&mut self, what: &str) -> Result<String, String> {
         if self.words.is_empty() { Err(format!("the {what} is missing")) } else { Ok(self.words.remove(0)) }
     }
@@ -53,7 +53,7 @@ impl Arguments {
         self.option(name).map(|text| text.split(',').map(str::to_owned).collect()).unwrap_or_default()
     }
 
-    /// All options that are settings paths.
+    /// Returns all options that are settings paths.
     pub(super) fn settings(&mut self) -> Settings {
         let mut settings = Settings::new();
         self.options.retain(|(name, value)| {
@@ -79,7 +79,8 @@ impl Arguments {
     }
 }
 
-/// Reads the options of a new job and leaves the rest. Run times are offsets from the start of the story until it is run.
+/// Parses the options of a new job and leaves the rest. Start times are offsets from the start of
+/// the scenario.
 pub(super) fn new_job(
     arguments: &mut Arguments,
     reference: Option<String>,
@@ -90,7 +91,7 @@ pub(super) fn new_job(
         for names in names.iter().map(|name| name_range(name)) {
             for name in names? {
                 found.push(match (name.as_str(), name.strip_prefix('#')) {
-                    ("nobody", _) => Dependency::Unknown,
+                    ("unknown", _) => Dependency::Unknown,
                     (_, Some(reference)) => Dependency::Ref(reference.to_owned()),
                     _ => Dependency::Job(intern(&name)),
                 });

@@ -1,17 +1,17 @@
-//! From a page of text to plain lines: comments, continuations, tables and loops are dealt with here.
+//! From a text to plain lines: comments, continuations, tables and loops.
 
 use super::values::UNFOLDED_MAX;
 use super::{Failure, Problem};
 use std::collections::BTreeSet;
 
-/// A statement after all placeholders were filled in.
+/// A statement with all placeholders replaced.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) number: usize,
     pub(super) text: String,
 }
 
-/// The lines of one row of the table (or of the only story).
+/// The lines of one row of the table, or of the only case.
 #[derive(Clone, Debug)]
 pub(super) struct ExpandedRow {
     pub(super) row: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Page {
     pub(super) proves: Vec<String>,
     pub(super) settles: Vec<String>,
     pub(super) rulings: Vec<String>,
-    pub(super) told: Vec<ExpandedRow>,
+    pub(super) rows: Vec<ExpandedRow>,
 }
 
 type Variables = Vec<(String, String)>;
@@ -35,7 +35,7 @@ struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// Splits a page into its head (title, ids, table) and its stories.
+/// Splits a text into its head (title, ids, table) and its cases.
 pub(super) fn unfold(text: &str, file: &str) -> Result<Page, Failure> {
     let mut page = Page::default();
     let mut table: Option<Table> = None;
@@ -60,7 +60,7 @@ pub(super) fn unfold(text: &str, file: &str) -> Result<Page, Failure> {
     if let Some(first) = body.first().filter(|line| line.text.starts_with('#')) {
         page.title = first.text.trim_start_matches('#').trim().to_owned();
     }
-    page.told = match table {
+    page.rows = match table {
         Some(table) => rows(&table, &body, file)?,
         None => vec![ExpandedRow { row: None, lines: story(&body, &Vec::new(), file, &mut BTreeSet::new())? }],
     };
@@ -128,18 +128,18 @@ fn table_row(line: &Line, file: &str, table: Option<&mut Table>) -> Result<(), F
 
 fn rows(table: &Table, body: &[Line], file: &str) -> Result<Vec<ExpandedRow>, Failure> {
     let mut used = BTreeSet::new();
-    let mut told = Vec::new();
+    let mut rows = Vec::new();
     for row in &table.rows {
         let variables: Variables = table.columns.iter().cloned().zip(row.iter().cloned()).collect();
         let label: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        told.push(ExpandedRow { row: Some(label.join(" ")), lines: story(body, &variables, file, &mut used)? });
+        rows.push(ExpandedRow { row: Some(label.join(" ")), lines: story(body, &variables, file, &mut used)? });
     }
-    if told.is_empty() {
+    if rows.is_empty() {
         return Err(wrong(&table.line, file, "a table without rows proves nothing"));
     }
     match table.columns.iter().find(|column| !used.contains(*column)) {
         Some(column) => Err(wrong(&table.line, file, &format!("the column `{column}` is used nowhere"))),
-        None => Ok(told),
+        None => Ok(rows),
     }
 }
 
@@ -161,7 +161,7 @@ struct Unfolding<'a> {
 }
 
 impl Unfolding<'_> {
-    /// Unfolds from `at` up to the closing `end` (or the end of the page) and returns where it stopped.
+    /// Expands from `at` to the closing `end` (or the end of the text). Returns where it stopped.
     fn block(&mut self, mut at: usize, variables: &Variables) -> Result<usize, Failure> {
         while let Some(line) = self.body.get(at) {
             match line.text.split_whitespace().next().unwrap_or_default() {
@@ -196,7 +196,7 @@ impl Unfolding<'_> {
         Ok(at)
     }
 
-    /// Replaces `<name>` by its value; an unknown name is an error except in comments.
+    /// Replaces `<name>` by its value. An unknown name is an error, except in comments.
     fn fill(&mut self, line: &Line, variables: &Variables) -> Result<String, Failure> {
         let comment = line.text.starts_with('#');
         let mut text = String::new();
@@ -222,7 +222,7 @@ impl Unfolding<'_> {
     }
 }
 
-/// The values of the loop variables, pass by pass.
+/// Returns the values of the loop variables per iteration.
 fn passes(text: &str) -> Result<Vec<Variables>, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words.as_slice() {
@@ -251,17 +251,17 @@ fn passes(text: &str) -> Result<Vec<Variables>, String> {
     }
 }
 
-/// Splits a line into words; quotes keep blanks, `{x*256}` stands for 256 times x, `# ` starts a comment.
+/// Splits a line into words. Quotes keep blanks, `{x*256}` is 256 times x, `# ` starts a comment.
 pub(super) fn split(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word = String::new();
-    let (mut quoted, mut begun) = (false, false);
+    let (mut quoted, mut in_word) = (false, false);
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
             '"' => {
                 quoted = !quoted;
-                begun = true;
+                in_word = true;
             }
             '{' if !quoted => {
                 let inner: String = chars.by_ref().take_while(|&c| c != '}').collect();
@@ -271,25 +271,25 @@ pub(super) fn split(text: &str) -> Result<Vec<String>, String> {
                     return Err(format!("`{{{inner}}}` is longer than {UNFOLDED_MAX} bytes"));
                 }
                 word.push_str(&what.repeat(times));
-                begun = true;
+                in_word = true;
             }
-            '#' if !quoted && !begun && chars.peek().is_none_or(|c| c.is_whitespace()) => break,
+            '#' if !quoted && !in_word && chars.peek().is_none_or(|c| c.is_whitespace()) => break,
             c if c.is_whitespace() && !quoted => {
-                if begun {
+                if in_word {
                     words.push(std::mem::take(&mut word));
                 }
-                begun = false;
+                in_word = false;
             }
             c => {
                 word.push(c);
-                begun = true;
+                in_word = true;
             }
         }
     }
     if quoted {
         return Err("a quotation mark is not closed".to_owned());
     }
-    if begun {
+    if in_word {
         words.push(word);
     }
     Ok(words)

@@ -1,4 +1,4 @@
-//! How each state of the transition table is reached, and what each of its commands is.
+//! How each state of the transition table is reached, and how each command is run.
 
 use super::Triple;
 use crate::target::{
@@ -7,33 +7,34 @@ use crate::target::{
 };
 use std::collections::BTreeMap;
 
-/// The queue under test, and the one in which dependencies live (`gopherqueue`, so that they can end in every way).
+/// The queue under test, and the queue of dependencies (`gopherqueue`, so that they can end in
+/// every way).
 const QUEUE: &str = "q";
 const UPSTREAM: &str = "upstream";
 
-// Spans that never overtake each other: whatever one triple waits for comes before anything else falls due. The waits that cannot
-// be set are the one second of a document retry and the five seconds of a weave lease.
+// Durations with a fixed order, so that the awaited deadline always comes first. Two cannot be set:
+// one second of a document retry and five seconds of a weave lease.
 const SHORT_LEASE: Millis = 300;
 const LEASE: Millis = 600;
 const DEADLINE: Millis = 600;
 const RETENTION: Millis = 700;
 const LIFETIME: Millis = 900;
 const DOCUMENT_RETRY: Millis = 1_000;
-/// A document job on its last attempt has waited through three retries.
+/// A document job on its last attempt has waited for three retries.
 const LIFETIME_OF_LAST: Millis = 4_000;
 const DELAY: Millis = 10_000;
-/// What every completed job is completed with.
+/// The result of every completed job.
 pub(super) const RESULT: &str = "\"done\"";
-/// Used where nothing is due at all.
-const A_MOMENT: Millis = 400;
+/// Advances that reach no deadline.
+const SHORT_ADVANCE: Millis = 400;
 
-/// One job in one state, in a subject of its own.
+/// One job in one state, on its own target.
 pub(super) struct TransitionSetup {
     pub(super) subject: Box<dyn TestTarget>,
     pub(super) triple: Triple,
     pub(super) job: Handle,
     dependency: Option<Handle>,
-    /// Lease version of the last claim, 0 before any.
+    /// The lease version of the last claim, 0 before any.
     version: u64,
 }
 
@@ -67,21 +68,21 @@ impl TransitionSetup {
         let Triple { state, command, profile } = self.triple;
         let held = state == "pending-held";
         let run_at = self.subject.now() + DELAY;
-        // A held or waiting job remembers its instant without going by it.
+        // A held or waiting job stores its start time without using it.
         let later = state == "delayed" || (command == "due" && state.starts_with("pending") && profile != "document");
         NewJob {
             job_type: "test".to_owned(),
             payload_bytes: 8,
             run_at: later.then_some(run_at),
             after: self.dependency.into_iter().map(Dependency::Job).collect(),
-            // Submission is a step of its own in `document`; elsewhere it is the default.
+            // `document` submits in a separate step; other profiles submit by default.
             hold: (held || profile == "document").then_some(held),
             settings: job_settings(self.triple),
             ..NewJob::default()
         }
     }
 
-    /// From submission to the state wanted.
+    /// Drives the job from submission to its state.
     fn drive(&mut self) -> Result<(), String> {
         match self.triple.state {
             "running" => self.claim()?,
@@ -113,7 +114,7 @@ impl TransitionSetup {
             }
             "failed" => {
                 self.claim()?;
-                // `ocypod` has no permanent failures: there the job has no retries.
+                // `ocypod` has no permanent failures, so the job has no retries.
                 let category = if self.triple.profile == "ocypod" { "temporary" } else { "permanent" };
                 self.settle(fail(category, false))?;
             }
@@ -128,7 +129,7 @@ impl TransitionSetup {
         Ok(())
     }
 
-    /// What must be there besides the job: a queue that is full.
+    /// Prepares what the command needs besides the job: a full queue.
     pub(super) fn prepare(&mut self) -> Result<(), String> {
         if self.triple.command != "submit-held-full" {
             return Ok(());
@@ -141,12 +142,12 @@ impl TransitionSetup {
         Ok(())
     }
 
-    /// Does what the command's name says; passing time has no answer.
+    /// Runs the command. An advance of the clock has no answer.
     pub(super) fn act(&mut self) -> Result<Option<Answer>, String> {
         let span = match self.triple.command {
             "due" => {
                 let run_at = self.snapshot().and_then(|job| job.run_at);
-                run_at.map_or(A_MOMENT, |instant| instant - self.subject.now())
+                run_at.map_or(SHORT_ADVANCE, |instant| instant - self.subject.now())
             }
             "lease-expiry" => LEASE,
             "deadline" => DEADLINE,
@@ -251,7 +252,7 @@ impl TransitionSetup {
         }
     }
 
-    /// A step of the set-up: it may not be refused.
+    /// Runs a step of the setup, which must not be refused.
     fn must(&mut self, command: &Command) -> Result<Answer, String> {
         match self.subject.apply(command) {
             Answer::Refused { code } => Err(format!("{code} for {command:?}")),
@@ -282,7 +283,8 @@ fn fail(category: &str, unrecoverable: bool) -> Outcome {
     Outcome::Fail { category: category.to_owned(), code: None, message, retry_after: None, unrecoverable }
 }
 
-/// The profile as it comes, but for waits that are random or too short to test around, and `ocypod` with some retries, of which it has none.
+/// Returns the default settings of the profile, without random or very short delays, and with some
+/// retries for `ocypod`.
 fn queue_settings(profile: &str) -> Settings {
     let settings: &[(&str, &str)] = match profile {
         "document" => &[],
@@ -305,7 +307,8 @@ fn job_settings(triple: Triple) -> Settings {
     match triple.state {
         "running-last" if triple.profile != "document" => set("retry.limit", spent_by_one(triple.profile).to_string()),
         "running-expired" => set("lease", format!("{SHORT_LEASE}ms")),
-        // Both reach `failed` only when told to: one knows dead letters only, the other no permanent failures.
+        // Both reach `failed` only by these settings: one has only dead letters, the other no
+        // permanent failures.
         "failed" if triple.profile == "taskharbor" => set("retry.on_permanent", "failed".to_owned()),
         "failed" if triple.profile == "ocypod" => set("retry.limit", "0".to_owned()),
         _ => {}
@@ -324,7 +327,7 @@ fn job_settings(triple: Triple) -> Settings {
     settings
 }
 
-/// The retry limit that one failed execution uses up.
+/// Returns the retry limit that one failed run uses up.
 fn spent_by_one(profile: &str) -> u32 {
     u32::from(!matches!(profile, "ocypod" | "weave" | "document"))
 }

@@ -1,8 +1,8 @@
-//! Settings to draw from.
+//! Settings for random histories.
 
 pub(super) type Setting = (&'static str, &'static [&'static str]);
 
-/// What a job may say, and no profile locks.
+/// Settings that a job may override in every profile.
 pub(super) const UNLOCKED_JOB_SETTINGS: [Setting; 8] = [
     ("execution_timeout", &["5s", "500ms", "0s", "1m", "40m"]),
     ("lease", &["2s", "0s", "700ms", "10s"]),

@@ -1,4 +1,4 @@
-//! Random workflows: small graphs of jobs that end soon, so that there is something to retry.
+//! Random workflows: small graphs of jobs that end soon, so that retries have work.
 
 use super::Draw;
 use crate::model::Profile;
@@ -28,7 +28,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Mostly one of these; sometimes any, sometimes none.
+    /// Returns mostly one of these; sometimes any workflow, sometimes an unknown one.
     fn workflow_among(&mut self, fitting: &[Handle]) -> Handle {
         let all = self.model.workflow_handles();
         if self.rarely(40) || all == 0 {
@@ -56,7 +56,8 @@ impl Draw<'_> {
         Command::GrowWorkflow { workflow, jobs: self.members(&queue, size, earlier.len(), &earlier), queue }
     }
 
-    /// Each may wait for others of its call, for those of earlier calls, and for jobs outside.
+    /// Makes members that may depend on others of their call, on earlier members, and on outside
+    /// jobs.
     fn members(&mut self, queue: &str, size: usize, first: usize, earlier: &[String]) -> Vec<NewJob> {
         let mut jobs: Vec<NewJob> = Vec::new();
         for index in 0..size {
@@ -67,7 +68,7 @@ impl Draw<'_> {
                 14 => earlier.last().cloned(),
                 _ => None,
             };
-            // Over HTTP a job that is known is recognised by its name or by its key.
+            // Over HTTP, a duplicate is recognised by its name or by its key.
             if job.reference.is_none() {
                 job.idempotency_key = None;
             }
