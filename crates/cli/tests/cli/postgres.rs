@@ -37,10 +37,10 @@ fn the_schema_is_migrated_listed_and_printed() {
     let missing = alone(&["--json", "migrate", "status", "--store", &url]).expect(1);
     assert!(missing.json().as_array().unwrap().iter().all(|step| step["applied"] == false), "{missing:?}");
     let missing = alone(&["migrate", "status", "--store", &url]).expect(1);
-    assert!(missing.stdout.contains("0001 tables  missing"), "{missing:?}");
+    assert!(missing.stdout.contains("0001 schema  missing"), "{missing:?}");
     assert!(missing.stderr.contains("lacks") && missing.stderr.contains("migrate up"), "{missing:?}");
     let done = alone(&["migrate", "up", "--store", &url]).expect(0);
-    assert!(done.stdout.contains("0001 tables  applied"), "{done:?}");
+    assert!(done.stdout.contains("0001 schema  applied"), "{done:?}");
     let again = alone(&["migrate", "up", "--store", &url]).expect(0);
     assert!(again.stdout.is_empty() && again.stderr.contains("up to date"), "{again:?}");
     let status = alone(&["--json", "migrate", "status", "--store", &url]).expect(0).json();

@@ -311,17 +311,17 @@ fn a_full_disk_is_reported_and_recovers() {
     let refused = refused.unwrap();
     assert_eq!((&refused["code"], &refused["retry"]), (&"store_unavailable".into(), &"safe".into()), "{refused}");
     let (status, problem) = get(&server, "/readyz");
-    assert!(status == "503" && problem.contains("no space is left on the disk"), "{status} {problem}");
+    assert!(status == "503" && problem.contains("no space left on the disk"), "{status} {problem}");
     assert!(get(&server, "/metrics").1.lines().any(|line| line == "longshore_store_writable 0"));
     let info: Value = serde_json::from_str(&get(&server, "/v1/info").1).unwrap();
     assert_eq!((&info["store"]["writable"], &info["store"]["reserve_bytes"]), (&false.into(), &0.into()), "{info}");
-    assert_eq!((logged("the disk is full"), logged("the disk has room again")), (1, 0));
+    assert_eq!((logged("disk full"), logged("disk has space again")), (1, 0));
     // Claims continue, and free space is noticed without a submission.
     assert!(server.call("POST", "/v1/claims", &json!({"queues": ["q"], "worker": "w"}))["jobs"][0].is_object());
     std::fs::remove_file(&ballast).unwrap();
     eventually("the server is ready again", || get(&server, "/readyz").0 == "200");
     assert!(get(&server, "/metrics").1.lines().any(|line| line == "longshore_store_writable 1"));
-    assert_eq!((logged("the disk is full"), logged("the disk has room again")), (1, 1));
+    assert_eq!((logged("disk full"), logged("disk has space again")), (1, 1));
     assert_eq!(server.call("POST", "/v1/queues/q/jobs", &json!({"type": "t"}))["state"], "scheduled");
     assert!(server.stop().success());
 }
