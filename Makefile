@@ -10,37 +10,50 @@ FLIPS ?= 20000
 NODE_KILLS ?= 50
 WORKER_KILLS ?= 200
 
-.PHONY: help run test check tools fmt lint deny unit docs update-docs campaign campaign-rules campaign-kills campaign-calls campaign-damage campaign-fleet wire-on-postgres fixture
+.PHONY: help run setup test check tidy fmt lint unit docs update-docs audit \
+	soak soak-model soak-kill soak-syscalls soak-corruption soak-cluster test-http-postgres regenerate-fixtures
 
-help: ## what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
+help: ## lists the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
 
-run: ## builds all and starts the server on 127.0.0.1:7070, jobs in ./longshore-data
-	cargo build --quiet --workspace
-	target/debug/longshore serve
+run: ## builds the server and starts it on 127.0.0.1:7070 with its data in ./longshore-data
+	@echo "building the server; the first build compiles all dependencies and takes a few minutes"
+	env -u CARGO_INCREMENTAL cargo build --profile quick --package longshore-cli
+	@echo "starting target/quick/longshore on 127.0.0.1:7070 with its data in ./longshore-data; Ctrl-C stops it"
+	"$${CARGO_TARGET_DIR:-target}/quick/longshore" serve
 
-test: tools fmt lint deny unit docs ## everything, installing what it needs
-	@echo "all of it passed"
+# The test runner only waits for tests: it is built without optimisation, debug information and its
+# updater, to have it sooner.
+setup: ## installs the tools and packages that the tests need
+	@command -v cargo-nextest >/dev/null || { \
+		echo "setup: building cargo-nextest, which runs the tests (some minutes, once)"; \
+		CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug --no-default-features cargo-nextest; \
+	}
+	@missing=(); \
+	command -v curl >/dev/null || missing+=(curl); \
+	command -v strace >/dev/null || missing+=(strace); \
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || test -n "$${LONGSHORE_PG_BIN:-}" || missing+=(postgresql); \
+	test -x /usr/sbin/pgbouncer -o -x /usr/bin/pgbouncer || missing+=(pgbouncer); \
+	if test $${#missing[@]} -gt 0; then \
+		echo "setup: installing $${missing[*]}"; \
+		(apt-get update -qq && apt-get install -y -qq "$${missing[@]}") >/dev/null \
+			|| echo "setup: cannot install $${missing[*]} (install them by hand; for PostgreSQL 14 or later elsewhere set LONGSHORE_PG_BIN to its bin directory)"; \
+	fi
 
-check: fmt lint deny ## in seconds: format, lints, dependencies, the rules' own tests
+test: setup fmt tidy lint unit docs ## runs all tests and checks
+	@echo "all tests and checks passed"
+
+check: fmt tidy lint ## runs format, house rules, lints and the tests of the rules; for every commit
 	cargo nextest run -p longshore-core
 
-tools:
-	@command -v cargo-nextest >/dev/null || cargo install cargo-nextest --locked
-	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked
-	@command -v curl >/dev/null || (apt-get update -qq && apt-get install -y -qq curl) >/dev/null || echo "curl is missing: install it, the tour of the README needs it"
-	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -y -qq strace) >/dev/null || echo "strace is missing: install it, the tests of failing disks need it"
-	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || test -n "$${LONGSHORE_PG_BIN:-}" || (apt-get update -qq && apt-get install -y -qq postgresql) >/dev/null || echo "PostgreSQL (14 or later) is missing: install the package postgresql, or set LONGSHORE_PG_BIN to its bin directory; the tests of the PostgreSQL store need it"
-	@test -x /usr/sbin/pgbouncer -o -x /usr/bin/pgbouncer || (apt-get update -qq && apt-get install -y -qq pgbouncer) >/dev/null || echo "PgBouncer is missing: install the package pgbouncer, a test of the PostgreSQL store needs it"
+tidy: ## checks the house rules: words, type names, sizes, crate order, documented options
+	cargo xtask tidy
 
 fmt:
 	cargo fmt --all --check
 
 lint:
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-
-deny: tools
-	cargo deny --log-level error check bans licenses sources
 
 unit:
 	cargo nextest run --workspace
@@ -49,28 +62,38 @@ docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	cargo test --workspace --doc --quiet
 
-update-docs: ## writes docs/requirements.md anew from the tests
+update-docs: ## regenerates docs/requirements.md and docs/configuration.md
 	UPDATE_DOCS=1 cargo test --quiet -p longshore-testkit --test traceability
+	UPDATE_DOCS=1 cargo test --quiet -p longshore-cli --bin longshore configuration_docs
 
-campaign: campaign-rules campaign-kills campaign-calls campaign-damage campaign-fleet ## the long proofs, hours if you let them
+audit: ## checks licences, sources and security advisories of the dependencies
+	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+	cargo deny --log-level error check bans licenses sources
+	@if cargo deny --log-level off fetch db; then \
+		cargo deny --log-level error check advisories; \
+	else \
+		echo "audit: the advisory database is not reachable: advisories were not checked"; \
+	fi
 
-campaign-rules: ## engine against model on HISTORIES (100,000) random histories from FIRST_SEED (0)
-	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test engine_agrees -- --exact campaign --nocapture
+soak: soak-model soak-kill soak-syscalls soak-corruption soak-cluster ## runs all soak tests: hours
 
-campaign-kills: ## kills the embedded store KILL_CYCLES (2,000) times under load and looks for losses
+soak-model: ## compares engine and model on HISTORIES (100,000) random histories from FIRST_SEED (0)
+	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test differential -- --exact soak --nocapture
+
+soak-kill: ## kills the embedded store KILL_CYCLES (2,000) times under load and looks for losses
 	KILL_CYCLES=$(KILL_CYCLES) cargo test --release -p longshore-store-embedded --test crash -- --nocapture
 
-campaign-calls: ## kills the embedded store at CALL_POINTS (40) places of each system call on each of its files
-	CALL_POINTS=$(CALL_POINTS) cargo test --release -p longshore-store-embedded --test system_calls -- --nocapture
+soak-syscalls: ## kills the embedded store at CALL_POINTS (40) points of each system call on each file
+	CALL_POINTS=$(CALL_POINTS) cargo test --release -p longshore-store-embedded --test kill_at_syscall -- --nocapture
 
-campaign-damage: ## cuts the log at every byte of its last 64 KiB and flips FLIPS (20,000) bits in each file
-	TORN_FRAMES=16 FLIPS=$(FLIPS) cargo test --release -p longshore-store-embedded --test torn --test damage -- --nocapture --test-threads=1
+soak-corruption: ## truncates the WAL at every byte of its last 64 KiB, flips FLIPS (20,000) bits in each file
+	TORN_FRAMES=16 FLIPS=$(FLIPS) cargo test --release -p longshore-store-embedded --test torn_wal --test corruption -- --nocapture --test-threads=1
 
-wire-on-postgres: ## every scenario file and the tests of the wire over HTTP, with the jobs on PostgreSQL
+soak-cluster: ## kills NODE_KILLS (50) of three nodes on one PostgreSQL, and WORKER_KILLS (200) workers
+	NODE_KILLS=$(NODE_KILLS) WORKER_KILLS=$(WORKER_KILLS) LATE_PERCENT=0 cargo test --release -p longshore-store-postgres --test kill_nodes -- --nocapture
+
+test-http-postgres: ## runs every scenario and the HTTP tests on PostgreSQL
 	SCENARIO_STEP=1 cargo nextest run -p longshore-server --test wire_on_postgres --test scenarios_on_postgres --no-fail-fast
 
-campaign-fleet: ## kills NODE_KILLS (50) nodes of three that work on one PostgreSQL, and WORKER_KILLS (200) workers
-	NODE_KILLS=$(NODE_KILLS) WORKER_KILLS=$(WORKER_KILLS) LATE_PERCENT=0 cargo test --release -p longshore-store-postgres --test fleet -- --nocapture
-
-fixture: ## writes crates/store-embedded/fixtures for the present format; only before a release has written it
+regenerate-fixtures: ## rewrites crates/store-embedded/fixtures; only before a release has written the format
 	cargo test --quiet -p longshore-store-embedded --test formats -- --ignored --exact write_the_fixture

@@ -1,15 +1,20 @@
 //! Measures the embedded store in this process.
 //!
-//! `longshore-bench life DIR BATCH SECONDS`: submit, claim and complete in turn, BATCH commands to a commit.
-//! `longshore-bench sustained DIR BATCH SECONDS`: the same by one client, so that each answer is one commit, while ended jobs are pruned after a second.
-//! `longshore-bench single DIR NUMBER`: one submission after the other, beside bare `fdatasync` calls of the same disk.
-//! `longshore-bench workflows DIR JOBS ROUNDS`: a group of JOBS submitted in batches and drained, in turn with as many jobs of no workflow; then a fan-in of 1,000.
-//! `longshore-bench backlog DIR JOBS [BATCH]`: fill, reopen, then claim and complete from a long line and a short one in turn.
-//! `longshore-bench give-back DIR SECONDS`: single submissions beside a store that gives space back to the disk, and beside one that has none to give.
+//! - `longshore-bench lifecycle DIR BATCH SECONDS`: submit, claim and complete, BATCH commands per
+//!   commit
+//! - `longshore-bench sustained DIR BATCH SECONDS`: the same with one client, so each answer is
+//!   one commit, while finished jobs are pruned after a second
+//! - `longshore-bench single DIR TIMES`: single submissions, alternating with `fdatasync` calls
+//! - `longshore-bench workflows DIR JOBS ROUNDS`: a group of JOBS, submitted in batches, drained,
+//!   alternating with as many standalone jobs; then a fan-in of 1,000
+//! - `longshore-bench backlog DIR JOBS [BATCH] [no-prefetch]`: fill and reopen, then claim and
+//!   complete from a long and a short queue in turn. `no-prefetch` runs without the prefetch thread
+//! - `longshore-bench vacuum DIR SECONDS`: single submissions on a store that vacuums, and on a new
+//!   one
 
 mod backlog;
-mod give_back;
-mod machine;
+mod host;
+mod vacuum;
 
 use std::fs::File;
 use std::io::Write;
@@ -19,17 +24,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Joining, Settlement, Submission, SubmitRequest};
+use longshore_core::claim::ClaimOptions;
 use longshore_core::id::{JobType, QueueName, WorkflowId};
 use longshore_core::patch::SettingsPatch;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
 use longshore_core::workflow::WorkflowState;
-use longshore_store::{ClaimedJob, Inspect, Store, SystemClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest, WorkflowTarget};
+use longshore_store::{ClaimedJob, Store, StoreReader, SystemClock};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 
-use crate::machine::{Host, Latencies, writer_seconds};
+use crate::host::{Host, Latencies, writer_seconds};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -39,16 +44,20 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let number = |text: &str| text.replace('_', "").parse::<usize>().expect("a number");
     match words.as_slice() {
-        ["life", dir, batch, seconds] => life(Path::new(dir), number(batch), number(seconds)),
+        ["lifecycle", dir, batch, seconds] => lifecycle(Path::new(dir), number(batch), number(seconds)),
         ["sustained", dir, batch, seconds] => sustained(Path::new(dir), number(batch), number(seconds)),
         ["workflows", dir, jobs, rounds] => workflows(Path::new(dir), number(jobs), number(rounds)),
         ["single", dir, times] => single(Path::new(dir), number(times)),
-        ["backlog", dir, jobs] => backlog::backlog(Path::new(dir), number(jobs), 512),
-        ["backlog", dir, jobs, batch] => backlog::backlog(Path::new(dir), number(jobs), number(batch)),
-        ["give-back", dir, seconds] => give_back::give_back(Path::new(dir), number(seconds) as u64),
+        ["backlog", dir, jobs] => backlog::run(Path::new(dir), number(jobs), 512, true),
+        ["backlog", dir, jobs, "no-prefetch"] => backlog::run(Path::new(dir), number(jobs), 512, false),
+        ["backlog", dir, jobs, batch] => backlog::run(Path::new(dir), number(jobs), number(batch), true),
+        ["backlog", dir, jobs, batch, "no-prefetch"] => {
+            backlog::run(Path::new(dir), number(jobs), number(batch), false);
+        }
+        ["vacuum", dir, seconds] => vacuum::run(Path::new(dir), number(seconds) as u64),
         _ => {
             eprintln!(
-                "usage: longshore-bench life|sustained DIR BATCH SECONDS | single DIR TIMES | workflows DIR JOBS ROUNDS | backlog DIR JOBS [BATCH] | give-back DIR SECONDS"
+                "usage: longshore-bench lifecycle|sustained DIR BATCH SECONDS | single DIR TIMES | workflows DIR JOBS ROUNDS | backlog DIR JOBS [BATCH] [no-prefetch] | vacuum DIR SECONDS"
             );
             std::process::exit(2);
         }
@@ -56,8 +65,13 @@ fn main() {
 }
 
 fn open(dir: &Path) -> EmbeddedStore {
-    let place = Place::Directory(PathBuf::from(dir));
-    EmbeddedStore::open(Options::new(place, Arc::new(SystemClock::new()), TimeKind::Real)).expect("the store opens")
+    open_with(dir, true)
+}
+
+fn open_with(dir: &Path, prefetch_thread: bool) -> EmbeddedStore {
+    let location = StoreLocation::Directory(PathBuf::from(dir));
+    let options = EmbeddedOptions::new(location, Arc::new(SystemClock::new()), ClockMode::Real);
+    EmbeddedStore::open(EmbeddedOptions { prefetch_thread, ..options }).expect("the store opens")
 }
 
 fn queue() -> QueueName {
@@ -66,7 +80,7 @@ fn queue() -> QueueName {
 
 fn batch(jobs: usize) -> SubmitRequest {
     let (queue, job_type) = (queue(), JobType::new("bench").expect("a good name"));
-    // Not compressible, and not the same for each: what a payload is like.
+    // Different for each job, and not compressible.
     let payload = |n: usize| {
         let mut state = (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let bytes: Vec<u8> = (0..32)
@@ -84,7 +98,7 @@ fn batch(jobs: usize) -> SubmitRequest {
 }
 
 fn claim(limit: usize) -> ClaimRequest {
-    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() }
+    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: ClaimOptions::default() }
 }
 
 fn completions(jobs: Vec<ClaimedJob>) -> Vec<Settlement> {
@@ -103,11 +117,12 @@ fn block_on<F: Future>(future: F) -> F::Output {
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
-/// Clients that keep the writer busy: while one takes its answers, the next commit is under way.
+/// Clients that keep the writer busy: while one reads its answers, the next commit runs.
 const CLIENTS: usize = 2;
 
-/// Each client submits, claims and completes a third of `size` at once, round after round; the three mostly share a commit.
-fn life(dir: &Path, size: usize, seconds: usize) {
+/// Each client submits, claims and completes a third of `size` at once; the three requests mostly
+/// share a commit.
+fn lifecycle(dir: &Path, size: usize, seconds: usize) {
     let store = open(dir);
     let third = (size / 3).max(1);
     for _ in 0..4 * CLIENTS {
@@ -117,7 +132,7 @@ fn life(dir: &Path, size: usize, seconds: usize) {
     let until = start + Duration::from_secs(seconds as u64);
     let clients: Vec<(usize, Latencies)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| rounds(&store, third, until))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a client that ends well")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("a client that succeeds")).collect()
     });
     let elapsed = start.elapsed().as_secs_f64();
     let commits = store.commits() - commits_before;
@@ -125,17 +140,17 @@ fn life(dir: &Path, size: usize, seconds: usize) {
     let transitions: usize = clients.iter().map(|(transitions, _)| transitions).sum();
     let mut latencies = Latencies(clients.into_iter().flat_map(|(_, latencies)| latencies.0).collect());
     println!(
-        "life longshore batch={size} transitions_s={:.0} commits_s={:.0} commands_per_commit={:.0} writer_cpu_us={:.2} stolen={:.1}% answer: {}",
+        "lifecycle longshore batch={size} transitions_s={:.0} commits_s={:.0} commands_per_commit={:.0} writer_cpu_us={:.2} steal={:.1}% answer: {}",
         transitions as f64 / elapsed,
         commits as f64 / elapsed,
         transitions as f64 / commits as f64,
         busy * 1e6 / transitions as f64,
-        host.stolen_since(),
+        host.steal_percent_since(),
         latencies.show()
     );
 }
 
-/// One answer is one commit, with checkpoints and retention running beside.
+/// One answer is one commit, while checkpoints and retention run.
 fn sustained(dir: &Path, size: usize, seconds: usize) {
     let store = open(dir);
     let mut overrides = SettingsPatch::default();
@@ -160,37 +175,37 @@ fn sustained(dir: &Path, size: usize, seconds: usize) {
             }
             done
         });
-        (rounds(&store, third, until), janitor.join().expect("a janitor that ends well"))
+        (rounds(&store, third, until), janitor.join().expect("a janitor that succeeds"))
     });
     println!(
-        "sustained batch={size} transitions_s={:.0} pruned_s={:.0} stolen={:.1}% commit: {}",
+        "sustained batch={size} transitions_s={:.0} pruned_s={:.0} steal={:.1}% commit: {}",
         transitions as f64 / seconds as f64,
         pruned as f64 / seconds as f64,
-        host.stolen_since(),
+        host.steal_percent_since(),
         latencies.show()
     );
 }
 
 fn rounds(store: &EmbeddedStore, third: usize, until: Instant) -> (usize, Latencies) {
     let (mut transitions, mut latencies) = (0, Latencies::default());
-    let mut held = block_on(store.claim(claim(third))).expect("stored").expect("accepted");
+    let mut claimed_jobs = block_on(store.claim(claim(third))).expect("stored").expect("accepted");
     let mut next = batch(third);
     while Instant::now() < until {
-        let completions = completions(std::mem::take(&mut held));
+        let completions = completions(std::mem::take(&mut claimed_jobs));
         let again = next.clone();
         let round = Instant::now();
         let (submitted, claimed, settled) =
             block_on(async { tokio::join!(store.submit(next), store.claim(claim(third)), store.settle(completions)) });
         latencies.0.push(round.elapsed());
-        held = claimed.expect("stored").expect("accepted");
-        transitions += submitted.expect("stored").expect("accepted").len() + held.len();
+        claimed_jobs = claimed.expect("stored").expect("accepted");
+        transitions += submitted.expect("stored").expect("accepted").len() + claimed_jobs.len();
         transitions += settled.expect("stored").iter().filter(|verdict| verdict.is_ok()).count();
         next = again;
     }
     (transitions, latencies)
 }
 
-/// The two take turns, so that both meet the same disk.
+/// The two alternate, so that both see the same disk.
 fn single(dir: &Path, times: usize) {
     use std::os::unix::fs::FileExt;
     std::fs::create_dir_all(dir).expect("a directory");
@@ -198,7 +213,7 @@ fn single(dir: &Path, times: usize) {
     file.write_all(&vec![0; 64 << 20]).expect("space");
     file.sync_all().expect("a sync");
     let store = open(&dir.join("store"));
-    let (mut bare, mut ours, host) = (Latencies::default(), Latencies::default(), Host::now());
+    let (mut bare, mut submissions, host) = (Latencies::default(), Latencies::default(), Host::now());
     for n in 0..times {
         let start = Instant::now();
         file.write_all_at(&[1; 4096], (n as u64 % 16_000) * 4096).expect("a write");
@@ -206,26 +221,26 @@ fn single(dir: &Path, times: usize) {
         bare.0.push(start.elapsed());
         let start = Instant::now();
         block_on(store.submit(batch(1))).expect("stored").expect("accepted");
-        ours.0.push(start.elapsed());
+        submissions.0.push(start.elapsed());
     }
     println!("bare 4 KiB write and fdatasync: {}", bare.show());
-    println!("one durable submission:         {}", ours.show());
-    println!("the host took {:.1} % of the time", host.stolen_since());
+    println!("one durable submission:         {}", submissions.show());
+    println!("steal {:.1} %", host.steal_percent_since());
 }
 
-/// Jobs of one call to an open workflow, at most.
-const GROWTH: usize = 1_000;
+/// Jobs per submission to an open workflow.
+const SUBMISSION_JOBS: usize = 1_000;
 
-/// The two kinds take turns, so that both meet the same disk.
+/// The two kinds alternate, so that both see the same disk.
 fn workflows(dir: &Path, jobs: usize, rounds: usize) {
     let store = open(dir);
     let (mut group, mut alone) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        alone.push(there_and_back(&store, jobs, None));
+        alone.push(submit_and_drain(&store, jobs, None));
         let open = AdminCommand::OpenWorkflow { name: Some("group".into()) };
         let answer = block_on(store.admin(open)).expect("stored").expect("accepted");
-        let longshore_core::engine::AdminAnswer::Workflow { id, .. } = answer else { panic!("no workflow") };
-        group.push(there_and_back(&store, jobs, Some(id)));
+        let longshore_engine::AdminResponse::Workflow { id, .. } = answer else { panic!("no workflow") };
+        group.push(submit_and_drain(&store, jobs, Some(id)));
         block_on(store.admin(AdminCommand::CloseWorkflow { id })).expect("stored").expect("accepted");
         let start = Instant::now();
         let workflow = block_on(store.workflow(id)).expect("read").expect("it is there");
@@ -242,24 +257,24 @@ fn workflows(dir: &Path, jobs: usize, rounds: usize) {
     fan_in(&store);
 }
 
-/// Submits, claims and completes; jobs per second.
-fn there_and_back(store: &EmbeddedStore, jobs: usize, workflow: Option<WorkflowId>) -> f64 {
+/// Submits, claims and completes jobs. Returns jobs per second.
+fn submit_and_drain(store: &EmbeddedStore, jobs: usize, workflow: Option<WorkflowId>) -> f64 {
     let (start, mut done) = (Instant::now(), 0);
-    for first in (0..jobs).step_by(GROWTH) {
-        let size = GROWTH.min(jobs - first);
+    for first in (0..jobs).step_by(SUBMISSION_JOBS) {
+        let size = SUBMISSION_JOBS.min(jobs - first);
         let request = match workflow {
             None => batch(size),
-            Some(id) => SubmitRequest { joining: Some(Joining::Open(id)), ..batch(size) },
+            Some(id) => SubmitRequest { joining: Some(WorkflowTarget::Open(id)), ..batch(size) },
         };
         block_on(store.submit(request)).expect("stored").expect("accepted");
     }
-    let mut held: Vec<ClaimedJob> = Vec::new();
+    let mut claimed_jobs: Vec<ClaimedJob> = Vec::new();
     loop {
-        let completions = completions(std::mem::take(&mut held));
+        let completions = completions(std::mem::take(&mut claimed_jobs));
         let (claimed, settled) = block_on(async { tokio::join!(store.claim(claim(512)), store.settle(completions)) });
-        held = claimed.expect("stored").expect("accepted");
+        claimed_jobs = claimed.expect("stored").expect("accepted");
         done += settled.expect("stored").iter().filter(|verdict| verdict.is_ok()).count();
-        if held.is_empty() {
+        if claimed_jobs.is_empty() {
             break;
         }
     }
@@ -267,13 +282,13 @@ fn there_and_back(store: &EmbeddedStore, jobs: usize, workflow: Option<WorkflowI
     done as f64 / start.elapsed().as_secs_f64()
 }
 
-/// A thousand complete in one call; how long until the job that waits for them all can be claimed.
+/// Completes 1,000 jobs in one request and measures when their common dependent is ready.
 fn fan_in(store: &EmbeddedStore) {
     let mut request = batch(1_001);
-    if let Some(last) = request.batch.last_mut() {
-        last.job.after = (0..1_000).map(DependencyRef::Place).collect();
+    if let Some(Ok(last)) = request.batch.last_mut() {
+        last.job.after = (0..1_000).map(DependencyRef::BatchIndex).collect();
     }
-    request.joining = Some(Joining::New { name: None, open: false });
+    request.joining = Some(WorkflowTarget::New { name: None, open: false });
     block_on(store.submit(request)).expect("stored").expect("accepted");
     let group = block_on(store.claim(claim(1_000))).expect("stored").expect("accepted");
     assert_eq!(group.len(), 1_000);

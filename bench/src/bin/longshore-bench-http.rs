@@ -1,9 +1,11 @@
 //! Measures a running server over real sockets.
 //!
-//! `longshore-bench-http single ADDRESS TIMES`: one connection, one request after the other: submit, claim, complete.
-//! `longshore-bench-http wake ADDRESS TIMES`: from a submission to the answer of a claim that waited for it.
-//! `longshore-bench-http load ADDRESS CONNECTIONS SECONDS`: so many connections, each submits, claims and completes in turn.
-//! `longshore-bench-http idle ADDRESS CLAIMS PID`: so many claims that wait; what they cost the server with this process id, and how soon one is served.
+//! - `longshore-bench-http single ADDRESS TIMES`: submit, claim, complete on one connection
+//! - `longshore-bench-http wake ADDRESS TIMES`: from a submission to the answer of a parked claim
+//! - `longshore-bench-http load ADDRESS CONNECTIONS SECONDS`: submit, claim, complete on many
+//!   connections
+//! - `longshore-bench-http idle ADDRESS CLAIMS PID`: cost of parked claims to the server process
+//!   PID, and the latency of one of them
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 const JOB: &str =
-    r#"{"type":"bench","payload":{"to":"somebody@example.invalid","subject":"a payload of the usual size","n":12345}}"#;
+    r#"{"type":"bench","payload":{"to":"customer@example.invalid","subject":"a payload of the usual size","n":12345}}"#;
 
 #[tokio::main]
 async fn main() {

@@ -1,22 +1,24 @@
-//! Measures the PostgreSQL store beside the hand-written SKIP LOCKED loop, on the same server, in the same run.
+//! Compares the PostgreSQL store with a hand-written SKIP LOCKED loop, on one server, in one run.
 //!
-//! `longshore-bench-postgres compare URL [SECONDS [PHASES]]`: bulk submit (b), batched drain (d), drain one by one (o), one job a submission at 8 and 64
-//! clients (s), latency of one client (l).
-//! `longshore-bench-postgres backlog URL JOBS`: the rate of the first 10,000 drained from a backlog of 10,000 and of JOBS.
-//! `longshore-bench-postgres churn URL JOBS`: claim latency on the fresh tables and after JOBS jobs have gone through; transaction ids a job.
+//! - `longshore-bench-postgres compare URL [SECONDS [PHASES]]`: bulk submit (b), batch drain (d),
+//!   drain one by one (o), single submissions by 8 and 64 clients (s), latency of one client (l)
+//! - `longshore-bench-postgres backlog URL JOBS`: drain rate of the first 10,000 jobs of a backlog
+//!   of 10,000 and of JOBS
+//! - `longshore-bench-postgres churn URL JOBS`: claim latency on new tables and after JOBS jobs,
+//!   and transaction ids per job
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
-use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
+use longshore_core::claim::ClaimOptions;
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
+use longshore_engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
 use longshore_store::{ClaimedJob, Store};
-use longshore_store_postgres::{Options, PostgresStore};
+use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::{Client, NoTls, Statement};
 
 #[global_allocator]
@@ -28,7 +30,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let number = |text: &str| text.replace('_', "").parse::<usize>().expect("a number");
-    // One thread: PostgreSQL needs the other cores, and both sides are measured on the same runtime.
+    // One thread: PostgreSQL needs the other cores. Both sides run on the same runtime.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -61,7 +63,7 @@ async fn open(url: &str) -> Arc<PostgresStore> {
 async fn open_in(url: &str, schema: &str) -> Arc<PostgresStore> {
     let drop = format!("DROP SCHEMA IF EXISTS {schema} CASCADE");
     connect(url).await.batch_execute(&drop).await.expect("the old schema goes");
-    let mut options = Options::new(url);
+    let mut options = PostgresOptions::new(url);
     schema.clone_into(&mut options.schema);
     let handle = tokio::runtime::Handle::current();
     Arc::new(PostgresStore::start(options, handle).await.expect("the store opens"))
@@ -90,7 +92,7 @@ fn batch(jobs: usize) -> SubmitRequest {
 }
 
 fn claim(limit: usize) -> ClaimRequest {
-    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() }
+    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: ClaimOptions::default() }
 }
 
 fn done(jobs: &[ClaimedJob]) -> Vec<Settlement> {
@@ -189,7 +191,8 @@ impl Work for Finish {
     }
 }
 
-/// Jobs a second by so many clients, each one call after the other; ends early when a client finds nothing to do.
+/// Returns jobs per second of clients that send one request at a time. Ends early when a client
+/// finds no job.
 async fn rate<W: Work>(clients: &[Arc<W>], seconds: f64) -> f64 {
     let (stop, jobs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let began = Instant::now();
@@ -239,11 +242,11 @@ fn median(mut all: Vec<f64>) -> f64 {
     all[all.len() / 2]
 }
 
-fn line(what: &str, (theirs, ours): (f64, f64), wanted: f64) {
+fn line(what: &str, (theirs, ours): (f64, f64), target: f64) {
     let ratio = ours / theirs;
-    let verdict = if ratio >= wanted { "" } else { "  MISSED" };
+    let verdict = if ratio >= target { "" } else { "  MISSED" };
     println!(
-        "{what:40} hand-written {theirs:9.0}/s   longshore {ours:9.0}/s   ratio {ratio:5.2} (wanted {wanted:.2}){verdict}"
+        "{what:40} hand-written {theirs:9.0}/s   longshore {ours:9.0}/s   ratio {ratio:5.2} (target {target:.2}){verdict}"
     );
 }
 
@@ -255,7 +258,7 @@ async fn loops(url: &str, number: usize) -> Vec<Loop> {
     all
 }
 
-/// What is compared, by a letter each: bulk submit, batched drain, drain one by one, one job a submission, latency.
+/// Phases by letter: bulk submit, batched drain, drain one by one, single submissions, latency.
 const PHASES: &str = "bdosl";
 
 /// Both sides begin every phase with empty tables and a checkpoint behind them.
@@ -286,12 +289,12 @@ async fn compare(url: &str, seconds: usize, phases: &str) {
                 drain(url, seconds, 64, 1, 2.0).await;
             }
             's' => {
-                for (clients, wanted) in [(8, 1.3), (64, 2.0)] {
+                for (clients, target) in [(8, 1.3), (64, 2.0)] {
                     let store = fresh(url).await;
                     let theirs = loops(url, clients).await.into_iter().map(|one| PutOne(one, text.clone())).collect();
                     let ours = (0..clients).map(|_| Submit(Arc::clone(&store), 1)).collect();
                     let rates = by_turns(theirs, ours, &store, seconds).await;
-                    line(&format!("submit, {clients} clients, one a call"), rates, wanted);
+                    line(&format!("submit, {clients} clients, one a call"), rates, target);
                 }
             }
             'l' => latency(url).await,
@@ -329,7 +332,7 @@ async fn latency(url: &str) {
     );
 }
 
-async fn drain(url: &str, seconds: f64, workers: usize, at_once: usize, wanted: f64) {
+async fn drain(url: &str, seconds: f64, workers: usize, at_once: usize, target: f64) {
     let backlog: usize = if at_once > 1 { 400_000 } else { 100_000 };
     let store = fresh(url).await;
     let filler = PutMany(Loop::new(url).await, vec![body(); 1_000]);
@@ -342,7 +345,7 @@ async fn drain(url: &str, seconds: f64, workers: usize, at_once: usize, wanted: 
     let theirs = loops(url, workers).await.into_iter().map(|one| Drain(one, limit)).collect();
     let ours = (0..workers).map(|_| Finish(Arc::clone(&store), at_once)).collect();
     let rates = by_turns(theirs, ours, &store, seconds).await;
-    line(&format!("drain, {workers} workers, {at_once} a call"), rates, wanted);
+    line(&format!("drain, {workers} workers, {at_once} a call"), rates, target);
 }
 
 /// What a server does beside: ticks, and with them the archive.
@@ -351,7 +354,7 @@ fn tick_along(store: Arc<PostgresStore>) -> tokio::task::JoinHandle<()> {
         let budget = std::num::NonZeroUsize::new(128).expect("not zero");
         loop {
             let ticked = store.tick(budget).await.expect("the store ticks");
-            let more = ticked.next.is_some_and(|next| next <= longshore_store::Inspect::now(&*store));
+            let more = ticked.next.is_some_and(|next| next <= longshore_store::StoreReader::now(&*store));
             if !more {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

@@ -1,28 +1,38 @@
-//! The wire of Longshore: what is sent and what comes back, in Rust types.
+//! Wire types of Longshore: requests and responses, shared by server, client and command line.
 //!
-//! Nothing here decides anything, and nothing knows the rules or a store: the server reads requests with these types and writes its answers with
-//! them, clients do the reverse. Requests refuse fields they do not know; answers may gain fields.
+//! The crate contains no rules and no I/O. Requests refuse unknown fields; responses may gain
+//! fields. JSON of users (payload, result, progress, checkpoint) is a
+//! [`serde_json::value::RawValue`] and is passed on byte for byte.
 //!
-//! In reading order:
-//! - [`error`]: problem+json and the one table of error codes
-//! - [`time`]: instants (RFC 3339) and durations (`1h15m`, or a number of seconds)
-//! - [`words`]: closed sets of words, [`States`](states::States) for several of them, [`Priority`](words::Priority) and [`Tags`](tags::Tags) with their two spellings
-//! - [`settings`]: of a queue, and of a job; partial on the way in, whole on the way out
-//! - [`queue`], [`job`], [`work`] (claims, settlements, heartbeats), [`operate`] (what people do to jobs), [`workflow`], [`watch`] (stats, workers, info, clock)
+//! - [`error`]: problem+json, and the table of error codes
+//! - [`time`]: timestamps (RFC 3339) and durations (`1h15m`, or a number of seconds)
+//! - [`enums`]: closed enums, from `longshore-types`; [`states`]: lists of states; [`tags`]
+//! - [`settings`]: settings of queues and jobs, with the table of `docs/settings.md`
+//! - [`queue`]; [`job`]: submission, record, attempts, history
+//! - [`work`]: claims, settlements, heartbeats, children
+//! - [`admin`]: commands to jobs; [`workflow`]: jobs that are submitted together
+//! - [`system`]: why a job does not run, statistics, workers, server, clock
 //!
-//! JSON that belongs to users (payload, result, progress, checkpoint) is a [`serde_json::value::RawValue`]: it is passed on byte for byte.
+//! ```
+//! use longshore_api::Duration;
+//! use longshore_api::job::NewJob;
+//!
+//! let job: NewJob = serde_json::from_str(r#"{"type": "email", "delay": "5m"}"#).unwrap();
+//! assert_eq!(job.delay, Some(Duration::from_secs(300)));
+//! assert!(serde_json::from_str::<NewJob>(r#"{"type": "email", "dealy": "5m"}"#).is_err());
+//! ```
 
+pub mod admin;
+pub mod enums;
 pub mod error;
 pub mod job;
-pub mod operate;
 pub mod queue;
-mod serial;
+mod serde_util;
 pub mod settings;
 pub mod states;
+pub mod system;
 pub mod tags;
 pub mod time;
-pub mod watch;
-pub mod words;
 pub mod work;
 pub mod workflow;
 

@@ -1,4 +1,4 @@
-//! Several states in one text.
+//! Lists of states, separated by commas.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::words::State;
+use crate::enums::State;
 
 /// One or several states, on the wire separated by commas: `failed,dead_letter`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,14 +18,13 @@ impl From<State> for States {
     }
 }
 
-/// The text names something that is no state.
+/// A text with an unknown state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownState;
 
 impl fmt::Display for UnknownState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<&str> = State::ALL.iter().map(|state| state.word()).collect();
-        write!(f, "one or several of {}, separated by commas", words.join(", "))
+        write!(f, "one or several of {}, separated by commas", State::WORDS.join(", "))
     }
 }
 
@@ -35,15 +34,15 @@ impl FromStr for States {
     type Err = UnknownState;
 
     fn from_str(text: &str) -> Result<Self, UnknownState> {
-        let states = text.split(',').map(|word| State::from_word(word).ok_or(UnknownState));
+        let states = text.split(',').map(|name| State::parse(name).ok_or(UnknownState));
         Ok(Self(states.collect::<Result<_, _>>()?))
     }
 }
 
 impl fmt::Display for States {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<&str> = self.0.iter().map(|state| state.word()).collect();
-        f.write_str(&words.join(","))
+        let names: Vec<&str> = self.0.iter().map(|state| state.as_str()).collect();
+        f.write_str(&names.join(","))
     }
 }
 
@@ -55,8 +54,8 @@ impl Serialize for States {
 
 impl<'de> Deserialize<'de> for States {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
+        struct StatesVisitor;
+        impl Visitor<'_> for StatesVisitor {
             type Value = States;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,7 +66,7 @@ impl<'de> Deserialize<'de> for States {
                 text.parse().map_err(|unknown: UnknownState| E::custom(format_args!("expected {unknown}")))
             }
         }
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_str(StatesVisitor)
     }
 }
 
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_states_is_read_as_it_is_written() {
+    fn states_round_trip() {
         for text in ["failed", "failed,dead_letter", "pending,scheduled,running"] {
             let states: States = text.parse().unwrap();
             assert_eq!(states.to_string(), text);

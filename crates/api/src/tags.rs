@@ -1,4 +1,4 @@
-//! Labels of a job: a map of keys and values, or a list.
+//! Tags of a job: a map of keys and values, or a list of keys.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Shown as a map; a list has values that are null.
+/// Tags in a response: always a map. Tags that were given as a list have `null` values.
 pub type TagMap = BTreeMap<String, Option<String>>;
 
-/// As they may be given.
+/// Tags in a request: a map of keys and values, or a list of keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

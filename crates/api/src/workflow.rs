@@ -1,44 +1,51 @@
-//! Workflows: jobs that are handed in together and looked at as one.
+//! Workflows: jobs that are submitted together and observed as one.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::enums::{State, WorkflowState};
 use crate::time::Time;
-use crate::words::{State, WorkflowState};
 
-/// `POST /v1/workflows`, in one of four forms: `jobs` that name each other by `ref`, a `chain`, a `group`, or a `chord`. Without any of them it must be open.
+/// Creates a workflow: `POST /v1/workflows`.
+///
+/// One of `jobs`, `chain`, `group` and `chord` is required, unless the workflow is open.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, bound(deserialize = "T: Deserialize<'de>"))]
-pub struct NewWorkflow<T = Step> {
+pub struct NewWorkflow<T = WorkflowNode> {
+    /// Name of the workflow, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of jobs that name none.
+    /// Queue of jobs that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// More jobs will come; the workflow runs until it is closed.
+    /// Whether jobs can be added later; the workflow runs until it is closed. Absent: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<bool>,
+    /// Jobs that name their dependencies by `ref`.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<T>>,
+    /// Jobs that run one after the other.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub chain: Option<Vec<T>>,
+    /// Jobs that run in parallel.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub group: Option<Vec<T>>,
+    /// A group, and a job after it.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub chord: Option<Chord<T>>,
 }
 
-/// A job, or a chain, a group or a chord in its place.
+/// A job, or an object with `chain`, `group` or `chord` in its place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = serde_json::Value))]
 #[serde(transparent)]
-pub struct Step(pub Box<RawValue>);
+pub struct WorkflowNode(pub Box<RawValue>);
 
-/// Chain, group or chord in the place of a job.
+/// A chain, group or chord in the place of a job.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "T: Deserialize<'de>"))]
 pub struct Nested<T> {
@@ -50,12 +57,14 @@ pub struct Nested<T> {
     pub chord: Option<Chord<T>>,
 }
 
-/// `finally` runs once, after all of the group have completed.
+/// A group, and a job that runs after all of the group have completed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Chord<T = Step> {
+pub struct Chord<T = WorkflowNode> {
+    /// Jobs that run in parallel.
     pub group: Vec<T>,
+    /// Job that runs after them.
     pub finally: T,
 }
 
@@ -63,11 +72,13 @@ fn none<T>() -> Option<T> {
     None
 }
 
-/// What a call has made: ids by reference. A job without a `ref` is called by its place in the workflow: `0`, `1`, …
+/// Ids of a new workflow and its jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct WorkflowMade {
+pub struct WorkflowCreated {
+    /// Id of the workflow.
     pub id: String,
+    /// Ids of the jobs, by `ref`. A job without `ref` is named by its index: `0`, `1`, …
     pub jobs: BTreeMap<String, String>,
 }
 
@@ -75,16 +86,22 @@ pub struct WorkflowMade {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Workflow {
+    /// Id of the workflow.
     pub id: String,
+    /// Name of the workflow.
     pub name: Option<String>,
+    /// State of the workflow.
     pub state: WorkflowState,
+    /// Whether jobs can be added.
     pub open: bool,
+    /// When the workflow was created.
     pub created_at: Time,
-    /// Members in each state; one that retention has removed counts as it ended.
+    /// Members in each state. A member that retention has removed counts in its last state.
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub counts: BTreeMap<State, u64>,
-    /// Of all members, how many have ended.
+    /// Members that have ended.
     pub ended: u64,
+    /// All members.
     pub total: u64,
 }
 
@@ -92,25 +109,34 @@ pub struct Workflow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WorkflowWithJobs {
+    /// The workflow.
     #[serde(flatten)]
     pub workflow: Workflow,
+    /// Members of this page.
     pub jobs: Vec<Member>,
-    /// `cursor` of the next page of members.
+    /// `cursor` of the next page of members; `null` after the last one.
     pub next: Option<String>,
 }
 
+/// A job of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Member {
+    /// Name of the job in the workflow.
     #[serde(rename = "ref")]
     pub reference: String,
+    /// Id of the job.
     pub id: String,
+    /// State of the job.
     pub state: State,
+    /// Queue of the job.
     pub queue: String,
+    /// Kind of work.
     #[serde(rename = "type")]
     pub job_type: String,
-    /// Ids of the jobs that it waits for, or waited for.
+    /// Ids of jobs that must complete first.
     pub after: Vec<String>,
+    /// Ids of jobs of which one must end first.
     pub after_any: Vec<String>,
 }
 
@@ -118,28 +144,34 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Workflows {
+    /// Workflows of this page.
     pub workflows: Vec<Workflow>,
+    /// `cursor` of the next page; `null` after the last one.
     pub next: Option<String>,
 }
 
-/// What a job's dependencies have to give it: those of `after`, then those of `after_any`.
+/// Results of the dependencies of a job: those of `after`, then those of `after_any`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Inputs {
+    /// Dependencies of this page.
     pub inputs: Vec<Input>,
-    /// `cursor` of the next page.
+    /// `cursor` of the next page; `null` after the last one.
     pub next: Option<String>,
 }
 
+/// A dependency and its result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Input {
+    /// Id of the job.
     pub id: String,
-    /// Its name in its workflow.
+    /// Name of the job in its workflow.
     #[serde(rename = "ref")]
     pub reference: Option<String>,
-    /// `null`: its record is gone.
+    /// State of the job; `null` if the job has been removed.
     pub state: Option<State>,
+    /// Result of the job, if it has completed.
     #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]
     pub result: Option<Box<RawValue>>,
 }

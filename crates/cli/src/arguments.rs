@@ -1,4 +1,4 @@
-//! What can be typed, and which file does it.
+//! The arguments of `longshore`, and the dispatch to the commands.
 
 use clap::{Parser, Subcommand};
 
@@ -7,12 +7,12 @@ use crate::commands::{
     serve, submit, top, work, workers, workflows,
 };
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Where the server listens unless told otherwise, and where everybody else looks for it.
+/// Default address of the server, for `serve` and for clients.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
 
-/// A durable job queue: the server, and everything one does with it.
+/// A durable job queue: the server and its tools.
 #[derive(Debug, Parser)]
 #[command(
     name = "longshore",
@@ -20,50 +20,50 @@ pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
     after_help = "\
 Examples:
   longshore serve                                      start a server, data in ./longshore-data
-  longshore submit -t email.send -p '{\"to\":\"ann\"}'     hand in a job
+  longshore submit -t email.send -p '{\"to\":\"ann\"}'     submit a job
   longshore work --exec ./send.sh                      run a program for each job
-  longshore jobs list --state dead_letter              look at what went wrong
-  longshore top                                        watch it live
+  longshore jobs list --state dead_letter              list dead letters
+  longshore top                                        show live figures
 
 Exit codes: 0 done, 1 refused, 2 failed."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    pub(crate) command: Command,
-    // `Context` reads the variable and the default: clap would show the flag as required in the usage line of errors.
+    pub(crate) command: CliCommand,
+    // `Context` reads the variable and the default: clap would list the flag in usage lines.
     /// Address of the server [env: LONGSHORE_SERVER] [default: http://127.0.0.1:7070]
-    #[arg(long, global = true, value_name = "URL", help_heading = "Everywhere")]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub(crate) server: Option<String>,
-    /// JSON on standard output, errors as JSON on standard error
-    #[arg(long, global = true, help_heading = "Everywhere")]
+    /// Print JSON to standard output and errors as JSON to standard error
+    #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     Serve(Box<serve::Serve>),
-    Submit(Box<submit::Submit>),
-    /// Look at jobs, and operate on them
+    Submit(Box<submit::SubmitJobs>),
+    /// Inspect and change jobs
     #[command(subcommand)]
-    Jobs(jobs::Jobs),
-    /// Look at queues, create and change them
+    Jobs(jobs::JobsCommand),
+    /// Inspect, create and change queues
     #[command(subcommand)]
-    Queues(queues::Queues),
-    /// Jobs that ended and want a person's look
+    Queues(queues::QueuesCommand),
+    /// List, requeue and delete dead letters
     #[command(subcommand)]
-    DeadLetters(dead_letters::DeadLetters),
-    /// Jobs that belong together: hand them in, look at them, run again what failed
+    DeadLetters(dead_letters::DeadLettersCommand),
+    /// Submit, inspect, cancel and retry workflows
     #[command(subcommand)]
-    Workflows(workflows::Workflows),
-    Work(Box<work::Work>),
-    /// Look at workers
+    Workflows(workflows::WorkflowsCommand),
+    Work(Box<work::WorkOptions>),
+    /// List workers
     #[command(subcommand)]
-    Workers(workers::Workers),
+    Workers(workers::WorkersCommand),
     Top(top::Top),
-    Health(health::Health),
-    /// The time of a server: read it, or advance it where it is virtual
+    Health(health::CheckHealth),
+    /// Print the time of a server, or advance a virtual clock
     #[command(subcommand)]
-    Clock(clock::Clock),
+    Clock(clock::ClockCommand),
     Bench(Box<bench::Bench>),
     Backup(backup::Backup),
     Restore(restore::Restore),
@@ -73,8 +73,8 @@ pub(crate) enum Command {
     Completions(completions::Completions),
 }
 
-impl Command {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl CliCommand {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::Serve(serve) => serve.run(context),
             Self::Submit(submit) => submit.run(context),
@@ -92,7 +92,7 @@ impl Command {
             Self::Restore(restore) => restore.run(context),
             Self::Doctor(doctor) => doctor.run(context),
             Self::Migrate(migrate) => migrate.run(context),
-            Self::MigrateStore(moving) => moving.run(context),
+            Self::MigrateStore(migrate_store) => migrate_store.run(context),
             Self::Completions(completions) => completions.run(context),
         }
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_are_sound() {
+    fn clap_accepts_the_definitions() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
     }

@@ -1,49 +1,49 @@
-//! What every command is given.
+//! What every command gets: the output and the address of the server.
 
 use std::time::Duration;
 
 use longshore_client::{Builder, Client};
 
 use crate::arguments::DEFAULT_ADDRESS;
-use crate::terminal::failure::Failure;
-use crate::terminal::screen::Screen;
+use crate::terminal::error::CliError;
+use crate::terminal::output::Output;
 
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub(crate) screen: Screen,
-    /// The server's address.
+    pub(crate) output: Output,
+    /// URL of the server.
     pub(crate) server: String,
 }
 
 impl Context {
-    /// The flag wins over `LONGSHORE_SERVER`, which wins over the default address.
+    /// The flag overrides `LONGSHORE_SERVER`, which overrides the default address.
     pub(crate) fn new(server: Option<String>, json: bool) -> Self {
         let from_environment = || {
             let value = std::env::var_os("LONGSHORE_SERVER").filter(|value| !value.is_empty())?;
             Some(value.to_string_lossy().into_owned())
         };
         let server = server.or_else(from_environment).unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"));
-        Self { screen: Screen::new(json), server }
+        Self { output: Output::new(json), server }
     }
 
-    /// Nothing is sent yet.
-    pub(crate) fn client(&self) -> Result<Client, Failure> {
+    /// Returns a client; connects with the first request.
+    pub(crate) fn client(&self) -> Result<Client, CliError> {
         self.build(Client::builder())
     }
 
-    /// A client whose connections and answers have this timeout.
-    pub(crate) fn client_with_timeout(&self, timeout: Duration) -> Result<Client, Failure> {
+    /// Returns a client with this timeout for connecting and for responses.
+    pub(crate) fn client_with_timeout(&self, timeout: Duration) -> Result<Client, CliError> {
         self.build(Client::builder().connect_timeout(timeout).timeout(timeout))
     }
 
-    fn build(&self, builder: Builder) -> Result<Client, Failure> {
+    fn build(&self, builder: Builder) -> Result<Client, CliError> {
         builder.build(&self.server).map_err(|error| {
-            Failure::failed(error.to_string()).hint("--server http://127.0.0.1:7070, or LONGSHORE_SERVER")
+            CliError::failed(error.to_string()).hint("use --server http://127.0.0.1:7070, or LONGSHORE_SERVER")
         })
     }
 
-    /// Runs calls to a server to their end.
-    pub(crate) fn call<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    /// Runs requests to a server on a new single-threaded runtime.
+    pub(crate) fn call<T>(&self, work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
         tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
     }
 }

@@ -1,41 +1,45 @@
-//! The command line of Longshore.
+//! The command line of Longshore: the binary `longshore`.
 //!
-//! One file a command, named as it is typed:
-//! - `arguments.rs`: what can be typed, and which file does it
-//! - `commands/serve/`: the server on a store; its flags, environment and file
-//! - `commands/submit.rs`, `commands/jobs/`, `commands/queues/`, `commands/dead_letters/`: jobs and queues of a server
-//! - `commands/work/`: a worker that runs a program for each job
-//! - `commands/workers.rs`, `commands/health.rs`, `commands/clock.rs`: workers, health and time of a server
-//! - `commands/bench/`, `commands/top/`: load for a server, and a look at it
-//! - `commands/backup.rs`, `restore.rs`, `doctor.rs`: directories of data
-//! - `commands/completions.rs`: for shells
+//! - `arguments.rs`: all arguments, and the dispatch to the commands
+//! - `usage.rs`: usage lines of invalid command lines
+//! - `context.rs`: what every command gets: output, address of the server
 //! - `signals.rs`: SIGTERM and SIGINT
-//! - `terminal/`: what people see: safe text, tables, JSON, failures with hints and exit codes
+//! - `terminal/`: output: escaped text, tables, JSON, questions, errors with hints and exit codes
+//! - `commands/serve/`: the server on a store; flags, environment, configuration file
+//! - `commands/submit/`, `jobs/`, `queues/`, `dead_letters/`, `workflows/`: clients of a server
+//! - `commands/work/`: a worker that runs a program for each job
+//! - `commands/workers.rs`, `health.rs`, `clock.rs`, `top/`: state of a server
+//! - `commands/bench/`: load generator
+//! - `commands/backup.rs`, `restore.rs`, `doctor.rs`: data directories
+//! - `commands/migrate.rs`, `migrate_store.rs`: the schema on PostgreSQL, moving a store there
+//! - `commands/completions.rs`: completion scripts of shells
 //!
-//! Data goes to standard output, everything else to standard error. Exit codes: 0 done, 1 refused, 2 failed.
+//! Data goes to standard output, everything else to standard error.
+//! Exit codes: 0 done, 1 refused, 2 failed.
 
 mod arguments;
 mod commands;
+#[cfg(test)]
+mod configuration_docs;
 mod context;
 mod signals;
 mod terminal;
+mod usage;
 
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use crate::arguments::Arguments;
 use crate::context::Context;
 
-/// Jobs come and go by the thousand.
+/// The server allocates and frees many small records.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let Arguments { command, server, json } = Arguments::parse();
+    let Arguments { command, server, json } = usage::parse().unwrap_or_else(|error| error.exit());
     let context = Context::new(server, json);
     match command.run(&context) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(json),
+        Err(failure) => failure.print(json),
     }
 }

@@ -1,14 +1,14 @@
-//! SIGTERM and SIGINT: the first asks to stop in order, the second at once.
+//! SIGTERM and SIGINT: the first signal drains, the second stops at once.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// How often the process was told to stop.
+/// Number of stop signals that the process has received.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals(watch::Receiver<u8>);
 
 impl Signals {
-    /// Must be called inside of a runtime.
+    /// Installs the handlers. Panics outside of a tokio runtime.
     pub(crate) fn listen() -> std::io::Result<Self> {
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let (sender, receiver) = watch::channel(0_u8);
@@ -24,15 +24,15 @@ impl Signals {
         Ok(Self(receiver))
     }
 
-    /// Until it was told `times` times.
-    pub(crate) async fn told(&self, times: u8) {
+    /// Waits for signal number `times`.
+    pub(crate) async fn received(&self, times: u8) {
         if self.0.clone().wait_for(|signals| *signals >= times).await.is_err() {
-            // The runtime ends: nobody will tell us any more.
+            // The sender is gone because the runtime shuts down: no signal follows.
             std::future::pending::<()>().await;
         }
     }
 
-    pub(crate) fn times(&self) -> u8 {
+    pub(crate) fn count(&self) -> u8 {
         *self.0.borrow()
     }
 }

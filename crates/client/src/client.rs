@@ -1,4 +1,4 @@
-//! The client itself: an address, connections that are kept, patience, one request and its answer.
+//! The client: URL, connection pool, timeouts, requests and responses.
 
 use std::time::Duration;
 
@@ -13,85 +13,107 @@ use longshore_api::{ErrorCode, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{BadUrl, Error, TooLate};
+use crate::error::{BadUrl, Error, TimeoutError};
 
-/// More than any answer of the server: a page of 1,000 jobs, or one payload.
-const ANSWER_MAX: usize = 256 << 20;
+/// Limit of a response, above a page of 1,000 jobs or one payload.
+const RESPONSE_MAX: usize = 256 << 20;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Talks to one server. Clones share connections.
+/// A client of one server. Clones share the connection pool.
+///
+/// ```
+/// use std::time::Duration;
+/// use longshore_api::RetryAdvice;
+/// use longshore_api::job::NewJob;
+/// use longshore_client::Client;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let client = Client::builder().timeout(Duration::from_secs(5)).build("http://127.0.0.1:1")?;
+/// let job = NewJob { job_type: "email.send".to_owned(), ..NewJob::default() };
+/// match client.submit("emails", &job).await {
+///     Ok(submitted) => println!("stored: {}", submitted.id),
+///     // The job was not stored: the request can be repeated.
+///     Err(error) if error.retry() == RetryAdvice::Safe => println!("retry later: {error}"),
+///     Err(error) => println!("failed: {error}"),
+/// }
+/// # Ok::<(), longshore_client::BadUrl>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Client {
     http: legacy::Client<HttpConnector, Full<Bytes>>,
-    /// Without a slash at its end.
+    /// URL without a slash at its end.
     base: String,
-    patience: Duration,
+    timeout: Duration,
 }
 
-/// Patience and name of a [`Client`].
+/// Timeouts of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct Builder {
     connect: Duration,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Default for Builder {
-    /// Longer than the server gives a submission: its own word on that is worth hearing.
+    /// 5 s to connect, and 40 s for a response: longer than the server's own timeout of a
+    /// submission, so that the client gets the server's error.
     fn default() -> Self {
-        Self { connect: Duration::from_secs(5), patience: Duration::from_secs(40) }
+        Self { connect: Duration::from_secs(5), timeout: Duration::from_secs(40) }
     }
 }
 
 impl Builder {
-    /// For a connection to come about.
+    /// Timeout of a connection attempt.
     #[must_use]
     pub fn connect_timeout(self, connect: Duration) -> Self {
         Self { connect, ..self }
     }
 
-    /// For an answer, on top of what a call asks the server to wait.
+    /// Timeout of a response, in addition to the time that a request asks the server to wait.
     #[must_use]
-    pub fn timeout(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
-    /// Nothing is sent yet.
+    /// Returns a client for the server at `url`. Connects with the first request.
     pub fn build(self, url: &str) -> Result<Client, BadUrl> {
         let base = check(url)?;
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(self.connect));
         let mut builder = legacy::Client::builder(TokioExecutor::new());
-        // The server closes idle connections after 75 s: ours should not be the one that finds out.
+        // The server closes idle connections after 75 s. The client closes them first, so that no
+        // request is sent on a closed connection.
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(60));
-        Ok(Client { http: builder.build(connector), base, patience: self.patience })
+        Ok(Client { http: builder.build(connector), base, timeout: self.timeout })
     }
 }
 
 fn check(url: &str) -> Result<String, BadUrl> {
-    let bad = |why| BadUrl { url: url.to_owned(), why };
+    let bad = |reason| BadUrl { url: url.to_owned(), reason };
     let trimmed = url.trim().trim_end_matches('/');
-    let uri: Uri = trimmed.parse().map_err(|_| bad("write it like http://127.0.0.1:7070"))?;
+    let uri: Uri = trimmed.parse().map_err(|_| bad("expected a URL such as http://127.0.0.1:7070"))?;
     match uri.scheme_str() {
         Some("http") => {}
-        Some("https") => return Err(bad("this build speaks plain http only; put a proxy in between")),
+        Some("https") => return Err(bad("https is not supported; use plain http to a proxy")),
         Some(_) | None => return Err(bad("it must start with http://")),
     }
     if uri.query().is_some() {
-        return Err(bad("it may not have a query"));
+        return Err(bad("it must not have a query"));
     }
     Ok(trimmed.to_owned())
 }
 
-/// A whole answer.
-struct Answer {
+/// A complete response.
+struct RawResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
 }
 
 impl Client {
+    /// Returns a client with the default timeouts.
     pub fn new(url: &str) -> Result<Self, BadUrl> {
         Builder::default().build(url)
     }
@@ -100,7 +122,7 @@ impl Client {
         Builder::default()
     }
 
-    /// The server's address.
+    /// URL of the server.
     pub fn url(&self) -> &str {
         &self.base
     }
@@ -109,16 +131,16 @@ impl Client {
         self.get_within(path, Duration::ZERO).await
     }
 
-    /// `wait`: what the server was asked to wait at most.
+    /// `wait` is how long the request asks the server to wait.
     pub(crate) async fn get_within<T: DeserializeOwned>(&self, path: &str, wait: Duration) -> Result<T, Error> {
         read(&self.send(Method::GET, path, None, wait).await?)
     }
 
     pub(crate) async fn get_bytes(&self, path: &str) -> Result<(Bytes, bool), Error> {
-        let answer = self.send(Method::GET, path, None, Duration::ZERO).await?;
+        let response = self.send(Method::GET, path, None, Duration::ZERO).await?;
         let json =
-            answer.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-        Ok((answer.body, json))
+            response.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+        Ok((response.body, json))
     }
 
     pub(crate) async fn post<B: Serialize + ?Sized, T: DeserializeOwned>(
@@ -138,7 +160,7 @@ impl Client {
         read(&self.send(Method::POST, path, Some(write(body)?), wait).await?)
     }
 
-    pub(crate) async fn post_nothing<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+    pub(crate) async fn post_empty<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         read(&self.send(Method::POST, path, None, Duration::ZERO).await?)
     }
 
@@ -154,9 +176,16 @@ impl Client {
         self.send(Method::DELETE, path, None, Duration::ZERO).await.map(|_| ())
     }
 
-    /// One request; any answer but 2xx is an error.
-    async fn send(&self, method: Method, path: &str, body: Option<Bytes>, wait: Duration) -> Result<Answer, Error> {
-        let uri: Uri = format!("{}{path}", self.base).parse().map_err(|_| Error::Request(format!("path {path:?}")))?;
+    /// Sends one request. A status other than 2xx is an error.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+        wait: Duration,
+    ) -> Result<RawResponse, Error> {
+        let uri: Uri =
+            format!("{}{path}", self.base).parse().map_err(|_| Error::InvalidRequest(format!("path {path:?}")))?;
         let mut request = Request::new(Full::new(body.clone().unwrap_or_default()));
         *request.method_mut() = method;
         *request.uri_mut() = uri;
@@ -167,52 +196,52 @@ impl Client {
         if body.is_some() {
             headers.insert(CONTENT_TYPE, JSON);
         }
-        let patience = self.patience.saturating_add(wait);
-        let answer = tokio::time::timeout(patience, self.exchange(request)).await;
-        let answer = answer.map_err(|_| Error::NoAnswer { cause: Box::new(TooLate(patience)) })??;
-        if answer.status.is_success() { Ok(answer) } else { Err(refusal(&answer)) }
+        let timeout = self.timeout.saturating_add(wait);
+        let response = tokio::time::timeout(timeout, self.exchange(request)).await;
+        let response = response.map_err(|_| Error::ResponseLost { cause: Box::new(TimeoutError(timeout)) })??;
+        if response.status.is_success() { Ok(response) } else { Err(refusal(&response)) }
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, Error> {
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<RawResponse, Error> {
         let response = self.http.request(request).await.map_err(|error| {
             if error.is_connect() {
-                Error::Unreachable { url: self.base.clone(), cause: Box::new(error) }
+                Error::Connect { url: self.base.clone(), cause: Box::new(error) }
             } else {
-                Error::NoAnswer { cause: Box::new(error) }
+                Error::ResponseLost { cause: Box::new(error) }
             }
         })?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_MAX).collect().await.map_err(|cause| Error::NoAnswer { cause })?;
-        Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+        let body = Limited::new(body, RESPONSE_MAX).collect().await.map_err(|cause| Error::ResponseLost { cause })?;
+        Ok(RawResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
 }
 
 fn write<B: Serialize + ?Sized>(body: &B) -> Result<Bytes, Error> {
-    serde_json::to_vec(body).map(Bytes::from).map_err(|error| Error::Request(error.to_string()))
+    serde_json::to_vec(body).map(Bytes::from).map_err(|error| Error::InvalidRequest(error.to_string()))
 }
 
-fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
-    serde_json::from_slice(&answer.body).map_err(|error| Error::NotUnderstood {
-        status: answer.status.as_u16(),
-        // Only the place: the answer itself may hold what nobody should see in a log.
-        detail: format!("not what this call answers (line {}, column {})", error.line(), error.column()),
+fn read<T: DeserializeOwned>(response: &RawResponse) -> Result<T, Error> {
+    serde_json::from_slice(&response.body).map_err(|error| Error::UnexpectedResponse {
+        status: response.status.as_u16(),
+        // Only the position: the body may be confidential, and errors are logged.
+        detail: format!("the body has another form (line {}, column {})", error.line(), error.column()),
     })
 }
 
-fn refusal(answer: &Answer) -> Error {
-    if let Ok(problem) = serde_json::from_slice::<Problem>(&answer.body) {
+fn refusal(response: &RawResponse) -> Error {
+    if let Ok(problem) = serde_json::from_slice::<Problem>(&response.body) {
         return Error::Refused(Box::new(problem));
     }
-    // A server that is overrun, or a proxy before it, may have no time for words.
-    let code = match answer.status {
+    // An overloaded server, or a proxy, may respond without a body.
+    let code = match response.status {
         StatusCode::TOO_MANY_REQUESTS => Some(ErrorCode::RateLimited),
         StatusCode::SERVICE_UNAVAILABLE => Some(ErrorCode::StoreUnavailable),
         _ => None,
     };
-    let status = answer.status.as_u16();
+    let status = response.status.as_u16();
     match code {
-        Some(code) => Error::Refused(Box::new(Problem::new(code, format!("answer {status} without a word")))),
-        None => Error::NotUnderstood { status, detail: "this is not an answer of a Longshore server".to_owned() },
+        Some(code) => Error::Refused(Box::new(Problem::new(code, format!("HTTP {status} without details")))),
+        None => Error::UnexpectedResponse { status, detail: "not a response of a Longshore server".to_owned() },
     }
 }
 
@@ -223,22 +252,22 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers every connection with these bytes and closes it.
-    async fn canned(answer: &'static str) -> Client {
+    /// A client of a server that responds to every connection with these bytes and closes it.
+    async fn canned(response: &'static str) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let mut seen = [0_u8; 4096];
-                let _ = stream.read(&mut seen).await.unwrap();
-                stream.write_all(answer.as_bytes()).await.unwrap();
+                let mut request = [0_u8; 4096];
+                let _ = stream.read(&mut request).await.unwrap();
+                stream.write_all(response.as_bytes()).await.unwrap();
             }
         });
         Client::new(&format!("http://{address}/")).unwrap()
     }
 
     #[test]
-    fn addresses_are_checked() {
+    fn urls_are_checked() {
         assert_eq!(check("http://127.0.0.1:7070/").unwrap(), "http://127.0.0.1:7070");
         assert_eq!(check("http://host/under/").unwrap(), "http://host/under");
         for bad in ["", "127.0.0.1:7070", "https://host", "ftp://host", "http://", "http://host/?a=b", "http://a b"] {
@@ -247,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_problem_is_a_value() {
+    async fn a_problem_becomes_a_refusal_with_its_code() {
         let client = canned(concat!(
             "HTTP/1.1 409 Conflict\r\nContent-Length: 131\r\n\r\n",
             r#"{"type":"about:blank","status":409,"code":"stale_lease","title":"t","detail":"the lease is not held any more now","retry":"never"} "#,
@@ -257,39 +286,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_kind_of_server_is_recognised() {
+    async fn a_response_of_another_server_is_unexpected() {
         let client = canned("HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\n<html").await;
-        let told = client.job("x").await.unwrap_err();
-        assert!(matches!(told, Error::NotUnderstood { status: 404, .. }), "{told}");
+        let error = client.job("x").await.unwrap_err();
+        assert!(matches!(error, Error::UnexpectedResponse { status: 404, .. }), "{error}");
         let client = canned("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await;
-        let told = client.job("x").await.unwrap_err();
-        assert!(matches!(told, Error::NotUnderstood { status: 200, .. }), "{told}");
+        let error = client.job("x").await.unwrap_err();
+        assert!(matches!(error, Error::UnexpectedResponse { status: 200, .. }), "{error}");
     }
 
     #[tokio::test]
-    async fn an_answer_that_breaks_off_may_have_been_applied() {
+    async fn a_truncated_response_has_unknown_retry_advice() {
         let client = canned("HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n{").await;
-        let told = client.job("x").await.unwrap_err();
-        assert_eq!(told.retry(), longshore_api::RetryAdvice::Unknown, "{told}");
+        let error = client.job("x").await.unwrap_err();
+        assert_eq!(error.retry(), longshore_api::RetryAdvice::Unknown, "{error}");
     }
 
     #[tokio::test]
-    async fn nobody_there_means_that_nothing_was_sent() {
+    async fn a_refused_connection_is_a_connect_error() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
-        let told = Client::new(&url).unwrap().info().await.unwrap_err();
-        assert!(matches!(told, Error::Unreachable { .. }), "{told}");
-        assert!(told.to_string().contains("refused"), "{told}");
+        let error = Client::new(&url).unwrap().info().await.unwrap_err();
+        assert!(matches!(error, Error::Connect { .. }), "{error}");
+        assert!(error.to_string().contains("refused"), "{error}");
     }
 
     #[tokio::test]
-    async fn patience_ends() {
+    async fn a_request_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let client = Client::builder().timeout(Duration::from_millis(50)).build(&url).unwrap();
-        let told = client.info().await.unwrap_err();
-        assert!(matches!(told, Error::NoAnswer { .. }), "{told}");
-        assert!(told.to_string().contains("0.05 s"), "{told}");
+        let error = client.info().await.unwrap_err();
+        assert!(matches!(error, Error::ResponseLost { .. }), "{error}");
+        assert!(error.to_string().contains("0.05 s"), "{error}");
     }
 }

@@ -1,28 +1,28 @@
-//! What can become of a call that did not succeed.
+//! Errors of requests.
 
 use std::fmt;
 
 use longshore_api::{ErrorCode, Problem, RetryAdvice};
 
-/// A boxed cause, as libraries underneath give it.
-type Cause = Box<dyn std::error::Error + Send + Sync>;
+/// The error of a library.
+type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug)]
 pub enum Error {
-    /// The server said no, or that it cannot now.
+    /// The server has refused the request, or cannot serve it now.
     Refused(Box<Problem>),
-    /// No connection: nothing was sent.
-    Unreachable { url: String, cause: Cause },
-    /// Sent, and no whole answer came: it may have been applied.
-    NoAnswer { cause: Cause },
-    /// An answer that is not of this API, as from another kind of server.
-    NotUnderstood { status: u16, detail: String },
-    /// The request could not be written down; nothing was sent.
-    Request(String),
+    /// No connection: the request was not sent.
+    Connect { url: String, cause: BoxedError },
+    /// The request was sent, and there is no complete response: it may have been applied.
+    ResponseLost { cause: BoxedError },
+    /// The response does not have the form of this API, such as one of another server.
+    UnexpectedResponse { status: u16, detail: String },
+    /// The request cannot be serialized: it was not sent.
+    InvalidRequest(String),
 }
 
 impl Error {
-    /// The code of a refusal, where it is one of the table.
+    /// Returns the code of a refusal, if this version knows it.
     pub fn code(&self) -> Option<ErrorCode> {
         self.problem().and_then(|problem| ErrorCode::from_code(&problem.code))
     }
@@ -30,17 +30,20 @@ impl Error {
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Refused(problem) => Some(problem),
-            Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::NotUnderstood { .. } | Self::Request(_) => None,
+            Self::Connect { .. }
+            | Self::ResponseLost { .. }
+            | Self::UnexpectedResponse { .. }
+            | Self::InvalidRequest(_) => None,
         }
     }
 
-    /// What is known about making the same call again.
+    /// Whether the same request can be repeated.
     pub fn retry(&self) -> RetryAdvice {
         match self {
             Self::Refused(problem) => problem.retry,
-            Self::Unreachable { .. } => RetryAdvice::Safe,
-            Self::NoAnswer { .. } => RetryAdvice::Unknown,
-            Self::NotUnderstood { .. } | Self::Request(_) => RetryAdvice::Never,
+            Self::Connect { .. } => RetryAdvice::Safe,
+            Self::ResponseLost { .. } => RetryAdvice::Unknown,
+            Self::UnexpectedResponse { .. } | Self::InvalidRequest(_) => RetryAdvice::Never,
         }
     }
 }
@@ -49,19 +52,19 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(problem) => write!(f, "{problem}"),
-            Self::Unreachable { url, cause } => write!(f, "cannot reach {url}: {}", innermost(cause.as_ref())),
-            Self::NoAnswer { cause } => write!(f, "no answer: {}", innermost(cause.as_ref())),
-            Self::NotUnderstood { status, detail } => write!(f, "answer {status} is not understood: {detail}"),
-            Self::Request(detail) => write!(f, "the request cannot be written: {detail}"),
+            Self::Connect { url, cause } => write!(f, "cannot reach {url}: {}", root_cause(cause.as_ref())),
+            Self::ResponseLost { cause } => write!(f, "no response: {}", root_cause(cause.as_ref())),
+            Self::UnexpectedResponse { status, detail } => write!(f, "unexpected response {status}: {detail}"),
+            Self::InvalidRequest(detail) => write!(f, "invalid request: {detail}"),
         }
     }
 }
 
-/// Causes of causes only repeat that something failed; the last one says what.
-fn innermost<'a>(cause: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+/// Returns the innermost cause. The outer ones only say that a request failed.
+fn root_cause<'a>(cause: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
     let mut cause = cause;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
+    while let Some(source) = cause.source() {
+        cause = source;
     }
     cause
 }
@@ -70,35 +73,35 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Refused(problem) => Some(problem),
-            Self::Unreachable { cause, .. } | Self::NoAnswer { cause } => Some(cause.as_ref()),
-            Self::NotUnderstood { .. } | Self::Request(_) => None,
+            Self::Connect { cause, .. } | Self::ResponseLost { cause } => Some(cause.as_ref()),
+            Self::UnexpectedResponse { .. } | Self::InvalidRequest(_) => None,
         }
     }
 }
 
-/// Not the address of a server.
+/// A text that is not the URL of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadUrl {
     pub url: String,
-    pub why: &'static str,
+    pub reason: &'static str,
 }
 
 impl fmt::Display for BadUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" is not the address of a server: {}", self.url, self.why)
+        write!(f, "invalid server URL \"{}\": {}", self.url, self.reason)
     }
 }
 
 impl std::error::Error for BadUrl {}
 
-/// Nothing came within the time that was given.
+/// There was no response within the timeout.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TooLate(pub(crate) std::time::Duration);
+pub(crate) struct TimeoutError(pub(crate) std::time::Duration);
 
-impl fmt::Display for TooLate {
+impl fmt::Display for TimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nothing came within {} s", self.0.as_secs_f64())
+        write!(f, "timed out after {} s", self.0.as_secs_f64())
     }
 }
 
-impl std::error::Error for TooLate {}
+impl std::error::Error for TimeoutError {}

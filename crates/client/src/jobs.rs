@@ -1,30 +1,30 @@
-//! Jobs: handed in, looked at, and what people do to them.
+//! Requests about jobs: submit, read, change.
 
 use bytes::Bytes;
 use longshore_api::Duration;
+use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
-use longshore_api::operate::{Bulk, BulkDone, Cancel, DeadLetter, Patch, Requeue};
-use longshore_api::watch::Why;
+use longshore_api::system::Why;
 use longshore_api::work::JobState;
 use longshore_api::workflow::Inputs;
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::query::{JobFilter, segment};
+use crate::query::{JobListQuery, segment};
 
-/// A job that was waited for.
+/// Result of [`Client::wait`].
 #[derive(Clone, Debug)]
-pub struct Waited {
+pub struct WaitResult {
     pub job: Job,
-    /// False: it has not ended yet.
+    /// Whether the job has ended; false after the timeout.
     pub ended: bool,
 }
 
-/// The payload as it was handed in.
+/// A payload, byte for byte as it was submitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PayloadBytes {
     pub bytes: Bytes,
-    /// Otherwise it is binary.
+    /// Whether it is JSON; else it is binary.
     pub json: bool,
 }
 
@@ -33,12 +33,12 @@ fn job_path(id: &str, verb: &str) -> String {
 }
 
 impl Client {
-    /// Answered means durable.
+    /// Submits a job. Returns when it is stored durably.
     pub async fn submit(&self, queue: &str, job: &NewJob) -> Result<Submitted, Error> {
         self.post(&format!("/v1/queues/{}/jobs", segment(queue)), job).await
     }
 
-    /// Up to 1,000 jobs, all or nothing; answers come in the same order.
+    /// Submits up to 1,000 jobs, all or none. Returns the results in the same order.
     pub async fn submit_batch(&self, queue: &str, jobs: &[NewJob]) -> Result<SubmittedBatch, Error> {
         self.post(&format!("/v1/queues/{}/jobs", segment(queue)), jobs).await
     }
@@ -51,8 +51,8 @@ impl Client {
         self.get(&job_path(id, "?include=payload")).await
     }
 
-    /// One page, newest first.
-    pub async fn jobs(&self, filter: &JobFilter) -> Result<Jobs, Error> {
+    /// Returns one page of jobs, newest first.
+    pub async fn jobs(&self, filter: &JobListQuery) -> Result<Jobs, Error> {
         self.get(&filter.path()).await
     }
 
@@ -61,7 +61,7 @@ impl Client {
         Ok(PayloadBytes { bytes, json })
     }
 
-    /// Why it does not run.
+    /// Returns why a job is not running.
     pub async fn why(&self, id: &str) -> Result<Why, Error> {
         self.get(&job_path(id, "/why")).await
     }
@@ -74,34 +74,34 @@ impl Client {
         self.get(&job_path(id, "/history")).await
     }
 
-    /// What its dependencies have to give it. One page.
+    /// Returns one page of the results of the job's dependencies.
     pub async fn inputs(&self, id: &str, cursor: Option<&str>) -> Result<Inputs, Error> {
         let cursor = cursor.map(|cursor| format!("?cursor={}", segment(cursor))).unwrap_or_default();
         self.get(&job_path(id, &format!("/inputs{cursor}"))).await
     }
 
-    /// Answers when the job has ended, or as it is after `timeout` (at most 60 s).
-    pub async fn wait(&self, id: &str, timeout: Duration) -> Result<Waited, Error> {
+    /// Waits until the job has ended, or for `timeout` (at most 60 s).
+    pub async fn wait(&self, id: &str, timeout: Duration) -> Result<WaitResult, Error> {
         let path = job_path(id, &format!("/wait?timeout={timeout}"));
         let job: Job = self.get_within(&path, timeout.as_std()).await?;
         let ended = job.state.terminal();
-        Ok(Waited { job, ended })
+        Ok(WaitResult { job, ended })
     }
 
     pub async fn patch(&self, id: &str, patch: &Patch) -> Result<Job, Error> {
         self.send_patch(&job_path(id, ""), patch).await
     }
 
-    /// Lets a held job go.
-    pub async fn release_held(&self, id: &str) -> Result<JobState, Error> {
-        self.post_nothing(&job_path(id, "/submit")).await
+    /// Submits a held job.
+    pub async fn submit_held(&self, id: &str) -> Result<JobState, Error> {
+        self.post_empty(&job_path(id, "/submit")).await
     }
 
     pub async fn cancel(&self, id: &str, cancel: &Cancel) -> Result<JobState, Error> {
         self.post(&job_path(id, "/cancel"), cancel).await
     }
 
-    /// Answers the id that will run: the same, or a clone's.
+    /// Returns the id of the job that will run: the same, or a clone.
     pub async fn requeue(&self, id: &str, requeue: &Requeue) -> Result<JobState, Error> {
         self.post(&job_path(id, "/requeue"), requeue).await
     }
@@ -111,15 +111,15 @@ impl Client {
     }
 
     pub async fn run_now(&self, id: &str) -> Result<JobState, Error> {
-        self.post_nothing(&job_path(id, "/run-now")).await
+        self.post_empty(&job_path(id, "/run-now")).await
     }
 
-    /// Only of a job that has ended.
+    /// Deletes a job that has ended.
     pub async fn delete_job(&self, id: &str) -> Result<(), Error> {
         self.delete(&job_path(id, "")).await
     }
 
-    pub async fn bulk(&self, bulk: &Bulk) -> Result<BulkDone, Error> {
+    pub async fn bulk(&self, bulk: &Bulk) -> Result<BulkResult, Error> {
         self.post("/v1/jobs/bulk", bulk).await
     }
 }

@@ -1,4 +1,4 @@
-//! A client of Longshore over HTTP.
+//! An HTTP client of Longshore.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,23 +13,27 @@
 //! # }
 //! ```
 //!
-//! Types are those of `longshore-api`; the rules are the server's. A call is made once: whether it may be made again is in its [`Error`].
+//! The types are those of `longshore-api`. The client sends each request once; [`Error::retry`]
+//! says whether it can be repeated.
 //!
-//! - `client.rs`: [`Client`], its address and patience, one request and its answer
-//! - `error.rs`: [`Error`]: refused, not reached, no answer, not understood
-//! - `queues.rs`, `jobs.rs`, `work.rs`, `workflows.rs`, `watch.rs`: one method a verb
-//! - `query.rs`: [`JobFilter`], and paths
+//! - `client.rs`: [`Client`]: URL, connection pool, timeouts, requests and responses
+//! - `error.rs`: [`Error`]: refused, not connected, no response, unexpected response
+//! - `jobs.rs`, `queues.rs`, `system.rs`, `work.rs`, `workflows.rs`: one method per request
+//! - `query.rs`: [`JobListQuery`], paths and query strings
+//! - `clock.rs`: [`monotonic`], for timeouts and latencies
 
 mod client;
+mod clock;
 mod error;
 mod jobs;
 mod query;
 mod queues;
-mod watch;
+mod system;
 mod work;
 mod workflows;
 
 pub use client::{Builder, Client};
+pub use clock::monotonic;
 pub use error::{BadUrl, Error};
-pub use jobs::{PayloadBytes, Waited};
-pub use query::JobFilter;
+pub use jobs::{PayloadBytes, WaitResult};
+pub use query::JobListQuery;

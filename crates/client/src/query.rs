@@ -1,15 +1,15 @@
-//! Paths and query strings.
+//! Builds paths and query strings.
 
 use form_urlencoded::Serializer;
 use longshore_api::Time;
+use longshore_api::enums::{Priority, State};
 use longshore_api::states::States;
-use longshore_api::words::{Priority, State};
 
-/// Which jobs to list; all that is given must hold.
+/// Query of a list of jobs. A job matches if all given fields match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JobFilter {
+pub struct JobListQuery {
     pub queue: Option<String>,
-    /// In any of these; none given means all.
+    /// Any of these states; empty means all.
     pub states: Vec<State>,
     pub job_type: Option<String>,
     /// `key`, or `key:value`.
@@ -17,7 +17,7 @@ pub struct JobFilter {
     pub priority: Option<Priority>,
     pub workflow: Option<String>,
     pub external_id: Option<String>,
-    /// Every job that was created with this key, also after its window has lapsed.
+    /// All jobs that were created with this key, also after its window has expired.
     pub idempotency_key: Option<String>,
     pub correlation_id: Option<String>,
     pub error_code: Option<String>,
@@ -25,13 +25,13 @@ pub struct JobFilter {
     pub created_after: Option<Time>,
     /// Created before this instant.
     pub created_before: Option<Time>,
-    /// At most this many in one page.
+    /// Most jobs of a page.
     pub limit: Option<u64>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     pub cursor: Option<String>,
 }
 
-impl JobFilter {
+impl JobListQuery {
     pub(crate) fn path(&self) -> String {
         let mut query = Serializer::new(String::new());
         let limit = self.limit.map(|limit| limit.to_string());
@@ -42,7 +42,7 @@ impl JobFilter {
             ("state", states.as_deref()),
             ("type", self.job_type.as_deref()),
             ("tag", self.tag.as_deref()),
-            ("priority", self.priority.map(Priority::word)),
+            ("priority", self.priority.map(Priority::as_str)),
             ("workflow", self.workflow.as_deref()),
             ("external_id", self.external_id.as_deref()),
             ("idempotency_key", self.idempotency_key.as_deref()),
@@ -63,13 +63,13 @@ impl JobFilter {
     }
 }
 
-/// One segment of a path: whatever it holds, it stays one segment.
+/// Encodes a text as one segment of a path.
 pub(crate) fn segment(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'~' | b':' => written.push(char::from(byte)),
-            // `.` and `..` alone would be taken for steps through the path.
+            // The segments `.` and `..` would change the path.
             b'.' if text.len() > 2 => written.push('.'),
             byte => written.push_str(&format!("%{byte:02X}")),
         }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_stays_one() {
+    fn a_segment_is_encoded() {
         for (text, written) in [
             ("a.b:c-d_e", "a.b:c-d_e"),
             ("..", "%2E%2E"),
@@ -95,16 +95,16 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked_for_is_in_the_query() {
-        assert_eq!(JobFilter::default().path(), "/v1/jobs");
-        let filter = JobFilter {
+    fn a_query_has_only_the_given_fields() {
+        assert_eq!(JobListQuery::default().path(), "/v1/jobs");
+        let filter = JobListQuery {
             queue: Some("a&b".to_owned()),
             states: vec![State::Failed, State::DeadLetter],
             tag: Some("tenant:a c".to_owned()),
             correlation_id: Some("r/1".to_owned()),
             created_after: Some(Time(0)),
             limit: Some(5),
-            ..JobFilter::default()
+            ..JobListQuery::default()
         };
         let expected = "/v1/jobs?queue=a%26b&state=failed%2Cdead_letter&tag=tenant%3Aa+c&correlation_id=r%2F1\
                         &created_after=1970-01-01T00%3A00%3A00.000Z&limit=5";

@@ -1,4 +1,4 @@
-//! Queues.
+//! Requests about queues.
 
 use longshore_api::queue::{PutQueue, Queue, Queues};
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::query::segment;
 
 impl Client {
-    /// Every queue, with its counts.
+    /// Returns all queues with their counts.
     pub async fn queues(&self) -> Result<Queues, Error> {
         self.get("/v1/queues").await
     }
@@ -16,21 +16,21 @@ impl Client {
         self.get(&format!("/v1/queues/{}", segment(queue))).await
     }
 
-    /// Creates the queue or changes it.
+    /// Creates or changes a queue.
     pub async fn put_queue(&self, queue: &str, put: &PutQueue) -> Result<Queue, Error> {
         self.put(&format!("/v1/queues/{}", segment(queue)), put).await
     }
 
-    /// No claim is answered from it until it is resumed; submissions go on.
+    /// Stops claims from a queue until it is resumed. Submissions continue.
     pub async fn pause_queue(&self, queue: &str) -> Result<Queue, Error> {
-        self.post_nothing(&format!("/v1/queues/{}/pause", segment(queue))).await
+        self.post_empty(&format!("/v1/queues/{}/pause", segment(queue))).await
     }
 
     pub async fn resume_queue(&self, queue: &str) -> Result<Queue, Error> {
-        self.post_nothing(&format!("/v1/queues/{}/resume", segment(queue))).await
+        self.post_empty(&format!("/v1/queues/{}/resume", segment(queue))).await
     }
 
-    /// `force` cancels the jobs that have not ended; without it they are in the way.
+    /// Deletes a queue. With unfinished jobs it needs `force`, which cancels them.
     pub async fn delete_queue(&self, queue: &str, force: bool) -> Result<(), Error> {
         let force = if force { "?force=true" } else { "" };
         self.delete(&format!("/v1/queues/{}{force}", segment(queue))).await

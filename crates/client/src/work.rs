@@ -1,7 +1,7 @@
-//! What workers say.
+//! Requests of workers: claims, heartbeats, settlements.
 
 use longshore_api::work::{
-    Claim, Claimed, Complete, Extended, Fail, Heartbeat, HeartbeatOf, Heartbeats, JobState, Release, Results,
+    BatchHeartbeat, Claim, Claimed, Complete, Extended, Fail, Heartbeat, Heartbeats, JobState, Release, Results,
     Settlement, Settlements, Snooze,
 };
 
@@ -14,7 +14,8 @@ fn job_path(id: &str, verb: &str) -> String {
 }
 
 impl Client {
-    /// Takes jobs, waiting for them as long as the claim says. Dropped before the answer has come, the server gives them back.
+    /// Claims jobs, and waits for them as long as the claim says. If the future is dropped before
+    /// the response, the server releases the jobs.
     pub async fn claim(&self, claim: &Claim) -> Result<Claimed, Error> {
         let wait = claim.wait.unwrap_or_default().as_std();
         self.post_within("/v1/claims", claim, wait).await
@@ -40,12 +41,12 @@ impl Client {
         self.post(&job_path(id, "release"), release).await
     }
 
-    /// Each has its own verdict, in the same order.
+    /// Settles several leases. Returns one result per settlement, in the same order.
     pub async fn settle(&self, settlements: Vec<Settlement>) -> Result<Results<JobState>, Error> {
         self.post("/v1/settlements", &Settlements { settlements }).await
     }
 
-    pub async fn heartbeats(&self, heartbeats: Vec<HeartbeatOf>) -> Result<Results<Extended>, Error> {
+    pub async fn heartbeats(&self, heartbeats: Vec<BatchHeartbeat>) -> Result<Results<Extended>, Error> {
         self.post("/v1/heartbeats", &Heartbeats { heartbeats }).await
     }
 }

@@ -1,9 +1,9 @@
-//! Workflows: handed in, looked at, and what people do to all of their jobs at once.
+//! Requests about workflows: submit, read, change.
 
 use form_urlencoded::Serializer;
-use longshore_api::operate::Cancel;
-use longshore_api::words::WorkflowState;
-use longshore_api::workflow::{Workflow, WorkflowMade, WorkflowWithJobs, Workflows};
+use longshore_api::admin::Cancel;
+use longshore_api::enums::WorkflowState;
+use longshore_api::workflow::{Workflow, WorkflowCreated, WorkflowWithJobs, Workflows};
 use serde::Serialize;
 
 use crate::client::Client;
@@ -14,7 +14,7 @@ fn path(id: &str, verb: &str) -> String {
     format!("/v1/workflows/{}{verb}", segment(id))
 }
 
-/// `limit` and `cursor`, and more where there is more.
+/// Appends the parameters that have a value.
 fn page(start: &str, pairs: &[(&str, Option<&str>)]) -> String {
     let mut query = Serializer::new(String::new());
     for (name, value) in pairs {
@@ -27,25 +27,26 @@ fn page(start: &str, pairs: &[(&str, Option<&str>)]) -> String {
 }
 
 impl Client {
-    /// A [`NewWorkflow`](longshore_api::workflow::NewWorkflow), or JSON that says the same. All of it is stored, or nothing.
-    pub async fn submit_workflow(&self, workflow: &(impl Serialize + Sync + ?Sized)) -> Result<WorkflowMade, Error> {
+    /// Submits a [`NewWorkflow`](longshore_api::workflow::NewWorkflow), or JSON of the same form:
+    /// all of its jobs, or none.
+    pub async fn submit_workflow(&self, workflow: &(impl Serialize + Sync + ?Sized)) -> Result<WorkflowCreated, Error> {
         self.post("/v1/workflows", workflow).await
     }
 
     /// Adds jobs to an open workflow.
-    pub async fn grow_workflow(
+    pub async fn add_workflow_jobs(
         &self,
         id: &str,
         jobs: &(impl Serialize + Sync + ?Sized),
-    ) -> Result<WorkflowMade, Error> {
+    ) -> Result<WorkflowCreated, Error> {
         self.post(&path(id, "/jobs"), jobs).await
     }
 
     pub async fn close_workflow(&self, id: &str) -> Result<Workflow, Error> {
-        self.post_nothing(&path(id, "/close")).await
+        self.post_empty(&path(id, "/close")).await
     }
 
-    /// With members, oldest first: one page of `limit`, or up to 10,000.
+    /// Returns a workflow with one page of members, oldest first; 10,000 without a limit.
     pub async fn workflow(
         &self,
         id: &str,
@@ -56,7 +57,7 @@ impl Client {
         self.get(&page(&path(id, ""), &[("limit", limit.as_deref()), ("cursor", cursor)])).await
     }
 
-    /// One page, newest first.
+    /// Returns one page of workflows, newest first.
     pub async fn workflows(
         &self,
         state: Option<WorkflowState>,
@@ -64,7 +65,7 @@ impl Client {
         cursor: Option<&str>,
     ) -> Result<Workflows, Error> {
         let limit = limit.map(|limit| limit.to_string());
-        let pairs = [("state", state.map(WorkflowState::word)), ("limit", limit.as_deref()), ("cursor", cursor)];
+        let pairs = [("state", state.map(WorkflowState::as_str)), ("limit", limit.as_deref()), ("cursor", cursor)];
         self.get(&page("/v1/workflows", &pairs)).await
     }
 
@@ -72,8 +73,8 @@ impl Client {
         self.post(&path(id, "/cancel"), cancel).await
     }
 
-    /// Runs again what failed, and returns what waited on it.
+    /// Retries failed members, and revives those that waited for them.
     pub async fn retry_workflow(&self, id: &str) -> Result<Workflow, Error> {
-        self.post_nothing(&path(id, "/retry")).await
+        self.post_empty(&path(id, "/retry")).await
     }
 }

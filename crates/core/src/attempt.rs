@@ -1,44 +1,34 @@
-//! One start of a job each, and how it ended.
+//! Attempts: one for each start of a job.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::failure::Failure;
 use crate::id::{AttemptId, LeaseVersion, WorkerName};
-use crate::policy::words;
 use crate::time::{Duration, Timestamp};
 
+pub use longshore_types::AttemptOutcome;
+
+/// One start of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     pub id: AttemptId,
-    /// Ties the runs of a job together.
+    /// The attempt before it: links the attempts of a job.
     pub previous_id: Option<AttemptId>,
-    /// `starts` at the time; may repeat after a snooze or release.
+    /// `starts` at that time; may repeat after a snooze or release.
     pub number: u32,
     pub worker: Option<WorkerName>,
     pub lease_version: LeaseVersion,
     pub started_at: Timestamp,
+    /// `None` while the attempt runs.
     pub end: Option<AttemptEnd>,
 }
 
+/// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptEnd {
     pub at: Timestamp,
     pub outcome: AttemptOutcome,
     pub error: Option<Arc<Failure>>,
-    /// The wait that was planned before the next attempt.
+    /// Scheduled wait before the next attempt.
     pub next_delay: Option<Duration>,
 }
-
-words!(
-    /// How a run ended.
-    AttemptOutcome {
-        Completed = "completed",
-        Failed = "failed",
-        TimedOut = "timed_out",
-        LeaseExpired = "lease_expired",
-        Snoozed = "snoozed",
-        Released = "released",
-        Cancelled = "cancelled",
-    }
-);

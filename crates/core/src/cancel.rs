@@ -1,46 +1,51 @@
-//! Ends by decree: cancel, an operator's dead letter, the end of the lifetime.
+//! Ends outside a run: cancel, dead letter by an operator, end of the lifetime.
 
 use std::sync::Arc;
 
+use crate::context::TransitionContext;
 use crate::failure::{Category, Failure};
 use crate::history::Cause;
-use crate::id::bounded_text;
-use crate::job::{Job, Moment};
+use crate::id::validate_length;
+use crate::job::Job;
 use crate::limits::REASON_CHARS_MAX;
 use crate::policy::{CancelRunning, Policy, Retention};
 use crate::refusal::{Invalid, Refusal};
-use crate::state::{Ending, State, StateKind};
+use crate::state::{State, StateKind, TerminalState};
 use crate::time::Duration;
 
-/// Whether a running job may be asked to stop, or must.
+/// How a running job is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
-    /// As the job's policy says.
+    /// As the policy of the job says.
     ByPolicy,
+    /// At once.
     Now,
 }
 
+/// Result of a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
+    /// The job has ended.
     Done,
-    /// The worker is told at its next heartbeat.
+    /// The worker gets the request with its next heartbeat.
     Requested,
 }
 
-/// Asked before anything is looked up.
+/// Checks the reason, before any lookup.
 pub fn check_reason(reason: Option<&str>) -> Result<(), Invalid> {
-    bounded_text("reason", reason.unwrap_or_default(), REASON_CHARS_MAX)
+    validate_length("reason", reason.unwrap_or_default(), REASON_CHARS_MAX)
 }
 
+/// Cancels a job that has not ended: at once, or by a request to its worker.
 pub fn cancel(
     job: &mut Job,
     reason: Option<&str>,
     force: Force,
-    moment: &mut Moment<'_>,
+    context: &mut TransitionContext<'_>,
 ) -> Result<Cancelled, Refusal> {
     let cooperative = force == Force::ByPolicy && job.policy.cancel_running == CancelRunning::Cooperative;
     match &mut job.state {
-        State::Running(lease) if cooperative && !lease.expired(moment.now) => {
+        State::Running(lease) if cooperative && !lease.expired(context.now) => {
             lease.cancel_requested.get_or_insert_with(|| reason.unwrap_or_default().into());
             return Ok(Cancelled::Requested);
         }
@@ -53,33 +58,34 @@ pub fn cancel(
             return Err(Refusal::IllegalTransition { from: job.kind(), verb: "cancelled" });
         }
     }
-    end_cancelled(job, reason.unwrap_or_default(), moment);
+    end_cancelled(job, reason.unwrap_or_default(), context);
     Ok(Cancelled::Done)
 }
 
-/// A run whose cancellation was requested has stopped without completing.
-pub(crate) fn heed(job: &mut Job, moment: &mut Moment<'_>) {
+/// Ends a run whose cancel was requested and that has stopped without completing.
+pub(crate) fn finish_requested_cancel(job: &mut Job, context: &mut TransitionContext<'_>) {
     let reason = job.state.lease().and_then(|lease| lease.cancel_requested.clone());
-    end_cancelled(job, reason.as_deref().unwrap_or_default(), moment);
+    end_cancelled(job, reason.as_deref().unwrap_or_default(), context);
 }
 
-pub(crate) fn end_cancelled(job: &mut Job, reason: &str, moment: &mut Moment<'_>) {
+/// Ends the job as cancelled.
+pub(crate) fn end_cancelled(job: &mut Job, reason: &str, context: &mut TransitionContext<'_>) {
     let message = if reason.is_empty() { "cancelled" } else { reason };
-    let failure = Failure::found(Category::Cancelled, "cancelled", message, moment.now);
-    job.end_by_decree(Ending::Cancelled, failure, Cause::Cancel, moment);
+    let failure = Failure::detected(Category::Cancelled, "cancelled", message, context.now);
+    job.terminate(TerminalState::Cancelled, failure, Cause::Cancel, context);
 }
 
-/// The queue goes, and takes its living jobs along.
-pub fn end_with_queue(job: &mut Job, moment: &mut Moment<'_>) {
+/// Cancels a job that has not ended, because its queue is deleted.
+pub fn cancel_with_queue(job: &mut Job, context: &mut TransitionContext<'_>) {
     if !job.state.terminal() {
-        let failure = Failure::found(Category::Cancelled, "queue_deleted", "the queue was deleted", moment.now);
-        job.end_by_decree(Ending::Cancelled, failure, Cause::QueueDeleted, moment);
+        let failure = Failure::detected(Category::Cancelled, "queue_deleted", "the queue was deleted", context.now);
+        job.terminate(TerminalState::Cancelled, failure, Cause::QueueDeleted, context);
     }
 }
 
-/// The same for a job that goes as soon as nobody depends on it any more, whatever its retention.
-pub fn vanish_with_queue(job: &mut Job, moment: &mut Moment<'_>) {
-    end_with_queue(job, moment);
+/// Cancels a job with its queue, and prunes it as soon as no unfinished job depends on it.
+pub fn cancel_and_prune_with_queue(job: &mut Job, context: &mut TransitionContext<'_>) {
+    cancel_with_queue(job, context);
     let policy = Policy {
         retention: Retention { cancelled: Some(Duration::ZERO), ..job.policy.retention },
         ..Policy::clone(&job.policy)
@@ -87,10 +93,10 @@ pub fn vanish_with_queue(job: &mut Job, moment: &mut Moment<'_>) {
     job.policy = Arc::new(policy);
 }
 
-/// The queue to which a waiting retry would return is gone: it ends as the failure it was.
-pub fn end_retry_with_queue(job: &mut Job, moment: &mut Moment<'_>) {
+/// Ends a waiting retry as failed, because its queue is deleted.
+pub fn fail_retry_with_queue(job: &mut Job, context: &mut TransitionContext<'_>) {
     match job.kind() {
-        StateKind::Retrying => job.end(Ending::Failed, Cause::QueueDeleted, moment),
+        StateKind::Retrying => job.finish(TerminalState::Failed, Cause::QueueDeleted, context),
         StateKind::Pending
         | StateKind::Scheduled
         | StateKind::Delayed
@@ -102,23 +108,28 @@ pub fn end_retry_with_queue(job: &mut Job, moment: &mut Moment<'_>) {
     }
 }
 
-pub fn dead_letter(job: &mut Job, reason: Option<&str>, moment: &mut Moment<'_>) -> Result<StateKind, Refusal> {
+/// Ends a job as a dead letter, by a command of an operator.
+pub fn dead_letter(
+    job: &mut Job,
+    reason: Option<&str>,
+    context: &mut TransitionContext<'_>,
+) -> Result<StateKind, Refusal> {
     if job.state.terminal() || job.policy.profile.strict() {
         return Err(Refusal::IllegalTransition { from: job.kind(), verb: "dead-lettered" });
     }
     let message = reason.unwrap_or("dead-lettered by an operator");
-    let failure = Failure::found(Category::Permanent, "dead_letter", message, moment.now);
-    job.end_by_decree(Ending::DeadLetter, failure, Cause::DeadLetter, moment);
+    let failure = Failure::detected(Category::Permanent, "dead_letter", message, context.now);
+    job.terminate(TerminalState::DeadLetter, failure, Cause::DeadLetter, context);
     Ok(job.kind())
 }
 
-/// The time between submission and end is over. Says whether it was.
-pub fn end_lifetime(job: &mut Job, moment: &mut Moment<'_>) -> bool {
-    let over = job.lifetime_ends_at.is_some_and(|end| end <= moment.now);
-    if job.state.terminal() || !over {
+/// Ends a job whose lifetime is over. Returns whether it was.
+pub fn expire_lifetime(job: &mut Job, context: &mut TransitionContext<'_>) -> bool {
+    let is_over = job.lifetime_ends_at.is_some_and(|end| end <= context.now);
+    if job.state.terminal() || !is_over {
         return false;
     }
-    let failure = Failure::found(Category::Timeout, "lifetime", "the total lifetime was exceeded", moment.now);
-    job.end_by_decree(Ending::DeadLetter, failure, Cause::Lifetime, moment);
+    let failure = Failure::detected(Category::Timeout, "lifetime", "the total lifetime was exceeded", context.now);
+    job.terminate(TerminalState::DeadLetter, failure, Cause::Lifetime, context);
     true
 }

@@ -1,101 +1,105 @@
-//! Waiting for other jobs: all of `after` must complete, one of `after_any` must end.
+//! Dependencies: all of `after` must complete, and one of `after_any` must end.
 
 use std::collections::{HashMap, HashSet};
 
+use crate::context::TransitionContext;
 use crate::failure::{Category, Failure};
 use crate::history::Cause;
 use crate::id::JobId;
-use crate::job::{Job, Moment};
-use crate::state::{Ending, State, StateKind};
+use crate::job::Job;
+use crate::state::{State, StateKind, TerminalState};
 use crate::time::Timestamp;
 
+/// Jobs that a job waits for, and how many of them it still waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependencies {
-    pub after: Vec<After>,
+    pub after: Vec<RequiredDependency>,
     pub after_any: Vec<JobId>,
-    /// Of `after`, how many are not met.
+    /// Number of unmet entries of `after`.
     pub unmet: u32,
-    pub any_met: bool,
+    /// Whether one of `after_any` has ended. Stays true if that job is requeued.
+    pub any_satisfied: bool,
     /// Length of the longest chain that ends here: 1 without dependencies.
     pub depth: u32,
-    /// Set while this job is ended through a dependency.
-    pub ended_through: Option<EndedThrough>,
+    /// Set while the job is terminal because of a dependency.
+    pub ended_by: Option<EndedByDependency>,
 }
 
-/// A job that must complete first. Whether it has is kept with each: news may come twice.
+/// A job that must complete first. `met` makes repeated events harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct After {
+pub struct RequiredDependency {
     pub id: JobId,
     pub met: bool,
 }
 
-impl After {
+impl RequiredDependency {
     pub fn unmet(id: JobId) -> Self {
         Self { id, met: false }
     }
 }
 
-/// The dependency through which a job ended, and the pending state to which a requeue of that one returns it.
+/// The dependency that ended a job, and the pending state to which its requeue returns the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EndedThrough {
+pub struct EndedByDependency {
     pub dependency: JobId,
     pub held: bool,
     pub run_at: Option<Timestamp>,
 }
 
-/// What a job still has to tell those that depend on it.
+/// Event that has not been delivered to all dependents yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Owes {
+pub enum PendingPropagation {
     #[default]
     Nothing,
-    /// Its end.
+    /// The job finished: deliver its terminal state.
     End,
-    /// That it lives again: whoever ended through it comes back, and whoever waits for any end has had one.
+    /// The job was requeued: revive the dependents that it ended. `after_any` stays satisfied.
     Return,
-    /// That it lives again, with its whole workflow: whoever ended through it comes back, and whoever waits for any end waits for the next.
-    NewLife,
-    /// That it lived again and has ended since; nobody missed the first half.
-    ReturnAndEnd,
+    /// As `Return`, but `after_any` is reset for members of the same workflow.
+    RestartedWithWorkflow,
+    /// Requeued, and finished before the first event was fully delivered: deliver both, in order.
+    RevivedThenFinished,
 }
 
 impl Default for Dependencies {
     fn default() -> Self {
-        Self { after: Vec::new(), after_any: Vec::new(), unmet: 0, any_met: false, depth: 1, ended_through: None }
+        Self { after: Vec::new(), after_any: Vec::new(), unmet: 0, any_satisfied: false, depth: 1, ended_by: None }
     }
 }
 
 impl Dependencies {
+    /// Whether the job waits for no other job.
     pub fn met(&self) -> bool {
-        self.unmet == 0 && (self.after_any.is_empty() || self.any_met)
+        self.unmet == 0 && (self.after_any.is_empty() || self.any_satisfied)
     }
 
-    /// How many jobs it still waits for.
+    /// Returns the number of jobs that it still waits for.
     pub fn waiting_on(&self) -> usize {
-        let any = if self.any_met { 0 } else { self.after_any.len() };
+        let any = if self.any_satisfied { 0 } else { self.after_any.len() };
         usize::try_from(self.unmet).unwrap_or(usize::MAX).saturating_add(any)
     }
 
-    /// All dependencies, each once, in the order given.
+    /// Returns all dependencies, each once, in their order.
     pub fn all(&self) -> Vec<JobId> {
         let mut seen = HashSet::with_capacity(self.after.len() + self.after_any.len());
         let ids = self.after.iter().map(|after| after.id).chain(self.after_any.iter().copied());
         ids.filter(|id| seen.insert(*id)).collect()
     }
 
-    /// Puts others into the places of some, once each.
-    pub(crate) fn rewire(&mut self, successors: &HashMap<JobId, JobId>, ends: Ends) {
-        let heir = |id: JobId| successors.get(&id).copied().unwrap_or(id);
+    /// Replaces dependencies by their successors, and removes duplicates.
+    pub fn replace_dependencies(&mut self, successors: &HashMap<JobId, JobId>, ends: AfterAnyMode) {
+        let successor = |id: JobId| successors.get(&id).copied().unwrap_or(id);
         let mut seen = HashSet::with_capacity(self.after.len());
-        self.after.iter_mut().for_each(|after| after.id = heir(after.id));
+        self.after.iter_mut().for_each(|after| after.id = successor(after.id));
         self.after.retain(|after| seen.insert(after.id));
         match ends {
-            // One of `after_any` that has ended stays: its wish is met.
-            Ends::Remembered => {}
-            Ends::Anew => {
+            // An ended job of `after_any` stays: it satisfies the condition.
+            AfterAnyMode::Remembered => {}
+            AfterAnyMode::Anew => {
                 let mut seen = HashSet::with_capacity(self.after_any.len());
-                self.after_any.iter_mut().for_each(|id| *id = heir(*id));
+                self.after_any.iter_mut().for_each(|id| *id = successor(*id));
                 self.after_any.retain(|id| seen.insert(*id));
-                self.any_met = false;
+                self.any_satisfied = false;
             }
         }
     }
@@ -108,56 +112,64 @@ impl Dependencies {
     }
 }
 
-/// Whether an end that `after_any` has seen still counts for a job that comes back.
+/// Whether `after_any` of a revived job stays satisfied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ends {
+pub enum AfterAnyMode {
     Remembered,
-    /// The whole workflow begins again: only whoever has ended now.
+    /// The whole workflow restarts: only jobs that are terminal now satisfy it.
     Anew,
 }
 
-/// How a dependency stands; `Gone` is a record that retention has removed.
+/// Status of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum DependencyStatus {
     Alive,
-    Ended(Ending, Timestamp),
+    Ended(TerminalState, Timestamp),
+    /// Retention has removed the record.
     Gone,
 }
 
-impl Standing {
+impl DependencyStatus {
     pub fn of(job: &Job) -> Self {
-        match (Ending::of(job.kind()), job.state.completed_at()) {
+        match (TerminalState::of(job.kind()), job.state.completed_at()) {
             (Some(ending), Some(at)) => Self::Ended(ending, at),
             (Some(_), None) | (None, _) => Self::Alive,
         }
     }
 }
 
-/// Counts the standings of all dependencies anew, and names the one of `after` that was the first to end without success.
-pub fn weigh(dependencies: &mut Dependencies, standing: impl Fn(JobId) -> Standing) -> Option<(JobId, Ending)> {
-    let mut broken: Option<(Timestamp, JobId, Ending)> = None;
-    let ended = |id: &JobId| match standing(*id) {
-        Standing::Ended(..) | Standing::Gone => true,
-        Standing::Alive => false,
+/// Recomputes the unmet dependencies. Returns the job of `after` that was the first to end without
+/// success, if there is one.
+pub fn recompute(
+    dependencies: &mut Dependencies,
+    status: impl Fn(JobId) -> DependencyStatus,
+) -> Option<(JobId, TerminalState)> {
+    let mut broken: Option<(Timestamp, JobId, TerminalState)> = None;
+    let ended = |id: &JobId| match status(*id) {
+        DependencyStatus::Ended(..) | DependencyStatus::Gone => true,
+        DependencyStatus::Alive => false,
     };
-    // Once met it stays met, even if the one that ended is requeued.
-    dependencies.any_met = dependencies.any_met || dependencies.after_any.iter().any(ended);
-    // Of one that is gone nothing is known but what it did to this job.
-    let culprit = dependencies.ended_through.map(|through| through.dependency);
+    // Once satisfied it stays satisfied, even if the ended job is requeued.
+    dependencies.any_satisfied = dependencies.any_satisfied || dependencies.after_any.iter().any(ended);
+    // A removed job counts as completed, unless it is the one that ended this job.
+    let ended_by = dependencies.ended_by.map(|ended_by| ended_by.dependency);
     for after in &mut dependencies.after {
-        after.met = match standing(after.id) {
-            Standing::Gone if culprit == Some(after.id) => {
-                broken = Some((Timestamp::from_millis(i64::MIN), after.id, Ending::Failed));
+        after.met = match status(after.id) {
+            DependencyStatus::Gone if ended_by == Some(after.id) => {
+                broken = Some((Timestamp::from_millis(i64::MIN), after.id, TerminalState::Failed));
                 false
             }
-            Standing::Ended(Ending::Completed, _) | Standing::Gone => true,
-            Standing::Ended(ending @ (Ending::Failed | Ending::DeadLetter | Ending::Cancelled), at) => {
+            DependencyStatus::Ended(TerminalState::Completed, _) | DependencyStatus::Gone => true,
+            DependencyStatus::Ended(
+                ending @ (TerminalState::Failed | TerminalState::DeadLetter | TerminalState::Cancelled),
+                at,
+            ) => {
                 if broken.is_none_or(|(earliest, ..)| at < earliest) {
                     broken = Some((at, after.id, ending));
                 }
                 false
             }
-            Standing::Alive => false,
+            DependencyStatus::Alive => false,
         };
     }
     let unmet = dependencies.after.iter().filter(|after| !after.met).count();
@@ -165,14 +177,14 @@ pub fn weigh(dependencies: &mut Dependencies, standing: impl Fn(JobId) -> Standi
     broken.map(|(_, id, ending)| (id, ending))
 }
 
-/// One end is enough, also for a job that may come back only later.
-pub(crate) fn note_any(job: &mut Job, dependency: JobId) {
+/// Records that one of `after_any` has ended, also in a job that is not pending now.
+pub fn mark_any_met(job: &mut Job, dependency: JobId) {
     if job.dependencies.after_any.contains(&dependency) {
-        job.dependencies.any_met = true;
+        job.dependencies.any_satisfied = true;
     }
 }
 
-/// Only a pending job waits for others.
+/// Whether the job can wait for others: only a pending job can.
 fn waits(job: &Job) -> bool {
     match job.kind() {
         StateKind::Pending => true,
@@ -187,77 +199,88 @@ fn waits(job: &Job) -> bool {
     }
 }
 
-/// Tells a job that `dependency` has ended.
-pub fn hear_of_end(job: &mut Job, dependency: JobId, ending: Ending, moment: &mut Moment<'_>) {
-    note_any(job, dependency);
+/// Applies the end of `dependency` to a dependent.
+pub fn on_dependency_finished(
+    job: &mut Job,
+    dependency: JobId,
+    ending: TerminalState,
+    context: &mut TransitionContext<'_>,
+) {
+    mark_any_met(job, dependency);
     if !waits(job) {
         return;
     }
     if job.dependencies.after.iter().any(|after| after.id == dependency) {
         match ending {
-            Ending::Completed => job.dependencies.complete(dependency),
-            Ending::Failed | Ending::DeadLetter | Ending::Cancelled => {
-                end_through(job, dependency, ending, moment);
+            TerminalState::Completed => job.dependencies.complete(dependency),
+            TerminalState::Failed | TerminalState::DeadLetter | TerminalState::Cancelled => {
+                end_by_dependency(job, dependency, ending, context);
                 return;
             }
         }
     }
-    crate::promote::leave_pending_when_free(job, Cause::Dependencies, moment);
+    crate::promote::schedule_if_unblocked(job, Cause::Dependencies, context);
 }
 
-/// Tells a job that one of those it waits for has ended, and lives again.
-pub fn hear_of_return(job: &mut Job, dependency: JobId, moment: &mut Moment<'_>) {
-    note_any(job, dependency);
+/// Applies the requeue of `dependency`, which had ended, to a dependent.
+pub fn on_dependency_revived(job: &mut Job, dependency: JobId, context: &mut TransitionContext<'_>) {
+    mark_any_met(job, dependency);
     if waits(job) {
-        crate::promote::leave_pending_when_free(job, Cause::Dependencies, moment);
+        crate::promote::schedule_if_unblocked(job, Cause::Dependencies, context);
     }
 }
 
-/// Ends a job the way its dependency ended.
-pub(crate) fn end_through(job: &mut Job, dependency: JobId, ending: Ending, moment: &mut Moment<'_>) {
+/// Ends a job in the terminal state of its dependency.
+pub(crate) fn end_by_dependency(
+    job: &mut Job,
+    dependency: JobId,
+    ending: TerminalState,
+    context: &mut TransitionContext<'_>,
+) {
     let category = match ending {
-        Ending::Cancelled => Category::Cancelled,
-        Ending::Completed | Ending::Failed | Ending::DeadLetter => Category::Permanent,
+        TerminalState::Cancelled => Category::Cancelled,
+        TerminalState::Completed | TerminalState::Failed | TerminalState::DeadLetter => Category::Permanent,
     };
-    let message = format!("dependency {dependency} ended {}", ending.state(moment.now).kind());
-    let failure = Failure::found(category, "dependency_failed", &message, moment.now);
+    let message = format!("dependency {dependency} ended {}", ending.state(context.now).kind());
+    let failure = Failure::detected(category, "dependency_failed", &message, context.now);
     let held = job.state.held();
-    job.dependencies.ended_through = Some(EndedThrough { dependency, held, run_at: job.state.run_at() });
-    job.end_by_decree(ending, failure, Cause::DependencyFailed, moment);
+    job.dependencies.ended_by = Some(EndedByDependency { dependency, held, run_at: job.state.run_at() });
+    job.terminate(ending, failure, Cause::DependencyFailed, context);
 }
 
-/// What became of a dependent when the job it ended through was requeued.
+/// Result of reviving a dependent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Revival {
-    /// Not ended through that job, or replaced by a clone.
+pub enum ReviveOutcome {
+    /// The job did not end because of that dependency, or a clone replaces it.
     Untouched,
-    /// Another dependency has also ended without success: it hangs on that one now.
+    /// Another dependency has also ended without success: the job stays ended because of it.
     StaysEnded,
     Revived,
 }
 
-/// Returns a job that ended through `dependency` to pending. It then waits for `dependencies`: its own, or their successors.
+/// Returns a job that ended because of `dependency` to pending. The job then waits for
+/// `dependencies`: its own, or their successors.
 pub fn revive(
     job: &mut Job,
     dependency: JobId,
     mut dependencies: Dependencies,
-    standing: impl Fn(JobId) -> Standing,
-    moment: &mut Moment<'_>,
-) -> Revival {
-    let through = job.dependencies.ended_through.filter(|through| through.dependency == dependency);
-    let Some(through) = through.filter(|_| job.state.terminal() && job.requeued_as.is_none()) else {
-        return Revival::Untouched;
+    status: impl Fn(JobId) -> DependencyStatus,
+    context: &mut TransitionContext<'_>,
+) -> ReviveOutcome {
+    let ended_by = job.dependencies.ended_by.filter(|ended_by| ended_by.dependency == dependency);
+    let Some(ended_by) = ended_by.filter(|_| job.state.terminal() && job.requeued_as.is_none()) else {
+        return ReviveOutcome::Untouched;
     };
-    let EndedThrough { held, run_at, .. } = through;
-    if let Some((other, _)) = weigh(&mut dependencies, standing) {
-        job.dependencies.ended_through = Some(EndedThrough { dependency: other, held, run_at });
-        return Revival::StaysEnded;
+    let EndedByDependency { held, run_at, .. } = ended_by;
+    if let Some((other, _)) = recompute(&mut dependencies, status) {
+        job.dependencies.ended_by = Some(EndedByDependency { dependency: other, held, run_at });
+        return ReviveOutcome::StaysEnded;
     }
-    dependencies.ended_through = None;
+    dependencies.ended_by = None;
     job.dependencies = dependencies;
     job.error = None;
-    job.owes = Owes::Return;
-    job.restart_lifetime(moment.now);
-    job.enter(State::Pending { held, run_at }, Cause::Revive, moment);
-    Revival::Revived
+    job.pending_propagation = PendingPropagation::Return;
+    job.restart_lifetime(context.now);
+    job.transition_to(State::Pending { held, run_at }, Cause::Revive, context);
+    ReviveOutcome::Revived
 }

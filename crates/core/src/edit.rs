@@ -1,10 +1,11 @@
-//! Changes to what a job says about itself. The payload is never among them.
+//! Edit: changes fields of a job. The payload cannot be changed.
 
 use std::sync::Arc;
 
+use crate::context::TransitionContext;
 use crate::history::Cause;
-use crate::id::{JobType, bounded_text};
-use crate::job::{Job, Moment};
+use crate::id::{JobType, validate_length};
+use crate::job::Job;
 use crate::limits::{CALLBACK_URL_CHARS_MAX, CORRELATION_ID_CHARS_MAX};
 use crate::patch::{PolicyPatch, RetryPatch};
 use crate::policy::Policy;
@@ -14,7 +15,7 @@ use crate::retry;
 use crate::state::StateKind;
 use crate::tags::Tags;
 
-/// Absent fields stay as they are.
+/// Changes to a job. Absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
     pub priority: Option<Priority>,
@@ -26,20 +27,21 @@ pub struct Edit {
 }
 
 impl Edit {
-    /// What is wrong with it whatever the job; asked before anything is looked up.
+    /// Checks what does not depend on the job, before any lookup.
     pub fn check(&self) -> Result<(), Invalid> {
         let given = |text: &Option<Option<Arc<str>>>| text.clone().flatten().unwrap_or_default();
-        bounded_text("correlation_id", &given(&self.correlation_id), CORRELATION_ID_CHARS_MAX)?;
-        bounded_text("callback_url", &given(&self.callback_url), CALLBACK_URL_CHARS_MAX)?;
-        self.tags.as_ref().map_or(Ok(()), Tags::check_free)
+        validate_length("correlation_id", &given(&self.correlation_id), CORRELATION_ID_CHARS_MAX)?;
+        validate_length("callback_url", &given(&self.callback_url), CALLBACK_URL_CHARS_MAX)?;
+        self.tags.as_ref().map_or(Ok(()), Tags::validate_lenient)
     }
 }
 
-pub fn edit(job: &mut Job, edit: &Edit, moment: &mut Moment<'_>) -> Result<StateKind, Refusal> {
-    let line_changes = edit.priority.is_some() || edit.job_type.is_some();
+/// Applies an edit. A running job keeps its priority and its type.
+pub fn edit(job: &mut Job, edit: &Edit, context: &mut TransitionContext<'_>) -> Result<StateKind, Refusal> {
+    let changes_order = edit.priority.is_some() || edit.job_type.is_some();
     match job.kind() {
         StateKind::Pending | StateKind::Scheduled | StateKind::Delayed | StateKind::Retrying => {}
-        StateKind::Running if !line_changes => {}
+        StateKind::Running if !changes_order => {}
         StateKind::Running
         | StateKind::Completed
         | StateKind::Failed
@@ -68,8 +70,8 @@ pub fn edit(job: &mut Job, edit: &Edit, moment: &mut Moment<'_>) -> Result<State
     if let Some(policy) = policy {
         job.policy = policy;
         match job.kind() {
-            StateKind::Retrying if retry::past_limit(job) => {
-                job.end(retry::exhausted(job), Cause::Exhausted, moment);
+            StateKind::Retrying if retry::limit_exceeded(job) => {
+                job.finish(retry::exhausted_state(job), Cause::Exhausted, context);
             }
             StateKind::Retrying
             | StateKind::Pending

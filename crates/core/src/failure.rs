@@ -1,24 +1,13 @@
-//! What can go wrong with a run, and how it is classified.
+//! Failures of attempts, and their categories.
 
-use std::fmt;
 use std::sync::Arc;
 
-use crate::id::bounded_text;
-use crate::limits::{ERROR_CAUSE_CHARS_MAX, ERROR_CODE_CHARS_MAX, ERROR_MESSAGE_CHARS_MAX};
-use crate::policy::words;
+use crate::id::validate_length;
+use crate::limits::{ERROR_CAUSE_CHARS_MAX, ERROR_CODE_CHARS_MAX, ERROR_MESSAGE_CHARS_MAX, check_duration};
 use crate::refusal::Invalid;
 use crate::time::{Duration, Timestamp};
 
-words!(
-    /// Every failure belongs to exactly one.
-    Category {
-        Temporary = "temporary",
-        Permanent = "permanent",
-        Timeout = "timeout",
-        Cancelled = "cancelled",
-        System = "system",
-    }
-);
+pub use longshore_types::{Category, ReportedCategory};
 
 /// A recorded failure. Shared by the job and the attempt that it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,73 +20,52 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// One that the server finds itself.
-    pub fn found(category: Category, code: &str, message: &str, at: Timestamp) -> Self {
+    /// Creates a failure that the server detected.
+    pub fn detected(category: Category, code: &str, message: &str, at: Timestamp) -> Self {
         Self { category, code: Some(code.into()), message: message.into(), cause: None, at }
     }
 }
 
-/// What a worker says about its failed run: the typed error of a handler.
+/// A failure as its worker reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reported {
+pub struct ReportedFailure {
     pub category: ReportedCategory,
     pub message: Arc<str>,
     pub code: Option<Arc<str>>,
     pub cause: Option<Arc<str>>,
-    /// When the handler would like to be tried again.
+    /// Wait before the retry that the worker asks for.
     pub retry_after: Option<Duration>,
-    /// The wire's `final`: no retry, whatever the category.
+    /// `final` on the wire: no retry, for any category.
     pub unrecoverable: bool,
 }
 
-words!(
-    /// The categories a worker may report; `cancelled` is the server's alone.
-    ReportedCategory {
-        Temporary = "temporary",
-        Permanent = "permanent",
-        Timeout = "timeout",
-        System = "system",
-    }
-);
-
-impl ReportedCategory {
-    pub fn category(self) -> Category {
-        match self {
-            Self::Temporary => Category::Temporary,
-            Self::Permanent => Category::Permanent,
-            Self::Timeout => Category::Timeout,
-            Self::System => Category::System,
-        }
-    }
-}
-
-impl Reported {
+impl ReportedFailure {
     pub fn new(category: ReportedCategory, message: &str) -> Self {
         Self { category, message: message.into(), code: None, cause: None, retry_after: None, unrecoverable: false }
     }
 
+    /// Checks what does not depend on the job, before any lookup.
     pub fn check(&self) -> Result<(), Invalid> {
-        bounded_text("error.code", self.code.as_deref().unwrap_or_default(), ERROR_CODE_CHARS_MAX)?;
-        let retry_after = self.retry_after.unwrap_or_default();
-        retry_after.within_limit().map_err(|invalid| invalid.at("error.retry_after"))?;
-        Ok(())
+        validate_length("error.code", self.code.as_deref().unwrap_or_default(), ERROR_CODE_CHARS_MAX)?;
+        check_duration("error.retry_after", self.retry_after.unwrap_or_default())
     }
 
+    /// Returns the failure to record.
     pub fn failure(&self, at: Timestamp) -> Failure {
-        // Callers that branch on codes always find one on a permanent error.
-        let unnamed = || (self.category == ReportedCategory::Permanent).then(|| Arc::from("permanent"));
+        // A permanent failure always has a code, for clients that branch on codes.
+        let default_code = || (self.category == ReportedCategory::Permanent).then(|| Arc::from("permanent"));
         Failure {
             category: self.category.category(),
-            code: self.code.clone().filter(|code| !code.is_empty()).or_else(unnamed),
-            message: cut(&self.message, ERROR_MESSAGE_CHARS_MAX),
-            cause: self.cause.as_ref().map(|cause| cut(cause, ERROR_CAUSE_CHARS_MAX)),
+            code: self.code.clone().filter(|code| !code.is_empty()).or_else(default_code),
+            message: truncate_chars(&self.message, ERROR_MESSAGE_CHARS_MAX),
+            cause: self.cause.as_ref().map(|cause| truncate_chars(cause, ERROR_CAUSE_CHARS_MAX)),
             at,
         }
     }
 }
 
-/// A report of a failure is worth more than the end of its text: a worker with a long story must not lose its lease over it.
-fn cut(text: &Arc<str>, chars_max: usize) -> Arc<str> {
+/// Truncates a text. A long message must not make the server refuse the report of a failure.
+fn truncate_chars(text: &Arc<str>, chars_max: usize) -> Arc<str> {
     match text.char_indices().nth(chars_max) {
         None => Arc::clone(text),
         Some((end, _)) => Arc::from(text.get(..end).unwrap_or_default()),
@@ -109,10 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_are_cut_and_not_refused() {
-        let story = "ä".repeat(ERROR_MESSAGE_CHARS_MAX + 1);
-        let reported =
-            Reported { cause: Some(story.as_str().into()), ..Reported::new(ReportedCategory::Temporary, &story) };
+    fn long_texts_are_truncated() {
+        let text = "ä".repeat(ERROR_MESSAGE_CHARS_MAX + 1);
+        let reported = ReportedFailure {
+            cause: Some(text.as_str().into()),
+            ..ReportedFailure::new(ReportedCategory::Temporary, &text)
+        };
         assert!(reported.check().is_ok());
         let failure = reported.failure(Timestamp::from_millis(0));
         assert_eq!(failure.message.chars().count(), ERROR_MESSAGE_CHARS_MAX);

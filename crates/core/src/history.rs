@@ -1,68 +1,41 @@
-//! The moves of a job from state to state: the first and the most recent are kept.
-
-use std::fmt;
+//! History of a job: its transitions between states.
 
 use crate::limits::HISTORY_MAX;
-use crate::policy::words;
 use crate::state::StateKind;
 use crate::time::Timestamp;
 
+pub use longshore_types::Cause;
+
+/// One transition between states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Move {
-    /// `None` is the creation.
+pub struct Transition {
+    /// `None` for the creation.
     pub from: Option<StateKind>,
     pub to: StateKind,
     pub at: Timestamp,
     pub cause: Cause,
 }
 
-words!(
-    /// Why a job moved.
-    Cause {
-        Create = "create",
-        Submit = "submit",
-        Dependencies = "dependencies",
-        Due = "due",
-        Claim = "claim",
-        Complete = "complete",
-        Fail = "fail",
-        Timeout = "timeout",
-        LeaseExpired = "lease_expired",
-        Snooze = "snooze",
-        Release = "release",
-        RunNow = "run_now",
-        Cancel = "cancel",
-        DeadLetter = "dead_letter",
-        Lifetime = "lifetime",
-        Exhausted = "exhausted",
-        DependencyFailed = "dependency_failed",
-        ResourceExhausted = "resource_exhausted",
-        QueueDeleted = "queue_deleted",
-        Requeue = "requeue",
-        Revive = "revive",
-    }
-);
-
-/// Bounded: the first move and the last `HISTORY_MAX - 1`.
+/// Bounded list: the first transition and the last `HISTORY_MAX - 1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History(Vec<Move>);
+pub struct History(Vec<Transition>);
 
 impl History {
-    pub fn from_moves(moves: Vec<Move>) -> Self {
-        let mut history = Self(Vec::with_capacity(moves.len().min(HISTORY_MAX)));
-        moves.into_iter().for_each(|step| history.push(step));
+    pub fn from_transitions(transitions: Vec<Transition>) -> Self {
+        let mut history = Self(Vec::with_capacity(transitions.len().min(HISTORY_MAX)));
+        transitions.into_iter().for_each(|transition| history.push(transition));
         history
     }
 
-    pub fn push(&mut self, step: Move) {
+    pub fn push(&mut self, transition: Transition) {
         if self.0.len() >= HISTORY_MAX {
             self.0.remove(1);
         }
-        self.0.push(step);
+        self.0.push(transition);
     }
 
-    /// Oldest first.
-    pub fn moves(&self) -> &[Move] {
+    /// Returns the transitions, oldest first.
+    pub fn moves(&self) -> &[Transition] {
         &self.0
     }
 }

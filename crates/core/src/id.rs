@@ -1,4 +1,4 @@
-//! Names and numbers that identify things.
+//! Ids, names, sequence numbers, lease tokens and lease versions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use uuid::{Builder, Uuid};
 
-use crate::dice::Dice;
 use crate::limits::{QUEUE_NAME_CHARS_MAX, TYPE_CHARS_MAX, WORKER_CHARS_MAX};
 use crate::refusal::Invalid;
+use crate::rng::Rng;
 use crate::time::Timestamp;
 
 macro_rules! uuid_v4 {
@@ -18,8 +18,8 @@ macro_rules! uuid_v4 {
         pub struct $name(Uuid);
 
         impl $name {
-            pub fn random(dice: &mut dyn Dice) -> Self {
-                Self(Builder::from_random_bytes(dice.bytes16()).into_uuid())
+            pub fn random(rng: &mut dyn Rng) -> Self {
+                Self(Builder::from_random_bytes(rng.bytes16()).into_uuid())
             }
 
             pub fn from_bytes(bytes: [u8; 16]) -> Self {
@@ -47,7 +47,7 @@ macro_rules! uuid_v4 {
             type Err = Invalid;
 
             fn from_str(text: &str) -> Result<Self, Invalid> {
-                // Only the canonical spelling: one job, one address.
+                // Only the canonical spelling, so that a job has one address.
                 let id = Uuid::try_parse(text).ok().filter(|id| text.len() == 36 && id.to_string() == text);
                 id.map(Self).ok_or_else(|| Invalid::new("id", "must be a UUID such as 0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10"))
             }
@@ -56,19 +56,19 @@ macro_rules! uuid_v4 {
 }
 
 uuid_v4!(
-    /// The server's name for a job: UUID version 4, never chosen by a client, never used twice.
+    /// Id of a job: UUID version 4, chosen by the server and never reused.
     JobId
 );
 uuid_v4!(
-    /// The server's name for a workflow: UUID version 4.
+    /// Id of a workflow: UUID version 4.
     WorkflowId
 );
 uuid_v4!(
-    /// One start of a job. Never repeats, although an attempt's number may.
+    /// Id of an attempt. Unique, although the number of an attempt may repeat.
     AttemptId
 );
 
-/// A job's place in the order of submission, and the short name by which the engine and the stores know it.
+/// Sequence number of a job: the order of submission, and the key of the job in engine and stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);
 
@@ -78,35 +78,39 @@ impl fmt::Display for Seq {
     }
 }
 
-/// How often a job was claimed. Only grows, whatever happens to the job.
+/// Version of a lease: grows with every claim of a job, also after a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseVersion(pub u64);
 
 impl LeaseVersion {
-    /// Room for the claims of one job in an epoch. With milliseconds as epochs, a version stays below 2^53 until 2095: JSON has no larger numbers for everybody.
+    /// Bits for the claims of one job in an epoch. With milliseconds as epochs, a version stays
+    /// below 2^53 until 2095, so that every JSON parser reads it exactly.
     const EPOCH_BITS: u32 = 12;
-    const EPOCHS_BEGIN_MILLIS: u64 = 1_767_225_600_000;
+    /// 2026-01-01.
+    const EPOCH_ORIGIN_MS: u64 = 1_767_225_600_000;
 
-    /// What all versions of an epoch are above. The first one begins at nothing.
+    /// Returns the floor of an epoch: all its versions are above. The floor of the first epoch is
+    /// 0.
     pub fn floor(epoch: u64) -> Self {
         Self(epoch.saturating_sub(1) << Self::EPOCH_BITS)
     }
 
-    /// The epoch of a store that goes on, now, from an earlier moment: what was given since that moment is not known to it. Epochs are milliseconds since
-    /// 2026, so that whoever goes on later is above whoever went on before, also from the same moment; should the clock be behind, it is far above that moment's own.
+    /// Returns the epoch for a store restored from a backup: milliseconds since 2026-01-01, so that
+    /// two restores of the same backup get different, increasing epochs. If the clock is behind,
+    /// falls back to `epoch + 2^20`.
     pub fn next_epoch(epoch: u64, now: Timestamp) -> u64 {
         let millis = now.as_millis().max(0).unsigned_abs();
-        millis.saturating_sub(Self::EPOCHS_BEGIN_MILLIS).max(epoch.saturating_add(1 << 20))
+        millis.saturating_sub(Self::EPOCH_ORIGIN_MS).max(epoch.saturating_add(1 << 20))
     }
 }
 
-/// Proof of a lease: unguessable, new with every claim.
+/// Secret that proves a lease: unguessable, new with every claim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LeaseToken([u8; 16]);
 
 impl LeaseToken {
-    pub fn random(dice: &mut dyn Dice) -> Self {
-        Self(dice.bytes16())
+    pub fn random(rng: &mut dyn Rng) -> Self {
+        Self(rng.bytes16())
     }
 
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
@@ -119,7 +123,7 @@ impl LeaseToken {
 }
 
 impl fmt::Debug for LeaseToken {
-    /// A token is a secret between the server and one worker.
+    /// Hides the token: only one worker may know it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("LeaseToken(…)")
     }
@@ -137,8 +141,8 @@ impl FromStr for LeaseToken {
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let lower_hex = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
         let well_formed = text.len() == 32 && text.bytes().all(lower_hex);
-        let wide = well_formed.then(|| u128::from_str_radix(text, 16).ok()).flatten();
-        wide.map(|wide| Self(wide.to_be_bytes())).ok_or_else(|| Invalid::new("lease", "is not a lease token"))
+        let bits = well_formed.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+        bits.map(|bits| Self(bits.to_be_bytes())).ok_or_else(|| Invalid::new("lease", "is not a lease token"))
     }
 }
 
@@ -180,20 +184,20 @@ macro_rules! shared_text {
 }
 
 shared_text!(
-    /// A named line of jobs.
-    QueueName, |text| name_text("queue", text, QUEUE_NAME_CHARS_MAX)
+    /// Name of a queue.
+    QueueName, |text| validate_name("queue", text, QUEUE_NAME_CHARS_MAX)
 );
 shared_text!(
-    /// What sort of work a job is, chosen by whoever submits it.
-    JobType, |text| printable_text("type", text, TYPE_CHARS_MAX)
+    /// Kind of work, chosen by the client.
+    JobType, |text| validate_printable("type", text, TYPE_CHARS_MAX)
 );
 shared_text!(
-    /// Who claims.
-    WorkerName, |text| printable_text("worker", text, WORKER_CHARS_MAX)
+    /// Name of a worker.
+    WorkerName, |text| validate_printable("worker", text, WORKER_CHARS_MAX)
 );
 
-/// The alphabet of names: letters, digits, `_ . - :`.
-pub fn name_text(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
+/// Checks a name: letters, digits, `_ . - :`.
+pub fn validate_name(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
     let allowed = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'-' | b':');
     if (1..=chars_max).contains(&text.len()) && text.bytes().all(allowed) {
         return Ok(());
@@ -201,16 +205,16 @@ pub fn name_text(field: &'static str, text: &str, chars_max: usize) -> Result<()
     Err(Invalid::new(field, format!("must be 1-{chars_max} characters of A-Z a-z 0-9 _ . - :")))
 }
 
-/// Text for people: no control characters, so that it can be shown anywhere.
-pub fn printable_text(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
+/// Checks a text for people: no control characters, so that it can be shown anywhere.
+pub fn validate_printable(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
     if !text.is_empty() && text.chars().count() <= chars_max && !text.chars().any(char::is_control) {
         return Ok(());
     }
     Err(Invalid::new(field, format!("must be 1-{chars_max} printable characters")))
 }
 
-/// Free text of bounded length, counted in characters (code points), not bytes.
-pub fn bounded_text(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
+/// Checks the length of a text, in characters (code points).
+pub fn validate_length(field: &'static str, text: &str, chars_max: usize) -> Result<(), Invalid> {
     if text.chars().count() <= chars_max {
         return Ok(());
     }
@@ -220,15 +224,15 @@ pub fn bounded_text(field: &'static str, text: &str, chars_max: usize) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::SeededDice;
+    use crate::rng::SeededRng;
 
     /// Proves G-1.2, G-1.5, L-32.
     #[test]
-    fn job_ids_are_unique_uuids_of_version_4() {
-        let mut dice = SeededDice::new(1);
+    fn job_id_is_unique_uuid_v4() {
+        let mut rng = SeededRng::new(1);
         let mut seen = std::collections::HashSet::new();
         for _ in 0..10_000 {
-            let id = JobId::random(&mut dice);
+            let id = JobId::random(&mut rng);
             assert_eq!(id.0.get_version_num(), 4);
             assert_eq!(id.0.get_variant(), uuid::Variant::RFC4122);
             assert_eq!(id.to_string().parse::<JobId>().unwrap(), id);
@@ -239,15 +243,15 @@ mod tests {
     }
 
     #[test]
-    fn lease_tokens_round_trip_and_stay_out_of_logs() {
-        let token = LeaseToken::random(&mut SeededDice::new(1));
+    fn lease_token_round_trips_and_is_hidden_in_debug() {
+        let token = LeaseToken::random(&mut SeededRng::new(1));
         assert_eq!(token.to_string().parse::<LeaseToken>().unwrap(), token);
         assert_eq!(format!("{token:?}"), "LeaseToken(…)");
         assert!("+0000000000000000000000000000000".parse::<LeaseToken>().is_err());
     }
 
     #[test]
-    fn names_keep_to_their_alphabet() {
+    fn name_alphabet() {
         assert!(QueueName::new(&"q".repeat(128)).is_ok());
         for bad in ["", "a b", "ä", "a/b", &"q".repeat(129)] {
             assert!(QueueName::new(bad).is_err(), "{bad:?}");

@@ -1,25 +1,26 @@
-//! The record of a job, and the few ways in which verbs may change it.
+//! The record of a job, and the primitives with which transitions change it.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use crate::context::TransitionContext;
+
 use crate::attempt::{Attempt, AttemptEnd, AttemptOutcome};
-use crate::dependency::{Dependencies, Owes};
-use crate::dice::Dice;
+use crate::dependency::{Dependencies, PendingPropagation};
 use crate::failure::Failure;
-use crate::history::{Cause, History, Move};
-use crate::id::{JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq};
+use crate::history::{Cause, History, Transition};
+use crate::id::{JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkflowId};
 use crate::limits::ATTEMPTS_MAX;
 use crate::policy::{IdempotencyScope, Policy, RequeueOrder};
 use crate::priority::Priority;
 use crate::settle::OutcomeKind;
-use crate::state::{Ending, State, StateKind};
+use crate::state::{State, StateKind, TerminalState};
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
 use crate::workflow::Membership;
 
-/// Everything the system knows about a job but its payload.
+/// Record of a job: everything but its payload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub id: JobId,
@@ -29,9 +30,9 @@ pub struct Job {
     pub state: State,
     pub counters: Counters,
     pub lease_version: LeaseVersion,
-    /// Its own wish.
+    /// Priority that the client asked for.
     pub priority: Priority,
-    /// The most urgent of its dependencies, fixed at submission.
+    /// Priority of its most urgent dependency, fixed at submission.
     pub inherited_priority: Priority,
     pub policy: Arc<Policy>,
     pub tags: Tags,
@@ -40,7 +41,7 @@ pub struct Job {
     pub idempotency: Option<IdempotencyKey>,
     pub external_id: Option<Arc<str>>,
     pub created_at: Timestamp,
-    /// Moves with the state, and with nothing else.
+    /// Time of the last transition.
     pub updated_at: Timestamp,
     pub scheduled_at: Option<Timestamp>,
     pub started_at: Option<Timestamp>,
@@ -53,23 +54,23 @@ pub struct Job {
     pub result: Option<Bytes>,
     pub error: Option<Arc<Failure>>,
     pub dependencies: Dependencies,
-    /// Not yet terminal jobs that depend on this one: while there are any, the record must stay.
-    pub live_dependents: u32,
-    /// What its dependents have not all been told yet.
-    pub owes: Owes,
+    /// Number of unfinished jobs that depend on this one. The record is kept until it is zero.
+    pub unfinished_dependents: u32,
+    /// Event that has not been delivered to all dependents yet.
+    pub pending_propagation: PendingPropagation,
     pub parent: Option<JobId>,
     pub membership: Option<Membership>,
     pub requeued_from: Option<JobId>,
     pub requeued_as: Option<JobId>,
-    /// The settlement that ended the last lease, so that a repetition is recognised.
-    pub settled: Option<(LeaseToken, OutcomeKind)>,
+    /// Settlement that ended the last lease: a repetition gets the same response.
+    pub last_settlement: Option<(LeaseToken, OutcomeKind)>,
     pub attempts: Vec<Attempt>,
     pub history: History,
 }
 
-/// What the order of jobs depends on: all that a rebuild has to know of a live record.
+/// Fields of a live job that the index of the engine needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Outline<'a> {
+pub struct IndexedFields<'a> {
     pub seq: Seq,
     pub queue: &'a QueueName,
     pub job_type: &'a JobType,
@@ -78,11 +79,11 @@ pub struct Outline<'a> {
     pub policy: &'a Policy,
     pub scheduled_at: Option<Timestamp>,
     pub lifetime_ends_at: Option<Timestamp>,
-    pub owes: Owes,
+    pub pending_propagation: PendingPropagation,
     pub updated_at: Timestamp,
 }
 
-/// Independent of each other, and all always kept: each specification counts something else.
+/// Independent counters: each specification counts something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub starts: u32,
@@ -92,42 +93,24 @@ pub struct Counters {
     pub reclaims: u32,
 }
 
-/// A key and the scope it was given in.
+/// An idempotency key with its scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {
     pub key: Arc<str>,
     pub scope: IdempotencyScope,
-    /// The type at submission: the scope does not follow a later change of type.
+    /// Type at submission: a later change of type does not change the scope.
     pub job_type: JobType,
 }
 
-/// What a verb needs from outside: the time, chance, and the next number for a place in line. What it did to the state is left in `moves`.
-#[expect(missing_debug_implementations, reason = "chance has no picture")]
-pub struct Moment<'a> {
-    pub now: Timestamp,
-    pub dice: &'a mut dyn Dice,
-    /// One counter serves sequence numbers and places in line, so that they compare.
-    pub next_number: &'a mut u64,
-    /// Lease versions given from now on are above this: raised when a store is restored from a backup, so that no version is given twice.
-    pub lease_floor: LeaseVersion,
-    pub moves: &'a mut Vec<Move>,
-}
-
-impl Moment<'_> {
-    pub fn take_number(&mut self) -> u64 {
-        let number = *self.next_number;
-        *self.next_number += 1;
-        number
-    }
-}
-
 impl Job {
+    /// Returns the more urgent of its own and its inherited priority.
     pub fn effective_priority(&self) -> Priority {
         self.priority.more_urgent(self.inherited_priority)
     }
 
-    pub fn outline(&self) -> Outline<'_> {
-        Outline {
+    /// Returns the fields that the index needs.
+    pub fn outline(&self) -> IndexedFields<'_> {
+        IndexedFields {
             seq: self.seq,
             queue: &self.queue,
             job_type: &self.job_type,
@@ -136,7 +119,7 @@ impl Job {
             policy: &self.policy,
             scheduled_at: self.scheduled_at,
             lifetime_ends_at: self.lifetime_ends_at,
-            owes: self.owes,
+            pending_propagation: self.pending_propagation,
             updated_at: self.updated_at,
         }
     }
@@ -145,73 +128,93 @@ impl Job {
         self.state.kind()
     }
 
-    /// The record takes part in the life of the queue: it is not terminal, or others still have to hear of its end.
-    pub fn live(&self) -> bool {
-        !self.state.terminal() || self.owes != Owes::Nothing
+    /// Returns the workflow of which this job is a member.
+    pub fn workflow(&self) -> Option<WorkflowId> {
+        self.membership.as_ref().map(|membership| membership.workflow)
     }
 
-    /// When the record may go; never while somebody alive depends on it.
+    /// Whether the engine must keep the job in its index: it is not terminal, or an event must
+    /// still be delivered to its dependents.
+    pub fn is_live(&self) -> bool {
+        !self.state.terminal() || self.pending_propagation != PendingPropagation::Nothing
+    }
+
+    /// Returns when the record may be pruned; `None` while an unfinished job depends on it.
     pub fn prune_at(&self) -> Option<Timestamp> {
-        if self.live() || self.live_dependents > 0 {
+        if self.is_live() || self.unfinished_dependents > 0 {
             return None;
         }
-        let kept = self.policy.retention.of(self.kind())?;
-        self.state.completed_at().map(|at| at + kept)
+        let retention = self.policy.retention.of(self.kind())?;
+        self.state.completed_at().map(|at| at + retention)
     }
 
-    /// The only place where the state changes.
-    pub(crate) fn enter(&mut self, state: State, cause: Cause, moment: &mut Moment<'_>) {
-        let step = Move { from: Some(self.kind()), to: state.kind(), at: moment.now, cause };
+    /// Changes the state and records the transition. All state changes go through here.
+    pub(crate) fn transition_to(&mut self, state: State, cause: Cause, context: &mut TransitionContext<'_>) {
+        let transition = Transition { from: Some(self.kind()), to: state.kind(), at: context.now, cause };
         self.state = state;
-        self.updated_at = moment.now;
-        self.history.push(step);
-        moment.moves.push(step);
+        self.updated_at = context.now;
+        self.history.push(transition);
+        context.transitions.push(transition);
     }
 
-    /// Into the line, at the place its policy gives to jobs that come (back) after their creation.
-    pub(crate) fn enter_line(&mut self, cause: Cause, moment: &mut Moment<'_>) {
+    /// Makes the job ready, at the position that `requeue_order` gives.
+    pub(crate) fn make_ready(&mut self, cause: Cause, context: &mut TransitionContext<'_>) {
         let position = match self.policy.requeue_order {
             RequeueOrder::Submission => self.seq.0,
-            RequeueOrder::Tail => moment.take_number(),
+            RequeueOrder::Tail => context.next_seq(),
         };
-        self.enter_line_at(position, cause, moment);
+        self.make_ready_at(position, cause, context);
     }
 
-    pub(crate) fn enter_line_at(&mut self, position: u64, cause: Cause, moment: &mut Moment<'_>) {
-        self.scheduled_at = Some(moment.now);
-        self.enter(State::Scheduled { position }, cause, moment);
+    /// Makes the job ready at a position.
+    pub(crate) fn make_ready_at(&mut self, position: u64, cause: Cause, context: &mut TransitionContext<'_>) {
+        self.scheduled_at = Some(context.now);
+        self.transition_to(State::Scheduled { position }, cause, context);
     }
 
-    /// To its end, from wherever it is. Counters are the caller's business.
-    pub(crate) fn end(&mut self, ending: Ending, cause: Cause, moment: &mut Moment<'_>) {
-        self.owes = match (self.owes, self.live_dependents) {
-            (Owes::Return | Owes::NewLife | Owes::ReturnAndEnd, _) => Owes::ReturnAndEnd,
-            (Owes::Nothing | Owes::End, 0) => Owes::Nothing,
-            (Owes::Nothing | Owes::End, _) => Owes::End,
+    /// Moves the job to a terminal state. The caller updates the counters.
+    pub(crate) fn finish(&mut self, ending: TerminalState, cause: Cause, context: &mut TransitionContext<'_>) {
+        self.pending_propagation = match (self.pending_propagation, self.unfinished_dependents) {
+            (
+                PendingPropagation::Return
+                | PendingPropagation::RestartedWithWorkflow
+                | PendingPropagation::RevivedThenFinished,
+                _,
+            ) => PendingPropagation::RevivedThenFinished,
+            (PendingPropagation::Nothing | PendingPropagation::End, 0) => PendingPropagation::Nothing,
+            (PendingPropagation::Nothing | PendingPropagation::End, _) => PendingPropagation::End,
         };
-        self.enter(ending.state(moment.now), cause, moment);
+        self.transition_to(ending.state(context.now), cause, context);
     }
 
-    /// An end that is nobody's run: cancel, lifetime, an operator, a dependency. An open attempt ends with it.
-    pub(crate) fn end_by_decree(&mut self, ending: Ending, failure: Failure, cause: Cause, moment: &mut Moment<'_>) {
+    /// Ends the job outside a run: by cancel, lifetime, operator or dependency. Closes an open
+    /// attempt.
+    pub(crate) fn terminate(
+        &mut self,
+        ending: TerminalState,
+        failure: Failure,
+        cause: Cause,
+        context: &mut TransitionContext<'_>,
+    ) {
         let failure = Arc::new(failure);
-        self.close_attempt(AttemptOutcome::Cancelled, Some(Arc::clone(&failure)), None, moment.now);
+        self.close_attempt(AttemptOutcome::Cancelled, Some(Arc::clone(&failure)), None, context.now);
         self.error = Some(failure);
-        self.end(ending, cause, moment);
+        self.finish(ending, cause, context);
     }
 
+    /// Adds an attempt; drops the oldest beyond `ATTEMPTS_MAX`.
     pub(crate) fn open_attempt(&mut self, attempt: Attempt) {
         if self.attempts.len() >= ATTEMPTS_MAX {
             self.attempts.remove(0);
         }
         if self.attempts.is_empty() {
-            // Most jobs need one.
+            // Most jobs have one attempt.
             self.attempts.reserve_exact(1);
         }
         self.attempts.push(attempt);
     }
 
-    /// Ends the open attempt, if there is one.
+    /// Closes the open attempt, if there is one.
     pub(crate) fn close_attempt(
         &mut self,
         outcome: AttemptOutcome,
@@ -225,6 +228,7 @@ impl Job {
         }
     }
 
+    /// Starts the lifetime again.
     pub(crate) fn restart_lifetime(&mut self, now: Timestamp) {
         self.lifetime_ends_at = self.policy.lifetime.map(|lifetime| now + lifetime);
     }

@@ -1,4 +1,4 @@
-//! The right of one worker to one job until a time, and the check that every call of a worker passes.
+//! Leases, and the check that every request of a worker for a running job passes.
 
 use std::sync::Arc;
 
@@ -9,22 +9,23 @@ use crate::refusal::{Refusal, Stale};
 use crate::state::State;
 use crate::time::{Duration, Timestamp};
 
+/// Exclusive right of one worker to a job until a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lease {
     pub token: LeaseToken,
     pub worker: Option<WorkerName>,
-    /// What a heartbeat adds to now; `None`: the lease lasts until the deadline.
+    /// Time that a heartbeat extends the lease by; `None`: the lease lasts until the deadline.
     pub length: Option<Duration>,
     pub expires_at: Option<Timestamp>,
-    /// End of the execution timeout; no heartbeat reaches past it.
+    /// End of the execution timeout; heartbeats do not extend it.
     pub deadline_at: Option<Timestamp>,
-    /// Somebody wants this run to stop; the reason they gave, which may be empty.
+    /// Reason of a cancel that waits for the worker to stop; may be empty.
     pub cancel_requested: Option<Arc<str>>,
-    /// The place in line it was claimed from: an orphan that is reclaimed lazily still stands there.
+    /// Queue position before the claim: an orphan with lazy reclaim is offered there again.
     pub position: u64,
 }
 
-/// How a lease will end if nobody does anything.
+/// How a lease ends without further requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEnd {
     /// The execution timeout; wins when both fall on the same instant.
@@ -34,12 +35,13 @@ pub enum LeaseEnd {
 }
 
 impl Lease {
-    /// Valid strictly before its expiry.
+    /// Whether the lease has expired: it is valid strictly before `expires_at`.
     pub fn expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    pub fn end(&self) -> LeaseEnd {
+    /// Returns what ends the lease first.
+    pub fn next_expiry(&self) -> LeaseEnd {
         match (self.expires_at, self.deadline_at) {
             (Some(expiry), Some(deadline)) if expiry >= deadline => LeaseEnd::Deadline(deadline),
             (Some(expiry), Some(_) | None) => LeaseEnd::Expiry(expiry),
@@ -48,10 +50,11 @@ impl Lease {
         }
     }
 
-    /// Adds the time from `seen` to `now`, in which the store was closed, to expiry and deadline. What was left of the lease at `seen` is left at `now`.
-    /// A lease that had ended by `seen` does not change.
+    /// Adds the time from `seen` to `now`, in which the store was closed, to expiry and deadline.
+    /// The remaining time at `now` equals that at `seen`. A lease that had ended by `seen` is
+    /// unchanged.
     pub fn keep_remainder(&mut self, seen: Timestamp, now: Timestamp) {
-        match self.end() {
+        match self.next_expiry() {
             LeaseEnd::Deadline(at) | LeaseEnd::Expiry(at) if at > seen => {
                 let closed = now.since(seen);
                 self.expires_at = self.expires_at.map(|at| at + closed);
@@ -61,7 +64,7 @@ impl Lease {
         }
     }
 
-    /// Expiry after a claim or heartbeat at `now`.
+    /// Returns the expiry after a claim or heartbeat at `now`.
     pub fn expiry(length: Option<Duration>, deadline_at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         match (length.map(|length| now + length), deadline_at) {
             (Some(expiry), Some(deadline)) => Some(expiry.min(deadline)),
@@ -70,10 +73,10 @@ impl Lease {
     }
 }
 
-/// The lease that `token` proves, or why it proves none. Everybody who speaks for a running job comes through here.
+/// Returns the lease that `token` proves, or why it proves none.
 pub fn check(job: &Job, token: Option<LeaseToken>, now: Timestamp) -> Result<&Lease, Refusal> {
     if token.is_none() && job.policy.fencing == Fencing::Required {
-        return Err(Refusal::invalid("lease", "is required: the token that the claim answered"));
+        return Err(Refusal::invalid("lease", "is required: the token from the response to the claim"));
     }
     let State::Running(lease) = &job.state else {
         return Err(Refusal::StaleLease(Stale::NotRunning));
@@ -90,7 +93,7 @@ pub fn check(job: &Job, token: Option<LeaseToken>, now: Timestamp) -> Result<&Le
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::SeededDice;
+    use crate::rng::SeededRng;
 
     fn at(secs: i64) -> Timestamp {
         Timestamp::from_millis(secs * 1_000)
@@ -98,7 +101,7 @@ mod tests {
 
     fn lease(expires_at: Option<i64>, deadline_at: Option<i64>) -> Lease {
         Lease {
-            token: LeaseToken::random(&mut SeededDice::new(1)),
+            token: LeaseToken::random(&mut SeededRng::new(1)),
             worker: None,
             length: Some(Duration::from_secs(60)),
             expires_at: expires_at.map(at),
@@ -109,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_lease_keeps_its_remainder_over_a_gap() {
+    fn valid_lease_keeps_remaining_time_over_gap() {
         let ends = |mut lease: Lease, seen: i64, now: i64| {
             lease.keep_remainder(at(seen), at(now));
             (lease.expires_at, lease.deadline_at)
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_lease_stays_expired_over_a_gap() {
+    fn expired_lease_stays_expired_over_gap() {
         for (expires_at, deadline_at) in [(Some(60), None), (Some(60), Some(90)), (Some(60), Some(60))] {
             let (before, mut after) = (lease(expires_at, deadline_at), lease(expires_at, deadline_at));
             after.keep_remainder(at(60), at(3_600));

@@ -1,53 +1,79 @@
-//! The rules of Longshore, pure: no clock, no I/O, no async, no randomness of its own.
+//! Rules of Longshore: pure functions without clock, I/O, async or randomness of their own.
 //!
-//! Every transition of a job is one total function of (job, command, now), in the file of its verb; every refusal is a value
-//! that changes nothing. Time, chance and places in line come in with a [`Moment`]. Payloads are opaque bytes.
+//! Every transition of a job is one total function of job, command and [`TransitionContext`], in
+//! the file of its verb. A refusal is a value and changes nothing. Payloads are opaque bytes.
 //!
-//! In reading order:
-//! - words and numbers: [`id`], [`time`], [`limits`], [`priority`], [`tags`], [`dice`], [`refusal`]
-//! - settings: [`policy`] (what there is), [`profile`] (the six bundles), [`patch`] (overrides and locks), [`backoff`]
-//! - the record: [`state`] (nine states, each with its data), [`lease`], [`job`], [`attempt`], [`history`], [`failure`], [`dependency`]
-//! - the verbs: [`submit`], [`promote`] (submit what was held, due, run now), [`claim`], [`settle`] (complete, fail, snooze, release), [`retry`]
-//!   (what follows a failure), [`extend`], [`expire`] (lease expiry, execution timeout), [`cancel`] (also dead letter and lifetime), [`requeue`], [`edit`]
-//! - many jobs as one: [`workflow`] (the record and its state), [`shape`] (chains, groups and chords as dependencies)
-//! - the words of the five specifications: [`view`]; the moves and sums of the Ocypod dialect: [`status`], [`totals`]
-//! - the whole-queue machine over the verbs: [`engine`]
+//! Values
+//! - [`id`], [`time`], [`limits`], [`priority`], [`tags`]; [`rng`]: injected randomness
+//! - [`refusal`]: every reason for which a command is refused
+//!
+//! Settings
+//! - [`policy`]: the settings; [`profile`]: their values in the six profiles
+//! - [`patch`]: overrides and locks; [`backoff`]: the wait before a retry
+//!
+//! Record
+//! - [`job`]; [`state`]: nine states with their data; [`lease`], [`attempt`], [`history`]
+//! - [`failure`]; [`dependency`]: waiting for other jobs
+//!
+//! Transitions
+//! - [`context`], [`queue_context`]: what a transition gets besides the job
+//! - [`submit`]: creation; [`promote`]: submission of held jobs, due times, run-now
+//! - [`claim`]; [`heartbeat`]; [`settle`]: complete, fail, snooze, release
+//! - [`retry`]: what follows a failure; [`expire`]: lease expiry and execution timeout
+//! - [`cancel`]: also dead letter and lifetime; [`requeue`]; [`edit`]
+//!
+//! Groups and views
+//! - [`workflow`]: record and state; [`workflow_shape`]: chains, groups and chords as dependencies
+//! - [`view`]: a job as each of the five specifications shows it; [`ocypod`]: the Ocypod dialect
+//!
+//! ```
+//! use longshore_core::patch::SettingsPatch;
+//! use longshore_core::profile::Profile;
+//! use longshore_core::Duration;
+//!
+//! let patch = SettingsPatch { max_queued: Some(Some(1_000)), ..SettingsPatch::default() };
+//! let settings = patch.resolve(Profile::Standard).unwrap();
+//! assert_eq!(settings.intake.max_queued, Some(1_000));
+//! assert_eq!(settings.policy.lease, Some(Duration::from_secs(30)), "inherited from the profile");
+//! ```
 
 pub mod attempt;
 pub mod backoff;
 pub mod cancel;
 pub mod claim;
+pub mod context;
 pub mod dependency;
-pub mod dice;
 pub mod edit;
-pub mod engine;
 pub mod expire;
-pub mod extend;
 pub mod failure;
+pub mod hash;
+pub mod heartbeat;
 pub mod history;
 pub mod id;
 pub mod job;
 pub mod lease;
 pub mod limits;
+pub mod ocypod;
 pub mod patch;
 pub mod policy;
 pub mod priority;
 pub mod profile;
 pub mod promote;
+pub mod queue_context;
 pub mod refusal;
 pub mod requeue;
 pub mod retry;
+pub mod rng;
 pub mod settle;
-pub mod shape;
 pub mod state;
-pub mod status;
 pub mod submit;
 pub mod tags;
 pub mod time;
-pub mod totals;
 pub mod view;
 pub mod workflow;
+pub mod workflow_shape;
 
-pub use job::{Job, Moment};
+pub use context::TransitionContext;
+pub use job::Job;
 pub use refusal::{Invalid, Refusal};
 pub use time::{Duration, Timestamp};

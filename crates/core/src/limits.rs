@@ -1,11 +1,13 @@
-//! Every limit of the system, in one place. Names put the unit last; a limit that can be crossed from outside is checked where the value is made.
+//! All limits of the system. The unit is last in a name; values from outside are checked on
+//! creation.
 
+use crate::refusal::Invalid;
 use crate::time::Duration;
 
-/// Jobs of one submission, settlements of one call, jobs of one claim, rows of one page.
+/// Jobs of one submission or claim, settlements of one request, rows of one page.
 pub const BATCH_ITEMS_MAX: usize = 1_000;
 
-/// Types that one claim may ask for.
+/// Types of one claim.
 pub const CLAIM_TYPES_MAX: usize = 100;
 
 pub const QUEUE_NAME_CHARS_MAX: usize = 128;
@@ -29,13 +31,13 @@ pub const PAYLOAD_BYTES_DEFAULT: u32 = 1 << 20;
 pub const PAYLOAD_BYTES_MAX: u32 = 16 << 20;
 
 pub const DEPENDENCIES_MAX: usize = 1_000;
-/// A chain of this many jobs is accepted, one more link is refused.
+/// Jobs of the longest chain of dependencies.
 pub const DEPENDENCY_DEPTH_MAX: u32 = 100;
 
-/// Jobs that one call may bring into being as a workflow; an open one grows by [`BATCH_ITEMS_MAX`] a call.
+/// Jobs of a new workflow; an open workflow accepts [`BATCH_ITEMS_MAX`] more per request.
 pub const WORKFLOW_JOBS_MAX: usize = 2_000;
-/// Dependencies of all jobs of such a call together: a group behind a group multiplies.
-pub const WORKFLOW_LINKS_MAX: usize = 100_000;
+/// Dependencies of all jobs of such a request: a group after a group multiplies.
+pub const WORKFLOW_EDGES_MAX: usize = 100_000;
 pub const WORKFLOW_NAME_CHARS_MAX: usize = 256;
 
 pub const RETRY_LIMIT_MAX: u32 = 1_000_000;
@@ -43,16 +45,25 @@ pub const BACKOFF_DELAYS_MAX: usize = 100;
 pub const BACKOFF_MULTIPLIER_MIN: f64 = 1.0;
 pub const BACKOFF_MULTIPLIER_MAX: f64 = 1_000.0;
 
-/// About a hundred years: sums of an instant and a duration stay far from the ends of the clock.
-pub const DURATION_MAX: Duration = Duration::from_days(36_500);
+/// Longest duration: about a hundred years, so that a timestamp plus a duration cannot overflow.
+pub const DURATION_MAX: Duration = Duration::MAX;
 
-/// Kept of a job's past: the first entry and the last `HISTORY_MAX - 1`; the last `ATTEMPTS_MAX` attempts.
+/// Kept transitions of a job: the first and the last `HISTORY_MAX - 1`.
 pub const HISTORY_MAX: usize = 100;
+/// Kept attempts of a job: the last ones.
 pub const ATTEMPTS_MAX: usize = 100;
 
-/// Records that one command may touch beyond its own (dependents, mostly); what remains is done by the following ticks. The last job it
-/// touches may bring its own dependencies along, at most `DEPENDENCIES_MAX`.
+/// Further records that one command may change, mostly dependents; later ticks do the rest. The
+/// last of them may also read its dependencies, at most `DEPENDENCIES_MAX`.
 pub const CASCADE_JOBS_MAX: usize = 1_000;
+
+/// Refuses a duration above [`DURATION_MAX`].
+pub fn check_duration(field: &'static str, duration: Duration) -> Result<(), Invalid> {
+    if duration <= DURATION_MAX {
+        return Ok(());
+    }
+    Err(Invalid::new(field, format!("must be at most {DURATION_MAX}")))
+}
 
 const _: () = assert!(PAYLOAD_BYTES_DEFAULT <= PAYLOAD_BYTES_MAX);
 const _: () = assert!(HISTORY_MAX >= 2 && ATTEMPTS_MAX >= 1);

@@ -1,4 +1,4 @@
-//! Overriding settings: what is given replaces, what is absent is inherited, what a profile locks stays.
+//! Overrides of settings: a given value replaces, an absent value is inherited, locks are checked.
 
 use crate::backoff::{BackoffKind, JitterKind};
 use crate::limits::*;
@@ -7,7 +7,7 @@ use crate::profile::Profile;
 use crate::refusal::Invalid;
 use crate::time::Duration;
 
-/// Overrides of a queue. Durations: zero is "off".
+/// Overrides of a queue. A zero duration means "off".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SettingsPatch {
     pub job: PolicyPatch,
@@ -25,11 +25,11 @@ pub struct SettingsPatch {
     pub manual_requeue: Option<ManualRequeue>,
     pub cancel_running: Option<CancelRunning>,
     pub clear_error_on_success: Option<bool>,
-    /// `Some(None)` lifts the bound.
+    /// `Some(None)`: no limit.
     pub max_queued: Option<Option<u64>>,
 }
 
-/// The overrides that a job may bring too.
+/// Overrides that a job may have too.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicyPatch {
     pub retry: RetryPatch,
@@ -37,14 +37,14 @@ pub struct PolicyPatch {
     pub lease: Option<Duration>,
     pub lifetime: Option<Duration>,
     pub retention: RetentionPatch,
-    /// `Some(None)` is unlimited.
+    /// `Some(None)`: no limit.
     pub max_reclaims: Option<Option<u32>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RetryPatch {
     pub limit: Option<u32>,
-    pub counts: Option<Counts>,
+    pub counts: Option<RetryLimitUnit>,
     pub backoff_kind: Option<BackoffKind>,
     pub base: Option<Duration>,
     pub multiplier: Option<f64>,
@@ -55,8 +55,8 @@ pub struct RetryPatch {
     pub honour_retry_after: Option<bool>,
     pub on_permanent: Option<OnPermanent>,
     pub on_exhausted: Option<OnExhausted>,
-    pub on_timeout: Option<OnTrouble>,
-    pub on_system: Option<OnTrouble>,
+    pub on_timeout: Option<OnFailure>,
+    pub on_system: Option<OnFailure>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,13 +68,13 @@ pub struct RetentionPatch {
 }
 
 impl SettingsPatch {
-    /// A queue's settings: its profile with these overrides.
+    /// Returns the settings of a queue: its profile with these overrides.
     pub fn resolve(&self, profile: Profile) -> Result<Settings, Invalid> {
-        let mut settings = profile.settings();
+        let mut settings = Settings::of_profile(profile);
         self.merge(&mut settings);
         check_intake(&settings.intake)?;
         check_policy(&settings.policy)?;
-        check_locks(&profile.settings(), &settings)?;
+        check_locks(&Settings::of_profile(profile), &settings)?;
         Ok(settings)
     }
 
@@ -89,14 +89,14 @@ impl SettingsPatch {
         set(&mut policy.cancel_running, self.cancel_running);
         set(&mut policy.clear_error_on_success, self.clear_error_on_success);
         set(&mut intake.idempotency.scope, self.idempotency_scope);
-        set_length(&mut intake.idempotency.window, self.idempotency_window);
+        set_duration(&mut intake.idempotency.window, self.idempotency_window);
         set(&mut intake.external_ids, self.external_ids);
-        // Out of range is caught by the check that follows.
+        // `check_intake` refuses a value out of range.
         set(&mut intake.payload_max, self.payload_max.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)));
         set(&mut intake.priority_order, self.priority_order);
         set(&mut intake.submit, self.submit);
         set(&mut intake.delayed_start, self.delayed_start);
-        // As everywhere, 0 is off.
+        // 0 means "off", as for durations.
         set(&mut intake.max_queued, self.max_queued.map(|max| max.filter(|max| *max > 0)));
     }
 }
@@ -106,35 +106,35 @@ impl PolicyPatch {
         *self == Self::default()
     }
 
-    /// A job's policy: its queue's with these overrides.
+    /// Returns the policy of a job: that of its queue with these overrides.
     pub fn resolve(&self, queue: &Policy) -> Result<Policy, Invalid> {
         let mut policy = queue.clone();
         self.merge(&mut policy);
         check_policy(&policy)?;
-        if locks_retry(policy.profile) && policy.retry != queue.retry {
+        if locked_settings(policy.profile).contains(&"retry") && policy.retry != queue.retry {
             return Err(locked("retry", policy.profile));
         }
-        let longer = match (policy.execution_timeout, queue.execution_timeout) {
+        let is_longer = match (policy.execution_timeout, queue.execution_timeout) {
             (_, None) => false,
             (None, Some(_)) => true,
             (Some(job), Some(queue)) => job > queue,
         };
-        if longer && policy.profile.only_shortens_execution_timeout() {
-            let most = queue.execution_timeout.unwrap_or_default();
-            return Err(Invalid::new("execution_timeout", format!("may be at most the queue's {most}")));
+        if is_longer && policy.profile.only_shortens_execution_timeout() {
+            let max = queue.execution_timeout.unwrap_or_default();
+            return Err(Invalid::new("execution_timeout", format!("may be at most the queue's {max}")));
         }
         Ok(policy)
     }
 
     fn merge(&self, policy: &mut Policy) {
         self.retry.merge(&mut policy.retry);
-        set_length(&mut policy.execution_timeout, self.execution_timeout);
-        set_length(&mut policy.lease, self.lease);
-        set_length(&mut policy.lifetime, self.lifetime);
-        set_length(&mut policy.retention.completed, self.retention.completed);
-        set_length(&mut policy.retention.failed, self.retention.failed);
-        set_length(&mut policy.retention.dead_letter, self.retention.dead_letter);
-        set_length(&mut policy.retention.cancelled, self.retention.cancelled);
+        set_duration(&mut policy.execution_timeout, self.execution_timeout);
+        set_duration(&mut policy.lease, self.lease);
+        set_duration(&mut policy.lifetime, self.lifetime);
+        set_duration(&mut policy.retention.completed, self.retention.completed);
+        set_duration(&mut policy.retention.failed, self.retention.failed);
+        set_duration(&mut policy.retention.dead_letter, self.retention.dead_letter);
+        set_duration(&mut policy.retention.cancelled, self.retention.cancelled);
         set(&mut policy.max_reclaims, self.max_reclaims);
     }
 }
@@ -146,7 +146,7 @@ impl RetryPatch {
         set(&mut retry.backoff.kind, self.backoff_kind);
         set(&mut retry.backoff.base, self.base);
         set(&mut retry.backoff.multiplier, self.multiplier);
-        set_length(&mut retry.backoff.cap, self.cap);
+        set_duration(&mut retry.backoff.cap, self.cap);
         set(&mut retry.backoff.delays, self.delays.clone());
         set(&mut retry.jitter.kind, self.jitter_kind);
         set(&mut retry.jitter.factor, self.jitter_factor);
@@ -164,23 +164,23 @@ fn set<T>(field: &mut T, given: Option<T>) {
     }
 }
 
-fn set_length(field: &mut Option<Duration>, given: Option<Duration>) {
-    if let Some(length) = given {
-        *field = length.on();
+fn set_duration(field: &mut Option<Duration>, given: Option<Duration>) {
+    if let Some(duration) = given {
+        *field = duration.non_zero();
     }
 }
 
-/// A retry limit that means something in its unit: 0 starts would be a job that never runs.
-pub fn check_retry_limit(limit: u32, counts: Counts, profile: Profile) -> Result<(), Invalid> {
-    let least = match counts {
-        Counts::Starts | Counts::Failures => 1,
-        Counts::Retries => 0,
+/// Checks a retry limit in its unit: with 0 starts a job would never run.
+pub fn check_retry_limit(limit: u32, counts: RetryLimitUnit, profile: Profile) -> Result<(), Invalid> {
+    let min = match counts {
+        RetryLimitUnit::Starts | RetryLimitUnit::Failures => 1,
+        RetryLimitUnit::Retries => 0,
     };
-    let most = if profile.retries_for_ever() { u32::MAX } else { RETRY_LIMIT_MAX };
-    if (least..=most).contains(&limit) {
+    let max = if profile.retries_without_limit() { u32::MAX } else { RETRY_LIMIT_MAX };
+    if (min..=max).contains(&limit) {
         return Ok(());
     }
-    Err(Invalid::new("retry.limit", format!("must be {least}-{most} where it counts {counts}")))
+    Err(Invalid::new("retry.limit", format!("must be {min}-{max} where it counts {counts}")))
 }
 
 fn check_policy(policy: &Policy) -> Result<(), Invalid> {
@@ -196,7 +196,7 @@ fn check_policy(policy: &Policy) -> Result<(), Invalid> {
     if !(0.0..=1.0).contains(&jitter.factor) {
         return Err(Invalid::new("retry.jitter.factor", "must be 0-1"));
     }
-    let lengths = [
+    let durations = [
         ("execution_timeout", policy.execution_timeout),
         ("lease", policy.lease),
         ("lifetime", policy.lifetime),
@@ -207,48 +207,51 @@ fn check_policy(policy: &Policy) -> Result<(), Invalid> {
         ("retry.backoff.base", Some(backoff.base)),
         ("retry.backoff.cap", backoff.cap),
     ];
-    for (field, length) in lengths {
-        length.unwrap_or_default().within_limit().map_err(|invalid| invalid.at(field))?;
+    for (field, duration) in durations {
+        check_duration(field, duration.unwrap_or_default())?;
     }
     for delay in &backoff.delays {
-        delay.within_limit().map_err(|invalid| invalid.at("retry.backoff.delays"))?;
+        check_duration("retry.backoff.delays", *delay)?;
     }
     Ok(())
 }
 
-fn check_intake(intake: &Intake) -> Result<(), Invalid> {
+fn check_intake(intake: &AdmissionSettings) -> Result<(), Invalid> {
     if !(1..=PAYLOAD_BYTES_MAX).contains(&intake.payload_max) {
         return Err(Invalid::new("payload_max", format!("must be 1-{PAYLOAD_BYTES_MAX} bytes")));
     }
-    let window = intake.idempotency.window.unwrap_or_default();
-    window.within_limit().map_err(|invalid| invalid.at("idempotency.window"))?;
-    Ok(())
+    check_duration("idempotency.window", intake.idempotency.window.unwrap_or_default())
 }
 
-fn locks_retry(profile: Profile) -> bool {
+/// Settings that a queue of this profile cannot change; `retry` stands for all settings in it.
+pub fn locked_settings(profile: Profile) -> &'static [&'static str] {
     match profile {
-        Profile::Document => true,
-        Profile::Standard | Profile::Gopherqueue | Profile::Taskharbor | Profile::Ocypod | Profile::Weave => false,
+        Profile::Document => &["retry", "on_lease_expiry", "fencing", "manual_requeue", "submit", "delayed_start"],
+        Profile::Standard | Profile::Gopherqueue | Profile::Taskharbor | Profile::Ocypod | Profile::Weave => &[],
     }
 }
 
-/// Repeating a locked value is no override: what a queue shows can be sent back.
-fn check_locks(profile: &Settings, wanted: &Settings) -> Result<(), Invalid> {
-    let name = profile.policy.profile;
-    if !locks_retry(name) {
-        return Ok(());
-    }
+/// Refuses a changed value of a locked setting. The value of the profile may be repeated, so that
+/// the settings of a queue can be sent back.
+fn check_locks(profile: &Settings, settings: &Settings) -> Result<(), Invalid> {
     let (Settings { policy: old, intake: old_intake }, Settings { policy: new, intake: new_intake }) =
-        (profile, wanted);
-    let locks = [
-        ("retry", old.retry == new.retry),
-        ("on_lease_expiry", old.on_lease_expiry == new.on_lease_expiry),
-        ("fencing", old.fencing == new.fencing),
-        ("manual_requeue", old.manual_requeue == new.manual_requeue),
-        ("submit", old_intake.submit == new_intake.submit),
-        ("delayed_start", old_intake.delayed_start == new_intake.delayed_start),
-    ];
-    locks.into_iter().find(|(_, same)| !same).map_or(Ok(()), |(field, _)| Err(locked(field, name)))
+        (profile, settings);
+    let name = old.profile;
+    for field in locked_settings(name) {
+        let is_same = match *field {
+            "retry" => old.retry == new.retry,
+            "on_lease_expiry" => old.on_lease_expiry == new.on_lease_expiry,
+            "fencing" => old.fencing == new.fencing,
+            "manual_requeue" => old.manual_requeue == new.manual_requeue,
+            "submit" => old_intake.submit == new_intake.submit,
+            "delayed_start" => old_intake.delayed_start == new_intake.delayed_start,
+            _ => old == new && old_intake == new_intake,
+        };
+        if !is_same {
+            return Err(locked(field, name));
+        }
+    }
+    Ok(())
 }
 
 fn locked(field: &'static str, profile: Profile) -> Invalid {
@@ -266,18 +269,18 @@ mod tests {
     /// Proves G-4.1, G-4.2, G-4.4, G-4.9, G-5.1, G-1.11.
     #[test]
     fn gopherqueue_defaults() {
-        let Settings { policy, intake } = Profile::Gopherqueue.settings();
+        let Settings { policy, intake } = Settings::of_profile(Profile::Gopherqueue);
         assert_eq!(policy.execution_timeout, Some(Duration::from_mins(30)));
         assert_eq!(policy.lease, Some(Duration::from_mins(5)));
         assert_eq!(policy.lifetime, Some(Duration::from_days(7)));
-        assert_eq!((policy.retry.limit, policy.retry.counts), (3, Counts::Starts));
+        assert_eq!((policy.retry.limit, policy.retry.counts), (3, RetryLimitUnit::Starts));
         assert_eq!(intake.idempotency.window, Some(Duration::from_hours(24)));
-        assert_eq!(policy.retention.dead_letter, None, "dead letters wait for a person");
+        assert_eq!(policy.retention.dead_letter, None, "dead letters are kept for an operator");
     }
 
     /// Proves O-38, O-37.
     #[test]
-    fn overrides_merge_deeply_into_what_they_override() {
+    fn overrides_merge_deeply() {
         let patch = SettingsPatch {
             job: retry(RetryPatch {
                 limit: Some(4),
@@ -297,22 +300,23 @@ mod tests {
 
     /// Proves G-4.8.
     #[test]
-    fn execution_timeout_may_be_shortened_by_a_job_and_never_lengthened() {
-        let asks = |secs| PolicyPatch { execution_timeout: Some(Duration::from_secs(secs)), ..PolicyPatch::default() };
+    fn job_may_only_shorten_execution_timeout() {
+        let timeout =
+            |secs| PolicyPatch { execution_timeout: Some(Duration::from_secs(secs)), ..PolicyPatch::default() };
         for profile in [Profile::Gopherqueue, Profile::Standard] {
-            let queue = profile.settings().policy;
-            assert!(asks(10).resolve(&queue).is_ok());
-            assert!(asks(30 * 60).resolve(&queue).is_ok());
-            assert_eq!(asks(30 * 60 + 1).resolve(&queue).unwrap_err().field, "execution_timeout");
-            assert!(asks(0).resolve(&queue).is_err(), "off counts as longer");
+            let queue = Settings::of_profile(profile).policy;
+            assert!(timeout(10).resolve(&queue).is_ok());
+            assert!(timeout(30 * 60).resolve(&queue).is_ok());
+            assert_eq!(timeout(30 * 60 + 1).resolve(&queue).unwrap_err().field, "execution_timeout");
+            assert!(timeout(0).resolve(&queue).is_err(), "off counts as longer");
         }
-        assert!(asks(3_600).resolve(&Profile::Weave.settings().policy).is_ok());
+        assert!(timeout(3_600).resolve(&Settings::of_profile(Profile::Weave).policy).is_ok());
     }
 
     /// Proves L-29, L-38.
     #[test]
-    fn document_locks_its_retry_rules() {
-        let queue = Profile::Document.settings().policy;
+    fn document_profile_locks_settings() {
+        let queue = Settings::of_profile(Profile::Document).policy;
         let limit = |limit| retry(RetryPatch { limit: Some(limit), ..RetryPatch::default() });
         assert_eq!(limit(5).resolve(&queue).unwrap_err().field, "retry");
         assert!(limit(3).resolve(&queue).is_ok(), "the locked value itself may be repeated");
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_range_names_the_field() {
+    fn out_of_range_error_names_field() {
         let field = |patch: SettingsPatch| patch.resolve(Profile::Standard).unwrap_err().field.into_owned();
         let job = |retry: RetryPatch| SettingsPatch { job: self::retry(retry), ..SettingsPatch::default() };
         let empty = RetryPatch::default;

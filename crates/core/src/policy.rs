@@ -1,30 +1,35 @@
-//! Settings of a queue and of its jobs, resolved. How they are overridden is in `patch.rs`, their values by profile in `profile.rs`.
+//! Resolved settings of queues and jobs. `patch.rs` has the overrides, `profile.rs` the values.
 //!
-//! A queue has [`Settings`]: the [`Policy`] is frozen into each job at its creation, the [`Intake`] is read from the queue whenever it is used.
-
-use std::fmt;
+//! A job keeps the [`Policy`] of its creation. [`AdmissionSettings`] are read from the queue on
+//! use.
 
 use crate::backoff::{Backoff, Jitter};
 use crate::profile::Profile;
 use crate::state::StateKind;
 use crate::time::Duration;
 
+pub use longshore_types::{
+    CancelRunning, Fencing, IdempotencyScope, ManualRequeue, OnExhausted, OnFailure, OnLeaseExpiry, OnPermanent,
+    Reclaim, RequeueOrder, RetryLimitUnit, SubmitMode,
+};
+
+/// Settings of a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub policy: Policy,
-    pub intake: Intake,
+    pub intake: AdmissionSettings,
 }
 
-/// What a job carries with it for life.
+/// Settings that a job keeps from its creation to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub profile: Profile,
     pub retry: Retry,
     pub execution_timeout: Option<Duration>,
-    /// How long a claim or heartbeat keeps the job from others.
+    /// Time after a claim or heartbeat during which no other worker can claim the job.
     pub lease: Option<Duration>,
     pub on_lease_expiry: OnLeaseExpiry,
-    /// `None` is unlimited.
+    /// `None`: no limit.
     pub max_reclaims: Option<u32>,
     pub reclaim: Reclaim,
     pub fencing: Fencing,
@@ -36,12 +41,12 @@ pub struct Policy {
     pub clear_error_on_success: bool,
 }
 
-/// What a queue asks of newcomers, and how it orders them.
+/// Settings for the admission and the order of jobs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Intake {
+pub struct AdmissionSettings {
     pub idempotency: Idempotency,
     pub external_ids: bool,
-    /// Bound of a payload, and of a result, a progress note and a checkpoint.
+    /// Most bytes of a payload, a result, a progress note and a checkpoint, each.
     pub payload_max: u32,
     pub priority_order: bool,
     pub submit: SubmitMode,
@@ -49,42 +54,44 @@ pub struct Intake {
     pub max_queued: Option<u64>,
 }
 
+/// Retries after a failed attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
     pub limit: u32,
-    pub counts: Counts,
+    pub counts: RetryLimitUnit,
     pub backoff: Backoff,
     pub jitter: Jitter,
     pub honour_retry_after: bool,
     pub on_permanent: OnPermanent,
     pub on_exhausted: OnExhausted,
-    pub on_timeout: OnTrouble,
-    pub on_system: OnTrouble,
+    pub on_timeout: OnFailure,
+    pub on_system: OnFailure,
 }
 
 impl Retry {
-    /// The limit as a number of executions, were no lease ever lost.
+    /// Returns the limit as a number of starts, without lost leases.
     pub fn starts_max(&self) -> u32 {
         match self.counts {
-            Counts::Starts | Counts::Failures => self.limit,
-            Counts::Retries => self.limit.saturating_add(1),
+            RetryLimitUnit::Starts | RetryLimitUnit::Failures => self.limit,
+            RetryLimitUnit::Retries => self.limit.saturating_add(1),
         }
     }
 
-    /// The limit as a number of retries after the first execution.
+    /// Returns the limit as a number of retries after the first start.
     pub fn retries_max(&self) -> u32 {
         self.starts_max().saturating_sub(1)
     }
 }
 
+/// Detection of repeated submissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idempotency {
     pub scope: IdempotencyScope,
-    /// `None` never lapses.
+    /// `None`: a key never expires.
     pub window: Option<Duration>,
 }
 
-/// How long ended jobs are kept; `None` is for ever.
+/// How long ended jobs are kept. `None`: without limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     pub completed: Option<Duration>,
@@ -94,6 +101,7 @@ pub struct Retention {
 }
 
 impl Retention {
+    /// Returns the retention of a state; `None` also for a state that is not terminal.
     pub fn of(&self, state: StateKind) -> Option<Duration> {
         match state {
             StateKind::Completed => self.completed,
@@ -108,101 +116,3 @@ impl Retention {
         }
     }
 }
-
-/// A closed set of words of the wire.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name { $($(#[$variant_doc])* $variant),+ }
-
-        impl $name {
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            pub fn word(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-
-            pub fn from_word(word: &str) -> Option<Self> {
-                match word { $($word => Some(Self::$variant),)+ _ => None }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.word())
-            }
-        }
-    };
-}
-pub(crate) use words;
-
-words!(
-    /// What `retry.limit` is a number of.
-    Counts { Starts = "starts", Failures = "failures", Retries = "retries" }
-);
-words!(
-    /// Where a permanent error sends the job.
-    OnPermanent {
-        Failed = "failed",
-        DeadLetter = "dead_letter",
-        /// Treated like any other error.
-        Retry = "retry",
-    }
-);
-words!(
-    /// Where a job goes that may not be retried any more.
-    OnExhausted { DeadLetter = "dead_letter", Failed = "failed" }
-);
-words!(
-    /// Whether an execution timeout, or a failure of the system, is retried.
-    OnTrouble { Retry = "retry", Final = "final" }
-);
-words!(
-    /// What the end of a lease means.
-    OnLeaseExpiry {
-        /// Back in line; the next start counts against the limit, which may thereby be reached.
-        ReclaimCounted = "reclaim_counted",
-        /// Back in line, as often as it takes.
-        ReclaimFree = "reclaim_free",
-        /// A failure of category timeout.
-        FailTimeout = "fail_timeout",
-        /// A failure that is retried.
-        FailRetryable = "fail_retryable",
-    }
-);
-words!(
-    /// Who takes an orphan back: the passage of time, or the next claim.
-    Reclaim { Eager = "eager", Lazy = "lazy" }
-);
-words!(
-    /// Whether a settlement must prove its lease.
-    Fencing { Required = "required", Optional = "optional" }
-);
-words!(
-    /// Among which jobs an idempotency key is unique.
-    IdempotencyScope {
-        /// (queue, type, key)
-        Type = "type",
-        /// (queue, key)
-        Queue = "queue",
-        Global = "global",
-        Off = "off",
-    }
-);
-words!(
-    /// Where a job that comes back stands in line.
-    RequeueOrder { Submission = "submission", Tail = "tail" }
-);
-words!(
-    /// Whether creating a job also submits it.
-    SubmitMode { Auto = "auto", Explicit = "explicit" }
-);
-words!(
-    /// Whether a requeue revives the job itself or makes a copy.
-    ManualRequeue { InPlace = "in_place", Clone = "clone" }
-);
-words!(
-    /// Whether a running job is cancelled at once, or asked to stop.
-    CancelRunning { Cooperative = "cooperative", Immediate = "immediate" }
-);

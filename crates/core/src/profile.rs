@@ -1,72 +1,22 @@
-//! The six profiles: named bundles of settings, one for each specification and our own `standard`.
-
-use std::fmt;
+//! Settings of the six profiles: `standard`, and one for each specification.
 
 use crate::backoff::{Backoff, BackoffKind, Jitter, JitterKind};
 use crate::limits::PAYLOAD_BYTES_DEFAULT;
 use crate::policy::*;
 use crate::time::Duration;
 
-words!(
-    /// A named bundle of settings.
-    Profile {
-        Standard = "standard",
-        Gopherqueue = "gopherqueue",
-        Taskharbor = "taskharbor",
-        Ocypod = "ocypod",
-        Weave = "weave",
-        Document = "document",
-    }
-);
+pub use longshore_types::Profile;
 
-impl Profile {
-    pub fn settings(self) -> Settings {
-        match self {
-            Self::Standard => standard(),
-            Self::Gopherqueue => gopherqueue(),
-            Self::Taskharbor => taskharbor(),
-            Self::Ocypod => ocypod(),
-            Self::Weave => weave(),
-            Self::Document => document(),
-        }
-    }
-
-    /// A strict lifecycle has no way back and no way around: no release, snooze, run-now, and no dead letter by hand.
-    pub fn strict(self) -> bool {
-        match self {
-            Self::Document => true,
-            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Ocypod | Self::Weave => false,
-        }
-    }
-
-    /// A job may ask for less execution time than its queue gives, not for more.
-    pub fn only_shortens_execution_timeout(self) -> bool {
-        match self {
-            Self::Standard | Self::Gopherqueue => true,
-            Self::Taskharbor | Self::Ocypod | Self::Weave | Self::Document => false,
-        }
-    }
-
-    /// Submitting a held job into a full queue fails the job instead of refusing the call.
-    pub fn fails_when_full(self) -> bool {
-        match self {
-            Self::Document => true,
-            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Ocypod | Self::Weave => false,
-        }
-    }
-
-    /// Ocypod knows no bound on retries; the largest number stands for "for ever".
-    pub fn retries_for_ever(self) -> bool {
-        match self {
-            Self::Ocypod => true,
-            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Weave | Self::Document => false,
-        }
-    }
-
-    pub fn tags_fixed(self) -> bool {
-        match self {
-            Self::Ocypod => true,
-            Self::Standard | Self::Gopherqueue | Self::Taskharbor | Self::Weave | Self::Document => false,
+impl Settings {
+    /// Returns the settings of a profile.
+    pub fn of_profile(profile: Profile) -> Self {
+        match profile {
+            Profile::Standard => standard(),
+            Profile::Gopherqueue => gopherqueue(),
+            Profile::Taskharbor => taskharbor(),
+            Profile::Ocypod => ocypod(),
+            Profile::Weave => weave(),
+            Profile::Document => document(),
         }
     }
 }
@@ -79,14 +29,14 @@ fn gopherqueue() -> Settings {
             profile: Profile::Gopherqueue,
             retry: Retry {
                 limit: 3,
-                counts: Counts::Starts,
+                counts: RetryLimitUnit::Starts,
                 backoff: exponential(Duration::from_secs(1), Duration::from_hours(1)),
                 jitter: NO_JITTER,
                 honour_retry_after: true,
                 on_permanent: OnPermanent::Failed,
                 on_exhausted: OnExhausted::DeadLetter,
-                on_timeout: OnTrouble::Retry,
-                on_system: OnTrouble::Retry,
+                on_timeout: OnFailure::Retry,
+                on_system: OnFailure::Retry,
             },
             execution_timeout: Some(Duration::from_mins(30)),
             lease: Some(Duration::from_mins(5)),
@@ -101,7 +51,10 @@ fn gopherqueue() -> Settings {
             cancel_running: CancelRunning::Cooperative,
             clear_error_on_success: false,
         },
-        intake: Intake { idempotency: Idempotency { scope: IdempotencyScope::Type, ..INTAKE.idempotency }, ..INTAKE },
+        intake: AdmissionSettings {
+            idempotency: Idempotency { scope: IdempotencyScope::Type, ..INTAKE.idempotency },
+            ..INTAKE
+        },
     }
 }
 
@@ -111,7 +64,7 @@ fn standard() -> Settings {
     policy.profile = Profile::Standard;
     policy.retry.jitter = Jitter { kind: JitterKind::Symmetric, factor: 0.1 };
     policy.lease = Some(Duration::from_secs(30));
-    // A job planned for next month must run.
+    // A job that is scheduled for next month must run.
     policy.lifetime = None;
     policy.manual_requeue = ManualRequeue::InPlace;
     settings
@@ -123,14 +76,14 @@ fn taskharbor() -> Settings {
             profile: Profile::Taskharbor,
             retry: Retry {
                 limit: 25,
-                counts: Counts::Failures,
+                counts: RetryLimitUnit::Failures,
                 backoff: exponential(Duration::from_millis(200), Duration::from_secs(5)),
                 jitter: Jitter { kind: JitterKind::Symmetric, factor: 0.2 },
                 honour_retry_after: false,
                 on_permanent: OnPermanent::DeadLetter,
                 on_exhausted: OnExhausted::DeadLetter,
-                on_timeout: OnTrouble::Retry,
-                on_system: OnTrouble::Retry,
+                on_timeout: OnFailure::Retry,
+                on_system: OnFailure::Retry,
             },
             execution_timeout: None,
             lease: Some(Duration::from_secs(30)),
@@ -145,7 +98,7 @@ fn taskharbor() -> Settings {
             cancel_running: CancelRunning::Cooperative,
             clear_error_on_success: false,
         },
-        intake: Intake {
+        intake: AdmissionSettings {
             idempotency: Idempotency { scope: IdempotencyScope::Queue, window: None },
             priority_order: false,
             ..INTAKE
@@ -160,7 +113,7 @@ fn ocypod() -> Settings {
             profile: Profile::Ocypod,
             retry: Retry {
                 limit: 0,
-                counts: Counts::Retries,
+                counts: RetryLimitUnit::Retries,
                 backoff: Backoff {
                     kind: BackoffKind::List,
                     base: Duration::from_secs(1),
@@ -172,8 +125,8 @@ fn ocypod() -> Settings {
                 honour_retry_after: false,
                 on_permanent: OnPermanent::Retry,
                 on_exhausted: OnExhausted::Failed,
-                on_timeout: OnTrouble::Retry,
-                on_system: OnTrouble::Retry,
+                on_timeout: OnFailure::Retry,
+                on_system: OnFailure::Retry,
             },
             execution_timeout: Some(Duration::from_mins(5)),
             lease: None,
@@ -193,7 +146,7 @@ fn ocypod() -> Settings {
             cancel_running: CancelRunning::Immediate,
             clear_error_on_success: false,
         },
-        intake: Intake { payload_max: 256 << 10, priority_order: false, ..INTAKE },
+        intake: AdmissionSettings { payload_max: 256 << 10, priority_order: false, ..INTAKE },
     }
 }
 
@@ -203,14 +156,14 @@ fn weave() -> Settings {
             profile: Profile::Weave,
             retry: Retry {
                 limit: 3,
-                counts: Counts::Retries,
+                counts: RetryLimitUnit::Retries,
                 backoff: exponential(Duration::from_millis(500), Duration::from_secs(30)),
                 jitter: Jitter { kind: JitterKind::Full, factor: 0.1 },
                 honour_retry_after: false,
                 on_permanent: OnPermanent::Failed,
                 on_exhausted: OnExhausted::Failed,
-                on_timeout: OnTrouble::Retry,
-                on_system: OnTrouble::Retry,
+                on_timeout: OnFailure::Retry,
+                on_system: OnFailure::Retry,
             },
             execution_timeout: Some(Duration::from_mins(5)),
             lease: Some(Duration::from_secs(5)),
@@ -225,7 +178,7 @@ fn weave() -> Settings {
             cancel_running: CancelRunning::Immediate,
             clear_error_on_success: false,
         },
-        intake: Intake { external_ids: true, ..INTAKE },
+        intake: AdmissionSettings { external_ids: true, ..INTAKE },
     }
 }
 
@@ -235,7 +188,7 @@ fn document() -> Settings {
             profile: Profile::Document,
             retry: Retry {
                 limit: 3,
-                counts: Counts::Retries,
+                counts: RetryLimitUnit::Retries,
                 backoff: Backoff {
                     kind: BackoffKind::Constant,
                     base: Duration::from_secs(1),
@@ -247,8 +200,8 @@ fn document() -> Settings {
                 honour_retry_after: false,
                 on_permanent: OnPermanent::Failed,
                 on_exhausted: OnExhausted::Failed,
-                on_timeout: OnTrouble::Retry,
-                on_system: OnTrouble::Retry,
+                on_timeout: OnFailure::Retry,
+                on_system: OnFailure::Retry,
             },
             execution_timeout: None,
             lease: Some(Duration::from_secs(30)),
@@ -263,11 +216,16 @@ fn document() -> Settings {
             cancel_running: CancelRunning::Immediate,
             clear_error_on_success: true,
         },
-        intake: Intake { submit: SubmitMode::Explicit, delayed_start: false, priority_order: false, ..INTAKE },
+        intake: AdmissionSettings {
+            submit: SubmitMode::Explicit,
+            delayed_start: false,
+            priority_order: false,
+            ..INTAKE
+        },
     }
 }
 
-const INTAKE: Intake = Intake {
+const INTAKE: AdmissionSettings = AdmissionSettings {
     idempotency: Idempotency { scope: IdempotencyScope::Off, window: Some(Duration::from_hours(24)) },
     external_ids: false,
     payload_max: PAYLOAD_BYTES_DEFAULT,
@@ -277,7 +235,7 @@ const INTAKE: Intake = Intake {
     max_queued: None,
 };
 
-/// The factor waits for whoever switches symmetric jitter on.
+/// The factor applies if a queue turns symmetric jitter on.
 const NO_JITTER: Jitter = Jitter { kind: JitterKind::None, factor: 0.1 };
 
 const KEEP: Retention = Retention { completed: None, failed: None, dead_letter: None, cancelled: None };

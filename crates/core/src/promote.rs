@@ -1,18 +1,19 @@
-//! The ways into the line: submission, dependencies met, a due time, or an operator's impatience.
+//! How a waiting job becomes ready: submission, met dependencies, a due time, run-now.
 
+use crate::context::TransitionContext;
 use crate::failure::{Category, Failure};
 use crate::history::Cause;
-use crate::job::{Job, Moment};
+use crate::job::Job;
 use crate::refusal::Refusal;
-use crate::state::{Ending, State, StateKind};
+use crate::state::{State, StateKind, TerminalState};
 use crate::time::Timestamp;
 
-/// Out of pending, if nothing holds it there any more.
-pub(crate) fn leave_pending_when_free(job: &mut Job, cause: Cause, moment: &mut Moment<'_>) {
+/// Moves a pending job on, unless it is held or waits for dependencies.
+pub fn schedule_if_unblocked(job: &mut Job, cause: Cause, context: &mut TransitionContext<'_>) {
     match job.state {
-        State::Pending { held: false, run_at } if job.dependencies.met() => match ahead(run_at, moment.now) {
-            Some(until) => job.enter(State::Delayed { until }, cause, moment),
-            None => job.enter_line(cause, moment),
+        State::Pending { held: false, run_at } if job.dependencies.met() => match if_in_future(run_at, context.now) {
+            Some(until) => job.transition_to(State::Delayed { until }, cause, context),
+            None => job.make_ready(cause, context),
         },
         State::Pending { .. }
         | State::Scheduled { .. }
@@ -26,12 +27,13 @@ pub(crate) fn leave_pending_when_free(job: &mut Job, cause: Cause, moment: &mut 
     }
 }
 
-pub(crate) fn ahead(run_at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+/// Returns a time only if it is in the future.
+pub(crate) fn if_in_future(run_at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
     run_at.filter(|at| *at > now)
 }
 
-/// Submits a held job. `full`: the queue takes no more, told only where the profile fails the job for it.
-pub fn submit_held(job: &mut Job, full: bool, moment: &mut Moment<'_>) -> Result<StateKind, Refusal> {
+/// Submits a held job. `full`: the queue is full, and the profile fails the job in this case.
+pub fn submit_held(job: &mut Job, full: bool, context: &mut TransitionContext<'_>) -> Result<StateKind, Refusal> {
     match &mut job.state {
         State::Pending { held, .. } if *held => *held = false,
         State::Pending { .. }
@@ -44,19 +46,19 @@ pub fn submit_held(job: &mut Job, full: bool, moment: &mut Moment<'_>) -> Result
         | State::DeadLetter { .. }
         | State::Cancelled { .. } => return Err(Refusal::IllegalTransition { from: job.kind(), verb: "submitted" }),
     }
-    leave_pending_when_free(job, Cause::Submit, moment);
+    schedule_if_unblocked(job, Cause::Submit, context);
     if full {
-        fail_for_room(job, moment);
+        fail_queue_full(job, context);
     }
     Ok(job.kind())
 }
 
-/// A full queue fails whoever has just come into its line; one that still waits for something else is not in it yet.
-pub(crate) fn fail_for_room(job: &mut Job, moment: &mut Moment<'_>) {
+/// Fails a job that became ready in a full queue. A job that still waits is not in the queue yet.
+pub(crate) fn fail_queue_full(job: &mut Job, context: &mut TransitionContext<'_>) {
     match job.kind() {
         StateKind::Scheduled => {
-            let failure = Failure::found(Category::System, "resource_exhausted", "the queue is full", moment.now);
-            job.end_by_decree(Ending::Failed, failure, Cause::ResourceExhausted, moment);
+            let failure = Failure::detected(Category::System, "resource_exhausted", "the queue is full", context.now);
+            job.terminate(TerminalState::Failed, failure, Cause::ResourceExhausted, context);
         }
         StateKind::Pending
         | StateKind::Delayed
@@ -69,13 +71,14 @@ pub(crate) fn fail_for_room(job: &mut Job, moment: &mut Moment<'_>) {
     }
 }
 
-/// A delay or a backoff is over. Says whether it moved: too early, or already gone, is no error of the clock's.
-pub fn promote(job: &mut Job, moment: &mut Moment<'_>) -> bool {
+/// Makes a job ready whose delay or backoff is over. Returns whether it was; an early or repeated
+/// call changes nothing.
+pub fn promote(job: &mut Job, context: &mut TransitionContext<'_>) -> bool {
     match job.state {
-        State::Delayed { until } if until <= moment.now => job.enter_line(Cause::Due, moment),
-        State::Retrying { until } if until <= moment.now => {
+        State::Delayed { until } if until <= context.now => job.make_ready(Cause::Due, context),
+        State::Retrying { until } if until <= context.now => {
             job.counters.requeues += 1;
-            job.enter_line(Cause::Due, moment);
+            job.make_ready(Cause::Due, context);
         }
         State::Delayed { .. }
         | State::Retrying { .. }
@@ -90,8 +93,8 @@ pub fn promote(job: &mut Job, moment: &mut Moment<'_>) -> bool {
     true
 }
 
-/// An operator does not want to wait for the due time.
-pub fn run_now(job: &mut Job, moment: &mut Moment<'_>) -> Result<StateKind, Refusal> {
+/// Makes a delayed or retrying job ready now, by a command of an operator.
+pub fn run_now(job: &mut Job, context: &mut TransitionContext<'_>) -> Result<StateKind, Refusal> {
     let refused = Refusal::IllegalTransition { from: job.kind(), verb: "run now" };
     if job.policy.profile.strict() {
         return Err(refused);
@@ -107,6 +110,6 @@ pub fn run_now(job: &mut Job, moment: &mut Moment<'_>) -> Result<StateKind, Refu
         | State::DeadLetter { .. }
         | State::Cancelled { .. } => return Err(refused),
     }
-    job.enter_line(Cause::RunNow, moment);
+    job.make_ready(Cause::RunNow, context);
     Ok(job.kind())
 }

@@ -1,12 +1,12 @@
-//! Every "no" the rules can say. A refusal is an ordinary answer and leaves everything as it was.
+//! Refusals: every reason for which the rules refuse a command. A refused command changes nothing.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::ocypod::status::Status;
 use crate::state::StateKind;
-use crate::status::Status;
 
-/// A field that cannot be accepted, and what would be.
+/// A field that is not accepted, and what would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     pub field: Cow<'static, str>,
@@ -18,7 +18,7 @@ impl Invalid {
         Self { field: field.into(), reason: reason.into() }
     }
 
-    /// The same complaint about a field of another name.
+    /// Returns the same refusal for another field.
     pub fn at(self, field: impl Into<Cow<'static, str>>) -> Self {
         Self { field: field.into(), ..self }
     }
@@ -32,7 +32,7 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// Why a lease token does not hold.
+/// Why a lease token is stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stale {
     Mismatch,
@@ -40,6 +40,7 @@ pub enum Stale {
     NotRunning,
 }
 
+/// Why a command is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Invalid(Invalid),
@@ -56,14 +57,14 @@ pub enum Refusal {
         from: StateKind,
         verb: &'static str,
     },
-    /// A move that the Ocypod dialect does not know.
+    /// A status change that the Ocypod dialect does not have.
     StatusChange {
         from: Status,
         to: Status,
     },
-    /// A move that the state allows and something else forbids.
+    /// A command that the state allows and another condition forbids.
     Illegal(&'static str),
-    /// A queue with jobs that have not ended is deleted only by force.
+    /// The queue has unfinished jobs; only `force` deletes it.
     QueueNotEmpty {
         jobs: u64,
     },
@@ -84,7 +85,7 @@ impl Refusal {
         Self::Invalid(Invalid::new(field, reason))
     }
 
-    /// The one field that is at fault, as a path; `None` where no single field is.
+    /// Returns the field at fault, as a path; `None` if there is no single one.
     pub fn field(&self) -> Option<&str> {
         match self {
             Self::Invalid(invalid) => Some(&invalid.field),
@@ -106,7 +107,7 @@ impl Refusal {
         }
     }
 
-    /// The stable code of the wire.
+    /// Returns the error code of the wire.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "validation",
@@ -172,7 +173,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// A number with its noun in the right form.
+/// Returns a number with the singular or the plural of its noun.
 fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -182,10 +183,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_right_noun() {
-        let told = |jobs| Refusal::QueueNotEmpty { jobs }.to_string();
-        assert_eq!(told(1), "the queue holds 1 job that has not ended; set force=true to cancel and delete");
-        assert!(told(2).starts_with("the queue holds 2 jobs that have not ended"));
+    fn counted_noun_in_messages() {
+        let text = |jobs| Refusal::QueueNotEmpty { jobs }.to_string();
+        assert_eq!(text(1), "the queue holds 1 job that has not ended; set force=true to cancel and delete");
+        assert!(text(2).starts_with("the queue holds 2 jobs that have not ended"));
         assert_eq!(Refusal::QueueFull { max_queued: 1 }.to_string(), "the queue already holds 1 waiting job");
     }
 }

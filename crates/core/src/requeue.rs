@@ -1,31 +1,34 @@
-//! A person gives an ended job another chance: in place, or as a clone, as its policy says.
+//! Requeue: runs an ended job again, in place or as a clone, as its policy says.
 
-use crate::dependency::{Dependencies, Owes, Standing, weigh};
+use crate::context::TransitionContext;
+use crate::dependency::{Dependencies, DependencyStatus, PendingPropagation, recompute};
 use crate::history::Cause;
 use crate::id::{JobId, Seq};
-use crate::job::{Counters, Job, Moment};
-use crate::policy::{Intake, ManualRequeue};
-use crate::promote::{ahead, leave_pending_when_free};
+use crate::job::{Counters, Job};
+use crate::policy::{AdmissionSettings, ManualRequeue};
+use crate::promote::{if_in_future, schedule_if_unblocked};
 use crate::refusal::Refusal;
 use crate::state::{State, StateKind};
-use crate::submit::blank;
+use crate::submit::new_pending;
 use crate::time::Timestamp;
 
+/// Options of a requeue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requeue {
     pub counters: Reset,
     pub run_at: Option<Timestamp>,
 }
 
+/// What happens to the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
-    /// All counters start again from zero, and the checkpoint goes; the lease version never does.
+    /// All counters are set to zero and the checkpoint is removed. The lease version is kept.
     Zero,
     Keep,
 }
 
-/// Says how the job would be requeued, or why it cannot be. `intake`: of its queue, if that still exists.
-pub fn check(job: &Job, requeue: &Requeue, intake: Option<&Intake>) -> Result<ManualRequeue, Refusal> {
+/// Returns how the job is requeued, or why it cannot be. `intake`: of its queue, if that exists.
+pub fn check(job: &Job, requeue: &Requeue, intake: Option<&AdmissionSettings>) -> Result<ManualRequeue, Refusal> {
     match job.kind() {
         StateKind::Failed | StateKind::DeadLetter | StateKind::Cancelled => {}
         StateKind::Pending
@@ -45,61 +48,64 @@ pub fn check(job: &Job, requeue: &Requeue, intake: Option<&Intake>) -> Result<Ma
     Ok(job.policy.manual_requeue)
 }
 
-/// Runs the same job again. Only after [`check`]. It then waits for `dependencies`: its own, or their successors.
+/// Runs the same job again; call [`check`] before. The job then waits for `dependencies`: its own,
+/// or their successors.
 pub fn in_place(
     job: &mut Job,
     requeue: &Requeue,
     mut dependencies: Dependencies,
-    standing: impl Fn(JobId) -> Standing,
-    moment: &mut Moment<'_>,
+    status: impl Fn(JobId) -> DependencyStatus,
+    context: &mut TransitionContext<'_>,
 ) -> Result<(), Refusal> {
-    if weigh(&mut dependencies, &standing).is_some() {
-        let gone = dependencies.ended_through.is_some_and(|through| standing(through.dependency) == Standing::Gone);
-        return Err(Refusal::Illegal(if gone {
-            "the dependency through which it ended is gone: submit the work anew"
+    if recompute(&mut dependencies, &status).is_some() {
+        let is_gone =
+            dependencies.ended_by.is_some_and(|ended_by| status(ended_by.dependency) == DependencyStatus::Gone);
+        return Err(Refusal::Illegal(if is_gone {
+            "the dependency that ended it has been removed: submit a new job"
         } else {
             "a dependency has ended without success: requeue that job first"
         }));
     }
-    dependencies.ended_through = None;
+    dependencies.ended_by = None;
     job.dependencies = dependencies;
     if requeue.counters == Reset::Zero {
         job.counters = Counters::default();
         job.checkpoint = None;
     }
     job.error = None;
-    job.settled = None;
-    job.owes = Owes::Return;
-    job.restart_lifetime(moment.now);
-    let run_at = ahead(requeue.run_at, moment.now);
+    job.last_settlement = None;
+    job.pending_propagation = PendingPropagation::Return;
+    job.restart_lifetime(context.now);
+    let run_at = if_in_future(requeue.run_at, context.now);
     if !job.dependencies.met() {
-        job.enter(State::Pending { held: false, run_at }, Cause::Requeue, moment);
+        job.transition_to(State::Pending { held: false, run_at }, Cause::Requeue, context);
         return Ok(());
     }
     match run_at {
-        Some(until) => job.enter(State::Delayed { until }, Cause::Requeue, moment),
-        None => job.enter_line(Cause::Requeue, moment),
+        Some(until) => job.transition_to(State::Delayed { until }, Cause::Requeue, context),
+        None => job.make_ready(Cause::Requeue, context),
     }
     Ok(())
 }
 
-/// Puts a waiting retry into line by hand: the retry that was planned did not happen, and is not counted.
-pub fn instead_of_retry(job: &mut Job, moment: &mut Moment<'_>) {
+/// Makes a waiting retry ready by hand. The scheduled retry is not counted.
+pub fn requeue_pending_retry(job: &mut Job, context: &mut TransitionContext<'_>) {
     job.counters.retries_scheduled = job.counters.retries_scheduled.saturating_sub(1);
     job.error = None;
-    job.settled = None;
-    job.enter_line(Cause::Requeue, moment);
+    job.last_settlement = None;
+    job.make_ready(Cause::Requeue, context);
 }
 
-/// Makes a new job of the same work, which waits for `dependencies`. Only after [`check`]. It takes its original's place in their workflow.
+/// Creates a new job with the same work, which waits for `dependencies`; call [`check`] before. The
+/// clone replaces the original in its workflow.
 pub fn clone(
     job: &mut Job,
     (id, seq): (JobId, Seq),
     requeue: &Requeue,
     dependencies: Dependencies,
-    moment: &mut Moment<'_>,
+    context: &mut TransitionContext<'_>,
 ) -> Job {
-    let mut copy = blank(id, seq, job.queue.clone(), job.job_type.clone(), job.policy.clone(), moment);
+    let mut copy = new_pending(id, seq, job.queue.clone(), job.job_type.clone(), job.policy.clone(), context);
     copy.priority = job.priority;
     copy.tags = job.tags.clone();
     copy.correlation_id = job.correlation_id.clone();
@@ -110,13 +116,13 @@ pub fn clone(
         copy.inherited_priority = job.inherited_priority;
     }
     copy.dependencies = dependencies;
-    copy.state = State::Pending { held: false, run_at: ahead(requeue.run_at, moment.now) };
+    copy.state = State::Pending { held: false, run_at: if_in_future(requeue.run_at, context.now) };
     job.requeued_as = Some(id);
-    job.settled = None;
+    job.last_settlement = None;
     match copy.state.run_at() {
-        Some(_) => leave_pending_when_free(&mut copy, Cause::Submit, moment),
+        Some(_) => schedule_if_unblocked(&mut copy, Cause::Submit, context),
         None if !copy.dependencies.met() => {}
-        None => copy.enter_line_at(seq.0, Cause::Submit, moment),
+        None => copy.make_ready_at(seq.0, Cause::Submit, context),
     }
     copy
 }

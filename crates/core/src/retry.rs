@@ -1,218 +1,236 @@
-//! What follows a failed run: another try after a while, or the end.
+//! What follows a failed attempt: a retry after the backoff, or the end of the job.
 
 use std::sync::Arc;
 
+pub use crate::queue_context::QueueContext;
+
 use crate::attempt::AttemptOutcome;
+use crate::context::TransitionContext;
 use crate::failure::{Category, Failure};
 use crate::history::Cause;
-use crate::job::{Job, Moment};
-use crate::policy::{Counts, Intake, OnExhausted, OnPermanent, OnTrouble};
-use crate::state::{Ending, State};
+use crate::job::Job;
+use crate::policy::{OnExhausted, OnFailure, OnPermanent, RetryLimitUnit};
+use crate::state::{State, TerminalState};
 use crate::time::Duration;
 
-/// A failed run, whoever noticed it.
-pub(crate) struct Trouble {
+/// A failed attempt, reported by its worker or detected by the server.
+pub(crate) struct AttemptFailure {
     pub failure: Failure,
-    pub weight: Weight,
+    pub eligibility: RetryEligibility,
     pub retry_after: Option<Duration>,
     pub outcome: AttemptOutcome,
     pub cause: Cause,
 }
 
+/// Whether the attempt may be retried.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Weight {
+pub(crate) enum RetryEligibility {
     /// The category and the policy decide.
     ByCategory,
-    /// Retried while the limit allows, whatever the category.
+    /// Retried while the limit allows, for any category.
     Ordinary,
-    /// The reporter knows that another try is pointless.
+    /// The worker reported that a retry would fail again.
     Unrecoverable,
 }
 
-/// Where a failed run leads.
-enum Next {
+/// What follows a failed attempt.
+enum RetryDecision {
     Retry(Duration),
-    End(Ending),
+    End(TerminalState),
 }
 
-/// The queue that a job belongs to, as it is now.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Home<'a> {
-    Exists(&'a Intake),
-    /// A retry has nowhere to go back to.
-    Deleted,
-}
-
-/// Records the failure of the open attempt and moves the job on.
-pub(crate) fn fail_attempt(job: &mut Job, trouble: Trouble, home: Home<'_>, moment: &mut Moment<'_>) {
-    let next = decide(job, &trouble, moment);
-    let Trouble { failure, outcome, cause, .. } = trouble;
+/// Records the failure of the open attempt, then schedules a retry or ends the job.
+pub(crate) fn fail_attempt(
+    job: &mut Job,
+    attempt_failure: AttemptFailure,
+    queue: QueueContext<'_>,
+    context: &mut TransitionContext<'_>,
+) {
+    let decision = retry_decision(job, &attempt_failure, context);
+    let AttemptFailure { failure, outcome, cause, .. } = attempt_failure;
     let failure = Arc::new(failure);
-    let delay = match (&next, home) {
-        (Next::Retry(delay), Home::Exists(_)) => Some(*delay),
-        (Next::Retry(_), Home::Deleted) | (Next::End(_), _) => None,
+    let delay = match (&decision, queue) {
+        (RetryDecision::Retry(delay), QueueContext::Exists(_)) => Some(*delay),
+        (RetryDecision::Retry(_), QueueContext::Deleted) | (RetryDecision::End(_), _) => None,
     };
     job.counters.failures += 1;
-    job.close_attempt(outcome, Some(Arc::clone(&failure)), delay, moment.now);
+    job.close_attempt(outcome, Some(Arc::clone(&failure)), delay, context.now);
     job.error = Some(failure);
-    match (next, home) {
-        (Next::Retry(delay), Home::Exists(_)) => {
+    match (decision, queue) {
+        (RetryDecision::Retry(delay), QueueContext::Exists(_)) => {
             job.counters.retries_scheduled += 1;
-            job.enter(State::Retrying { until: moment.now + delay }, cause, moment);
+            job.transition_to(State::Retrying { until: context.now + delay }, cause, context);
         }
-        (Next::Retry(_), Home::Deleted) => job.end(Ending::Failed, Cause::QueueDeleted, moment),
-        (Next::End(ending), Home::Exists(_) | Home::Deleted) => job.end(ending, cause, moment),
+        (RetryDecision::Retry(_), QueueContext::Deleted) => {
+            job.finish(TerminalState::Failed, Cause::QueueDeleted, context)
+        }
+        (RetryDecision::End(ending), QueueContext::Exists(_) | QueueContext::Deleted) => {
+            job.finish(ending, cause, context)
+        }
     }
 }
 
-fn decide(job: &Job, trouble: &Trouble, moment: &mut Moment<'_>) -> Next {
+/// Decides between a retry and the end of the job.
+fn retry_decision(job: &Job, attempt_failure: &AttemptFailure, context: &mut TransitionContext<'_>) -> RetryDecision {
     let retry = &job.policy.retry;
-    let permanent = trouble.failure.category == Category::Permanent;
-    let hopeless = match trouble.weight {
-        Weight::Unrecoverable => true,
-        Weight::Ordinary => false,
-        Weight::ByCategory => match trouble.failure.category {
-            Category::Timeout => retry.on_timeout == OnTrouble::Final,
-            Category::System => retry.on_system == OnTrouble::Final,
+    let is_permanent = attempt_failure.failure.category == Category::Permanent;
+    let is_final = match attempt_failure.eligibility {
+        RetryEligibility::Unrecoverable => true,
+        RetryEligibility::Ordinary => false,
+        RetryEligibility::ByCategory => match attempt_failure.failure.category {
+            Category::Timeout => retry.on_timeout == OnFailure::Final,
+            Category::System => retry.on_system == OnFailure::Final,
             Category::Temporary | Category::Permanent | Category::Cancelled => false,
         },
     };
-    let weighed = trouble.weight != Weight::Ordinary;
+    let by_policy = attempt_failure.eligibility != RetryEligibility::Ordinary;
     match retry.on_permanent {
-        OnPermanent::Failed if weighed && (hopeless || permanent) => return Next::End(Ending::Failed),
-        OnPermanent::DeadLetter if weighed && (hopeless || permanent) => return Next::End(Ending::DeadLetter),
-        OnPermanent::Retry if hopeless => return Next::End(exhausted(job)),
+        OnPermanent::Failed if by_policy && (is_final || is_permanent) => {
+            return RetryDecision::End(TerminalState::Failed);
+        }
+        OnPermanent::DeadLetter if by_policy && (is_final || is_permanent) => {
+            return RetryDecision::End(TerminalState::DeadLetter);
+        }
+        OnPermanent::Retry if is_final => return RetryDecision::End(exhausted_state(job)),
         OnPermanent::Failed | OnPermanent::DeadLetter | OnPermanent::Retry => {}
     }
     if limit_reached(job) {
-        return Next::End(exhausted(job));
+        return RetryDecision::End(exhausted_state(job));
     }
-    Next::Retry(delay(job, trouble.retry_after, moment))
+    RetryDecision::Retry(delay(job, attempt_failure.retry_after, context))
 }
 
-/// Whether the failure that is being recorded is one too many.
+/// Whether the limit allows no retry after the failure that is being recorded.
 fn limit_reached(job: &Job) -> bool {
     let retry = &job.policy.retry;
     match retry.counts {
-        Counts::Starts => job.counters.starts >= retry.limit,
-        Counts::Failures => job.counters.failures.saturating_add(1) >= retry.limit,
-        Counts::Retries => job.counters.retries_scheduled >= retry.limit,
+        RetryLimitUnit::Starts => job.counters.starts >= retry.limit,
+        RetryLimitUnit::Failures => job.counters.failures.saturating_add(1) >= retry.limit,
+        RetryLimitUnit::Retries => job.counters.retries_scheduled >= retry.limit,
     }
 }
 
-/// Whether an ordinary failure of the running attempt would end the job: its limit is reached, or a cancel is pending.
+/// Whether an ordinary failure of the running attempt would end the job: the limit is reached, or a
+/// cancel is requested.
 ///
-/// Failures that are final by themselves (permanent, `final: true`) are not considered: they end any attempt.
+/// Failures that always end the job (permanent, `final: true`) are not considered.
 pub fn is_last_attempt(job: &Job) -> bool {
     limit_reached(job) || job.state.lease().is_some_and(|lease| lease.cancel_requested.is_some())
 }
 
-/// Whether a job that has already failed would not have been retried under its present limit.
-pub(crate) fn past_limit(job: &Job) -> bool {
+/// Whether the present limit would not have allowed the retry for which the job waits.
+pub(crate) fn limit_exceeded(job: &Job) -> bool {
     let retry = &job.policy.retry;
     match retry.counts {
-        Counts::Starts => job.counters.starts >= retry.limit,
-        Counts::Failures => job.counters.failures >= retry.limit,
-        Counts::Retries => job.counters.retries_scheduled > retry.limit,
+        RetryLimitUnit::Starts => job.counters.starts >= retry.limit,
+        RetryLimitUnit::Failures => job.counters.failures >= retry.limit,
+        RetryLimitUnit::Retries => job.counters.retries_scheduled > retry.limit,
     }
 }
 
-pub(crate) fn exhausted(job: &Job) -> Ending {
+/// Returns the terminal state of a job without further retries.
+pub(crate) fn exhausted_state(job: &Job) -> TerminalState {
     match job.policy.retry.on_exhausted {
-        OnExhausted::DeadLetter => Ending::DeadLetter,
-        OnExhausted::Failed => Ending::Failed,
+        OnExhausted::DeadLetter => TerminalState::DeadLetter,
+        OnExhausted::Failed => TerminalState::Failed,
     }
 }
 
-fn delay(job: &Job, retry_after: Option<Duration>, moment: &mut Moment<'_>) -> Duration {
+/// Returns the wait before the retry: `retry_after` of the worker, or the backoff.
+fn delay(job: &Job, retry_after: Option<Duration>, context: &mut TransitionContext<'_>) -> Duration {
     let retry = &job.policy.retry;
-    if let Some(asked) = retry_after.filter(|_| retry.honour_retry_after) {
-        let left = job.lifetime_ends_at.map(|end| end.since(moment.now));
-        let asked = retry.backoff.capped(asked);
-        return left.map_or(asked, |left| asked.min(left));
+    if let Some(requested) = retry_after.filter(|_| retry.honour_retry_after) {
+        let remaining = job.lifetime_ends_at.map(|end| end.since(context.now));
+        let requested = retry.backoff.capped(requested);
+        return remaining.map_or(requested, |remaining| requested.min(remaining));
     }
     let number = job.counters.retries_scheduled.saturating_add(1);
-    retry.backoff.jittered(number, retry.jitter, moment.dice)
+    retry.backoff.jittered(number, retry.jitter, context.rng)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::{Terms, claim};
-    use crate::failure::{Reported, ReportedCategory};
+    use crate::claim::{ClaimOptions, claim};
+    use crate::failure::{ReportedCategory, ReportedFailure};
     use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq};
+    use crate::policy::Settings;
     use crate::profile::Profile;
     use crate::settle::{Outcome, settle};
-    use crate::submit::blank;
+    use crate::submit::new_pending;
     use crate::time::Timestamp;
 
-    struct NoChance;
+    struct FixedRng;
 
-    impl crate::dice::Dice for NoChance {
-        fn roll(&mut self) -> u64 {
+    impl crate::rng::Rng for FixedRng {
+        fn next_u64(&mut self) -> u64 {
             7
         }
     }
 
-    fn at<T>(millis: i64, act: impl FnOnce(&mut Moment<'_>) -> T) -> T {
-        act(&mut Moment {
+    fn at<T>(millis: i64, act: impl FnOnce(&mut TransitionContext<'_>) -> T) -> T {
+        act(&mut TransitionContext {
             now: Timestamp::from_millis(millis),
-            dice: &mut NoChance,
-            next_number: &mut 100,
+            rng: &mut FixedRng,
+            next_seq: &mut 100,
             lease_floor: LeaseVersion::default(),
-            moves: &mut Vec::new(),
+            transitions: &mut Vec::new(),
         })
     }
 
-    fn running(profile: Profile, counts: Counts, limit: u32) -> Job {
-        let mut policy = profile.settings().policy;
+    fn running(profile: Profile, counts: RetryLimitUnit, limit: u32) -> Job {
+        let mut policy = Settings::of_profile(profile).policy;
         policy.retry.counts = counts;
         policy.retry.limit = limit;
         let (queue, kind) = (QueueName::new("q").unwrap(), JobType::new("t").unwrap());
-        at(0, |moment| {
-            let mut job = blank(JobId::from_bytes([1; 16]), Seq(1), queue, kind, policy.into(), moment);
-            job.enter_line(Cause::Submit, moment);
-            claim(&mut job, &Terms::default(), moment).unwrap();
+        at(0, |context| {
+            let mut job = new_pending(JobId::from_bytes([1; 16]), Seq(1), queue, kind, policy.into(), context);
+            job.make_ready(Cause::Submit, context);
+            claim(&mut job, &ClaimOptions::default(), context).unwrap();
             job
         })
     }
 
-    /// What is foretold is what an ordinary failure then does, at every attempt.
+    /// `is_last_attempt` predicts the effect of an ordinary failure, at every attempt.
     #[test]
-    fn the_last_attempt_is_the_one_whose_failure_ends_the_job() {
+    fn failure_of_last_attempt_ends_job() {
         for profile in Profile::ALL {
-            let intake = profile.settings().intake;
-            for (counts, limit) in Counts::ALL.iter().flat_map(|counts| (0..4).map(move |limit| (*counts, limit))) {
+            let intake = Settings::of_profile(*profile).intake;
+            for (counts, limit) in
+                RetryLimitUnit::ALL.iter().flat_map(|counts| (0..4).map(move |limit| (*counts, limit)))
+            {
                 let mut job = running(*profile, counts, limit);
                 for attempt in 1..8 {
-                    let (foretold, now) = (is_last_attempt(&job), i64::from(attempt) * 1_000);
+                    let (is_last, now) = (is_last_attempt(&job), i64::from(attempt) * 1_000);
                     let token = job.state.lease().map(|lease| lease.token);
-                    let failed = Outcome::Fail(Reported::new(ReportedCategory::Temporary, "x"));
-                    at(now, |moment| settle(&mut job, token, &failed, Home::Exists(&intake), moment)).unwrap();
-                    assert_eq!(job.state.terminal(), foretold, "{profile} {counts} {limit}: attempt {attempt}");
-                    if foretold {
+                    let failed = Outcome::Fail(ReportedFailure::new(ReportedCategory::Temporary, "x"));
+                    at(now, |context| settle(&mut job, token, &failed, QueueContext::Exists(&intake), context))
+                        .unwrap();
+                    assert_eq!(job.state.terminal(), is_last, "{profile} {counts} {limit}: attempt {attempt}");
+                    if is_last {
                         break;
                     }
-                    at(now, |moment| {
-                        job.enter_line(Cause::Due, moment);
-                        claim(&mut job, &Terms::default(), moment).unwrap();
+                    at(now, |context| {
+                        job.make_ready(Cause::Due, context);
+                        claim(&mut job, &ClaimOptions::default(), context).unwrap();
                     });
                 }
-                assert!(job.state.terminal(), "{profile} {counts} {limit} has an end");
+                assert!(job.state.terminal(), "{profile} {counts} {limit} ends");
             }
         }
     }
 
-    /// An attempt that was handed back does not count; a pending cancel makes any attempt the last.
+    /// A released attempt does not count; a requested cancel makes any attempt the last.
     #[test]
-    fn snoozes_and_cancels_move_the_last_attempt() {
-        let intake = Profile::Standard.settings().intake;
-        let mut job = running(Profile::Standard, Counts::Starts, 2);
+    fn release_and_cancel_change_last_attempt() {
+        let intake = Settings::of_profile(Profile::Standard).intake;
+        let mut job = running(Profile::Standard, RetryLimitUnit::Starts, 2);
         assert!(!is_last_attempt(&job));
         let token = job.state.lease().map(|lease| lease.token);
-        at(1_000, |moment| settle(&mut job, token, &Outcome::Release, Home::Exists(&intake), moment)).unwrap();
-        at(1_000, |moment| claim(&mut job, &Terms::default(), moment)).unwrap();
-        assert!(!is_last_attempt(&job), "the first start was given back");
+        at(1_000, |context| settle(&mut job, token, &Outcome::Release, QueueContext::Exists(&intake), context))
+            .unwrap();
+        at(1_000, |context| claim(&mut job, &ClaimOptions::default(), context)).unwrap();
+        assert!(!is_last_attempt(&job), "the first start was released");
         if let State::Running(lease) = &mut job.state {
             lease.cancel_requested = Some("stop".into());
         }

@@ -1,47 +1,47 @@
-//! A worker ends its lease: complete, fail, snooze or release.
-
-use std::fmt;
+//! Settlement: a worker ends its lease by complete, fail, snooze or release.
 
 use bytes::Bytes;
 
 use crate::attempt::AttemptOutcome;
 use crate::cancel;
-use crate::failure::Reported;
+use crate::context::TransitionContext;
+use crate::failure::ReportedFailure;
 use crate::history::Cause;
 use crate::id::LeaseToken;
-use crate::job::{Job, Moment};
+use crate::job::Job;
 use crate::lease;
-use crate::policy::words;
+use crate::limits::check_duration;
+use crate::policy::Settings;
+use crate::queue_context::QueueContext;
 use crate::refusal::{Invalid, Refusal};
-use crate::retry::{Home, Trouble, Weight, fail_attempt};
-use crate::state::{Ending, State, StateKind};
+use crate::retry::{AttemptFailure, RetryEligibility, fail_attempt};
+use crate::state::{State, StateKind, TerminalState};
 use crate::submit::check_size;
 use crate::time::Duration;
 
+pub use longshore_types::OutcomeKind;
+
+/// How a lease ends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     Complete {
         result: Option<Bytes>,
-        /// The last progress note; absent, the note of the last heartbeat stays.
+        /// Last progress note. `None`: the note of the last heartbeat stays.
         progress: Option<Bytes>,
     },
-    Fail(Reported),
-    /// Come back later; no attempt is spent.
+    Fail(ReportedFailure),
+    /// The job is ready again after a delay; the start is not counted.
     Snooze {
         delay: Duration,
     },
-    /// Hand it back untouched; the worker is stopping.
+    /// The job is ready again at once; the start is not counted.
     Release,
-    /// The server gives back a lease whose answer never left it. No worker can report this.
+    /// The server could not deliver the response to the claim. Workers cannot report this outcome.
     Undelivered,
 }
 
-words!(
-    /// An outcome without its data: what makes two settlements the same.
-    OutcomeKind { Complete = "complete", Fail = "fail", Snooze = "snooze", Release = "release" }
-);
-
 impl Outcome {
+    /// Returns the outcome without its data. Two settlements with one kind and token are the same.
     pub fn kind(&self) -> OutcomeKind {
         match self {
             Self::Complete { .. } => OutcomeKind::Complete,
@@ -51,86 +51,90 @@ impl Outcome {
         }
     }
 
-    /// What is wrong with it whatever the job; asked before anything is looked up.
+    /// Checks what does not depend on the job, before any lookup.
     pub fn check(&self) -> Result<(), Invalid> {
         match self {
-            Self::Complete { .. } | Self::Release | Self::Undelivered => {}
-            Self::Fail(reported) => reported.check()?,
-            Self::Snooze { delay } => {
-                delay.within_limit().map_err(|invalid| invalid.at("delay"))?;
-            }
+            Self::Complete { .. } | Self::Release | Self::Undelivered => Ok(()),
+            Self::Fail(reported) => reported.check(),
+            Self::Snooze { delay } => check_duration("delay", *delay),
         }
-        Ok(())
     }
 }
 
-/// What a worker leaves with a job is bounded like a payload.
-pub(crate) fn check_note(field: &'static str, note: Option<&Bytes>, job: &Job, home: Home<'_>) -> Result<(), Refusal> {
-    let bytes = note.map_or(0, Bytes::len);
-    match home {
-        Home::Exists(intake) => check_size(field, bytes, intake),
-        Home::Deleted => check_size(field, bytes, &job.policy.profile.settings().intake),
+/// Checks the size of a result, progress note or checkpoint: `payload_max` limits them too.
+pub(crate) fn check_output_size(
+    field: &'static str,
+    output: Option<&Bytes>,
+    job: &Job,
+    queue: QueueContext<'_>,
+) -> Result<(), Refusal> {
+    let bytes = output.map_or(0, Bytes::len);
+    match queue {
+        QueueContext::Exists(intake) => check_size(field, bytes, intake),
+        QueueContext::Deleted => check_size(field, bytes, &Settings::of_profile(job.policy.profile).intake),
     }
 }
 
-/// Ends the lease that `token` proves. The same settlement again is answered again, without effect.
+/// Ends the lease that `token` proves. A repeated settlement gets the same response and changes
+/// nothing.
 pub fn settle(
     job: &mut Job,
     token: Option<LeaseToken>,
     outcome: &Outcome,
-    home: Home<'_>,
-    moment: &mut Moment<'_>,
+    queue: QueueContext<'_>,
+    context: &mut TransitionContext<'_>,
 ) -> Result<StateKind, Refusal> {
     let kind = outcome.kind();
-    if token.is_some_and(|token| job.settled == Some((token, kind))) {
+    if token.is_some_and(|token| job.last_settlement == Some((token, kind))) {
         return Ok(job.kind());
     }
-    let lease = lease::check(job, token, moment.now)?;
-    let hands_back = matches!(outcome, Outcome::Snooze { .. } | Outcome::Release);
-    if hands_back && job.policy.profile.strict() {
+    let lease = lease::check(job, token, context.now)?;
+    let returns_job = matches!(outcome, Outcome::Snooze { .. } | Outcome::Release);
+    if returns_job && job.policy.profile.strict() {
         let verb = if kind == OutcomeKind::Snooze { "snoozed" } else { "released" };
         return Err(Refusal::IllegalTransition { from: job.kind(), verb });
     }
     if let Outcome::Complete { result, progress } = outcome {
-        check_note("result", result.as_ref(), job, home)?;
-        check_note("progress", progress.as_ref(), job, home)?;
+        check_output_size("result", result.as_ref(), job, queue)?;
+        check_output_size("progress", progress.as_ref(), job, queue)?;
     }
     let (token, cancel_requested, position) = (lease.token, lease.cancel_requested.is_some(), lease.position);
     match outcome {
-        Outcome::Complete { result, progress } => complete(job, result.clone(), progress.clone(), moment),
+        Outcome::Complete { result, progress } => complete(job, result.clone(), progress.clone(), context),
         Outcome::Fail(_) | Outcome::Snooze { .. } | Outcome::Release | Outcome::Undelivered if cancel_requested => {
-            cancel::heed(job, moment);
+            cancel::finish_requested_cancel(job, context);
         }
-        Outcome::Fail(reported) => fail(job, reported, home, moment),
-        // There is no line to go back to.
-        Outcome::Snooze { .. } | Outcome::Release | Outcome::Undelivered if home == Home::Deleted => {
-            cancel::end_with_queue(job, moment);
+        Outcome::Fail(reported) => fail(job, reported, queue, context),
+        // A deleted queue cannot take the job back.
+        Outcome::Snooze { .. } | Outcome::Release | Outcome::Undelivered if queue == QueueContext::Deleted => {
+            cancel::cancel_with_queue(job, context);
         }
         Outcome::Snooze { delay } => {
-            let until = moment.now + *delay;
-            hand_back(job, AttemptOutcome::Snoozed, Some(*delay), moment);
-            job.enter(State::Delayed { until }, Cause::Snooze, moment);
+            let until = context.now + *delay;
+            undo_start(job, AttemptOutcome::Snoozed, Some(*delay), context);
+            job.transition_to(State::Delayed { until }, Cause::Snooze, context);
         }
-        // A strict lifecycle has no way from running to scheduled: the job takes the way of a retry that is due at once and not counted.
+        // A strict lifecycle has no transition from running to scheduled: the job becomes a retry
+        // that is due at once and not counted.
         Outcome::Undelivered if job.policy.profile.strict() => {
-            hand_back(job, AttemptOutcome::Released, Some(Duration::ZERO), moment);
-            job.enter(State::Retrying { until: moment.now }, Cause::Release, moment);
+            undo_start(job, AttemptOutcome::Released, Some(Duration::ZERO), context);
+            job.transition_to(State::Retrying { until: context.now }, Cause::Release, context);
         }
         Outcome::Undelivered => {
-            hand_back(job, AttemptOutcome::Released, None, moment);
-            job.enter_line_at(position, Cause::Release, moment);
+            undo_start(job, AttemptOutcome::Released, None, context);
+            job.make_ready_at(position, Cause::Release, context);
         }
         Outcome::Release => {
-            hand_back(job, AttemptOutcome::Released, None, moment);
-            job.enter_line(Cause::Release, moment);
+            undo_start(job, AttemptOutcome::Released, None, context);
+            job.make_ready(Cause::Release, context);
         }
     }
-    job.settled = Some((token, kind));
+    job.last_settlement = Some((token, kind));
     Ok(job.kind())
 }
 
-fn complete(job: &mut Job, result: Option<Bytes>, progress: Option<Bytes>, moment: &mut Moment<'_>) {
-    job.close_attempt(AttemptOutcome::Completed, None, None, moment.now);
+fn complete(job: &mut Job, result: Option<Bytes>, progress: Option<Bytes>, context: &mut TransitionContext<'_>) {
+    job.close_attempt(AttemptOutcome::Completed, None, None, context.now);
     job.result = result;
     if progress.is_some() {
         job.progress = progress;
@@ -138,21 +142,31 @@ fn complete(job: &mut Job, result: Option<Bytes>, progress: Option<Bytes>, momen
     if job.policy.clear_error_on_success {
         job.error = None;
     }
-    job.end(Ending::Completed, Cause::Complete, moment);
+    job.finish(TerminalState::Completed, Cause::Complete, context);
 }
 
-fn fail(job: &mut Job, reported: &Reported, home: Home<'_>, moment: &mut Moment<'_>) {
-    let trouble = Trouble {
-        failure: reported.failure(moment.now),
-        weight: if reported.unrecoverable { Weight::Unrecoverable } else { Weight::ByCategory },
+fn fail(job: &mut Job, reported: &ReportedFailure, queue: QueueContext<'_>, context: &mut TransitionContext<'_>) {
+    let attempt_failure = AttemptFailure {
+        failure: reported.failure(context.now),
+        eligibility: if reported.unrecoverable {
+            RetryEligibility::Unrecoverable
+        } else {
+            RetryEligibility::ByCategory
+        },
         retry_after: reported.retry_after,
         outcome: AttemptOutcome::Failed,
         cause: Cause::Fail,
     };
-    fail_attempt(job, trouble, home, moment);
+    fail_attempt(job, attempt_failure, queue, context);
 }
 
-fn hand_back(job: &mut Job, outcome: AttemptOutcome, next_delay: Option<Duration>, moment: &mut Moment<'_>) {
-    job.close_attempt(outcome, None, next_delay, moment.now);
+/// Closes the attempt and takes its start back.
+fn undo_start(
+    job: &mut Job,
+    outcome: AttemptOutcome,
+    next_delay: Option<Duration>,
+    context: &mut TransitionContext<'_>,
+) {
+    job.close_attempt(outcome, None, next_delay, context.now);
     job.counters.starts = job.counters.starts.saturating_sub(1);
 }

@@ -1,29 +1,30 @@
-//! The nine states. Each carries its own data; nothing is "null unless the state is such and such".
-
-use std::fmt;
+//! The nine states of a job. Each variant has the data of its state, so that no field depends on
+//! it.
 
 use crate::lease::Lease;
-use crate::policy::words;
 use crate::time::Timestamp;
 
+pub use longshore_types::StateKind;
+
+/// State of a job, with its data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// Accepted and stored; waits for its submission, for dependencies, or for both.
+    /// Stored; waits for its submission, for dependencies, or for both.
     Pending {
         held: bool,
         run_at: Option<Timestamp>,
     },
-    /// In line; `position` orders it among jobs of equal priority.
+    /// Ready; `position` orders it among jobs of equal priority.
     Scheduled {
         position: u64,
     },
-    /// In line once `until` has come.
+    /// Ready at `until`.
     Delayed {
         until: Timestamp,
     },
-    /// Handed to a worker.
+    /// Held by a worker.
     Running(Lease),
-    /// Failed, and back in line once `until` has come.
+    /// Failed; ready again at `until`.
     Retrying {
         until: Timestamp,
     },
@@ -33,39 +34,13 @@ pub enum State {
     Failed {
         at: Timestamp,
     },
-    /// Given up; a person has to look.
+    /// Ended without success; kept for an operator.
     DeadLetter {
         at: Timestamp,
     },
     Cancelled {
         at: Timestamp,
     },
-}
-
-words!(
-    /// A state without its data.
-    StateKind {
-        Pending = "pending",
-        Scheduled = "scheduled",
-        Delayed = "delayed",
-        Running = "running",
-        Retrying = "retrying",
-        Completed = "completed",
-        Failed = "failed",
-        DeadLetter = "dead_letter",
-        Cancelled = "cancelled",
-    }
-);
-
-impl StateKind {
-    pub const COUNT: usize = Self::ALL.len();
-
-    pub fn terminal(self) -> bool {
-        match self {
-            Self::Completed | Self::Failed | Self::DeadLetter | Self::Cancelled => true,
-            Self::Pending | Self::Scheduled | Self::Delayed | Self::Running | Self::Retrying => false,
-        }
-    }
 }
 
 impl State {
@@ -87,7 +62,7 @@ impl State {
         self.kind().terminal()
     }
 
-    /// When the job reached its end; exists exactly in the terminal states.
+    /// Returns when the job ended; `Some` in exactly the terminal states.
     pub fn completed_at(&self) -> Option<Timestamp> {
         match self {
             Self::Completed { at } | Self::Failed { at } | Self::DeadLetter { at } | Self::Cancelled { at } => {
@@ -101,7 +76,7 @@ impl State {
         }
     }
 
-    /// The instant before which the job must not be claimed, while there is one.
+    /// Returns the time before which the job cannot be claimed.
     pub fn run_at(&self) -> Option<Timestamp> {
         match self {
             Self::Pending { run_at, .. } => *run_at,
@@ -115,7 +90,7 @@ impl State {
         }
     }
 
-    /// Created, and kept back until somebody submits it.
+    /// Whether the job waits for a client to submit it.
     pub fn held(&self) -> bool {
         match self {
             Self::Pending { held, .. } => *held,
@@ -145,16 +120,20 @@ impl State {
     }
 }
 
-/// The four ways to end.
+/// A terminal state, without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum TerminalState {
     Completed,
     Failed,
     DeadLetter,
     Cancelled,
 }
 
-impl Ending {
+impl TerminalState {
+    pub fn is_success(self) -> bool {
+        self == Self::Completed
+    }
+
     pub fn state(self, at: Timestamp) -> State {
         match self {
             Self::Completed => State::Completed { at },

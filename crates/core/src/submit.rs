@@ -1,4 +1,4 @@
-//! A job comes into being. What it waits for is looked up by the store; the rules are here.
+//! Submission: checks and creates a job. The engine has looked up its dependencies before.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -6,22 +6,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::dependency::{Dependencies, Owes, end_through};
-use crate::history::{Cause, History, Move};
-use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq, bounded_text, name_text, printable_text};
-use crate::job::{Counters, IdempotencyKey, Job, Moment};
+use crate::context::TransitionContext;
+use crate::dependency::{Dependencies, PendingPropagation, end_by_dependency};
+use crate::history::{Cause, History, Transition};
+use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq, validate_length, validate_name, validate_printable};
+use crate::job::{Counters, IdempotencyKey, Job};
 use crate::limits::*;
 use crate::patch::PolicyPatch;
-use crate::policy::{IdempotencyScope, Intake, Policy, SubmitMode};
+use crate::policy::{AdmissionSettings, IdempotencyScope, Policy, SubmitMode};
 use crate::priority::Priority;
-use crate::promote::{ahead, fail_for_room};
+use crate::promote::{fail_queue_full, if_in_future};
 use crate::refusal::{Invalid, Refusal};
-use crate::state::{Ending, State, StateKind};
+use crate::state::{State, StateKind, TerminalState};
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
 use crate::workflow::Membership;
 
-/// What somebody hands in.
+/// A new job, as its client submits it.
 #[derive(Clone, Debug)]
 pub struct NewJob {
     pub job_type: JobType,
@@ -35,9 +36,9 @@ pub struct NewJob {
     pub callback_url: Option<Arc<str>>,
     pub after: Vec<DependencyRef>,
     pub after_any: Vec<DependencyRef>,
-    /// Its name for others of the same batch.
+    /// Name of the job for other jobs of the batch.
     pub reference: Option<Arc<str>>,
-    /// `None`: as the queue does.
+    /// `None`: as the setting `submit` says.
     pub hold: Option<bool>,
     pub policy: PolicyPatch,
 }
@@ -64,13 +65,13 @@ impl NewJob {
 }
 
 impl NewJob {
-    /// An empty idempotency key is no key.
+    /// Returns the idempotency key; an empty key is no key.
     pub fn key(&self) -> Option<&Arc<str>> {
         self.idempotency_key.as_ref().filter(|key| !key.is_empty())
     }
 }
 
-/// Opaque: never looked into, never changed.
+/// Opaque bytes: never parsed, never changed.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Payload {
     Json(Bytes),
@@ -86,32 +87,34 @@ impl Payload {
 }
 
 impl std::fmt::Debug for Payload {
-    /// Payloads never reach a log.
+    /// Hides the bytes: payloads are never logged.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Payload({} bytes)", self.bytes().len())
     }
 }
 
+/// When a new job becomes ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     #[default]
     Now,
     At(Timestamp),
-    /// Counted from the creation.
+    /// From the creation on.
     In(Duration),
 }
 
+/// Reference to a dependency.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DependencyRef {
     Job(JobId),
     /// Another job of the same batch, by its reference.
     Local(Arc<str>),
-    /// Another job of the same batch, by its place.
-    Place(usize),
+    /// Another job of the same batch, by its index.
+    BatchIndex(usize),
 }
 
-/// Looks at everything that can be judged without looking at other jobs, and resolves the job's policy.
-pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &Intake) -> Result<Arc<Policy>, Refusal> {
+/// Checks everything that does not depend on other jobs. Returns the resolved policy of the job.
+pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &AdmissionSettings) -> Result<Arc<Policy>, Refusal> {
     check_texts(new)?;
     if new.key().is_some() && intake.idempotency.scope == IdempotencyScope::Off {
         return Err(Refusal::invalid(
@@ -122,15 +125,15 @@ pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &Intake) -> Result<Arc<
     if new.external_id.is_some() && !intake.external_ids {
         return Err(Refusal::invalid("external_id", "is not taken by this queue"));
     }
-    let delayed = match new.start {
+    let is_delayed = match new.start {
         Start::Now => false,
         Start::At(_) => true,
         Start::In(delay) => {
-            delay.within_limit().map_err(|invalid| invalid.at("delay"))?;
+            check_duration("delay", delay)?;
             delay > Duration::ZERO
         }
     };
-    if delayed && !intake.delayed_start {
+    if is_delayed && !intake.delayed_start {
         return Err(Refusal::invalid("run_at", "is not taken by this queue: it has no delayed start"));
     }
     let resolved = if new.policy.is_empty() { Arc::clone(policy) } else { Arc::new(new.policy.resolve(policy)?) };
@@ -140,64 +143,69 @@ pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &Intake) -> Result<Arc<
 
 fn check_texts(new: &NewJob) -> Result<(), Invalid> {
     let text = |text: &Option<Arc<str>>| text.clone().unwrap_or_default();
-    bounded_text("idempotency_key", &text(&new.idempotency_key), IDEMPOTENCY_KEY_CHARS_MAX)?;
-    bounded_text("correlation_id", &text(&new.correlation_id), CORRELATION_ID_CHARS_MAX)?;
-    bounded_text("callback_url", &text(&new.callback_url), CALLBACK_URL_CHARS_MAX)?;
+    validate_length("idempotency_key", &text(&new.idempotency_key), IDEMPOTENCY_KEY_CHARS_MAX)?;
+    validate_length("correlation_id", &text(&new.correlation_id), CORRELATION_ID_CHARS_MAX)?;
+    validate_length("callback_url", &text(&new.callback_url), CALLBACK_URL_CHARS_MAX)?;
     if let Some(external_id) = &new.external_id {
-        printable_text("external_id", external_id, EXTERNAL_ID_CHARS_MAX)?;
+        validate_printable("external_id", external_id, EXTERNAL_ID_CHARS_MAX)?;
     }
     if let Some(reference) = &new.reference {
-        name_text("ref", reference, REF_CHARS_MAX)?;
+        validate_name("ref", reference, REF_CHARS_MAX)?;
     }
-    new.tags.check_free()
+    new.tags.validate_lenient()
 }
 
-/// How many others it may wait for: counted as they were given, each once in either list, before anything is looked up.
-pub fn check_breadth(new: &NewJob) -> Result<(), Refusal> {
+/// Checks the number of dependencies before any lookup: each reference counts once in either list.
+pub fn check_breadth(after: &[DependencyRef], after_any: &[DependencyRef]) -> Result<(), Refusal> {
     let distinct = |refs: &[DependencyRef]| refs.iter().collect::<HashSet<_>>().len();
-    let given = distinct(&new.after) + distinct(&new.after_any);
+    let given = distinct(after) + distinct(after_any);
     if given > DEPENDENCIES_MAX { Err(Refusal::DependencyBreadth { given }) } else { Ok(()) }
 }
 
-/// Bytes that a job brings along or leaves behind: payload, result, progress, checkpoint.
-pub fn check_size(field: &'static str, bytes: usize, intake: &Intake) -> Result<(), Refusal> {
+/// Checks the size of a payload, result, progress note or checkpoint.
+pub fn check_size(field: &'static str, bytes: usize, intake: &AdmissionSettings) -> Result<(), Refusal> {
     let bytes_max = intake.payload_max;
     let fits = u32::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max);
     if fits { Ok(()) } else { Err(Refusal::PayloadTooLarge { field, bytes, bytes_max }) }
 }
 
-/// What the store found out about a newcomer's surroundings.
+/// What the engine has looked up for a new job.
 #[derive(Clone, Debug)]
-pub struct Birth {
+pub struct ResolvedSubmission {
     pub id: JobId,
     pub seq: Seq,
     pub queue: QueueName,
     pub policy: Arc<Policy>,
     pub dependencies: Dependencies,
     pub inherited_priority: Priority,
-    /// A dependency that has already ended without success.
-    pub broken: Option<(JobId, Ending)>,
-    /// The queue takes no more, told only where the profile fails the job for it.
-    pub fails_for_room: bool,
+    /// Dependency that has already ended without success.
+    pub broken: Option<(JobId, TerminalState)>,
+    /// The queue is full, and the profile fails the job in this case.
+    pub fails_queue_full: bool,
     pub parent: Option<JobId>,
     pub membership: Option<Membership>,
 }
 
-/// Makes the job: null → pending, and on from there if nothing holds it.
-pub fn create(new: &NewJob, birth: Birth, intake: &Intake, moment: &mut Moment<'_>) -> Job {
-    let now = moment.now;
+/// Creates the job as pending, and moves it on unless it is held or waits for dependencies.
+pub fn create(
+    new: &NewJob,
+    resolved: ResolvedSubmission,
+    intake: &AdmissionSettings,
+    context: &mut TransitionContext<'_>,
+) -> Job {
+    let now = context.now;
     let run_at = match new.start {
         Start::Now => None,
-        Start::At(at) => ahead(Some(at), now),
-        Start::In(delay) => ahead(Some(now + delay), now),
+        Start::At(at) => if_in_future(Some(at), now),
+        Start::In(delay) => if_in_future(Some(now + delay), now),
     };
     let held = new.hold.unwrap_or(intake.submit == SubmitMode::Explicit);
     let mut job = Job {
-        dependencies: birth.dependencies,
-        inherited_priority: birth.inherited_priority,
-        parent: birth.parent,
-        membership: birth.membership,
-        ..blank(birth.id, birth.seq, birth.queue, new.job_type.clone(), birth.policy, moment)
+        dependencies: resolved.dependencies,
+        inherited_priority: resolved.inherited_priority,
+        parent: resolved.parent,
+        membership: resolved.membership,
+        ..new_pending(resolved.id, resolved.seq, resolved.queue, new.job_type.clone(), resolved.policy, context)
     };
     job.state = State::Pending { held, run_at };
     job.priority = new.priority;
@@ -210,33 +218,33 @@ pub fn create(new: &NewJob, birth: Birth, intake: &Intake, moment: &mut Moment<'
         job_type: new.job_type.clone(),
     });
     job.external_id = new.external_id.clone();
-    if let Some((dependency, ending)) = birth.broken {
-        end_through(&mut job, dependency, ending, moment);
+    if let Some((dependency, ending)) = resolved.broken {
+        end_by_dependency(&mut job, dependency, ending, context);
     } else if !held && job.dependencies.met() {
         match run_at {
-            Some(until) => job.enter(State::Delayed { until }, Cause::Submit, moment),
-            // Whoever enters the line with its own creation stands where it was submitted, in either order.
-            None => job.enter_line_at(job.seq.0, Cause::Submit, moment),
+            Some(until) => job.transition_to(State::Delayed { until }, Cause::Submit, context),
+            // A job that is ready at its creation gets the position of its submission.
+            None => job.make_ready_at(job.seq.0, Cause::Submit, context),
         }
-        if birth.fails_for_room {
-            fail_for_room(&mut job, moment);
+        if resolved.fails_queue_full {
+            fail_queue_full(&mut job, context);
         }
     }
     job
 }
 
-/// A pending job without a past.
-pub(crate) fn blank(
+/// Returns a pending job without attempts.
+pub(crate) fn new_pending(
     id: JobId,
     seq: Seq,
     queue: QueueName,
     job_type: JobType,
     policy: Arc<Policy>,
-    moment: &mut Moment<'_>,
+    context: &mut TransitionContext<'_>,
 ) -> Job {
-    let now = moment.now;
-    let creation = Move { from: None, to: StateKind::Pending, at: now, cause: Cause::Create };
-    moment.moves.push(creation);
+    let now = context.now;
+    let creation = Transition { from: None, to: StateKind::Pending, at: now, cause: Cause::Create };
+    context.transitions.push(creation);
     Job {
         id,
         seq,
@@ -266,35 +274,35 @@ pub(crate) fn blank(
         result: None,
         error: None,
         dependencies: Dependencies::default(),
-        live_dependents: 0,
-        owes: Owes::Nothing,
+        unfinished_dependents: 0,
+        pending_propagation: PendingPropagation::Nothing,
         parent: None,
         membership: None,
         requeued_from: None,
         requeued_as: None,
-        settled: None,
+        last_settlement: None,
         attempts: Vec::new(),
-        history: History::from_moves(vec![creation]),
+        history: History::from_transitions(vec![creation]),
     }
 }
 
-/// Where in a batch each reference stands.
-pub type Places = HashMap<Arc<str>, usize>;
+/// Index in the batch, by reference.
+pub type RefIndex = HashMap<Arc<str>, usize>;
 
-/// The local references of a batch, each to the place of its job; and the places that use a reference again.
-pub fn references<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> (Places, Vec<(usize, Refusal)>) {
-    let (mut places, mut repeated) = (HashMap::new(), Vec::new());
-    for (place, new) in jobs.into_iter().enumerate() {
-        let Some(reference) = &new.reference else { continue };
-        match places.entry(Arc::clone(reference)) {
+/// Indexes the references of a batch. Also returns a refusal for each job that repeats one.
+pub fn index_refs<'a>(references: impl IntoIterator<Item = Option<&'a Arc<str>>>) -> (RefIndex, Vec<(usize, Refusal)>) {
+    let (mut indexes, mut repeated) = (HashMap::new(), Vec::new());
+    for (index, reference) in references.into_iter().enumerate() {
+        let Some(reference) = reference else { continue };
+        match indexes.entry(Arc::clone(reference)) {
             Entry::Vacant(vacant) => {
-                vacant.insert(place);
+                vacant.insert(index);
             }
             Entry::Occupied(_) => {
                 let refusal = Refusal::invalid("ref", format!("\"{reference}\" is used twice in this batch"));
-                repeated.push((place, refusal));
+                repeated.push((index, refusal));
             }
         }
     }
-    (places, repeated)
+    (indexes, repeated)
 }

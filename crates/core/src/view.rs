@@ -1,4 +1,4 @@
-//! A job in the words of each specification. A view is computed, never stored; each has that specification's fields and no others.
+//! Views: a job with the fields and the state names of each specification. Views are not stored.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use bytes::Bytes;
 use crate::backoff::BackoffKind;
 use crate::id::{JobId, JobType, LeaseVersion, QueueName, Seq};
 use crate::job::Job;
+use crate::ocypod::status::Status;
 use crate::priority::Priority;
 use crate::state::{State, StateKind};
-use crate::status::Status;
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
 
 /// GopherQueue, formal job model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gopherqueue {
+pub struct GopherqueueView {
     pub id: JobId,
     pub job_type: JobType,
     pub state: &'static str,
@@ -31,7 +31,7 @@ pub struct Gopherqueue {
     pub callback_url: Option<Arc<str>>,
 }
 
-pub fn gopherqueue(job: &Job) -> Gopherqueue {
+pub fn gopherqueue(job: &Job) -> GopherqueueView {
     let state = match job.kind() {
         StateKind::Pending => "PENDING",
         StateKind::Scheduled => "SCHEDULED",
@@ -43,7 +43,7 @@ pub fn gopherqueue(job: &Job) -> Gopherqueue {
         StateKind::DeadLetter => "DEAD_LETTER",
         StateKind::Cancelled => "CANCELLED",
     };
-    Gopherqueue {
+    GopherqueueView {
         id: job.id,
         job_type: job.job_type.clone(),
         state,
@@ -62,7 +62,7 @@ pub fn gopherqueue(job: &Job) -> Gopherqueue {
 
 /// TaskHarbor, runtime semantics.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Taskharbor {
+pub struct TaskharborView {
     pub id: JobId,
     pub job_type: JobType,
     pub queue: QueueName,
@@ -79,8 +79,8 @@ pub struct Taskharbor {
     pub created_at: Timestamp,
 }
 
-/// `now`: a job whose lease has expired is runnable again, although nobody has taken it back yet.
-pub fn taskharbor(job: &Job, now: Timestamp) -> Taskharbor {
+/// At `now`, a job with an expired lease is runnable, also before it is reclaimed.
+pub fn taskharbor(job: &Job, now: Timestamp) -> TaskharborView {
     let state = match &job.state {
         State::Pending { .. } | State::Scheduled { .. } => "runnable",
         State::Delayed { .. } | State::Retrying { .. } => "scheduled",
@@ -90,7 +90,7 @@ pub fn taskharbor(job: &Job, now: Timestamp) -> Taskharbor {
         State::Failed { .. } | State::DeadLetter { .. } => "dlq",
         State::Cancelled { .. } => "cancelled",
     };
-    Taskharbor {
+    TaskharborView {
         id: job.id,
         job_type: job.job_type.clone(),
         queue: job.queue.clone(),
@@ -109,7 +109,7 @@ pub fn taskharbor(job: &Job, now: Timestamp) -> Taskharbor {
 
 /// Ocypod, core concepts: its 17 fields.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ocypod {
+pub struct OcypodView {
     pub id: Seq,
     pub queue: QueueName,
     pub status: &'static str,
@@ -129,17 +129,17 @@ pub struct Ocypod {
     pub ended: bool,
 }
 
-pub fn ocypod(job: &Job, input: Option<Bytes>) -> Ocypod {
+pub fn ocypod(job: &Job, input: Option<Bytes>) -> OcypodView {
     let status = Status::of(job);
     let backoff = &job.policy.retry.backoff;
     let delays = Some(backoff.delays.clone()).filter(|delays| backoff.kind == BackoffKind::List && !delays.is_empty());
-    // A job that went back to its queue starts clean; what was lies with its attempts.
-    let started = has_run_since_it_waited(job);
-    Ocypod {
+    // A job that waits in its queue again shows no data of earlier attempts.
+    let started = last_run_is_current(job);
+    OcypodView {
         id: job.seq,
         queue: job.queue.clone(),
-        // The specification's own word for a job in line.
-        status: if status == Status::Queued { "created" } else { status.word() },
+        // The name in the specification for a queued job.
+        status: if status == Status::Queued { "created" } else { status.as_str() },
         tags: tag_list(&job.tags),
         created_at: job.created_at,
         started_at: job.started_at.filter(|_| started),
@@ -157,11 +157,11 @@ pub fn ocypod(job: &Job, input: Option<Bytes>) -> Ocypod {
     }
 }
 
-/// Whether its last run is still its own: it runs, waits for the retry of that run, or ended from there.
-fn has_run_since_it_waited(job: &Job) -> bool {
-    let last_alive =
+/// Whether the job runs its last attempt, waits for the retry of it, or ended from there.
+fn last_run_is_current(job: &Job) -> bool {
+    let last_active =
         if job.state.terminal() { job.history.moves().last().and_then(|end| end.from) } else { Some(job.kind()) };
-    match last_alive {
+    match last_active {
         None | Some(StateKind::Pending | StateKind::Scheduled | StateKind::Delayed) => false,
         Some(
             StateKind::Running
@@ -184,8 +184,8 @@ fn tag_list(tags: &Tags) -> Option<Vec<Arc<str>>> {
 
 /// weave-queue, queue semantics and invariants.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Weave {
-    /// The producer's id where it brought one.
+pub struct WeaveView {
+    /// The external id if there is one.
     pub id: WeaveId,
     pub queue: QueueName,
     pub state: &'static str,
@@ -204,14 +204,14 @@ pub enum WeaveId {
     Own(JobId),
 }
 
-pub fn weave(job: &Job) -> Weave {
+pub fn weave(job: &Job) -> WeaveView {
     let state = match job.kind() {
         StateKind::Pending | StateKind::Scheduled | StateKind::Delayed | StateKind::Retrying => "Ready",
         StateKind::Running => "InFlight",
         StateKind::Completed => "Succeeded",
         StateKind::Failed | StateKind::DeadLetter | StateKind::Cancelled => "Failed",
     };
-    Weave {
+    WeaveView {
         id: job.external_id.clone().map_or(WeaveId::Own(job.id), WeaveId::External),
         queue: job.queue.clone(),
         state,
@@ -227,7 +227,7 @@ pub fn weave(job: &Job) -> Weave {
 
 /// The document job lifecycle.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Document {
+pub struct DocumentView {
     pub job_id: JobId,
     pub state: &'static str,
     pub created_at: Timestamp,
@@ -239,7 +239,7 @@ pub struct Document {
     pub error_type: Option<&'static str>,
 }
 
-pub fn document(job: &Job) -> Document {
+pub fn document(job: &Job) -> DocumentView {
     let state = match job.kind() {
         StateKind::Pending => "CREATED",
         StateKind::Scheduled | StateKind::Delayed => "QUEUED",
@@ -250,7 +250,7 @@ pub fn document(job: &Job) -> Document {
     };
     let last_error = if job.kind() == StateKind::Completed { None } else { last_error_or_cancelled(job) };
     let outcome = if state == "FAILED" { "TERMINAL" } else { "RETRYABLE" };
-    Document {
+    DocumentView {
         job_id: job.id,
         state,
         created_at: job.created_at,
@@ -263,7 +263,7 @@ pub fn document(job: &Job) -> Document {
     }
 }
 
-/// Where cancellation is out of band: a failure whose reason is the word itself.
+/// The message of a cancelled job is `cancelled`: these specifications have no such state.
 fn last_error_or_cancelled(job: &Job) -> Option<Arc<str>> {
     if job.kind() == StateKind::Cancelled { Some(Arc::from("cancelled")) } else { last_error(job) }
 }

@@ -1,94 +1,78 @@
-//! Jobs that are looked at as one: what has become of them all, and what is still to be done to all of them.
+//! Workflows: jobs that are observed and changed as one.
 //!
-//! A workflow does not run anything: its members run by the rules of every job, and its state follows from how many of them are where.
+//! Members run by the rules of every job. The state of a workflow is derived from their states.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::cancel::Force;
-use crate::id::{Seq, WorkflowId, printable_text};
+use crate::id::{Seq, WorkflowId, validate_printable};
 use crate::job::Job;
 use crate::limits::WORKFLOW_NAME_CHARS_MAX;
-use crate::policy::words;
 use crate::refusal::Invalid;
 use crate::state::StateKind;
 use crate::time::Timestamp;
 
-words!(
-    /// What a workflow is, as a whole.
-    WorkflowState {
-        Running = "running",
-        Completed = "completed",
-        Failed = "failed",
-        Cancelled = "cancelled",
-    }
-);
+pub use longshore_types::WorkflowState;
 
-impl WorkflowState {
-    pub fn terminal(self) -> bool {
-        match self {
-            Self::Running => false,
-            Self::Completed | Self::Failed | Self::Cancelled => true,
-        }
-    }
-}
-
+/// Record of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workflow {
     pub id: WorkflowId,
-    /// Its place in the order of creation, from the same counter as those of jobs.
+    /// Order of creation, from the same counter as the sequence numbers of jobs.
     pub number: Seq,
     pub name: Option<Arc<str>>,
-    /// More jobs may join.
+    /// Whether jobs can be added.
     pub open: bool,
     pub created_at: Timestamp,
-    /// Jobs that were ever given to it: the next one without a name is called by this number.
-    pub joined: u64,
-    /// A cancel was its last command: until all have ended, nothing is run again.
+    /// Jobs that were ever added. The next one without a name gets this number as its name.
+    pub members_added: u64,
+    /// The last command was a cancel: no member is retried until all have ended.
     pub cancelled: bool,
-    pub errand: Option<Errand>,
-    pub tally: Tally,
+    pub operation: Option<WorkflowOperation>,
+    pub tally: MemberCounts,
 }
 
-/// Sums over the members. Changes of them only add up: their order does not matter.
+/// Counts of members. Changes are sums, so that their order does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// By state. A member that was replaced by its clone does not count any more; one whose record has gone counts as it ended.
+pub struct MemberCounts {
+    /// By state. A member that its clone replaces is not counted. A pruned member counts in its
+    /// last state.
     pub counts: [u64; StateKind::COUNT],
-    /// Records that are there, replaced ones included: the workflow goes with the last.
+    /// Existing records, replaced members included. The workflow is pruned with the last one.
     pub records: u64,
 }
 
-/// What one change of a member adds to the sums.
+/// Change of the counts by one change of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TallyChange {
+pub struct MemberCountDelta {
     pub counts: [i64; StateKind::COUNT],
     pub records: i64,
 }
 
-/// Something that is being done to all members, in slices, in order of their creation.
+/// An action on all members, applied in slices, in order of their creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Errand {
-    pub what: Deed,
-    /// Members up to this one are done.
-    pub reached: Seq,
-    /// Whoever came later is not concerned.
-    pub until: Seq,
-    /// How many members were changed.
+pub struct WorkflowOperation {
+    pub action: WorkflowAction,
+    /// Last processed member.
+    pub cursor: Seq,
+    /// Last member of the operation: later ones are not part of it.
+    pub last_seq: Seq,
+    /// Number of changed members.
     pub changed: u64,
 }
 
+/// Action on all members of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum WorkflowAction {
     Cancel {
         reason: Option<Arc<str>>,
         force: Force,
     },
-    /// What ended without success runs again, and what it had stopped waits again.
+    /// Requeues members that ended without success, and revives members that ended because of them.
     Retry,
 }
 
-/// To which workflow a job belongs, and what it is called there.
+/// The workflow of a job, and its name there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     pub workflow: WorkflowId,
@@ -96,13 +80,14 @@ pub struct Membership {
 }
 
 impl Workflow {
-    /// A name is for people.
+    /// Checks the name of a workflow.
     pub fn check_name(name: Option<&str>) -> Result<(), Invalid> {
-        name.map_or(Ok(()), |name| printable_text("name", name, WORKFLOW_NAME_CHARS_MAX))
+        name.map_or(Ok(()), |name| validate_printable("name", name, WORKFLOW_NAME_CHARS_MAX))
     }
 
+    /// Returns the state, derived from the counts.
     pub fn state(&self) -> WorkflowState {
-        if self.open || self.errand.is_some() || self.tally.alive() > 0 {
+        if self.open || self.operation.is_some() || self.tally.alive() > 0 {
             WorkflowState::Running
         } else if self.tally.of(StateKind::Failed) + self.tally.of(StateKind::DeadLetter) > 0 {
             WorkflowState::Failed
@@ -114,22 +99,22 @@ impl Workflow {
     }
 }
 
-impl Tally {
+impl MemberCounts {
     pub fn of(&self, state: StateKind) -> u64 {
         self.counts.get(state as usize).copied().unwrap_or(0)
     }
 
-    /// Members that have not ended.
+    /// Returns the number of members that have not ended.
     pub fn alive(&self) -> u64 {
         StateKind::ALL.iter().filter(|state| !state.terminal()).map(|state| self.of(*state)).sum()
     }
 
-    /// Members that have ended, but not well.
+    /// Returns the number of members that ended without success.
     pub fn unsuccessful(&self) -> u64 {
         [StateKind::Failed, StateKind::DeadLetter, StateKind::Cancelled].into_iter().map(|state| self.of(state)).sum()
     }
 
-    pub fn add(&mut self, change: &TallyChange) {
+    pub fn add(&mut self, change: &MemberCountDelta) {
         for (count, change) in self.counts.iter_mut().zip(change.counts) {
             *count = count.saturating_add_signed(change);
         }
@@ -137,21 +122,21 @@ impl Tally {
     }
 }
 
-impl TallyChange {
-    /// A member goes from one state to another; `None` is "does not count".
-    pub(crate) fn moved(before: Option<StateKind>, after: Option<StateKind>) -> Self {
+impl MemberCountDelta {
+    /// A member changes its state; `None`: it is not counted.
+    pub fn moved(before: Option<StateKind>, after: Option<StateKind>) -> Self {
         let mut change = Self::default();
         change.count(before, -1);
         change.count(after, 1);
         change
     }
 
-    pub(crate) fn born(state: StateKind) -> Self {
+    pub fn created(state: StateKind) -> Self {
         Self { records: 1, ..Self::moved(None, Some(state)) }
     }
 
-    /// A record has gone; what became of its job is still counted.
-    pub(crate) fn gone() -> Self {
+    /// A record was pruned; its job stays counted.
+    pub fn gone() -> Self {
         Self { records: -1, ..Self::default() }
     }
 
@@ -159,7 +144,7 @@ impl TallyChange {
         *self == Self::default()
     }
 
-    /// Several changes at once.
+    /// Adds another change.
     pub fn join(&mut self, other: &Self) {
         for (count, other) in self.counts.iter_mut().zip(other.counts) {
             *count += other;
@@ -174,14 +159,14 @@ impl TallyChange {
     }
 }
 
-/// As what a job counts in its workflow. Its clone takes its place.
-pub(crate) fn counted(job: &Job) -> Option<StateKind> {
+/// Returns the state in which a job counts; `None` if its clone replaces it.
+pub fn counted_state(job: &Job) -> Option<StateKind> {
     (job.membership.is_some() && job.requeued_as.is_none()).then(|| job.kind())
 }
 
-/// Members that a retry of their workflow runs again.
-pub(crate) fn ended_badly(job: &Job) -> bool {
-    let badly = match job.kind() {
+/// Whether a retry of its workflow runs the job again.
+pub fn ended_unsuccessfully(job: &Job) -> bool {
+    let is_unsuccessful = match job.kind() {
         StateKind::Failed | StateKind::DeadLetter | StateKind::Cancelled => true,
         StateKind::Pending
         | StateKind::Scheduled
@@ -190,35 +175,35 @@ pub(crate) fn ended_badly(job: &Job) -> bool {
         | StateKind::Retrying
         | StateKind::Completed => false,
     };
-    badly && job.requeued_as.is_none()
+    is_unsuccessful && job.requeued_as.is_none()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::SeededDice;
+    use crate::rng::SeededRng;
 
     fn workflow(counts: &[(StateKind, u64)]) -> Workflow {
-        let mut tally = Tally::default();
+        let mut tally = MemberCounts::default();
         for (state, number) in counts {
-            (0..*number).for_each(|_| tally.add(&TallyChange::born(*state)));
+            (0..*number).for_each(|_| tally.add(&MemberCountDelta::created(*state)));
         }
         Workflow {
-            id: WorkflowId::random(&mut SeededDice::new(1)),
+            id: WorkflowId::random(&mut SeededRng::new(1)),
             number: Seq(1),
             name: None,
             open: false,
             created_at: Timestamp::from_millis(0),
-            joined: 0,
+            members_added: 0,
             cancelled: false,
-            errand: None,
+            operation: None,
             tally,
         }
     }
 
     /// Rules Workflows.
     #[test]
-    fn the_state_follows_from_the_counts() {
+    fn state_follows_from_counts() {
         use StateKind::{Cancelled, Completed, DeadLetter, Failed};
         let state = |counts: &[(StateKind, u64)]| workflow(counts).state();
         assert_eq!(state(&[]), WorkflowState::Completed);
@@ -233,13 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn changes_add_up() {
-        let mut tally = Tally::default();
-        let mut sum = TallyChange::born(StateKind::Pending);
-        sum.join(&TallyChange::moved(Some(StateKind::Pending), Some(StateKind::Completed)));
+    fn deltas_add_up() {
+        let mut tally = MemberCounts::default();
+        let mut sum = MemberCountDelta::created(StateKind::Pending);
+        sum.join(&MemberCountDelta::moved(Some(StateKind::Pending), Some(StateKind::Completed)));
         tally.add(&sum);
-        tally.add(&TallyChange::gone());
+        tally.add(&MemberCountDelta::gone());
         assert_eq!((tally.of(StateKind::Completed), tally.alive(), tally.records), (1, 0, 0));
-        assert!(TallyChange::moved(Some(StateKind::Running), Some(StateKind::Running)).is_nothing());
+        assert!(MemberCountDelta::moved(Some(StateKind::Running), Some(StateKind::Running)).is_nothing());
     }
 }

@@ -1,35 +1,36 @@
-//! The HTTP server of Longshore: the contract of the wire, on any [`Store`](longshore_store::Store).
+//! The HTTP server of Longshore: the wire contract, on any [`Store`](longshore_store::Store).
 //!
-//! Routes read a request, ask the store, and write down the answer. They decide nothing: rules live in `longshore-core`, the shape of the wire
-//! in `longshore-api`.
+//! Routes parse a request, call the store and serialize the result. The rules are in
+//! `longshore-core`, the wire format is in `longshore-api`.
 //!
 //! In reading order:
-//! - [`Options`] (`options.rs`) and [`Server`] (`server.rs`): bind, serve, drain
-//! - `net/`: the accept loop, connections and their time-outs
-//! - `app.rs`: [`AppState`], what every route can reach
-//! - `wire/`: bodies, strict JSON, query strings, paths; answers and problems, with the one table of refusals
-//! - `convert/`: between types of the wire and of the rules
-//! - `routes/`: one file a verb, in `queues/`, `jobs/`, `work/` and `watch/`
-//! - `live/`: what goes on beside requests: jobs that are waited for (`endings.rs`), the effects of commits (`feed.rs`),
-//!   time (`maintenance.rs`, `virtual_time.rs`), who works (`workers.rs`), how fast (`tally.rs`)
-//! - `openapi.rs`: the description of all of it that the server serves
-//! - [`dialects`]: other servers' own routes
-//! - [`declare`] (`declare.rs`): queues that a configuration names, put before anybody is served
+//! - `options.rs`, `server.rs`: [`ServerOptions`] and [`Server`]: bind, serve, drain
+//! - `net/`: accept loop, connections, timeouts, delivery of claimed jobs
+//! - `routes/`: the route table (`mod.rs`) and one file per resource
+//! - `state.rs`: [`AppState`], which all routes share, and its calls to the store
+//! - `store_health.rs`: errors of the store that stop the server or are logged once
+//! - `wire/`: bodies, strict JSON, query strings, paths, responses, problem documents
+//! - `convert/`: conversion between wire types and core types
+//! - `background/`: change listener, ticker, virtual time, completion waiters, workers, metrics
+//! - `openapi/`: the OpenAPI description that the server serves, with examples
+//! - [`dialects`]: APIs of other job servers (Ocypod)
+//! - `declared_queues.rs`: [`declare`] creates the queues of a configuration before serving
 
-mod app;
+mod background;
 mod convert;
-mod declare;
+mod declared_queues;
 pub mod dialects;
-mod live;
 mod net;
 mod openapi;
 mod options;
 mod routes;
 mod server;
+mod state;
+mod store_health;
 mod wire;
 
-pub use app::AppState;
-pub use declare::declare;
-pub use options::{KeptTime, Limits, Options, StoreAbout, TimeControl};
+pub use declared_queues::declare;
+pub use options::{Limits, SaveVirtualTime, ServerClock, ServerOptions, StoreInfo};
 pub use server::{Server, ServerError};
-pub use wire::problem::Failure;
+pub use state::AppState;
+pub use wire::problem::ApiError;

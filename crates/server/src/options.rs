@@ -1,4 +1,4 @@
-//! What a server is started with.
+//! ServerOptions of a server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,27 +10,27 @@ use longshore_core::profile::Profile;
 use longshore_store::{Store, VirtualClock};
 
 #[derive(Debug)]
-pub struct Options {
-    /// Port 0 is any free one.
+pub struct ServerOptions {
+    /// Port 0 selects a free port.
     pub listen: SocketAddr,
     pub store: Arc<dyn Store>,
-    pub about: StoreAbout,
-    pub time: TimeControl,
-    /// As the store was opened; told to whoever asks.
+    pub about: StoreInfo,
+    pub time: ServerClock,
+    /// As the store was opened; shown by `GET /v1/info`.
     pub default_profile: Profile,
     pub auto_queues: bool,
     pub limits: Limits,
-    /// Random: tells the request ids of this process from those of others.
+    /// Random prefix of request ids, which differs between processes.
     pub request_id_seed: u64,
 }
 
-impl Options {
-    pub fn new(listen: SocketAddr, store: Arc<dyn Store>, about: StoreAbout) -> Self {
+impl ServerOptions {
+    pub fn new(listen: SocketAddr, store: Arc<dyn Store>, about: StoreInfo) -> Self {
         Self {
             listen,
             store,
             about,
-            time: TimeControl::Real,
+            time: ServerClock::Real,
             default_profile: Profile::Standard,
             auto_queues: true,
             limits: Limits::default(),
@@ -39,40 +39,40 @@ impl Options {
     }
 }
 
-/// What a store says of itself.
+/// The store, as `GET /v1/info` shows it.
 #[derive(Clone, Debug)]
-pub struct StoreAbout {
+pub struct StoreInfo {
     pub kind: String,
-    /// What an answer means.
+    /// What an acknowledgement guarantees.
     pub durability: String,
 }
 
-/// Who moves the store's clock.
+/// The clock of the store.
 #[derive(Clone, Debug)]
-pub enum TimeControl {
-    /// Time passes by itself.
+pub enum ServerClock {
+    /// The system clock.
     Real,
-    /// The clock of the store; it stands still until somebody advances it over the wire.
-    Virtual { clock: Arc<VirtualClock>, kept: Option<KeptTime> },
+    /// Stands still until `POST /v1/clock/advance`.
+    Virtual { clock: Arc<VirtualClock>, save: Option<SaveVirtualTime> },
 }
 
-/// Notes down how far virtual time has come, so that it does not fall back with a restart. Called before the clock moves.
+/// Saves virtual time before the clock advances, so that a restart does not set it back.
 #[derive(Clone)]
-pub struct KeptTime(pub Arc<dyn Fn(Timestamp) -> std::io::Result<()> + Send + Sync>);
+pub struct SaveVirtualTime(pub Arc<dyn Fn(Timestamp) -> std::io::Result<()> + Send + Sync>);
 
-impl fmt::Debug for KeptTime {
+impl fmt::Debug for SaveVirtualTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeptTime")
+        f.write_str("SaveVirtualTime")
     }
 }
 
-/// Bounds of what one server takes on.
+/// Limits of a server.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub connections_max: usize,
     pub connections_per_address_max: usize,
     pub body_bytes_max: usize,
-    /// Bodies that are being read may together take this much.
+    /// Total size of the bodies that are read at the same time.
     pub bodies_bytes_max: usize,
     pub path_bytes_max: usize,
     pub headers_max: usize,
@@ -81,13 +81,13 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// Between two parts of a body.
     pub body_timeout: Duration,
-    /// For a client to take what is written to it.
+    /// For a client to accept written bytes.
     pub write_timeout: Duration,
     /// Between two requests on a connection.
     pub idle_timeout: Duration,
-    /// For a submission to be acknowledged.
+    /// For the store to acknowledge a submission, or to answer any other call.
     pub submission_timeout: Duration,
-    /// For requests under way, once the server is told to stop.
+    /// For requests in flight when the server stops.
     pub drain_timeout: Duration,
 }
 

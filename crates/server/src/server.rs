@@ -1,4 +1,4 @@
-//! The server itself: bind, serve, drain.
+//! The server: bind, serve, drain.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::AppState;
-use crate::live::{feed, maintenance, worker_check};
+use crate::background::{change_listener, ticker, worker_check};
 use crate::net::accept::accept;
-use crate::options::Options;
+use crate::options::ServerOptions;
 use crate::routes;
+use crate::state::AppState;
 
-/// Bound to its address; nobody is served yet.
+/// A server that is bound to its address, and does not serve yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -32,8 +32,8 @@ pub enum ServerError {
         error: std::io::Error,
     },
     Store(StoreError),
-    /// An earlier write failed: only a restart helps.
-    StoreGaveUp,
+    /// The store is poisoned by a failed write: only a restart helps.
+    StoreFailed,
 }
 
 impl fmt::Display for ServerError {
@@ -41,7 +41,7 @@ impl fmt::Display for ServerError {
         match self {
             Self::Bind { address, error } => write!(f, "cannot listen on {address}: {error}"),
             Self::Store(error) => write!(f, "the store failed: {error}"),
-            Self::StoreGaveUp => f.write_str("the store failed for good: start again"),
+            Self::StoreFailed => f.write_str("the store failed permanently: restart the server"),
         }
     }
 }
@@ -49,10 +49,10 @@ impl fmt::Display for ServerError {
 impl std::error::Error for ServerError {}
 
 impl Server {
-    pub async fn bind(options: Options) -> Result<Self, ServerError> {
-        let wanted = options.listen;
-        let bind = |error| ServerError::Bind { address: wanted, error };
-        let listener = TcpListener::bind(wanted).await.map_err(bind)?;
+    pub async fn bind(options: ServerOptions) -> Result<Self, ServerError> {
+        let listen = options.listen;
+        let bind = |error| ServerError::Bind { address: listen, error };
+        let listener = TcpListener::bind(listen).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         Ok(Self { listener, address, app: AppState::new(options) })
     }
@@ -61,43 +61,48 @@ impl Server {
         self.address
     }
 
-    /// Serves until `shutdown`, then lets requests under way finish. The store is let go before this returns, unless it does not answer.
+    /// Serves until `shutdown`, then drains requests in flight.
+    ///
+    /// Drops all handles of the store before it returns, unless the store hangs.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { listener, app, .. } = self;
+        let Self { listener, address, app } = self;
         if let Some(time) = &app.virtual_time {
-            time.settle_down().await.map_err(ServerError::Store)?;
+            time.tick_until_idle().await.map_err(ServerError::Store)?;
         }
-        remember_workers(&app).await.map_err(ServerError::Store)?;
-        app.companions.spawn(feed::follow(app.clone(), app.store.wakeups()));
-        app.companions.spawn(worker_check::keep_checking(app.clone()));
+        restore_workers(&app).await.map_err(ServerError::Store)?;
+        app.background_tasks.spawn(change_listener::run(app.clone(), app.store.wakeups()));
+        app.background_tasks.spawn(worker_check::keep_checking(app.clone()));
         if app.virtual_time.is_none() {
-            app.companions.spawn(maintenance::keep_time(app.clone(), app.store.wakeups()));
+            app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));
         }
-        let cut = CancellationToken::new();
+        let force_close = CancellationToken::new();
         let router = routes::router(app.clone());
+        tracing::info!(%address, version = routes::system::VERSION, store = app.about.kind, "server started");
         tokio::select! {
-            () = accept(&app, listener, router, &cut) => {}
+            () = accept(&app, listener, router, &force_close) => {}
             () = shutdown => {}
-            () = app.gave_up.notified() => {}
+            () = app.store_health.failed() => {}
         }
-        drain(&app, &cut).await;
-        if app.broken() { Err(ServerError::StoreGaveUp) } else { Ok(()) }
+        tracing::info!("server stopping; draining requests");
+        drain(&app, &force_close).await;
+        tracing::info!("server stopped");
+        if app.store_health.has_failed() { Err(ServerError::StoreFailed) } else { Ok(()) }
     }
 }
 
-/// Pages of running jobs that are looked at for the names of their workers.
+/// Pages of running jobs that the worker registry is restored from.
 const PAGES_MAX: usize = 10;
 
-/// Who held which job when the server was stopped: their heartbeats will go on.
-async fn remember_workers(app: &AppState) -> Result<(), StoreError> {
+/// Restores the worker registry from the running jobs: workers go on after a restart.
+async fn restore_workers(app: &AppState) -> Result<(), StoreError> {
     let filter = JobFilter { states: StateKind::Running.into(), ..JobFilter::default() };
     let mut before = None;
     for _ in 0..PAGES_MAX {
         let page = app.store.list(JobQuery { filter: filter.clone(), limit: BATCH_ITEMS_MAX, before }).await?;
         for job in &page.jobs {
             let worker = job.state.lease().and_then(|lease| lease.worker.as_ref());
-            let seen = job.last_heartbeat_at.or(job.started_at).unwrap_or_else(|| app.now());
-            app.workers.given(worker, std::iter::once(job.id), seen);
+            let last_seen = job.last_heartbeat_at.or(job.started_at).unwrap_or_else(|| app.now());
+            app.workers.jobs_assigned(worker, std::iter::once(job.id), last_seen);
         }
         before = page.next;
         if before.is_none() {
@@ -107,22 +112,22 @@ async fn remember_workers(app: &AppState) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// How long questions that nobody waits for any more may still take.
-const AFTER_THE_CUT: Duration = Duration::from_secs(1);
+/// How long calls to the store may take after their connections were closed.
+const FORCE_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// No new work; what is under way gets the grace time.
-async fn drain(app: &AppState, cut: &CancellationToken) {
+/// Stops accepting, waits for requests in flight up to the drain timeout, then closes connections.
+async fn drain(app: &AppState, force_close: &CancellationToken) {
     app.stopping.cancel();
     app.tasks.close();
     if timeout(app.limits.drain_timeout, app.tasks.wait()).await.is_err() {
-        tracing::warn!("requests did not end in time; cutting them off");
+        tracing::warn!("drain timeout; closing connections with requests in flight");
     }
-    cut.cancel();
-    let asked = timeout(AFTER_THE_CUT, app.tasks.wait()).await;
+    force_close.cancel();
+    let requests = timeout(FORCE_CLOSE_TIMEOUT, app.tasks.wait()).await;
     app.drained.cancel();
-    app.companions.close();
-    let kept = timeout(AFTER_THE_CUT, app.companions.wait()).await;
-    if asked.is_err() || kept.is_err() {
-        tracing::warn!("the store does not answer; leaving without it");
+    app.background_tasks.close();
+    let background = timeout(FORCE_CLOSE_TIMEOUT, app.background_tasks.wait()).await;
+    if requests.is_err() || background.is_err() {
+        tracing::warn!("store did not shut down in time; exiting");
     }
 }

@@ -1,4 +1,4 @@
-//! What SQLite says, in the words of a store.
+//! Mapping of SQLite and I/O errors to store errors.
 
 use std::fs;
 use std::io;
@@ -8,65 +8,66 @@ use std::path::Path;
 use longshore_store::StoreError;
 use rusqlite::{ErrorCode, ffi};
 
-use crate::home::private;
-use crate::schema::Location;
+use crate::data_dir::open_private;
+use crate::sqlite::Location;
 
-/// A failure outside of a commit: nothing was written.
+/// Maps an error outside of a commit: nothing was written.
 pub(crate) fn sql(error: rusqlite::Error) -> StoreError {
     match kind(&error) {
-        Kind::Damage => StoreError::corrupt(error.to_string()),
-        Kind::Full | Kind::Broken => StoreError::not_applied(error),
+        DiskErrorKind::Corrupt => StoreError::corrupt(error.to_string()),
+        DiskErrorKind::Full | DiskErrorKind::Io => StoreError::not_applied(error),
     }
 }
 
-pub(crate) fn damaged(what: &str) -> StoreError {
+pub(crate) fn corrupt(what: &str) -> StoreError {
     StoreError::corrupt(what)
 }
 
-/// A failure on a file of ours that SQLite knows nothing of.
-pub(crate) fn of_file(error: &io::Error) -> rusqlite::Error {
-    let code = if no_room(error) { ffi::SQLITE_FULL } else { ffi::SQLITE_IOERR };
+/// Wraps an I/O error of a file beside the database, so one function classifies both.
+pub(crate) fn io_as_sqlite(error: &io::Error) -> rusqlite::Error {
+    let code = if is_no_space(error) { ffi::SQLITE_FULL } else { ffi::SQLITE_IOERR };
     rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(error.to_string()))
 }
 
-/// Of the disk, or of what one may have of it.
-pub(crate) fn no_room(error: &io::Error) -> bool {
+/// Returns whether the disk is full or a quota is used up.
+pub(crate) fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// What an error means for the writer.
+/// Consequence of an error for the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// No space is left: the transaction is rolled back and life goes on.
+pub(crate) enum DiskErrorKind {
+    /// No space: the writer rolls back and continues.
     Full,
-    /// What is on disk is not what was written.
-    Damage,
-    /// A write or a sync failed: nothing can be trusted any more until a restart.
-    Broken,
+    /// Stored data fails its checks.
+    Corrupt,
+    /// A write or a sync failed. The state of the files is unknown until recovery verifies them.
+    Io,
 }
 
-pub(crate) fn kind(error: &rusqlite::Error) -> Kind {
+pub(crate) fn kind(error: &rusqlite::Error) -> DiskErrorKind {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => Kind::Full,
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Kind::Damage,
-        _ => Kind::Broken,
+        Some(ErrorCode::DiskFull) => DiskErrorKind::Full,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => DiskErrorKind::Corrupt,
+        _ => DiskErrorKind::Io,
     }
 }
 
-/// The same, where a quota may be used up. SQLite knows a full disk only and calls this a write that failed, and what the operating system has said to it is
-/// out of our reach; so it is asked again, in the same directory. Whatever the reason was, nothing is trusted that was not: a write that failed is not a sync that
-/// failed, and the transaction is rolled back.
-pub(crate) fn kind_at(location: &Location, error: &rusqlite::Error) -> Kind {
+/// Classifies an error, including a used-up quota.
+///
+/// SQLite reports a quota as a failed write and hides the error number. A test write in the same
+/// directory finds out. A failed write, unlike a failed sync, leaves the transaction to roll back.
+pub(crate) fn classify(location: &Location, error: &rusqlite::Error) -> DiskErrorKind {
     let write_failed = error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_WRITE);
     match location {
-        Location::File(database) if write_failed && over_quota(database) => Kind::Full,
+        Location::File(database) if write_failed && is_over_quota(database) => DiskErrorKind::Full,
         Location::File(_) | Location::Memory(_) => kind(error),
     }
 }
 
-fn over_quota(database: &Path) -> bool {
-    let probe = database.with_file_name("probe");
-    let written = private(&probe).and_then(|file| file.write_all_at(&[0; 16 << 10], 0));
+fn is_over_quota(database: &Path) -> bool {
+    let probe = database.with_file_name("quota-probe");
+    let written = open_private(&probe).and_then(|file| file.write_all_at(&[0; 16 << 10], 0));
     drop(fs::remove_file(&probe));
     written.is_err_and(|error| error.kind() == io::ErrorKind::QuotaExceeded)
 }

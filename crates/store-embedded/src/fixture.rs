@@ -1,13 +1,14 @@
-//! The bytes of a format are fixed: what an older program of the same format wrote is what this one would write. `tests/formats.rs` reads the same fixture, and
-//! says how it is made.
+//! The byte format is fixed: this program writes the same bytes as an older one of the same format.
+//! `tests/formats.rs` reads the same fixture and says how it is created.
 
 use std::path::Path;
 
 use longshore_core::id::{QueueName, Seq};
 use rusqlite::{Connection, OpenFlags};
 
-use crate::schema::{Location, Role, TimeKind, prepare};
-use longshore_records::codec::{FORMAT, job, policy, unseal, workflow};
+use crate::schema::{ClockMode, prepare};
+use crate::sqlite::{Location, Role};
+use longshore_codec::{FORMAT, job, policy, verify_checksum, workflow};
 
 const HINT: &str = "the format has changed and its number has not: raise it, keep reading the old one, and add a fixture of the new one";
 
@@ -25,9 +26,9 @@ fn rows<T: rusqlite::types::FromSql>(connection: &Connection, statement: &str) -
     rows.collect::<Result<_, _>>().expect("rows")
 }
 
-/// Without the zeroes behind it, of which there may be any number.
+/// Removes the zero padding, which may have any length.
 fn body(seq: Seq, record: &[u8]) -> &[u8] {
-    let bytes = unseal(seq.0, record).expect("its checksum is right");
+    let bytes = verify_checksum(seq.0, record).expect("its checksum is right");
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("it has a version") + 1;
     &bytes[..end]
 }
@@ -35,9 +36,9 @@ fn body(seq: Seq, record: &[u8]) -> &[u8] {
 #[test]
 fn jobs_are_written_as_they_were() {
     let connection = fixture();
-    let names = crate::names::load(&connection).expect("the names are read");
+    let names = crate::dictionary::load(&connection).expect("the names are read");
     let mut seen = 0;
-    for table in ["live", "ended"] {
+    for table in ["live_jobs", "finished_jobs"] {
         for (number, record) in rows::<i64>(&connection, &format!("SELECT seq, record FROM {table}")) {
             let seq = Seq(number.cast_unsigned());
             assert_eq!(body(seq, &record)[0], FORMAT);
@@ -81,6 +82,6 @@ fn tables_are_made_as_they_were() {
         rows.collect::<Result<Vec<_>, _>>().expect("tables")
     };
     let fresh = Location::Memory("longshore-fixture".to_owned()).open(Role::Writer).expect("a database");
-    prepare(&fresh, TimeKind::Virtual).expect("tables are made");
+    prepare(&fresh, ClockMode::Virtual).expect("tables are made");
     assert_eq!(tables(&fresh), tables(&fixture()), "{HINT} (SCHEMA)");
 }

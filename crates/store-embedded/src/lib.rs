@@ -1,49 +1,63 @@
 //! The embedded store: a directory on disk, no server to install.
 //!
-//! The engine of `longshore-core` holds the order of jobs in memory, SQLite (write-ahead log, `synchronous=FULL`) holds records and payloads. One thread
-//! writes: it takes whatever waits, applies it, commits once, and answers only then. An answer means durable.
+//! The engine of `longshore-core` orders the jobs in memory. SQLite (WAL, `synchronous=FULL`) holds
+//! records and payloads. One writer thread commits batches. A reply means that the change is
+//! durable.
 //!
 //! In reading order:
-//! - `open.rs`: opening a directory (or memory), recovery by scan, and the [`EmbeddedStore`] itself
-//! - `writer.rs`: the writer's loop, group commit, what happens when a commit fails
-//! - `granting.rs`: claims that wait, and the commits that grant them jobs; `request.rs`: what callers ask and are answered
-//! - `records.rs`: the engine's records during a batch; `records/flush.rs`: their way to the tables, gathered by `records/pen.rs` and many rows to a statement by `records/many.rs`; `records/payloads.rs`, `records/keys.rs` (idempotency), `records/workflows.rs`,
-//!   `records/ahead.rs` (reading ahead of the claims)
-//! - `reader.rs`: threads that only look; `listing.rs`: which live jobs match what; `ended.rs`: where to look among the ended ones
-//! - the format of records is that of `longshore-records`; `names.rs`: its numbers for names, kept in a table; `sealed_id.rs`: ids that lead to their record
-//! - `home.rs`: the directory and its lock; `schema.rs`: tables, versions, connections; `log.rs`: whether the log can be believed; `order.rs`: whether rows come in theirs; `noted.rs`: how far the store has come, beside the database; `seen.rs`: its time over restarts; `checkpoint.rs`: the log moved into the database beside the writer; `reserve.rs`: space for a full disk; `give_back.rs`: space that is not needed any more
-//! - `backup.rs`: copies and stores made from copies; `doctor.rs`: a look at every byte; `export.rs`: everything, for a move into another store; `moved.rs`: a directory that was moved
+//! - `store.rs`: options and [`EmbeddedStore`]; `recovery.rs`: checks and scan at open
+//! - `request.rs`, `writer.rs`: requests, group commit, failed commits; `shared.rs`: shared state
+//! - `grants.rs`: parked claims and their grants
+//! - `records.rs`, `records/seq_map.rs`, `records/error.rs`: record cache of a batch
+//! - `records/flush.rs`: changes of a batch to the tables
+//! - `records/batch_writer.rs`, `records/multi_row.rs`: multi-row statements
+//! - `records/payloads.rs`, `records/keys.rs`, `records/workflows.rs`: other tables
+//! - `records/prefetch.rs`: prefetch of the jobs that claims need next
+//! - `reader.rs`: reader threads; `indexes.rs`: indexes shared with the writer
+//! - `live_index.rs`: index of live jobs; `finished_index.rs`: chunk index of finished jobs
+//! - `data_dir.rs`: directory and lock; `sqlite.rs`: connections; `schema.rs`: tables
+//! - `meta.rs`: meta table; `dictionary.rs`: names in records; `id_cipher.rs`: ids of jobs
+//! - `wal.rs`: WAL verification; `wal_checkpoint.rs`: checkpoints; `watermark.rs`: last commit
+//! - `clock_floor.rs`: time over restarts; `key_order.rs`: order of rows; `error.rs`: error mapping
+//! - `disk_reserve.rs`: reserve for a full disk; `vacuum.rs`: incremental vacuum
+//! - `backup.rs`: backup, restore; `verify.rs`: full check; `export.rs`: export to another store
+//! - `moved_marker.rs`: marker of a directory whose jobs were moved
 
 mod backup;
-mod checkpoint;
-mod doctor;
-mod ended;
+mod clock_floor;
+mod data_dir;
+mod dictionary;
+mod disk_reserve;
 mod error;
 mod export;
+mod finished_index;
 #[cfg(test)]
 mod fixture;
-mod give_back;
-mod granting;
-mod home;
-mod listing;
-mod log;
-mod moved;
-mod names;
-mod noted;
-mod open;
-mod order;
+mod grants;
+mod id_cipher;
+mod indexes;
+mod key_order;
+mod live_index;
+mod meta;
+mod moved_marker;
 mod reader;
 mod records;
+mod recovery;
 mod request;
-mod reserve;
 mod schema;
-mod sealed_id;
-mod seen;
+mod shared;
+mod sqlite;
+mod store;
+mod vacuum;
+mod verify;
+mod wal;
+mod wal_checkpoint;
+mod watermark;
 mod writer;
 
-pub use backup::{Copied, backup_directory, in_use, restore};
-pub use doctor::{Diagnosis, examine};
-pub use export::{Export, Notes, WholeWorkflow};
-pub use moved::moved_file;
-pub use open::{EmbeddedStore, Options, Place};
-pub use schema::TimeKind;
+pub use backup::{SourceState, backup_directory, in_use, restore};
+pub use export::{Export, ExportedWorkflow, KeyCursor, StoreMeta};
+pub use moved_marker::moved_file;
+pub use schema::ClockMode;
+pub use store::{EmbeddedOptions, EmbeddedStore, StoreLocation};
+pub use verify::{VerifyReport, examine};

@@ -1,357 +1,346 @@
-//! The one thread that changes anything: it takes whatever waits, applies it, commits once, then answers everyone.
+//! StoreWriter thread: drains the request queue, applies the commands, commits once, then answers
+//! (group commit).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use longshore_core::engine::{AdminCommand, Effect, Engine, Outside};
 use longshore_core::id::QueueName;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
-use longshore_store::{Clock, Letters, QueueReport, StoreError, WakeupsSender};
-use tokio::sync::watch;
+use longshore_engine::{AdminCommand, Effect, Engine, ExecutionContext, JobRecords, Queue};
+use longshore_store::OsRng;
+use longshore_store::clock::monotonic;
+use longshore_store::{Clock, MailboxReceiver, QueueStats, StoreError};
 
-use crate::checkpoint::Checkpoints;
-use crate::error::{Kind, kind_at};
-use crate::give_back::GiveBack;
-use crate::granting::{Granting, Undone};
-use crate::log;
-use crate::noted::Noted;
-use crate::records::{DiskRecords, Trouble};
-use crate::request::{Answered, Failed, Request};
-use crate::reserve::Reserve;
-use crate::schema::{Location, TimeKind, set_mark, set_meta, set_totals};
-use longshore_records::SystemDice;
+use crate::disk_reserve::DiskReserve;
+use crate::error::{DiskErrorKind, classify};
+use crate::grants::{FailedBatch, GrantState};
+use crate::meta;
+use crate::records::{RecordsError, SqliteRecords};
+use crate::request::{ErrorText, PendingReply, WriteRequest};
+use crate::schema::ClockMode;
+use crate::shared::{PoisonOnPanic, SharedState};
+use crate::sqlite::Location;
+use crate::vacuum::IncrementalVacuum;
+use crate::wal_checkpoint::{CheckpointHandle, truncate_wal};
 
-/// Commands that share one commit, at most.
+/// Commands per commit.
 pub(crate) const COMMANDS_MAX: usize = 2_048;
 
-/// What readers may see without asking the writer.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    pub queues: RwLock<BTreeMap<QueueName, QueueReport>>,
-    pub totals: RwLock<Totals>,
-    /// Once true, always true.
-    pub poisoned: watch::Sender<bool>,
-    pub commits: AtomicU64,
-    pub parked_claims: AtomicUsize,
-    pub wakeups: WakeupsSender,
-    pub noted: Mutex<Noted>,
-    /// Held by whoever reads ahead, and by the writer while it copies the rest of the log: only a log that nobody reads can start again.
-    pub reading_ahead: Mutex<()>,
-}
-
-impl Shared {
-    pub(crate) fn poison(&self, why: &dyn std::fmt::Display) {
-        if !self.poisoned.send_replace(true) {
-            tracing::error!(%why, "a write or a sync failed: the store takes nothing more until it is opened again");
-        }
-    }
-
-    /// Since the store was opened.
-    pub(crate) fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn poisoned(&self) -> bool {
-        *self.poisoned.borrow()
-    }
-}
-
-/// A writer that dies of a panic must not look as if it were at work.
-struct Obituary(Arc<Shared>);
-
-impl Drop for Obituary {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.poison(&"the writer died of a panic");
-        }
-    }
-}
-
-pub(crate) struct Writer {
+pub(crate) struct StoreWriter {
     pub engine: Engine,
-    pub records: DiskRecords,
+    pub records: SqliteRecords,
     pub clock: Arc<dyn Clock>,
-    pub time: TimeKind,
-    pub shared: Arc<Shared>,
-    pub checkpoints: Checkpoints,
-    pub reserve: Reserve,
+    pub clock_mode: ClockMode,
+    pub shared: Arc<SharedState>,
+    pub checkpoints: CheckpointHandle,
+    pub reserve: DiskReserve,
     pub location: Location,
-    pub give_back: GiveBack,
-    pub dice: SystemDice,
+    pub vacuum: IncrementalVacuum,
+    pub rng: OsRng,
     pub effects: Vec<Effect>,
-    /// Queues whose report may have changed in this batch.
-    pub stirred: BTreeSet<QueueName>,
-    /// The last mark that a commit has carried. One that failed never had it: what is noted beside the database must be on disk.
-    pub mark: i64,
-    /// As they are on disk.
+    /// Queues whose statistics may have changed in this batch.
+    pub dirty_queues: BTreeSet<QueueName>,
+    /// Sequence number of the last successful commit. The watermark may cover durable commits only.
+    pub commit_seq: i64,
+    /// Totals of the last commit.
     pub totals: Totals,
-    pub granting: Granting,
+    pub grants: GrantState,
 }
 
-impl Writer {
+impl StoreWriter {
+    /// Stores the queues that the engine declares by default, and publishes all queues.
+    pub(crate) fn persist_queues(&mut self) -> Result<(), StoreError> {
+        let queues: Vec<Arc<Queue>> = self.engine.queues().cloned().collect();
+        let persist = |writer: &mut Self| {
+            writer.records.connection().execute_batch("BEGIN IMMEDIATE")?;
+            for queue in &queues {
+                writer.records.put_queue(queue)?;
+            }
+            writer.records.flush()?;
+            writer.records.connection().execute_batch("COMMIT")?;
+            Ok::<(), RecordsError>(())
+        };
+        persist(self)?;
+        self.records.committed();
+        for queue in queues {
+            self.shared.set_queue(queue.name.clone(), self.queue_stats(&queue.name));
+        }
+        Ok(())
+    }
+
     /// Works until every sender is gone.
-    pub(crate) fn run(mut self, mut requests: Letters<Request>) {
-        let _obituary = Obituary(Arc::clone(&self.shared));
+    pub(crate) fn run(mut self, mut requests: MailboxReceiver<WriteRequest>) {
+        let _guard = PoisonOnPanic(Arc::clone(&self.shared));
         while let Some(first) = requests.blocking_recv() {
-            // A claim that ends empty changes nothing: it needs no transaction.
-            if let Request::Unpark(ticket) = first {
+            // The end of a parked claim changes no record and needs no transaction.
+            if let WriteRequest::Unpark(ticket) = first {
                 self.unpark(ticket);
                 self.count_parked();
                 continue;
             }
-            self.records.receive_ahead();
+            self.records.drain_prefetched();
             self.serve(vec![first], &mut || requests.try_recv().ok());
             self.grant_rest(&mut || requests.try_recv().ok());
-            self.records.make_room();
-            self.records.look_ahead(&self.engine);
-            self.give_back();
-            let checkpointed = self.checkpoints.take_turn(self.records.connection(), self.mark, &self.shared);
-            self.answer_for(checkpointed);
-            while requests.is_empty() && self.records.make_ahead() {}
+            self.records.evict();
+            self.records.request_prefetch(&self.engine);
+            self.vacuum_between_commits();
+            let checkpointed = self.checkpoints.run_on_writer(self.records.connection(), self.commit_seq, &self.shared);
+            self.handle_checkpoint_error(checkpointed);
+            while requests.is_empty() && self.records.decode_prefetched() {}
         }
-        self.records.ahead.stop();
+        self.records.prefetcher.stop();
         self.checkpoints.stop();
-        // The next start is quicker with an empty log. After a failure the files stay as they are: what the disk has is for that start to find out.
-        if !self.shared.poisoned() {
-            let emptied = log::copy_all(self.records.connection(), self.mark, &self.shared.noted);
-            self.answer_for(emptied);
+        // An empty WAL makes the next start faster. After a failed write the files stay as they
+        // are, for recovery to verify.
+        if !self.shared.is_poisoned() {
+            let truncated = truncate_wal(self.records.connection(), self.commit_seq, &self.shared.watermark);
+            self.handle_checkpoint_error(truncated.map(drop));
         }
     }
 
-    /// A checkpoint that finds no room leaves the log as it is; any other failure is one of the disk.
-    fn answer_for(&self, checkpointed: rusqlite::Result<()>) {
+    /// A checkpoint without disk space leaves the WAL as it is. Any other error poisons the store.
+    fn handle_checkpoint_error(&self, checkpointed: rusqlite::Result<()>) {
         if let Err(error) = checkpointed
-            && kind_at(&self.location, &error) != Kind::Full
+            && classify(&self.location, &error) != DiskErrorKind::Full
         {
             self.shared.poison(&error);
         }
     }
 
-    /// `more` are those who came while the first were looked at: they share the commit.
-    pub(crate) fn serve(&mut self, mut batch: Vec<Request>, more: &mut dyn FnMut() -> Option<Request>) {
-        if self.shared.poisoned() {
+    /// Serves a batch in one commit. Requests from `more`, which arrive meanwhile, join it.
+    pub(crate) fn serve(&mut self, mut batch: Vec<WriteRequest>, more: &mut dyn FnMut() -> Option<WriteRequest>) {
+        if self.shared.is_poisoned() {
             batch.into_iter().for_each(|request| request.fail(StoreError::Poisoned));
             self.fail_parked();
             return;
         }
         match self.commit(&mut batch, more) {
-            Ok(answers) => {
-                // A caller may read as soon as it has its answer.
+            Ok(replies) => {
+                // A caller may read as soon as it has its reply.
                 self.publish();
-                let take_back = Arc::clone(&self.granting.take_back);
-                batch.into_iter().zip(answers).for_each(|(request, answered)| request.answer(answered, &take_back));
+                let take_back = Arc::clone(&self.grants.take_back);
+                batch.into_iter().zip(replies).for_each(|(request, reply)| request.answer(reply, &take_back));
                 self.answer_granted();
                 self.count_parked();
             }
-            Err(trouble) => self.recover(batch, trouble),
+            Err(error) => self.handle_commit_error(batch, error),
         }
     }
 
-    /// Applies a batch and makes it durable. On `Err` nothing of it is left, or the store is poisoned.
+    /// Applies a batch and commits it. On `Err` the caller rolls back or poisons the store.
     fn commit(
         &mut self,
-        batch: &mut Vec<Request>,
-        more: &mut dyn FnMut() -> Option<Request>,
-    ) -> Result<Vec<Answered>, Trouble> {
-        let now = self.clock.now();
+        batch: &mut Vec<WriteRequest>,
+        more: &mut dyn FnMut() -> Option<WriteRequest>,
+    ) -> Result<Vec<PendingReply>, RecordsError> {
+        let (now, start) = (self.clock.now(), monotonic());
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let changes = connection.total_changes();
         self.engine.begin();
-        let answers = self.apply_all(batch, more, now)?;
+        let replies = self.apply_all(batch, more, now)?;
         self.grant_parked(now)?;
         self.records.flush()?;
-        if self.records.erased {
-            // The numbers of jobs that are there speak for themselves; one that goes must not be given again.
-            set_meta(self.records.connection(), "next_number", self.engine.next_number().cast_signed())?;
-            self.give_back.stir();
+        if self.records.has_deletes {
+            // Recovery derives the next number from existing jobs. A deleted number needs the key.
+            let next_seq = self.engine.next_number().cast_signed();
+            meta::set_integer(self.records.connection(), meta::NEXT_SEQ, next_seq)?;
+            self.vacuum.mark_dirty();
         }
         let mut totals = self.totals;
-        totals.count(&self.effects);
+        totals.count(self.effects.iter().filter_map(Effect::transition));
         if totals != self.totals {
-            set_totals(self.records.connection(), &totals)?;
+            meta::set_totals(self.records.connection(), &totals)?;
         }
-        // A batch that has changed nothing writes nothing, and waits for no disk.
-        let mut mark = self.mark;
+        // A batch without changes writes nothing and waits for no sync.
+        let mut commit_seq = self.commit_seq;
         if self.records.connection().total_changes() != changes {
-            mark += 1;
-            set_mark(self.records.connection(), mark, self.records.live_jobs())?;
-            self.see(now)?;
+            commit_seq += 1;
+            meta::set_commit_seq(self.records.connection(), commit_seq, self.records.live_jobs())?;
+            self.raise_clock_floor(now)?;
         }
         self.records.connection().execute_batch("COMMIT")?;
-        self.mark = mark;
+        self.commit_seq = commit_seq;
         self.totals = totals;
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         self.engine.commit();
         self.records.committed();
-        Ok(answers)
+        self.measure_commit(monotonic() - start);
+        Ok(replies)
     }
 
-    /// Applies the batch, and what comes in meanwhile, up to the size of a commit.
+    fn measure_commit(&self, elapsed: Duration) {
+        let metrics = &self.shared.metrics;
+        metrics.commit_seconds.observe_duration(elapsed);
+        metrics.batch_commands.observe_count(self.grants.commands);
+        metrics.commit_seq.store(self.commit_seq, Ordering::Relaxed);
+        metrics.cache_hits.store(self.records.cache_hits, Ordering::Relaxed);
+        metrics.cache_misses.store(self.records.point_reads, Ordering::Relaxed);
+    }
+
+    /// Applies the batch and the requests that arrive meanwhile, up to the size of a commit.
     fn apply_all(
         &mut self,
-        batch: &mut Vec<Request>,
-        more: &mut dyn FnMut() -> Option<Request>,
+        batch: &mut Vec<WriteRequest>,
+        more: &mut dyn FnMut() -> Option<WriteRequest>,
         now: Timestamp,
-    ) -> Result<Vec<Answered>, Trouble> {
-        self.granting.commands = 0;
-        let mut answers = Vec::with_capacity(batch.len());
+    ) -> Result<Vec<PendingReply>, RecordsError> {
+        self.grants.commands = 0;
+        let mut replies = Vec::with_capacity(batch.len());
         loop {
-            while let Some(request) = batch.get_mut(answers.len()) {
-                self.granting.commands += request.commands();
-                answers.push(self.apply(request, now)?);
+            while let Some(request) = batch.get_mut(replies.len()) {
+                self.grants.commands += request.commands();
+                replies.push(self.apply(request, now)?);
             }
-            if self.granting.commands >= COMMANDS_MAX {
-                return Ok(answers);
+            if self.grants.commands >= COMMANDS_MAX {
+                return Ok(replies);
             }
-            let Some(next) = more() else { return Ok(answers) };
+            let Some(next) = more() else { return Ok(replies) };
             batch.push(next);
         }
     }
 
-    fn apply(&mut self, request: &mut Request, now: Timestamp) -> Result<Answered, Trouble> {
-        let Self { engine, records, dice, effects, .. } = self;
-        macro_rules! outside {
+    fn apply(&mut self, request: &mut WriteRequest, now: Timestamp) -> Result<PendingReply, RecordsError> {
+        let Self { engine, records, rng, effects, .. } = self;
+        macro_rules! context {
             () => {
-                Outside { records: &mut *records, dice: &mut *dice, now, effects: &mut *effects }
+                ExecutionContext { records: &mut *records, rng: &mut *rng, now, effects: &mut *effects }
             };
         }
         Ok(match request {
-            Request::Submit(..) if !self.reserve.has_room() => {
-                Answered::Failed(StoreError::not_applied(self.reserve.no_space()))
+            WriteRequest::Submit(..) if !self.reserve.has_space() => {
+                PendingReply::Failed(StoreError::not_applied(self.reserve.no_space()))
             }
-            Request::Submit(request, _) => {
-                self.stirred.extend(request.batch.iter().map(|submission| submission.queue.clone()));
-                Answered::Submit(engine.submit(request, outside!())?)
+            WriteRequest::Submit(request, _) => {
+                self.dirty_queues.extend(request.submissions().map(|submission| submission.queue.clone()));
+                PendingReply::Submit(engine.submit(request, context!())?)
             }
-            Request::Claim(..) => return self.claim_or_park(request, now),
-            Request::Parked(_) => Answered::Nothing,
-            Request::Unpark(ticket) => {
+            WriteRequest::Claim(..) => return self.claim_or_park(request, now),
+            WriteRequest::Parked(_) => PendingReply::Nothing,
+            WriteRequest::Unpark(ticket) => {
                 let ticket = *ticket;
                 self.unpark(ticket);
-                Answered::Nothing
+                PendingReply::Nothing
             }
-            Request::HoldGrants(hold, _) => {
+            WriteRequest::HoldGrants(hold, _) => {
                 let hold = *hold;
                 self.hold_grants(hold);
-                Answered::Held
+                PendingReply::Held
             }
-            Request::TakeBack(undelivered) => {
+            WriteRequest::TakeBack(undelivered) => {
                 for settlement in undelivered.iter() {
-                    // A lease that is not current any more has nothing to give back.
-                    drop(engine.settle(settlement, outside!())?);
+                    // The lease may have expired meanwhile: a refusal is fine.
+                    drop(engine.settle(settlement, context!())?);
                 }
-                Answered::Nothing
+                PendingReply::Nothing
             }
-            Request::Settle(settlements, _) => {
-                let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, outside!()));
-                Answered::Settle(verdicts.collect::<Result<_, _>>()?)
+            WriteRequest::Settle(settlements, _) => {
+                let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, context!()));
+                PendingReply::Settle(verdicts.collect::<Result<_, _>>()?)
             }
-            Request::Extend(extensions, _) => {
-                let verdicts = extensions.iter().map(|extension| engine.extend(extension, outside!()));
-                Answered::Extend(verdicts.collect::<Result<_, _>>()?)
+            WriteRequest::Heartbeat(heartbeats, _) => {
+                let verdicts = heartbeats.iter().map(|heartbeat| engine.heartbeat(heartbeat, context!()));
+                PendingReply::Heartbeat(verdicts.collect::<Result<_, _>>()?)
             }
-            Request::Admin(command, _) => {
-                self.stirred.extend(queue_of(command));
-                Answered::Admin(engine.admin(command, outside!())?)
+            WriteRequest::Admin(command, _) => {
+                self.dirty_queues.extend(queue_of(command));
+                PendingReply::Admin(engine.admin(command, context!())?)
             }
-            Request::Tick(budget, _) => {
+            WriteRequest::Tick(budget, _) => {
                 self.reserve.restore();
-                self.give_back.tick(now);
-                Answered::Tick(engine.tick(records, now, budget.get(), dice, effects)?)
+                self.vacuum.on_tick(now);
+                PendingReply::Tick(engine.tick(records, now, budget.get(), rng, effects)?)
             }
         })
     }
 
-    /// Shows others what the commit has changed.
+    /// Publishes the changes of a commit to readers and subscribers.
     fn publish(&mut self) {
         let mut last = None;
         for effect in &self.effects {
             let queue = match effect {
                 Effect::Moved { queue, .. } | Effect::Claimable(queue) => queue,
             };
-            // Mostly the same as the one before.
-            if last != Some(queue) && !self.stirred.contains(queue) {
-                self.stirred.insert(queue.clone());
+            // Consecutive effects mostly name the same queue.
+            if last != Some(queue) && !self.dirty_queues.contains(queue) {
+                self.dirty_queues.insert(queue.clone());
             }
             last = Some(queue);
         }
-        self.stirred.extend(self.records.bereft.drain(..));
-        for name in std::mem::take(&mut self.stirred) {
-            let report = self.report(&name);
-            let mut queues = self.shared.queues.write().unwrap_or_else(PoisonError::into_inner);
-            match report {
-                Some(report) => drop(queues.insert(name, report)),
-                None => drop(queues.remove(&name)),
-            }
+        self.dirty_queues.extend(self.records.shrunk_queues.drain(..));
+        for name in std::mem::take(&mut self.dirty_queues) {
+            let stats = self.queue_stats(&name);
+            self.shared.set_queue(name, stats);
         }
-        *self.shared.totals.write().unwrap_or_else(PoisonError::into_inner) = self.totals;
-        self.shared.wakeups.announce(&mut self.effects);
+        self.shared.set_totals(self.totals);
+        self.shared.wakeups.publish(&mut self.effects);
         self.announce_deadline();
     }
 
     pub(crate) fn announce_deadline(&self) {
         let now = self.clock.now();
-        // Virtual time does not pass for the disk.
-        let room = self.reserve.deadline(now).filter(|_| self.time == TimeKind::Real);
-        let next = self.engine.next_deadline(now).into_iter().chain(self.give_back.deadline()).chain(room).min();
-        self.shared.wakeups.announce_deadline(next);
+        // Virtual time does not advance while the disk is full.
+        let reserve = self.reserve.deadline(now).filter(|_| self.clock_mode == ClockMode::Real);
+        let next = self.engine.next_deadline(now).into_iter().chain(self.vacuum.deadline()).chain(reserve).min();
+        self.shared.wakeups.publish_next_deadline(next);
     }
 
-    pub(crate) fn report(&self, name: &QueueName) -> Option<QueueReport> {
+    pub(crate) fn queue_stats(&self, name: &QueueName) -> Option<QueueStats> {
         let queue = Arc::clone(self.engine.queue(name)?);
         let (counts, oldest_scheduled_at) = (self.engine.counts(name), self.engine.oldest_scheduled_at(name));
-        Some(QueueReport { queue, counts, oldest_scheduled_at })
+        Some(QueueStats { queue, counts, oldest_scheduled_at })
     }
 
-    /// After a batch that did not become durable.
-    fn recover(&mut self, batch: Vec<Request>, trouble: Trouble) {
+    /// Rolls back a failed batch, or poisons the store. Retries what may succeed.
+    fn handle_commit_error(&mut self, batch: Vec<WriteRequest>, error: RecordsError) {
         self.effects.clear();
-        self.stirred.clear();
-        let what = match &trouble {
-            Trouble::Sql(error) => kind_at(&self.location, error),
-            Trouble::Damaged(_) | Trouble::DamagedWorkflow(_) | Trouble::DamagedPayload(_) | Trouble::NotStorable => {
-                Kind::Damage
-            }
+        self.dirty_queues.clear();
+        let kind = match &error {
+            RecordsError::Sql(error) => classify(&self.location, error),
+            RecordsError::CorruptJob(_)
+            | RecordsError::CorruptWorkflow(_)
+            | RecordsError::CorruptPayload(_)
+            | RecordsError::NotStorable => DiskErrorKind::Corrupt,
         };
-        let Undone { batch, granted, culprit } = self.undo_grants(batch);
-        if what == Kind::Broken || !self.roll_back() {
-            self.shared.poison(&trouble);
-            let error = Arc::new(Failed(trouble.to_string()));
+        let FailedBatch { requests: batch, had_grants, failed_claim } = self.undo_grants(batch);
+        if kind == DiskErrorKind::Io || !self.roll_back() {
+            self.shared.poison(&error);
+            let error = Arc::new(ErrorText(error.to_string()));
             batch.into_iter().for_each(|request| request.fail(StoreError::Unknown(error.clone())));
             self.fail_parked();
             return;
         }
-        if what == Kind::Damage
-            && let Some(claim) = culprit.and_then(|ticket| self.take_parked(ticket))
+        if kind == DiskErrorKind::Corrupt
+            && let Some(claim) = failed_claim.and_then(|ticket| self.take_parked(ticket))
         {
-            drop(claim.send(Err(trouble.into())));
+            drop(claim.send(Err(error.into())));
             return self.serve(batch, &mut || None);
         }
-        let error = if what == Kind::Full {
-            // Room for everything that is not new work; the rest hears that there is none.
+        let error = if kind == DiskErrorKind::Full {
+            // The reserve gives space to everything but submissions: those fail with `NoSpace`.
             if self.reserve.release() {
-                self.give_back.stir();
+                self.vacuum.mark_dirty();
                 return self.serve(batch, &mut || None);
             }
             StoreError::not_applied(self.reserve.no_space())
         } else {
-            trouble.into()
+            error.into()
         };
-        if granted {
-            // The requests may fit without the grants; parked claims are tried again by a turn of their own.
-            self.granting.suspended = true;
+        if had_grants {
+            // The requests may succeed without the grants. A later batch serves the parked claims.
+            self.grants.is_suspended = true;
             self.serve(batch, &mut || None);
-            self.granting.suspended = false;
+            self.grants.is_suspended = false;
             return;
         }
         if batch.len() == 1 {
             batch.into_iter().for_each(|request| request.fail(error.clone()));
             return;
         }
-        // One of them is the culprit: the others need not suffer.
+        // One request failed the batch: each gets its own commit.
         batch.into_iter().for_each(|request| self.serve(vec![request], &mut || None));
     }
 

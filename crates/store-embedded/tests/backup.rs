@@ -1,4 +1,4 @@
-//! A backup under load is whole, and a store made from one keeps old leases dead (F16, P4).
+//! Backups under load are consistent, and leases of the backup are void after a restore (F16, P4).
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -12,22 +12,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Extension, Settlement};
-use longshore_core::extend::Notes;
+use longshore_core::claim::ClaimOptions;
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::Seq;
 use longshore_core::patch::SettingsPatch;
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
+use longshore_engine::{AdminCommand, ClaimRequest, Heartbeat, Settlement};
 use longshore_store::{ClaimedJob, Clock, Store as _, SystemClock, VirtualClock};
-use longshore_store_embedded::{Copied, EmbeddedStore, Options, Place, TimeKind, backup_directory, restore};
+use longshore_store_embedded::{
+    ClockMode, EmbeddedOptions, EmbeddedStore, SourceState, StoreLocation, backup_directory, restore,
+};
 use longshore_testkit::block_on::block_on;
 use longshore_testkit::conformance;
 
-use common::load::{self, BatchName};
 use common::strace::run;
+use common::workload::{self, BatchName};
 use common::{assert_counts, assert_whole, copy_of, files_of, jobs_above, open};
 
 fn now() -> Timestamp {
@@ -35,8 +37,8 @@ fn now() -> Timestamp {
 }
 
 fn claim(store: &EmbeddedStore, limit: usize) -> Vec<ClaimedJob> {
-    let queues = vec![load::queue("even"), load::queue("odd")];
-    let request = ClaimRequest { queues, limit, types: Vec::new(), terms: Terms::default() };
+    let queues = vec![workload::queue("even"), workload::queue("odd")];
+    let request = ClaimRequest { queues, limit, types: Vec::new(), terms: ClaimOptions::default() };
     block_on(store.claim(request)).expect("the store gives").expect("the rules allow it")
 }
 
@@ -55,7 +57,7 @@ fn complete(store: &EmbeddedStore, claimed: &[ClaimedJob]) -> Vec<Result<StateKi
 }
 
 #[test]
-fn a_backup_under_load_is_a_whole_store_of_one_instant() {
+fn backup_under_load_is_a_consistent_snapshot() {
     const SUBMITTERS: u64 = 3;
     let home = tempfile::tempdir().expect("a directory");
     let store = open(home.path()).expect("the store opens");
@@ -79,10 +81,10 @@ fn a_backup_under_load_is_a_whole_store_of_one_instant() {
                 drop(complete(store, &claim(store, 8)));
             }
         });
-        // Also when something is wrong: the others would never end.
+        // Stops the other threads on a failure, too.
         let _end = StopAtEnd(stop);
         for round in 0..5 {
-            // The load has to get somewhere between two backups.
+            // The workload makes progress between two backups.
             while answered.iter().any(|count| count.load(Ordering::SeqCst) < (round + 1) * 20) {
                 thread::yield_now();
             }
@@ -103,7 +105,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Everything answered before it began is in it, nothing that was asked after it ended, and no gaps between.
+/// Checks that the backup has everything acknowledged before its start, nothing requested after its
+/// end, and no gap.
 fn assert_one_instant(copy: &Path, before: &[u64], after: &[u64]) {
     assert_whole(copy);
     let restored = copy.with_extension("restored");
@@ -112,7 +115,7 @@ fn assert_one_instant(copy: &Path, before: &[u64], after: &[u64]) {
     let store = open(&restored).expect("it opens");
     let all = jobs_above(&store, Seq(0)).expect("jobs are listed");
     assert_counts(&store, &all);
-    load::assert_payloads(&store, &all);
+    workload::assert_payloads(&store, &all);
     let mut batches = BTreeMap::<u64, BTreeMap<u64, u64>>::new();
     for job in &all {
         let key = job.idempotency.as_ref().expect("a key");
@@ -131,12 +134,12 @@ fn assert_one_instant(copy: &Path, before: &[u64], after: &[u64]) {
 
 fn in_virtual_time(directory: &Path, clock: &Arc<VirtualClock>) -> EmbeddedStore {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
-    let options = Options::new(Place::Directory(directory.to_owned()), clock, TimeKind::Virtual);
-    EmbeddedStore::open(Options { reserve_bytes: 0, ..options }).expect("the store opens")
+    let options = EmbeddedOptions::new(StoreLocation::Directory(directory.to_owned()), clock, ClockMode::Virtual);
+    EmbeddedStore::open(EmbeddedOptions { reserve_bytes: 0, ..options }).expect("the store opens")
 }
 
 #[test]
-fn after_a_restore_old_leases_are_dead_and_versions_go_on_above_all_others() {
+fn restore_voids_leases_and_raises_lease_versions() {
     let (clock, root) = (conformance::clock(), tempfile::tempdir().expect("a directory"));
     let mut home = root.path().join("store-0");
     let (mut highest, mut old) = (0, Vec::<ClaimedJob>::new());
@@ -146,7 +149,7 @@ fn after_a_restore_old_leases_are_dead_and_versions_go_on_above_all_others() {
         let running = claim(&store, 6);
         let copy = root.path().join(format!("backup-{round}"));
         block_on(store.backup(copy.clone())).expect("a backup");
-        // Life goes on after the backup: leases that the copy knows nothing of.
+        // The original continues and grants leases that the backup does not have.
         let later = claim(&store, 6);
         assert!(!running.is_empty() && !later.is_empty());
         old.extend(running.into_iter().chain(later));
@@ -161,18 +164,18 @@ fn after_a_restore_old_leases_are_dead_and_versions_go_on_above_all_others() {
             let refusal = verdict.expect_err("an old lease ends nothing");
             assert_eq!(refusal.code(), "stale_lease");
         }
-        let beat = |job: &ClaimedJob| Extension {
+        let beat = |job: &ClaimedJob| Heartbeat {
             id: job.claimed.id,
             token: Some(job.claimed.token),
-            notes: Notes::default(),
+            notes: HeartbeatData::default(),
         };
-        for verdict in block_on(store.extend(old.iter().map(beat).collect())).expect("the store extends") {
+        for verdict in block_on(store.heartbeat(old.iter().map(beat).collect())).expect("the store extends") {
             assert_eq!(verdict.expect_err("an old lease is not extended").code(), "stale_lease");
         }
-        // Whatever was running comes back by itself, under a version that nobody has ever seen.
+        // Running jobs expire and get a lease version above all others.
         clock.advance(Duration::from_hours(1));
         let budget = NonZeroUsize::new(1_000).expect("not zero");
-        let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
+        let _: longshore_engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
         let fresh = claim(&store, 1_000);
         let given: BTreeSet<Seq> = fresh.iter().map(|job| job.claimed.seq).collect();
         assert!(old.iter().any(|job| given.contains(&job.claimed.seq)), "an orphan is given again");
@@ -183,14 +186,14 @@ fn after_a_restore_old_leases_are_dead_and_versions_go_on_above_all_others() {
         assert!(complete(&store, &fresh).iter().all(Result::is_ok), "new leases hold");
         highest = fresh.iter().map(|job| job.claimed.version.0).fold(highest, u64::max);
         old.extend(fresh);
-        // Those that were completed are answered again when they are settled again: the next round has leases of its own.
+        // Settling a completed job again is idempotent; the next round has its own leases.
         old.clear();
     }
 }
 
-/// A restore that was thrown away and done again, maybe from the same backup: whoever had a job of the first store is behind whoever has it of the second.
+/// Two restores of one backup: lease versions of the second are above those of the first.
 #[test]
-fn a_backup_that_is_restored_twice_gives_no_version_twice() {
+fn two_restores_of_a_backup_share_no_lease_version() {
     let (clock, root) = (conformance::clock(), tempfile::tempdir().expect("a directory"));
     let store = in_virtual_time(&root.path().join("store"), &clock);
     submit(&store, 0, 0);
@@ -208,13 +211,13 @@ fn a_backup_that_is_restored_twice_gives_no_version_twice() {
     let later = first_version("later", begin + Duration::from_hours(24 * 365 * 60));
     assert!(one > 1 << 32 && two > one + 1_000 && later > two, "{one} {two} {later}");
     assert!(later < 1 << 53, "not every reader of JSON could tell {later} from its neighbours");
-    // A clock that was set back: above what the backup itself knew, all the same.
+    // After the clock was set back, versions are still above those in the backup.
     assert!(first_version("early", Timestamp::from_millis(0)) > 1 << 32);
 }
 
-/// F10: what does not fit is taken away again; whoever had the room before has it back.
+/// F10: a failed copy is deleted, and its space is free again.
 #[test]
-fn a_copy_that_finds_no_room_leaves_nothing() {
+fn copy_on_a_full_disk_leaves_no_files() {
     let root = tempfile::tempdir().expect("a directory");
     let small = root.path().join("small");
     fs::create_dir(&small).expect("a directory");
@@ -235,28 +238,28 @@ fn a_copy_that_finds_no_room_leaves_nothing() {
         failed.iter().all(|error| error.to_string().contains("full") || error.to_string().contains("space")),
         "{failed:?}"
     );
-    assert!(left.iter().all(|name| name.as_os_str() == "lock"), "{left:?}");
+    assert!(left.iter().all(|name| name.as_os_str() == "longshore.lock"), "{left:?}");
 }
 
-/// A restore that was killed is no store without jobs.
+/// An interrupted restore is not an empty store.
 #[test]
-fn what_an_unfinished_copy_has_left_is_not_served() {
+fn open_refuses_a_partial_copy() {
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     let store = open(&at("store")).expect("the store opens");
     submit(&store, 0, 0);
     block_on(store.backup(at("copy"))).expect("a backup");
     fs::create_dir(at("half")).expect("a directory");
-    fs::write(at("half").join("longshore.db.unfinished"), "half").expect("a file");
+    fs::write(at("half").join("longshore.db.partial"), "half").expect("a file");
     let refused = open(&at("half")).expect_err("it is none").to_string();
-    assert!(refused.contains("did not come to its end"), "{refused}");
+    assert!(refused.contains("incomplete backup or restore"), "{refused}");
     restore(&at("copy"), &at("half"), now()).expect("it is done again");
     let store = open(&at("half")).expect("the store opens");
-    assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 0 }).0);
+    assert!(workload::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 0 }).0);
 }
 
 #[test]
-fn neither_backup_nor_restore_overwrites_anything() {
+fn backup_and_restore_refuse_an_existing_target() {
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     let store = open(&at("store")).expect("the store opens");
@@ -274,14 +277,14 @@ fn neither_backup_nor_restore_overwrites_anything() {
     drop(restore(&at("copy"), &at("copy"), now()).expect_err("a backup is not restored onto itself"));
     assert!(bytes() == before);
     drop(restore(&at("nothing"), &at("new"), now()).expect_err("there is no backup"));
-    restore(&at("copy"), &at("new"), now()).expect("a failed restore is in nobody's way");
+    restore(&at("copy"), &at("new"), now()).expect("a failed restore leaves no files");
     let store = open(&at("store")).expect("the store opens");
-    assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 1 }).0);
+    assert!(workload::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 1 }).0);
 }
 
-/// The database alone is not what was acknowledged.
+/// The database without the WAL is incomplete.
 #[test]
-fn a_store_is_not_restored_as_if_it_were_a_backup() {
+fn restore_refuses_a_data_directory_with_a_wal() {
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     let store = open(&at("store")).expect("the store opens");
@@ -293,38 +296,38 @@ fn a_store_is_not_restored_as_if_it_were_a_backup() {
         assert!(!to.join("longshore.db").exists());
     }
     drop(store);
-    // Stopped in good order, the database is everything; but then nobody may begin to work in it.
+    // The database of a stopped store is complete. The restore holds its lock.
     restore(&at("store"), &at("from-stopped"), now()).expect("there is no log");
     let store = open(&at("from-stopped")).expect("it opens");
-    assert!(load::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 0 }).0);
+    assert!(workload::ask_again(&store, BatchName { cycle: 1, thread: 0, number: 0 }).0);
     drop(store);
-    let at_work = fs::File::open(at("store").join("lock")).expect("a lock");
+    let at_work = fs::File::open(at("store").join("longshore.lock")).expect("a lock");
     at_work.lock().expect("it is free");
     let refused = restore(&at("store"), &at("from-locked"), now()).expect_err("it is at work").to_string();
     assert!(refused.contains("is a store, not a backup"), "{refused}");
 }
 
-/// SQLite would take the journal of a copy that was killed for that of the next one.
+/// SQLite would apply the journal of a killed copy to the next one.
 #[test]
-fn what_a_killed_copy_has_left_is_not_rolled_into_the_next() {
+fn copy_ignores_the_journal_of_a_killed_copy() {
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     let store = open(&at("store")).expect("the store opens");
     (0..8).for_each(|number| submit(&store, 0, number));
     block_on(store.backup(at("copy"))).expect("a backup");
-    // A journal as a kill leaves it: of a database of the same name, with other pages.
-    let other = rusqlite::Connection::open(at("longshore.db.unfinished")).expect("a database");
+    // A journal after a kill: of a database with the same name and other pages.
+    let other = rusqlite::Connection::open(at("longshore.db.partial")).expect("a database");
     other.execute_batch("CREATE TABLE a(b); PRAGMA cache_size = 2; PRAGMA cache_spill = 1").expect("a table");
     let fill = "INSERT INTO a SELECT randomblob(900) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL \
                 SELECT i + 1 FROM n WHERE i < 400) SELECT i FROM n)";
     other.execute_batch(fill).expect("rows");
     other.execute_batch("BEGIN; UPDATE a SET b = randomblob(900)").expect("an update");
-    let journal = fs::read(at("longshore.db.unfinished-journal")).expect("a journal");
+    let journal = fs::read(at("longshore.db.partial-journal")).expect("a journal");
     assert!(journal.len() > 100_000);
     let leave = |directory: &Path| {
         fs::create_dir_all(directory).expect("a directory");
         for (ending, bytes) in [("", b"rest".as_slice()), ("-journal", &journal), ("-wal", &journal), ("-shm", b"x")] {
-            fs::write(directory.join(format!("longshore.db.unfinished{ending}")), bytes).expect("a file");
+            fs::write(directory.join(format!("longshore.db.partial{ending}")), bytes).expect("a file");
         }
     };
     leave(&at("restored"));
@@ -335,13 +338,13 @@ fn what_a_killed_copy_has_left_is_not_rolled_into_the_next() {
     assert_whole(&at("second-copy"));
     for directory in ["restored", "second-copy"] {
         let names: Vec<_> = files_of(&at(directory)).into_iter().map(|(name, _)| name).collect();
-        assert!(names.iter().all(|name| !name.to_string_lossy().contains("unfinished")), "{names:?}");
+        assert!(names.iter().all(|name| !name.to_string_lossy().contains("partial")), "{names:?}");
     }
 }
 
-/// A copy of what a server refuses to open would look whole.
+/// A copy of a refused store would look complete.
 #[test]
-fn what_cannot_be_opened_is_not_copied() {
+fn backup_refuses_a_store_that_cannot_be_opened() {
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     let store = open(&at("store")).expect("the store opens");
@@ -349,38 +352,38 @@ fn what_cannot_be_opened_is_not_copied() {
     let early = copy_of(&at("store"));
     (8..16).for_each(|number| submit(&store, 0, number));
     drop(store);
-    // Everything was copied out of the log and noted; then the database of an earlier moment came back.
-    fs::copy(at("store").join("longshore.mark"), early.path().join("longshore.mark")).expect("a file");
+    // The WAL was checkpointed and the watermark advanced; then an older database was put back.
+    fs::copy(at("store").join("longshore.watermark"), early.path().join("longshore.watermark")).expect("a file");
     let refused = open(early.path()).expect_err("it is of an earlier moment").to_string();
-    assert!(refused.contains("earlier moment"), "{refused}");
+    assert!(refused.contains("data is missing"), "{refused}");
     let refused = backup_directory(early.path(), &at("copy")).expect_err("nor is it copied").to_string();
-    assert!(refused.contains("earlier moment"), "{refused}");
+    assert!(refused.contains("data is missing"), "{refused}");
     assert!(!at("copy").join("longshore.db").exists());
     fs::remove_file(early.path().join("longshore.db-wal")).expect("a log");
     let refused = restore(early.path(), &at("restored"), now()).expect_err("nor restored").to_string();
-    assert!(refused.contains("earlier moment"), "{refused}");
+    assert!(refused.contains("data is missing"), "{refused}");
     assert!(!at("restored").join("longshore.db").exists());
-    assert_eq!(backup_directory(&at("store"), &at("copy")).expect("all is well"), Copied::Closed);
+    assert_eq!(backup_directory(&at("store"), &at("copy")).expect("the backup succeeds"), SourceState::Closed);
     let store = open(&at("store")).expect("the store opens");
     submit(&store, 0, 16);
-    assert_eq!(backup_directory(&at("store"), &at("beside")).expect("all is well"), Copied::InUse);
+    assert_eq!(backup_directory(&at("store"), &at("beside")).expect("the backup succeeds"), SourceState::InUse);
 }
 
-/// Payloads are nobody else's business (S33).
+/// Payloads are private (S33).
 #[cfg(unix)]
 #[test]
-fn nobody_else_may_read_a_copy() {
+fn copies_are_readable_by_their_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     let store = open(&at("store")).expect("the store opens");
     submit(&store, 0, 0);
     block_on(store.backup(at("copy"))).expect("a backup");
-    // Whoever took the copy elsewhere may have left it open to all.
+    // The permissions of the copy may have been changed.
     fs::set_permissions(at("copy").join("longshore.db"), fs::Permissions::from_mode(0o644)).expect("it is ours");
     restore(&at("copy"), &at("restored"), now()).expect("it can be restored");
     fs::set_permissions(at("copy").join("longshore.db"), fs::Permissions::from_mode(0o600)).expect("it is ours");
-    assert_eq!(backup_directory(&at("restored"), &at("again")).expect("a backup"), Copied::Closed);
+    assert_eq!(backup_directory(&at("restored"), &at("again")).expect("a backup"), SourceState::Closed);
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     for directory in ["restored", "again"] {
         assert_eq!(mode(&at(directory)), 0o700, "{directory}");
@@ -390,9 +393,9 @@ fn nobody_else_may_read_a_copy() {
     }
 }
 
-/// P4: a token of the original would be good in a copy that is simply served.
+/// P4: leases of the original would be valid in a backup that is served directly.
 #[test]
-fn a_backup_is_no_store_until_it_is_restored() {
+fn open_refuses_a_backup() {
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     let store = open(&at("store")).expect("the store opens");
@@ -409,9 +412,9 @@ fn a_backup_is_no_store_until_it_is_restored() {
     assert_eq!(claim(&again, 100).len(), claim(&store, 100).len());
 }
 
-/// Nobody has the token of a run that was given to somebody else's store: where no time ends such a run, the restore does.
+/// No worker has the token of a restored run. The restore sets an expiry for a run without one.
 #[test]
-fn a_run_without_an_end_is_run_again_after_a_restore() {
+fn restore_expires_runs_without_a_timeout() {
     let (clock, root) = (conformance::clock(), tempfile::tempdir().expect("a directory"));
     let at = |name: &str| root.path().join(name);
     let store = in_virtual_time(&at("store"), &clock);
@@ -420,7 +423,7 @@ fn a_run_without_an_end_is_run_again_after_a_restore() {
     (overrides.job.lease, overrides.job.execution_timeout) = (never, never);
     for queue in ["even", "odd"] {
         let overrides = Some(Box::new(overrides.clone()));
-        let put = AdminCommand::PutQueue { queue: load::queue(queue), profile: None, overrides };
+        let put = AdminCommand::PutQueue { queue: workload::queue(queue), profile: None, overrides };
         block_on(store.admin(put)).expect("the store takes it").expect("the rules allow it");
     }
     submit(&store, 0, 0);

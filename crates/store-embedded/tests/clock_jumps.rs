@@ -1,4 +1,5 @@
-//! A wall clock that jumps while the store is closed: time never runs backwards for the store, and live leases keep what was left of them.
+//! Jumps of the wall clock while the store is closed: the store's time never runs backwards, and
+//! live leases keep their remaining time.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test says no by panicking")]
 
@@ -8,11 +9,8 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_core::claim::Terms;
-use longshore_core::engine::{
-    AdminAnswer, AdminCommand, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Ticked,
-};
-use longshore_core::extend::{Extended, Notes};
+use longshore_core::claim::ClaimOptions;
+use longshore_core::heartbeat::{HeartbeatData, LeaseRenewal};
 use longshore_core::id::JobType;
 use longshore_core::job::Job;
 use longshore_core::lease::Lease;
@@ -23,51 +21,54 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_core::time::{Duration, Timestamp};
-use longshore_store::{ClaimedJob, Inspect as _, JobRef, Store as _, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind, backup_directory, restore};
+use longshore_engine::{
+    AdminCommand, AdminResponse, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest, Ticked,
+};
+use longshore_store::{ClaimedJob, JobRef, Store as _, StoreReader as _, VirtualClock};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation, backup_directory, restore};
 use longshore_testkit::block_on::block_on;
 
-use common::{assert_whole, copy_of, load};
+use common::{assert_whole, copy_of, workload};
 
 const HOUR: i64 = 3_600_000;
-/// When the store is opened first.
+/// Time of the first open.
 const START: i64 = 500_000 * HOUR;
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// A store in real time, by a clock that stands where the wall clock is said to stand.
+/// Opens a store in real time with the wall clock at a given time.
 fn open_at(directory: &Path, wall: i64) -> (EmbeddedStore, Arc<VirtualClock>) {
-    open_in(TimeKind::Real, directory, wall)
+    open_in(ClockMode::Real, directory, wall)
 }
 
-fn open_in(time: TimeKind, directory: &Path, wall: i64) -> (EmbeddedStore, Arc<VirtualClock>) {
+fn open_in(time: ClockMode, directory: &Path, wall: i64) -> (EmbeddedStore, Arc<VirtualClock>) {
     let clock = Arc::new(VirtualClock::new(at(wall)));
-    let options = Options::new(Place::Directory(directory.to_owned()), clock.clone(), time);
-    let store = EmbeddedStore::open(Options { reserve_bytes: 0, ..options }).expect("the store opens");
+    let options = EmbeddedOptions::new(StoreLocation::Directory(directory.to_owned()), clock.clone(), time);
+    let store = EmbeddedStore::open(EmbeddedOptions { reserve_bytes: 0, ..options }).expect("the store opens");
     (store, clock)
 }
 
 fn submit(store: &EmbeddedStore, change: impl FnOnce(&mut NewJob)) {
     let mut job = NewJob::new(JobType::new("load").expect("a type"), Payload::Json("{}".into()));
     change(&mut job);
-    let request = SubmitRequest::new(vec![Submission { queue: load::queue("even"), job }]);
+    let request = SubmitRequest::new(vec![Submission { queue: workload::queue("even"), job }]);
     drop(block_on(store.submit(request)).expect("the store takes it").expect("the rules allow it"));
 }
 
-fn claim(store: &EmbeddedStore, terms: Terms) -> Vec<ClaimedJob> {
-    let request = ClaimRequest { queues: vec![load::queue("even")], limit: 10, types: Vec::new(), terms };
+fn claim(store: &EmbeddedStore, terms: ClaimOptions) -> Vec<ClaimedJob> {
+    let request = ClaimRequest { queues: vec![workload::queue("even")], limit: 10, types: Vec::new(), terms };
     block_on(store.claim(request)).expect("the store gives").expect("the rules allow it")
 }
 
-fn terms(lease: u64, execution_timeout: Option<u64>) -> Terms {
+fn terms(lease: u64, execution_timeout: Option<u64>) -> ClaimOptions {
     let execution_timeout = execution_timeout.map(Duration::from_secs);
-    Terms { lease: Some(Duration::from_secs(lease)), execution_timeout, ..Terms::default() }
+    ClaimOptions { lease: Some(Duration::from_secs(lease)), execution_timeout, ..ClaimOptions::default() }
 }
 
-/// A new job under a new lease.
-fn run_one(store: &EmbeddedStore, terms: Terms) -> ClaimedJob {
+/// Submits and claims a job.
+fn run_one(store: &EmbeddedStore, terms: ClaimOptions) -> ClaimedJob {
     submit(store, |_| {});
     claim(store, terms).pop().expect("a job")
 }
@@ -98,14 +99,14 @@ fn complete(store: &EmbeddedStore, job: &ClaimedJob) -> Result<StateKind, Refusa
     verdicts.into_iter().next().expect("a verdict")
 }
 
-fn heartbeat(store: &EmbeddedStore, job: &ClaimedJob) -> Result<Extended, Refusal> {
-    let extension = Extension { id: job.claimed.id, token: Some(job.claimed.token), notes: Notes::default() };
-    let verdicts = block_on(store.extend(vec![extension])).expect("the store extends");
+fn heartbeat(store: &EmbeddedStore, job: &ClaimedJob) -> Result<LeaseRenewal, Refusal> {
+    let heartbeat = Heartbeat { id: job.claimed.id, token: Some(job.claimed.token), notes: HeartbeatData::default() };
+    let verdicts = block_on(store.heartbeat(vec![heartbeat])).expect("the store extends");
     verdicts.into_iter().next().expect("a verdict")
 }
 
 #[test]
-fn a_jump_forward_leaves_a_live_lease_its_remainder() {
+fn jump_forward_extends_live_leases() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, clock) = open_at(home.path(), START);
     let claimed = run_one(&store, terms(60, None));
@@ -125,7 +126,7 @@ fn a_jump_forward_leaves_a_live_lease_its_remainder() {
 }
 
 #[test]
-fn what_was_left_of_a_lease_runs_out_after_a_jump_forward() {
+fn extended_lease_expires_after_its_remaining_time() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, clock) = open_at(home.path(), START);
     let claimed = run_one(&store, terms(60, None));
@@ -152,12 +153,12 @@ fn time_does_not_run_backwards_over_a_restart() {
     assert_eq!(state_after_tick(&store, &claimed), StateKind::Scheduled, "a lease of 2 s does not last an hour");
     clock.advance(Duration::from_secs(1));
     let _: Ticked = block_on(store.tick(NonZeroUsize::MAX)).expect("the store ticks");
-    assert_eq!(claim(&store, Terms::default()).len(), 2, "a delay of 3 s does not last an hour");
+    assert_eq!(claim(&store, ClaimOptions::default()).len(), 2, "a delay of 3 s does not last an hour");
 }
 
-/// Nothing is noted at the end: the last commit says when it was.
+/// After a kill the watermark file has no final time; the last commit has one.
 #[test]
-fn a_kill_leaves_leases_at_least_their_remainder() {
+fn leases_keep_their_remaining_time_after_a_kill() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, clock) = open_at(home.path(), START);
     let claimed = run_one(&store, terms(60, None));
@@ -176,9 +177,10 @@ fn a_kill_leaves_leases_at_least_their_remainder() {
     assert!(store.now() >= at(START + 10_000), "{:?}", store.now());
 }
 
-/// The new ends are durable with the instant they were reckoned from: a start that is killed does not add the gap twice.
+/// The extended leases and the new clock floor are one commit. A killed start does not extend
+/// twice.
 #[test]
-fn a_gap_is_added_once() {
+fn leases_are_extended_once() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, _) = open_at(home.path(), START);
     let claimed = run_one(&store, terms(60, None));
@@ -197,7 +199,7 @@ fn a_gap_is_added_once() {
 }
 
 #[test]
-fn an_execution_timeout_keeps_its_remainder_with_the_lease() {
+fn execution_timeout_is_extended_with_the_lease() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, clock) = open_at(home.path(), START);
     let claimed = run_one(&store, terms(60, Some(90)));
@@ -232,8 +234,8 @@ fn a_lease_that_is_reclaimed_lazily_stays_expired() {
     let home = tempfile::tempdir().expect("a directory");
     let (store, clock) = open_at(home.path(), START);
     let overrides = Some(Box::new(SettingsPatch { reclaim: Some(Reclaim::Lazy), ..SettingsPatch::default() }));
-    let put = AdminCommand::PutQueue { queue: load::queue("even"), profile: None, overrides };
-    let _: AdminAnswer = block_on(store.admin(put)).expect("the store takes it").expect("the rules allow it");
+    let put = AdminCommand::PutQueue { queue: workload::queue("even"), profile: None, overrides };
+    let _: AdminResponse = block_on(store.admin(put)).expect("the store takes it").expect("the rules allow it");
     let lazy = run_one(&store, terms(5, None));
     clock.advance(Duration::from_secs(10));
     assert_eq!(state_after_tick(&store, &lazy), StateKind::Running);
@@ -245,24 +247,25 @@ fn a_lease_that_is_reclaimed_lazily_stays_expired() {
     assert!(taken.iter().any(|job| job.claimed.id == lazy.claimed.id), "the next claim takes it over");
 }
 
-/// In virtual time the clock is the user's: what passes between two starts has passed.
+/// Virtual time belongs to the user: time between two starts has passed.
 #[test]
-fn a_store_in_virtual_time_is_not_concerned() {
+fn virtual_time_extends_no_lease() {
     let home = tempfile::tempdir().expect("a directory");
-    let (store, _) = open_in(TimeKind::Virtual, home.path(), START);
+    let (store, _) = open_in(ClockMode::Virtual, home.path(), START);
     let claimed = run_one(&store, terms(60, None));
     drop(store);
-    let (store, _) = open_in(TimeKind::Virtual, home.path(), START - HOUR);
+    let (store, _) = open_in(ClockMode::Virtual, home.path(), START - HOUR);
     assert_eq!(store.now(), at(START - HOUR));
     drop(store);
-    let (store, _) = open_in(TimeKind::Virtual, home.path(), START + HOUR);
+    let (store, _) = open_in(ClockMode::Virtual, home.path(), START + HOUR);
     assert_eq!(expiry(&store, &claimed), Some(at(START + 60_000)));
     assert_eq!(state_after_tick(&store, &claimed), StateKind::Scheduled);
 }
 
-/// The leases in a backup are void: their jobs come back at the instant that was planned, and time goes on from the latest instant known.
+/// Leases in a backup are void: their jobs expire as planned, and time continues from the latest
+/// known time.
 #[test]
-fn a_restored_backup_does_not_wait_for_leases_anew() {
+fn restore_extends_no_lease() {
     let root = tempfile::tempdir().expect("a directory");
     let (home, copy) = (root.path().join("home"), root.path().join("copy"));
     let (store, _) = open_at(&home, START);

@@ -1,40 +1,41 @@
-//! The embedded store does what every store must: on disk, and in memory.
+//! Conformance suite on the embedded store, on disk and in memory.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_core::engine::{Submission, SubmitRequest};
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::submit::{NewJob, Payload};
+use longshore_engine::{Submission, SubmitRequest};
 use longshore_store::{Clock, JobRef, Store, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 use longshore_testkit::block_on::block_on;
-use longshore_testkit::conformance::{self, World};
+use longshore_testkit::conformance::{self, StoreFixture};
 use longshore_testkit::parking::{self, Order};
 
-fn open(place: Place, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {
+fn open(place: StoreLocation, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {
     let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(clock);
-    let options = Options { reserve_bytes: 0, ..Options::new(place, clock, TimeKind::Virtual) };
+    let options = EmbeddedOptions { reserve_bytes: 0, ..EmbeddedOptions::new(place, clock, ClockMode::Virtual) };
     Arc::new(EmbeddedStore::open(options).expect("the store opens"))
 }
 
-/// In memory if there is such a place: what the suite asks does not depend on the disk, and a real one makes it slow. The crash tests have a real one.
+/// Creates a directory in memory if possible. The suite does not depend on the disk, and the crash
+/// tests use a real one.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }
 
-fn on_disk() -> World {
+fn on_disk() -> StoreFixture {
     let (clock, directory) = (conformance::clock(), directory());
     let (path, same_clock) = (directory.path().to_owned(), Arc::clone(&clock));
-    let open_it = move |path: &Path| open(Place::Directory(path.to_owned()), &same_clock);
-    World::new(open_it(&path), clock).reopened_by(move || open_it(&path)).keeping(directory)
+    let open_it = move |path: &Path| open(StoreLocation::Directory(path.to_owned()), &same_clock);
+    StoreFixture::new(open_it(&path), clock).reopened_by(move || open_it(&path)).keeping(directory)
 }
 
-fn in_memory() -> World {
+fn in_memory() -> StoreFixture {
     let clock = conformance::clock();
-    World::new(open(Place::Memory, &clock), clock)
+    StoreFixture::new(open(StoreLocation::Memory, &clock), clock)
 }
 
 mod disk {
@@ -54,23 +55,24 @@ fn without_a_path_nothing_outlives_the_store() {
         let job = NewJob::new(JobType::new("t").expect("a name"), Payload::Json("1".into()));
         block_on(store.submit(SubmitRequest::new(vec![Submission { queue, job }]))).expect("stored").expect("taken")
     };
-    let first = open(Place::Memory, &clock);
+    let first = open(StoreLocation::Memory, &clock);
     let born = submit(&first);
-    // Another one beside it is another world, and so is one that comes after.
-    let beside = open(Place::Memory, &clock);
+    // Stores beside it and after it are independent.
+    let beside = open(StoreLocation::Memory, &clock);
     let id = born.first().expect("one job").id;
     assert!(block_on(beside.get(vec![JobRef::Id(id)])).expect("an answer").iter().all(Option::is_none));
     drop((first, beside));
-    let after = open(Place::Memory, &clock);
+    let after = open(StoreLocation::Memory, &clock);
     assert!(block_on(after.get(vec![JobRef::Id(id)])).expect("an answer").iter().all(Option::is_none));
     assert_eq!(submit(&after).first().expect("one job").seq, born.first().expect("one job").seq);
 }
 
-/// A hundred thousand rounds of claims that park, end, hang up and are granted, in the exact order of the model.
+/// 100,000 rounds of claims that park, time out, disconnect and are granted, in the order of the
+/// model.
 #[test]
-fn waiting_claims_are_served_in_order_and_none_sleeps_beside_its_job() {
+fn parked_claims_are_granted_in_order_without_lost_wakeups() {
     let (clock, seed) = (conformance::clock(), 20_261_118);
-    let store = open(Place::Memory, &clock);
+    let store = open(StoreLocation::Memory, &clock);
     let grants = parking::play(&*store, &clock, seed, 100_000, Order::Exact);
     assert!(grants > 10_000, "{grants} grants");
 }

@@ -1,25 +1,27 @@
-//! Killed at any instant, the store has kept everything that it had acknowledged, and nothing by halves (F01, P1, P2, P4).
+//! After a kill at any time the store has every acknowledged change and no partial batch (F01, P1,
+//! P2, P4).
 //!
-//! `KILL_CYCLES` says how often; 200 in an ordinary run, 2,000 in a campaign. `KILL_SEED` repeats one.
+//! `KILL_CYCLES` is the number of kills: 200 by default, 2,000 in a soak test. `KILL_SEED` repeats
+//! a run.
 
 mod common;
 
 use std::time::Duration;
 
-use longshore_core::dice::SeededDice;
+use longshore_core::rng::SeededRng;
 use longshore_store::clock::monotonic;
 
 use common::child::{self, Load};
 use common::ledger::Ledger;
-use common::{assert_whole, between, load, open};
+use common::{assert_whole, between, open, workload};
 
-/// The load; see `common/child.rs`.
+/// The workload; see `common/child.rs`.
 #[test]
 fn child() {
     child::main();
 }
 
-/// Cycles on one directory before a fresh one is taken: every byte is looked at after every kill, so that a store must not grow too large.
+/// Cycles per directory. Every byte is checked after each kill, so a store must stay small.
 const CYCLES_OF_ONE_STORE: u64 = 40;
 
 /// Proves G-1.6, I-4.
@@ -27,14 +29,14 @@ const CYCLES_OF_ONE_STORE: u64 = 40;
 fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let setting = |name, default| std::env::var(name).map_or(default, |value| value.parse().expect("a number"));
     let (cycles, seed) = (setting("KILL_CYCLES", 200), setting("KILL_SEED", 1));
-    let mut dice = SeededDice::new(seed);
+    let mut rng = SeededRng::new(seed);
     let (mut acknowledged, mut unanswered_but_there, mut worst) = (0, 0, Duration::ZERO);
     for first in (0..cycles).step_by(usize::try_from(CYCLES_OF_ONE_STORE).expect("small")) {
         let directory = tempfile::tempdir().expect("a directory");
         let mut ledger = Ledger::default();
         let last = cycles.min(first + CYCLES_OF_ONE_STORE);
         for cycle in first..last {
-            let after = between(&mut dice, 5_000, 60_000) * if load::heavy(cycle) { 6 } else { 1 };
+            let after = between(&mut rng, 5_000, 60_000) * if workload::heavy(cycle) { 6 } else { 1 };
             let load = Load::start(&mut child::command(&[], directory.path(), cycle));
             load.kill(Duration::from_micros(after), &mut ledger);
             assert_eq!(ledger.errors, Vec::<String>::new());

@@ -1,7 +1,10 @@
-//! Stores that were written by older programs open and show everything they hold (P18). Each format that was ever released has a directory under `fixtures/`: a store
-//! with something of everything in it, and what must be seen of it, as text. That the bytes of a format stay the same is checked in `src/codec/fixture.rs`.
+//! Stores of older programs open and show all their contents (P18).
 //!
-//! A fixture is written once, by the first program of its format, with `make fixture`; once a release has written such stores, never again.
+//! Each released format has a directory under `fixtures/`: a store with every feature, and its dump
+//! as text. `src/fixture.rs` checks that the bytes of a format do not change.
+//!
+//! `make regenerate-fixtures` writes a fixture. Once a release has written a format, its fixture
+//! never changes.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -11,8 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_core::claim::Terms;
-use longshore_core::engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
+use longshore_core::claim::ClaimOptions;
 use longshore_core::id::{JobType, Seq};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
@@ -20,14 +22,15 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Duration;
-use longshore_store::{Inspect as _, JobRef, Store as _, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_engine::{ClaimRequest, Settlement, Submission, SubmitRequest};
+use longshore_store::{JobRef, Store as _, StoreReader as _, VirtualClock};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 use longshore_testkit::block_on::block_on;
 
-use common::picture::describe;
-use common::{assert_whole, jobs_above, rich};
+use common::dump::describe;
+use common::{assert_whole, jobs_above, sample_store};
 
-/// All that this program must open; the last one is what it writes.
+/// All formats that this program opens. The last one is the format that it writes.
 const FORMATS: [u8; 1] = [1];
 const DATABASE: &str = "longshore.db";
 const CONTENTS: &str = "contents.txt";
@@ -36,18 +39,18 @@ fn fixture(format: u8) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/format-{format}"))
 }
 
-/// Shortly after the last step of [`rich::fill`], before the next lease lapses.
+/// Shortly after the last step of [`sample_store::fill`], before the next lease expires.
 fn clock() -> Arc<VirtualClock> {
-    Arc::new(VirtualClock::new(rich::BEGIN + Duration::from_secs(38)))
+    Arc::new(VirtualClock::new(sample_store::BEGIN + Duration::from_secs(38)))
 }
 
 fn open(directory: &Path, clock: Arc<VirtualClock>) -> EmbeddedStore {
-    let place = Place::Directory(directory.to_owned());
-    let options = Options { reserve_bytes: 0, ..Options::new(place, clock, TimeKind::Virtual) };
+    let place = StoreLocation::Directory(directory.to_owned());
+    let options = EmbeddedOptions { reserve_bytes: 0, ..EmbeddedOptions::new(place, clock, ClockMode::Virtual) };
     EmbeddedStore::open(options).expect("a store of an older program opens")
 }
 
-/// A copy to work on: a fixture is never opened itself.
+/// Copies a fixture. The original is never opened.
 fn copy(format: u8) -> tempfile::TempDir {
     let copy = tempfile::tempdir().expect("a directory");
     fs::copy(fixture(format).join(DATABASE), copy.path().join(DATABASE)).expect("a fixture");
@@ -55,7 +58,7 @@ fn copy(format: u8) -> tempfile::TempDir {
 }
 
 #[test]
-fn every_format_shows_what_it_holds() {
+fn every_format_opens_with_all_contents() {
     for format in FORMATS {
         let home = copy(format);
         let expected = fs::read_to_string(fixture(format).join(CONTENTS)).expect("what it holds");
@@ -79,9 +82,9 @@ fn job_of_type(jobs: &[Arc<Job>], word: &str) -> Arc<Job> {
     Arc::clone(jobs.iter().find(|job| job.job_type == job_type).expect("a job of this type"))
 }
 
-/// Keys still stand for their jobs, leases are still good, dependents still wait for the right ones, and time goes on.
+/// Keys, leases, dependencies and deadlines still work.
 #[test]
-fn life_goes_on_in_every_format() {
+fn every_format_can_be_used() {
     for format in FORMATS {
         let (home, clock) = (copy(format), clock());
         let store = open(home.path(), Arc::clone(&clock));
@@ -89,7 +92,7 @@ fn life_goes_on_in_every_format() {
         let submit = |queue: &str, word: &str, change: &dyn Fn(&mut NewJob)| {
             let mut job = NewJob::new(JobType::new(word).expect("a type"), Payload::Json("{}".into()));
             change(&mut job);
-            let submission = Submission { queue: rich::queue(queue), job };
+            let submission = Submission { queue: sample_store::queue(queue), job };
             block_on(store.submit(SubmitRequest::new(vec![submission]))).expect("the store takes it")
         };
         let again = submit("plain", "labelled", &|job| job.idempotency_key = Some("once".into())).expect("allowed");
@@ -113,9 +116,9 @@ fn life_goes_on_in_every_format() {
 
         clock.advance(Duration::from_days(30));
         let budget = std::num::NonZeroUsize::new(10_000).expect("not zero");
-        let _: longshore_core::engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
-        let terms = Terms::default();
-        let request = ClaimRequest { queues: vec![rich::queue("plain")], limit: 100, types: Vec::new(), terms };
+        let _: longshore_engine::Ticked = block_on(store.tick(budget)).expect("the store ticks");
+        let terms = ClaimOptions::default();
+        let request = ClaimRequest { queues: vec![sample_store::queue("plain")], limit: 100, types: Vec::new(), terms };
         let claimed = block_on(store.claim(request)).expect("the store gives").expect("the rules allow it");
         assert!(claimed.iter().any(|job| job.claimed.id == labelled.id));
         drop(store);
@@ -123,15 +126,15 @@ fn life_goes_on_in_every_format() {
     }
 }
 
-/// Writes the fixture of the present format: `make fixture`.
+/// Writes the fixture of the current format: `make regenerate-fixtures`.
 #[test]
 #[ignore = "writes into the source tree; see above"]
 fn write_the_fixture() {
     let target = fixture(*FORMATS.last().expect("a format"));
     let home = tempfile::tempdir().expect("a directory");
-    let clock = Arc::new(VirtualClock::new(rich::BEGIN));
+    let clock = Arc::new(VirtualClock::new(sample_store::BEGIN));
     let store = open(home.path(), Arc::clone(&clock));
-    rich::fill(&store, &clock);
+    sample_store::fill(&store, &clock);
     let contents = describe(&store).expect("everything can be read");
     drop(store);
     assert_whole(home.path());

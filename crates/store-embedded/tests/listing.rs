@@ -1,4 +1,5 @@
-//! A page of a listing shows one moment, whatever goes on meanwhile: nothing that was there all the time is missing, and nothing is there twice.
+//! A page of a listing is a snapshot: no job is missing and no job appears twice, while jobs move
+//! between the tables.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -11,28 +12,28 @@ use std::thread;
 
 use bytes::Bytes;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminAnswer, AdminCommand, Submission, SubmitRequest};
 use longshore_core::id::{JobId, JobType, Seq};
 use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
-use longshore_store::{Inspect as _, JobFilter, JobQuery, Store as _, SystemClock};
-use longshore_store_embedded::{EmbeddedStore, Options, Place, TimeKind};
+use longshore_engine::{AdminCommand, AdminResponse, Submission, SubmitRequest};
+use longshore_store::{JobFilter, JobQuery, Store as _, StoreReader as _, SystemClock};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 use longshore_testkit::block_on::block_on;
 
-use common::load;
+use common::workload;
 
 const JOBS: usize = 200;
 
-fn open(place: Place) -> EmbeddedStore {
-    let options = Options::new(place, Arc::new(SystemClock::new()), TimeKind::Real);
-    EmbeddedStore::open(Options { reserve_bytes: 0, ..options }).expect("the store opens")
+fn open(place: StoreLocation) -> EmbeddedStore {
+    let options = EmbeddedOptions::new(place, Arc::new(SystemClock::new()), ClockMode::Real);
+    EmbeddedStore::open(EmbeddedOptions { reserve_bytes: 0, ..options }).expect("the store opens")
 }
 
 fn submit(store: &EmbeddedStore, count: usize) -> Vec<JobId> {
     let one = || {
         let job = NewJob::new(JobType::new("load").expect("a type"), Payload::Binary(Bytes::new()));
-        Submission { queue: load::queue("even"), job }
+        Submission { queue: workload::queue("even"), job }
     };
     let request = SubmitRequest::new((0..count).map(|_| one()).collect());
     let submitted = block_on(store.submit(request)).expect("the store takes it").expect("the rules allow it");
@@ -47,11 +48,11 @@ fn requeue(id: JobId) -> AdminCommand {
     AdminCommand::Requeue { id, how: Requeue { counters: Reset::Keep, run_at: None } }
 }
 
-/// Cancels and requeues one job after the other until it is told to stop.
+/// Cancels and requeues jobs until the stop.
 fn move_about(store: &EmbeddedStore, ids: &[JobId], stop: &AtomicBool) {
     for id in ids.iter().cycle() {
         for command in [cancel(*id), requeue(*id)] {
-            let _: AdminAnswer = block_on(store.admin(command)).expect("the store does it").expect("it may be done");
+            let _: AdminResponse = block_on(store.admin(command)).expect("the store does it").expect("it may be done");
         }
         if stop.load(Ordering::SeqCst) {
             return;
@@ -59,7 +60,7 @@ fn move_about(store: &EmbeddedStore, ids: &[JobId], stop: &AtomicBool) {
     }
 }
 
-/// All numbers, by pages of this size. What is on one page is of one moment; each job is on the page that its number belongs to.
+/// Lists all numbers by pages. Each page is a snapshot, and each job is on the page of its number.
 fn listed(store: &EmbeddedStore, filter: &JobFilter, limit: usize) -> Vec<Seq> {
     let (mut numbers, mut before) = (Vec::new(), None);
     loop {
@@ -81,13 +82,13 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Looks so many times, while jobs move.
+/// Lists many times while jobs move.
 fn assert_nothing_is_missed(store: &EmbeddedStore, rounds: usize) {
     let ids = submit(store, JOBS);
     let (stop, everything) = (AtomicBool::new(false), JobFilter::default());
     let all: Vec<Seq> = listed(store, &everything, 1_000);
     assert_eq!(all.len(), JOBS);
-    let of_queue = JobFilter { queue: Some(load::queue("even")), ..JobFilter::default() };
+    let of_queue = JobFilter { queue: Some(workload::queue("even")), ..JobFilter::default() };
     let ended = JobFilter { states: StateKind::Cancelled.into(), ..JobFilter::default() };
     thread::scope(|scope| {
         for ids in ids.chunks(JOBS / 2) {
@@ -99,7 +100,7 @@ fn assert_nothing_is_missed(store: &EmbeddedStore, rounds: usize) {
             for (filter, limit) in [(&everything, 1_000), (&of_queue, 1_000), (&of_queue, 7)] {
                 assert_eq!(listed(store, filter, limit), all, "{filter:?}");
             }
-            // Of these there are at most as many as are being moved; none of them is there twice.
+            // Only moving jobs may be missing; none appears twice.
             let moving = listed(store, &ended, 1_000);
             assert_eq!(moving.iter().collect::<BTreeSet<_>>().len(), moving.len());
             assert!(moving.len() <= 2, "{moving:?}");
@@ -108,21 +109,21 @@ fn assert_nothing_is_missed(store: &EmbeddedStore, rounds: usize) {
 }
 
 #[test]
-fn a_page_lacks_nothing_while_jobs_end_and_come_back() {
+fn page_is_complete_while_jobs_move() {
     let home = tempfile::tempdir().expect("a directory");
-    assert_nothing_is_missed(&open(Place::Directory(home.path().to_owned())), 60);
+    assert_nothing_is_missed(&open(StoreLocation::Directory(home.path().to_owned())), 60);
 }
 
 #[test]
-fn a_page_lacks_nothing_in_memory_either() {
-    // There whoever looks waits for those who write: a page takes a while.
-    assert_nothing_is_missed(&open(Place::Memory), 3);
+fn page_is_complete_in_memory() {
+    // In memory a reader waits for the writer, so a page takes longer.
+    assert_nothing_is_missed(&open(StoreLocation::Memory), 3);
 }
 
-/// A filter of which the index knows nothing: a page may hold none that match, and still have others behind it.
+/// A filter without an index: a page may be empty although more matches follow.
 #[test]
-fn a_listing_goes_on_behind_many_that_do_not_match() {
-    let store = open(Place::Memory);
+fn listing_continues_behind_jobs_that_do_not_match() {
+    let store = open(StoreLocation::Memory);
     let first = submit(&store, 1);
     (0..5).for_each(|_| drop(submit(&store, 1_000)));
     let filter = JobFilter { error_code: Some("none".into()), ..JobFilter::default() };

@@ -1,1 +1,1 @@
-INSERT INTO @.count_changes (queue, changes) VALUES ($1, $2)
+INSERT INTO @.queue_count_deltas (queue, deltas) VALUES ($1, $2)

@@ -1,4 +1,4 @@
-SELECT j.seq, j.state, j.lease_version, j.place, j.due_at, j.timer, j.record, j.told, p.kind, p.bytes
+SELECT j.seq, j.state, j.lease_version, j.ready_position, j.due_at, j.timer_kind, j.record, j.propagation_cursor, p.kind, p.bytes
 FROM @.jobs j JOIN @.payloads p ON p.seq = j.seq
-WHERE j.queue = $1 AND j.place IS NOT NULL AND j.seq <> ALL($3::bigint[]) AND j.type = ANY($4::bigint[])
-ORDER BY j.queue, j.urgency, j.place LIMIT $2 FOR UPDATE OF j SKIP LOCKED
+WHERE j.queue = $1 AND j.ready_position IS NOT NULL AND j.seq <> ALL($3::bigint[]) AND j.type_hash = ANY($4::bigint[])
+ORDER BY j.queue, j.effective_priority, j.ready_position LIMIT $2 FOR UPDATE OF j SKIP LOCKED

@@ -1,1 +1,1 @@
-COPY @.jobs (seq, place, due_at, type, lease_version, came_at, ended_at, prune_at, queue, state, urgency, priority, timer, over, plain, record, told) FROM STDIN (FORMAT binary)
+COPY @.jobs (seq, ready_position, due_at, type_hash, lease_version, enqueued_at, ended_at, prune_at, queue, state, effective_priority, priority, timer_kind, archivable, standalone, record, propagation_cursor) FROM STDIN (FORMAT binary)

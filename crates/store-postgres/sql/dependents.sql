@@ -1,1 +1,1 @@
-SELECT dependent FROM @.edges WHERE dependency = $1 AND dependent > $2 ORDER BY dependent LIMIT $3
+SELECT dependent FROM @.dependency_edges WHERE dependency = $1 AND dependent > $2 ORDER BY dependent LIMIT $3

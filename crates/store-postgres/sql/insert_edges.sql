@@ -1,1 +1,1 @@
-INSERT INTO @.edges (dependency, dependent) SELECT * FROM unnest($1::bigint[], $2::bigint[]) ON CONFLICT DO NOTHING
+INSERT INTO @.dependency_edges (dependency, dependent) SELECT * FROM unnest($1::bigint[], $2::bigint[]) ON CONFLICT DO NOTHING

@@ -1,1 +1,1 @@
-INSERT INTO @.members (workflow, seq) SELECT * FROM unnest($1::bigint[], $2::bigint[])
+INSERT INTO @.workflow_members (workflow, seq) SELECT * FROM unnest($1::bigint[], $2::bigint[])

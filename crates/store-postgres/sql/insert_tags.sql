@@ -1,1 +1,1 @@
-INSERT INTO @.tags (word, seq) SELECT * FROM unnest($1::text[], $2::bigint[]) ON CONFLICT DO NOTHING
+INSERT INTO @.tags (term, seq) SELECT * FROM unnest($1::text[], $2::bigint[]) ON CONFLICT DO NOTHING

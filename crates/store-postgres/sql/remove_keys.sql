@@ -1,1 +1,1 @@
-DELETE FROM @.keys WHERE path = ANY($1)
+DELETE FROM @.idempotency_keys WHERE path = ANY($1)

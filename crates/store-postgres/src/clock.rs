@@ -1,4 +1,4 @@
-//! What time it is for a node: the database's time, or the one it was given.
+//! The clock of a node: an estimate of the database clock, or a virtual clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,56 +8,58 @@ use longshore_store::{Clock, SystemClock};
 
 #[derive(Debug)]
 pub(crate) enum NodeClock {
-    /// The node's own clock only fills the time between two answers of the database.
+    /// The system clock of the node, corrected with every response of the database.
     Database {
-        own: SystemClock,
-        ahead: AtomicI64,
-        told: AtomicI64,
+        system: SystemClock,
+        offset_ms: AtomicI64,
+        /// The latest time that was returned.
+        latest_ms: AtomicI64,
     },
-    Given(Arc<dyn Clock>),
+    Virtual(Arc<dyn Clock>),
 }
 
 impl NodeClock {
     pub(crate) fn database() -> Self {
-        Self::Database { own: SystemClock::new(), ahead: AtomicI64::new(0), told: AtomicI64::new(i64::MIN) }
+        let (offset_ms, latest_ms) = (AtomicI64::new(0), AtomicI64::new(i64::MIN));
+        Self::Database { system: SystemClock::new(), offset_ms, latest_ms }
     }
 
-    /// The time of a transaction in which the database said this.
-    pub(crate) fn heard(&self, database: Timestamp) -> Timestamp {
+    /// Corrects the estimate. Returns the time of a transaction at this database time.
+    pub(crate) fn sync(&self, database: Timestamp) -> Timestamp {
         match self {
-            Self::Database { own, ahead, .. } => {
-                ahead.store(database.as_millis() - own.now().as_millis(), Ordering::Relaxed);
+            Self::Database { system, offset_ms, .. } => {
+                offset_ms.store(database.as_millis() - system.now().as_millis(), Ordering::Relaxed);
                 database
             }
-            Self::Given(clock) => clock.now(),
+            Self::Virtual(clock) => clock.now(),
         }
     }
 
-    /// What a transaction that begins now will be told, more or less; goes back where the database's clock does.
+    /// Estimates the database clock. Follows it when it is set back.
     pub(crate) fn estimate(&self) -> Timestamp {
         match self {
-            Self::Database { own, ahead, .. } => {
-                Timestamp::from_millis(own.now().as_millis() + ahead.load(Ordering::Relaxed))
+            Self::Database { system, offset_ms, .. } => {
+                Timestamp::from_millis(system.now().as_millis() + offset_ms.load(Ordering::Relaxed))
             }
-            Self::Given(clock) => clock.now(),
+            Self::Virtual(clock) => clock.now(),
         }
     }
 
-    /// Never goes back.
+    /// Estimates the database clock, and never decreases.
     pub(crate) fn now(&self) -> Timestamp {
         match self {
-            Self::Database { told, .. } => {
+            Self::Database { latest_ms, .. } => {
                 let now = self.estimate().as_millis();
-                Timestamp::from_millis(now.max(told.fetch_max(now, Ordering::Relaxed)))
+                Timestamp::from_millis(now.max(latest_ms.fetch_max(now, Ordering::Relaxed)))
             }
-            Self::Given(clock) => clock.now(),
+            Self::Virtual(clock) => clock.now(),
         }
     }
 
     pub(crate) fn is_virtual(&self) -> bool {
         match self {
             Self::Database { .. } => false,
-            Self::Given(_) => true,
+            Self::Virtual(_) => true,
         }
     }
 }

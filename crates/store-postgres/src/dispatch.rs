@@ -1,8 +1,9 @@
-//! Claims that wait on this node.
+//! Long-poll claims of this node.
 //!
-//! One task owns them. A claim that may wait goes to the lanes at once; if it comes back empty it is parked. Commits of this node tell exactly
-//! which lines have new jobs, hints of other nodes only that some may. The task sends parked claims to the lanes again, in order, as many as
-//! there is work for. It alone answers them: with jobs, or empty once their wait is over.
+//! One task owns them. A claim is sent to the workers at once; if it returns without jobs, it is
+//! parked. Commits of this node report their new jobs exactly, notifications of other nodes only
+//! that there may be some. The task sends as many parked claims as there is work for, in their
+//! order, and answers each with jobs, or empty after its timeout.
 
 mod work;
 
@@ -12,39 +13,39 @@ use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use longshore_core::engine::{ClaimRequest, Effect, Settlement};
 use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
-use longshore_store::{Grant, Letters, Notices, ParkedClaim, ParkedClaims, StoreError, TakeBack, Ticket};
-use tokio::sync::{mpsc, oneshot};
+use longshore_engine::{ClaimRequest, Effect, Settlement};
+use longshore_store::{Grant, MailboxReceiver, NoticeSender, ParkedClaim, ParkedClaims, StoreError, TakeBack, Ticket};
+use tokio::sync::oneshot;
 
-use crate::lanes::closed;
-use crate::request::{ClaimReply, Reply, Request};
-use crate::shared::Shared;
-use work::{Reservation, Work};
+use crate::batcher::closed;
+use crate::node::Node;
+use crate::request::{ClaimResponder, QueuedRequest, RequestSender, Responder, TxRequest};
+use work::{ExpectedWork, Reservation};
 
-/// What the dispatcher is told.
+/// Messages to the dispatcher.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    /// A claim that may wait.
-    Claim(Ticket, ClaimRequest, ClaimReply),
-    /// The wait of a claim is over, or its caller is gone.
+    /// A new long-poll claim.
+    Claim(Ticket, ClaimRequest, ClaimResponder),
+    /// A claim has timed out, or its caller is gone.
     Unpark(Ticket),
-    /// Leases whose answer did not leave the server.
+    /// Leases that were not delivered to a worker.
     TakeBack(Vec<Settlement>),
-    /// A commit of this node has brought so many jobs of a type to a queue.
+    /// New jobs of this node, counted by queue and type.
     Ready(Vec<(QueueName, JobType, usize)>),
-    /// Jobs may have come to this queue.
-    Stirred(QueueName),
-    /// Jobs may have come to any queue.
-    AllStirred,
-    Hold(bool, Reply<()>),
+    /// Another node may have added jobs to this queue.
+    QueueChanged(QueueName),
+    /// Another node may have added jobs to any queue.
+    AllChanged,
+    Hold(bool, Responder<()>),
 }
 
-/// Sends leases that were not delivered to the dispatcher.
+/// Returns undelivered leases to the dispatcher.
 #[derive(Debug)]
-pub(crate) struct ReturnToDispatcher(pub Notices<Mail>);
+pub(crate) struct ReturnToDispatcher(pub NoticeSender<Mail>);
 
 impl TakeBack for ReturnToDispatcher {
     fn take_back(&self, undelivered: Vec<Settlement>) {
@@ -54,45 +55,51 @@ impl TakeBack for ReturnToDispatcher {
 
 /// Where the dispatcher sends claims and settlements.
 #[derive(Debug)]
-pub(crate) struct Lanes {
-    pub claims: mpsc::Sender<Request>,
-    pub settles: mpsc::Sender<Request>,
+pub(crate) struct DispatchQueues {
+    pub claims: RequestSender,
+    pub settles: RequestSender,
 }
 
-/// A claim that the lanes are asked to serve.
+/// A claim that was sent to the workers.
 struct InFlight {
-    claim: ParkedClaim<ClaimReply>,
+    claim: ParkedClaim<ClaimResponder>,
     reserved: Reservation,
-    /// Its wait is over: it is answered with whatever comes back.
-    over: bool,
+    /// It has timed out, and is answered with any result.
+    timed_out: bool,
     /// It was parked before.
-    tried: bool,
+    was_parked: bool,
 }
 
-type Answer = Result<Result<Grant, Refusal>, StoreError>;
+type ClaimResult = Result<Result<Grant, Refusal>, StoreError>;
 
 pub(crate) struct Dispatcher {
-    shared: Arc<Shared>,
-    lanes: Lanes,
+    node: Arc<Node>,
+    queues: DispatchQueues,
     take_back: Arc<dyn TakeBack>,
-    parked: ParkedClaims<ClaimReply>,
+    parked: ParkedClaims<ClaimResponder>,
     in_flight: HashMap<Ticket, InFlight>,
-    work: Work,
+    work: ExpectedWork,
     /// Virtual time is being advanced.
     held: bool,
-    /// Callers of a hold, until no claim is in flight: one that is would see what the advance brings.
-    holding: Vec<Reply<()>>,
+    /// Callers of a hold, answered once no claim is in flight. A claim in flight would see jobs of
+    /// the advanced time.
+    holding: Vec<Responder<()>>,
 }
 
-/// Works until every sender is gone.
-pub(crate) async fn run(shared: Arc<Shared>, lanes: Lanes, take_back: Arc<dyn TakeBack>, mut mail: Letters<Mail>) {
+/// Runs until every sender is gone.
+pub(crate) async fn run(
+    node: Arc<Node>,
+    queues: DispatchQueues,
+    take_back: Arc<dyn TakeBack>,
+    mut mail: MailboxReceiver<Mail>,
+) {
     let mut dispatcher = Dispatcher {
-        shared,
-        lanes,
+        node,
+        queues,
         take_back,
         parked: ParkedClaims::default(),
         in_flight: HashMap::new(),
-        work: Work::default(),
+        work: ExpectedWork::default(),
         held: false,
         holding: Vec::new(),
     };
@@ -101,12 +108,12 @@ pub(crate) async fn run(shared: Arc<Shared>, lanes: Lanes, take_back: Arc<dyn Ta
         tokio::select! {
             first = mail.recv() => {
                 let Some(first) = first else { return };
-                dispatcher.open(first, &mut answers).await;
+                dispatcher.handle(first, &mut answers).await;
                 while let Ok(next) = mail.try_recv() {
-                    dispatcher.open(next, &mut answers).await;
+                    dispatcher.handle(next, &mut answers).await;
                 }
             }
-            Some((ticket, answer)) = answers.next() => dispatcher.take_answer(ticket, answer),
+            Some((ticket, answer)) = answers.next() => dispatcher.on_answer(ticket, answer),
         }
         dispatcher.answer_holds();
         dispatcher.dispatch(&mut answers).await;
@@ -114,10 +121,10 @@ pub(crate) async fn run(shared: Arc<Shared>, lanes: Lanes, take_back: Arc<dyn Ta
     }
 }
 
-type Answers = FuturesUnordered<std::pin::Pin<Box<dyn Future<Output = (Ticket, Answer)> + Send>>>;
+type ClaimResults = FuturesUnordered<std::pin::Pin<Box<dyn Future<Output = (Ticket, ClaimResult)> + Send>>>;
 
 impl Dispatcher {
-    async fn open(&mut self, mail: Mail, answers: &mut Answers) {
+    async fn handle(&mut self, mail: Mail, answers: &mut ClaimResults) {
         match mail {
             Mail::Claim(ticket, request, reply) => {
                 self.work.watch(&request);
@@ -127,24 +134,24 @@ impl Dispatcher {
                 }
             }
             Mail::Unpark(ticket) => self.unpark(ticket),
-            Mail::TakeBack(undelivered) => self.give_back(undelivered).await,
-            Mail::Ready(lines) => {
-                for (queue, job_type, jobs) in lines {
+            Mail::TakeBack(undelivered) => self.return_leases(undelivered).await,
+            Mail::Ready(ready) => {
+                for (queue, job_type, jobs) in ready {
                     if self.work.add(&queue, &job_type, jobs) {
-                        self.parked.stir(&queue, &job_type);
+                        self.parked.notify(&queue, &job_type);
                     }
                 }
             }
-            Mail::Stirred(queue) => {
+            Mail::QueueChanged(queue) => {
                 self.work.probe_queue(&queue);
-                self.parked.stir_queue(&queue);
+                self.parked.notify_queue(&queue);
             }
-            Mail::AllStirred => self.stir_all(),
+            Mail::AllChanged => self.notify_all(),
             Mail::Hold(hold, reply) => {
                 self.held = hold;
                 self.holding.push(reply);
                 if !hold {
-                    self.stir_all();
+                    self.notify_all();
                 }
             }
         }
@@ -156,13 +163,13 @@ impl Dispatcher {
         }
     }
 
-    fn stir_all(&mut self) {
+    fn notify_all(&mut self) {
         self.work.probe_all();
-        self.parked.stir_all();
+        self.parked.notify_all();
     }
 
-    /// Sends parked claims to the lanes, as many as there is work for.
-    async fn dispatch(&mut self, answers: &mut Answers) {
+    /// Sends as many parked claims as there is work for.
+    async fn dispatch(&mut self, answers: &mut ClaimResults) {
         while !self.held {
             let Self { parked, work, .. } = self;
             let Some(ticket) = parked.next_candidate(|queue, types| work.has(queue, types)) else { return };
@@ -170,87 +177,88 @@ impl Dispatcher {
         }
     }
 
-    async fn send(&mut self, ticket: Ticket, tried: bool, answers: &mut Answers) {
+    async fn send(&mut self, ticket: Ticket, was_parked: bool, answers: &mut ClaimResults) {
         let Some(claim) = self.parked.take(ticket) else { return };
         if claim.caller.is_closed() {
             self.work.unwatch(&claim.request);
             return;
         }
         let (reply, answer) = oneshot::channel();
-        let reply = ClaimReply::new(reply, Arc::clone(&self.take_back));
-        if self.lanes.claims.send(Request::Claim(claim.request.clone(), reply)).await.is_err() {
+        let reply = ClaimResponder::new(reply, Arc::clone(&self.take_back));
+        if self.queues.claims.send(QueuedRequest::new(TxRequest::Claim(claim.request.clone(), reply))).await.is_err() {
             self.work.unwatch(&claim.request);
             return claim.caller.send(Err(closed()));
         }
         let reserved = self.work.reserve(&claim.request);
-        self.in_flight.insert(ticket, InFlight { claim, reserved, over: false, tried });
+        self.in_flight.insert(ticket, InFlight { claim, reserved, timed_out: false, was_parked });
         answers.push(Box::pin(async move { (ticket, answer.await.unwrap_or_else(|_| Err(closed()))) }));
     }
 
-    /// Answers a claim that the lanes have served, or parks it.
-    fn take_answer(&mut self, ticket: Ticket, answer: Answer) {
-        let Some(InFlight { claim, reserved, over, .. }) = self.in_flight.remove(&ticket) else { return };
+    /// ClaimResults a claim that the workers have served, or parks it.
+    fn on_answer(&mut self, ticket: Ticket, answer: ClaimResult) {
+        let Some(InFlight { claim, reserved, timed_out, .. }) = self.in_flight.remove(&ticket) else { return };
         let jobs = match &answer {
             Ok(Ok(grant)) => Some(grant.jobs()),
             Ok(Err(_)) | Err(_) => None,
         };
-        let more = self.work.settle(&claim.request, reserved, jobs);
+        let more = self.work.finish(&claim.request, reserved, jobs);
         let queues = if more { claim.request.queues.clone() } else { Vec::new() };
-        if jobs.is_some_and(<[_]>::is_empty) && !over && !claim.caller.is_closed() {
+        if jobs.is_some_and(<[_]>::is_empty) && !timed_out && !claim.caller.is_closed() {
             self.parked.put_back(ticket, claim);
         } else {
             self.work.unwatch(&claim.request);
             claim.caller.send(answer);
         }
-        // What it has missed or left is for the claims that wait.
-        queues.iter().for_each(|queue| self.parked.stir_queue(queue));
+        // Other parked claims may take the jobs that it has left.
+        queues.iter().for_each(|queue| self.parked.notify_queue(queue));
     }
 
-    /// Ends a claim empty. One that the lanes are serving is answered with what they bring.
+    /// ClaimResults a parked claim without jobs. A claim in flight is answered with its result.
     fn unpark(&mut self, ticket: Ticket) {
         if let Some(claim) = self.parked.take(ticket) {
             self.work.unwatch(&claim.request);
             claim.caller.send(Ok(Ok(Grant::delivered(Vec::new()))));
         } else if let Some(in_flight) = self.in_flight.get_mut(&ticket) {
-            in_flight.over = true;
+            in_flight.timed_out = true;
         }
     }
 
-    async fn give_back(&self, undelivered: Vec<Settlement>) {
+    async fn return_leases(&self, undelivered: Vec<Settlement>) {
         let (reply, _) = oneshot::channel();
         let leases = undelivered.len();
-        tracing::debug!(leases, "a worker left before it had its jobs; their leases are given back");
-        if self.lanes.settles.send(Request::Settle(undelivered, reply)).await.is_err() {
-            tracing::warn!(leases, "undelivered leases were not taken back; they will expire");
+        tracing::debug!(leases, "worker disconnected before it received its jobs; returning their leases");
+        if self.queues.settles.send(QueuedRequest::new(TxRequest::Settle(undelivered, reply))).await.is_err() {
+            tracing::warn!(leases, "cannot return undelivered leases; they will expire");
         }
     }
 
     fn count(&self) {
-        let tried = self.in_flight.values().filter(|claim| claim.tried && !claim.over).count();
-        self.shared.parked_claims.store(self.parked.len() + tried, Ordering::Relaxed);
+        let was_parked = self.in_flight.values().filter(|claim| claim.was_parked && !claim.timed_out).count();
+        self.node.parked_claims.store(self.parked.len() + was_parked, Ordering::Relaxed);
     }
 }
 
-/// The lines that the effects of a commit have brought jobs to. A job that came and went in one commit counts for nothing.
-pub(crate) fn ready_lines(effects: &[Effect]) -> (Vec<(QueueName, JobType, usize)>, Vec<QueueName>) {
-    let mut came: HashMap<JobId, (&QueueName, &JobType)> = HashMap::new();
-    let mut stirred = Vec::new();
+/// Returns the new ready jobs of a commit, counted by queue and type, and queues that may have
+/// others. A job that became ready and was claimed in the same commit is not counted.
+pub(crate) fn ready_jobs(effects: &[Effect]) -> (Vec<(QueueName, JobType, usize)>, Vec<QueueName>) {
+    let mut ready: HashMap<JobId, (&QueueName, &JobType)> = HashMap::new();
+    let mut changed = Vec::new();
     for effect in effects {
         match effect {
             Effect::Moved { id, queue, job_type, step, .. } => {
                 if step.to == StateKind::Scheduled {
-                    came.insert(*id, (queue, job_type));
+                    ready.insert(*id, (queue, job_type));
                 } else {
-                    came.remove(id);
+                    ready.remove(id);
                 }
             }
-            Effect::Claimable(queue) => stirred.push(queue.clone()),
+            Effect::Claimable(queue) => changed.push(queue.clone()),
         }
     }
-    let mut lines: HashMap<(&QueueName, &JobType), usize> = HashMap::new();
-    for line in came.into_values() {
-        *lines.entry(line).or_default() += 1;
+    let mut counts: HashMap<(&QueueName, &JobType), usize> = HashMap::new();
+    for key in ready.into_values() {
+        *counts.entry(key).or_default() += 1;
     }
-    let lines = lines.into_iter().map(|((queue, job_type), jobs)| (queue.clone(), job_type.clone(), jobs));
-    (lines.collect(), stirred)
+    let counts = counts.into_iter().map(|((queue, job_type), jobs)| (queue.clone(), job_type.clone(), jobs));
+    (counts.collect(), changed)
 }

@@ -1,102 +1,99 @@
-//! What an error of PostgreSQL means.
+//! Errors of transactions, and what errors of PostgreSQL mean.
 
 use std::sync::Arc;
 
 use longshore_core::id::Seq;
+pub(crate) use longshore_store::ErrorMessage;
 use longshore_store::StoreError;
 use tokio_postgres::error::SqlState;
 
-/// Why a turn did not come to its end.
+/// Why a transaction failed.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    /// Somebody else was in the way: the same again may succeed.
-    Again(tokio_postgres::Error),
-    /// The connection is of no use any more; nothing was committed.
-    Lost(Failed),
-    /// The connection is gone, and the commit was on its way.
-    Unknown(Failed),
+pub(crate) enum TxError {
+    /// Conflict with another transaction; a retry may succeed.
+    Conflict(tokio_postgres::Error),
+    /// The connection failed; nothing was committed.
+    ConnectionLost(ErrorMessage),
+    /// The connection failed after the commit was sent.
+    Unknown(ErrorMessage),
     /// PostgreSQL refused; nothing was committed.
     Refused(tokio_postgres::Error),
-    /// Queues or names have to be changed: nobody else may be at work.
-    NeedsToBeAlone,
+    /// Queues or names change, which needs the exclusive lock.
+    NeedsExclusive,
     /// Too much for one transaction.
-    TooMuch,
+    TooLarge,
     Damaged(String),
-    /// A policy with a function in it cannot be kept.
+    /// A policy has a custom backoff function, which cannot be stored.
     NotStorable,
 }
 
-/// What went wrong, for whoever asks.
-#[derive(Clone, Debug)]
-pub(crate) struct Failed(pub String);
-
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+/// Maps a statement that PostgreSQL refused: nothing was committed.
+pub(crate) fn not_applied(error: &tokio_postgres::Error) -> StoreError {
+    let message = ErrorMessage(error_chain(error));
+    match error.code() {
+        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::PermissionDenied(Arc::new(message)),
+        Some(_) | None => StoreError::not_applied(message),
     }
 }
 
-impl std::error::Error for Failed {}
-
-/// With its causes: the driver's own words say little.
-pub(crate) fn words(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut words = error.to_string();
+/// The error with its causes.
+pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        words = format!("{words}: {cause}");
+        text = format!("{text}: {cause}");
         source = cause.source();
     }
-    words
+    text
 }
 
-impl From<tokio_postgres::Error> for Trouble {
-    /// Before the commit was sent.
+impl From<tokio_postgres::Error> for TxError {
+    /// An error before the commit was sent.
     fn from(error: tokio_postgres::Error) -> Self {
         match error.code() {
-            Some(code) if gets_out_of_the_way(code) => Self::Again(error),
-            Some(code) if !drops_the_connection(code) => Self::Refused(error),
-            Some(_) | None => Self::Lost(Failed(words(&error))),
+            Some(code) if is_retryable(code) => Self::Conflict(error),
+            Some(code) if !is_connection_error(code) => Self::Refused(error),
+            Some(_) | None => Self::ConnectionLost(ErrorMessage(error_chain(&error))),
         }
     }
 }
 
-impl Trouble {
-    /// The commit had been sent with what failed.
+impl TxError {
+    /// The same error, if the commit was already sent.
     pub(crate) fn with_commit(self) -> Self {
-        // The server may still have worked on it when the connection went.
-        if let Self::Lost(failed) = self { Self::Unknown(failed) } else { self }
+        // The server may have committed before the connection failed.
+        if let Self::ConnectionLost(failed) = self { Self::Unknown(failed) } else { self }
     }
 
-    /// Whatever it was, this connection is not to be used.
+    /// The same error, for a connection that must not be used again.
     pub(crate) fn lost(self) -> Self {
         match self {
-            Self::Again(error) | Self::Refused(error) => Self::Lost(Failed(words(&error))),
-            other @ (Self::Lost(_)
+            Self::Conflict(error) | Self::Refused(error) => Self::ConnectionLost(ErrorMessage(error_chain(&error))),
+            other @ (Self::ConnectionLost(_)
             | Self::Unknown(_)
-            | Self::NeedsToBeAlone
-            | Self::TooMuch
+            | Self::NeedsExclusive
+            | Self::TooLarge
             | Self::Damaged(_)
             | Self::NotStorable) => other,
         }
     }
 
-    /// Somebody holds what is needed, and has not let go of it in time.
-    pub(crate) fn held_up(&self) -> bool {
-        matches!(self, Self::Again(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
+    pub(crate) fn is_lock_timeout(&self) -> bool {
+        matches!(self, Self::Conflict(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
     }
 
     pub(crate) fn damaged(seq: Seq) -> Self {
-        Self::Damaged(format!("the record of job {seq}"))
+        Self::Damaged(format!("record of job {seq}"))
     }
 
-    /// Whether the connection may be used again, after a rollback.
-    pub(crate) fn spares_the_connection(&self) -> bool {
+    /// Whether the connection can be used again after a rollback.
+    pub(crate) fn connection_usable(&self) -> bool {
         match self {
-            Self::Lost(_) | Self::Unknown(_) => false,
-            Self::Again(_)
+            Self::ConnectionLost(_) | Self::Unknown(_) => false,
+            Self::Conflict(_)
             | Self::Refused(_)
-            | Self::NeedsToBeAlone
-            | Self::TooMuch
+            | Self::NeedsExclusive
+            | Self::TooLarge
             | Self::Damaged(_)
             | Self::NotStorable => true,
         }
@@ -105,18 +102,23 @@ impl Trouble {
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::Unknown(failed) => StoreError::Unknown(Arc::new(failed)),
-            Self::Lost(failed) => StoreError::NotApplied(Arc::new(failed)),
-            Self::Again(error) | Self::Refused(error) => StoreError::not_applied(Failed(words(&error))),
-            Self::NeedsToBeAlone => StoreError::not_applied(Failed("the queues are being changed".to_owned())),
-            Self::TooMuch => StoreError::not_applied(Failed("too much for one transaction".to_owned())),
+            Self::ConnectionLost(failed) => StoreError::NotApplied(Arc::new(failed)),
+            Self::Conflict(error) | Self::Refused(error) => not_applied(&error),
+            Self::NeedsExclusive => {
+                StoreError::not_applied(ErrorMessage("queues are being changed; try again".to_owned()))
+            }
+            Self::TooLarge => {
+                StoreError::not_applied(ErrorMessage("request is too large for one transaction".to_owned()))
+            }
             Self::Damaged(what) => StoreError::corrupt(what),
-            Self::NotStorable => StoreError::not_applied(Failed("a custom backoff cannot be stored".to_owned())),
+            Self::NotStorable => StoreError::not_applied(ErrorMessage("a custom backoff cannot be stored".to_owned())),
         }
     }
 }
 
-/// Serialization failures, deadlocks, locks that were not to be had in time, and duplicates that a look at the row will explain.
-fn gets_out_of_the_way(code: &SqlState) -> bool {
+/// Serialization failures, deadlocks, lock timeouts, and duplicate keys: the retry reads the
+/// conflicting row.
+fn is_retryable(code: &SqlState) -> bool {
     [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
@@ -126,12 +128,12 @@ fn gets_out_of_the_way(code: &SqlState) -> bool {
     .contains(code)
 }
 
-/// A server that goes down, one that has become a standby, a session that was idle in its transaction, and everything about connections.
-fn drops_the_connection(code: &SqlState) -> bool {
-    let of_session = [
+/// Shutdown, demotion to a standby, an idle transaction that was ended, and connection failures.
+fn is_connection_error(code: &SqlState) -> bool {
+    let session_errors = [
         SqlState::READ_ONLY_SQL_TRANSACTION,
         SqlState::IN_FAILED_SQL_TRANSACTION,
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
     ];
-    of_session.contains(code) || ["08", "57P", "53", "XX"].iter().any(|class| code.code().starts_with(class))
+    session_errors.contains(code) || ["08", "57P", "53", "XX"].iter().any(|class| code.code().starts_with(class))
 }

@@ -1,4 +1,4 @@
-//! Looking: each question gets a connection of its own from the pool, and nobody waits behind a lane.
+//! Reads. Each uses a connection of its own from the pool, beside the workers.
 
 mod listing;
 mod workflows;
@@ -6,107 +6,106 @@ mod workflows;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use longshore_core::engine::{StateCounts, count_of};
+use longshore_codec as codec;
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
-use longshore_records::codec;
+use longshore_engine::{StateCounts, count_of};
 use longshore_store::{
-    InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, QueueReport, StoreError, StoreFuture, StoreHealth,
+    JobQuery, JobRef, MemberQuery, Page, QueuePosition, QueueStats, StoreError, StoreFuture, StoreHealth, StoreReader,
     WorkflowPage, WorkflowQuery,
 };
 use tokio_postgres::Row;
 
-use crate::error::{Failed, Trouble};
-use crate::known::Known;
-use crate::link::{Bounds, Link, Order, get, order};
+use crate::catalog::Catalog;
+use crate::connection::{Connection, StatementCall, TxBoundary, get, stmt};
+use crate::error::{ErrorMessage, TxError};
+use crate::node::{Node, TOTALS_QUEUE};
 use crate::row::{payload, seq};
-use crate::shared::{Shared, TOTALS_QUEUE};
 use crate::store::PostgresStore;
 
-/// Rows that are looked at for one page; what is not found by then is found by the next one.
+/// Rows that are examined for one page. The next page continues after them.
 const EXAMINED_MAX: usize = 10_000;
-/// Jobs in line that are counted one by one, from either end.
+/// Ready jobs that are counted exactly; more are reported as this many.
 const COUNTED_MAX: i64 = 10_000;
 
-struct Looker<'a> {
-    shared: &'a Shared,
-    link: Link,
-    known: Arc<Known>,
+struct ReadTransaction<'a> {
+    node: &'a Node,
+    connection: Connection,
+    catalog: Arc<Catalog>,
 }
 
-/// Goes once more with another connection where the first turned out to be dead: looking changes nothing.
-macro_rules! look {
-    ($store:expr, |$looker:ident| $look:expr) => {{
-        let shared = Arc::clone(&$store.shared);
+/// Runs a read in a transaction. Repeats it on another connection if the first one is lost.
+macro_rules! read_store {
+    ($store:expr, |$reads:ident| $read:expr) => {{
+        let node = Arc::clone(&$store.node);
         let task = $store.handle.spawn(async move {
             let mut attempts = 3;
             loop {
-                let mut opened = match Looker::open(&shared).await {
-                    Ok(looker) => looker,
-                    Err(trouble) => return Err(trouble.into_store_error()),
+                let mut opened = match ReadTransaction::open(&node).await {
+                    Ok(reads) => reads,
+                    Err(error) => return Err(error.into_store_error()),
                 };
-                let $looker = &mut opened;
-                let looked = $look.await;
-                match looked {
-                    Ok(answer) => {
+                let $reads = &mut opened;
+                let result = $read.await;
+                match result {
+                    Ok(value) => {
                         return match opened.close().await {
-                            Ok(()) => Ok(answer),
-                            Err(trouble) => Err(trouble.into_store_error()),
+                            Ok(()) => Ok(value),
+                            Err(error) => Err(error.into_store_error()),
                         };
                     }
-                    Err(Trouble::Lost(failed)) if attempts > 0 => {
-                        drop(failed);
+                    Err(TxError::ConnectionLost(_)) if attempts > 0 => {
                         attempts -= 1;
-                        opened.link.discard();
+                        opened.connection.discard();
                     }
-                    Err(trouble) => {
-                        opened.link.discard();
-                        return Err(trouble.into_store_error());
+                    Err(error) => {
+                        opened.connection.discard();
+                        return Err(error.into_store_error());
                     }
                 }
             }
         });
         Box::pin(async move {
-            let ended = || StoreError::not_applied(Failed("the store was closed".to_owned()));
-            task.await.unwrap_or_else(|_| Err(ended()))
+            let closed = || StoreError::not_applied(ErrorMessage("store was closed".to_owned()));
+            task.await.unwrap_or_else(|_| Err(closed()))
         })
     }};
 }
 
-impl<'a> Looker<'a> {
-    async fn open(shared: &'a Shared) -> Result<Self, Trouble> {
-        Ok(Self { shared, link: shared.looking_glass().await?, known: shared.known() })
+impl<'a> ReadTransaction<'a> {
+    async fn open(node: &'a Node) -> Result<Self, TxError> {
+        Ok(Self { node, connection: node.read_connection().await?, catalog: node.catalog() })
     }
 
-    async fn close(self) -> Result<(), Trouble> {
-        self.link.travel(&[], Bounds::Commit).await.map(drop)
+    async fn close(self) -> Result<(), TxError> {
+        self.connection.pipeline(&[], TxBoundary::Commit).await.map(drop)
     }
 
-    /// The first look; all that follow see the same moment. What is known of queues is that moment's, too.
-    async fn begin(&mut self, orders: Vec<Order<'_>>) -> Result<Vec<Vec<Row>>, Trouble> {
-        let shared = self.shared;
-        let mut all = vec![order!(shared.sql.load_settings)];
-        all.extend(orders);
-        let mut rows = self.link.travel(&all, Bounds::BeginLooking).await?;
+    /// Begins the transaction. All reads use one snapshot, and so does the catalog.
+    async fn begin(&mut self, calls: Vec<StatementCall<'_>>) -> Result<Vec<Vec<Row>>, TxError> {
+        let node = self.node;
+        let mut all = vec![stmt!(node.sql.load_settings)];
+        all.extend(calls);
+        let mut rows = self.connection.pipeline(&all, TxBoundary::BeginReadOnly).await?;
         let settings = rows.remove(0);
         let version: Option<i64> = settings.first().map(|row| get(row, 0)).transpose()?;
-        if version != Some(self.known.version) {
-            self.known = self.shared.learn(&Known::nothing(), &self.link).await?;
+        if version != Some(self.catalog.version) {
+            self.catalog = self.node.refresh_catalog(&Catalog::empty(), &self.connection).await?;
         }
         Ok(rows)
     }
 
-    fn decode(&self, seq: Seq, record: &[u8]) -> Result<Job, Trouble> {
-        codec::job::decode(seq, record, &self.known.names).map_err(|_| Trouble::damaged(seq))
+    fn decode(&self, seq: Seq, record: &[u8]) -> Result<Job, TxError> {
+        codec::job::decode(seq, record, &self.catalog.names).map_err(|_| TxError::damaged(seq))
     }
 
-    fn jobs(&self, rows: &[Row]) -> Result<HashMap<Seq, Arc<Job>>, Trouble> {
+    fn jobs(&self, rows: &[Row]) -> Result<HashMap<Seq, Arc<Job>>, TxError> {
         let read = |row: &Row| {
             let seq = seq(row)?;
             Ok((seq, Arc::new(self.decode(seq, &get::<Vec<u8>>(row, 1)?)?)))
@@ -114,37 +113,37 @@ impl<'a> Looker<'a> {
         rows.iter().map(read).collect()
     }
 
-    async fn get(&mut self, refs: &[JobRef]) -> Result<Vec<Option<Arc<Job>>>, Trouble> {
-        let shared = self.shared;
-        let numbers = |known: &Known| -> Vec<i64> {
-            let number = |job: &JobRef| i64::try_from(seq_of(job, known).0).ok();
+    async fn get(&mut self, refs: &[JobRef]) -> Result<Vec<Option<Arc<Job>>>, TxError> {
+        let node = self.node;
+        let numbers = |catalog: &Catalog| -> Vec<i64> {
+            let number = |job: &JobRef| i64::try_from(seq_of(job, catalog).0).ok();
             refs.iter().filter_map(number).collect()
         };
-        let before = Arc::clone(&self.known);
-        let rows = self.begin(vec![order!(shared.sql.get, numbers(&before))]).await?.pop().unwrap_or_default();
-        let rows = if self.known.version == before.version {
+        let before = Arc::clone(&self.catalog);
+        let rows = self.begin(vec![stmt!(node.sql.get_jobs, numbers(&before))]).await?.pop().unwrap_or_default();
+        let rows = if self.catalog.version == before.version {
             rows
         } else {
-            self.link.ask(order!(shared.sql.get, numbers(&self.known))).await?
+            self.connection.query(stmt!(node.sql.get_jobs, numbers(&self.catalog))).await?
         };
         let jobs = self.jobs(&rows)?;
         let find = |job: &JobRef| {
-            let found = jobs.get(&seq_of(job, &self.known));
+            let found = jobs.get(&seq_of(job, &self.catalog));
             found.filter(|found| match job {
                 JobRef::Id(id) => found.id == *id,
                 JobRef::Seq(_) => true,
             })
         };
         let mut found: Vec<Option<Arc<Job>>> = refs.iter().map(|job| find(job).cloned()).collect();
-        if self.known.foreign_ids {
-            self.get_foreign(refs, &mut found).await?;
+        if self.catalog.has_imported_ids {
+            self.get_imported(refs, &mut found).await?;
         }
         Ok(found)
     }
 
-    /// Jobs that kept the ids of another store.
-    async fn get_foreign(&mut self, refs: &[JobRef], found: &mut [Option<Arc<Job>>]) -> Result<(), Trouble> {
-        let shared = self.shared;
+    /// Adds jobs that have the ids of another store.
+    async fn get_imported(&mut self, refs: &[JobRef], found: &mut [Option<Arc<Job>>]) -> Result<(), TxError> {
+        let node = self.node;
         let missing = refs.iter().zip(&*found).filter(|(_, found)| found.is_none());
         let ids: Vec<Vec<u8>> = missing
             .filter_map(|(job, _)| match job {
@@ -155,9 +154,9 @@ impl<'a> Looker<'a> {
         if ids.is_empty() {
             return Ok(());
         }
-        let rows = self.link.ask(order!(shared.sql.foreign_ids, ids)).await?;
+        let rows = self.connection.query(stmt!(node.sql.imported_ids, ids)).await?;
         let numbers = rows.iter().map(|row| get::<i64>(row, 1)).collect::<Result<Vec<_>, _>>()?;
-        let rows = self.link.ask(order!(shared.sql.get, numbers)).await?;
+        let rows = self.connection.query(stmt!(node.sql.get_jobs, numbers)).await?;
         let jobs: HashMap<JobId, Arc<Job>> = self.jobs(&rows)?.into_values().map(|job| (job.id, job)).collect();
         for (job, found) in refs.iter().zip(found) {
             if let JobRef::Id(id) = job
@@ -169,10 +168,10 @@ impl<'a> Looker<'a> {
         Ok(())
     }
 
-    async fn payloads(&mut self, jobs: &[Seq]) -> Result<Vec<Option<Payload>>, Trouble> {
-        let shared = self.shared;
+    async fn payloads(&mut self, jobs: &[Seq]) -> Result<Vec<Option<Payload>>, TxError> {
+        let node = self.node;
         let numbers: Vec<i64> = jobs.iter().filter_map(|seq| i64::try_from(seq.0).ok()).collect();
-        let rows = self.begin(vec![order!(shared.sql.payloads, numbers)]).await?.pop().unwrap_or_default();
+        let rows = self.begin(vec![stmt!(node.sql.payloads, numbers)]).await?.pop().unwrap_or_default();
         let mut found = HashMap::new();
         for row in &rows {
             let seq = seq(row)?;
@@ -181,21 +180,24 @@ impl<'a> Looker<'a> {
         Ok(jobs.iter().map(|seq| found.get(seq).cloned()).collect())
     }
 
-    /// Counted from the nearer end of the line; of a very long line the middle is estimated.
-    async fn ahead(&mut self, place: &InLine) -> Result<u64, Trouble> {
-        let shared = self.shared;
+    /// Counts the jobs before a position, up to [`COUNTED_MAX`] per priority range.
+    async fn count_ahead(&mut self, position: &QueuePosition) -> Result<u64, TxError> {
+        let node = self.node;
         self.begin(Vec::new()).await?;
-        let Some(queue) = self.known.number_of(&place.queue) else { return Ok(0) };
-        let position = i64::try_from(place.position).unwrap_or(i64::MAX);
+        let Some(queue) = self.catalog.queue_id(&position.queue) else { return Ok(0) };
+        let ready_position = i64::try_from(position.position).unwrap_or(i64::MAX);
         let levels = |fits: &dyn Fn(Priority) -> bool| -> Vec<i16> {
             Priority::ALL.iter().copied().filter(|level| fits(*level)).map(|level| i16::from(level.level())).collect()
         };
-        let (urgent, equal) = match place.priority {
+        let (urgent, equal) = match position.priority {
             None => (Vec::new(), levels(&|_| true)),
             Some(own) => (levels(&|level| level < own), levels(&|level| level == own)),
         };
-        let count = |levels: Vec<i16>, below: i64| order!(shared.sql.ahead, queue, levels, below, COUNTED_MAX);
-        let rows = self.link.travel(&[count(urgent, i64::MAX), count(equal, position)], Bounds::Inside).await?;
+        let count = |levels: Vec<i16>, below: i64| stmt!(node.sql.count_ahead, queue, levels, below, COUNTED_MAX);
+        let rows = self
+            .connection
+            .pipeline(&[count(urgent, i64::MAX), count(equal, ready_position)], TxBoundary::Inside)
+            .await?;
         let mut ahead = 0;
         for rows in &rows {
             let counted: i64 = rows.first().map(|row| get(row, 0)).transpose()?.unwrap_or(0);
@@ -204,65 +206,64 @@ impl<'a> Looker<'a> {
         Ok(ahead)
     }
 
-    async fn reports(&mut self, only: Option<&QueueName>) -> Result<Vec<QueueReport>, Trouble> {
-        let shared = self.shared;
-        let rows = self.begin(vec![order!(shared.sql.counts)]).await?.pop().unwrap_or_default();
-        let known = Arc::clone(&self.known);
-        let wanted = |name: &QueueName| only.is_none_or(|only| only == name);
-        let queues = known.queues.values().filter(|queue| queue.leaving.is_none() && wanted(&queue.name));
-        let mut reports: BTreeMap<i32, QueueReport> = BTreeMap::new();
+    async fn queue_stats(&mut self, only: Option<&QueueName>) -> Result<Vec<QueueStats>, TxError> {
+        let node = self.node;
+        let rows = self.begin(vec![stmt!(node.sql.queue_counts)]).await?.pop().unwrap_or_default();
+        let catalog = Arc::clone(&self.catalog);
+        let is_included = |name: &QueueName| only.is_none_or(|only| only == name);
+        let queues = catalog.queues.values().filter(|queue| queue.deleting.is_none() && is_included(&queue.name));
+        let mut stats_by_id: BTreeMap<i32, QueueStats> = BTreeMap::new();
         for queue in queues {
-            let Some(number) = known.number_of(&queue.name) else { continue };
+            let Some(number) = catalog.queue_id(&queue.name) else { continue };
             let counts: StateCounts = Default::default();
-            reports.insert(number, QueueReport { queue: Arc::clone(queue), counts, oldest_scheduled_at: None });
+            stats_by_id.insert(number, QueueStats { queue: Arc::clone(queue), counts, oldest_scheduled_at: None });
         }
         for row in &rows {
             let (queue, state, jobs): (i32, i16, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
-            let Some(report) = reports.get_mut(&queue) else { continue };
-            if let Some(count) = usize::try_from(state).ok().and_then(|state| report.counts.get_mut(state)) {
+            let Some(stats) = stats_by_id.get_mut(&queue) else { continue };
+            if let Some(count) = usize::try_from(state).ok().and_then(|state| stats.counts.get_mut(state)) {
                 *count = jobs.max(0).unsigned_abs();
             }
         }
-        let waiting = reports.iter().filter(|(_, report)| count_of(&report.counts, StateKind::Scheduled) > 0);
+        let waiting = stats_by_id.iter().filter(|(_, stats)| count_of(&stats.counts, StateKind::Scheduled) > 0);
         let waiting: Vec<i32> = waiting.map(|(number, _)| *number).collect();
         if !waiting.is_empty() {
-            for row in &self.link.ask(order!(shared.sql.oldest, waiting)).await? {
-                let (queue, came): (i32, Option<i64>) = (get(row, 0)?, get(row, 1)?);
-                let fresh: Option<i64> = get(row, 2)?;
-                let born = match fresh {
+            for row in &self.connection.query(stmt!(node.sql.oldest_ready, waiting)).await? {
+                let (queue, enqueued_at): (i32, Option<i64>) = (get(row, 0)?, get(row, 1)?);
+                let unmoved: Option<i64> = get(row, 2)?;
+                let scheduled_at = match unmoved {
                     Some(number) => {
                         let job = self.decode(Seq(number.cast_unsigned()), &get::<Vec<u8>>(row, 3)?)?;
                         job.scheduled_at
                     }
                     None => None,
                 };
-                if let Some(report) = reports.get_mut(&queue) {
-                    let candidates = came.map(Timestamp::from_millis).into_iter().chain(born);
-                    report.oldest_scheduled_at = report.oldest_scheduled_at.into_iter().chain(candidates).min();
+                if let Some(stats) = stats_by_id.get_mut(&queue) {
+                    let candidates = enqueued_at.map(Timestamp::from_millis).into_iter().chain(scheduled_at);
+                    stats.oldest_scheduled_at = stats.oldest_scheduled_at.into_iter().chain(candidates).min();
                 }
             }
         }
-        let mut reports: Vec<QueueReport> = reports.into_values().collect();
-        reports.sort_by(|a, b| a.queue.name.cmp(&b.queue.name));
-        Ok(reports)
+        let mut stats_by_id: Vec<QueueStats> = stats_by_id.into_values().collect();
+        stats_by_id.sort_by(|a, b| a.queue.name.cmp(&b.queue.name));
+        Ok(stats_by_id)
     }
 
-    /// A standby, and a database that is set to read only, take no jobs.
-    async fn health(&mut self) -> Result<StoreHealth, Trouble> {
-        let shared = self.shared;
-        let rows = self.begin(vec![order!(shared.sql.writable)]).await?.pop().unwrap_or_default();
+    /// A standby and a read-only database accept no jobs.
+    async fn health(&mut self) -> Result<StoreHealth, TxError> {
+        let node = self.node;
+        let rows = self.begin(vec![stmt!(node.sql.is_writable)]).await?.pop().unwrap_or_default();
         let writable: Option<bool> = rows.first().map(|row| get(row, 0)).transpose()?;
         let refusing = (writable != Some(true)).then(|| {
-            "PostgreSQL is a standby, or default_transaction_read_only is on: connect to a server that takes writes"
-                .to_owned()
+            "PostgreSQL is a standby, or default_transaction_read_only is on (connect to the primary)".to_owned()
         });
         Ok(StoreHealth { refusing, ..StoreHealth::default() })
     }
 
-    async fn totals(&mut self) -> Result<Totals, Trouble> {
-        let shared = self.shared;
-        let order = order!(shared.sql.counts_of, vec![TOTALS_QUEUE]);
-        let rows = self.begin(vec![order]).await?.pop().unwrap_or_default();
+    async fn ocypod_totals(&mut self) -> Result<Totals, TxError> {
+        let node = self.node;
+        let call = stmt!(node.sql.queue_counts_of, vec![TOTALS_QUEUE]);
+        let rows = self.begin(vec![call]).await?.pop().unwrap_or_default();
         let mut totals = Totals::default();
         for row in &rows {
             let (field, number): (i16, i64) = (get(row, 1)?, get(row, 2)?);
@@ -281,59 +282,59 @@ impl<'a> Looker<'a> {
     }
 }
 
-fn seq_of(job: &JobRef, known: &Known) -> Seq {
+fn seq_of(job: &JobRef, catalog: &Catalog) -> Seq {
     match job {
-        JobRef::Id(id) => known.seal.unseal(*id),
+        JobRef::Id(id) => catalog.id_cipher.decrypt(*id),
         JobRef::Seq(seq) => *seq,
     }
 }
 
-impl Inspect for PostgresStore {
+impl StoreReader for PostgresStore {
     fn now(&self) -> Timestamp {
-        self.shared.clock.now()
+        self.node.clock.now()
     }
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {
-        look!(self, |looker| looker.health())
+        read_store!(self, |reads| reads.health())
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {
-        look!(self, |looker| looker.get(&jobs))
+        read_store!(self, |reads| reads.get(&jobs))
     }
 
     fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>> {
-        look!(self, |looker| looker.payloads(&jobs))
+        read_store!(self, |reads| reads.payloads(&jobs))
     }
 
     fn list(&self, query: JobQuery) -> StoreFuture<'_, Page> {
-        look!(self, |looker| looker.list(&query))
+        read_store!(self, |reads| reads.list(&query))
     }
 
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
-        look!(self, |looker| looker.ahead(&place))
+    fn count_ahead(&self, position: QueuePosition) -> StoreFuture<'_, u64> {
+        read_store!(self, |reads| reads.count_ahead(&position))
     }
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
-        look!(self, |looker| async { Ok(looker.reports(Some(&name)).await?.pop()) })
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
+        read_store!(self, |reads| async { Ok(reads.queue_stats(Some(&name)).await?.pop()) })
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
-        look!(self, |looker| looker.totals())
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
+        read_store!(self, |reads| reads.ocypod_totals())
     }
 
     fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>> {
-        look!(self, |looker| looker.workflow(id))
+        read_store!(self, |reads| reads.workflow(id))
     }
 
     fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage> {
-        look!(self, |looker| looker.workflows(&query))
+        read_store!(self, |reads| reads.workflows(&query))
     }
 
     fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page> {
-        look!(self, |looker| looker.members(&query))
+        read_store!(self, |reads| reads.members(&query))
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
-        look!(self, |looker| looker.reports(None))
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
+        read_store!(self, |reads| reads.queue_stats(None))
     }
 }

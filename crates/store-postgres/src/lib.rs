@@ -1,45 +1,56 @@
 //! The PostgreSQL store: any number of stateless nodes on one database.
 //!
-//! PostgreSQL locks rows, the rules of `longshore-core` decide over them, and what they changed is written with the commit. Concurrent requests of a node
-//! share transactions. Nothing is kept in a node that another could miss; the clock is the database's.
+//! A transaction locks rows, runs the rules of `longshore-core` on them, and writes the changes
+//! with its commit. Concurrent requests of a node share transactions. The database clock decides.
 //!
 //! In reading order:
-//! - `store.rs`: opening it, the [`PostgresStore`] itself; `connect.rs`, `link.rs`: connections, and many statements on their way at once
-//! - `lanes.rs`: lanes that take whatever waits; what is tried again, and what must not be
-//! - `dispatch.rs`: claims that wait on this node; `dispatch/work.rs`: how much work it knows of for them
-//! - `turn.rs`: one transaction; `turn/claims.rs`: which jobs a claim locks; `turn/fetch.rs`: what else is read; `turn/write.rs`: what is written
-//! - `turn/quick.rs`: one transaction in one trip, over what a node believes (`believed.rs`) and the database checks
-//! - `fetched.rs`, `draft.rs`: the records of one transaction as the engine sees them; `row.rs`: a job as a row; `known.rs`: queues and names
-//! - `tick.rs`: timers, retention, the archive; `wake.rs`: hints between nodes; `clock.rs`; `seal.rs`: ids that lead to their record
-//! - `inspect.rs`: reads and listings; `enqueue.rs`: submitting inside of an application's own transaction
-//! - `import.rs`: the jobs of another store, taken in whole
-//! - `migrate.rs` and `migrations/`: the tables; `statements.rs` and `sql/`: every statement; `error.rs`: what PostgreSQL's errors mean
+//! - `store.rs`: [`PostgresStore`], its options, and which queue each request goes to
+//! - `batcher.rs`: request queues and the workers that serve batches of them
+//! - `retry.rs`: executes a transaction; what is retried, and when to reconnect
+//! - `transaction.rs`: the slow path: read, run the rules, write with the commit
+//! - `transaction/claim_scan.rs`: which jobs claims lock; `transaction/fetch.rs`: other reads
+//! - `transaction/classify.rs`, `transaction/write.rs`: changed rows and their statements
+//! - `transaction/fast_path.rs`: the fast path: one optimistic round trip over cached rows
+//! - `node_cache.rs`: what a node caches: running jobs, queue heads, scan starts, numbers
+//! - `read_set.rs`, `working_set.rs`: records as the rules see them; `row.rs`: a job as a row
+//! - `dispatch.rs`: long-poll claims of this node; `dispatch/work.rs`: which jobs they expect
+//! - `tick.rs`: timers and retention; `archive.rs`: finished jobs
+//! - `notify.rs`: hints between nodes; `clock.rs`: the database clock; `stats.rs`: counters
+//! - `inspect.rs`: reads and listings; `import.rs`: import of another store
+//! - `submit_in_transaction.rs`: submits inside a transaction of the application
+//! - `node.rs`: state that all tasks share; `catalog.rs`: queues and names; `id_cipher.rs`: job ids
+//! - `connection.rs`, `pool.rs`: pipelined statements; `error.rs`: what errors mean
+//! - `statements.rs` and `sql/`: every statement; `migrate.rs` and `migrations/`: the schema
 
-mod believed;
+mod archive;
+mod batcher;
+mod catalog;
 mod clock;
-mod connect;
+mod connection;
 mod dispatch;
-mod draft;
-mod enqueue;
 mod error;
-mod fetched;
+mod id_cipher;
 mod import;
 mod inspect;
-mod known;
-mod lanes;
-mod link;
 pub mod migrate;
+mod node;
+mod node_cache;
+mod notify;
+mod pool;
+mod read_set;
 mod request;
+mod retry;
 mod row;
-mod seal;
-mod shared;
 mod statements;
+mod stats;
 mod store;
+mod submit_in_transaction;
 mod tick;
-mod turn;
-mod wake;
+mod transaction;
+mod working_set;
 
-pub use enqueue::{Enqueue, EnqueueError, enqueue};
-pub use import::{Import, Imported, Notes};
-pub use link::Prepared;
-pub use store::{Connections, Options, PostgresStore};
+pub use connection::StatementMode;
+pub use import::{Import, ImportMeta, Imported};
+pub use stats::NodeStats;
+pub use store::{Connections, PostgresOptions, PostgresStore};
+pub use submit_in_transaction::{SqlSubmission, SqlSubmitError, submit_in_transaction};

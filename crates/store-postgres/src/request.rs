@@ -1,34 +1,54 @@
-//! What callers wait for, and what they are told.
+//! Requests of callers, and their answers.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, SubmitRequest, Submitted, Ticked,
-};
-use longshore_core::extend::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+};
 use longshore_store::{ClaimedJob, Grant, StoreError, TakeBack};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::error::Failed;
+use crate::error::ErrorMessage;
 
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
-
-/// The caller's end of a claim. Jobs that do not reach it are given back.
+/// A request in a queue of the node.
 #[derive(Debug)]
-pub(crate) struct ClaimReply {
-    reply: Reply<Result<Grant, Refusal>>,
+pub(crate) struct QueuedRequest {
+    pub request: TxRequest,
+    /// The fast path has not applied it, and is not tried again.
+    pub tried_fast_path: bool,
+}
+
+pub(crate) type RequestSender = mpsc::Sender<QueuedRequest>;
+
+impl QueuedRequest {
+    pub(crate) fn new(request: TxRequest) -> Self {
+        Self { request, tried_fast_path: false }
+    }
+
+    pub(crate) fn after_fast_path(request: TxRequest) -> Self {
+        Self { request, tried_fast_path: true }
+    }
+}
+
+pub(crate) type Responder<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// Responder channel of a claim. Leases that do not reach the caller are returned.
+#[derive(Debug)]
+pub(crate) struct ClaimResponder {
+    reply: Responder<Result<Grant, Refusal>>,
     take_back: Arc<dyn TakeBack>,
 }
 
-impl ClaimReply {
-    pub(crate) fn new(reply: Reply<Result<Grant, Refusal>>, take_back: Arc<dyn TakeBack>) -> Self {
+impl ClaimResponder {
+    pub(crate) fn new(reply: Responder<Result<Grant, Refusal>>, take_back: Arc<dyn TakeBack>) -> Self {
         Self { reply, take_back }
     }
 
-    /// The caller is gone.
+    /// Whether the caller is gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.reply.is_closed()
     }
@@ -38,71 +58,74 @@ impl ClaimReply {
     }
 }
 
-pub(crate) enum Request {
-    Submit(Box<SubmitRequest>, Reply<Result<Vec<Submitted>, BatchRefusal>>),
-    Claim(ClaimRequest, ClaimReply),
-    Settle(Vec<Settlement>, Reply<Vec<Result<StateKind, Refusal>>>),
-    Extend(Vec<Extension>, Reply<Vec<Result<Extended, Refusal>>>),
-    Admin(Box<AdminCommand>, Reply<Result<AdminAnswer, Refusal>>),
-    Tick(NonZeroUsize, Reply<Ticked>),
+pub(crate) enum TxRequest {
+    Submit(Box<SubmitRequest>, Responder<Result<Vec<Submitted>, BatchRefusal>>),
+    Claim(ClaimRequest, ClaimResponder),
+    Settle(Vec<Settlement>, Responder<Vec<Result<StateKind, Refusal>>>),
+    Heartbeat(Vec<Heartbeat>, Responder<Vec<Result<LeaseRenewal, Refusal>>>),
+    Admin(Box<AdminCommand>, Responder<Result<AdminResponse, Refusal>>),
+    Tick(NonZeroUsize, Responder<Ticked>),
 }
 
-impl std::fmt::Debug for Request {
+impl std::fmt::Debug for TxRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Request")
+        f.write_str("TxRequest")
     }
 }
 
-/// The answer to a request, told once it is durable.
+/// The answer to a request, sent after the commit.
 #[derive(Debug)]
-pub(crate) enum Answered {
+pub(crate) enum TxResponse {
     Submit(Result<Vec<Submitted>, BatchRefusal>),
     Claim(Result<Vec<ClaimedJob>, Refusal>),
     Settle(Vec<Result<StateKind, Refusal>>),
-    Extend(Vec<Result<Extended, Refusal>>),
-    Admin(Result<AdminAnswer, Refusal>),
+    Heartbeat(Vec<Result<LeaseRenewal, Refusal>>),
+    Admin(Result<AdminResponse, Refusal>),
     Tick(Ticked),
 }
 
-impl Request {
+impl TxRequest {
     pub(crate) fn is_claim(&self) -> bool {
         match self {
             Self::Claim(..) => true,
-            Self::Submit(..) | Self::Settle(..) | Self::Extend(..) | Self::Admin(..) | Self::Tick(..) => false,
+            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
         }
     }
 
-    /// A claim whose caller is gone: there is nothing to lease for it.
-    pub(crate) fn abandoned(&self) -> bool {
+    /// Whether this is a claim whose caller is gone.
+    pub(crate) fn is_abandoned(&self) -> bool {
         match self {
             Self::Claim(_, reply) => reply.is_closed(),
-            Self::Submit(..) | Self::Settle(..) | Self::Extend(..) | Self::Admin(..) | Self::Tick(..) => false,
+            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
         }
     }
 
+    /// The number of jobs that the request is about.
     pub(crate) fn commands(&self) -> usize {
         match self {
             Self::Submit(request, _) => request.batch.len(),
             Self::Claim(request, _) => request.limit,
             Self::Settle(settlements, _) => settlements.len(),
-            Self::Extend(extensions, _) => extensions.len(),
+            Self::Heartbeat(heartbeats, _) => heartbeats.len(),
             Self::Admin(..) | Self::Tick(..) => 1,
         }
     }
 
-    /// Nobody waiting any more is no error: the work is done all the same.
-    pub(crate) fn answer(self, answered: Answered) {
+    /// Sends the answer. A caller that is gone is not an error: the request is committed.
+    pub(crate) fn answer(self, answered: TxResponse) {
         match (self, answered) {
-            (Self::Submit(_, reply), Answered::Submit(value)) => drop(reply.send(Ok(value))),
-            (Self::Claim(_, reply), Answered::Claim(value)) => {
+            (Self::Submit(_, reply), TxResponse::Submit(value)) => drop(reply.send(Ok(value))),
+            (Self::Claim(_, reply), TxResponse::Claim(value)) => {
                 let take_back = Arc::clone(&reply.take_back);
                 reply.send(Ok(value.map(|jobs| Grant::new(jobs, take_back))));
             }
-            (Self::Settle(_, reply), Answered::Settle(value)) => drop(reply.send(Ok(value))),
-            (Self::Extend(_, reply), Answered::Extend(value)) => drop(reply.send(Ok(value))),
-            (Self::Admin(_, reply), Answered::Admin(value)) => drop(reply.send(Ok(value))),
-            (Self::Tick(_, reply), Answered::Tick(value)) => drop(reply.send(Ok(value))),
-            (request, _) => request.fail(StoreError::unknown(Failed("an answer to another question".to_owned()))),
+            (Self::Settle(_, reply), TxResponse::Settle(value)) => drop(reply.send(Ok(value))),
+            (Self::Heartbeat(_, reply), TxResponse::Heartbeat(value)) => drop(reply.send(Ok(value))),
+            (Self::Admin(_, reply), TxResponse::Admin(value)) => drop(reply.send(Ok(value))),
+            (Self::Tick(_, reply), TxResponse::Tick(value)) => drop(reply.send(Ok(value))),
+            (request, _) => request.fail(StoreError::unknown(ErrorMessage(
+                "internal error: answer does not match its request".to_owned(),
+            ))),
         }
     }
 
@@ -111,7 +134,7 @@ impl Request {
             Self::Submit(_, reply) => drop(reply.send(Err(error))),
             Self::Claim(_, reply) => reply.send(Err(error)),
             Self::Settle(_, reply) => drop(reply.send(Err(error))),
-            Self::Extend(_, reply) => drop(reply.send(Err(error))),
+            Self::Heartbeat(_, reply) => drop(reply.send(Err(error))),
             Self::Admin(_, reply) => drop(reply.send(Err(error))),
             Self::Tick(_, reply) => drop(reply.send(Err(error))),
         }

@@ -1,82 +1,86 @@
-//! The store itself: opening it, and the way of every request to its lane.
+//! The store: its options, how it opens, and which queue each request goes to.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use longshore_core::dice::Dice;
-use longshore_core::engine::{
-    self, AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Queue, Settlement, SubmitRequest,
-    Submitted, Ticked,
-};
-use longshore_core::extend::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
+use longshore_core::rng::Rng;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
-use longshore_records::SystemDice;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Queue, Settlement, SubmitRequest, Submitted,
+    Ticked,
+};
+use longshore_store::OsRng;
 use longshore_store::{
-    Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, Wakeups, await_grant, mailbox,
+    ChangeFeed, Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, await_grant, mailbox,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 
+use crate::batcher::{self, FallbackQueues, RequestQueue};
 use crate::clock::NodeClock;
-use crate::connect;
+use crate::connection::{StatementMode, TxBoundary, stmt};
 use crate::dispatch::{self, Mail, ReturnToDispatcher};
-use crate::error::{Failed, Trouble, words};
-use crate::lanes::{self, Lane, Slow, Waiting};
-use crate::link::{Bounds, Prepared, order};
+use crate::error::{ErrorMessage, TxError, error_chain};
 use crate::migrate;
-use crate::request::{ClaimReply, Reply, Request};
-use crate::shared::{Shared, lock_key};
-use crate::wake;
+use crate::node::{Node, lock_key};
+use crate::notify;
+use crate::pool;
+use crate::request::{ClaimResponder, QueuedRequest, RequestSender, Responder, TxRequest};
+use crate::retry::{LockWait, TransactionRunner};
+use crate::stats::NodeStats;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct PostgresOptions {
     /// `postgres://user@host/database`
     pub url: String,
     pub schema: String,
-    /// Instead of the database's clock: virtual time.
+    /// Virtual clock. `None`: the database clock.
     pub clock: Option<Arc<dyn Clock>>,
-    pub engine: engine::Options,
-    pub prepared: Prepared,
-    /// Connections for looking.
+    pub engine: longshore_engine::EngineOptions,
+    pub statement_mode: StatementMode,
+    /// Connections for reads.
     pub readers: usize,
-    /// Transactions that a node has under way at once, for each of submitting and settling; 0: one at a time, whatever it does.
-    pub lanes: usize,
-    /// Requests that may wait for a lane before the next one has to.
+    /// Workers for submissions, and for settlements. 0: one worker for all requests.
+    pub writers: usize,
+    /// Length of each request queue. Callers wait while a queue is full.
     pub waiting_max: usize,
-    /// Brings the schema up to date on the way.
-    pub migrates: bool,
-    /// How long archived jobs may outstay their retention: then most go a day at a time, and cost nothing.
+    /// Applies missing migrations.
+    pub auto_migrate: bool,
+    /// How long archived jobs may exceed their retention. With a day or more, whole partitions are
+    /// dropped.
     pub retention_slack: Duration,
-    /// Refuses a schema that another node has open in the same way.
+    /// Allows one node per schema; a second one fails to open.
     pub exclusive: bool,
-    /// How long any answer of the database is waited for; longer than a lock is.
-    pub patience: std::time::Duration,
-    /// Where the work is done; `None`: on threads of its own.
+    /// Longest wait for any response of the database; must exceed the lock timeout.
+    pub response_timeout: std::time::Duration,
+    /// Runtime for all tasks. `None`: the store starts its own threads.
     pub runtime: Option<Handle>,
-    /// Shared by stores that go by the same address, on the same runtime; `None`: connections of its own.
+    /// Node by stores that go by the same address, on the same runtime; `None`: connections of its
+    /// own.
     pub connections: Option<Connections>,
 }
 
-/// Connections that outlive a store.
+/// A connection pool that several stores share.
 #[derive(Clone, Debug)]
 pub struct Connections(deadpool_postgres::Pool);
 
 impl Connections {
-    pub fn new(options: &Options, number: usize) -> Result<Self, StoreError> {
-        let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
-        connect::pool(config, number).map(Self)
+    pub fn new(options: &PostgresOptions, connections: usize) -> Result<Self, StoreError> {
+        let config = pool::config(&options.url, options.statement_mode == StatementMode::Prepared)?;
+        pool::pool(config, connections).map(Self)
     }
 }
 
-impl Options {
-    /// An address with settings of ours among its parameters: `schema=name`, and `prepared=no` for poolers that hand out another connection with
-    /// every transaction.
+impl PostgresOptions {
+    /// Parses a URL. Two parameters are not of PostgreSQL: `schema=name`, and `prepared=no` for
+    /// poolers that change the session with every transaction.
     pub fn from_url(url: &str) -> Result<Self, StoreError> {
         let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
         let mut options = Self::new(address);
@@ -87,11 +91,11 @@ impl Options {
                     migrate::check_schema(name)?;
                     options.schema = name.to_owned();
                 }
-                Some(("prepared", "no")) => options.prepared = Prepared::No,
-                Some(("prepared", "yes")) => options.prepared = Prepared::Yes,
+                Some(("prepared", "no")) => options.statement_mode = StatementMode::Unprepared,
+                Some(("prepared", "yes")) => options.statement_mode = StatementMode::Prepared,
                 Some(("prepared", other)) => {
-                    let what = format!("prepared={other}: must be yes or no");
-                    return Err(StoreError::not_applied(Failed(what)));
+                    let what = format!("invalid parameter prepared={other} (use yes or no)");
+                    return Err(StoreError::not_applied(ErrorMessage(what)));
                 }
                 Some(_) | None => others.push(parameter),
             }
@@ -99,18 +103,18 @@ impl Options {
         if !others.is_empty() {
             options.url = format!("{address}?{}", others.join("&"));
         }
-        connect::config(&options.url, false)?;
+        pool::config(&options.url, false)?;
         Ok(options)
     }
 
-    /// Where the schema is, for people: without a password, and without settings of the connection.
-    pub fn place(&self) -> Result<String, StoreError> {
-        let config = connect::config(&self.url, false)?;
+    /// The URL of the schema for display, without password and connection settings.
+    pub fn display_url(&self) -> Result<String, StoreError> {
+        let config = pool::config(&self.url, false)?;
         let host = |host: &Host| match host {
             Host::Tcp(name) => name.clone(),
             Host::Unix(path) => path.display().to_string(),
         };
-        // One port for all hosts, or one for each.
+        // The URL has one port for all hosts, or one for each.
         let ports = config.get_ports();
         let hosts = config.get_hosts().iter().enumerate().map(|(at, name)| match ports.get(at).or(ports.first()) {
             Some(port) => format!("{}:{port}", host(name)),
@@ -127,15 +131,15 @@ impl Options {
             url: url.into(),
             schema: "longshore".to_owned(),
             clock: None,
-            engine: engine::Options::default(),
-            prepared: Prepared::Yes,
+            engine: longshore_engine::EngineOptions::default(),
+            statement_mode: StatementMode::Prepared,
             readers: 4,
-            lanes: 2,
+            writers: 2,
             waiting_max: 4_096,
-            migrates: true,
+            auto_migrate: true,
             retention_slack: Duration::from_hours(25),
             exclusive: false,
-            patience: std::time::Duration::from_secs(20),
+            response_timeout: std::time::Duration::from_secs(20),
             runtime: None,
             connections: None,
         }
@@ -144,32 +148,39 @@ impl Options {
 
 #[derive(Debug)]
 pub struct PostgresStore {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) node: Arc<Node>,
     pub(crate) handle: Handle,
-    submits: mpsc::Sender<Request>,
-    claims: mpsc::Sender<Request>,
-    settles: mpsc::Sender<Request>,
-    extends: mpsc::Sender<Request>,
-    admins: mpsc::Sender<Request>,
-    ticks: mpsc::Sender<Request>,
-    /// Claims that may wait.
+    queues: QueueSenders,
+    /// Long-poll claims.
     dispatcher: Mailbox<Mail>,
     take_back: Arc<dyn TakeBack>,
     tickets: AtomicU64,
-    companions: Vec<JoinHandle<()>>,
+    background_tasks: Vec<JoinHandle<()>>,
     runtime: Option<Runtime>,
-    /// The connection that holds the place of the only node.
-    _place: Option<tokio_postgres::Client>,
+    /// Connection that holds the lock of [`PostgresOptions::exclusive`].
+    _exclusive_lock: Option<tokio_postgres::Client>,
 }
 
-/// Requests that may wait for other transactions at once.
-const PATIENT_LANES: usize = 4;
-/// Threads of a store that brings its own.
+/// Where requests are sent, by their kind.
+#[derive(Debug)]
+struct QueueSenders {
+    submits: RequestSender,
+    claims: RequestSender,
+    settles: RequestSender,
+    heartbeats: RequestSender,
+    admins: RequestSender,
+    ticks: RequestSender,
+}
+
+/// Requests that wait for locks at the same time.
+const LOCK_WAIT_WORKERS: usize = 4;
+const BOOTSTRAP_LOCK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+/// Threads of a store with its own runtime.
 const THREADS: usize = 2;
 
 impl PostgresStore {
-    /// Opens the store, from a thread that may wait.
-    pub fn open(options: Options) -> Result<Self, StoreError> {
+    /// Opens the store. Blocks the calling thread.
+    pub fn open(options: PostgresOptions) -> Result<Self, StoreError> {
         let (runtime, handle) = match &options.runtime {
             Some(handle) => (None, handle.clone()),
             None => {
@@ -188,126 +199,141 @@ impl PostgresStore {
         handle.spawn(async move {
             drop(answer.send(Self::start(options, on).await));
         });
-        let gone = || StoreError::not_applied(Failed("the runtime has ended".to_owned()));
+        let gone = || StoreError::not_applied(ErrorMessage("the runtime has shut down".to_owned()));
         let mut store = opened.recv().map_err(|_| gone())??;
         store.runtime = runtime;
         Ok(store)
     }
 
-    /// Opens the store on the runtime that asks.
-    pub async fn start(options: Options, handle: Handle) -> Result<Self, StoreError> {
+    /// Opens the store on a runtime.
+    pub async fn start(options: PostgresOptions, handle: Handle) -> Result<Self, StoreError> {
         migrate::check_schema(&options.schema)?;
-        let lanes = options.lanes;
-        let config = connect::config(&options.url, options.prepared == Prepared::Yes)?;
+        let config = pool::config(&options.url, options.statement_mode == StatementMode::Prepared)?;
         let pool = match &options.connections {
             Some(connections) => connections.0.clone(),
-            // Every lane holds one, and every one that waits; so does whoever sends hints.
-            None => connect::pool(config.clone(), 2 * lanes + 5 + PATIENT_LANES + options.readers.max(1))?,
+            None => pool::pool(config.clone(), connections_max(&options))?,
         };
         let virtual_now = options.clock.as_ref().map(|clock| clock.now());
-        let client = connect::take(&pool).await.map_err(StoreError::not_applied)?;
-        migrate::prepare(&client, &options.schema, options.migrates, virtual_now).await?;
+        let client = pool::take(&pool).await.map_err(StoreError::not_applied)?;
+        migrate::prepare(&client, &options.schema, options.auto_migrate, virtual_now).await?;
         drop(client);
-        let place = if options.exclusive { Some(take_place(&options).await?) } else { None };
-        let clock = options.clock.clone().map_or_else(NodeClock::database, NodeClock::Given);
+        let exclusive_lock = if options.exclusive { Some(acquire_exclusive_lock(&options).await?) } else { None };
+        let clock = options.clock.clone().map_or_else(NodeClock::database, NodeClock::Virtual);
         let (dispatcher, mail) = mailbox(options.waiting_max);
         let take_back: Arc<dyn TakeBack> = Arc::new(ReturnToDispatcher(dispatcher.notices()));
-        let shared = Arc::new(Shared::new(pool, clock, &options, dispatcher.notices()));
-        begin(&shared).await?;
-        let line = || {
-            let (sender, waiting) = mpsc::channel(options.waiting_max.max(1));
-            (sender, Arc::new(Waiting::new(waiting)))
-        };
-        let lane = |number: usize, patient: Option<&mpsc::Sender<Request>>| {
-            let (sender, waiting) = line();
-            for _ in 0..number {
-                handle.spawn(lanes::run(Arc::clone(&shared), Arc::clone(&waiting), patient.cloned()));
-            }
-            sender
-        };
-        let (submits, claims, settles, extends, admins, ticks) = if lanes == 0 {
-            let one = lane(1, None);
-            (one.clone(), one.clone(), one.clone(), one.clone(), one.clone(), one)
-        } else {
-            let (patient, waiting) = line();
-            for _ in 0..PATIENT_LANES {
-                handle.spawn(lanes::wait(Arc::clone(&shared), Arc::clone(&waiting)));
-            }
-            let patient = Some(&patient);
-            let slow = Slow { claims: lane(1, patient), settles: lane(lanes, patient) };
-            let (work, waiting) = line();
-            handle.spawn(lanes::work(Arc::clone(&shared), waiting, slow));
-            (lane(lanes, patient), work.clone(), work.clone(), work, lane(1, patient), lane(1, None))
-        };
-        let lanes = dispatch::Lanes { claims: claims.clone(), settles: settles.clone() };
-        handle.spawn(dispatch::run(Arc::clone(&shared), lanes, Arc::clone(&take_back), mail));
-        let companions = start_companions(&shared, &handle, config);
+        let node = Arc::new(Node::new(pool, clock, &options, dispatcher.notices()));
+        bootstrap(&node).await?;
+        let queues = start_workers(&node, &handle, &options);
+        let senders = dispatch::DispatchQueues { claims: queues.claims.clone(), settles: queues.settles.clone() };
+        handle.spawn(dispatch::run(Arc::clone(&node), senders, Arc::clone(&take_back), mail));
+        let background_tasks = start_background_tasks(&node, &handle, config);
         Ok(Self {
-            shared,
+            node,
             handle,
-            submits,
-            claims,
-            settles,
-            extends,
-            admins,
-            ticks,
+            queues,
             dispatcher,
             take_back,
             tickets: AtomicU64::new(0),
-            companions,
+            background_tasks,
             runtime: None,
-            _place: place,
+            _exclusive_lock: exclusive_lock,
         })
     }
 
-    /// How many transactions took one trip, and how often that was not possible.
-    pub fn trips(&self) -> (u64, u64) {
-        let [quick, long] = &self.shared.trips;
-        (quick.load(Ordering::Relaxed), long.load(Ordering::Relaxed))
+    pub fn stats(&self) -> NodeStats {
+        self.node.stats.snapshot()
     }
 
-    /// Notes where virtual time stands, from a thread that may wait.
-    pub fn keep_time(&self, now: Timestamp) -> Result<(), StoreError> {
-        let shared = Arc::clone(&self.shared);
-        let (answer, kept) = std::sync::mpsc::sync_channel(1);
+    /// Stores the virtual time. Blocks the calling thread.
+    pub fn save_virtual_time(&self, now: Timestamp) -> Result<(), StoreError> {
+        let node = Arc::clone(&self.node);
+        let (result, saved) = std::sync::mpsc::sync_channel(1);
         self.handle.spawn(async move {
-            let note = async {
-                let link = shared.link().await?;
-                link.travel(&[order!(shared.sql.keep_time, now.as_millis())], Bounds::None).await
+            let save = async {
+                let connection = node.write_connection().await?;
+                connection.pipeline(&[stmt!(node.sql.save_virtual_time, now.as_millis())], TxBoundary::None).await
             };
-            drop(answer.send(note.await.map(drop).map_err(Trouble::into_store_error)));
+            drop(result.send(save.await.map(drop).map_err(TxError::into_store_error)));
         });
-        kept.recv().unwrap_or_else(|_| Err(lanes::closed()))
+        saved.recv().unwrap_or_else(|_| Err(batcher::closed()))
     }
 
-    async fn ask<T>(
+    async fn request<T>(
         &self,
-        lane: &mpsc::Sender<Request>,
-        request: impl FnOnce(Reply<T>) -> Request,
+        queue: &RequestSender,
+        request: impl FnOnce(Responder<T>) -> TxRequest,
     ) -> Result<T, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        lane.send(request(reply)).await.map_err(|_| lanes::closed())?;
-        // A lane that dies without a word may have written.
-        answer.await.unwrap_or_else(|_| Err(StoreError::unknown(Failed("the store was closed".to_owned()))))
+        let (reply, response) = oneshot::channel();
+        queue.send(QueuedRequest::new(request(reply))).await.map_err(|_| batcher::closed())?;
+        // A worker that was dropped may have committed the request.
+        response.await.unwrap_or_else(|_| Err(StoreError::unknown(ErrorMessage("store was closed".to_owned()))))
     }
 }
 
-/// Starts the tasks that exchange hints with other nodes. A virtual clock belongs to one node: it needs none.
-fn start_companions(shared: &Arc<Shared>, handle: &Handle, config: tokio_postgres::Config) -> Vec<JoinHandle<()>> {
-    if shared.clock.is_virtual() {
+/// Workers, lock waiters, readers, and one each for the fast path, claims, commands, timers and
+/// notifications.
+fn connections_max(options: &PostgresOptions) -> usize {
+    2 * options.writers + 5 + LOCK_WAIT_WORKERS + options.readers.max(1)
+}
+
+/// Starts the workers, and returns the queues that they serve.
+fn start_workers(node: &Arc<Node>, handle: &Handle, options: &PostgresOptions) -> QueueSenders {
+    let new_queue = || {
+        let (sender, receiver) = mpsc::channel(options.waiting_max.max(1));
+        (sender, Arc::new(RequestQueue::new(receiver)))
+    };
+    let start = |workers: usize, lock_waiters: Option<&RequestSender>| {
+        let (sender, queue) = new_queue();
+        for _ in 0..workers {
+            handle.spawn(batcher::run(Arc::clone(node), Arc::clone(&queue), lock_waiters.cloned()));
+        }
+        sender
+    };
+    if options.writers == 0 {
+        let all = start(1, None);
+        return QueueSenders {
+            submits: all.clone(),
+            claims: all.clone(),
+            settles: all.clone(),
+            heartbeats: all.clone(),
+            admins: all.clone(),
+            ticks: all,
+        };
+    }
+    let (lock_waiters, queue) = new_queue();
+    for _ in 0..LOCK_WAIT_WORKERS {
+        handle.spawn(batcher::run_lock_waiter(Arc::clone(node), Arc::clone(&queue)));
+    }
+    let lock_waiters = Some(&lock_waiters);
+    let fallback = FallbackQueues { claims: start(1, lock_waiters), settles: start(options.writers, lock_waiters) };
+    let (hot_path, queue) = new_queue();
+    handle.spawn(batcher::run_hot_path(Arc::clone(node), queue, fallback));
+    QueueSenders {
+        submits: start(options.writers, lock_waiters),
+        claims: hot_path.clone(),
+        settles: hot_path.clone(),
+        heartbeats: hot_path,
+        admins: start(1, lock_waiters),
+        ticks: start(1, None),
+    }
+}
+
+/// Starts the tasks that exchange notifications. In virtual time there is only one node.
+fn start_background_tasks(node: &Arc<Node>, handle: &Handle, config: tokio_postgres::Config) -> Vec<JoinHandle<()>> {
+    if node.clock.is_virtual() {
         return Vec::new();
     }
-    let node = node_name();
-    let mut companions =
-        vec![handle.spawn(wake::send(Arc::clone(shared), node.clone())), handle.spawn(wake::poll(Arc::clone(shared)))];
-    // A pooler would deliver no notification, and its session would keep the LISTEN.
-    if shared.prepared == Prepared::Yes {
-        companions.push(handle.spawn(wake::listen(Arc::clone(shared), config, node)));
+    let name = random_node_name();
+    let mut tasks =
+        vec![handle.spawn(notify::send(Arc::clone(node), name.clone())), handle.spawn(notify::poll(Arc::clone(node)))];
+    // A pooler delivers no notifications, and its session would keep the LISTEN.
+    if node.statement_mode == StatementMode::Prepared {
+        tasks.push(handle.spawn(notify::listen(Arc::clone(node), config, name)));
     }
-    companions
+    tasks
 }
 
-/// Counts a claim while it may wait.
+/// Counts a long-poll claim until it is answered.
 struct WaitingClaim<'a>(&'a AtomicUsize);
 
 impl<'a> WaitingClaim<'a> {
@@ -323,50 +349,54 @@ impl Drop for WaitingClaim<'_> {
     }
 }
 
-/// Holds a lock for as long as its connection lives.
-async fn take_place(options: &Options) -> Result<tokio_postgres::Client, StoreError> {
+/// The lock is held as long as the connection is open.
+async fn acquire_exclusive_lock(options: &PostgresOptions) -> Result<tokio_postgres::Client, StoreError> {
     let client = migrate::connect(&options.url).await?;
     let text = format!("SELECT pg_try_advisory_lock({})", lock_key(&options.schema) - 3);
-    let rows = client.query_typed(&text, &[]).await.map_err(|error| StoreError::not_applied(Failed(words(&error))))?;
+    let rows = client
+        .query_typed(&text, &[])
+        .await
+        .map_err(|error| StoreError::not_applied(ErrorMessage(error_chain(&error))))?;
     if rows.first().is_some_and(|row| row.get(0)) {
         return Ok(client);
     }
-    let what = format!("another server has the schema {} open, and only one may in virtual time", options.schema);
-    Err(StoreError::not_applied(Failed(what)))
+    let what = format!("schema {} is in use by another server (virtual time allows only one)", options.schema);
+    Err(StoreError::not_applied(ErrorMessage(what)))
 }
 
-/// Nobody is told this name; it only tells a node's own hints from others'.
-fn node_name() -> String {
-    let mut dice = SystemDice::default();
-    let dice: &mut dyn Dice = &mut dice;
-    format!("{:016x}", dice.roll())
+/// The node recognises its own notifications by this name.
+fn random_node_name() -> String {
+    let mut rng = OsRng::default();
+    let rng: &mut dyn Rng = &mut rng;
+    format!("{:016x}", rng.next_u64())
 }
 
-/// Learns what is there, and sees to it that the queue `default` is.
-async fn begin(shared: &Arc<Shared>) -> Result<(), StoreError> {
-    let mut lane = Lane::new(Arc::clone(shared), None);
-    let name = QueueName::new(Queue::DEFAULT).map_err(|_| StoreError::corrupt("the name of a queue"))?;
+/// Loads the catalog, and creates the queue `default` if it is missing.
+async fn bootstrap(node: &Arc<Node>) -> Result<(), StoreError> {
+    let mut runner = TransactionRunner::new(Arc::clone(node));
+    let name = QueueName::new(Queue::DEFAULT).map_err(|_| StoreError::corrupt("name of a queue"))?;
     let (reply, _answer) = oneshot::channel();
-    let known = async {
-        let link = lane.link().await?;
-        // One moment for all of it: another node may be making the same queue.
-        link.travel(&[], Bounds::BeginLooking).await?;
-        let known = shared.learn(&shared.known(), link).await?;
-        link.travel(&[], Bounds::Commit).await?;
-        Ok(known)
+    let catalog = async {
+        let connection = runner.connection().await?;
+        // One snapshot: another node may be creating the same queue.
+        connection.pipeline(&[], TxBoundary::BeginReadOnly).await?;
+        let catalog = node.refresh_catalog(&node.catalog(), connection).await?;
+        connection.pipeline(&[], TxBoundary::Commit).await?;
+        Ok(catalog)
     };
-    let known = known.await.map_err(Trouble::into_store_error)?;
-    if known.queues.contains_key(&name) {
+    let catalog = catalog.await.map_err(TxError::into_store_error)?;
+    if catalog.queues.contains_key(&name) {
         return Ok(());
     }
     let command = AdminCommand::PutQueue { queue: name, profile: None, overrides: None };
-    let done = lane.transact(&[Request::Admin(Box::new(command), reply)]).await;
-    done.map(drop).map_err(Trouble::into_store_error)
+    let lock_wait = LockWait { timeout: BOOTSTRAP_LOCK_TIMEOUT, retries: true };
+    let created = runner.execute(&[TxRequest::Admin(Box::new(command), reply)], lock_wait).await;
+    created.map(drop).map_err(TxError::into_store_error)
 }
 
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        self.companions.iter().for_each(JoinHandle::abort);
+        self.background_tasks.iter().for_each(JoinHandle::abort);
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -375,56 +405,56 @@ impl Drop for PostgresStore {
 
 impl Store for PostgresStore {
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
-        Box::pin(self.ask(&self.submits, |reply| Request::Submit(Box::new(request), reply)))
+        Box::pin(self.request(&self.queues.submits, |reply| TxRequest::Submit(Box::new(request), reply)))
     }
 
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
         let Park::Until(_) = park else {
-            return Box::pin(self.ask(&self.claims, |reply| {
-                Request::Claim(request, ClaimReply::new(reply, Arc::clone(&self.take_back)))
+            return Box::pin(self.request(&self.queues.claims, |reply| {
+                TxRequest::Claim(request, ClaimResponder::new(reply, Arc::clone(&self.take_back)))
             }));
         };
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed));
         Box::pin(async move {
-            let _waiting = WaitingClaim::new(&self.shared.waiting_claims);
+            let _waiting = WaitingClaim::new(&self.node.waiting_claims);
             let (reply, answer) = oneshot::channel();
-            let reply = ClaimReply::new(reply, Arc::clone(&self.take_back));
-            self.dispatcher.send(Mail::Claim(ticket, request, reply)).await.map_err(|_| lanes::closed())?;
+            let reply = ClaimResponder::new(reply, Arc::clone(&self.take_back));
+            self.dispatcher.send(Mail::Claim(ticket, request, reply)).await.map_err(|_| batcher::closed())?;
             let dispatcher = self.dispatcher.notices();
             let answer = await_grant(answer, park, || dispatcher.post(Mail::Unpark(ticket))).await;
-            answer.unwrap_or_else(|| Err(lanes::closed()))
+            answer.unwrap_or_else(|| Err(batcher::closed()))
         })
     }
 
     fn parked_claims(&self) -> usize {
-        self.shared.parked_claims.load(Ordering::Relaxed)
+        self.node.parked_claims.load(Ordering::Relaxed)
     }
 
     fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            self.dispatcher.send(Mail::Hold(hold, reply)).await.map_err(|_| lanes::closed())?;
-            answer.await.unwrap_or_else(|_| Err(lanes::closed()))
+            self.dispatcher.send(Mail::Hold(hold, reply)).await.map_err(|_| batcher::closed())?;
+            answer.await.unwrap_or_else(|_| Err(batcher::closed()))
         })
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
-        Box::pin(self.ask(&self.settles, |reply| Request::Settle(settlements, reply)))
+        Box::pin(self.request(&self.queues.settles, |reply| TxRequest::Settle(settlements, reply)))
     }
 
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
-        Box::pin(self.ask(&self.extends, |reply| Request::Extend(extensions, reply)))
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        Box::pin(self.request(&self.queues.heartbeats, |reply| TxRequest::Heartbeat(heartbeats, reply)))
     }
 
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
-        Box::pin(self.ask(&self.admins, |reply| Request::Admin(Box::new(command), reply)))
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
+        Box::pin(self.request(&self.queues.admins, |reply| TxRequest::Admin(Box::new(command), reply)))
     }
 
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
-        Box::pin(self.ask(&self.ticks, move |reply| Request::Tick(budget, reply)))
+        Box::pin(self.request(&self.queues.ticks, move |reply| TxRequest::Tick(budget, reply)))
     }
 
-    fn wakeups(&self) -> Wakeups {
-        self.shared.wakeups.subscribe()
+    fn wakeups(&self) -> ChangeFeed {
+        self.node.wakeups.subscribe()
     }
 }

@@ -1,146 +1,79 @@
-//! What time brings, and the housekeeping that goes with it: any node may do it, in slices, beside all others.
+//! Ticks: due timers, retention and bulk operations, then the archive. Any node may run one;
+//! several nodes share the work in slices.
 
-use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use longshore_core::engine::{Ticked, ordering};
+use longshore_codec as codec;
 use longshore_core::id::Seq;
 use longshore_core::state::StateKind;
-use longshore_core::time::{Duration, Timestamp};
-use longshore_records::codec;
+use longshore_core::time::Timestamp;
+use longshore_engine::{Ticked, ordering};
 use longshore_store::StoreError;
 use tokio::sync::oneshot;
 
-use crate::error::{Trouble, words};
-use crate::lanes::Lane;
-use crate::link::{Bounds, Link, get, order};
-use crate::request::{Answered, Request};
-use crate::row::{Columns, number_of};
-use crate::shared::Shared;
+use crate::archive::run_housekeeping;
+use crate::connection::{TxBoundary, get, stmt};
+use crate::error::TxError;
+use crate::request::{TxRequest, TxResponse};
+use crate::retry::{LockWait, TransactionRunner};
+use crate::row::{IndexColumns, number_of};
 
-/// Ended jobs that are archived at once.
-const ARCHIVED_MAX: i64 = 1_000;
-/// Timers that are looked at to say which comes first: heartbeats may have moved some.
+/// Timers that are read to find the next one: heartbeats may have moved some.
 const TIMERS_MAX: i64 = 32;
 
-pub(crate) async fn tick(lane: &mut Lane, budget: NonZeroUsize) -> Result<Ticked, StoreError> {
-    lane.shared.begin_tick();
-    let ticked = whole(lane, budget).await;
-    // Timers of before are in the tables; a tick that failed is followed by another.
-    lane.shared.end_tick(ticked.as_ref().ok().and_then(|ticked| ticked.next));
-    ticked.map_err(Trouble::into_store_error)
+pub(crate) async fn tick(
+    runner: &mut TransactionRunner,
+    budget: NonZeroUsize,
+    lock_wait: LockWait,
+) -> Result<Ticked, StoreError> {
+    runner.node.begin_tick();
+    let ticked = run_tick(runner, budget, lock_wait).await;
+    // After a failure the caller ticks again, which reads all timers.
+    runner.node.end_tick(ticked.as_ref().ok().and_then(|ticked| ticked.next));
+    ticked.map_err(TxError::into_store_error)
 }
 
-async fn whole(lane: &mut Lane, budget: NonZeroUsize) -> Result<Ticked, Trouble> {
+async fn run_tick(
+    runner: &mut TransactionRunner,
+    budget: NonZeroUsize,
+    lock_wait: LockWait,
+) -> Result<Ticked, TxError> {
     let (reply, _) = oneshot::channel();
-    let mut more = keep_house(lane).await?;
-    let done = lane.transact(&[Request::Tick(budget, reply)]).await?;
-    let Some(Answered::Tick(ticked)) = done.answers.first() else {
-        return Err(Trouble::Damaged("the answer to a tick".to_owned()));
+    let mut next_slice = run_housekeeping(runner).await?;
+    let committed = runner.execute(&[TxRequest::Tick(budget, reply)], lock_wait).await?;
+    let Some(TxResponse::Tick(ticked)) = committed.answers.first() else {
+        return Err(TxError::Damaged("response to a tick".to_owned()));
     };
-    let (now, ticked) = (done.now, *ticked);
-    lane.shared.announce(done.effects, None);
-    if done.over {
-        more = keep_house(lane).await?.or(more);
+    let (now, ticked) = (committed.now, *ticked);
+    runner.node.announce(committed.effects, None);
+    if committed.archivable {
+        next_slice = run_housekeeping(runner).await?.or(next_slice);
     }
-    let next = match next(lane, now).await {
-        Ok(next) => next,
-        Err(trouble) => {
-            lane.leave(&trouble).await;
-            return Err(trouble);
-        }
-    };
-    Ok(Ticked { done: ticked.done, next: next.into_iter().chain(more).min() })
-}
-
-/// Archives some of the jobs that have ended, and adds up counts. Says when to go on archiving, if there may be more.
-async fn keep_house(lane: &mut Lane) -> Result<Option<Timestamp>, Trouble> {
-    let shared = Arc::clone(&lane.shared);
-    let kept = clear(lane.link().await?, &shared).await;
-    match kept {
-        Ok(more) => Ok(more),
-        Err(trouble) => {
-            lane.leave(&trouble).await;
-            match trouble {
-                // Somebody else is at it.
-                Trouble::Again(_) => Ok(None),
-                // Another node may have dropped a day that this one has made. Timers do not wait for the house to be in order.
-                Trouble::Refused(error) => {
-                    shared.days.forget_made();
-                    tracing::warn!(error = %words(&error), "ended jobs could not be archived");
-                    Ok(None)
-                }
-                Trouble::Lost(_)
-                | Trouble::Unknown(_)
-                | Trouble::NeedsToBeAlone
-                | Trouble::TooMuch
-                | Trouble::Damaged(_)
-                | Trouble::NotStorable => Err(trouble),
-            }
+    match next_deadline(runner, now).await {
+        Ok(next) => Ok(Ticked { done: ticked.done, next: next.into_iter().chain(next_slice).min() }),
+        Err(error) => {
+            runner.reset_connection(&error).await;
+            Err(error)
         }
     }
 }
 
-async fn clear(link: &Link, shared: &Shared) -> Result<Option<Timestamp>, Trouble> {
-    let sql = &shared.sql;
-    let (state, queue, seq) = if shared.clock.is_virtual() { FIRST } else { shared.days.left_off(shared.clock.now()) };
-    let orders = [order!(sql.fold_counts, shared.lock_key - 1), order!(sql.over, ARCHIVED_MAX, state, queue, seq)];
-    let found = link.travel(&orders, Bounds::None).await?.pop().unwrap_or_default();
-    if let Some(now) = shared.days.time_to_drop(shared.clock.now()) {
-        link.travel(&[order!(sql.drop_days, now.as_millis())], Bounds::None).await?;
-    }
-    let mut days = Vec::new();
-    for row in &found {
-        days.push(get::<i32>(row, 0)?);
-    }
-    if days.is_empty() {
-        return Ok(shared.days.anew_at());
-    }
-    if let Some(until) = shared.days.resting(shared.clock.now()) {
-        return Ok(Some(until));
-    }
-    for day in &days {
-        if shared.days.is_new(*day) {
-            link.travel(&[order!(sql.make_day, *day)], Bounds::None).await?;
-            shared.days.made(*day);
-        }
-    }
-    let began = shared.clock.now();
-    let archived =
-        link.travel(&[order!(sql.archive, ARCHIVED_MAX, days, state, queue, seq)], Bounds::None).await?.pop();
-    shared.days.archived(began, shared.clock.now());
-    let rows = match archived.as_ref().and_then(|rows| rows.first()) {
-        Some(row) => {
-            if !shared.clock.is_virtual()
-                && let (Some(state), Some(queue), Some(seq)) = (get(row, 2)?, get(row, 3)?, get(row, 4)?)
-            {
-                shared.days.leave_off((state, queue, seq));
-            }
-            get::<i64>(row, 0)?
-        }
-        None => 0,
-    };
-    Ok(if rows >= ARCHIVED_MAX {
-        shared.days.resting(shared.clock.now()).or(Some(began))
-    } else {
-        shared.days.anew_at()
-    })
-}
-
-/// When something falls due next: not later than that, and exactly then unless very many heartbeats have moved timers.
-async fn next(lane: &mut Lane, now: Timestamp) -> Result<Option<Timestamp>, Trouble> {
-    let shared = Arc::clone(&lane.shared);
-    let (sql, known) = (&shared.sql, shared.known());
-    if known.queues.values().any(|queue| queue.leaving.is_some()) {
+/// Returns when the next timer is due. The result is never late. It may be early if heartbeats have
+/// moved more than [`TIMERS_MAX`] timers.
+async fn next_deadline(runner: &mut TransactionRunner, now: Timestamp) -> Result<Option<Timestamp>, TxError> {
+    let node = Arc::clone(&runner.node);
+    let (sql, catalog) = (&node.sql, node.catalog());
+    if catalog.queues.values().any(|queue| queue.deleting.is_some()) {
         return Ok(Some(now));
     }
-    let orders = [order!(sql.next_due, TIMERS_MAX), order!(sql.next_prune, shared.slack_ms()), order!(sql.any_errand)];
-    let mut found = lane.link().await?.travel(&orders, Bounds::None).await?.into_iter();
-    let timers = found.next().unwrap_or_default();
-    let prune = found.next().unwrap_or_default();
-    let errands = found.next().unwrap_or_default();
-    if errands.first().map(|row| get(row, 0)).transpose()? == Some(true) {
+    let calls =
+        [stmt!(sql.next_due, TIMERS_MAX), stmt!(sql.next_prune, node.slack_ms()), stmt!(sql.has_active_operation)];
+    let mut rows = runner.connection().await?.pipeline(&calls, TxBoundary::None).await?.into_iter();
+    let timers = rows.next().unwrap_or_default();
+    let prune = rows.next().unwrap_or_default();
+    let operation = rows.next().unwrap_or_default();
+    if operation.first().map(|row| get(row, 0)).transpose()? == Some(true) {
         return Ok(Some(now));
     }
     let mut first: Option<i64> = match prune.first() {
@@ -148,14 +81,14 @@ async fn next(lane: &mut Lane, now: Timestamp) -> Result<Option<Timestamp>, Trou
         None => None,
     };
     for row in &timers {
-        let (due_at, place): (i64, Option<i64>) = (get(row, 1)?, get(row, 3)?);
+        let (due_at, ready_position): (i64, Option<i64>) = (get(row, 1)?, get(row, 3)?);
         let seq = Seq(get::<i64>(row, 0)?.cast_unsigned());
-        let job = codec::job::decode(seq, &get::<Vec<u8>>(row, 4)?, &known.names);
+        let job = codec::job::decode(seq, &get::<Vec<u8>>(row, 4)?, &catalog.names);
         let due = job.map(|job| {
-            let offered = place.is_some() && number_of(job.kind()) == number_of(StateKind::Running);
-            Columns::of(&job, ordering(&job, offered)).due.map(|(at, _)| at)
+            let reclaimable = ready_position.is_some() && number_of(job.kind()) == number_of(StateKind::Running);
+            IndexColumns::of(&job, ordering(&job, reclaimable)).due.map(|(at, _)| at)
         });
-        // Of a job that cannot be read the tick will say more.
+        // The next tick reports a record that cannot be decoded.
         first = first.into_iter().chain(due.unwrap_or(Some(due_at))).min();
     }
     if i64::try_from(timers.len()).unwrap_or(i64::MAX) >= TIMERS_MAX
@@ -164,99 +97,4 @@ async fn next(lane: &mut Lane, now: Timestamp) -> Result<Option<Timestamp>, Trou
         first = first.into_iter().chain([get::<i64>(row, 1)?]).min();
     }
     Ok(first.map(Timestamp::from_millis))
-}
-
-/// How often a node looks for days that may go.
-const DROP_EVERY: Duration = Duration::from_mins(10);
-
-/// Days that have their partition, and when days were last dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Days {
-    made: Mutex<BTreeSet<i32>>,
-    dropped: Mutex<Option<Timestamp>>,
-    /// From when to when archiving rests.
-    rest: Mutex<Option<(Timestamp, Timestamp)>>,
-    left_off: Mutex<LeftOff>,
-}
-
-/// State, queue, and number: how ended jobs are gone through.
-type Ended = (i16, i32, i64);
-
-/// Before all of them: behind whoever has not ended.
-const FIRST: Ended = (StateKind::Retrying as i16, i32::MAX, i64::MAX);
-
-/// How far archiving has come: what lies before are remains of those who were archived, until a vacuum comes by, and a few who ended late.
-#[derive(Debug)]
-struct LeftOff {
-    at: Ended,
-    began: Option<Timestamp>,
-}
-
-impl Default for LeftOff {
-    fn default() -> Self {
-        Self { at: FIRST, began: None }
-    }
-}
-
-/// How often it is gone through from the beginning.
-const ANEW_EVERY: Duration = Duration::from_secs(5);
-
-/// Archiving can wait, others cannot: after each slice it rests for so many times as long as that took.
-const REST: i64 = 2;
-
-impl Days {
-    fn is_new(&self, day: i32) -> bool {
-        !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&day)
-    }
-
-    fn made(&self, day: i32) {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(day);
-    }
-
-    fn forget_made(&self) {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    /// Where to go on; from the beginning now and then.
-    fn left_off(&self, now: Timestamp) -> Ended {
-        let mut left = self.left_off.lock().unwrap_or_else(PoisonError::into_inner);
-        if left.began.is_none_or(|began| now < began || now >= began + ANEW_EVERY) {
-            *left = LeftOff { at: FIRST, began: Some(now) };
-        }
-        left.at
-    }
-
-    /// When to look for those who ended behind it.
-    fn anew_at(&self) -> Option<Timestamp> {
-        let left = self.left_off.lock().unwrap_or_else(PoisonError::into_inner);
-        left.began.filter(|_| left.at != FIRST).map(|began| began + ANEW_EVERY)
-    }
-
-    fn leave_off(&self, at: Ended) {
-        self.left_off.lock().unwrap_or_else(PoisonError::into_inner).at = at;
-    }
-
-    fn archived(&self, began: Timestamp, ended: Timestamp) {
-        let took = (ended.as_millis() - began.as_millis()).max(0);
-        let rest = Timestamp::from_millis(ended.as_millis() + REST * took);
-        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some((ended, rest));
-    }
-
-    /// Until when archiving rests.
-    fn resting(&self, now: Timestamp) -> Option<Timestamp> {
-        let rest = *self.rest.lock().unwrap_or_else(PoisonError::into_inner);
-        rest.filter(|(from, until)| (*from..*until).contains(&now)).map(|(_, until)| until)
-    }
-
-    /// The present, if it is time to look for days that may go.
-    fn time_to_drop(&self, now: Timestamp) -> Option<Timestamp> {
-        let mut last = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_some_and(|last| now < last + DROP_EVERY) {
-            return None;
-        }
-        // A day that was dropped may be needed again.
-        self.forget_made();
-        *last = Some(now);
-        Some(now)
-    }
 }

@@ -1,4 +1,5 @@
-//! Failover to a standby: nothing that was answered is lost where the standby is synchronous; what is lost otherwise is bounded, and no lease version comes twice.
+//! Failover to a standby. A synchronous standby loses no acknowledged job. With an asynchronous one
+//! the loss is bounded, and no lease version is issued twice.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -43,14 +44,14 @@ fn both(primary: &Cluster, standby: &Cluster) -> String {
     )
 }
 
-/// Until the submitters have had fifty more.
+/// Waits for fifty more acknowledgements.
 async fn more_answers(answers: &watch::Sender<usize>) {
     let (mut answers, enough) = (answers.subscribe(), *answers.borrow() + 50);
     let come = tokio::time::timeout(Duration::from_secs(30), answers.wait_for(|answers| *answers >= enough)).await;
     come.expect("the submitters get answers").expect("they are at work");
 }
 
-/// Fails over under load; answers what was acknowledged, and how much of it is there afterwards.
+/// Fails over under load. Returns the number of acknowledged jobs, and of those that remain.
 async fn fail_over(primary: &Cluster, standby: &Cluster, pause: bool) -> (usize, usize) {
     let store = load::open(&both(primary, standby), "longshore").await;
     load::put_queue(&*store, longshore_core::Duration::from_mins(5)).await;
@@ -106,7 +107,7 @@ async fn fail_over(primary: &Cluster, standby: &Cluster, pause: bool) -> (usize,
             there += usize::from(load::state(&*store, id).await.is_some());
         }
     }
-    // The version of a claim after the failover is above everything that was given before.
+    // Lease versions after the failover are above all earlier ones.
     let next = claim(&*store, 1).await.expect("the store answers");
     assert!(
         next.first()
@@ -127,7 +128,7 @@ fn nothing_is_lost_with_a_synchronous_standby() {
     assert_eq!(there, answered, "acknowledged jobs were lost");
 }
 
-/// F33: what is lost is what was answered after the standby had stopped following, and the count is known.
+/// F33: only jobs are lost that were acknowledged after the standby had stopped following.
 #[test]
 fn loss_is_bounded_with_an_asynchronous_standby() {
     let primary = Cluster::start_with(Durability::On, "wal_level = replica\nmax_wal_senders = 5\nhot_standby = on\n");

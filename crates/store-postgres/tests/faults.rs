@@ -1,4 +1,4 @@
-//! What PostgreSQL may do to a node, and what the node makes of it.
+//! Failures of PostgreSQL: restarts, read-only mode, a frozen server, conflicts and locks.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -12,21 +12,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::load::{self, claim, complete, submit};
 use common::{Cluster, Durability};
-use longshore_core::engine::{AdminCommand, Submission, SubmitRequest};
 use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::priority::Priority;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
 use longshore_core::time::Timestamp;
-use longshore_store::{ClaimedJob, Clock, Inspect, JobFilter, JobQuery, JobRef, Store, VirtualClock};
-use longshore_store_postgres::{Options, PostgresStore};
+use longshore_engine::{AdminCommand, Submission, SubmitRequest};
+use longshore_store::{ClaimedJob, Clock, JobFilter, JobQuery, JobRef, Store, StoreReader, VirtualClock};
+use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::NoTls;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("a runtime")
 }
 
-/// Waits for something that has to come; says so if it does not.
+/// Waits until a condition holds, and fails after 30 s.
 async fn until<F: Future<Output = bool>>(what: &str, mut there: impl FnMut() -> F) {
     let mut rounds = 0;
     while !there().await {
@@ -36,7 +36,7 @@ async fn until<F: Future<Output = bool>>(what: &str, mut there: impl FnMut() -> 
     }
 }
 
-/// Keys and ids that were answered, while submitters go on whatever happens.
+/// Runs submitters that continue after errors. Returns keys and ids of acknowledged jobs.
 async fn acknowledged(
     store: &Arc<PostgresStore>,
     stop: &Arc<AtomicBool>,
@@ -70,7 +70,8 @@ async fn acknowledged(
     all
 }
 
-/// F31: kill -9 and fast restarts under load lose nothing that was answered, and a key that was asked twice has one job.
+/// F31: kill -9 and fast restarts under load lose nothing that was answered, and a key that was
+/// asked twice has one job.
 #[test]
 fn postgresql_is_killed_and_restarted() {
     let cluster = Cluster::start(Durability::On);
@@ -106,7 +107,7 @@ fn postgresql_is_killed_and_restarted() {
     });
 }
 
-/// F34: a server that has become read-only loses its connections, and work goes on when it is writable again.
+/// F34: a node drops the connections to a read-only server, and resumes when it is writable.
 #[test]
 fn a_read_only_server_is_left() {
     let cluster = Cluster::start(Durability::Off);
@@ -129,26 +130,28 @@ fn a_read_only_server_is_left() {
     });
 }
 
-/// A server that takes bytes and answers nothing is given up: everybody hears, nobody waits for ever, and work goes on when it speaks again.
+/// Requests to a server that accepts bytes and does not respond fail after the response timeout.
+/// The node resumes when the server responds.
 #[test]
-fn a_silent_server_is_given_up() {
+fn requests_to_a_frozen_server_time_out() {
     let cluster = Cluster::start(Durability::Off);
     runtime().block_on(async {
-        let options = Options { patience: Duration::from_millis(500), ..Options::new(cluster.url()) };
+        let options =
+            PostgresOptions { response_timeout: Duration::from_millis(500), ..PostgresOptions::new(cluster.url()) };
         let store = PostgresStore::start(options, tokio::runtime::Handle::current()).await.expect("the store opens");
         submit(&store, "before").await.expect("it is stored");
         let job = claim(&store, 1).await.expect("it is claimed").remove(0);
-        let silenced = tokio::task::block_in_place(|| cluster.silenced());
-        let (submitted, claimed, completed, looked) = tokio::join!(
+        let paused = tokio::task::block_in_place(|| cluster.silenced());
+        let (submitted, claimed, completed, read) = tokio::join!(
             submit(&store, "meanwhile"),
             claim(&store, 1),
             complete(&store, &job),
             store.get(vec![JobRef::Id(job.claimed.id)])
         );
-        let unheard = [submitted.is_err(), claimed.is_err(), completed.is_err(), looked.is_err()];
-        assert_eq!(unheard, [true; 4], "nobody was answered");
-        tokio::task::block_in_place(|| drop(silenced));
-        // What had been sent may be done now; the same key never makes a second job.
+        let failed = [submitted.is_err(), claimed.is_err(), completed.is_err(), read.is_err()];
+        assert_eq!(failed, [true; 4], "every request fails");
+        tokio::task::block_in_place(|| drop(paused));
+        // The server may have executed the requests. The same key never creates a second job.
         until("an answer", || async { submit(&store, "meanwhile").await.is_ok() }).await;
         until("the end of the job", || async {
             complete(&store, &job).await.is_ok_and(|verdict| verdict == Ok(StateKind::Completed))
@@ -159,15 +162,15 @@ fn a_silent_server_is_given_up() {
     });
 }
 
-/// F40: serialization failures and deadlocks are retried inside; rows that others hold are waited for.
+/// F40: the node retries serialization failures and deadlocks, and waits for locked rows.
 #[test]
-fn whoever_is_in_the_way_is_waited_for() {
+fn conflicts_are_retried_and_locks_awaited() {
     let cluster = Cluster::start(Durability::Off);
     runtime().block_on(async {
         let store = load::open(&cluster.url(), "longshore").await;
         load::put_queue(&*store, longshore_core::Duration::from_mins(5)).await;
         tokio::task::block_in_place(|| {
-            // Two of three writes fail; sequences go on although transactions do not.
+            // Two of three writes fail: a sequence is not rolled back.
             cluster.psql(
                 "CREATE SEQUENCE public.bad; CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
                  IF nextval('public.bad') % 3 <> 0 THEN RAISE EXCEPTION 'injected' USING ERRCODE = \
@@ -189,7 +192,7 @@ fn whoever_is_in_the_way_is_waited_for() {
             let (store, job) = (Arc::clone(&store), jobs[0].clone());
             async move { complete(&*store, &job).await }
         });
-        // The database says that somebody waits for a lock.
+        // Wait until a session waits for a lock.
         let (watching, connection) = tokio_postgres::connect(&cluster.url(), NoTls).await.expect("a connection");
         tokio::spawn(connection);
         let waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
@@ -200,49 +203,49 @@ fn whoever_is_in_the_way_is_waited_for() {
     });
 }
 
-/// F35: more questions than connections are answered one after the other, and heartbeats have a connection of their own.
+/// F35: reads wait for a connection. Heartbeats have a connection of their own.
 #[test]
-fn more_questions_than_connections() {
+fn more_reads_than_connections() {
     let cluster = Cluster::start_with(Durability::Off, "max_connections = 30\n");
     runtime().block_on(async {
         let store = load::open(&cluster.url(), "longshore").await;
         let job = submit(&*store, "one").await.expect("it is stored");
         let claimed = claim(&*store, 1).await.expect("it is claimed").remove(0);
-        let questions: Vec<_> = (0..400)
+        let reads: Vec<_> = (0..400)
             .map(|_| {
                 let store = Arc::clone(&store);
                 tokio::spawn(async move { load::state(&*store, job.id).await })
             })
             .collect();
         for _ in 0..20 {
-            let beat = longshore_core::engine::Extension {
+            let heartbeat = longshore_engine::Heartbeat {
                 id: claimed.claimed.id,
                 token: Some(claimed.claimed.token),
-                notes: longshore_core::extend::Notes::default(),
+                notes: longshore_core::heartbeat::HeartbeatData::default(),
             };
-            store.extend(vec![beat]).await.expect("the store answers").remove(0).expect("the lease is kept");
+            store.heartbeat(vec![heartbeat]).await.expect("the store answers").remove(0).expect("the lease is kept");
         }
-        for question in questions {
-            assert!(question.await.expect("it is answered").is_some());
+        for read in reads {
+            assert!(read.await.expect("it is answered").is_some());
         }
     });
 }
 
-/// A heartbeat writes no index: PostgreSQL counts it as an update in place.
+/// A heartbeat changes no index: PostgreSQL counts it as a HOT update.
 #[test]
-fn heartbeats_stay_in_their_page() {
+fn heartbeats_are_hot_updates() {
     let cluster = Cluster::start(Durability::Off);
     runtime().block_on(async {
         let store = load::open(&cluster.url(), "longshore").await;
         submit(&*store, "one").await.expect("it is stored");
         let claimed = claim(&*store, 1).await.expect("it is claimed").remove(0);
         for _ in 0..50 {
-            let beat = longshore_core::engine::Extension {
+            let heartbeat = longshore_engine::Heartbeat {
                 id: claimed.claimed.id,
                 token: Some(claimed.claimed.token),
-                notes: longshore_core::extend::Notes::default(),
+                notes: longshore_core::heartbeat::HeartbeatData::default(),
             };
-            store.extend(vec![beat]).await.expect("the store answers").remove(0).expect("the lease is kept");
+            store.heartbeat(vec![heartbeat]).await.expect("the store answers").remove(0).expect("the lease is kept");
         }
         until("the statistics", || async {
             let hot = tokio::task::block_in_place(|| {
@@ -256,7 +259,7 @@ fn heartbeats_stay_in_their_page() {
     });
 }
 
-/// A job that two others are waited for, and the two, claimed.
+/// Submits a job with two dependencies. Returns its id, and both dependencies, claimed.
 async fn fork(store: &PostgresStore) -> (JobId, Vec<ClaimedJob>) {
     let new = |name: &str| {
         let mut new = NewJob::new(JobType::new(name).expect("a name"), Payload::Json(Bytes::from_static(b"1")));
@@ -264,16 +267,16 @@ async fn fork(store: &PostgresStore) -> (JobId, Vec<ClaimedJob>) {
         new
     };
     let mut child = new("child");
-    child.after = vec![DependencyRef::Place(0), DependencyRef::Place(1)];
+    child.after = vec![DependencyRef::BatchIndex(0), DependencyRef::BatchIndex(1)];
     let batch = [new("one"), new("other"), child].map(|job| Submission { queue: load::queue(), job });
     let jobs = store.submit(SubmitRequest::new(batch.into())).await.expect("an answer").expect("they are taken in");
     let child = jobs.last().expect("three jobs").id;
     (child, claim(store, 2).await.expect("both are claimed"))
 }
 
-/// F40: ends that meet at one dependent wait for each other, and do not lock each other out.
+/// F40: two completions with a common dependent wait for each other without a deadlock.
 #[test]
-fn ends_that_meet_at_one_dependent() {
+fn completions_with_a_common_dependent_do_not_deadlock() {
     let cluster = Cluster::start(Durability::Off);
     runtime().block_on(async {
         let one = load::open(&cluster.url(), "longshore").await;
@@ -290,7 +293,7 @@ fn ends_that_meet_at_one_dependent() {
             complete(&*one, &last).await.expect("the store answers").expect("the lease holds");
         }
         let text = "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'";
-        // Sessions tell what they have counted once they are done.
+        // Sessions report their statistics when they end.
         drop((one, other));
         until("the end of the sessions", || async {
             let text = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'longshore'";
@@ -301,9 +304,10 @@ fn ends_that_meet_at_one_dependent() {
     });
 }
 
-/// Whoever calls `submit` in SQL and does not commit holds up nothing but changes of queues, and those who bring the same key.
+/// An open transaction that has called `submit` delays only changes of queues, and submissions with
+/// the same key.
 #[test]
-fn a_transaction_that_stays_open_holds_up_only_its_own() {
+fn an_open_transaction_delays_only_its_own_keys_and_queue_changes() {
     let cluster = Cluster::start(Durability::Off);
     runtime().block_on(async {
         let store = load::open(&cluster.url(), "longshore").await;
@@ -319,7 +323,7 @@ fn a_transaction_that_stays_open_holds_up_only_its_own() {
             session.batch_execute(&text).await.expect("it is taken in");
             sessions.push(session);
         }
-        // These wait: for a key each, and for a change of queues.
+        // These wait: one submission per key, and one change of a queue.
         let mut waiting: Vec<tokio::task::JoinHandle<bool>> = Vec::new();
         for number in 0..6 {
             let store = Arc::clone(&store);
@@ -334,7 +338,7 @@ fn a_transaction_that_stays_open_holds_up_only_its_own() {
             }
         };
         waiting.push(tokio::spawn(change));
-        // Nobody else does: all of this is answered while they wait.
+        // Other requests are served meanwhile.
         for number in 0..20 {
             submit(&*store, &format!("other {number}")).await.expect("it is stored");
             let job = claim(&*store, 1).await.expect("the store answers").remove(0);
@@ -350,7 +354,7 @@ fn a_transaction_that_stays_open_holds_up_only_its_own() {
     });
 }
 
-/// In virtual time one node at a time: a second one would not know what time it is. Submissions in SQL go by that time.
+/// Virtual time allows one node. Submissions in SQL use the virtual clock.
 #[test]
 fn one_node_in_virtual_time() {
     let cluster = Cluster::start(Durability::Off);
@@ -358,12 +362,12 @@ fn one_node_in_virtual_time() {
         let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(4_000_000_000_000)));
         let open = || {
             let clock = Some(Arc::<VirtualClock>::clone(&clock) as Arc<dyn Clock>);
-            let options = Options { clock, exclusive: true, ..Options::new(cluster.url()) };
+            let options = PostgresOptions { clock, exclusive: true, ..PostgresOptions::new(cluster.url()) };
             PostgresStore::start(options, tokio::runtime::Handle::current())
         };
         let store = open().await.expect("the first one opens");
         let refused = open().await.map(drop).expect_err("the second one does not");
-        assert!(refused.to_string().contains("only one may in virtual time"), "{refused}");
+        assert!(refused.to_string().contains("virtual time allows only one"), "{refused}");
         let id = tokio::task::block_in_place(|| {
             cluster.psql("SELECT longshore.submit('default', 't', '1', '{\"delay\": \"10 min\"}')")
         });
@@ -372,6 +376,6 @@ fn one_node_in_virtual_time() {
         assert_eq!(job.created_at, clock.now());
         assert_eq!(job.state.run_at(), Some(clock.now() + longshore_core::Duration::from_mins(10)));
         drop(store);
-        until("the place", || async { open().await.is_ok() }).await;
+        until("the lock", || async { open().await.is_ok() }).await;
     });
 }

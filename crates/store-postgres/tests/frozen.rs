@@ -1,4 +1,5 @@
-//! A node that is frozen inside a transaction holds up other nodes for a short time, and goes on when it thaws.
+//! A node that freezes inside a transaction delays other nodes for a short time, and resumes when
+//! it thaws.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -11,12 +12,12 @@ use std::time::Duration;
 
 use common::load::{self, claim, complete, submit};
 use common::{Cluster, Durability};
-use longshore_core::engine::AdminCommand;
 use longshore_core::id::QueueName;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
+use longshore_engine::AdminCommand;
 use longshore_store::Store;
-use longshore_store_postgres::{Options, PostgresStore};
+use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::{Client, NoTls};
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -28,12 +29,12 @@ fn say(line: &str) {
     writeln!(out, "\n{line}").and_then(|()| out.flush()).expect("the test listens");
 }
 
-/// The part of the frozen node, played by this program when a test starts it again. Without its address it is no test.
+/// The frozen node: the test starts this program again. Does nothing without the address.
 #[test]
 fn node() {
     let Ok(url) = std::env::var("LONGSHORE_TEST_FROZEN_NODE") else { return };
     runtime().block_on(async {
-        let options = Options::from_url(&url).expect("an address");
+        let options = PostgresOptions::from_url(&url).expect("an address");
         let store = PostgresStore::start(options, tokio::runtime::Handle::current()).await.expect("the store opens");
         submit(&store, "one").await.expect("it is stored");
         let job = claim(&store, 1).await.expect("the store answers").remove(0);
@@ -48,14 +49,14 @@ fn node() {
     });
 }
 
-/// The process of a node. It is killed when the value goes, frozen or not.
-struct Node {
+/// The process of a node. It is killed on drop, frozen or not.
+struct NodeProcess {
     child: Child,
     commands: ChildStdin,
     lines: BufReader<ChildStdout>,
 }
 
-impl Node {
+impl NodeProcess {
     fn start(url: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "node", "--nocapture"])
@@ -84,7 +85,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for NodeProcess {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
@@ -97,7 +98,7 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// The session of a node that the condition is true of; waits until there is one.
+/// Waits for a session of a node that meets the condition.
 async fn session(client: &Client, condition: &str) -> i32 {
     let text =
         format!("SELECT pid FROM pg_stat_activity WHERE application_name = 'longshore' AND ({condition}) LIMIT 1");
@@ -118,18 +119,18 @@ async fn put_queue(store: &PostgresStore) {
     store.admin(command).await.expect("the store answers").expect("the queue is put");
 }
 
-fn freeze_inside_of_a_transaction(parameters: &str) {
+fn freeze_inside_a_transaction(parameters: &str) {
     let cluster = Cluster::start(Durability::Off);
     runtime().block_on(async {
         let store: Arc<PostgresStore> = load::open(&cluster.url(), "longshore").await;
         load::put_queue(&*store, longshore_core::Duration::from_mins(5)).await;
-        let mut node = Node::start(&format!("{}{parameters}", cluster.url()));
+        let mut node = NodeProcess::start(&format!("{}{parameters}", cluster.url()));
         tokio::task::block_in_place(|| node.wait_for("claimed"));
-        // The node's transaction gets as far as the row that is held here.
+        // The node's transaction waits for the row that is locked here.
         let (holding, watching) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
         holding.batch_execute("BEGIN; SELECT 1 FROM longshore.jobs FOR UPDATE").await.expect("the row is held");
         node.commands.write_all(b"go\n").expect("the node listens");
-        // Only a transaction that waits by itself waits for so long.
+        // Only a lock waiter waits that long.
         let waits = "wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '1 s'";
         let frozen = session(&watching, waits).await;
         node.signal("-STOP");
@@ -143,12 +144,12 @@ fn freeze_inside_of_a_transaction(parameters: &str) {
 }
 
 #[test]
-fn a_frozen_node_does_not_hold_up_changes_of_queues() {
-    freeze_inside_of_a_transaction("");
+fn a_frozen_node_delays_queue_changes_only_briefly() {
+    freeze_inside_a_transaction("");
 }
 
-/// As behind PgBouncer: settings go with each transaction.
+/// As behind PgBouncer: settings are sent with each transaction.
 #[test]
-fn nor_does_one_that_prepares_no_statements() {
-    freeze_inside_of_a_transaction("?prepared=no");
+fn a_frozen_node_without_prepared_statements_delays_queue_changes_only_briefly() {
+    freeze_inside_a_transaction("?prepared=no");
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::load;
-use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Submission, SubmitRequest};
+use longshore_core::claim::ClaimOptions;
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::patch::SettingsPatch;
 use longshore_core::priority::Priority;
 use longshore_core::profile::Profile;
 use longshore_core::submit::{NewJob, Payload};
+use longshore_engine::{AdminCommand, ClaimRequest, Submission, SubmitRequest};
 use longshore_store::{ClaimedJob, Store};
 use longshore_store_postgres::PostgresStore;
 use tokio_postgres::NoTls;
@@ -48,7 +48,7 @@ async fn submit(store: &PostgresStore, name: &str, priority: Priority, queues: i
 
 fn request(queues: impl Iterator<Item = usize>, limit: usize, types: &[&str]) -> ClaimRequest {
     let types = types.iter().map(|name| job_type(name)).collect();
-    ClaimRequest { queues: queues.map(queue).collect(), limit, types, terms: Terms::default() }
+    ClaimRequest { queues: queues.map(queue).collect(), limit, types, terms: ClaimOptions::default() }
 }
 
 async fn claim(store: &PostgresStore, request: ClaimRequest) -> Vec<ClaimedJob> {
@@ -59,7 +59,7 @@ fn queues_of(jobs: &[ClaimedJob]) -> Vec<QueueName> {
     jobs.iter().map(|job| job.claimed.queue.clone()).collect()
 }
 
-async fn world() -> (Arc<PostgresStore>, String, String) {
+async fn open_store() -> (Arc<PostgresStore>, String, String) {
     let (url, schema) = (common::shared_url(), common::new_schema());
     let store = load::open(&url, &schema).await;
     (store, url, schema)
@@ -68,12 +68,12 @@ async fn world() -> (Arc<PostgresStore>, String, String) {
 #[test]
 fn a_claim_over_a_thousand_queues_is_served_in_their_order() {
     runtime().block_on(async {
-        let (store, ..) = world().await;
+        let (store, ..) = open_store().await;
         submit(&store, "a", Priority::Normal, 0..QUEUES).await;
         let backwards = (0..QUEUES).rev();
         let all = claim(&store, request(backwards.clone(), QUEUES, &[])).await;
         assert_eq!(queues_of(&all), backwards.clone().map(queue).collect::<Vec<_>>());
-        // Nothing is left, and that is an answer, too.
+        // The queues are empty.
         assert!(claim(&store, request(backwards.clone(), QUEUES, &[])).await.is_empty());
         // One job in the last queue that is named, then in others before it.
         submit(&store, "a", Priority::Normal, std::iter::once(0)).await;
@@ -85,9 +85,9 @@ fn a_claim_over_a_thousand_queues_is_served_in_their_order() {
 }
 
 #[test]
-fn types_are_told_apart_in_a_thousand_queues() {
+fn claims_by_type_over_a_thousand_queues() {
     runtime().block_on(async {
-        let (store, ..) = world().await;
+        let (store, ..) = open_store().await;
         for name in ["a", "b"] {
             submit(&store, name, Priority::Normal, 0..QUEUES).await;
         }
@@ -100,11 +100,11 @@ fn types_are_told_apart_in_a_thousand_queues() {
     });
 }
 
-/// A queue without order of priority is worked off in order of arrival, the others by priority.
+/// A FIFO queue is served in order of arrival, the others by priority.
 #[test]
 fn each_queue_keeps_its_own_order() {
     runtime().block_on(async {
-        let (store, ..) = world().await;
+        let (store, ..) = open_store().await;
         for (number, priority_order) in [(1, false), (2, true)] {
             let overrides = SettingsPatch { priority_order: Some(priority_order), ..SettingsPatch::default() };
             let (profile, overrides) = (Some(Profile::Standard), Some(Box::new(overrides)));
@@ -125,12 +125,13 @@ fn each_queue_keeps_its_own_order() {
     });
 }
 
-/// Claims of one transaction that name the same queues in other orders get a job each, and every job once.
+/// Claims of one transaction that name the same queues in other orders get a job each, and every
+/// job once.
 #[test]
-fn claims_that_overlap_share_what_is_there() {
+fn overlapping_claims_get_each_job_once() {
     const CLAIMS: usize = 60;
     runtime().block_on(async {
-        let (store, ..) = world().await;
+        let (store, ..) = open_store().await;
         submit(&store, "a", Priority::Normal, (0..CLAIMS * 2).map(|number| 50 + number % 20)).await;
         let claims: Vec<_> = (0..CLAIMS)
             .map(|first| {
@@ -153,7 +154,7 @@ fn claims_that_overlap_share_what_is_there() {
 #[test]
 fn no_more_jobs_are_locked_than_are_claimed() {
     runtime().block_on(async {
-        let (store, url, schema) = world().await;
+        let (store, url, schema) = open_store().await;
         submit(&store, "a", Priority::Normal, (0..40).map(|number| number % 4)).await;
         let mut clients = Vec::new();
         for _ in 0..2 {
@@ -162,7 +163,7 @@ fn no_more_jobs_are_locked_than_are_claimed() {
             clients.push(client);
         }
         let text = format!(
-            "BEGIN; SELECT count(*) FROM {schema}.claim_lines(ARRAY(SELECT number FROM {schema}.queue_names \
+            "BEGIN; SELECT count(*) FROM {schema}.claim_queues(ARRAY(SELECT number FROM {schema}.queue_names \
              WHERE name LIKE 'q_' ORDER BY name), '{{f,f,t,t}}', '{{1,1,2,2}}', '{{}}', '{{}}', '{{12,3}}', '{{}}', 256)"
         );
         clients[0].batch_execute(&text).await.expect("they are locked");

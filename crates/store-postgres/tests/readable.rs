@@ -1,4 +1,4 @@
-//! The view `jobs_readable` says in SQL what the API says of the same jobs.
+//! The view `jobs_readable` returns the same fields as the API.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use common::load;
-use longshore_core::engine::Settlement;
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::job::Job;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
-use longshore_store::{Clock, Inspect, JobFilter, JobQuery, Store, VirtualClock};
-use longshore_store_postgres::{Connections, Options, PostgresStore};
-use longshore_testkit::conformance::{self, World};
+use longshore_engine::Settlement;
+use longshore_store::{Clock, JobFilter, JobQuery, Store, StoreReader, VirtualClock};
+use longshore_store_postgres::{Connections, PostgresOptions, PostgresStore};
+use longshore_testkit::conformance::{self, StoreFixture};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 const TEXTS: &str = "id, queue, type, state, priority, attempt, worker, error_category, error_code, error_message, seq";
@@ -53,7 +53,7 @@ async fn rows(client: &Client, schema: &str) -> Vec<Values> {
     rows
 }
 
-/// The same of a job as the store decodes it.
+/// The same fields of a decoded job.
 fn values(job: &Job) -> Values {
     let lease = job.state.lease();
     let text = |value: &dyn ToString| Some(value.to_string());
@@ -63,11 +63,11 @@ fn values(job: &Job) -> Values {
         text(&job.id),
         text(&job.queue),
         text(&job.job_type),
-        text(&job.kind().word()),
-        text(&job.priority.word()),
+        text(&job.kind().as_str()),
+        text(&job.priority.as_str()),
         text(&job.counters.starts),
         lease.and_then(|lease| lease.worker.as_ref()).map(ToString::to_string),
-        error.map(|error| error.category.word().to_owned()),
+        error.map(|error| error.category.as_str().to_owned()),
         error.and_then(|error| error.code.as_deref()).map(str::to_owned),
         error.map(|error| error.message.to_string()),
         text(&job.seq),
@@ -98,7 +98,7 @@ async fn jobs(store: &PostgresStore) -> Vec<Arc<Job>> {
 static STATES: Mutex<BTreeSet<StateKind>> = Mutex::new(BTreeSet::new());
 static ARCHIVED: AtomicUsize = AtomicUsize::new(0);
 
-/// Compares the view with the store when its world ends.
+/// Compares the view with the store on drop.
 struct Comparison {
     store: Arc<PostgresStore>,
     schema: common::Schema,
@@ -121,42 +121,43 @@ impl Drop for Comparison {
     }
 }
 
-fn world() -> World {
+fn fixture() -> StoreFixture {
     static SHARED: OnceLock<Connections> = OnceLock::new();
     let (clock, schema) = (conformance::clock(), common::Schema::take());
-    let connections = SHARED.get_or_init(|| Connections::new(&Options::new(&*schema.url), 24).expect("an address"));
-    let options = Options {
+    let connections =
+        SHARED.get_or_init(|| Connections::new(&PostgresOptions::new(&*schema.url), 24).expect("an address"));
+    let options = PostgresOptions {
         schema: schema.name.clone(),
         clock: Some(Arc::<VirtualClock>::clone(&clock) as Arc<dyn Clock>),
-        migrates: false,
-        lanes: 0,
+        auto_migrate: false,
+        writers: 0,
         readers: 1,
         retention_slack: longshore_core::Duration::ZERO,
         runtime: Some(common::runtime().handle().clone()),
         connections: Some(connections.clone()),
-        ..Options::new(&*schema.url)
+        ..PostgresOptions::new(&*schema.url)
     };
     let store = Arc::new(PostgresStore::open(options).expect("the store opens"));
-    World::new(Arc::<PostgresStore>::clone(&store), clock).keeping(Comparison { store, schema })
+    StoreFixture::new(Arc::<PostgresStore>::clone(&store), clock).keeping(Comparison { store, schema })
 }
 
 #[test]
 fn the_view_agrees_on_random_jobs() {
-    conformance::histories(&world, 3_000_000..3_000_016);
+    conformance::histories(&fixture, 3_000_000..3_000_016);
     let (states, archived) = (STATES.lock().expect("the states").clone(), ARCHIVED.load(Ordering::Relaxed));
     assert_eq!(states.len(), StateKind::COUNT, "only {states:?} were seen");
     assert!(archived > 0, "no job was archived");
 }
 
-/// PostgreSQL has no text with a zero in it; the view shows the job all the same.
+/// PostgreSQL text cannot contain a zero byte.
 #[test]
-fn a_message_with_a_zero_is_escaped() {
+fn a_message_with_a_zero_byte_is_escaped() {
     common::runtime().block_on(async {
         let (url, schema) = (common::shared_url(), common::new_schema());
         let store = load::open(&url, &schema).await;
         load::submit(&*store, "one").await.expect("it is stored");
         let job = load::claim(&*store, 1).await.expect("the store answers").remove(0);
-        let report = Reported {
+        let report = ReportedFailure {
             category: ReportedCategory::Permanent,
             code: Some("E1".into()),
             message: "a\0b".into(),

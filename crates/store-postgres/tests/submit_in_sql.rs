@@ -1,4 +1,5 @@
-//! Submitting in SQL: the job is the one that the program would have made, byte for byte but for its id, and it lives and dies with the caller's transaction.
+//! `submit()` in SQL creates the same record as the Rust encoder, except for its id, and commits or
+//! rolls back with the caller's transaction.
 
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
 
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use common::load;
 use longshore_core::Duration;
-use longshore_core::engine::{AdminCommand, Submission, SubmitRequest};
 use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::job::Job;
 use longshore_core::patch::{PolicyPatch, SettingsPatch};
@@ -18,15 +18,16 @@ use longshore_core::profile::Profile;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_core::tags::Tags;
-use longshore_store::{Inspect, JobFilter, JobQuery, JobRef, Store};
-use longshore_store_postgres::{Enqueue, PostgresStore, enqueue};
+use longshore_engine::{AdminCommand, Submission, SubmitRequest};
+use longshore_store::{JobFilter, JobQuery, JobRef, Store, StoreReader};
+use longshore_store_postgres::{PostgresStore, SqlSubmission, submit_in_transaction};
 use tokio_postgres::{Client, NoTls};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-async fn world() -> (Arc<PostgresStore>, Client, String) {
+async fn open_store() -> (Arc<PostgresStore>, Client, String) {
     let (url, schema) = (common::shared_url(), common::new_schema());
     let store = load::open(&url, &schema).await;
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
@@ -44,11 +45,11 @@ async fn job(store: &dyn Store, id: JobId) -> Arc<Job> {
     store.get(vec![JobRef::Id(id)]).await.expect("the store answers").remove(0).expect("the job is there")
 }
 
-fn given<'a>(schema: &'a str, queue: &'a str, options: &'a str) -> Enqueue<'a> {
-    Enqueue { schema, queue, job_type: "mail.größe", payload: "{\"to\":\"ada\"}", options }
+fn given<'a>(schema: &'a str, queue: &'a str, options: &'a str) -> SqlSubmission<'a> {
+    SqlSubmission { schema, queue, job_type: "mail.größe", payload: "{\"to\":\"ada\"}", options }
 }
 
-/// Everything but what no two jobs share.
+/// The job without its unique fields.
 fn picture(job: &Job, twin: &Job) -> Job {
     let mut job = job.clone();
     let shift = |at: longshore_core::Timestamp| {
@@ -56,9 +57,13 @@ fn picture(job: &Job, twin: &Job) -> Job {
             at.as_millis() - job.created_at.as_millis() + twin.created_at.as_millis(),
         )
     };
-    let moves =
-        job.history.moves().iter().map(|step| longshore_core::history::Move { at: shift(step.at), ..*step }).collect();
-    job.history = longshore_core::history::History::from_moves(moves);
+    let moves = job
+        .history
+        .moves()
+        .iter()
+        .map(|step| longshore_core::history::Transition { at: shift(step.at), ..*step })
+        .collect();
+    job.history = longshore_core::history::History::from_transitions(moves);
     job.scheduled_at = job.scheduled_at.map(shift);
     job.lifetime_ends_at = job.lifetime_ends_at.map(shift);
     job.updated_at = shift(job.updated_at);
@@ -79,7 +84,7 @@ fn picture(job: &Job, twin: &Job) -> Job {
 
 type Change = fn(&mut NewJob);
 
-/// Options in SQL, and the same to the program.
+/// Options in SQL, and the same fields in Rust.
 fn variants() -> Vec<(&'static str, Change)> {
     vec![
         ("{}", |_| {}),
@@ -104,17 +109,16 @@ fn variants() -> Vec<(&'static str, Change)> {
     ]
 }
 
-/// `submit` in SQL makes what the rules make.
 #[test]
-fn the_job_is_the_one_that_the_rules_make() {
+fn submit_creates_the_same_job_as_the_rules() {
     runtime().block_on(async {
-        let (store, client, schema) = world().await;
+        let (store, client, schema) = open_store().await;
         let lifetime = PolicyPatch { lifetime: Some(Duration::from_days(2)), ..PolicyPatch::default() };
         put(&*store, "q", Profile::Standard, SettingsPatch::default()).await;
         put(&*store, "mortal", Profile::Taskharbor, SettingsPatch { job: lifetime, ..SettingsPatch::default() }).await;
         for queue in ["q", "mortal"] {
             for (options, change) in variants() {
-                let id = enqueue(&client, &given(&schema, queue, options)).await.expect("it is taken in");
+                let id = submit_in_transaction(&client, &given(&schema, queue, options)).await.expect("it is taken in");
                 let mut new = NewJob::new(
                     JobType::new("mail.größe").expect("a name"),
                     Payload::Json(Bytes::from_static(b"{\"to\": \"ada\"}")),
@@ -130,7 +134,7 @@ fn the_job_is_the_one_that_the_rules_make() {
             }
         }
         let claimed = load::claim(&*store, 100).await.expect("the store answers");
-        assert!(claimed.len() >= 8, "both kinds stand in line");
+        assert!(claimed.len() >= 8, "jobs of both kinds are ready");
         let report =
             store.queue(QueueName::new("q").expect("a name")).await.expect("the store answers").expect("it is there");
         assert_eq!(report.counts.iter().sum::<u64>(), 16, "all are counted");
@@ -138,14 +142,14 @@ fn the_job_is_the_one_that_the_rules_make() {
 }
 
 #[test]
-fn it_lives_and_dies_with_the_transaction() {
+fn the_job_commits_or_rolls_back_with_the_transaction() {
     runtime().block_on(async {
-        let (store, mut client, schema) = world().await;
+        let (store, mut client, schema) = open_store().await;
         let transaction = client.transaction().await.expect("a transaction");
-        let lost = enqueue(&transaction, &given(&schema, "default", "{}")).await.expect("it is taken in");
+        let lost = submit_in_transaction(&transaction, &given(&schema, "default", "{}")).await.expect("it is taken in");
         transaction.rollback().await.expect("it never was");
         let transaction = client.transaction().await.expect("a transaction");
-        let kept = enqueue(&transaction, &given(&schema, "default", "{\"idempotency_key\":\"k\"}"))
+        let kept = submit_in_transaction(&transaction, &given(&schema, "default", "{\"idempotency_key\":\"k\"}"))
             .await
             .expect("it is taken in");
         assert_eq!(load::state(&*store, kept).await, None, "not yet");
@@ -154,8 +158,9 @@ fn it_lives_and_dies_with_the_transaction() {
             (load::state(&*store, lost).await, load::state(&*store, kept).await),
             (None, Some(StateKind::Scheduled))
         );
-        let again =
-            enqueue(&client, &given(&schema, "default", "{\"idempotency_key\":\"k\"}")).await.expect("it is known");
+        let again = submit_in_transaction(&client, &given(&schema, "default", "{\"idempotency_key\":\"k\"}"))
+            .await
+            .expect("it is known");
         assert_eq!(again, kept, "one key, one job");
         let mut new = NewJob::new(JobType::new("mail.größe").expect("a name"), Payload::Json(Bytes::from_static(b"1")));
         new.idempotency_key = Some("k".into());
@@ -167,9 +172,9 @@ fn it_lives_and_dies_with_the_transaction() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_invalid_field() {
     runtime().block_on(async {
-        let (store, mut client, schema) = world().await;
+        let (store, mut client, schema) = open_store().await;
         put(
             &*store,
             "small",
@@ -197,7 +202,8 @@ fn what_is_wrong_is_named() {
             ("default", "{\"tags\":7}", "tags"),
             ("default", "{\"external_id\":\"x\"}", "external_id"),
         ] {
-            let refused = enqueue(&client, &given(&schema, queue, options)).await.expect_err("it is refused");
+            let refused =
+                submit_in_transaction(&client, &given(&schema, queue, options)).await.expect_err("it is refused");
             assert!(refused.to_string().contains(&format!("{word}: ")), "{queue} {options}: {refused}");
         }
         for (levels, taken) in [(64, true), (65, false)] {
@@ -212,17 +218,17 @@ fn what_is_wrong_is_named() {
     });
 }
 
-/// The index has the same words for a job from SQL as for one from the API.
+/// Jobs from SQL have the same search terms as jobs from the API.
 #[test]
 fn a_job_from_sql_is_listed_by_its_ids() {
     runtime().block_on(async {
-        let (store, client, schema) = world().await;
+        let (store, client, schema) = open_store().await;
         let settings = SettingsPatch { external_ids: Some(true), ..SettingsPatch::default() };
         put(&*store, "named", Profile::Standard, settings).await;
         let options =
             "{\"correlation_id\":\"trace ü\",\"idempotency_key\":\"k\",\"external_id\":\"x\",\"tags\":[\"alice\"]}";
-        let id = enqueue(&client, &given(&schema, "named", options)).await.expect("it is submitted");
-        enqueue(&client, &given(&schema, "named", "{}")).await.expect("it is submitted");
+        let id = submit_in_transaction(&client, &given(&schema, "named", options)).await.expect("it is submitted");
+        submit_in_transaction(&client, &given(&schema, "named", "{}")).await.expect("it is submitted");
         let all = JobFilter::default;
         for filter in [
             JobFilter { correlation_id: Some("trace ü".into()), ..all() },
@@ -234,7 +240,7 @@ fn a_job_from_sql_is_listed_by_its_ids() {
             let page = store.list(query).await.expect("the store answers");
             assert_eq!(page.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id], "{filter:?}");
         }
-        let text = format!("SELECT count(*) FROM {schema}.jobs WHERE plain");
+        let text = format!("SELECT count(*) FROM {schema}.jobs WHERE standalone");
         let plain: i64 = client.query_one(&text, &[]).await.expect("a count").get(0);
         assert_eq!(plain, 1, "a job that the index lists is removed by itself, not with its day");
     });

@@ -1,4 +1,4 @@
-//! What time it is. The only place that reads a clock.
+//! Clocks. No other module of the program reads the time.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,26 +8,31 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use longshore_core::time::{Duration, Timestamp};
 
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// Never goes back.
+    /// Returns the current time. It never decreases.
     fn now(&self) -> Timestamp;
 
-    /// Goes on from this instant, unless the clock is past it already. A store calls it at its start with the last instant that it has seen.
+    /// Continues from this instant, unless the clock has passed it. A store calls this on open with
+    /// the latest time it has recorded.
     fn advance_to(&self, instant: Timestamp);
 }
 
-/// The time of this machine. It runs with the monotonic clock, so that a jump of the wall clock neither shortens nor lengthens a lease;
-/// where the two have drifted apart it runs a little faster or slower until they agree again.
+/// The time of this machine.
+///
+/// It follows the monotonic clock, so a jump of the wall clock does not change the length of a
+/// lease. After a jump it slews: it runs slightly faster or slower until it agrees with the wall
+/// clock.
 #[derive(Debug)]
-pub struct SystemClock(Mutex<Steady>);
+pub struct SystemClock(Mutex<SlewState>);
 
-/// Of each second, at most this part is used to catch up with the wall clock.
+/// The clock corrects at most this fraction of the elapsed time.
 const SLEW_DIVISOR: i64 = 20;
 
 #[derive(Debug)]
-struct Steady {
+struct SlewState {
     at: Instant,
-    /// What was told at that instant, in microseconds: finer than anybody is told, so that many small steps add up.
-    told: i64,
+    /// The time reported at that instant. Microseconds, because the corrections of short steps
+    /// would round to zero in milliseconds.
+    reported_us: i64,
 }
 
 impl Default for SystemClock {
@@ -39,43 +44,45 @@ impl Default for SystemClock {
 impl SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn new() -> Self {
-        Self(Mutex::new(Steady { at: Instant::now(), told: wall() }))
+        Self(Mutex::new(SlewState { at: Instant::now(), reported_us: wall_us() }))
     }
 }
 
-/// Microseconds since the Unix epoch by the wall clock.
+/// Returns microseconds since the Unix epoch by the wall clock.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-fn wall() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+fn wall_us() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     fn now(&self) -> Timestamp {
-        let mut steady = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let at = Instant::now();
-        let passed = i64::try_from(at.duration_since(steady.at).as_micros()).unwrap_or(i64::MAX);
-        *steady = Steady { at, told: steer(steady.told, passed, wall()) };
-        Timestamp::from_millis(steady.told / 1_000)
+        let passed_us = i64::try_from(at.duration_since(state.at).as_micros()).unwrap_or(i64::MAX);
+        *state = SlewState { at, reported_us: slew(state.reported_us, passed_us, wall_us()) };
+        Timestamp::from_millis(state.reported_us / 1_000)
     }
 
-    /// A wall clock that is behind this instant is caught up with slowly, as after any jump.
+    /// If the wall clock is behind this instant, the difference is slewed away as after a jump.
     fn advance_to(&self, instant: Timestamp) {
-        let mut steady = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        steady.told = steady.told.max(instant.as_millis().saturating_mul(1_000));
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        state.reported_us = state.reported_us.max(instant.as_millis().saturating_mul(1_000));
     }
 }
 
-/// Where a clock that told `told` stands when `passed` has gone by and the wall says `wall`.
-fn steer(told: i64, passed: i64, wall: i64) -> i64 {
-    let expected = told.saturating_add(passed);
-    let most = passed / SLEW_DIVISOR;
-    let drift = wall.saturating_sub(expected).clamp(-most, most);
-    expected.saturating_add(drift).max(told)
+/// Returns the time to report, `passed_us` after `reported_us` was reported, while the wall clock
+/// shows `wall_us`.
+fn slew(reported_us: i64, passed_us: i64, wall_us: i64) -> i64 {
+    let expected = reported_us.saturating_add(passed_us);
+    let correction_max = passed_us / SLEW_DIVISOR;
+    let correction = wall_us.saturating_sub(expected).clamp(-correction_max, correction_max);
+    expected.saturating_add(correction).max(reported_us)
 }
 
-/// Time since some instant of this process: for measuring how long something took, and for nothing else.
+/// Returns the time since the first call in this process. Differences of two values measure
+/// durations.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub fn monotonic() -> std::time::Duration {
     static START: OnceLock<Instant> = OnceLock::new();
@@ -83,7 +90,7 @@ pub fn monotonic() -> std::time::Duration {
     now.saturating_duration_since(*START.get_or_init(|| now))
 }
 
-/// A clock that stands still until it is moved: the time of tests and of `--virtual-clock`.
+/// A clock that changes only when it is advanced, for tests and `--virtual-clock`.
 #[derive(Debug)]
 pub struct VirtualClock(AtomicI64);
 
@@ -97,7 +104,7 @@ impl VirtualClock {
         Timestamp::from_millis(self.0.fetch_add(by, Ordering::SeqCst).saturating_add(by))
     }
 
-    /// Moves on to an instant; never back.
+    /// Advances to an instant. An instant in the past has no effect.
     pub fn advance_to(&self, instant: Timestamp) {
         self.0.fetch_max(instant.as_millis(), Ordering::SeqCst);
     }
@@ -117,32 +124,32 @@ impl Clock for VirtualClock {
 mod tests {
     use super::*;
 
-    /// P16: a jump of the wall clock does not reach a lease of half a minute.
+    /// P16: a jump of the wall clock changes a lease of 30 s by at most 2 s.
     #[test]
-    fn a_jump_of_the_wall_clock_is_caught_up_slowly() {
+    fn slew_spreads_a_jump_of_the_wall_clock() {
         let (second, hour) = (1_000_000, 3_600_000_000);
         let start = 1_000 * second;
         for jump in [hour, -hour, 24 * hour] {
-            let (mut told, mut wall) = (start, start + jump);
+            let (mut reported, mut wall) = (start, start + jump);
             for _ in 0..30_000 {
                 wall += second / 1_000;
-                let next = steer(told, second / 1_000, wall);
-                assert!(next >= told, "never back");
-                told = next;
+                let next = slew(reported, second / 1_000, wall);
+                assert!(next >= reported, "the clock went back");
+                reported = next;
             }
-            let felt = told - start;
-            assert!((28 * second..=32 * second).contains(&felt), "30 s felt like {felt} us after a jump of {jump}");
+            let elapsed = reported - start;
+            assert!((28 * second..=32 * second).contains(&elapsed), "30 s took {elapsed} us after a jump of {jump}");
         }
-        let (mut told, mut wall) = (start, start + 60 * second);
+        let (mut reported, mut wall) = (start, start + 60 * second);
         for _ in 0..2_000 {
             wall += second;
-            told = steer(told, second, wall);
+            reported = slew(reported, second, wall);
         }
-        assert_eq!(told, wall, "in the end they agree");
+        assert_eq!(reported, wall, "the clocks converge");
     }
 
     #[test]
-    fn the_system_clock_never_goes_back() {
+    fn system_clock_never_decreases() {
         let clock = SystemClock::new();
         let mut last = clock.now();
         for _ in 0..10_000 {
@@ -153,25 +160,25 @@ mod tests {
     }
 
     #[test]
-    fn the_system_clock_goes_on_from_an_instant_ahead_of_the_wall() {
+    fn system_clock_advances_past_the_wall_clock() {
         let clock = SystemClock::new();
         let before = clock.now();
         clock.advance_to(Timestamp::from_millis(1));
-        assert!(clock.now() >= before, "an instant of the past changes nothing");
-        let ahead = before + Duration::from_hours(1);
-        clock.advance_to(ahead);
+        assert!(clock.now() >= before, "a past instant has no effect");
+        let future = before + Duration::from_hours(1);
+        clock.advance_to(future);
         let now = clock.now();
-        assert!(now >= ahead && now < ahead + Duration::from_hours(1));
+        assert!(now >= future && now < future + Duration::from_hours(1));
     }
 
     #[test]
-    fn the_stopwatch_never_goes_back() {
+    fn monotonic_never_decreases() {
         let first = monotonic();
         assert!(monotonic() >= first);
     }
 
     #[test]
-    fn a_virtual_clock_stands_still_until_it_is_moved() {
+    fn virtual_clock_changes_only_when_advanced() {
         let clock = VirtualClock::new(Timestamp::from_millis(5));
         assert_eq!(clock.now(), clock.now());
         assert_eq!(clock.advance(Duration::from_millis(7)).as_millis(), 12);

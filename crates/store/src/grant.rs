@@ -1,21 +1,21 @@
-//! What a claim is answered with, and how a call waits for it.
+//! The response to a claim, and how a call waits for it.
 
 use std::fmt::Debug;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use longshore_core::engine::Settlement;
 use longshore_core::settle::Outcome;
+use longshore_engine::Settlement;
 use tokio::sync::oneshot;
 
 use crate::store::ClaimedJob;
 
-/// Whether a claim that finds nothing waits.
+/// Whether a claim that finds no job waits.
 pub enum Park {
-    /// It is answered at once.
+    /// The claim returns empty.
     No,
-    /// It waits until jobs are ready or this future ends.
+    /// The claim waits until jobs are ready or this future completes.
     Until(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
@@ -28,13 +28,14 @@ impl Debug for Park {
     }
 }
 
-/// Takes leases back whose jobs did not reach a worker.
+/// Takes back leases whose jobs did not reach a worker.
 pub trait TakeBack: Debug + Send + Sync {
-    /// Never waits: it is called from destructors.
+    /// Must not block: destructors call it.
     fn take_back(&self, undelivered: Vec<Settlement>);
 }
 
-/// Claimed jobs on their way to a worker. Dropped before [`Grant::deliver`], it gives their leases back.
+/// Claimed jobs on their way to a worker. If it is dropped before [`Grant::deliver`], it returns
+/// the leases to the store.
 #[derive(Debug)]
 pub struct Grant {
     jobs: Vec<ClaimedJob>,
@@ -46,7 +47,7 @@ impl Grant {
         Self { jobs, take_back: Some(take_back) }
     }
 
-    /// Jobs that no longer need to be given back, for stores without leases to lose.
+    /// Makes a grant that does not return its leases when it is dropped.
     pub fn delivered(jobs: Vec<ClaimedJob>) -> Self {
         Self { jobs, take_back: None }
     }
@@ -55,7 +56,7 @@ impl Grant {
         &self.jobs
     }
 
-    /// The answer has left: from here on the worker holds the leases.
+    /// Returns the jobs. From here on the worker holds the leases.
     pub fn deliver(mut self) -> Vec<ClaimedJob> {
         self.take_back = None;
         std::mem::take(&mut self.jobs)
@@ -74,24 +75,27 @@ impl Drop for Grant {
     }
 }
 
-/// Waits for the answer to a claim that may be parked. `unpark` is called when the wait ends first, or when the caller drops this future: the store
-/// decides then whether the claim ends empty. `None`: the store went away without an answer.
-pub async fn await_grant<A>(mut answer: oneshot::Receiver<A>, park: Park, unpark: impl FnMut()) -> Option<A> {
-    let Park::Until(mut end) = park else { return answer.await.ok() };
+/// Waits for the response to a claim that may be parked.
+///
+/// When the wait ends first, or the caller drops this future, `unpark` is called. The store then
+/// decides whether the claim ends empty, because a grant may have been made meanwhile. Returns
+/// `None` if the store closed without a response.
+pub async fn await_grant<A>(mut response: oneshot::Receiver<A>, park: Park, unpark: impl FnMut()) -> Option<A> {
+    let Park::Until(mut end) = park else { return response.await.ok() };
     let mut unpark = CallOnDrop(Some(unpark));
-    let first = std::future::poll_fn(|context| match pin!(&mut answer).poll(context) {
-        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+    let first = std::future::poll_fn(|context| match pin!(&mut response).poll(context) {
+        Poll::Ready(response) => Poll::Ready(Some(response)),
         Poll::Pending => end.as_mut().poll(context).map(|()| None),
     });
-    let answer = match first.await {
-        Some(answer) => answer,
+    let outcome = match first.await {
+        Some(outcome) => outcome,
         None => {
             unpark.call();
-            answer.await
+            response.await
         }
     };
     unpark.0 = None;
-    answer.ok()
+    outcome.ok()
 }
 
 struct CallOnDrop<F: FnMut()>(Option<F>);

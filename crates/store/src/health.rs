@@ -1,12 +1,12 @@
-//! Whether a store takes new jobs, and what it knows of its disk.
+//! Whether a store accepts submissions, and the state of its disk.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreHealth {
-    /// Why new jobs are refused now; `None`: they are taken.
+    /// Why submissions are rejected now. `None`: they are accepted.
     pub refusing: Option<String>,
-    /// Bytes that are set aside for a full disk; 0 while they are in use. `None`: the store has no such reserve.
+    /// Bytes reserved for a full disk; 0 while they are in use. `None`: the store has no reserve.
     pub reserve_bytes: Option<u64>,
-    /// Bytes that are free on the store's disk. `None`: the store has no disk, or does not see it.
+    /// Free bytes on the store's disk. `None`: the store has no disk, or cannot measure it.
     pub free_bytes: Option<u64>,
 }
 

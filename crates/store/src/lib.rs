@@ -1,42 +1,55 @@
-//! What a store of Longshore is.
+//! The interface of a store: traits, queries, errors and the parts that every store needs.
 //!
-//! A store keeps jobs durably and lets the rules of `longshore-core` decide: it fetches, locks and saves, and answers only what is durable.
-//! Everything above works with `Arc<dyn Store>`; no driver's type crosses this line.
+//! A store keeps jobs durably and lets the rules of `longshore-core` decide. It loads records,
+//! locks them, saves them, and responds when the change is durable. The server uses only
+//! `Arc<dyn Store>`: no type of a database driver appears in this crate.
 //!
 //! In reading order:
-//! - [`Store`] and [`Inspect`] (`store.rs`): the two traits; batches in, batches out, one verdict for each item, in the same order
-//! - [`query`]: what can be asked for in a listing
-//! - [`StoreError`] (`error.rs`): whether the thing may have happened
-//! - [`clock`]: the time of this machine, steady and without jumps, and the virtual time of tests
-//! - [`StoreHealth`] (`health.rs`): whether new jobs are taken
-//! - [`Wakeups`] (`wakeups.rs`): hints that something may have changed
-//! - [`Grant`] (`grant.rs`): claimed jobs on their way to a worker; [`ParkedClaims`] (`parked.rs`): claims that wait for jobs
-//! - [`Mailbox`] (`mailbox.rs`): the way of requests to the component that serves them
-//! - [`Observed`] (`observed.rs`): a store that counts and times what is asked of another
-//! - [`Unreliable`] (`unreliable.rs`): a store that fails at will, for tests of what is above it
+//! - [`Store`], [`StoreReader`] (`store.rs`): the two traits; verdicts keep the order of items
+//! - [`query`]: filters, cursors and pages of listings
+//! - [`StoreError`] (`error.rs`): failures, and whether the change may have been applied
+//! - [`clock`]: the system clock without jumps, and the virtual clock of tests
+//! - [`OsRng`] (`os_rng.rs`): random numbers of the operating system, for tokens and ids
+//! - [`StoreHealth`] (`health.rs`): whether submissions are accepted, and the state of the disk
+//! - [`StoreMetrics`] (`metrics.rs`): measurements for the metrics endpoint
+//! - [`ChangeFeed`] (`change_feed.rs`): hints about committed changes and the next deadline
+//! - [`Grant`] (`grant.rs`): claimed jobs on their way to a worker
+//! - [`ParkedClaims`] (`parked.rs`): claims that wait for jobs
+//! - [`Mailbox`] (`mailbox.rs`): the bounded channel from callers to the serving component
+//! - [`Request`], [`Response`] (`request.rs`): the messages on that channel
+//! - [`StoreLayer`] (`layer.rs`): a store that wraps another store
+//! - [`InstrumentedStore`] (`instrumented.rs`): a layer that counts and times every call
 
+mod change_feed;
 pub mod clock;
 mod error;
+mod error_message;
 mod grant;
 mod health;
+mod instrumented;
+mod layer;
 mod mailbox;
-mod observed;
+mod metrics;
+mod os_rng;
 mod parked;
 pub mod query;
+mod request;
 mod store;
 #[cfg(test)]
 mod stub;
-mod unreliable;
-mod wakeups;
 
+pub use change_feed::{ChangeFeed, WakeupsSender};
 pub use clock::{Clock, SystemClock, VirtualClock};
-pub use error::{Cause, StoreError};
+pub use error::{Cause, FormatError, StoreError};
+pub use error_message::ErrorMessage;
 pub use grant::{Grant, Park, TakeBack, await_grant};
 pub use health::StoreHealth;
-pub use mailbox::{Letters, Mailbox, Notices, mailbox};
-pub use observed::{Observation, Observed, Observer, Verb};
+pub use instrumented::{InstrumentedStore, Observer, StoreCall, StoreOp};
+pub use layer::StoreLayer;
+pub use mailbox::{Mailbox, MailboxReceiver, NoticeSender, mailbox};
+pub use metrics::{Histogram, HistogramSnapshot, HitCount, StoreMetrics};
+pub use os_rng::OsRng;
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};
-pub use query::{InLine, JobFilter, JobQuery, MemberQuery, Page, StateSet, WorkflowPage, WorkflowQuery};
-pub use store::{ClaimedJob, Inspect, JobRef, QueueReport, Store, StoreFuture};
-pub use unreliable::{Fault, Faults, Unreliable};
-pub use wakeups::{Wakeups, WakeupsSender};
+pub use query::{JobFilter, JobQuery, MemberQuery, Page, QueuePosition, StateSet, WorkflowPage, WorkflowQuery};
+pub use request::{ClaimReply, Reply, Request, Response};
+pub use store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};

@@ -1,4 +1,4 @@
-//! The way of requests to the component that serves them.
+//! The bounded channel from callers to the component that serves their requests.
 
 use std::sync::Arc;
 
@@ -6,79 +6,80 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Sends requests. Callers wait while it is full; notices never wait. Both arrive in the order in which they were sent.
+/// Sends requests. A caller waits while the mailbox is full; notices never wait. Requests and
+/// notices arrive in the order in which they were sent.
 #[derive(Debug)]
 pub struct Mailbox<R> {
-    sender: UnboundedSender<Letter<R>>,
-    room: Arc<Semaphore>,
+    sender: UnboundedSender<Envelope<R>>,
+    slots: Arc<Semaphore>,
 }
 
-/// Sends notices only, and does not keep the receiver open.
+/// Sends notices only. It does not keep the channel open.
 #[derive(Debug)]
-pub struct Notices<R>(WeakUnboundedSender<Letter<R>>);
+pub struct NoticeSender<R>(WeakUnboundedSender<Envelope<R>>);
 
-/// Receives until every [`Mailbox`] is gone.
+/// Receives until the last [`Mailbox`] is dropped.
 #[derive(Debug)]
-pub struct Letters<R>(UnboundedReceiver<Letter<R>>);
+pub struct MailboxReceiver<R>(UnboundedReceiver<Envelope<R>>);
 
 #[derive(Debug)]
-struct Letter<R> {
+struct Envelope<R> {
     request: R,
-    _room: Option<OwnedSemaphorePermit>,
+    _slot: Option<OwnedSemaphorePermit>,
 }
 
-/// Makes a mailbox with room for this many unserved requests.
-pub fn mailbox<R>(room: usize) -> (Mailbox<R>, Letters<R>) {
+/// Creates a mailbox with this many slots for requests that are not served yet.
+pub fn mailbox<R>(slots: usize) -> (Mailbox<R>, MailboxReceiver<R>) {
     let (sender, receiver) = unbounded_channel();
-    let room = Arc::new(Semaphore::new(room.clamp(1, Semaphore::MAX_PERMITS)));
-    (Mailbox { sender, room }, Letters(receiver))
+    let slots = Arc::new(Semaphore::new(slots.clamp(1, Semaphore::MAX_PERMITS)));
+    (Mailbox { sender, slots }, MailboxReceiver(receiver))
 }
 
 impl<R> Clone for Mailbox<R> {
     fn clone(&self) -> Self {
-        Self { sender: self.sender.clone(), room: Arc::clone(&self.room) }
+        Self { sender: self.sender.clone(), slots: Arc::clone(&self.slots) }
     }
 }
 
 impl<R> Mailbox<R> {
-    /// Waits for room. Returns the request if the receiver is gone.
+    /// Waits for a slot and sends the request. Returns it if the receiver is gone.
     pub async fn send(&self, request: R) -> Result<(), R> {
-        let room = Arc::clone(&self.room).acquire_owned().await.ok();
-        self.sender.send(Letter { request, _room: room }).map_err(|unsent| unsent.0.request)
+        let slot = Arc::clone(&self.slots).acquire_owned().await.ok();
+        self.sender.send(Envelope { request, _slot: slot }).map_err(|unsent| unsent.0.request)
     }
 
-    pub fn notices(&self) -> Notices<R> {
-        Notices(self.sender.downgrade())
+    pub fn notices(&self) -> NoticeSender<R> {
+        NoticeSender(self.sender.downgrade())
     }
 }
 
-impl<R> Clone for Notices<R> {
+impl<R> Clone for NoticeSender<R> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<R> Notices<R> {
-    /// Sends at once. A notice to a receiver that is gone is dropped: there is nothing left to tell.
+impl<R> NoticeSender<R> {
+    /// Sends a notice without waiting. The notice is dropped if the receiver is gone.
     pub fn post(&self, notice: R) {
         if let Some(sender) = self.0.upgrade() {
-            drop(sender.send(Letter { request: notice, _room: None }));
+            drop(sender.send(Envelope { request: notice, _slot: None }));
         }
     }
 }
 
-impl<R> Letters<R> {
+impl<R> MailboxReceiver<R> {
     pub fn blocking_recv(&mut self) -> Option<R> {
-        self.0.blocking_recv().map(|letter| letter.request)
+        self.0.blocking_recv().map(|envelope| envelope.request)
     }
 
     pub async fn recv(&mut self) -> Option<R> {
-        self.0.recv().await.map(|letter| letter.request)
+        self.0.recv().await.map(|envelope| envelope.request)
     }
 
-    /// The next request, if one is there.
+    /// Returns the next request if one has arrived.
     pub fn try_recv(&mut self) -> Result<R, TryRecvError> {
-        self.0.try_recv().map(|letter| letter.request)
+        self.0.try_recv().map(|envelope| envelope.request)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,23 +1,25 @@
 //! Claims that wait for jobs: ordered by arrival, indexed by queue and type.
 //!
-//! The component that grants jobs owns a [`ParkedClaims`]: the writer of the embedded store, the dispatcher of a PostgreSQL node. It parks a claim
-//! that found nothing, reports lines that may have new jobs ([`ParkedClaims::stir`]), and asks for the next claim to try
-//! ([`ParkedClaims::next_candidate`]). A claim leaves by [`ParkedClaims::take`] only, so grant, timeout and cancellation are decided in one place.
+//! The component that grants jobs owns a [`ParkedClaims`]: the writer of the embedded store, or the
+//! dispatcher of a PostgreSQL node. It parks a claim that found no job. When a job becomes ready it
+//! notifies the queue ([`ParkedClaims::notify`]) and tries claims in order
+//! ([`ParkedClaims::next_candidate`]). A claim leaves through [`ParkedClaims::take`] only, so
+//! grant, timeout and cancellation cannot overlap.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use longshore_core::engine::ClaimRequest;
 use longshore_core::id::{JobType, QueueName};
+use longshore_engine::ClaimRequest;
 
-/// Identifies a claim; a lower ticket is served first.
+/// Identifies a claim. Lower tickets are served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// The types of a claim, sorted and without repetitions; empty means any.
+/// The types of a claim, sorted and without duplicates. Empty means any type.
 type Types = Arc<[JobType]>;
 
-/// A claim that waits, with the caller's end of it.
+/// A claim that waits, with the channel of its caller.
 #[derive(Debug)]
 pub struct ParkedClaim<T> {
     pub request: ClaimRequest,
@@ -29,15 +31,16 @@ pub struct ParkedClaim<T> {
 pub struct ParkedClaims<T> {
     claims: HashMap<Ticket, ParkedClaim<T>>,
     queues: HashMap<QueueName, Waiters>,
-    /// Groups of claims that may be served now, each with its first ticket when it was stirred.
+    /// Groups of claims that may be served now, each with its first ticket at the time of the
+    /// notification.
     candidates: BTreeSet<(Ticket, QueueName, Types)>,
 }
 
-/// The claims that wait for one queue, grouped by the types they ask for.
+/// The claims that wait for one queue, grouped by their types.
 #[derive(Debug, Default)]
 struct Waiters {
     groups: HashMap<Types, BTreeSet<Ticket>>,
-    /// Which groups name a type.
+    /// The groups that name a type.
     by_type: HashMap<JobType, BTreeSet<Types>>,
 }
 
@@ -90,7 +93,7 @@ impl<T> ParkedClaims<T> {
         self.claims.len()
     }
 
-    /// Adds a claim that found nothing. A stir that came before does not count for it.
+    /// Adds a claim that found no job. Earlier notifications do not apply to it.
     pub fn park(&mut self, ticket: Ticket, request: ClaimRequest, caller: T) {
         let mut types = request.types.clone();
         types.sort_unstable();
@@ -98,7 +101,7 @@ impl<T> ParkedClaims<T> {
         self.put_back(ticket, ParkedClaim { request, caller, types: types.into() });
     }
 
-    /// Adds a claim that was taken, at its old place in the order.
+    /// Adds a claim that was removed, at its former place in the order.
     pub fn put_back(&mut self, ticket: Ticket, claim: ParkedClaim<T>) {
         for queue in &claim.request.queues {
             match self.queues.get_mut(queue) {
@@ -109,7 +112,7 @@ impl<T> ParkedClaims<T> {
         self.claims.insert(ticket, claim);
     }
 
-    /// Removes a claim, to be answered or abandoned. `None`: it does not wait any more.
+    /// Removes a claim, to respond or to drop it. Returns `None` if it is not parked.
     pub fn take(&mut self, ticket: Ticket) -> Option<ParkedClaim<T>> {
         let claim = self.claims.remove(&ticket)?;
         for queue in &claim.request.queues {
@@ -123,7 +126,7 @@ impl<T> ParkedClaims<T> {
         Some(claim)
     }
 
-    /// Removes all claims, in order.
+    /// Removes all claims and returns them in order.
     pub fn take_all(&mut self) -> Vec<ParkedClaim<T>> {
         self.queues.clear();
         self.candidates.clear();
@@ -132,8 +135,8 @@ impl<T> ParkedClaims<T> {
         claims.into_iter().map(|(_, claim)| claim).collect()
     }
 
-    /// A job of this type became ready.
-    pub fn stir(&mut self, queue: &QueueName, job_type: &JobType) {
+    /// Records that a job of this type became ready.
+    pub fn notify(&mut self, queue: &QueueName, job_type: &JobType) {
         let Some(waiters) = self.queues.get(queue) else { return };
         let any: Types = Arc::new([]);
         let named = waiters.by_type.get(job_type).into_iter().flatten();
@@ -144,8 +147,8 @@ impl<T> ParkedClaims<T> {
         }
     }
 
-    /// Jobs of any type may have become ready.
-    pub fn stir_queue(&mut self, queue: &QueueName) {
+    /// Records that jobs of any type may have become ready.
+    pub fn notify_queue(&mut self, queue: &QueueName) {
         let Some(waiters) = self.queues.get(queue) else { return };
         for types in waiters.groups.keys() {
             if let Some(first) = waiters.first(types) {
@@ -154,26 +157,26 @@ impl<T> ParkedClaims<T> {
         }
     }
 
-    /// Jobs may have become ready in any queue.
-    pub fn stir_all(&mut self) {
+    /// Records that jobs may have become ready in any queue.
+    pub fn notify_all(&mut self) {
         let queues: Vec<QueueName> = self.queues.keys().cloned().collect();
-        queues.iter().for_each(|queue| self.stir_queue(queue));
+        queues.iter().for_each(|queue| self.notify_queue(queue));
     }
 
-    /// Whether a stirred line has not been looked at yet.
+    /// Whether a notification has not been processed yet.
     pub fn has_candidates(&self) -> bool {
         !self.candidates.is_empty()
     }
 
-    /// Returns the first claim in order that a stirred line has work for, and leaves it parked. A line that has none stops being a candidate until it
-    /// is stirred again.
+    /// Returns the first claim in order for which a notified queue has work, and leaves it parked.
+    /// A queue without work is skipped until its next notification.
     pub fn next_candidate(&mut self, mut has_work: impl FnMut(&QueueName, &[JobType]) -> bool) -> Option<Ticket> {
         while let Some((ticket, queue, types)) = self.candidates.pop_first() {
             let Some(first) = self.queues.get(&queue).and_then(|waiters| waiters.first(&types)) else { continue };
             if first != ticket {
                 self.candidates.insert((first, queue, types));
             } else if has_work(&queue, &types) {
-                // The line stays a candidate: it may have more.
+                // The queue may have more jobs, so its group stays a candidate.
                 self.candidates.insert((ticket, queue, types));
                 return Some(ticket);
             }
@@ -184,7 +187,7 @@ impl<T> ParkedClaims<T> {
 
 #[cfg(test)]
 mod tests {
-    use longshore_core::claim::Terms;
+    use longshore_core::claim::ClaimOptions;
 
     use super::*;
 
@@ -199,35 +202,37 @@ mod tests {
     fn park(parked: &mut ParkedClaims<()>, ticket: u64, queues: &[&str], types: &[&str]) {
         let queues = queues.iter().map(|name| queue(name)).collect();
         let types = types.iter().map(|name| job_type(name)).collect();
-        let request = ClaimRequest { queues, types, limit: 1, terms: Terms::default() };
+        let request = ClaimRequest { queues, types, limit: 1, terms: ClaimOptions::default() };
         parked.park(Ticket(ticket), request, ());
     }
 
     /// Grants one job of each listed (queue, type) and returns the tickets served, in order.
     fn grant(parked: &mut ParkedClaims<()>, mut jobs: Vec<(&str, &str)>) -> Vec<u64> {
         for (name, kind) in &jobs {
-            parked.stir(&queue(name), &job_type(kind));
+            parked.notify(&queue(name), &job_type(kind));
         }
-        let wanted = |types: &[JobType], kind: &str| types.is_empty() || types.contains(&job_type(kind));
+        let accepts = |types: &[JobType], kind: &str| types.is_empty() || types.contains(&job_type(kind));
         let mut served = Vec::new();
         loop {
-            let has_work =
-                |name: &QueueName, types: &[JobType]| jobs.iter().any(|(q, t)| *q == name.as_str() && wanted(types, t));
+            let has_work = |name: &QueueName, types: &[JobType]| {
+                jobs.iter().any(|(q, t)| *q == name.as_str() && accepts(types, t))
+            };
             let Some(ticket) = parked.next_candidate(has_work) else { return served };
             let claim = parked.take(ticket).unwrap();
-            let place = claim
+            let index = claim
                 .request
                 .queues
                 .iter()
-                .find_map(|name| jobs.iter().position(|(q, t)| *q == name.as_str() && wanted(&claim.types, t)));
-            jobs.remove(place.unwrap());
+                .find_map(|name| jobs.iter().position(|(q, t)| *q == name.as_str() && accepts(&claim.types, t)));
+            jobs.remove(index.unwrap());
             served.push(ticket.0);
         }
     }
 
-    /// Regression: X on [b, a] took b's job, and Z on [a] slept beside a's job.
+    /// Regression: claim 1 on [b, a] got the job of b, and claim 3 on [a] stayed parked beside the
+    /// job of a.
     #[test]
-    fn a_claim_over_two_queues_does_not_hide_the_second_from_others() {
+    fn grant_reaches_second_queue_of_a_claim_over_two_queues() {
         let mut parked = ParkedClaims::default();
         park(&mut parked, 1, &["b", "a"], &[]);
         park(&mut parked, 2, &["b"], &[]);
@@ -237,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn types_and_order_decide_who_is_served() {
+    fn grants_follow_types_and_order() {
         let mut parked = ParkedClaims::default();
         park(&mut parked, 1, &["q"], &["x"]);
         park(&mut parked, 2, &["q"], &["z", "y"]);
@@ -245,18 +250,18 @@ mod tests {
         park(&mut parked, 4, &["q"], &["y", "z", "z"]);
         assert_eq!(grant(&mut parked, vec![("q", "z")]), [2]);
         assert_eq!(grant(&mut parked, vec![("q", "z"), ("q", "z")]), [3, 4]);
-        assert_eq!(grant(&mut parked, vec![("q", "z"), ("other", "x")]), []);
+        assert_eq!(grant(&mut parked, vec![("q", "z"), ("other", "x")]), [0_u64; 0]);
         assert_eq!(grant(&mut parked, vec![("q", "x")]), [1]);
         assert!(parked.is_empty() && parked.queues.is_empty() && !parked.has_candidates());
     }
 
     #[test]
-    fn a_claim_that_is_put_back_keeps_its_place() {
+    fn put_back_claim_keeps_its_order() {
         let mut parked = ParkedClaims::default();
         park(&mut parked, 1, &["q"], &[]);
         park(&mut parked, 2, &["q"], &[]);
         let first = parked.take(Ticket(1)).unwrap();
-        parked.stir(&queue("q"), &job_type("t"));
+        parked.notify(&queue("q"), &job_type("t"));
         parked.put_back(Ticket(1), first);
         assert_eq!(parked.next_candidate(|_, _| true), Some(Ticket(1)));
         assert_eq!(parked.take_all().len(), 2);
@@ -264,14 +269,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_work_is_no_candidate_until_it_is_stirred() {
+    fn queue_without_work_is_skipped_until_notified() {
         let mut parked = ParkedClaims::default();
         park(&mut parked, 1, &["q"], &["t"]);
         park(&mut parked, 2, &["r"], &[]);
-        parked.stir_all();
+        parked.notify_all();
         assert_eq!(parked.next_candidate(|_, _| false), None);
         assert_eq!(parked.next_candidate(|_, _| true), None);
-        parked.stir_queue(&queue("r"));
+        parked.notify_queue(&queue("r"));
         assert_eq!(parked.next_candidate(|_, _| true), Some(Ticket(2)));
     }
 }

@@ -1,8 +1,9 @@
-//! What can be asked for in a listing.
+//! Filters, cursors and pages of listings.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use longshore_core::hash::fnv1a;
 use longshore_core::id::{JobType, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::priority::Priority;
@@ -11,7 +12,7 @@ use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_core::workflow::{Workflow, WorkflowState};
 
-/// Several states. The empty set stands for any state.
+/// A set of states. The empty set matches every state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateSet(u16);
 
@@ -25,7 +26,7 @@ impl StateSet {
         self.is_empty() || self.0 & (1 << state as u16) != 0
     }
 
-    /// The states that match: all nine for the empty set.
+    /// Returns the states that match: all nine for the empty set.
     pub fn admitted(self) -> impl Iterator<Item = StateKind> {
         StateKind::ALL.iter().copied().filter(move |state| self.admits(*state))
     }
@@ -43,20 +44,21 @@ impl From<StateKind> for StateSet {
     }
 }
 
-/// All that is given must hold.
+/// A job matches if it satisfies every condition that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobFilter {
     pub queue: Option<QueueName>,
     pub states: StateSet,
     pub job_type: Option<JobType>,
-    /// `alice` is the key, whatever its value; `tenant:acme` is that key, or the key `tenant` with the value `acme`.
+    /// `alice` matches that key with any value. `tenant:acme` matches that key, or the key `tenant`
+    /// with the value `acme`.
     pub tag: Option<Arc<str>>,
     pub priority: Option<Priority>,
     pub error_code: Option<Arc<str>>,
     /// Members of this workflow, replaced ones included.
     pub workflow: Option<WorkflowId>,
     pub external_id: Option<Arc<str>>,
-    /// Every job that was created with this key, in any scope, also after its window has lapsed.
+    /// Matches in every scope, and also after the idempotency window has ended.
     pub idempotency_key: Option<Arc<str>>,
     pub correlation_id: Option<Arc<str>>,
     /// Created at this instant or later.
@@ -65,7 +67,7 @@ pub struct JobFilter {
     pub created_before: Option<Timestamp>,
 }
 
-/// Clocks of several nodes differ, so `created_at` may fall by this much while numbers rise.
+/// Clocks of nodes differ: `created_at` may decrease by this much while sequence numbers increase.
 const CREATED_SLACK: Duration = Duration::from_mins(1);
 
 impl JobFilter {
@@ -83,71 +85,64 @@ impl JobFilter {
             && self.created_after.is_none_or(|after| job.created_at >= after)
             && self.created_before.is_none_or(|before| job.created_at < before)
             && self.tag.as_ref().is_none_or(|tag| has_tag(&job.tags, tag))
-            && self.workflow.is_none_or(|wanted| workflow_of(job) == Some(wanted))
+            && self.workflow.is_none_or(|wanted| job.workflow() == Some(wanted))
             && self.error_code.as_ref().is_none_or(|wanted| code() == Some(wanted))
             && self.external_id.as_ref().is_none_or(|wanted| job.external_id.as_ref() == Some(wanted))
             && self.idempotency_key.as_ref().is_none_or(|wanted| key() == Some(wanted))
             && self.correlation_id.as_ref().is_none_or(|wanted| job.correlation_id.as_ref() == Some(wanted))
     }
 
-    /// The word of the index that leads to the fewest jobs, if the filter has one.
-    pub fn word(&self) -> Option<String> {
-        let key = self.idempotency_key.as_deref().map(|key| hashed_word(KEY_PREFIX, key));
-        let correlation_id = || self.correlation_id.as_deref().map(|id| hashed_word(CORRELATION_PREFIX, id));
+    /// Returns the most selective index term of the filter, if it has one.
+    pub fn tag_term(&self) -> Option<String> {
+        let key = self.idempotency_key.as_deref().map(|key| hashed_term(KEY_PREFIX, key));
+        let correlation_id = || self.correlation_id.as_deref().map(|id| hashed_term(CORRELATION_PREFIX, id));
         key.or_else(correlation_id).or_else(|| self.tag.as_deref().map(str::to_owned))
     }
 
-    /// Whether no job with a lower number than this one can match, because all of them are too old.
+    /// Whether all jobs with lower sequence numbers than this one are too old to match.
     pub fn excludes_older_than(&self, job: &Job) -> bool {
         self.created_after.is_some_and(|after| job.created_at + CREATED_SLACK < after)
     }
 
-    /// Whether no job with a higher number than one created at this instant can match, because all of them are too new.
+    /// Whether all jobs with higher sequence numbers than one created at this instant are too new
+    /// to match.
     pub fn excludes_newer_than(&self, created_at: Timestamp) -> bool {
         self.created_before.is_some_and(|before| created_at >= before + CREATED_SLACK)
     }
 }
 
-pub fn workflow_of(job: &Job) -> Option<WorkflowId> {
-    job.membership.as_ref().map(|membership| membership.workflow)
-}
-
 fn has_tag(tags: &Tags, wanted: &str) -> bool {
-    tag_words(tags).any(|word| word == wanted)
+    tag_terms(tags).any(|word| word == wanted)
 }
 
-/// The words that tags add to the index: each key, and each key with its value.
-pub fn tag_words(tags: &Tags) -> impl Iterator<Item = String> {
+/// Returns the index terms of tags: each key, and each key with its value.
+pub fn tag_terms(tags: &Tags) -> impl Iterator<Item = String> {
     tags.pairs().flat_map(|(key, value)| {
         let with_value = value.map(|value| format!("{key}:{value}"));
         [Some(key.to_owned()), with_value].into_iter().flatten()
     })
 }
 
-// Such words are no tags of the API. A tag of the Ocypod dialect may equal one, and then only costs a look.
+// The API rejects tags that start like this. A tag of the Ocypod dialect may equal such a term; the
+// filter then rejects the extra record.
 const KEY_PREFIX: &str = "\u{1}k";
 const CORRELATION_PREFIX: &str = "\u{1}c";
 
-/// A hash keeps words short, and free of characters that PostgreSQL cannot store. The record tells values apart.
-fn hashed_word(prefix: &str, value: &str) -> String {
+/// Hashes a value into a term that is short and storable in PostgreSQL. The record resolves
+/// collisions.
+fn hashed_term(prefix: &str, value: &str) -> String {
     format!("{prefix}{:016x}", fnv1a(value))
 }
 
-/// `hash_of` in SQL is the same function.
-fn fnv1a(text: &str) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
-}
-
-/// The fields of a job that the word index is built from. An edit can change them, except for the key.
+/// The fields of a job that the term index is built from. An edit can change all but the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexedFields {
+pub struct TermFields {
     tags: Tags,
     correlation_id: Option<Arc<str>>,
     key: Option<Arc<str>>,
 }
 
-impl IndexedFields {
+impl TermFields {
     pub fn of(job: &Job) -> Self {
         Self {
             tags: job.tags.clone(),
@@ -156,20 +151,20 @@ impl IndexedFields {
         }
     }
 
-    /// Whether the index of this job would be the same.
+    /// Whether the index terms of this job would be the same.
     pub fn are_those_of(&self, job: &Job) -> bool {
         self.tags == job.tags && self.correlation_id == job.correlation_id
     }
 
-    /// The words under which the index lists the job.
+    /// Returns the terms under which the index lists the job.
     pub fn words(&self) -> BTreeSet<String> {
-        let key = self.key.as_deref().map(|key| hashed_word(KEY_PREFIX, key));
-        let correlation_id = self.correlation_id.as_deref().map(|id| hashed_word(CORRELATION_PREFIX, id));
-        tag_words(&self.tags).chain(key).chain(correlation_id).collect()
+        let key = self.key.as_deref().map(|key| hashed_term(KEY_PREFIX, key));
+        let correlation_id = self.correlation_id.as_deref().map(|id| hashed_term(CORRELATION_PREFIX, id));
+        tag_terms(&self.tags).chain(key).chain(correlation_id).collect()
     }
 }
 
-/// Whether the word index lists this job at all.
+/// Whether the term index lists this job.
 pub fn has_words(job: &Job) -> bool {
     job.tags.pairs().next().is_some() || job.correlation_id.is_some() || job.idempotency.is_some()
 }
@@ -177,18 +172,18 @@ pub fn has_words(job: &Job) -> bool {
 #[derive(Clone, Debug)]
 pub struct JobQuery {
     pub filter: JobFilter,
-    /// At least 1; the server lets nobody ask for more than 1,000.
+    /// At least 1. The server allows at most 1,000.
     pub limit: usize,
-    /// Only jobs before this one.
+    /// Cursor: only jobs with lower sequence numbers.
     pub before: Option<Seq>,
 }
 
-/// Members of a workflow, oldest first; those that clones have replaced are left out.
+/// Members of a workflow, oldest first, without members that clones have replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberQuery {
     pub workflow: WorkflowId,
     pub limit: usize,
-    /// Only members behind this one.
+    /// Cursor: only members with higher sequence numbers.
     pub after: Seq,
 }
 
@@ -197,30 +192,30 @@ pub struct MemberQuery {
 pub struct WorkflowQuery {
     pub state: Option<WorkflowState>,
     pub limit: usize,
-    /// Only workflows with a lower number.
+    /// Cursor: only workflows with lower sequence numbers.
     pub before: Option<Seq>,
 }
 
 #[derive(Clone, Debug)]
 pub struct WorkflowPage {
     pub workflows: Vec<Arc<Workflow>>,
-    /// Where to go on; `None` when there is nothing more.
+    /// The cursor of the next page. `None`: this is the last page.
     pub next: Option<Seq>,
 }
 
-/// A place in line: who stands before it is asked for.
+/// The position of a ready job in its queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InLine {
+pub struct QueuePosition {
     pub queue: QueueName,
-    /// As the job's state says.
+    /// The `position` of `State::Scheduled`.
     pub position: u64,
-    /// Of the job itself; `None` where the queue does not look at priorities.
+    /// The job's own priority. `None` if the queue ignores priorities.
     pub priority: Option<Priority>,
 }
 
-impl InLine {
-    /// Whether a job stands before this place, as far as its own priority and its position tell.
-    pub fn behind(&self, job: &Job) -> bool {
+impl QueuePosition {
+    /// Whether a job is claimed before this position, judged by its own priority and position.
+    pub fn is_after(&self, job: &Job) -> bool {
         let State::Scheduled { position } = job.state else { return false };
         let first = match self.priority {
             None => position < self.position,
@@ -233,6 +228,6 @@ impl InLine {
 #[derive(Clone, Debug)]
 pub struct Page {
     pub jobs: Vec<Arc<Job>>,
-    /// Where to go on; `None` when there is nothing more.
+    /// The cursor of the next page. `None`: this is the last page.
     pub next: Option<Seq>,
 }

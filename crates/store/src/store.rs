@@ -1,107 +1,154 @@
-//! The two traits: what changes jobs, and what looks at them.
+//! The two traits: one changes jobs, the other reads them.
 
 use std::fmt::Debug;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Extension, Queue, Settlement, StateCounts,
-    SubmitRequest, Submitted, Ticked,
-};
-use longshore_core::extend::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Claimed, Heartbeat, Queue, Settlement, StateCounts,
+    SubmitRequest, Submitted, Ticked,
+};
 
+use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
 use crate::health::StoreHealth;
-use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
-use crate::wakeups::Wakeups;
+use crate::metrics::StoreMetrics;
+use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 
-/// `Err` is a failure of the store; what the rules refuse is in the `Ok`.
+/// The result of a call. `Err` is a failure of the store; a refusal by the rules is inside the
+/// `Ok`.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// Changes. Every answer means: durable.
-pub trait Store: Inspect {
-    /// All of the batch is stored, or nothing.
+/// Changes jobs. A call returns when its change is durable.
+///
+/// Batches are vectors, and each verdict is at the index of its item:
+///
+/// ```
+/// use std::num::NonZeroUsize;
+///
+/// use longshore_engine::{Settlement, SubmitRequest};
+/// use longshore_store::{Store, StoreError};
+///
+/// /// Submits a batch, settles leases and processes due jobs.
+/// async fn work(
+///     store: &dyn Store,
+///     jobs: SubmitRequest,
+///     done: Vec<Settlement>,
+/// ) -> Result<(), StoreError> {
+///     // The outer error is a failure of the store, the inner one a refusal by the rules.
+///     match store.submit(jobs).await? {
+///         Ok(submitted) => println!("{} jobs are durable", submitted.len()),
+///         Err(refusal) => println!("nothing was stored: {refusal:?}"),
+///     }
+///     for (index, verdict) in store.settle(done).await?.into_iter().enumerate() {
+///         if let Err(refusal) = verdict {
+///             println!("settlement {index} was refused: {refusal:?}");
+///         }
+///     }
+///     let ticked = store.tick(NonZeroUsize::MIN).await?;
+///     println!("next deadline: {:?}", ticked.next);
+///     Ok(())
+/// }
+/// ```
+pub trait Store: StoreReader {
+    /// Stores a batch of jobs, all or nothing.
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>>;
 
-    /// Takes jobs from the line under new leases; may give fewer than asked, never more. A claim that finds nothing is parked if `park` allows it. It is
-    /// then answered exactly once: with jobs as soon as a commit makes some ready, or empty when its wait ends. A claim whose future is
-    /// dropped leases nothing; a grant that is dropped undelivered gives its leases back.
+    /// Leases at most `limit` ready jobs.
+    ///
+    /// A claim that finds no job is parked if `park` allows it. A parked claim gets exactly one
+    /// response: jobs as soon as a commit makes some ready, or none when its wait ends. A claim
+    /// whose future is dropped leases nothing. A grant that is dropped undelivered returns its
+    /// leases.
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>>;
 
-    /// Claims what is ready now.
+    /// Claims jobs that are ready now, without waiting.
     fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Result<Vec<ClaimedJob>, Refusal>> {
         Box::pin(async move { Ok(self.claim_or_park(request, Park::No).await?.map(Grant::deliver)) })
     }
 
-    /// Claims that wait at this moment.
+    /// Returns the number of parked claims.
     fn parked_claims(&self) -> usize;
 
-    /// While held, no parked claim is granted anything, and a claim that may park does so unserved. Virtual time advances under a hold.
+    /// Holds or resumes grants. Under a hold no parked claim is served, and a claim that may park
+    /// is parked at once. Virtual time advances under a hold.
     fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()>;
 
-    /// Ends leases; one verdict for each, in order.
+    /// Settles leases. Returns one verdict for each, in order.
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>>;
 
-    /// Heartbeats; one verdict for each, in order.
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>>;
+    /// Renews leases. Returns one verdict for each, in order.
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>>;
 
-    /// What people do to queues and jobs.
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>>;
+    /// Runs a command of an operator on a queue, a job or a workflow.
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>>;
 
-    /// Does what is due by the store's clock, at most `budget` jobs of it, and says when to come back.
+    /// Processes at most `budget` jobs that are due by the store's clock. Returns the next
+    /// deadline.
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked>;
 
-    /// What has changed since; a hint, losing one costs time and nothing else.
-    fn wakeups(&self) -> Wakeups;
+    /// Subscribes to hints about changes. A lost hint delays a reaction and has no other effect.
+    fn wakeups(&self) -> ChangeFeed;
 }
 
-/// Looks. Never waits behind a write, and sees everything that was answered.
-pub trait Inspect: Debug + Send + Sync + 'static {
+/// Reads jobs, queues and workflows.
+///
+/// A read never waits for a write, and sees every change whose response was sent.
+pub trait StoreReader: Debug + Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>>;
 
     fn payloads(&self, jobs: Vec<Seq>) -> StoreFuture<'_, Vec<Option<Payload>>>;
 
-    /// Newest first. A page may be short, or empty, while there is more: the work for one page is bounded.
+    /// Lists jobs, newest first. The work for a page is bounded, so a page with a cursor may be
+    /// empty.
     fn list(&self, query: JobQuery) -> StoreFuture<'_, Page>;
 
-    /// How many jobs stand in line before this place. Exact where a line is in order of submission and nobody has inherited a priority;
-    /// elsewhere an estimate by the jobs' own priorities and numbers. Never a scan.
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64>;
+    /// Counts the ready jobs before this position, without a scan.
+    ///
+    /// The count is exact if jobs are claimed in order of submission and none has inherited a
+    /// priority. Otherwise it is an estimate from the jobs' own priorities and positions.
+    fn count_ahead(&self, position: QueuePosition) -> StoreFuture<'_, u64>;
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>>;
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>>;
 
-    /// What has become of the jobs of the Ocypod dialect since the store was made.
-    fn totals(&self) -> StoreFuture<'_, Totals>;
+    /// Returns the lifetime counters of the Ocypod dialect.
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals>;
 
-    /// With the sums over its members; never by looking at them.
+    /// Returns a workflow with the stored sums over its members. The members are not read.
     fn workflow(&self, id: WorkflowId) -> StoreFuture<'_, Option<Arc<Workflow>>>;
 
-    /// Newest first. A page may be short, or empty, while there is more.
+    /// Lists workflows, newest first. A page with a cursor may be empty.
     fn workflows(&self, query: WorkflowQuery) -> StoreFuture<'_, WorkflowPage>;
 
-    /// Oldest first. A page may be short, or empty, while there is more.
+    /// Lists members of a workflow, oldest first. A page with a cursor may be empty.
     fn members(&self, query: MemberQuery) -> StoreFuture<'_, Page>;
 
-    /// All queues by name.
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>>;
+    /// Lists all queues by name.
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>>;
 
-    /// Whether new jobs are taken. `Err`: the store cannot even say that.
+    /// Reports whether submissions are accepted. `Err`: the store cannot be reached or is poisoned.
     fn health(&self) -> StoreFuture<'_, StoreHealth>;
+
+    /// Returns measurements of the store's parts. A store without any returns the default.
+    fn metrics(&self) -> StoreFuture<'_, StoreMetrics> {
+        Box::pin(async { Ok(StoreMetrics::default()) })
+    }
 }
 
-/// The two names of a job.
+/// A reference to a job by its public id or its sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobRef {
     Id(JobId),
@@ -116,9 +163,9 @@ pub struct ClaimedJob {
 }
 
 #[derive(Clone, Debug)]
-pub struct QueueReport {
+pub struct QueueStats {
     pub queue: Arc<Queue>,
     pub counts: StateCounts,
-    /// When the job that has stood longest in line came into it, whatever its priority.
+    /// When the longest waiting ready job became ready, regardless of priority.
     pub oldest_scheduled_at: Option<Timestamp>,
 }

@@ -1,42 +1,43 @@
-//! A store of no use, for the wrappers' own tests: it counts the changes that reach it and gives fixed answers.
+//! A store with fixed results, for the tests of store layers.
 
+use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
-use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Extension, Settlement, Submission, SubmitRequest, Submitted,
-    Ticked,
-};
-use longshore_core::extend::Extended;
+use longshore_core::claim::ClaimOptions;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{JobId, JobType, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::time::Timestamp;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest,
+    Submitted, Ticked,
+};
 
+use crate::change_feed::{ChangeFeed, WakeupsSender};
 use crate::error::StoreError;
 use crate::grant::{Grant, Park};
 use crate::health::StoreHealth;
-use crate::query::{InLine, JobQuery, MemberQuery, Page, WorkflowPage, WorkflowQuery};
-use crate::store::{Inspect, JobRef, QueueReport, Store, StoreFuture};
-use crate::wakeups::{Wakeups, WakeupsSender};
+use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
+use crate::store::{JobRef, QueueStats, Store, StoreFuture, StoreReader};
 
-/// More than this is refused.
+/// Larger batches are refused.
 const BATCH_MAX: usize = 5;
 
 #[derive(Debug, Default)]
 pub(crate) struct Stub {
-    changes: AtomicUsize,
-    /// Submissions never come back.
+    /// Submissions never return.
     hangs: bool,
+    /// Errors of the next writes.
+    errors: Mutex<VecDeque<StoreError>>,
 }
 
 impl Stub {
@@ -44,21 +45,19 @@ impl Stub {
         Self { hangs: true, ..Self::default() }
     }
 
-    pub(crate) fn changes(&self) -> usize {
-        self.changes.load(Ordering::SeqCst)
+    /// Returns these errors from the first writes.
+    pub(crate) fn failing(errors: impl IntoIterator<Item = StoreError>) -> Self {
+        Self { errors: Mutex::new(errors.into_iter().collect()), ..Self::default() }
     }
 
-    /// A change counts when it is done, not when it is asked for.
-    fn change<'a, T: Send + 'a>(&'a self, answer: T) -> StoreFuture<'a, T> {
-        Box::pin(async move {
-            self.changes.fetch_add(1, Ordering::SeqCst);
-            Ok(answer)
-        })
+    fn write<'a, T: Send + 'a>(&'a self, result: T) -> StoreFuture<'a, T> {
+        let error = self.errors.lock().unwrap().pop_front();
+        Box::pin(std::future::ready(error.map_or(Ok(result), Err)))
     }
 }
 
-fn ready<'a, T: Send + 'a>(answer: T) -> StoreFuture<'a, T> {
-    Box::pin(std::future::ready(Ok(answer)))
+fn ready<'a, T: Send + 'a>(result: T) -> StoreFuture<'a, T> {
+    Box::pin(std::future::ready(Ok(result)))
 }
 
 impl Store for Stub {
@@ -67,11 +66,11 @@ impl Store for Stub {
             return Box::pin(std::future::pending());
         }
         let fits = (1..=BATCH_MAX).contains(&request.batch.len());
-        self.change(if fits { Ok(Vec::new()) } else { Err(Refusal::JobNotFound.into()) })
+        self.write(if fits { Ok(Vec::new()) } else { Err(Refusal::JobNotFound.into()) })
     }
 
     fn claim_or_park(&self, request: ClaimRequest, _: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
-        self.change(if request.limit > 0 { Ok(Grant::delivered(Vec::new())) } else { Err(Refusal::JobNotFound) })
+        self.write(if request.limit > 0 { Ok(Grant::delivered(Vec::new())) } else { Err(Refusal::JobNotFound) })
     }
 
     fn parked_claims(&self) -> usize {
@@ -83,28 +82,28 @@ impl Store for Stub {
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
-        let verdict = |place| if place == 0 { Ok(StateKind::Completed) } else { Err(Refusal::JobNotFound) };
-        self.change((0..settlements.len()).map(verdict).collect())
+        let verdict = |index| if index == 0 { Ok(StateKind::Completed) } else { Err(Refusal::JobNotFound) };
+        self.write((0..settlements.len()).map(verdict).collect())
     }
 
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
-        self.change(extensions.iter().map(|_| Err(Refusal::JobNotFound)).collect())
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
+        self.write(heartbeats.iter().map(|_| Err(Refusal::JobNotFound)).collect())
     }
 
-    fn admin(&self, _: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
-        self.change(Err(Refusal::QueueNotFound))
+    fn admin(&self, _: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
+        self.write(Err(Refusal::QueueNotFound))
     }
 
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
-        self.change(Ticked { done: budget.get(), next: None })
+        self.write(Ticked { done: budget.get(), next: None })
     }
 
-    fn wakeups(&self) -> Wakeups {
+    fn wakeups(&self) -> ChangeFeed {
         WakeupsSender::default().subscribe()
     }
 }
 
-impl Inspect for Stub {
+impl StoreReader for Stub {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(17)
     }
@@ -125,11 +124,11 @@ impl Inspect for Stub {
         ready(Page { jobs: Vec::new(), next: None })
     }
 
-    fn ahead(&self, _: InLine) -> StoreFuture<'_, u64> {
-        Box::pin(std::future::ready(Ok(0)))
+    fn count_ahead(&self, _: QueuePosition) -> StoreFuture<'_, u64> {
+        ready(0)
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
         ready(Totals::default())
     }
 
@@ -145,20 +144,20 @@ impl Inspect for Stub {
         ready(Page { jobs: Vec::new(), next: None })
     }
 
-    fn queue(&self, _: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+    fn queue(&self, _: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
         ready(None)
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
         ready(Vec::new())
     }
 }
 
-/// Nothing here ever waits.
+/// Returns the result of a call that completes at once.
 pub(crate) fn finish<T>(mut call: StoreFuture<'_, T>) -> Result<T, StoreError> {
     match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("the stub does not wait"),
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("the stub does not block"),
     }
 }
 
@@ -180,7 +179,7 @@ pub(crate) fn submission(jobs: usize) -> SubmitRequest {
 }
 
 pub(crate) fn claim(limit: usize) -> ClaimRequest {
-    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() }
+    ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: ClaimOptions::default() }
 }
 
 pub(crate) fn settlement() -> Settlement {

@@ -14,7 +14,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for the future's end.
+/// Blocks until the future completes.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -22,28 +22,28 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => return output,
-            // A wake-up that came first is not lost: then this returns at once.
+            // If the wake-up came first, `park` returns at once.
             Poll::Pending => thread::park(),
         }
     }
 }
 
-/// The same, with an end to patience: `None` when the future has not ended by then. For what might never come.
-pub fn block_on_for<F: Future>(patience: Duration, future: F) -> Option<F::Output> {
+/// Blocks until the future completes or the timeout ends. Returns `None` after the timeout.
+pub fn block_on_for<F: Future>(timeout: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
-    // No clock is read: a round ends with a wake-up or after its share of the patience.
+    // No clock is read: a round ends with a wake-up, or after its share of the timeout.
     for _ in 0..=ROUNDS {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return Some(output);
         }
-        thread::park_timeout(patience / ROUNDS);
+        thread::park_timeout(timeout / ROUNDS);
     }
     None
 }
 
-/// Wake-ups without an end that patience survives are bounded, too.
+/// A future that wakes itself without completing is polled at most this often.
 const ROUNDS: u32 = 100;
 
 #[cfg(test)]
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_from_another_thread_is_waited_for() {
+    fn block_on_waits_for_another_thread() {
         let (ask, answer) = tokio::sync::oneshot::channel();
         thread::scope(|scope| {
             scope.spawn(|| ask.send(7));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_has_an_end() {
+    fn block_on_for_times_out() {
         assert_eq!(block_on_for(Duration::from_millis(1), std::future::pending::<()>()), None);
         assert_eq!(block_on_for(Duration::ZERO, std::future::ready(7)), Some(7));
     }

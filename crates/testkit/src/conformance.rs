@@ -1,22 +1,13 @@
-//! The conformance suite: what every store must do, whatever is behind it.
+//! The conformance suite: the behaviour that every store must have.
 //!
-//! A store is hooked up with a function that makes a fresh, empty one in a [`World`], and one line:
+//! [`conformance!`](crate::conformance!) makes the tests of one store. It needs a function that
+//! returns a fresh, empty store in a [`StoreFixture`].
 //!
-//! ```ignore
-//! fn on_disk() -> World {
-//!     let (clock, dir) = (conformance::clock(), tempfile::tempdir().unwrap());
-//!     let open = move |path: &Path, clock| -> Arc<dyn Store> { Arc::new(MyStore::open(path, clock).unwrap()) };
-//!     World::new(open(dir.path(), clock.clone()), clock.clone()).reopened_by(move || open(dir.path(), clock.clone()))
-//! }
-//!
-//! mod disk {
-//!     longshore_testkit::conformance!(super::on_disk, histories: 50);
-//! }
-//! ```
-//!
-//! That gives one `#[test]` for each case below, and the proofs: all scenarios, the whole transition table and so many random
-//! histories beside the model, plain and with restarts. Cases about durability need [`World::reopened_by`] and pass unplayed without it.
-//! After every case the counts are held against a recount of all jobs, and every index against the records ([`Harness::check`]).
+//! The macro makes one `#[test]` for each case below, and the proofs: all scenarios, the transition
+//! table and random histories compared with the model, with and without reopens. Cases about
+//! durability need [`StoreFixture::reopened_by`] and are skipped without it. After every case the
+//! counts are compared with a recount of all jobs, and every index with the records
+//! ([`Harness::check`]).
 
 mod admin;
 mod claim;
@@ -32,53 +23,54 @@ mod idempotency;
 mod inspect;
 mod listing;
 mod parking;
-mod proofs;
 mod recovery;
 mod refusals;
 mod retries;
 mod settle;
+mod store_fixture;
 mod submit;
+mod suites;
 mod tick;
 mod wakeups;
 mod workflows;
-mod world;
 
 pub use harness::Harness;
-pub use proofs::{histories, histories_with_restarts, scenarios, scenarios_with_restarts, transitions};
-pub use world::{World, clock};
+pub use store_fixture::{StoreFixture, clock};
+pub use suites::{histories, histories_with_restarts, scenarios, scenarios_with_restarts, transitions};
 
-/// One demand on a store.
+/// One requirement on a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub group: &'static str,
     pub name: &'static str,
-    /// Whether it closes the store and opens it again.
+    /// Whether it closes and reopens the store.
     pub restarts: bool,
-    run: fn(&mut Harness),
+    check: fn(&mut Harness),
 }
 
 impl Case {
-    /// Plays it on a fresh store. `false`: it could not be played, because the store cannot be opened again.
-    pub fn play(&self, world: World) -> bool {
-        if self.restarts && !world.durable() {
+    /// Runs the case on a fresh store. Returns false if the case needs a reopen and the store is
+    /// not durable.
+    pub fn run(&self, fixture: StoreFixture) -> bool {
+        if self.restarts && !fixture.durable() {
             return false;
         }
-        let mut harness = Harness::new(world);
-        (self.run)(&mut harness);
+        let mut harness = Harness::new(fixture);
+        (self.check)(&mut harness);
         harness.check();
         true
     }
 }
 
-/// Plays one case by its names: what the tests made by [`conformance!`](crate::conformance!) do.
-pub fn play(group: &str, name: &str, make: &dyn Fn() -> World) {
+/// Runs one case by its name, for the tests that [`conformance!`](crate::conformance!) makes.
+pub fn run_case(group: &str, name: &str, make: &dyn Fn() -> StoreFixture) {
     let case = cases().into_iter().find(|case| case.group == group && case.name == name);
-    if !case.unwrap_or_else(|| panic!("there is no case {group}::{name}")).play(make()) {
-        println!("not played: this store cannot be opened again");
+    if !case.unwrap_or_else(|| panic!("unknown case {group}::{name}")).run(make()) {
+        println!("skipped: this store cannot be reopened");
     }
 }
 
-/// The list of all cases, handed to another macro: the one place where a case is entered.
+/// Passes the list of all cases to another macro. A new case is added here.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_conformance_cases {
@@ -86,220 +78,220 @@ macro_rules! with_conformance_cases {
         $crate::$then! {
             [$($arguments)*]
             submit {
-                a_job_is_there_when_it_is_answered
-                every_field_comes_back
-                a_batch_is_answered_in_the_order_given
-                a_batch_with_a_bad_member_leaves_nothing_behind
-                batches_have_at_least_one_and_at_most_a_thousand_jobs
-                a_thousand_bad_members_are_all_named
-                a_submission_makes_its_queue
-                members_of_a_batch_depend_on_each_other
-                children_are_fenced_by_the_lease_of_their_parent
-                a_thousand_children_and_a_finalizer
-                payloads_from_nothing_to_the_limit
-                an_external_id_is_used_once_in_a_queue
+                submitted_job_is_readable
+                every_field_round_trips
+                batch_results_keep_order
+                batch_with_invalid_item_stores_nothing
+                batch_size_is_bounded
+                batch_refusal_names_all_items
+                submit_creates_queue
+                batch_items_depend_on_each_other
+                submit_children_requires_parent_lease
+                submit_max_children_with_finalizer
+                payload_size_is_bounded
+                external_id_is_unique_in_queue
             }
             idempotency {
-                a_key_gives_the_first_job_again
-                a_key_is_unique_in_its_scope
-                a_key_twice_in_one_batch
-                a_key_is_free_when_its_window_ends
-                a_key_outlives_its_job_until_its_window_ends
-                a_key_for_ever_goes_with_its_job
+                repeated_key_returns_first_job
+                key_is_unique_in_scope
+                key_repeated_in_batch
+                key_expires_with_window
+                key_outlives_job_until_window_ends
+                unlimited_key_is_deleted_with_job
             }
             claim {
-                first_in_first_out
-                urgent_jobs_first_where_the_queue_says_so
-                only_the_types_asked_for
-                queues_are_served_in_the_order_given
-                never_more_than_asked_for
-                a_thousand_at_once
-                the_worker_gets_everything_it_needs
-                every_claim_has_a_token_of_its_own
-                a_paused_queue_gives_nothing
-                a_job_is_not_given_before_its_time
-                terms_are_kept
-                bad_claims_are_refused
-                a_lazily_reclaimed_job_is_taken_over
+                claim_is_fifo
+                claim_follows_priority_if_enabled
+                claim_filters_types
+                claim_follows_queue_order
+                claim_respects_limit
+                claim_max_batch
+                claim_returns_all_fields
+                claim_tokens_are_unique
+                claim_skips_paused_queue
+                claim_skips_delayed_job
+                claim_applies_options
+                invalid_claim_is_refused
+                claim_reclaims_expired_lease_lazily
             }
             settle {
-                each_outcome_leads_to_its_state
-                verdicts_come_in_order
-                a_settlement_repeated_is_answered_again
-                a_stale_token_changes_nothing
-                an_expired_lease_settles_nothing
-                one_job_twice_in_a_batch
-                a_thousand_at_once
-                dependents_hear_of_the_end
-                a_thousand_and_more_dependents
+                outcome_determines_state
+                settle_verdicts_keep_order
+                repeated_settlement_returns_same_verdict
+                stale_token_changes_nothing
+                expired_lease_settles_nothing
+                job_repeated_in_batch
+                settle_max_batch
+                settle_propagates_to_dependents
+                settle_propagates_in_slices
             }
             extend {
-                the_lease_grows_from_now
-                notes_are_kept
-                a_worker_hears_that_it_should_stop
-                verdicts_come_in_order
-                not_past_the_deadline
-                a_thousand_at_once
+                heartbeat_extends_lease_from_now
+                heartbeat_stores_progress_and_checkpoint
+                heartbeat_reports_cancel_request
+                heartbeat_verdicts_keep_order
+                heartbeat_stops_at_execution_deadline
+                heartbeat_max_batch
             }
             tick {
-                nothing_to_do
-                no_more_than_its_budget
-                everything_that_falls_due
-                the_next_instant_is_not_missed
-                only_what_is_due
-                retention_removes_all_of_a_job
+                tick_without_due_jobs
+                tick_respects_budget
+                tick_processes_every_deadline
+                tick_returns_next_deadline
+                tick_skips_future_jobs
+                tick_prunes_all_records_of_job
             }
             admin {
-                a_queue_is_put
-                settings_are_replaced_or_kept
-                pause_and_resume
-                a_queue_with_living_jobs_is_deleted_by_force_only
-                a_long_queue_is_cleared_in_slices
-                letting_running_jobs_finish
-                a_held_job_is_submitted
-                a_waiting_job_is_cancelled
-                a_running_job_is_asked_to_stop
-                requeued_in_place
-                requeued_as_a_clone
-                a_requeue_revives_dependents
-                dead_lettered_by_hand
-                run_now
-                edited
-                deleted
+                put_queue_creates_queue
+                put_queue_replaces_settings
+                pause_and_resume_queue
+                delete_queue_with_live_jobs_requires_force
+                delete_queue_runs_in_slices
+                delete_queue_lets_running_jobs_finish
+                submit_held_job
+                cancel_waiting_job
+                cancel_running_job_cooperatively
+                requeue_in_place
+                requeue_as_clone
+                requeue_revives_dependents
+                dead_letter_job
+                run_delayed_job_now
+                edit_job
+                delete_job
             }
             dialect {
-                a_failed_job_is_cancelled
-                output_is_kept
-                only_into_a_queue_of_the_profile
-                totals_count_what_happened
+                cancel_failed_job
+                change_status_stores_output
+                submit_requires_ocypod_queue
+                totals_count_transitions
             }
             workflows {
-                a_chain_runs_in_order_and_completes
-                all_of_it_or_nothing
-                a_thousand_wide_fan_in_runs_its_finalizer_once
-                an_open_one_grows_until_it_is_closed
-                a_failure_stops_what_waits_and_a_retry_brings_it_back
-                a_retry_leaves_what_others_have_stopped
-                cancelled_as_a_whole
-                a_large_one_is_cancelled_and_retried_in_slices
-                records_go_and_the_sums_stay
-                submitted_twice_it_is_one
-                children_join_their_parents_workflow
-                a_clone_is_waited_for_in_its_originals_place
+                chain_runs_in_order
+                invalid_workflow_stores_nothing
+                wide_fan_in_runs_finalizer_once
+                open_workflow_accepts_members_until_closed
+                retry_revives_members_ended_by_failure
+                retry_skips_members_ended_by_outside_jobs
+                cancel_workflow
+                cancel_and_retry_run_in_slices
+                counts_outlive_pruned_members
+                repeated_submission_returns_same_workflow
+                children_join_parent_workflow
+                clone_replaces_original_as_dependency
             }
             retries {
-                any_end_is_awaited_anew
-                what_a_lost_job_has_stopped_stays_ended
-                a_retry_that_can_do_nothing_is_refused
-                no_retry_while_a_worker_is_being_told
-                growing_twice_is_growing_once
-                who_is_stopped_twice_comes_back_once_both_live
-                growing_again_means_the_clone
-                whoever_joins_a_cancel_is_not_concerned
+                retry_resets_after_any_dependencies
+                retry_skips_dependents_of_deleted_job
+                retry_without_effect_is_refused
+                retry_during_cooperative_cancel_is_refused
+                repeated_growth_adds_members_once
+                member_ended_twice_revives_after_both_dependencies
+                repeated_growth_refers_to_clone
+                member_added_during_cancel_is_not_cancelled
             }
             dags {
-                small_ones_in_a_storm
-                two_hundred_nodes_in_a_storm
+                random_small_dags
+                random_dag_of_200_nodes
             }
             restarts dag_recovery {
-                a_workflow_goes_on_where_it_was
-                what_was_being_done_to_all_is_finished
-                the_finalizer_of_a_chord_runs_once
-                storms_with_restarts
+                workflow_continues_after_reopen
+                workflow_operation_finishes_after_reopen
+                finalizer_runs_once_across_reopen
+                random_dags_with_reopen
             }
             refusals {
-                every_code_can_be_reached_and_changes_nothing
+                every_refusal_changes_nothing
             }
             inspect {
-                by_id_and_by_number
-                answers_stand_where_the_questions_stood
-                a_thousand_at_once
-                payloads_come_back_untouched
-                queues_by_name
-                a_report_counts_by_state
-                first_in_line_since
-                how_many_stand_before
-                how_many_stand_before_those_who_came_later
-                the_time_of_the_store
+                get_by_id_and_seq
+                get_keeps_order
+                get_max_batch
+                payloads_round_trip
+                queues_are_sorted_by_name
+                queue_stats_count_by_state
+                queue_stats_report_oldest_ready_job
+                count_ahead_matches_claim_order
+                count_ahead_after_delays_and_releases
+                now_follows_clock
             }
             listing {
-                newest_first_and_each_job_once
-                every_filter_and_every_combination
-                pages_are_bounded_and_end
-                a_cursor_need_not_be_a_job
-                changes_between_pages_show_no_job_twice
-                a_filter_follows_what_changes
-                tags_are_found_by_key_and_by_value
-                a_sparse_filter_over_many_jobs
+                list_newest_first_without_duplicates
+                list_by_every_filter_combination
+                list_pages_are_bounded
+                list_cursor_without_job
+                list_during_changes_has_no_duplicates
+                list_filter_follows_changes
+                list_by_tag_key_and_value
+                list_by_sparse_filter
             }
             parking {
-                a_submission_is_granted_to_the_claim_that_waits
-                a_wait_that_ends_is_answered_empty
-                a_claim_whose_caller_is_gone_leases_nothing
-                no_claim_sleeps_beside_a_job_of_the_same_commit
-                an_undelivered_grant_costs_the_job_nothing
-                a_hold_keeps_claims_parked
-                a_resumed_queue_serves_all_that_wait
-                random_rounds
+                submit_grants_parked_claim
+                wait_timeout_returns_empty
+                abandoned_claim_leases_nothing
+                commit_grants_every_matching_claim
+                undelivered_grant_restores_job
+                hold_keeps_claims_parked
+                resume_grants_parked_claims
+                random_claims_match_model
             }
             filters {
-                every_filter_by_value_and_every_combination
-                a_key_lists_every_job_that_was_created_with_it
-                an_external_id_lists_one_job_of_each_queue
-                a_correlation_id_follows_edits_and_clones
-                a_range_of_creation_times
-                several_states_at_once
+                list_by_value_filters_combined
+                list_by_key_finds_all_jobs
+                list_by_external_id_across_queues
+                list_by_correlation_id_follows_edits
+                list_by_creation_time_range
+                list_by_several_states
             }
             wakeups {
-                a_change_is_told_after_it_is_there
-                what_is_refused_is_not_told
-                everybody_listening_is_told
-                a_resumed_queue_may_have_work
-                the_next_deadline_is_announced
-                what_is_done_in_slices_is_due_at_once
-                an_expired_lease_is_told
+                change_is_published_after_commit
+                refusal_publishes_nothing
+                every_subscriber_receives_changes
+                resume_publishes_claimable_queue
+                next_deadline_is_published
+                unfinished_slices_are_due_now
+                lease_expiry_is_published
             }
             concurrency {
-                one_key_and_sixty_four_submitters
-                one_external_id_and_many_submitters
-                a_bound_on_waiting_jobs_holds
-                claimers_never_share_a_job
-                one_token_has_one_effect
-                one_end_for_cancel_and_complete
-                batches_are_whole
-                what_was_answered_is_seen_by_everybody
-                ticks_side_by_side
-                a_storm
+                concurrent_submits_share_one_key
+                concurrent_submits_share_one_external_id
+                concurrent_submits_respect_queue_limit
+                concurrent_claims_are_disjoint
+                concurrent_settlements_apply_once
+                concurrent_cancel_and_complete_have_one_winner
+                concurrent_batches_are_atomic
+                responses_are_visible_to_all_readers
+                concurrent_ticks_process_jobs_once
+                random_concurrent_load
             }
             restarts durability {
-                everything_is_as_it_was
-                payloads_of_all_sizes
-                tokens_still_hold
-                a_settlement_repeated_is_still_known
-                keys_and_external_ids_are_still_taken
-                keys_without_a_job_are_still_known
-                queues_settings_and_pauses
-                a_deleted_queue_stays_deleted
-                counts_are_as_they_were
-                what_was_deleted_stays_deleted
-                numbers_are_never_given_twice
-                an_empty_store
-                many_restarts
-                totals_of_the_dialect
+                jobs_survive_reopen
+                payloads_survive_reopen
+                tokens_survive_reopen
+                repeated_settlement_survives_reopen
+                keys_and_external_ids_survive_reopen
+                keys_of_deleted_jobs_survive_reopen
+                queue_settings_survive_reopen
+                deleted_queue_stays_deleted
+                counts_survive_reopen
+                deleted_jobs_stay_deleted
+                sequence_numbers_are_never_reused
+                reopen_empty_store
+                reopen_many_times
+                totals_survive_reopen
             }
             restarts recovery {
-                places_in_line
-                priorities_and_types
-                timers_go_on
-                what_fell_due_while_it_was_closed
-                dependents_wait_on
-                a_record_that_is_needed_stays
-                retention_goes_on
-                a_lazily_expired_lease_is_offered_again
-                news_that_was_not_all_told
-                a_queue_that_was_not_cleared
-                revived_and_cloned
-                every_filter_after_a_restart
+                queue_order_survives_reopen
+                priorities_and_types_survive_reopen
+                timers_survive_reopen
+                deadlines_passed_while_closed_are_processed
+                dependencies_survive_reopen
+                needed_records_survive_retention
+                retention_survives_reopen
+                lazily_reclaimable_job_survives_reopen
+                propagation_resumes_after_reopen
+                queue_deletion_resumes_after_reopen
+                revived_and_cloned_jobs_survive_reopen
+                filters_survive_reopen
             }
         }
     };
@@ -309,7 +301,7 @@ macro_rules! with_conformance_cases {
 #[macro_export]
 macro_rules! conformance_list {
     ([] $($first:ident $($second:ident)? { $($name:ident)* })*) => {
-        /// All cases, in the order of the list.
+        /// Returns all cases, in the order of the list.
         pub fn cases() -> Vec<Case> {
             let mut cases = Vec::new();
             $($crate::conformance_list!(@group cases $first $($second)? { $($name)* });)*
@@ -327,7 +319,7 @@ macro_rules! conformance_list {
             group: stringify!($group),
             name: stringify!($name),
             restarts: $restarts,
-            run: $group::$name,
+            check: $group::$name,
         }),*]);
     };
 }
@@ -347,57 +339,81 @@ macro_rules! conformance_tests {
         mod $group {
             $(#[test]
             fn $name() {
-                $crate::conformance::play(stringify!($group), stringify!($name), &super::world);
+                $crate::conformance::run_case(stringify!($group), stringify!($name), &super::fixture);
             })*
         }
     };
 }
 
-/// Writes the tests of one store: `conformance!(path::to::make_world, histories: 100);` where `fn make_world() -> World`. Each store in a
-/// module of its own. `proofs: path` makes the worlds of the proofs otherwise: there are thousands.
+/// Makes the tests of one store, in a module of its own.
+///
+/// `proofs: path` makes the fixtures of the proofs in another way: there are thousands of them.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use longshore_engine::EngineOptions;
+/// use longshore_store::Store;
+/// use longshore_testkit::conformance::{self, StoreFixture};
+/// use longshore_testkit::memory_store::{Disk, MemoryStore};
+///
+/// fn memory_fixture() -> StoreFixture {
+///     let (clock, disk) = (conformance::clock(), Disk::new(EngineOptions::default()));
+///     let store_clock = clock.clone();
+///     let open = move || -> Arc<dyn Store> {
+///         Arc::new(MemoryStore::open(disk.clone(), store_clock.clone()))
+///     };
+///     StoreFixture::new(open(), clock).reopened_by(open)
+/// }
+///
+/// mod memory {
+///     longshore_testkit::conformance!(super::memory_fixture, histories: 50);
+/// }
+/// # fn main() {}
+/// ```
 #[macro_export]
 macro_rules! conformance {
     ($make:path, histories: $histories:expr) => {
         $crate::conformance!($make, histories: $histories, proofs: $make);
     };
     ($make:path, histories: $histories:expr, proofs: $proofs:path) => {
-        fn world() -> $crate::conformance::World {
+        fn fixture() -> $crate::conformance::StoreFixture {
             $make()
         }
 
         $crate::with_conformance_cases!(conformance_tests);
 
-        fn proof_world() -> $crate::conformance::World {
+        fn proof_fixture() -> $crate::conformance::StoreFixture {
             $proofs()
         }
 
         mod proofs {
-            use super::proof_world as world;
+            use super::proof_fixture as fixture;
 
             #[test]
             fn every_scenario() {
-                $crate::conformance::scenarios(&world);
+                $crate::conformance::scenarios(&fixture);
             }
 
             #[test]
             fn every_scenario_with_restarts() {
-                $crate::conformance::scenarios_with_restarts(&world);
+                $crate::conformance::scenarios_with_restarts(&fixture);
             }
 
             #[test]
-            fn the_whole_transition_table() {
-                $crate::conformance::transitions(&world);
+            fn transition_table() {
+                $crate::conformance::transitions(&fixture);
             }
 
             #[test]
             fn random_histories() {
-                $crate::conformance::histories(&world, 0..$histories);
+                $crate::conformance::histories(&fixture, 0..$histories);
             }
 
             #[test]
             fn random_histories_with_restarts() {
-                // Others than the plain ones.
-                $crate::conformance::histories_with_restarts(&world, 1_000_000..1_000_000 + $histories);
+                // Other seeds than without reopens.
+                $crate::conformance::histories_with_restarts(&fixture, 1_000_000..1_000_000 + $histories);
             }
         }
     };

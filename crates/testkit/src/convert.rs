@@ -1,5 +1,5 @@
-//! Between the neutral words of [`crate::subject`] and the types of `longshore-core`: shared by the subjects that speak to the engine
-//! itself and to a store.
+//! Conversion between the neutral types of [`crate::target`] and those of `longshore-core`. The
+//! subjects for the engine and for stores share it.
 
 mod settings;
 mod snapshot;
@@ -10,72 +10,72 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use longshore_core::cancel::Force;
-use longshore_core::claim::Terms;
-use longshore_core::dice::{Dice, SeededDice};
+use longshore_core::claim::ClaimOptions;
 use longshore_core::edit;
-use longshore_core::engine::{
-    self, AdminAnswer, AdminCommand as Admin, Answer as Told, ClaimRequest, Command as Order, DeleteQueue, Extension,
-    Farewell, Joining, Queue, Settlement, StateCounts, Submission, SubmitRequest,
-};
-use longshore_core::extend::Notes;
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, JobType, LeaseToken, QueueName, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::limits::CORRELATION_ID_CHARS_MAX;
+use longshore_core::ocypod::status::{Status, StatusChange};
 use longshore_core::priority::Priority;
 use longshore_core::profile::Profile;
 use longshore_core::refusal::{Invalid, Refusal};
 use longshore_core::requeue::{Requeue, Reset};
+use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::settle;
 use longshore_core::state::StateKind;
-use longshore_core::status::{Status, StatusChange};
 use longshore_core::submit::{self, DependencyRef, Payload, Start};
 use longshore_core::tags::Tags;
 use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{
+    AdminCommand as Admin, AdminResponse, ClaimRequest, Command as Order, DeleteQueue, Heartbeat, Queue,
+    QueueDeleteMode, Response as EngineResponse, Settlement, StateCounts, Submission, SubmitRequest, WorkflowTarget,
+};
 
-use crate::subject::*;
+use crate::target::*;
 
-/// Whatever takes orders in the words of `longshore-core`.
+/// Executes commands in the types of `longshore-core`.
 pub(crate) trait Machine {
-    fn order(&mut self, order: Order) -> Told;
-    /// What a parent's fan-out must know before its children can be read: its queue, and whether this token holds its lease.
+    fn execute(&mut self, order: Order) -> EngineResponse;
+    /// Returns the queue of a parent. Fails if the token does not hold its lease.
     fn parent(&mut self, id: JobId, token: Option<LeaseToken>) -> Result<QueueName, Refusal>;
     fn workflow(&mut self, id: WorkflowId) -> Option<Workflow>;
-    /// Names and ids, oldest first; without those that clones have replaced.
+    /// Returns names and ids of members, oldest first, without members that clones have replaced.
     fn members(&mut self, id: WorkflowId) -> Vec<(String, JobId)>;
-    /// A retry has made this job.
-    fn note_clone(&mut self, _: JobId) {}
+    /// Reports a clone that a retry has made.
+    fn record_clone(&mut self, _: JobId) {}
 }
 
-/// Which job has which handle, and which claim was given which token.
+/// Maps handles to ids, and claims to tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     ids: Vec<JobId>,
     workflows: Vec<WorkflowId>,
     handles: HashMap<JobId, Handle>,
     tokens: HashMap<(Handle, u64), LeaseToken>,
-    /// For ids and tokens that nobody was ever given: other dice than those of the machine.
-    dice: SeededDice,
-    /// Of the last command, if it was refused.
+    /// Makes ids and tokens that were never assigned. It differs from the generator of the machine.
+    rng: SeededRng,
+    /// The refusal of the last command, if it was refused.
     refusal: Option<Refusal>,
 }
 
 impl Names {
     pub(crate) fn new() -> Self {
-        let dice = SeededDice::new(0x0ff5_e7a1);
+        let rng = SeededRng::new(0x0ff5_e7a1);
         Self {
             ids: Vec::new(),
             workflows: Vec::new(),
             handles: HashMap::new(),
             tokens: HashMap::new(),
-            dice,
+            rng,
             refusal: None,
         }
     }
 
-    /// The answer in neutral words; what the machine said to a refusal is kept for people.
-    pub(crate) fn told(&mut self, answer: Result<Answer, Refusal>) -> Answer {
+    /// Converts the result of a command and keeps its refusal for messages.
+    pub(crate) fn record_answer(&mut self, answer: Result<Answer, Refusal>) -> Answer {
         self.refusal = answer.as_ref().err().cloned();
         answer.unwrap_or_else(|refusal| Answer::Refused { code: refusal.code().to_owned() })
     }
@@ -96,9 +96,9 @@ impl Names {
         snapshot::view(job, view, now, &self.handles)
     }
 
-    /// A handle that was never given out is an id that nobody has: what becomes of it is for the machine to say.
+    /// Returns the id of a handle. A handle that was never assigned gets an unknown id.
     fn id(&mut self, job: Handle) -> JobId {
-        self.id_of(job).unwrap_or_else(|| JobId::random(&mut self.dice))
+        self.id_of(job).unwrap_or_else(|| JobId::random(&mut self.rng))
     }
 
     fn adopt(&mut self, id: JobId) -> Handle {
@@ -113,16 +113,16 @@ impl Names {
     fn token(&mut self, job: Handle, token: &Token) -> Option<LeaseToken> {
         match token {
             Token::Missing => None,
-            Token::Bogus => Some(LeaseToken::random(&mut self.dice)),
+            Token::Bogus => Some(LeaseToken::random(&mut self.rng)),
             Token::Version(version) => {
                 let known = self.tokens.get(&(job, *version)).copied();
-                Some(known.unwrap_or_else(|| LeaseToken::random(&mut self.dice)))
+                Some(known.unwrap_or_else(|| LeaseToken::random(&mut self.rng)))
             }
         }
     }
 
-    /// Gives a command to the machine and says in neutral words what came of it.
-    pub(crate) fn obey(&mut self, machine: &mut dyn Machine, command: &Command) -> Result<Answer, Refusal> {
+    /// Executes a command and returns the answer in neutral types.
+    pub(crate) fn execute(&mut self, machine: &mut dyn Machine, command: &Command) -> Result<Answer, Refusal> {
         let order = match command {
             Command::Submit { queue, jobs } => {
                 let batch = self.read(machine, &QueueName::new(queue)?, jobs, None)?;
@@ -139,7 +139,7 @@ impl Names {
                 queues: queues.iter().map(|queue| QueueName::new(queue)).collect::<Result<_, _>>()?,
                 limit: *limit,
                 types: types.iter().map(|name| JobType::new(name)).collect::<Result<_, _>>()?,
-                terms: Terms {
+                terms: ClaimOptions {
                     worker: Some(WorkerName::new(worker)?),
                     lease: lease.map(|millis| length("lease", millis)).transpose()?,
                     execution_timeout: execution_timeout
@@ -151,18 +151,18 @@ impl Names {
                 let outcome = outcome_of(outcome)?;
                 Order::Settle(Settlement { id: self.id(*job), token: self.token(*job, token), outcome })
             }
-            Command::Heartbeat { job, token, progress, checkpoint } => Order::Extend(Extension {
+            Command::Heartbeat { job, token, progress, checkpoint } => Order::Heartbeat(Heartbeat {
                 id: self.id(*job),
                 token: self.token(*job, token),
-                notes: Notes {
+                notes: HeartbeatData {
                     progress: progress.clone().map(Bytes::from),
                     checkpoint: checkpoint.clone().map(Bytes::from),
                 },
             }),
             _ => Order::Admin(self.admin(command)?),
         };
-        let told = machine.order(order);
-        match (self.translate(told)?, command) {
+        let response = machine.execute(order);
+        match (self.translate(response)?, command) {
             (Answer::State { state, .. }, Command::Settle { job, .. }) => Ok(Answer::State { job: *job, state }),
             (answer, _) => Ok(answer),
         }
@@ -179,7 +179,7 @@ impl Names {
             Command::Resume { queue } => Admin::ResumeQueue { queue: QueueName::new(queue)? },
             Command::DeleteQueue { queue, force } => Admin::DeleteQueue {
                 queue: QueueName::new(queue)?,
-                how: if *force { DeleteQueue::Anyway(Farewell::Cancel) } else { DeleteQueue::IfNothingLives },
+                how: if *force { DeleteQueue::Force(QueueDeleteMode::Cancel) } else { DeleteQueue::IfEmpty },
             },
             Command::SubmitHeld { job } => Admin::SubmitHeld { id: self.id(*job) },
             Command::Cancel { job, reason, force } => Admin::Cancel {
@@ -221,33 +221,35 @@ impl Names {
         })
     }
 
-    fn translate(&mut self, told: Told) -> Result<Answer, Refusal> {
-        Ok(match told {
-            Told::Submitted(jobs) => Answer::Submitted(self.submitted(&jobs.map_err(|refused| refused.first)?)),
-            Told::Claimed(jobs) => Answer::Claimed(jobs?.iter().map(|job| self.claimed(job)).collect()),
-            // The caller knows which job it was.
-            Told::Settled(state) => Answer::State { job: 0, state: state?.word().to_owned() },
-            Told::Extended(extended) => {
+    fn translate(&mut self, response: EngineResponse) -> Result<Answer, Refusal> {
+        Ok(match response {
+            EngineResponse::Submitted(jobs) => {
+                Answer::Submitted(self.submitted(&jobs.map_err(|refused| refused.first)?))
+            }
+            EngineResponse::Claimed(jobs) => Answer::Claimed(jobs?.iter().map(|job| self.claimed(job)).collect()),
+            // The caller fills in the job.
+            EngineResponse::Settled(state) => Answer::State { job: 0, state: state?.as_str().to_owned() },
+            EngineResponse::LeaseRenewed(extended) => {
                 let extended = extended?;
                 Answer::Extended {
                     expires_at: extended.expires_at.map(Timestamp::as_millis),
                     cancel_requested: extended.cancel_requested,
                 }
             }
-            Told::Admin(answer) => match answer? {
-                AdminAnswer::QueuePut { .. } | AdminAnswer::Done => Answer::Done,
-                AdminAnswer::CancelRequested => Answer::CancelRequested,
-                AdminAnswer::Workflow { id, state } => {
-                    Answer::WorkflowState { workflow: self.adopt_workflow(id), state: state.word().to_owned() }
+            EngineResponse::Admin(answer) => match answer? {
+                AdminResponse::QueuePut { .. } | AdminResponse::Done => Answer::Done,
+                AdminResponse::CancelRequested => Answer::CancelRequested,
+                AdminResponse::Workflow { id, state } => {
+                    Answer::WorkflowState { workflow: self.adopt_workflow(id), state: state.as_str().to_owned() }
                 }
-                AdminAnswer::State { id, state } => {
-                    Answer::State { job: self.adopt(id), state: state.word().to_owned() }
+                AdminResponse::State { id, state } => {
+                    Answer::State { job: self.adopt(id), state: state.as_str().to_owned() }
                 }
             },
         })
     }
 
-    fn claimed(&mut self, claimed: &engine::Claimed) -> Claimed {
+    fn claimed(&mut self, claimed: &longshore_engine::Claimed) -> Claimed {
         let job = self.handles[&claimed.id];
         self.tokens.insert((job, claimed.version.0), claimed.token);
         Claimed {
@@ -261,42 +263,46 @@ impl Names {
         }
     }
 
-    fn submitted(&mut self, jobs: &[engine::Submitted]) -> Vec<Submitted> {
-        let answer = |subject: &mut Self, job: &engine::Submitted| Submitted {
+    fn submitted(&mut self, jobs: &[longshore_engine::Submitted]) -> Vec<Submitted> {
+        let answer = |subject: &mut Self, job: &longshore_engine::Submitted| Submitted {
             job: job.state.map(|_| subject.adopt(job.id)),
-            state: job.state.map(|state| state.word().to_owned()),
+            state: job.state.map(|state| state.as_str().to_owned()),
             duplicate: job.duplicate,
         };
         jobs.iter().map(|job| answer(self, job)).collect()
     }
 
-    /// Reads the members of a batch. Where one cannot be read, the first member that is refused for any reason speaks for all.
+    /// Converts the items of a batch. If an item cannot be converted, the batch is refused with the
+    /// code of its first invalid item.
     fn read<'a>(
         &mut self,
         machine: &mut dyn Machine,
         queue: &QueueName,
         jobs: impl IntoIterator<Item = &'a NewJob>,
-        joining: Option<&Joining>,
+        joining: Option<&WorkflowTarget>,
     ) -> Result<Vec<Submission>, Refusal> {
         let (mut batch, mut unreadable) = (Vec::new(), None);
         for (place, new) in jobs.into_iter().enumerate() {
             let job = self.new_job(new).unwrap_or_else(|refusal| {
                 unreadable.get_or_insert((place, refusal));
-                self.stand_in(new)
+                self.placeholder(new)
             });
             batch.push(Submission { queue: queue.clone(), job });
         }
         let Some((place, refusal)) = unreadable else { return Ok(batch) };
-        // The stand-in is refused, so this stores nothing.
-        let told =
-            machine.order(Order::Submit(SubmitRequest { joining: joining.cloned(), ..SubmitRequest::new(batch) }));
-        let Told::Submitted(Err(refused)) = told else { panic!("a batch with a bad member was taken: {told:?}") };
+        // The placeholder is invalid, so the machine stores nothing.
+        let response =
+            machine.execute(Order::Submit(SubmitRequest { joining: joining.cloned(), ..SubmitRequest::new(batch) }));
+        let EngineResponse::Submitted(Err(refused)) = response else {
+            panic!("a batch with an invalid item was accepted: {response:?}")
+        };
         let earlier = refused.errors.into_iter().find(|(other, _)| *other < place);
         Err(earlier.map_or(refusal, |(_, refusal)| refusal))
     }
 
-    /// In the place of a job that cannot be read, so that others of its batch can still be judged. Never accepted itself.
-    fn stand_in(&mut self, new: &NewJob) -> submit::NewJob {
+    /// Makes an invalid job in place of an item that cannot be converted, so that the other items
+    /// are still validated.
+    fn placeholder(&mut self, new: &NewJob) -> submit::NewJob {
         let mut job = submit::NewJob::new(JobType::new("stand-in").unwrap(), Payload::Binary(Bytes::new()));
         job.correlation_id = Some("x".repeat(CORRELATION_ID_CHARS_MAX + 1).into());
         job.reference = new.reference.as_deref().map(Arc::from);
@@ -322,15 +328,15 @@ impl Names {
         if children.is_empty() {
             return Err(Refusal::invalid("jobs", "must name at least one job"));
         }
-        let told = machine.order(Order::Submit(SubmitRequest::children(parent, token, children, finally)));
-        let Answer::Submitted(mut answers) = self.translate(told)? else { panic!("children are submitted") };
+        let response = machine.execute(Order::Submit(SubmitRequest::children(parent, token, children, finally)));
+        let Answer::Submitted(mut answers) = self.translate(response)? else { panic!("children are submitted") };
         let finally = if with_finally { answers.pop() } else { None };
         let jobs = answers.into_iter().filter_map(|answer| answer.job).collect();
         Ok(Answer::FannedOut { jobs, finally: finally.and_then(|answer| answer.job) })
     }
 
     fn new_job(&mut self, new: &NewJob) -> Result<submit::NewJob, Refusal> {
-        let payload = Payload::Binary(self.made_up(new.payload_bytes));
+        let payload = Payload::Binary(self.unique_bytes(new.payload_bytes));
         let mut job = submit::NewJob::new(JobType::new(&new.job_type)?, payload);
         if let Some(level) = new.priority {
             job.priority = priority_of(level)?;
@@ -355,9 +361,9 @@ impl Names {
         Ok(job)
     }
 
-    /// Bytes that no other job has, so that a payload in the wrong hands is noticed.
-    fn made_up(&mut self, bytes: usize) -> Bytes {
-        let salt = self.dice.roll().to_le_bytes();
+    /// Returns bytes that no other job has, so that swapped payloads are detected.
+    fn unique_bytes(&mut self, bytes: usize) -> Bytes {
+        let salt = self.rng.next_u64().to_le_bytes();
         salt.into_iter().cycle().take(bytes).collect()
     }
 
@@ -365,16 +371,16 @@ impl Names {
         let reference = |dependency: &Dependency| match dependency {
             Dependency::Job(handle) => {
                 let known = self.ids.get(*handle).copied();
-                DependencyRef::Job(known.unwrap_or_else(|| JobId::random(&mut self.dice)))
+                DependencyRef::Job(known.unwrap_or_else(|| JobId::random(&mut self.rng)))
             }
             Dependency::Ref(name) => DependencyRef::Local(name.as_str().into()),
-            Dependency::Unknown => DependencyRef::Job(JobId::random(&mut self.dice)),
+            Dependency::Unknown => DependencyRef::Job(JobId::random(&mut self.rng)),
         };
         dependencies.iter().map(reference).collect()
     }
 }
 
-/// The queue of a record whose lease this token holds. Whoever holds no lease learns nothing else.
+/// Returns the queue of a record whose lease this token holds. Every other caller gets a refusal.
 pub(crate) fn queue_of_holder(
     parent: Option<&Job>,
     token: Option<LeaseToken>,
@@ -390,20 +396,20 @@ pub(crate) fn name_in_workflow(job: &Job) -> String {
 }
 
 pub(crate) fn queue_snapshot(queue: &Queue, counts: &StateCounts) -> QueueSnapshot {
-    let count = |state: &StateKind| (state.word().to_owned(), engine::count_of(counts, *state));
+    let count = |state: &StateKind| (state.as_str().to_owned(), longshore_engine::count_of(counts, *state));
     QueueSnapshot {
-        profile: queue.profile.word().to_owned(),
+        profile: queue.profile.as_str().to_owned(),
         paused: queue.paused,
         counts: StateKind::ALL.iter().map(count).collect(),
     }
 }
 
 fn status_named(word: &str) -> Result<Status, Refusal> {
-    Status::from_word(word).ok_or_else(|| Refusal::invalid("status", "is not a status"))
+    Status::parse(word).ok_or_else(|| Refusal::invalid("status", "is not a status"))
 }
 
 fn profile_named(name: &str) -> Result<Profile, Refusal> {
-    Profile::from_word(name).ok_or_else(|| Refusal::invalid("profile", "is not one of the six"))
+    Profile::parse(name).ok_or_else(|| Refusal::invalid("profile", "is not one of the six"))
 }
 
 fn priority_of(level: i64) -> Result<Priority, Refusal> {
@@ -421,7 +427,7 @@ fn tags_of(tags: &BTreeMap<String, Option<String>>) -> Result<Tags, Refusal> {
     }
     let pair = |(key, value): (&String, &Option<String>)| (key.as_str().into(), value.as_deref().map(Arc::from));
     let tags = Tags::Map(tags.iter().map(pair).collect());
-    tags.check_named()?;
+    tags.validate_strict()?;
     Ok(tags)
 }
 
@@ -434,13 +440,13 @@ fn outcome_of(outcome: &Outcome) -> Result<settle::Outcome, Refusal> {
         Outcome::Snooze { delay } => settle::Outcome::Snooze { delay: length("delay", *delay)? },
         Outcome::Release => settle::Outcome::Release,
         Outcome::Fail { category, code, message, retry_after, unrecoverable } => {
-            let category = ReportedCategory::from_word(category)
+            let category = ReportedCategory::parse(category)
                 .ok_or_else(|| Refusal::invalid("error.category", "is not one that a worker may report"))?;
-            settle::Outcome::Fail(Reported {
+            settle::Outcome::Fail(ReportedFailure {
                 code: code.as_deref().map(Arc::from),
                 retry_after: retry_after.map(|millis| length("error.retry_after", millis)).transpose()?,
                 unrecoverable: *unrecoverable,
-                ..Reported::new(category, message)
+                ..ReportedFailure::new(category, message)
             })
         }
     })

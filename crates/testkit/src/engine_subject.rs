@@ -1,19 +1,20 @@
-//! The engine of `longshore-core` on records in memory, as a [`Subject`].
+//! The engine of `longshore-core` on records in memory, as a [`TestTarget`].
 
 use std::collections::BTreeMap;
 
 use longshore_core::Timestamp;
-use longshore_core::dice::SeededDice;
-use longshore_core::engine::{Answer as Told, Command as Order, Effect, Engine, MemoryRecords, Options};
 use longshore_core::id::{JobId, LeaseToken, QueueName, WorkflowId};
 use longshore_core::refusal::Refusal;
+use longshore_core::rng::SeededRng;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{Command as Order, Effect, Engine, EngineOptions, Response};
 
 use crate::convert::{Machine, Names, name_in_workflow, queue_of_holder, queue_snapshot};
-use crate::subject::*;
+use crate::memory_records::MemoryRecords;
+use crate::target::*;
 
-/// The same instant at which the model starts.
+/// The start of the model's clock.
 pub const START: Millis = 1_700_000_000_000;
 
 #[derive(Debug, Clone)]
@@ -26,11 +27,11 @@ pub struct EngineSubject {
 struct Core {
     engine: Engine,
     records: MemoryRecords,
-    dice: SeededDice,
+    rng: SeededRng,
     now: Timestamp,
     next: Option<Timestamp>,
     effects: Vec<Effect>,
-    /// Jobs touched by one tick: small in tests, so that work is cut into slices.
+    /// Jobs per tick. Tests use a small number, so that work is split into slices.
     tick_budget: usize,
 }
 
@@ -42,16 +43,16 @@ impl Default for EngineSubject {
 
 impl EngineSubject {
     pub fn new() -> Self {
-        Self::with_slices(Options::default().cascade_jobs_max, 1_000)
+        Self::with_slices(EngineOptions::default().cascade_jobs_max, 1_000)
     }
 
-    /// An engine that does its bounded work in slices of these sizes.
+    /// Makes an engine that splits bounded work into slices of these sizes.
     pub fn with_slices(cascade_jobs_max: usize, tick_budget: usize) -> Self {
-        let options = Options { cascade_jobs_max, ..Options::default() };
+        let options = EngineOptions { cascade_jobs_max, ..EngineOptions::default() };
         let core = Core {
             engine: Engine::new(options),
             records: MemoryRecords::default(),
-            dice: SeededDice::new(0x10f5_0fe0),
+            rng: SeededRng::new(0x10f5_0fe0),
             now: Timestamp::from_millis(START),
             next: None,
             effects: Vec::new(),
@@ -60,12 +61,12 @@ impl EngineSubject {
         Self { names: Names::new(), core }
     }
 
-    /// The engine as the records alone would give it back, once it has caught up with the clock.
+    /// Returns an engine that is rebuilt from the records at the current time.
     pub fn rebuilt(&self) -> Engine {
-        let Core { engine, records, dice, now, .. } = &self.core;
+        let Core { engine, records, rng, now, .. } = &self.core;
         let mut engine = rebuild(engine, records);
-        let (mut records, mut dice, mut effects) = (records.clone(), dice.clone(), Vec::new());
-        let Ok(ticked) = engine.tick(&mut records, *now, usize::MAX, &mut dice, &mut effects);
+        let (mut records, mut rng, mut effects) = (records.clone(), rng.clone(), Vec::new());
+        let Ok(ticked) = engine.tick(&mut records, *now, usize::MAX, &mut rng, &mut effects);
         assert!(ticked.next.is_none_or(|next| next > *now), "a tick without bound leaves nothing undone");
         engine
     }
@@ -78,31 +79,34 @@ impl EngineSubject {
         &self.core.records
     }
 
-    /// What was reported since the last call.
+    /// Returns the effects since the last call.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.core.effects)
     }
 }
 
-/// The same engine again, from its records.
+/// Rebuilds an engine from its records.
 pub(crate) fn rebuild(engine: &Engine, records: &MemoryRecords) -> Engine {
-    let live = records.jobs().filter(|job| job.live());
+    let live = records.jobs().filter(|job| job.is_live());
     let mut ended: BTreeMap<(QueueName, StateKind), u64> = BTreeMap::new();
-    for job in records.jobs().filter(|job| !job.live()) {
+    for job in records.jobs().filter(|job| !job.is_live()) {
         *ended.entry((job.queue.clone(), job.kind())).or_default() += 1;
     }
     let ended = ended.into_iter().map(|((queue, state), jobs)| (queue, state, jobs));
     let mut rebuilt = Engine::rebuild(engine.options(), records.queues().cloned(), live, ended, engine.next_number());
-    records.workflows().filter(|workflow| workflow.errand.is_some()).for_each(|workflow| rebuilt.resume(workflow.id));
+    records
+        .workflows()
+        .filter(|workflow| workflow.operation.is_some())
+        .for_each(|workflow| rebuilt.resume_operation(workflow.id));
     rebuilt
 }
 
 impl Core {
-    /// Ticks until nothing is due at this instant.
-    fn settle_down(&mut self) {
+    /// Ticks until no job is due.
+    fn tick_until_idle(&mut self) {
         loop {
             let Ok(ticked) =
-                self.engine.tick(&mut self.records, self.now, self.tick_budget, &mut self.dice, &mut self.effects);
+                self.engine.tick(&mut self.records, self.now, self.tick_budget, &mut self.rng, &mut self.effects);
             self.next = ticked.next;
             if ticked.next.is_none_or(|next| next > self.now) {
                 return;
@@ -112,9 +116,9 @@ impl Core {
 }
 
 impl Machine for Core {
-    fn order(&mut self, order: Order) -> Told {
-        let Ok(told) = self.engine.apply(&mut self.records, &order, self.now, &mut self.dice, &mut self.effects);
-        told
+    fn execute(&mut self, order: Order) -> Response {
+        let Ok(response) = self.engine.apply(&mut self.records, &order, self.now, &mut self.rng, &mut self.effects);
+        response
     }
 
     fn parent(&mut self, id: JobId, token: Option<LeaseToken>) -> Result<QueueName, Refusal> {
@@ -131,7 +135,7 @@ impl Machine for Core {
     }
 }
 
-impl Subject for EngineSubject {
+impl TestTarget for EngineSubject {
     fn name(&self) -> &'static str {
         "engine"
     }
@@ -141,10 +145,10 @@ impl Subject for EngineSubject {
     }
 
     fn apply(&mut self, command: &Command) -> Answer {
-        let answer = self.names.obey(&mut self.core, command);
-        self.core.settle_down();
+        let answer = self.names.execute(&mut self.core, command);
+        self.core.tick_until_idle();
         let answer = self.names.follow_up(&mut self.core, answer);
-        self.names.told(answer)
+        self.names.record_answer(answer)
     }
 
     fn reason(&self) -> Option<String> {
@@ -153,10 +157,10 @@ impl Subject for EngineSubject {
 
     fn advance(&mut self, by: Millis) {
         let target = Timestamp::from_millis(self.core.now.as_millis() + by);
-        self.core.settle_down();
+        self.core.tick_until_idle();
         while let Some(next) = self.core.next.filter(|next| *next <= target) {
             self.core.now = next;
-            self.core.settle_down();
+            self.core.tick_until_idle();
         }
         self.core.now = target;
     }

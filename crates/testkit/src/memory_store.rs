@@ -1,43 +1,45 @@
-//! The plainest [`Store`]: the engine and its records behind one lock. For tests only; nothing in it is durable.
+//! The simplest [`Store`]: the engine and its records behind one lock. For tests only, because
+//! nothing is durable.
 //!
-//! It is the first that the conformance suite is held against, so that a case that fails elsewhere is known to be fair. To be a good
-//! sparring partner it does what the traits allow and callers like to forget: its pages are short, and sometimes empty.
+//! The conformance suite runs on it first: a case that passes here is fair to other stores. Its
+//! pages are short and sometimes empty, which the traits allow and callers tend to forget.
 
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use longshore_core::Timestamp;
-use longshore_core::dice::SeededDice;
-use longshore_core::engine::{
-    AdminAnswer, AdminCommand, Answer, BatchRefusal, ClaimRequest, Command, Effect, Engine, Extension, MemoryRecords,
-    Options, Queue, Settlement, SubmitRequest, Submitted, Ticked,
-};
-use longshore_core::extend::Extended;
+use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
+use longshore_core::rng::SeededRng;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
-use longshore_core::totals::Totals;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Command, Effect, Engine, EngineOptions, Heartbeat, Queue,
+    Response, Settlement, SubmitRequest, Submitted, Ticked,
+};
 use longshore_store::{
-    ClaimedJob, Clock, Grant, InLine, Inspect, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueueReport,
-    Store, StoreError, StoreFuture, StoreHealth, TakeBack, Ticket, Wakeups, WakeupsSender, WorkflowPage, WorkflowQuery,
-    await_grant,
+    ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueuePosition,
+    QueueStats, Store, StoreError, StoreFuture, StoreHealth, StoreReader, TakeBack, Ticket, WakeupsSender,
+    WorkflowPage, WorkflowQuery, await_grant,
 };
 use tokio::sync::oneshot;
 
 use crate::engine_subject::rebuild;
+use crate::memory_records::MemoryRecords;
 
-/// Records that one page looks at: few, so that pages end early.
+/// Records that one page reads. Few, so that pages end early.
 const ROWS_PER_PAGE: usize = 40;
 
-/// The engine answers each command in its own kind.
+/// Unwraps the response of the engine, which is of the same kind as its command.
 macro_rules! answer {
-    ($told:expr, $kind:ident) => {
-        match $told {
-            Answer::$kind(answer) => answer,
+    ($response:expr, $kind:ident) => {
+        match $response {
+            Response::$kind(answer) => answer,
             other => panic!("another answer: {other:?}"),
         }
     };
@@ -53,7 +55,7 @@ pub struct MemoryStore {
 
 type ClaimReply = oneshot::Sender<Result<Grant, Refusal>>;
 
-/// Claims that wait, and leases that come back undelivered.
+/// Parked claims, and leases that were returned undelivered.
 #[derive(Debug, Default)]
 struct Granting {
     parked: Mutex<Parked>,
@@ -68,13 +70,13 @@ struct Parked {
 }
 
 impl TakeBack for Granting {
-    /// The next turn does the rest.
+    /// The next call processes them.
     fn take_back(&self, undelivered: Vec<Settlement>) {
         self.returned.lock().unwrap().extend(undelivered);
     }
 }
 
-/// What outlives a store that is closed, as a disk would.
+/// The data that outlives a closed store, like a disk.
 #[derive(Clone, Debug)]
 pub struct Disk(Arc<Mutex<Held>>);
 
@@ -82,16 +84,16 @@ pub struct Disk(Arc<Mutex<Held>>);
 struct Held {
     engine: Engine,
     records: MemoryRecords,
-    dice: SeededDice,
+    rng: SeededRng,
     totals: Totals,
 }
 
 impl Disk {
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: EngineOptions) -> Self {
         let held = Held {
             engine: Engine::new(options),
             records: MemoryRecords::default(),
-            dice: SeededDice::new(0x10f5_0fe1),
+            rng: SeededRng::new(0x10f5_0fe1),
             totals: Totals::default(),
         };
         Self(Arc::new(Mutex::new(held)))
@@ -104,10 +106,10 @@ impl Disk {
 
 impl MemoryStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self::open(Disk::new(Options::default()), clock)
+        Self::open(Disk::new(EngineOptions::default()), clock)
     }
 
-    /// From the records alone: what an engine knew beside them is gone.
+    /// Opens a store from the records alone. State of an earlier engine is lost.
     pub fn open(disk: Disk, clock: Arc<dyn Clock>) -> Self {
         {
             let mut held = disk.lock();
@@ -116,7 +118,7 @@ impl MemoryStore {
         Self { disk, clock, wakeups: WakeupsSender::default(), granting: Arc::default() }
     }
 
-    /// One turn at the lock: effects are told after it, deadlines with it.
+    /// Runs a call under the lock. Deadlines are published inside it, effects after it.
     fn turn<T>(&self, work: impl FnOnce(&mut Held, Timestamp, &mut Vec<Effect>) -> T) -> T {
         let mut effects = Vec::new();
         let mut held = self.disk.lock();
@@ -127,27 +129,27 @@ impl MemoryStore {
         self.grant(&mut held, now, &mut effects);
         let answer = work(&mut held, now, &mut effects);
         self.grant(&mut held, now, &mut effects);
-        let Held { engine, records, dice, totals } = &mut *held;
-        totals.count(&effects);
-        let Ok(Ticked { next, .. }) = engine.tick(records, now, 0, dice, &mut effects);
-        // Under the lock, so that deadlines are announced in the order of commits.
-        self.wakeups.announce_deadline(next);
+        let Held { engine, records, rng, totals } = &mut *held;
+        totals.count(effects.iter().filter_map(Effect::transition));
+        let Ok(Ticked { next, .. }) = engine.tick(records, now, 0, rng, &mut effects);
+        // Inside the lock, so that deadlines are published in the order of commits.
+        self.wakeups.publish_next_deadline(next);
         drop(held);
-        self.wakeups.announce(&mut effects);
+        self.wakeups.publish(&mut effects);
         answer
     }
 
-    fn apply(&self, command: Command) -> Answer {
+    fn apply(&self, command: Command) -> Response {
         self.turn(|held, now, effects| held.apply(command, now, effects))
     }
 
-    /// Grants what is ready to parked claims, in order: naively, one after the other.
+    /// Grants ready jobs to parked claims, one after the other, in order.
     fn grant(&self, held: &mut Held, now: Timestamp, effects: &mut Vec<Effect>) {
         let mut parked = self.granting.parked.lock().unwrap();
         if parked.held {
             return;
         }
-        parked.claims.stir_all();
+        parked.claims.notify_all();
         while let Some(ticket) = parked.claims.next_candidate(|queue, types| held.engine.has_ready(queue, types)) {
             let claim = parked.claims.take(ticket).expect("a candidate is parked");
             if !claim.caller.is_closed() {
@@ -161,7 +163,7 @@ impl MemoryStore {
         Grant::new(jobs, Arc::<Granting>::clone(&self.granting))
     }
 
-    /// Answers a claim, or parks it.
+    /// Serves a claim, or parks it.
     fn ask(&self, request: ClaimRequest, parks: bool) -> (Ticket, oneshot::Receiver<Result<Grant, Refusal>>) {
         let (reply, answer) = oneshot::channel();
         let ticket = self.turn(|held, now, effects| {
@@ -182,8 +184,8 @@ impl MemoryStore {
 }
 
 impl Held {
-    fn apply(&mut self, command: Command, now: Timestamp, effects: &mut Vec<Effect>) -> Answer {
-        let Ok(answer) = self.engine.apply(&mut self.records, &command, now, &mut self.dice, effects);
+    fn apply(&mut self, command: Command, now: Timestamp, effects: &mut Vec<Effect>) -> Response {
+        let Ok(answer) = self.engine.apply(&mut self.records, &command, now, &mut self.rng, effects);
         answer
     }
 
@@ -209,8 +211,8 @@ impl Held {
         found.cloned().map(Arc::new)
     }
 
-    fn report(&self, queue: &Arc<Queue>) -> QueueReport {
-        QueueReport {
+    fn report(&self, queue: &Arc<Queue>) -> QueueStats {
+        QueueStats {
             queue: Arc::clone(queue),
             counts: self.engine.counts(&queue.name),
             oldest_scheduled_at: self.engine.oldest_scheduled_at(&queue.name),
@@ -222,7 +224,7 @@ fn ready<'a, T: Send + 'a>(answer: T) -> StoreFuture<'a, T> {
     Box::pin(std::future::ready(Ok(answer)))
 }
 
-/// Work is done when the future is polled, not when it is made: a call that nobody waits for does nothing.
+/// The work happens when the future is polled. A call that is dropped unpolled has no effect.
 macro_rules! later {
     ($work:expr) => {
         Box::pin(async move { Ok($work) })
@@ -263,31 +265,31 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn extend(&self, extensions: Vec<Extension>) -> StoreFuture<'_, Vec<Result<Extended, Refusal>>> {
+    fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         later!(self.turn(|held, now, effects| {
-            let verdict = |one| answer!(held.apply(Command::Extend(one), now, effects), Extended);
-            extensions.into_iter().map(verdict).collect()
+            let verdict = |one| answer!(held.apply(Command::Heartbeat(one), now, effects), LeaseRenewed);
+            heartbeats.into_iter().map(verdict).collect()
         }))
     }
 
-    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminAnswer, Refusal>> {
+    fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         later!(answer!(self.apply(Command::Admin(command)), Admin))
     }
 
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
         later!(self.turn(|held, now, effects| {
-            let Held { engine, records, dice, .. } = held;
-            let Ok(ticked) = engine.tick(records, now, budget.get(), dice, effects);
+            let Held { engine, records, rng, .. } = held;
+            let Ok(ticked) = engine.tick(records, now, budget.get(), rng, effects);
             ticked
         }))
     }
 
-    fn wakeups(&self) -> Wakeups {
+    fn wakeups(&self) -> ChangeFeed {
         self.wakeups.subscribe()
     }
 }
 
-impl Inspect for MemoryStore {
+impl StoreReader for MemoryStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -325,13 +327,13 @@ impl Inspect for MemoryStore {
         ready(Page { jobs, next })
     }
 
-    fn ahead(&self, place: InLine) -> StoreFuture<'_, u64> {
+    fn count_ahead(&self, place: QueuePosition) -> StoreFuture<'_, u64> {
         let held = self.disk.lock();
-        let before = held.records.jobs().filter(|job| place.behind(job)).count();
+        let before = held.records.jobs().filter(|job| place.is_after(job)).count();
         ready(u64::try_from(before).unwrap())
     }
 
-    fn totals(&self) -> StoreFuture<'_, Totals> {
+    fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
         ready(self.disk.lock().totals)
     }
 
@@ -377,12 +379,12 @@ impl Inspect for MemoryStore {
         ready(Page { jobs, next })
     }
 
-    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueReport>> {
+    fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
         let held = self.disk.lock();
         ready(held.engine.queue(&name).map(|queue| held.report(queue)))
     }
 
-    fn queues(&self) -> StoreFuture<'_, Vec<QueueReport>> {
+    fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
         let held = self.disk.lock();
         ready(held.engine.queues().map(|queue| held.report(queue)).collect())
     }

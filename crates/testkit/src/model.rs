@@ -1,19 +1,20 @@
-//! The reference model: Longshore's rules read once more, as plainly as possible.
+//! The reference model: the rules of Longshore, implemented a second time and as simply as
+//! possible.
 //!
-//! Naive on purpose. It keeps its jobs in a list and looks through all of them for whatever it needs, has no index, no
-//! store and no thread, and shares no line with the engine: it was written from api.md, requirements.md and docs/rulings.md alone.
-//! What both agree on over many random histories is unlikely to be a mistake of one.
+//! The model keeps its jobs in a list and searches all of them; it has no index, store or thread.
+//! It shares no line with the engine and was written from api.md, requirements.md and
+//! docs/rulings.md alone. A mistake that both share is unlikely.
 //!
-//! Two things it cannot know, and says so. Texts that the server makes up itself (the message of an execution timeout, say)
-//! are [`ANY_TEXT`]. A delay with jitter is a window until [`Model::adopt_run_at`] tells it the value that was drawn.
+//! The model cannot know two things. Texts that the server makes up are [`ANY_TEXT`]. A delay with
+//! jitter is a window until [`Model::adopt_run_at`] supplies the drawn value.
 
+mod dependencies;
 mod dialect;
 mod fields;
 mod job;
-mod links;
+mod lease;
 mod operate;
 mod rules;
-mod run;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -25,17 +26,17 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub(crate) use job::State;
 use job::{Error, ModelJob};
+use lease::Claim;
 use operate::DEFAULT_QUEUE;
 pub(crate) use rules::{Profile, Rules, Scope};
 use rules::{Refusal, profile_rules};
-use run::Claim;
 use workflows::Workflow;
 
-use crate::subject::{
-    Answer, Command, Handle, JobSnapshot, Millis, QueueSnapshot, Settings, Subject, WorkflowSnapshot,
+use crate::target::{
+    Answer, Command, Handle, JobSnapshot, Millis, QueueSnapshot, Settings, TestTarget, WorkflowSnapshot,
 };
 
-/// Stands where any text will do: the specification does not fix the words.
+/// Matches any text: the specification does not fix it.
 pub const ANY_TEXT: &str = "*";
 
 /// The instant at which a model's clock starts.
@@ -55,7 +56,7 @@ impl Queue {
     }
 }
 
-/// An idempotency key, bound to the job that it made. It lives in the scope that its queue had at the time.
+/// An idempotency key and its job. It lives in the scope that its queue had at creation.
 #[derive(Clone, Debug)]
 struct Key {
     scope: Scope,
@@ -64,29 +65,29 @@ struct Key {
     key: String,
     job: Handle,
     at: Millis,
-    /// Set once its job is gone: the window of that moment.
+    /// The end of the window, once the job was deleted.
     ends: Option<Millis>,
 }
 
-/// See the module's documentation.
+/// See the documentation of the module.
 #[derive(Clone, Debug)]
 pub struct Model {
     now: Millis,
     queues: BTreeMap<String, Queue>,
-    /// By handle; a removed job leaves its place empty behind.
+    /// By handle; a deleted job keeps its slot.
     jobs: Vec<ModelJob>,
     /// By handle.
     workflows: Vec<Workflow>,
     keys: Vec<Key>,
-    /// Serves sequence numbers and places at the tail alike.
+    /// The source of sequence numbers and of positions at the tail.
     last_number: u64,
-    /// Jobs from this handle on were made by the command that is being applied.
-    newborn_from: Handle,
-    /// Of the newborn, those that nobody has looked at yet.
+    /// Jobs from this handle on were created by the current command.
+    new_from: Handle,
+    /// New jobs that were not started yet.
     unsent: std::collections::BTreeSet<Handle>,
-    /// Ended, with dependents that do not know it yet.
+    /// Ended jobs that were not propagated yet.
     ended: VecDeque<Handle>,
-    /// Changed since somebody last asked.
+    /// Jobs that changed since the last query.
     touched: Vec<Handle>,
 }
 
@@ -96,7 +97,7 @@ impl Default for Model {
     }
 }
 
-/// An error whose words are the server's own.
+/// Makes an error with an unspecified text.
 fn server_error(category: &'static str, code: &str) -> Error {
     Error { category, code: Some(code.to_owned()), message: ANY_TEXT.to_owned() }
 }
@@ -111,26 +112,26 @@ impl Model {
             workflows: Vec::new(),
             keys: Vec::new(),
             last_number: 0,
-            newborn_from: usize::MAX,
+            new_from: usize::MAX,
             unsent: std::collections::BTreeSet::new(),
             ended: VecDeque::new(),
             touched: Vec::new(),
         }
     }
 
-    /// How many handles were given out, removed jobs included.
+    /// Returns how many handles were assigned, deleted jobs included.
     pub fn handles(&self) -> usize {
         self.jobs.len()
     }
 
-    /// The jobs in one of these states, oldest first.
+    /// Returns the jobs in one of these states, oldest first.
     pub(crate) fn handles_in(&self, states: &[State]) -> Vec<Handle> {
         (0..self.jobs.len())
             .filter(|handle| !self.jobs[*handle].removed && states.contains(&self.jobs[*handle].state))
             .collect()
     }
 
-    /// The jobs that a worker may still answer for.
+    /// Returns the jobs that a worker may still settle.
     pub(crate) fn handles_of(&self, profile: Profile) -> Vec<Handle> {
         (0..self.jobs.len())
             .filter(|handle| !self.jobs[*handle].removed && self.jobs[*handle].profile == profile)
@@ -141,7 +142,7 @@ impl Model {
         (0..self.jobs.len()).filter(|handle| self.jobs[*handle].is_held_by_worker(self.now)).collect()
     }
 
-    /// The jobs that wait for their submission.
+    /// Returns the held jobs.
     pub(crate) fn handles_on_hold(&self) -> Vec<Handle> {
         let on_hold = |job: &ModelJob| job.is_live() && job.state == State::Pending && job.held;
         (0..self.jobs.len()).filter(|handle| on_hold(&self.jobs[*handle])).collect()
@@ -159,12 +160,12 @@ impl Model {
         self.jobs.get(job).map(|job| job.queue.as_str())
     }
 
-    /// The time, for those who may only look.
+    /// Returns the time, for readers.
     pub(crate) fn present(&self) -> Millis {
         self.now
     }
 
-    /// What no clock may do: time passes without a stop on the way. For faulty subjects in tests.
+    /// Advances without a stop on the way, which a clock must not do. For faulty targets in tests.
     #[cfg(test)]
     pub(crate) fn jump(&mut self, by: Millis) {
         self.adopt_earliest();
@@ -176,7 +177,7 @@ impl Model {
         self.queues.len()
     }
 
-    /// The jobs that may have changed since the last call, each once.
+    /// Returns the jobs that may have changed since the last call, each once.
     pub fn take_touched(&mut self) -> Vec<Handle> {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
@@ -198,12 +199,12 @@ impl Model {
         self.last_number
     }
 
-    fn is_newborn(&self, handle: Handle) -> bool {
-        handle >= self.newborn_from
+    fn is_new(&self, handle: Handle) -> bool {
+        handle >= self.new_from
     }
 
     fn state_of(&self, handle: Handle) -> Answer {
-        Answer::State { job: handle, state: self.jobs[handle].state.word().to_owned() }
+        Answer::State { job: handle, state: self.jobs[handle].state.as_str().to_owned() }
     }
 
     fn dispatch(&mut self, command: &Command) -> Result<Answer, Refusal> {
@@ -247,7 +248,7 @@ impl Model {
     }
 }
 
-impl Subject for Model {
+impl TestTarget for Model {
     fn name(&self) -> &'static str {
         "model"
     }
@@ -260,7 +261,7 @@ impl Subject for Model {
         self.adopt_earliest();
         let answer = self.dispatch(command).unwrap_or_else(|code| Answer::Refused { code: code.to_owned() });
         self.propagate();
-        self.newborn_from = usize::MAX;
+        self.new_from = usize::MAX;
         self.settle_due();
         answer
     }
@@ -280,7 +281,7 @@ impl Subject for Model {
         for job in self.jobs.iter().filter(|job| !job.removed && job.queue == queue) {
             numbers[job.state as usize] += 1;
         }
-        let counts = State::ALL.into_iter().map(|state| (state.word().to_owned(), numbers[state as usize]));
+        let counts = State::ALL.into_iter().map(|state| (state.as_str().to_owned(), numbers[state as usize]));
         Some(QueueSnapshot { profile: known.profile.name().to_owned(), paused: known.paused, counts: counts.collect() })
     }
 

@@ -1,6 +1,8 @@
-//! Random rounds of claims that wait, against a naive model: parked, granted, timed out, dropped, undelivered.
+//! Random claims that are parked, granted, timed out, dropped or undelivered, compared with a naive
+//! model.
 //!
-//! After every round two things must hold: each job that the store leased was in an answer, and no claim waits while a job that it wants is ready.
+//! After every round two properties must hold: every leased job was in a response, and no claim is
+//! parked while a matching job is ready.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -8,15 +10,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration as Wait;
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
-use longshore_core::dice::{Dice, SeededDice};
-use longshore_core::engine::{AdminCommand, ClaimRequest, Claimed, Settlement, Submission, SubmitRequest, count_of};
+use longshore_core::claim::ClaimOptions;
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
 use longshore_core::refusal::Refusal;
+use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload, Start};
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{AdminCommand, ClaimRequest, Claimed, Settlement, Submission, SubmitRequest, count_of};
 use longshore_store::{Clock, Grant, Park, Store, StoreFuture, VirtualClock};
 use tokio::sync::oneshot;
 
@@ -25,10 +27,10 @@ use crate::block_on::{block_on, block_on_for};
 const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 const TYPES: [&str; 3] = ["x", "y", "z"];
 const WAITING_MAX: usize = 12;
-/// Longer than any answer takes.
-const PATIENCE: Wait = Wait::from_secs(60);
+/// Longer than any response takes.
+const RESPONSE_TIMEOUT: Wait = Wait::from_secs(60);
 
-/// Whether a store serves parked claims strictly in order, or only serves all that it can.
+/// Whether a store serves parked claims strictly in order, or in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Exact,
@@ -61,9 +63,9 @@ struct Waiting<'a> {
 struct Rounds<'a> {
     store: &'a dyn Store,
     clock: &'a VirtualClock,
-    dice: SeededDice,
+    rng: SeededRng,
     order: Order,
-    /// By number, which is the order of every line here.
+    /// By sequence number, which is the claim order in these queues.
     jobs: BTreeMap<Seq, Job>,
     paused: [bool; QUEUES.len()],
     waiting: Vec<Waiting<'a>>,
@@ -71,12 +73,12 @@ struct Rounds<'a> {
     grants: usize,
 }
 
-/// Plays so many rounds on a fresh store. Returns how many parked claims were granted something.
+/// Runs this many rounds on a fresh store. Returns how many parked claims received jobs.
 pub fn play(store: &dyn Store, clock: &VirtualClock, seed: u64, rounds: usize, order: Order) -> usize {
     let mut play = Rounds {
         store,
         clock,
-        dice: SeededDice::new(seed),
+        rng: SeededRng::new(seed),
         order,
         jobs: BTreeMap::new(),
         paused: [false; QUEUES.len()],
@@ -107,14 +109,14 @@ fn job_type(name: &str) -> JobType {
     JobType::new(name).unwrap()
 }
 
-fn wanted(job: &Job, queue: usize, types: &[usize]) -> bool {
+fn matches_claim(job: &Job, queue: usize, types: &[usize]) -> bool {
     job.state == State::Ready && job.queue == queue && (types.is_empty() || types.contains(&job.job_type))
 }
 
 impl<'a> Rounds<'a> {
     fn below(&mut self, bound: usize) -> usize {
-        let dice: &mut dyn Dice = &mut self.dice;
-        usize::try_from(dice.up_to(bound as u64 - 1)).unwrap()
+        let rng: &mut dyn Rng = &mut self.rng;
+        usize::try_from(rng.uniform_inclusive(bound as u64 - 1)).unwrap()
     }
 
     fn round(&mut self) {
@@ -123,7 +125,7 @@ impl<'a> Rounds<'a> {
             32..62 if self.waiting.len() < WAITING_MAX => self.park(),
             32..68 => self.claim_now(),
             68..76 => self.end_wait(),
-            76..82 => self.hang_up(),
+            76..82 => self.drop_claim(),
             82..87 => self.pause_or_resume(),
             _ => self.advance(),
         }
@@ -132,7 +134,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Several jobs in one commit, some of them delayed.
+    /// Submits several jobs in one commit, some of them delayed.
     fn submit(&mut self) {
         let (mut batch, mut made) = (Vec::new(), Vec::new());
         for _ in 0..=self.below(4) {
@@ -175,7 +177,7 @@ impl<'a> Rounds<'a> {
             queues: queues.iter().map(|place| queue(QUEUES[*place])).collect(),
             types: types.iter().map(|kind| job_type(TYPES[*kind])).collect(),
             limit,
-            terms: Terms { lease: Some(Duration::from_days(1)), ..Terms::default() },
+            terms: ClaimOptions { lease: Some(Duration::from_days(1)), ..ClaimOptions::default() },
         }
     }
 
@@ -184,11 +186,11 @@ impl<'a> Rounds<'a> {
         let (end, ended) = oneshot::channel::<()>();
         let until = Park::Until(Box::pin(async move { drop(ended.await) }));
         let mut call = self.store.claim_or_park(Self::request(&queues, &types, limit), until);
-        // Polled once, it is on its way: what follows comes behind it.
+        // After one poll the claim is sent, so later requests follow it.
         let first = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let mut waiting = Waiting { queues, types, limit, call, end: Some(end) };
         if let Poll::Ready(answer) = first {
-            // Some stores answer while they are asked; the answer is taken like any other.
+            // Some stores respond during the first poll.
             waiting.call = Box::pin(std::future::ready(answer));
         }
         self.waiting.push(waiting);
@@ -203,7 +205,7 @@ impl<'a> Rounds<'a> {
         self.running.extend(jobs.into_iter().map(|job| (job.claimed.seq, job.claimed)));
     }
 
-    /// The wait of a claim is over: it is answered empty, nothing else being due.
+    /// Ends the wait of a claim. It returns empty, because nothing else is due.
     fn end_wait(&mut self) {
         if self.waiting.is_empty() {
             return;
@@ -211,12 +213,13 @@ impl<'a> Rounds<'a> {
         let place = self.below(self.waiting.len());
         let mut waiting = self.waiting.remove(place);
         drop(waiting.end.take());
-        let grant = block_on_for(PATIENCE, waiting.call).expect("an answer at the end of the wait").unwrap().unwrap();
+        let grant =
+            block_on_for(RESPONSE_TIMEOUT, waiting.call).expect("a response at the end of the wait").unwrap().unwrap();
         assert_eq!(grant.jobs().len(), 0, "it had nothing to get");
     }
 
-    /// The caller is gone.
-    fn hang_up(&mut self) {
+    /// Drops a parked claim.
+    fn drop_claim(&mut self) {
         if !self.waiting.is_empty() {
             let place = self.below(self.waiting.len());
             drop(self.waiting.remove(place));
@@ -242,7 +245,7 @@ impl<'a> Rounds<'a> {
         self.tick();
     }
 
-    /// Does what is due, in one commit: there is never that much.
+    /// Processes everything that is due in one commit.
     fn tick(&self) {
         let budget = NonZeroUsize::new(1_000).unwrap();
         while block_on(self.store.tick(budget)).unwrap().next.is_some_and(|next| next <= self.clock.now()) {}
@@ -269,12 +272,12 @@ impl<'a> Rounds<'a> {
         self.jobs.get_mut(&seq).expect("a job of this play")
     }
 
-    /// The jobs that the model gives to a claim: queue by queue, in order of submission.
+    /// Returns the jobs that the model gives to a claim: queue by queue, in order of submission.
     fn take(&mut self, queues: &[usize], types: &[usize], limit: usize) -> Vec<Seq> {
         let mut taken = Vec::new();
         for queue in queues.iter().filter(|queue| !self.paused[**queue]) {
-            let line = self.jobs.iter_mut().filter(|(_, job)| wanted(job, *queue, types));
-            for (seq, job) in line.take(limit - taken.len()) {
+            let ready = self.jobs.iter_mut().filter(|(_, job)| matches_claim(job, *queue, types));
+            for (seq, job) in ready.take(limit - taken.len()) {
                 job.state = State::Running;
                 taken.push(*seq);
             }
@@ -289,7 +292,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Every claim that the model serves is served, with the same jobs, and no other claim is.
+    /// Checks that exactly the claims that the model serves are served, with the same jobs.
     fn serve_exactly(&mut self, round: usize) {
         loop {
             let mut undelivered = None;
@@ -301,12 +304,12 @@ impl<'a> Rounds<'a> {
                     continue;
                 }
                 let call = std::mem::replace(&mut self.waiting[place].call, Box::pin(std::future::pending()));
-                let Some(answer) = block_on_for(PATIENCE, call) else {
+                let Some(answer) = block_on_for(RESPONSE_TIMEOUT, call) else {
                     panic!("round {round}: claim {place} of {QUEUES:?} {queues:?} {types:?} sleeps beside {expected:?}")
                 };
                 self.waiting[place].limit = 0;
                 let grant = self.check(answer.unwrap().unwrap(), Some(&expected), round);
-                // One at most is lost on the way: of two the order would be anybody's guess.
+                // At most one grant is lost per round: the order of two returns would be undefined.
                 if undelivered.is_none() && self.below(8) == 0 {
                     undelivered = Some(grant);
                 } else {
@@ -315,7 +318,8 @@ impl<'a> Rounds<'a> {
             }
             self.waiting.retain(|waiting| waiting.limit > 0);
             let Some(lost) = undelivered else { break };
-            // Its jobs come back, and may be for others. The tick comes behind them.
+            // The jobs of a lost grant return and may go to other claims. The tick follows the
+            // return.
             let seqs: Vec<Seq> = lost.jobs().iter().map(|job| job.claimed.seq).collect();
             drop(lost);
             seqs.into_iter().for_each(|seq| self.job(seq).state = State::Ready);
@@ -327,7 +331,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Takes answers in any order, until no claim is left that a ready job is for.
+    /// Receives responses in any order until no claim matches a ready job.
     fn serve_any(&mut self, round: usize) {
         for _ in 0..6_000 {
             let mut answers = Vec::new();
@@ -352,7 +356,7 @@ impl<'a> Rounds<'a> {
             let settled = self.store.parked_claims() == self.waiting.len();
             let slept = self.waiting.iter().any(|waiting| {
                 let open = waiting.queues.iter().filter(|queue| !self.paused[**queue]);
-                open.clone().any(|queue| self.jobs.values().any(|job| wanted(job, *queue, &waiting.types)))
+                open.clone().any(|queue| self.jobs.values().any(|job| matches_claim(job, *queue, &waiting.types)))
             });
             if settled && !slept {
                 return;
@@ -374,7 +378,7 @@ impl<'a> Rounds<'a> {
         self.running.extend(grant.deliver().into_iter().map(|job| (job.claimed.seq, job.claimed)));
     }
 
-    /// No job is leased that no answer has named.
+    /// Checks that every leased job was in a response.
     fn check_counts(&self, round: usize) {
         for (place, name) in QUEUES.iter().enumerate() {
             let report = block_on(self.store.queue(queue(name))).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! A PostgreSQL of the tests' own: found or refused with a word about what to install, started on a spare port by an unprivileged user.
+//! A PostgreSQL server for tests, started on a free port by an unprivileged user.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -7,22 +7,22 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a cluster does with its writes.
+/// Whether a cluster syncs its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Quick: for what is asked of the rules, not of the disk.
+    /// Faster, for tests that do not depend on the disk.
     Off,
     On,
 }
 
-/// A cluster that goes with the value.
+/// A cluster that is stopped when the value is dropped.
 #[derive(Debug)]
 pub struct Cluster {
     pub directory: tempfile::TempDir,
     pub port: u16,
 }
 
-/// Where the programs of PostgreSQL are.
+/// Returns the directory of the PostgreSQL programs.
 pub fn programs() -> PathBuf {
     if let Ok(given) = std::env::var("LONGSHORE_PG_BIN") {
         return given.into();
@@ -36,7 +36,8 @@ pub fn programs() -> PathBuf {
     found.pop().expect("PostgreSQL 14 or later is not installed: apt-get install postgresql (or set LONGSHORE_PG_BIN to its bin directory)")
 }
 
-/// PostgreSQL does not run as root: then it is run as `postgres`.
+/// Returns a command that runs as `postgres` if this process is root, because PostgreSQL refuses to
+/// run as root.
 pub fn as_user(program: &Path) -> Command {
     let root = std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
     if !root {
@@ -107,7 +108,7 @@ impl Cluster {
         run(self.pg_ctl(&["-w", "promote"]));
     }
 
-    /// As the kernel would: nobody is told.
+    /// Kills the server without a shutdown.
     pub fn kill(&self) {
         signal("-9", &[self.pid()]);
     }
@@ -117,12 +118,12 @@ impl Cluster {
         pid.lines().next().expect("its number").to_owned()
     }
 
-    /// Takes what it is sent, and answers nothing until the value goes.
-    pub fn silenced(&self) -> Silenced {
+    /// Suspends the server until the value is dropped. Connections stay open without a response.
+    pub fn silenced(&self) -> PausedServer {
         let of_sessions = self.psql("SELECT pid FROM pg_stat_activity WHERE application_name = 'longshore'");
         let pids: Vec<String> = std::iter::once(self.pid()).chain(of_sessions.lines().map(str::to_owned)).collect();
         signal("-STOP", &pids);
-        Silenced(pids)
+        PausedServer(pids)
     }
 
     pub fn url(&self) -> String {
@@ -132,7 +133,7 @@ impl Cluster {
     pub fn psql(&self, text: &str) -> String {
         let mut psql = Command::new(programs().join("psql"));
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &self.url(), "-c", text]);
-        // Also where writing is forbidden.
+        // Works also if the default is read-only.
         psql.env("PGOPTIONS", "-c default_transaction_read_only=off");
         let output = psql.stdin(Stdio::null()).output().expect("psql runs");
         assert!(output.status.success(), "{text}: {}", String::from_utf8_lossy(&output.stderr));
@@ -140,11 +141,11 @@ impl Cluster {
     }
 }
 
-/// Processes that are stopped.
+/// Suspended processes.
 #[derive(Debug)]
-pub struct Silenced(Vec<String>);
+pub struct PausedServer(Vec<String>);
 
-impl Drop for Silenced {
+impl Drop for PausedServer {
     fn drop(&mut self) {
         signal("-CONT", &self.0);
     }
@@ -162,7 +163,7 @@ impl Drop for Cluster {
     }
 }
 
-/// In memory if there is such a place, for what does not depend on the disk.
+/// Returns a directory in memory, if there is one and the tests do not need a disk.
 fn quick_place(durability: Durability) -> PathBuf {
     let memory = Path::new("/dev/shm");
     if durability == Durability::Off && memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
@@ -175,14 +176,15 @@ pub fn open_to_all(directory: &Path) {
 
 static SCHEMAS: AtomicU64 = AtomicU64::new(0);
 
-/// A name that nobody has used in this cluster.
+/// Returns a schema name that is unused in this cluster.
 pub fn new_schema() -> String {
     use std::hash::BuildHasher;
     let chance = std::hash::RandomState::new().hash_one(std::process::id());
     format!("t{chance:016x}_{}", SCHEMAS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The cluster of this test run. Whichever test comes first starts it; a watcher stops it soon after the last one has ended.
+/// Returns the URL of the cluster of this test run. The first test starts it; a watcher stops it
+/// after the last test.
 pub fn shared_url() -> String {
     if let Ok(given) = std::env::var("LONGSHORE_TEST_POSTGRES") {
         return given;
@@ -191,7 +193,7 @@ pub fn shared_url() -> String {
     IN_USE.get_or_init(join_or_start).1.clone()
 }
 
-/// Every test process holds the lock of the place together with the others, for as long as it lives.
+/// Every test process holds a shared lock on the directory while it runs.
 fn join_or_start() -> (std::fs::File, String) {
     let place = quick_place(Durability::Off).join("longshore-tests-postgres");
     std::fs::create_dir_all(&place).expect("a directory");
@@ -221,7 +223,7 @@ fn answers(url: &str) -> bool {
     ready.is_ok_and(|status| status.success())
 }
 
-/// Stops the cluster once nobody has held the lock for a while.
+/// Stops the cluster when no process has held the lock for a while.
 fn watch_over(place: &Path, cluster: Cluster) {
     let (data, in_use) = (cluster.data(), place.join("in-use"));
     let stop = format!(
@@ -236,7 +238,7 @@ fn watch_over(place: &Path, cluster: Cluster) {
     let watch = format!("while sleep 3; do flock -n -x {} -c '{stop}' && exit; done", in_use.display());
     let mut watcher = Command::new("setsid");
     watcher.args(["sh", "-c", &watch]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // It outlives this process, and ends by itself; from here on the cluster is the watcher's.
+    // The watcher outlives this process and owns the cluster from here on.
     std::mem::forget(watcher.spawn().expect("the watcher starts"));
     std::mem::forget(cluster);
 }

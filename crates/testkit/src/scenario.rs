@@ -1,28 +1,31 @@
-//! The scenario language: short texts that read like the specification and run against any [`Subject`].
+//! The scenario language: short texts that read like the specification and run against any
+//! [`TestTarget`].
 //!
-//! A scenario is one behaviour told as a story, a statement a line; `scenarios/README.md` describes every word. The way
-//! from text to verdict has three steps: `words` unfolds tables and loops into plain lines, `syntax` reads each line into a
-//! typed [`Step`] (so a typing error in the last line is found before the first is run), and `runner` plays the steps.
+//! A scenario describes one behaviour, one statement per line; `scenarios/README.md` is the
+//! reference. `preprocess` expands tables and loops into plain lines. `syntax` parses every line
+//! into a typed [`Step`], so a typing error in the last line is found before the first runs.
+//! `runner` runs the steps.
 //!
-//! One rule is checked without being written: a command that is refused changes no job, no queue and no workflow of its story.
+//! One rule is checked implicitly: a refused command changes no job, queue or workflow of its
+//! scenario.
 
+mod arguments;
 mod matching;
-mod members;
+mod preprocess;
 mod runner;
 mod steps;
 mod syntax;
 mod values;
-mod words;
 mod workflows;
 
-use crate::subject::Subject;
+use crate::target::TestTarget;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use runner::Event;
-pub use steps::{Script, Step, Story};
+pub use steps::{ScenarioCase, Script, Step};
 
-/// What a scenario that passed has to say about itself.
+/// The result of a scenario that passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The first comment of the file.
@@ -31,28 +34,28 @@ pub struct Report {
     pub proves: Vec<String>,
     /// Conflict and trap ids of the `settles` lines.
     pub settles: Vec<String>,
-    /// Paragraphs of api.md (Rulings) or of docs/rulings.md that the `ruling` lines name.
+    /// Paragraphs of api.md (Rulings) or of docs/rulings.md in the `ruling` lines.
     pub rulings: Vec<String>,
-    /// How many stories (rows of the table, or one) and statements were played.
+    /// How many cases (rows of the table, or one) and statements ran.
     pub stories: usize,
     pub statements: usize,
 }
 
-/// Why a scenario failed: in its text, or because the subject behaved otherwise.
+/// Why a scenario failed: an error in its text, or different behaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub file: String,
     pub line: usize,
-    /// The row of the table, where the file has one.
+    /// The row of the table, if the file has one.
     pub row: Option<String>,
     pub statement: String,
-    /// Boxed to keep the error small where there is none.
+    /// Boxed to keep the error small.
     pub problem: Box<Problem>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// The text is no scenario: an unknown word, a missing value, a name that is bound to no job.
+    /// The text is not a scenario: an unknown word, a missing value, an unbound name.
     Language(String),
     Mismatch {
         expected: String,
@@ -65,7 +68,7 @@ impl fmt::Display for Failure {
         write!(f, "{}:{}: ", self.file, self.line)?;
         match self.problem.as_ref() {
             Problem::Language(what) => write!(f, "{what}")?,
-            Problem::Mismatch { .. } => write!(f, "not as told")?,
+            Problem::Mismatch { .. } => write!(f, "unexpected behaviour")?,
         }
         if let Some(row) = &self.row {
             write!(f, "\n    row:       {row}")?;
@@ -80,52 +83,52 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Reads a scenario without running it.
+/// Parses a scenario without running it.
 ///
 /// # Errors
-/// The first line that is not of the language.
+/// Returns the first line that is not valid.
 pub fn parse(text: &str, file_name: &str) -> Result<Script, Failure> {
     let script = syntax::read(text, file_name)?;
     if script.stories.iter().all(|story| story.steps.is_empty()) {
-        // A story in which nothing happens would hold on everything.
+        // A scenario without statements would pass on every target.
         let problem = Box::new(Problem::Language("the file tells nothing: it has no statement".to_owned()));
         return Err(Failure { file: file_name.to_owned(), line: 1, row: None, statement: String::new(), problem });
     }
     Ok(script)
 }
 
-/// Plays a scenario on a fresh subject.
+/// Runs a scenario on a fresh target.
 ///
 /// # Errors
-/// The first statement that is not of the language, or that the subject does not bear out.
-pub fn run(text: &str, file_name: &str, subject: &mut dyn Subject) -> Result<Report, Failure> {
+/// Returns the first statement that is invalid or fails.
+pub fn run(text: &str, file_name: &str, subject: &mut dyn TestTarget) -> Result<Report, Failure> {
     run_traced(text, file_name, subject, &mut |_| {})
 }
 
-/// Like [`run`], telling `sink` about each statement as it is played.
+/// Like [`run`], and reports each statement to `sink`.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_traced(
     text: &str,
     file_name: &str,
-    subject: &mut dyn Subject,
+    subject: &mut dyn TestTarget,
     sink: &mut dyn FnMut(&Event<'_>),
 ) -> Result<Report, Failure> {
     let script = parse(text, file_name)?;
     runner::play(&script, file_name, subject, sink)
 }
 
-/// The directory of the scenario files, fixed when this crate is compiled.
+/// Returns the directory of the scenario files, fixed when this crate is compiled.
 #[must_use]
 pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
 }
 
-/// All scenario files, in the order of their names.
+/// Returns all scenario files, sorted by name.
 ///
 /// # Panics
-/// If the directory cannot be read: then there is nothing to prove with.
+/// Panics if the directory cannot be read.
 #[must_use]
 pub fn all_files() -> Vec<PathBuf> {
     let directory = directory();

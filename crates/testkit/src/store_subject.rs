@@ -1,41 +1,41 @@
-//! Any [`Store`] in virtual time, as a [`Subject`]: all proofs that hold for the engine can be asked of it too.
+//! Any [`Store`] in virtual time, as a [`TestTarget`], so that all proofs of the engine run on it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use longshore_core::Timestamp;
-use longshore_core::engine::{AdminAnswer, AdminCommand, Answer as Told, Command as Order, Submitted as Born};
 use longshore_core::id::{JobId, LeaseToken, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::submit::Payload;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{AdminCommand, AdminResponse, Command as Order, Response, Submitted};
 use longshore_store::{ClaimedJob, Clock, JobRef, MemberQuery, Store, StoreError, VirtualClock};
 
 use crate::block_on::block_on;
-use crate::conformance::World;
+use crate::conformance::StoreFixture;
 use crate::convert::{Machine, Names, name_in_workflow, queue_of_holder, queue_snapshot};
-use crate::subject::*;
+use crate::target::*;
 
-/// Jobs touched by one tick: few, so that work is cut into slices now and then.
+/// Jobs per tick. Few, so that work is split into slices.
 const TICK_BUDGET: NonZeroUsize = NonZeroUsize::new(50).unwrap();
 
-/// Members of a workflow that are asked for at once.
+/// Members of a workflow per page.
 const PAGE: usize = 100;
 
 pub struct StoreSubject {
     names: Names,
     machine: StoreMachine,
-    /// Closed and opened again after every so many commands; 0 is never.
+    /// The store is reopened after this many commands; 0 means never.
     restart_every: usize,
     commands: usize,
 }
 
 struct StoreMachine {
-    world: World,
+    world: StoreFixture,
     next: Option<Timestamp>,
-    /// What every job was given, to be found again in the hands of its workers.
+    /// The payload of every job, to compare with the payloads that workers receive.
     payloads: HashMap<JobId, Payload>,
 }
 
@@ -46,17 +46,17 @@ impl std::fmt::Debug for StoreSubject {
 }
 
 impl StoreSubject {
-    /// The clock is the store's own.
+    /// `clock` is the clock of the store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>) -> Self {
-        Self::of(World::new(store, clock))
+        Self::of(StoreFixture::new(store, clock))
     }
 
-    pub fn of(world: World) -> Self {
+    pub fn of(world: StoreFixture) -> Self {
         let machine = StoreMachine { world, next: None, payloads: HashMap::new() };
         Self { names: Names::new(), machine, restart_every: 0, commands: 0 }
     }
 
-    /// Closes the store and opens it again after every so many commands: nothing but what it made durable may matter.
+    /// Reopens the store after this many commands, so that only durable state can matter.
     #[must_use]
     pub fn restarting_every(self, commands: usize) -> Self {
         assert!(self.machine.world.durable(), "this store cannot be opened again");
@@ -67,7 +67,7 @@ impl StoreSubject {
         self.commands += 1;
         if self.restart_every > 0 && self.commands.is_multiple_of(self.restart_every) {
             self.machine.world.reopen();
-            self.machine.settle_down();
+            self.machine.tick_until_idle();
         }
     }
 }
@@ -81,10 +81,10 @@ impl StoreMachine {
         self.world.clock().now()
     }
 
-    /// Ticks until nothing is due at this instant.
-    fn settle_down(&mut self) {
+    /// Ticks until no job is due.
+    fn tick_until_idle(&mut self) {
         loop {
-            let ticked = told(block_on(self.store().tick(TICK_BUDGET)));
+            let ticked = unwrap(block_on(self.store().tick(TICK_BUDGET)));
             assert!(ticked.done <= TICK_BUDGET.get(), "a tick did {} of {TICK_BUDGET}", ticked.done);
             self.next = ticked.next;
             if ticked.next.is_none_or(|next| next > self.now()) {
@@ -94,7 +94,7 @@ impl StoreMachine {
     }
 
     fn find(&self, id: JobId) -> Option<Arc<Job>> {
-        let found = told(block_on(self.store().get(vec![JobRef::Id(id)])));
+        let found = unwrap(block_on(self.store().get(vec![JobRef::Id(id)])));
         let [job] = <[_; 1]>::try_from(found).expect("one answer to one question");
         job
     }
@@ -104,23 +104,23 @@ impl StoreMachine {
         assert_eq!(Some(payload.bytes()), self.payloads.get(&claimed.id).map(Payload::bytes), "payload of {claimed:?}");
     }
 
-    fn keep_payloads(&mut self, given: Vec<Payload>, born: &[Born]) {
+    fn keep_payloads(&mut self, given: Vec<Payload>, born: &[Submitted]) {
         assert_eq!(given.len(), born.len(), "one answer for each job of a batch");
         let new = born.iter().zip(given).filter(|(born, _)| !born.duplicate);
         self.payloads.extend(new.map(|(born, payload)| (born.id, payload)));
     }
 
-    /// A clone has its original's payload.
-    fn keep_copy(&mut self, original: Option<JobId>, answer: &AdminAnswer) {
-        let (Some(original), AdminAnswer::State { id, .. }) = (original, answer) else { return };
+    /// Records that a clone has the payload of its original.
+    fn keep_copy(&mut self, original: Option<JobId>, answer: &AdminResponse) {
+        let (Some(original), AdminResponse::State { id, .. }) = (original, answer) else { return };
         if let Some(payload) = self.payloads.get(&original).cloned() {
             self.payloads.insert(*id, payload);
         }
     }
 }
 
-/// In these proofs the store itself never fails.
-fn told<T>(answer: Result<T, StoreError>) -> T {
+/// Unwraps a result: in these proofs the store itself never fails.
+fn unwrap<T>(answer: Result<T, StoreError>) -> T {
     answer.unwrap_or_else(|error| panic!("the store failed: {error}"))
 }
 
@@ -130,34 +130,37 @@ fn one<T>(verdicts: Vec<T>) -> T {
 }
 
 impl Machine for StoreMachine {
-    fn order(&mut self, order: Order) -> Told {
+    fn execute(&mut self, order: Order) -> Response {
         match order {
             Order::Submit(request) => {
-                let jobs = request.batch.iter().chain(request.finally.as_deref());
-                let given = jobs.map(|submission| submission.job.payload.clone()).collect();
-                let answer = told(block_on(self.store().submit(request)));
+                let given = request.submissions().map(|submission| submission.job.payload.clone()).collect();
+                let answer = unwrap(block_on(self.store().submit(request)));
                 if let Ok(born) = &answer {
                     self.keep_payloads(given, born);
                 }
-                Told::Submitted(answer)
+                Response::Submitted(answer)
             }
             Order::Claim(request) => {
-                let answer = told(block_on(self.store().claim(request)));
+                let answer = unwrap(block_on(self.store().claim(request)));
                 answer.iter().flatten().for_each(|job| self.check_payload(job));
-                Told::Claimed(answer.map(|jobs| jobs.into_iter().map(|job| job.claimed).collect()))
+                Response::Claimed(answer.map(|jobs| jobs.into_iter().map(|job| job.claimed).collect()))
             }
-            Order::Settle(settlement) => Told::Settled(one(told(block_on(self.store().settle(vec![settlement]))))),
-            Order::Extend(extension) => Told::Extended(one(told(block_on(self.store().extend(vec![extension]))))),
+            Order::Settle(settlement) => {
+                Response::Settled(one(unwrap(block_on(self.store().settle(vec![settlement])))))
+            }
+            Order::Heartbeat(heartbeat) => {
+                Response::LeaseRenewed(one(unwrap(block_on(self.store().heartbeat(vec![heartbeat])))))
+            }
             Order::Admin(command) => {
                 let original = match &command {
                     AdminCommand::Requeue { id, .. } => Some(*id),
                     _ => None,
                 };
-                let answer = told(block_on(self.store().admin(command)));
+                let answer = unwrap(block_on(self.store().admin(command)));
                 if let Ok(answer) = &answer {
                     self.keep_copy(original, answer);
                 }
-                Told::Admin(answer)
+                Response::Admin(answer)
             }
         }
     }
@@ -167,13 +170,13 @@ impl Machine for StoreMachine {
     }
 
     fn workflow(&mut self, id: WorkflowId) -> Option<Workflow> {
-        told(block_on(self.store().workflow(id))).map(|found| Workflow::clone(&found))
+        unwrap(block_on(self.store().workflow(id))).map(|found| Workflow::clone(&found))
     }
 
     fn members(&mut self, workflow: WorkflowId) -> Vec<(String, JobId)> {
         let (mut members, mut after) = (Vec::new(), Seq(0));
         loop {
-            let page = told(block_on(self.store().members(MemberQuery { workflow, limit: PAGE, after })));
+            let page = unwrap(block_on(self.store().members(MemberQuery { workflow, limit: PAGE, after })));
             members.extend(page.jobs.iter().map(|job| (name_in_workflow(job), job.id)));
             match page.next {
                 Some(next) => after = next,
@@ -182,7 +185,7 @@ impl Machine for StoreMachine {
         }
     }
 
-    fn note_clone(&mut self, id: JobId) {
+    fn record_clone(&mut self, id: JobId) {
         let original = self.find(id).and_then(|clone| clone.requeued_from);
         if let Some(payload) = original.and_then(|original| self.payloads.get(&original).cloned()) {
             self.payloads.insert(id, payload);
@@ -190,7 +193,7 @@ impl Machine for StoreMachine {
     }
 }
 
-impl Subject for StoreSubject {
+impl TestTarget for StoreSubject {
     fn name(&self) -> &'static str {
         "store"
     }
@@ -200,11 +203,11 @@ impl Subject for StoreSubject {
     }
 
     fn apply(&mut self, command: &Command) -> Answer {
-        let answer = self.names.obey(&mut self.machine, command);
-        self.machine.settle_down();
+        let answer = self.names.execute(&mut self.machine, command);
+        self.machine.tick_until_idle();
         self.restart_now_and_then();
         let answer = self.names.follow_up(&mut self.machine, answer);
-        self.names.told(answer)
+        self.names.record_answer(answer)
     }
 
     fn reason(&self) -> Option<String> {
@@ -213,10 +216,10 @@ impl Subject for StoreSubject {
 
     fn advance(&mut self, by: Millis) {
         let target = Timestamp::from_millis(self.machine.now().as_millis() + by);
-        self.machine.settle_down();
+        self.machine.tick_until_idle();
         while let Some(next) = self.machine.next.filter(|next| *next <= target) {
             self.machine.world.clock().advance_to(next);
-            self.machine.settle_down();
+            self.machine.tick_until_idle();
         }
         self.machine.world.clock().advance_to(target);
     }
@@ -228,7 +231,7 @@ impl Subject for StoreSubject {
 
     fn queue(&mut self, queue: &str) -> Option<QueueSnapshot> {
         let name = QueueName::new(queue).ok()?;
-        let report = told(block_on(self.machine.store().queue(name)))?;
+        let report = unwrap(block_on(self.machine.store().queue(name)))?;
         Some(queue_snapshot(&report.queue, &report.counts))
     }
 

@@ -1,8 +1,9 @@
 //! Which test proves which line of the five specifications.
 //!
-//! Tests cite ids where they live: a doc comment `Proves G-4.6, T-21.` above a test function, or a line `proves G-4.6 T-21` in
-//! a scenario. Here the citations are collected and held against `requirements.txt`, so that a line without a proof is a
-//! failing test and not an oversight, and `docs/requirements.md` can never claim more than the tests do.
+//! Tests cite ids: a doc comment `Proves G-4.6, T-21.` above a test function, or a line `proves
+//! G-4.6 T-21` in a scenario. The citations are compared with `requirements.txt`, so a line without
+//! a proof fails a test. `docs/requirements.md` is generated from them and cannot claim more than
+//! the tests prove.
 
 pub mod rulings;
 
@@ -11,7 +12,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Parts of Longshore that a line may wait for.
+/// Parts of Longshore that a line may be pending for.
 pub const PARTS: [&str; 6] = ["embedded", "server", "worker", "postgres", "workflows", "client"];
 
 const SPECIFICATIONS: [(char, &str); 5] =
@@ -34,11 +35,11 @@ const G_SECTIONS: [(u32, u32, u32); 11] = [
 
 const OTHERS: [(char, u32); 4] = [('T', 36), ('O', 56), ('I', 66), ('L', 55)];
 
-/// A test function may stand at most this many lines below its citation (attributes, a macro's opening).
+/// A test function may follow its citation within this many lines (attributes, a macro's opening).
 const REACH: usize = 6;
 
-/// Every id of the five specifications, in their order. Known here by number and not read from the table, so that a line
-/// dropped from the table is noticed.
+/// Returns every id of the five specifications, in their order. The ids are counted here and not
+/// read from the table, so that a missing line of the table is detected.
 #[must_use]
 pub fn all_ids() -> Vec<String> {
     let g =
@@ -48,27 +49,27 @@ pub fn all_ids() -> Vec<String> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// A test must prove it now.
+pub enum ProofStatus {
+    /// A test must prove it.
     Rule,
-    /// Advice or permission; the text says what meets it.
+    /// Advice or permission; the text says how it is met.
     Informative(String),
-    /// Waits for a later part.
-    Owed(String),
+    /// Pending for a later part.
+    Pending(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     pub id: String,
-    pub standing: Standing,
+    pub standing: ProofStatus,
     pub words: String,
 }
 
-/// Proofs by id, and whatever is wrong with the citations themselves.
+/// Proofs by id, and the faults of the citations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Citations {
     pub proofs: BTreeMap<String, BTreeSet<String>>,
-    /// The same for the paragraphs of the API's Rulings.
+    /// Proofs of the paragraphs of the API's Rulings.
     pub rulings: rulings::Proofs,
     pub faults: Vec<String>,
 }
@@ -83,7 +84,7 @@ impl Citations {
     }
 }
 
-/// Reads `requirements.txt`; the second value lists every line that cannot be understood.
+/// Reads `requirements.txt`. The second value lists every invalid line.
 #[must_use]
 pub fn read_table(text: &str) -> (Vec<Requirement>, Vec<String>) {
     let mut requirements = Vec::new();
@@ -104,14 +105,14 @@ pub fn read_table(text: &str) -> (Vec<Requirement>, Vec<String>) {
 fn read_requirement(line: &str) -> Result<Requirement, String> {
     let fields: Vec<&str> = line.split('|').map(str::trim).collect();
     let (id, standing, words) = match fields.as_slice() {
-        [id, "rule", words] => (id, Standing::Rule, words),
-        [id, "informative", words, how] if !how.is_empty() => (id, Standing::Informative((*how).to_owned()), words),
-        [id, owed, words] if owed.starts_with("owed:") => {
-            let part = owed.trim_start_matches("owed:");
+        [id, "rule", words] => (id, ProofStatus::Rule, words),
+        [id, "informative", words, how] if !how.is_empty() => (id, ProofStatus::Informative((*how).to_owned()), words),
+        [id, pending, words] if pending.starts_with("pending:") => {
+            let part = pending.trim_start_matches("pending:");
             if !PARTS.contains(&part) {
                 return Err(format!("unknown part '{part}'"));
             }
-            (id, Standing::Owed(part.to_owned()), words)
+            (id, ProofStatus::Pending(part.to_owned()), words)
         }
         _ => {
             return Err(format!(
@@ -125,7 +126,7 @@ fn read_requirement(line: &str) -> Result<Requirement, String> {
     Ok(Requirement { id: (*id).to_owned(), standing, words: (*words).to_owned() })
 }
 
-/// Collects the citations of all Rust sources under `crates/` and all scenarios under `scenarios/`.
+/// Collects the citations of all Rust sources in `crates/` and all scenarios in `scenarios/`.
 pub fn collect(root: &Path) -> io::Result<Citations> {
     let mut citations = Citations::default();
     for path in files(&root.join("crates"), "rs")? {
@@ -139,7 +140,7 @@ pub fn collect(root: &Path) -> io::Result<Citations> {
     Ok(citations)
 }
 
-/// Files below a folder with one extension, sorted; none where the folder does not exist.
+/// Returns the files in a folder with one extension, sorted; none if the folder does not exist.
 fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -164,7 +165,8 @@ fn relative(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/")
 }
 
-/// Collects the doc comments `Proves …` of one Rust file. `file` is its path from the root of the repository.
+/// Collects the doc comments `Proves …` of one Rust file. `file` is its path from the repository
+/// root.
 pub fn cite_rust(file: &str, text: &str, citations: &mut Citations) {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     rulings::cite_rust(file, &module(file), &lines, citations);
@@ -192,12 +194,13 @@ pub fn cite_rust(file: &str, text: &str, citations: &mut Citations) {
     }
 }
 
-/// The list after `Proves`, if the line is such a doc comment.
+/// Returns the list after `Proves`, if the line is such a doc comment.
 fn proves(line: &str) -> Option<&str> {
     line.strip_prefix("///")?.trim_start().strip_prefix("Proves ")
 }
 
-/// The ids cited by the doc comment that has its first `Proves` at line `start`, and the first line after the comment.
+/// Returns the ids in the doc comment whose first `Proves` is at line `start`, and the line after
+/// the comment.
 fn cited_by_comment(lines: &[&str], start: usize) -> (Vec<Result<String, String>>, usize) {
     let mut ids = Vec::new();
     let mut at = start;
@@ -205,7 +208,7 @@ fn cited_by_comment(lines: &[&str], start: usize) -> (Vec<Result<String, String>
         at += 1;
         let Some(list) = comment.trim_start().strip_prefix("Proves ") else { continue };
         let mut list = list.trim().to_owned();
-        // A long list goes on in the next line of the comment until a full stop or a colon ends it.
+        // A long list continues in the next line until a full stop or a colon.
         while !list.ends_with('.') && !list.contains(':') {
             let Some(more) = lines.get(at).and_then(|line| line.strip_prefix("///")) else { break };
             if proves(lines[at]).is_some() || more.trim().is_empty() {
@@ -220,7 +223,7 @@ fn cited_by_comment(lines: &[&str], start: usize) -> (Vec<Result<String, String>
     (ids, at)
 }
 
-/// Splits `G-4.6, T-21 to T-23.` into ids; what follows a colon or a full stop is prose.
+/// Splits `G-4.6, T-21 to T-23.` into ids. Text after a colon or a full stop is prose.
 fn read_ids(list: &str) -> Vec<Result<String, String>> {
     let list = list.split(':').next().unwrap_or_default();
     let list = list.split(". ").next().unwrap_or_default();
@@ -249,7 +252,8 @@ fn looks_like_id(word: &str) -> bool {
     letter.len() == 1 && !number.is_empty() && number.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
-/// The ids after `first` up to `last`, both of one specification (and, in G, of one section).
+/// Returns the ids after `first` up to `last`, both of one specification (and, in G, of one
+/// section).
 fn range(first: &str, last: &str) -> Option<Vec<String>> {
     let stem = |id: &str| id.rsplit_once(['-', '.']).map(|(stem, _)| stem.to_owned());
     let ids = all_ids();
@@ -258,14 +262,14 @@ fn range(first: &str, last: &str) -> Option<Vec<String>> {
     (stem(first) == stem(last) && from < to).then(|| ids[from + 1..=to].to_vec())
 }
 
-/// The name of the test function that a citation stands above.
+/// Returns the name of the test function below a citation.
 fn test_below(lines: &[&str], comment: usize, after: usize) -> Result<String, String> {
     let below = lines.get(after..(after + REACH).min(lines.len())).unwrap_or_default();
     let Some((offset, name)) = below.iter().enumerate().find_map(|(offset, line)| Some((offset, function_name(line)?)))
     else {
         return Err("a `Proves` comment with no function below it".to_owned());
     };
-    // Attributes may also stand above the comment.
+    // Attributes may precede the comment.
     let above = lines[..comment].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("///"));
     let attributes: Vec<&&str> = above.chain(below[..offset].iter()).filter(|line| line.starts_with("#[")).collect();
     if attributes.iter().any(|line| line.starts_with("#[ignore")) {
@@ -291,7 +295,8 @@ fn function_name(line: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// `crates/core/src/engine/ready.rs` is `core::engine::ready`; integration tests keep the word `tests`.
+/// Returns the module of a file: `crates/core/src/engine/ready.rs` is `core::engine::ready`.
+/// Integration tests keep the word `tests`.
 fn module(file: &str) -> String {
     let path = file.strip_prefix("crates/").unwrap_or(file).trim_end_matches(".rs");
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "src" | "lib" | "mod")).collect();
@@ -312,7 +317,7 @@ pub fn cite_scenario(file: &str, text: &str, citations: &mut Citations) {
     }
 }
 
-/// Everything wrong with the table itself: lines missing, unknown or listed twice.
+/// Returns the faults of the table: missing, unknown and duplicate lines.
 #[must_use]
 pub fn table_faults(requirements: &[Requirement]) -> Vec<String> {
     let known = all_ids();
@@ -330,7 +335,7 @@ pub fn table_faults(requirements: &[Requirement]) -> Vec<String> {
     faults
 }
 
-/// Everything wrong with the citations: faulty ones, and ids that no specification has.
+/// Returns the faults of the citations: invalid ones, and unknown ids.
 #[must_use]
 pub fn citation_faults(citations: &Citations) -> Vec<String> {
     let known = all_ids();
@@ -341,25 +346,28 @@ pub fn citation_faults(citations: &Citations) -> Vec<String> {
     faults
 }
 
-/// The ids of rules that nothing proves.
+/// Returns the ids of rules without a proof.
 #[must_use]
 pub fn unproven<'a>(requirements: &'a [Requirement], citations: &Citations) -> Vec<&'a str> {
     requirements
         .iter()
-        .filter(|requirement| requirement.standing == Standing::Rule && !citations.proofs.contains_key(&requirement.id))
+        .filter(|requirement| {
+            requirement.standing == ProofStatus::Rule && !citations.proofs.contains_key(&requirement.id)
+        })
         .map(|requirement| requirement.id.as_str())
         .collect()
 }
 
-/// The ids that wait for a part.
+/// Returns the ids that are pending for a part.
 #[must_use]
-pub fn owed_to<'a>(requirements: &'a [Requirement], part: &str) -> Vec<&'a str> {
-    let owed =
-        requirements.iter().filter(|requirement| matches!(&requirement.standing, Standing::Owed(to) if to == part));
-    owed.map(|requirement| requirement.id.as_str()).collect()
+pub fn pending_for<'a>(requirements: &'a [Requirement], part: &str) -> Vec<&'a str> {
+    let pending = requirements
+        .iter()
+        .filter(|requirement| matches!(&requirement.standing, ProofStatus::Pending(to) if to == part));
+    pending.map(|requirement| requirement.id.as_str()).collect()
 }
 
-/// The text of `docs/requirements.md`.
+/// Renders `docs/requirements.md`.
 #[must_use]
 pub fn render(requirements: &[Requirement], citations: &Citations) -> String {
     let mut page = String::from(
@@ -374,12 +382,12 @@ pub fn render(requirements: &[Requirement], citations: &Citations) -> String {
         for requirement in of_specification(requirements, letter) {
             let proofs = citations.proofs.get(&requirement.id).map(join);
             let standing = match (&requirement.standing, proofs) {
-                (Standing::Rule, Some(proofs)) => proofs,
-                (Standing::Rule, None) => "**not proven**".to_owned(),
-                (Standing::Informative(how), None) => format!("informative: {how}"),
-                (Standing::Informative(how), Some(proofs)) => format!("informative: {how}; {proofs}"),
-                (Standing::Owed(part), None) => format!("owed to: {part}"),
-                (Standing::Owed(part), Some(proofs)) => format!("owed to: {part}; so far {proofs}"),
+                (ProofStatus::Rule, Some(proofs)) => proofs,
+                (ProofStatus::Rule, None) => "**not proven**".to_owned(),
+                (ProofStatus::Informative(how), None) => format!("informative: {how}"),
+                (ProofStatus::Informative(how), Some(proofs)) => format!("informative: {how}; {proofs}"),
+                (ProofStatus::Pending(part), None) => format!("pending: {part}"),
+                (ProofStatus::Pending(part), Some(proofs)) => format!("pending: {part}; so far {proofs}"),
             };
             let _ = writeln!(page, "| {} | {} | {standing} |", requirement.id, requirement.words);
         }
@@ -398,10 +406,10 @@ fn render_counts(page: &mut String, requirements: &[Requirement], citations: &Ci
         for requirement in of_specification(requirements, letter) {
             counts[0] += 1;
             match &requirement.standing {
-                Standing::Rule if citations.proofs.contains_key(&requirement.id) => counts[1] += 1,
-                Standing::Rule => counts[2] += 1,
-                Standing::Informative(_) => counts[3] += 1,
-                Standing::Owed(_) => counts[4] += 1,
+                ProofStatus::Rule if citations.proofs.contains_key(&requirement.id) => counts[1] += 1,
+                ProofStatus::Rule => counts[2] += 1,
+                ProofStatus::Informative(_) => counts[3] += 1,
+                ProofStatus::Pending(_) => counts[4] += 1,
             }
         }
         let _ = writeln!(page, "| {letter} {name} | {} |", counts.map(|n| n.to_string()).join(" | "));
@@ -412,7 +420,7 @@ fn render_counts(page: &mut String, requirements: &[Requirement], citations: &Ci
     let _ = writeln!(page, "| all | {} |\n", totals.map(|n| n.to_string()).join(" | "));
     page.push_str("| owed to | lines | which |\n| --- | --- | --- |\n");
     for part in PARTS {
-        let ids = owed_to(requirements, part);
+        let ids = pending_for(requirements, part);
         if !ids.is_empty() {
             let _ = writeln!(page, "| {part} | {} | {} |", ids.len(), ids.join(", "));
         }
@@ -442,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_331_lines() {
+    fn specifications_have_331_lines() {
         let ids = all_ids();
         let of = |letter: char| ids.iter().filter(|id| id.starts_with(letter)).count();
         assert_eq!((of('G'), of('T'), of('O'), of('I'), of('L')), (118, 36, 56, 66, 55));
@@ -451,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_citation_names_the_test_below_it() {
+    fn citation_names_test_below() {
         let citations = cited("/// Proves G-4.6, T-21.\n#[test]\nfn an_orphan_is_taken_back() {\n");
         assert_eq!(ids(&citations), ["G-4.6", "T-21"]);
         assert!(citations.proofs["T-21"].contains("core::engine::ready::an_orphan_is_taken_back"));
@@ -459,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_lists_over_several_lines_and_ranges_are_understood() {
+    fn citation_lists_span_lines_and_ranges() {
         let citations = cited(
             "/// What happens then.\n/// Proves I-1, I-2 and\n/// I-3.\n/// Proves L-16 to L-18: nothing goes back.\n/// More prose.\n#[test]\n#[should_panic]\nfn x() {}\n",
         );
@@ -468,14 +476,14 @@ mod tests {
     }
 
     #[test]
-    fn a_test_inside_a_macro_counts() {
+    fn test_inside_macro_counts() {
         let citations =
             cited("proptest! {\n    /// Proves I-53.\n    #[test]\n    fn waits_are_bounded(seed: u64) {\n");
         assert!(citations.proofs["I-53"].contains("core::engine::ready::waits_are_bounded"));
     }
 
     #[test]
-    fn a_citation_without_a_test_is_reported() {
+    fn citation_without_test_is_reported() {
         for text in [
             "/// Proves G-1.1.\nfn helper() {}\n",
             "/// Proves G-1.1.\nstruct Job;\n",
@@ -489,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_reported() {
+    fn invalid_id_is_reported() {
         let citations = cited("/// Proves everything, T-21.\n#[test]\nfn x() {}\n");
         assert_eq!(citations.faults, ["crates/core/src/engine/ready.rs:1: 'everything' is not an id"]);
         let unknown = cited("/// Proves G-4.10.\n#[test]\nfn x() {}\n");
@@ -499,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn scenarios_cite_with_a_line_of_their_own() {
+    fn scenario_lines_cite() {
         let mut citations = Citations::default();
         cite_scenario("scenarios/orphan.txt", "# proves T-1\nproves G-4.6 T-21\nsubmit a\n", &mut citations);
         assert_eq!(ids(&citations), ["G-4.6", "T-21"]);
@@ -507,25 +515,25 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_without_a_proof_is_reported_and_shown() {
+    fn rule_without_proof_is_reported() {
         let (requirements, faults) = read_table(
-            "G-4.6 | rule | an orphan is taken back\nT-3 | informative | mind repeats | ids\nT-14 | owed:worker | told to stop\n",
+            "G-4.6 | rule | an orphan is taken back\nT-3 | informative | handle repetitions | ids\nT-14 | pending:worker | stop signal\n",
         );
         assert_eq!(faults, Vec::<String>::new());
         assert_eq!(unproven(&requirements, &Citations::default()), ["G-4.6"]);
         let proven = cited("/// Proves G-4.6.\n#[test]\nfn orphan() {}\n");
         assert_eq!(unproven(&requirements, &proven), Vec::<&str>::new());
-        assert_eq!(owed_to(&requirements, "worker"), ["T-14"]);
+        assert_eq!(pending_for(&requirements, "worker"), ["T-14"]);
 
         let page = render(&requirements, &Citations::default());
         assert!(page.contains("| G-4.6 | an orphan is taken back | **not proven** |"));
-        assert!(page.contains("| T-3 | mind repeats | informative: ids |"));
-        assert!(page.contains("| T-14 | told to stop | owed to: worker |"));
+        assert!(page.contains("| T-3 | handle repetitions | informative: ids |"));
+        assert!(page.contains("| T-14 | stop signal | pending: worker |"));
         assert!(render(&requirements, &proven).contains("| `core::engine::ready::orphan` |"));
     }
 
     #[test]
-    fn a_faulty_table_is_reported_whole() {
+    fn faulty_table_lists_all_faults() {
         let (requirements, faults) = read_table(
             "G-1.1 | rule | one\nG-1.1 | rule | again\nG-9.9 | rule | none\nT-1 | owed:moon | x\nT-2 rule\n",
         );

@@ -1,18 +1,19 @@
-//! The transition table: every command on a job in every state in every profile, and what must come of it.
+//! The transition table: every command on a job in every state in every profile, and the expected
+//! outcome.
 //!
-//! `tables/transitions.txt` holds the answers, written from the specifications. `stage.rs` knows how each state
-//! is reached and what each command is. A triple is always played on a fresh [`Subject`] by ordinary commands, so that one table judges the model, the engine,
-//! every store and the server alike.
+//! `tables/transitions.txt` holds the outcomes, written from the specifications. `setup.rs` reaches
+//! each state and runs each command. A triple always runs on a fresh [`TestTarget`] by ordinary
+//! commands, so one table checks the model, the engine, every store and the server.
 
-mod stage;
+mod setup;
 
-use crate::subject::{Answer, Handle, JobSnapshot, Subject};
-use stage::{RESULT, Stage};
+use crate::target::{Answer, Handle, JobSnapshot, TestTarget};
+use setup::{RESULT, TransitionSetup};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const PROFILES: [&str; 6] = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];
 
-/// The nine states, with the variants that behave differently.
+/// The nine states, with variants that behave differently.
 pub const STATES: [&str; 13] = [
     "pending-held",
     "pending-waiting",
@@ -69,7 +70,7 @@ pub const COMMANDS: [&str; 35] = [
 
 const REFUSALS: [&str; 4] = ["illegal_transition", "stale_lease", "validation", "queue_full"];
 
-/// What may stand in a cell, but for the `-` of what cannot arise.
+/// The words of a cell, without the `-` of an impossible pair.
 pub const CELLS: [&str; 17] = [
     "pending",
     "scheduled",
@@ -90,8 +91,8 @@ pub const CELLS: [&str; 17] = [
     "queue_full",
 ];
 
-/// Makes a fresh subject with an empty store.
-pub type Factory = fn() -> Box<dyn Subject>;
+/// Makes a fresh target with an empty store.
+pub type Factory = fn() -> Box<dyn TestTarget>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Triple {
@@ -100,28 +101,28 @@ pub struct Triple {
     pub profile: &'static str,
 }
 
-/// Moves as history shows them; the first of a job starts from `none`.
+/// Transitions in a job's history; the first one starts from `none`.
 pub type Moves = BTreeSet<(String, String)>;
 
-/// All triples, the impossible ones included.
+/// Returns all triples, impossible ones included.
 pub fn triples() -> impl Iterator<Item = Triple> {
     let pairs = STATES.iter().flat_map(|state| COMMANDS.iter().map(move |command| (state, command)));
     pairs.flat_map(|(state, command)| PROFILES.iter().map(move |profile| Triple { state, command, profile }))
 }
 
-/// Whether a profile, with the settings it comes with, can bring a job into the state at all.
+/// Whether a profile with its default settings can bring a job into the state.
 #[must_use]
 pub fn arises(triple: Triple) -> bool {
     match triple.state {
-        // No delayed start and no snooze there.
+        // Without delayed start and snooze.
         "delayed" if triple.profile == "document" => return false,
-        // Elsewhere a running job is cancelled at once.
+        // Other profiles cancel a running job at once.
         "running-cancelling" if !matches!(triple.profile, "standard" | "gopherqueue" | "taskharbor") => return false,
-        // Elsewhere an expired lease is acted on at the instant of its expiry.
+        // Other profiles process an expired lease at its expiry.
         "running-expired" if triple.profile != "weave" => return false,
         _ => {}
     }
-    // A dependency that matters keeps its dependent in pending.
+    // A dependency that counts keeps its dependent pending.
     !triple.command.starts_with("dependency-") || triple.state.starts_with("pending")
 }
 
@@ -132,8 +133,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads the table and reports all that is wrong with it: unknown words, pairs missing or listed twice, cells that claim
-    /// an impossible pair or deny a possible one.
+    /// Reads the table and reports all faults: unknown words, missing or duplicate pairs, cells
+    /// that contradict whether a pair is possible.
     pub fn read(text: &str) -> Result<Table, Vec<String>> {
         let mut cells = BTreeMap::new();
         let mut faults = Vec::new();
@@ -179,9 +180,9 @@ impl Table {
     }
 }
 
-/// Plays one triple and compares with the cell. Answers the moves that the job's history shows.
-pub fn check(factory: impl Fn() -> Box<dyn Subject>, triple: Triple, cell: &str) -> Result<Moves, String> {
-    let mut stage = Stage::reach(factory, triple).map_err(|why| format!("set-up: {why}"))?;
+/// Runs one triple and compares it with the cell. Returns the transitions in the job's history.
+pub fn check(factory: impl Fn() -> Box<dyn TestTarget>, triple: Triple, cell: &str) -> Result<Moves, String> {
+    let mut stage = TransitionSetup::reach(factory, triple).map_err(|why| format!("set-up: {why}"))?;
     stage.prepare().map_err(|why| format!("set-up: {why}"))?;
     let before = stage.snapshot().ok_or("set-up: the job is gone")?;
     let id = stage.id();
@@ -199,13 +200,13 @@ pub fn check(factory: impl Fn() -> Box<dyn Subject>, triple: Triple, cell: &str)
     Ok(moves.collect())
 }
 
-/// What one of the five views shows of a job in a state, or after the triple's command where `acted`.
+/// Returns a view of a job in a state, or after the triple's command if `acted`.
 pub fn shown(
-    factory: impl Fn() -> Box<dyn Subject>,
+    factory: impl Fn() -> Box<dyn TestTarget>,
     triple: Triple,
     acted: bool,
 ) -> Result<BTreeMap<String, String>, String> {
-    let mut stage = Stage::reach(factory, triple)?;
+    let mut stage = TransitionSetup::reach(factory, triple)?;
     if acted {
         stage.act()?;
     }
@@ -213,7 +214,7 @@ pub fn shown(
 }
 
 fn judge(
-    stage: &mut Stage,
+    stage: &mut TransitionSetup,
     cell: &str,
     before: &JobSnapshot,
     after: Option<&JobSnapshot>,
@@ -241,7 +242,8 @@ fn judge(
             ensure(after.cancel_requested && after.state == before.state, || "not noted".to_owned())
         }
         "=" => {
-            // Only these may touch a field without moving the job (a held job sees its dependencies end).
+            // Only these may change a field without a transition (a held job sees its dependencies
+            // end).
             let command = stage.triple.command;
             let touches =
                 ["heartbeat", "children", "edit-", "dependency-"].iter().any(|word| command.starts_with(word));
@@ -261,15 +263,15 @@ fn judge(
     }
 }
 
-/// An answer must tell the same as the job itself.
+/// Checks that the answer agrees with the job.
 fn judge_answer(job: Handle, after: &JobSnapshot, moved: bool, answer: Option<&Answer>) -> Result<(), String> {
     match answer {
         Some(Answer::Claimed(claimed)) => {
             let handed_out = claimed.iter().any(|claimed| claimed.job == job && claimed.version == after.lease_version);
             ensure(handed_out == moved, || "handed out wrongly".to_owned())
         }
-        Some(Answer::State { job: told, state: named }) => {
-            ensure(*told == job && *named == after.state, || "the answer tells another state".to_owned())
+        Some(Answer::State { job: answered, state: named }) => {
+            ensure(*answered == job && *named == after.state, || "the answer has another state".to_owned())
         }
         Some(Answer::CancelRequested) => Err("only asked".to_owned()),
         _ => Ok(()),
@@ -277,7 +279,7 @@ fn judge_answer(job: Handle, after: &JobSnapshot, moved: bool, answer: Option<&A
 }
 
 fn judge_clone(
-    stage: &mut Stage,
+    stage: &mut TransitionSetup,
     before: &JobSnapshot,
     after: &JobSnapshot,
     answer: Option<&Answer>,
@@ -293,7 +295,7 @@ fn judge_clone(
     })
 }
 
-/// History only grows, each step starts where the last one ended, and the last one ends in the present state.
+/// Checks that history only grows, is contiguous, and ends in the current state.
 fn contiguous(before: &JobSnapshot, after: &JobSnapshot) -> Result<(), String> {
     ensure(after.history.starts_with(&before.history), || "history was rewritten".to_owned())?;
     let linked = after.history.windows(2).all(|pair| pair[1].from.as_ref() == Some(&pair[0].to));

@@ -1,14 +1,11 @@
-//! What the neutral commands cannot show of the engine: bytes, ids, effects, and what a command costs.
+//! Properties of the engine that neutral commands cannot show: bytes, ids, effects, and costs.
 
 use bytes::Bytes;
 use longshore_core::Duration;
 use longshore_core::backoff::BackoffKind;
-use longshore_core::claim::Terms;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
-use longshore_core::engine::{
-    AdminAnswer, AdminCommand, Answer, ClaimRequest, Command, DeleteQueue, Effect, Farewell, count_of,
-};
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::{JobId, JobType};
 use longshore_core::patch::{PolicyPatch, RetryPatch, SettingsPatch};
 use longshore_core::priority::Priority;
@@ -16,15 +13,18 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
-use longshore_testkit::world::{World, clone_requeue, fail, job, queue};
+use longshore_engine::{
+    AdminCommand, AdminResponse, ClaimRequest, Command, DeleteQueue, Effect, QueueDeleteMode, Response, count_of,
+};
+use longshore_testkit::engine_fixture::{EngineFixture, clone_requeue, fail, job, queue};
 
 /// Proves G-9.1, G-9.4, G-9.5, O-4, O-18, L-52, L-54.
 #[test]
-fn any_bytes_come_back_untouched_whatever_happens_to_the_job() {
+fn payload_bytes_never_change() {
     let odd: Vec<u8> = (0..=255).rev().collect();
     let json = Bytes::from_static(b"{\"a\":1.50, \"a\":1e3 , \"n\":12345678901234567890123}");
     for profile in Profile::ALL {
-        let mut world = World::new();
+        let mut world = EngineFixture::new();
         world.put_queue("q", *profile, SettingsPatch::default());
         let held = |mut job: NewJob| {
             job.hold = Some(false);
@@ -37,7 +37,7 @@ fn any_bytes_come_back_untouched_whatever_happens_to_the_job() {
         let edit = Edit { correlation_id: Some(Some("c".into())), ..Edit::default() };
         world.admin(AdminCommand::Edit { id: binary.id, edit });
         let claimed = world.claim("q");
-        assert_eq!((claimed.id, claimed.seq), (binary.id, binary.seq), "the worker is told which job it has");
+        assert_eq!((claimed.id, claimed.seq), (binary.id, binary.seq), "the claim identifies the job");
         world.settle(&claimed, fail());
         world.pass(Duration::from_hours(2));
         assert_eq!(world.payload(text.seq), Some(json.clone()), "{profile}");
@@ -48,13 +48,13 @@ fn any_bytes_come_back_untouched_whatever_happens_to_the_job() {
 }
 
 #[test]
-fn a_clone_has_the_payload_of_its_original_and_outlives_it() {
-    let mut world = World::new();
+fn clone_keeps_payload_after_original_is_deleted() {
+    let mut world = EngineFixture::new();
     world.put_queue("q", Profile::Weave, SettingsPatch::default());
     let first = world.submit("q", job(b"work"));
     let claimed = world.claim("q");
-    world.settle(&claimed, Outcome::Fail(Reported::new(ReportedCategory::Permanent, "no")));
-    let AdminAnswer::State { id, .. } = world.admin(AdminCommand::Requeue { id: first.id, how: clone_requeue() })
+    world.settle(&claimed, Outcome::Fail(ReportedFailure::new(ReportedCategory::Permanent, "no")));
+    let AdminResponse::State { id, .. } = world.admin(AdminCommand::Requeue { id: first.id, how: clone_requeue() })
     else {
         panic!()
     };
@@ -67,8 +67,8 @@ fn a_clone_has_the_payload_of_its_original_and_outlives_it() {
 
 /// Proves G-7.6, G-7.3, G-7.5.
 #[test]
-fn each_attempt_names_the_one_before_it() {
-    let mut world = World::new();
+fn attempts_link_to_previous_attempt() {
+    let mut world = EngineFixture::new();
     world.put_queue("q", Profile::Gopherqueue, SettingsPatch::default());
     let id = world.submit("q", job(b"")).id;
     let mut previous = None;
@@ -83,8 +83,8 @@ fn each_attempt_names_the_one_before_it() {
         world.pass(Duration::from_mins(1));
     }
     assert_eq!(world.state(id), Some(StateKind::DeadLetter));
-    // A snooze gives the attempt back: its number repeats, its id does not.
-    let AdminAnswer::State { .. } = world.admin(AdminCommand::Requeue { id, how: clone_requeue() }) else { panic!() };
+    // A snooze does not count the attempt: its number repeats, its id does not.
+    let AdminResponse::State { .. } = world.admin(AdminCommand::Requeue { id, how: clone_requeue() }) else { panic!() };
     let first = world.claim("q");
     world.settle(&first, Outcome::Release);
     let second = world.claim("q");
@@ -95,8 +95,8 @@ fn each_attempt_names_the_one_before_it() {
 
 /// Proves G-1.1, G-1.3, G-1.4, G-10.1.
 #[test]
-fn the_id_is_the_systems_and_stays_through_the_whole_life() {
-    let mut world = World::new();
+fn id_is_generated_and_never_changes() {
+    let mut world = EngineFixture::new();
     let submitted = world.submit("q", job(b""));
     for _ in 0..2 {
         let claimed = world.claim("q");
@@ -110,10 +110,10 @@ fn the_id_is_the_systems_and_stays_through_the_whole_life() {
     assert_eq!((record.id, record.kind()), (submitted.id, StateKind::Completed));
 }
 
-/// Trap O-T10: a retry never goes back to a queue that is gone.
+/// Trap O-T10: a retry never returns to a deleted queue.
 #[test]
-fn a_queue_that_lets_its_running_jobs_finish() {
-    let mut world = World::new();
+fn deleted_queue_lets_running_jobs_finish() {
+    let mut world = EngineFixture::new();
     let retries =
         PolicyPatch { retry: RetryPatch { limit: Some(3), ..RetryPatch::default() }, ..PolicyPatch::default() };
     world.put_queue("q", Profile::Ocypod, SettingsPatch { job: retries, ..SettingsPatch::default() });
@@ -121,8 +121,8 @@ fn a_queue_that_lets_its_running_jobs_finish() {
     let claims = world.claim_many("q", 3);
     world.settle(&claims[0], Outcome::Release);
     world.settle(&claims[2], fail());
-    let how = DeleteQueue::Anyway(Farewell::LetRunningFinish);
-    assert_eq!(world.admin(AdminCommand::DeleteQueue { queue: queue("q"), how }), AdminAnswer::Done);
+    let how = DeleteQueue::Force(QueueDeleteMode::LetRunningFinish);
+    assert_eq!(world.admin(AdminCommand::DeleteQueue { queue: queue("q"), how }), AdminResponse::Done);
     assert!(world.engine.queue(&queue("q")).is_none());
     assert_eq!(world.state(waits), None, "waiting jobs go with the queue");
     assert_eq!(world.state(retries), Some(StateKind::Failed), "a waiting retry ends as the failure it was");
@@ -130,12 +130,12 @@ fn a_queue_that_lets_its_running_jobs_finish() {
     world.settle(&claims[1], fail());
     assert_eq!(world.state(runs), Some(StateKind::Failed), "no retry into a queue that is gone");
     let record = world.records.job_by_id(runs).unwrap();
-    assert_eq!(record.history.moves().last().unwrap().cause.word(), "queue_deleted");
+    assert_eq!(record.history.moves().last().unwrap().cause.as_str(), "queue_deleted");
 }
 
 #[test]
-fn effects_tell_every_move_once_and_in_order() {
-    let mut world = World::new();
+fn effects_report_every_transition_once_in_order() {
+    let mut world = EngineFixture::new();
     let id = world.submit("q", job(b"")).id;
     let claimed = world.claim("q");
     world.settle(&claimed, Outcome::Complete { result: None, progress: None });
@@ -156,10 +156,10 @@ fn effects_tell_every_move_once_and_in_order() {
     assert_eq!(world.effects, [Effect::Claimable(queue("q"))]);
 }
 
-/// A chain of 100 falls in one cascade, and a fan-in of 1,000 is released by its last dependency.
+/// A chain of 100 ends in one cascade, and the last dependency of 1,000 releases the dependent.
 #[test]
 fn cascades_are_deep_and_wide() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     let mut chain = vec![world.submit("q", job(b"")).id];
     for _ in 1..100 {
         let mut next = job(b"");
@@ -182,14 +182,14 @@ fn cascades_are_deep_and_wide() {
 
 /// Proves G-5.9.
 #[test]
-fn a_custom_backoff_is_asked_for_every_delay() {
+fn custom_backoff_computes_every_delay() {
     fn square(n: u32, base: Duration, _: Option<Duration>) -> Duration {
         Duration::from_millis(base.as_millis() * u64::from(n) * u64::from(n))
     }
     let kind = BackoffKind::Custom(longshore_core::backoff::CustomBackoff { name: "square", delay: square });
     let retry = RetryPatch { backoff_kind: Some(kind), limit: Some(4), ..RetryPatch::default() };
     let patch = PolicyPatch { retry, ..PolicyPatch::default() };
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     world.put_queue("q", Profile::Gopherqueue, SettingsPatch { job: patch, ..SettingsPatch::default() });
     let id = world.submit("q", job(b"")).id;
     for wait in [1, 4, 9] {
@@ -203,7 +203,7 @@ fn a_custom_backoff_is_asked_for_every_delay() {
 
 #[test]
 fn counts_are_kept_by_increments() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     for _ in 0..5 {
         world.submit("q", job(b""));
     }
@@ -217,28 +217,29 @@ fn counts_are_kept_by_increments() {
     }
 }
 
-/// A claim that asks for one type does not pass over the jobs of others: what it touches is what it takes.
+/// A claim for one type does not read jobs of other types.
 #[test]
-fn a_claim_of_a_rare_type_touches_only_what_it_takes() {
-    let mut world = World::new();
+fn claim_of_rare_type_reads_only_claimed_jobs() {
+    let mut world = EngineFixture::new();
     for _ in 0..5_000 {
         world.submit("q", job(b""));
     }
     let rare = JobType::new("rare").unwrap();
-    let mut wanted = job(b"");
-    wanted.job_type = rare.clone();
-    let wanted = world.submit("q", wanted).id;
+    let mut rare_job = job(b"");
+    rare_job.job_type = rare.clone();
+    let rare_job = world.submit("q", rare_job).id;
     world.effects.clear();
-    let request = ClaimRequest { queues: vec![queue("q")], limit: 10, types: vec![rare], terms: Terms::default() };
-    let Answer::Claimed(Ok(jobs)) = world.apply(Command::Claim(request)) else { panic!() };
-    assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [wanted]);
+    let request =
+        ClaimRequest { queues: vec![queue("q")], limit: 10, types: vec![rare], terms: ClaimOptions::default() };
+    let Response::Claimed(Ok(jobs)) = world.apply(Command::Claim(request)) else { panic!() };
+    assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [rare_job]);
     assert_eq!(world.effects.len(), 1);
 }
 
-/// `standard` spreads its retries by a tenth either way.
+/// `standard` spreads its retries by a tenth in both directions.
 #[test]
 fn standard_retries_are_spread() {
-    let mut world = World::new();
+    let mut world = EngineFixture::new();
     let mut delays = std::collections::BTreeSet::new();
     for _ in 0..50 {
         let id = world.submit("q", job(b"")).id;
@@ -251,12 +252,12 @@ fn standard_retries_are_spread() {
     assert!(delays.len() > 20 && delays.first() < Some(&950) && delays.last() > Some(&1_050), "{delays:?}");
 }
 
-/// A store reads ahead by it.
+/// A store prefetches by it.
 #[test]
-fn the_look_at_the_line_says_what_claims_will_get() {
+fn peek_ready_predicts_claims() {
     let types = ["a", "b", "c"].map(|name| JobType::new(name).unwrap());
     for priority_order in [true, false] {
-        let mut world = World::new();
+        let mut world = EngineFixture::new();
         let overrides = SettingsPatch { priority_order: Some(priority_order), ..SettingsPatch::default() };
         world.put_queue("q", Profile::Standard, overrides);
         for n in 0..60_usize {
@@ -266,13 +267,13 @@ fn the_look_at_the_line_says_what_claims_will_get() {
         }
         for asked in [vec![], vec![0], vec![2, 0], vec![1, 1]] {
             let types: Vec<JobType> = asked.into_iter().map(|n| types[n].clone()).collect();
-            let expected = world.engine.in_line(&queue("q"), &types, 7);
-            let request = ClaimRequest { queues: vec![queue("q")], limit: 7, types, terms: Terms::default() };
-            let Answer::Claimed(Ok(claimed)) = world.apply(Command::Claim(request)) else { panic!() };
+            let expected = world.engine.peek_ready(&queue("q"), &types, 7);
+            let request = ClaimRequest { queues: vec![queue("q")], limit: 7, types, terms: ClaimOptions::default() };
+            let Response::Claimed(Ok(claimed)) = world.apply(Command::Claim(request)) else { panic!() };
             assert_eq!(claimed.iter().map(|job| job.seq).collect::<Vec<_>>(), expected);
             assert_eq!(expected.len(), 7);
         }
         world.admin(AdminCommand::PauseQueue { queue: queue("q") });
-        assert_eq!(world.engine.in_line(&queue("q"), &[], 7), [], "a paused queue gives nobody anything");
+        assert_eq!(world.engine.peek_ready(&queue("q"), &[], 7), [], "a paused queue has no claimable jobs");
     }
 }

@@ -1,39 +1,41 @@
-//! The conformance suite on the plainest store: a check of the suite as much as of the store. And on the wrappers, which must not show.
+//! The conformance suite on the simplest store, and on store layers around it, which must not
+//! change behaviour.
 
 use std::sync::Arc;
 
-use longshore_core::engine::Options;
-use longshore_store::{Clock, Faults, Observation, Observed, Observer, Store, Unreliable};
-use longshore_testkit::conformance::{self, World};
+use longshore_engine::EngineOptions;
+use longshore_store::{Clock, InstrumentedStore, Observer, Store, StoreCall};
+use longshore_testkit::conformance::{self, StoreFixture};
+use longshore_testkit::faulty_store::{Faults, FaultyStore};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
-/// A world around a store that is opened on what an earlier one left.
-fn opened_by(wrap: fn(Arc<dyn Store>) -> Arc<dyn Store>) -> World {
-    let (clock, disk) = (conformance::clock(), Disk::new(Options::default()));
+/// Makes a fixture whose store reopens the same data.
+fn fixture_with(wrap: fn(Arc<dyn Store>) -> Arc<dyn Store>) -> StoreFixture {
+    let (clock, disk) = (conformance::clock(), Disk::new(EngineOptions::default()));
     let same_clock = Arc::clone(&clock);
     let open = move || {
         let clock: Arc<dyn Clock> = Arc::<longshore_store::VirtualClock>::clone(&same_clock);
         wrap(Arc::new(MemoryStore::open(disk.clone(), clock)))
     };
-    World::new(open(), clock).reopened_by(open)
+    StoreFixture::new(open(), clock).reopened_by(open)
 }
 
-fn plain() -> World {
-    opened_by(|store| store)
+fn plain() -> StoreFixture {
+    fixture_with(|store| store)
 }
 
 #[derive(Debug)]
-struct Nobody;
+struct NullObserver;
 
-impl Observer for Nobody {
-    fn observe(&self, _: &Observation<'_>) {}
+impl Observer for NullObserver {
+    fn observe(&self, _: &StoreCall<'_>) {}
 }
 
-/// Both wrappers, one around the other.
-fn wrapped() -> World {
-    opened_by(|store| {
-        let unreliable = Unreliable::new(store, Faults::none().and_looks());
-        Arc::new(Observed::new(Arc::new(unreliable), Arc::new(Nobody), longshore_store::clock::monotonic))
+/// Wraps the store in both layers.
+fn wrapped() -> StoreFixture {
+    fixture_with(|store| {
+        let faulty = FaultyStore::new(store, Faults::none().including_reads());
+        Arc::new(InstrumentedStore::new(Arc::new(faulty), Arc::new(NullObserver), longshore_store::clock::monotonic))
     })
 }
 

@@ -1,4 +1,5 @@
-//! The scenario language itself: what is no scenario is refused with its place, and what is not so is noticed.
+//! The scenario language itself: invalid texts are rejected with their line, and mismatches are
+//! reported.
 
 use longshore_testkit::engine_subject::EngineSubject;
 use longshore_testkit::model::Model;
@@ -8,7 +9,7 @@ fn run(text: &str) -> Result<scenario::Report, Failure> {
     scenario::run(text, "story.txt", &mut Model::new())
 }
 
-/// The place and the complaint about a text that is no scenario.
+/// Returns line and message for an invalid text.
 fn complaint(text: &str) -> (usize, String) {
     let failure = run(text).expect_err(text);
     match *failure.problem {
@@ -17,7 +18,7 @@ fn complaint(text: &str) -> (usize, String) {
     }
 }
 
-/// Expected and got of a story that does not hold.
+/// Returns expected and actual of a failing scenario.
 fn mismatch(text: &str) -> (usize, String, String) {
     let failure = run(text).expect_err(text);
     match *failure.problem {
@@ -27,7 +28,7 @@ fn mismatch(text: &str) -> (usize, String, String) {
 }
 
 #[test]
-fn unknown_words_are_errors_with_their_line() {
+fn unknown_word_is_reported_with_line() {
     for (statement, part) in [
         ("queu q", "no statement `queu`"),
         ("queue q leese=3s", "no option `leese=`"),
@@ -52,7 +53,7 @@ fn unknown_words_are_errors_with_their_line() {
         ("view a sidekiq -> state=x", "no view `sidekiq`"),
         ("advance a while", "`a` is no duration"),
         ("cancel a ->", "nothing stands behind the arrow"),
-        ("complete nobody v1", "no job is called `nobody`"),
+        ("complete ghost v1", "no job is called `ghost`"),
         ("expect a error=\"x", "not closed"),
         ("submit q b key={x}", "means repetition"),
         ("repeat 0", "at least once"),
@@ -90,15 +91,15 @@ fn heads_and_tables_are_checked() {
     }
 }
 
-/// The last line is read before the first is run.
+/// The last line is parsed before the first one runs.
 #[test]
-fn a_typing_error_is_found_before_anything_runs() {
+fn syntax_error_is_found_before_any_step_runs() {
     let text = "claim q w -> a v1\nnonsense\n";
     assert_eq!(complaint(text).0, 2);
 }
 
 #[test]
-fn what_is_not_so_is_told_with_expected_and_got() {
+fn mismatch_shows_expected_and_actual() {
     let (line, expected, got) =
         mismatch("queue q profile=taskharbor\nsubmit q a\nexpect a state=running starts=0 lease_version=3\n");
     assert_eq!(
@@ -135,9 +136,9 @@ fn what_is_not_so_is_told_with_expected_and_got() {
     );
 }
 
-/// Field and reason stand beside the code where the subject tells them; views tell times like everything else.
+/// Refusals show field and reason if the target has them; views show times in the usual syntax.
 #[test]
-fn refusals_show_their_reason_and_views_their_times() {
+fn refusals_show_reason_and_views_show_times() {
     let play = |text: &str| {
         let failure = scenario::run(text, "story.txt", &mut EngineSubject::new()).expect_err(text);
         match *failure.problem {
@@ -163,7 +164,7 @@ fn failures_show_file_line_row_and_statement() {
         "# title\neach | worker |\n| anna |\n| bert |\nsubmit q a\nclaim q <worker> -> a v1\nexpect a worker=anna\n";
     let shown = run(text).expect_err("bert is not anna").to_string();
     let lines = [
-        "story.txt:7: not as told",
+        "story.txt:7: unexpected behaviour",
         "    row:       worker=bert",
         "    statement: expect a worker=anna",
         "    expected:  worker=anna",

@@ -1,18 +1,18 @@
-//! Every scenario file holds on every subject.
+//! Every scenario file passes on every target.
 
 use longshore_testkit::engine_subject::EngineSubject;
 use longshore_testkit::model::Model;
 use longshore_testkit::scenario;
-use longshore_testkit::subject::Subject;
+use longshore_testkit::target::TestTarget;
 
-type Make = fn() -> Box<dyn Subject>;
+type Make = fn() -> Box<dyn TestTarget>;
 
-/// The one place to add a subject to this test.
+/// The targets of this test.
 const SUBJECTS: &[(&str, Make)] =
     &[("model", || Box::new(Model::new())), ("engine", || Box::new(EngineSubject::new()))];
 
 #[test]
-fn every_scenario_holds_on_every_subject() {
+fn every_scenario_passes_on_every_target() {
     let mut failures = Vec::new();
     let files = scenario::all_files();
     assert!(files.len() >= 70, "only {} scenario files were found", files.len());
@@ -28,9 +28,9 @@ fn every_scenario_holds_on_every_subject() {
     assert!(failures.is_empty(), "{} scenarios failed:\n\n{}\n", failures.len(), failures.join("\n\n"));
 }
 
-/// A file without title or a rule that it shows is a story without a point.
+/// Every file has a title and cites a rule.
 #[test]
-fn every_scenario_says_what_it_proves() {
+fn every_scenario_cites_a_rule() {
     for file in scenario::all_files() {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let script = scenario::parse(&std::fs::read_to_string(&file).unwrap(), &name).unwrap_or_else(|f| panic!("{f}"));

@@ -1,7 +1,7 @@
-//! Every line of the five specifications is proven, informative, or owed to a named part; and the page says so.
+//! Every line of the five specifications is proven, informative, or pending; and the page says so.
 
 use longshore_testkit::traceability::{
-    Citations, PARTS, Requirement, citation_faults, collect, owed_to, read_table, render, rulings, table_faults,
+    Citations, PARTS, Requirement, citation_faults, collect, pending_for, read_table, render, rulings, table_faults,
     unproven,
 };
 use std::fs;
@@ -24,18 +24,18 @@ fn none(what: &str, faults: &[String]) {
 }
 
 #[test]
-fn the_table_lists_every_line_once() {
+fn table_lists_every_line_once() {
     let (requirements, mut faults) = table();
     faults.extend(table_faults(&requirements));
     none("faults of requirements.txt", &faults);
 }
 
 #[test]
-fn every_citation_is_sound() {
+fn every_citation_is_valid() {
     let citations = citations();
     none("faulty citations", &citation_faults(&citations));
     let page = fs::read_to_string(root().join("docs/rulings.md")).expect("the rulings can be read");
-    none("citations of rulings that nobody made", &rulings::faults(&citations.rulings, &page));
+    none("citations of unknown rulings", &rulings::faults(&citations.rulings, &page));
 }
 
 #[test]
@@ -49,16 +49,16 @@ fn every_ruling_of_the_api_is_proven() {
 fn every_rule_is_proven() {
     let (requirements, _) = table();
     for part in PARTS {
-        let ids = owed_to(&requirements, part);
+        let ids = pending_for(&requirements, part);
         println!("owed to {part}: {} {}", ids.len(), ids.join(" "));
     }
-    println!("owed in all: {}", PARTS.iter().map(|part| owed_to(&requirements, part).len()).sum::<usize>());
+    println!("pending in all: {}", PARTS.iter().map(|part| pending_for(&requirements, part).len()).sum::<usize>());
     let missing = unproven(&requirements, &citations());
     assert!(missing.is_empty(), "rules without a proof: {}\n  {}", missing.len(), missing.join(" "));
 }
 
 #[test]
-fn the_page_is_what_the_tests_say() {
+fn requirements_page_is_current() {
     let (requirements, _) = table();
     let page = render(&requirements, &citations());
     let path = root().join("docs/requirements.md");

@@ -1,7 +1,8 @@
-//! The transition table, held against everything that claims to be Longshore.
+//! The transition table on every implementation.
 //!
-//! The first tests play the whole table. Those named after a specification say which cells are which of its lines, so that a line is
-//! proven by a cell that was really played, and that no other move ever happened under its profile.
+//! The first tests run the whole table. Tests named after a specification map its lines to cells,
+//! so that a line is proven by a cell that ran, and check that no other transition occurs under its
+//! profile.
 
 use longshore_testkit::engine_subject::EngineSubject;
 use longshore_testkit::model::Model;
@@ -9,7 +10,7 @@ use longshore_testkit::transitions::{
     CELLS, Factory, Moves, PROFILES, STATES, Table, Triple, arises, check, shown, triples,
 };
 
-/// Whatever is listed here must agree with the table.
+/// The targets that must agree with the table.
 const SUBJECTS: [(&str, Factory); 2] =
     [("model", || Box::new(Model::new())), ("engine", || Box::new(EngineSubject::new()))];
 
@@ -17,14 +18,15 @@ fn table() -> Table {
     Table::read(include_str!("../tables/transitions.txt")).unwrap_or_else(|faults| panic!("{}", faults.join("\n")))
 }
 
-/// Plays the wanted part of the table on every subject; panics with all differences at once. Answers all moves seen.
-fn play(wanted: impl Fn(Triple) -> bool) -> Moves {
+/// Runs the selected part of the table on every target and panics with all differences. Returns all
+/// transitions.
+fn play(selected: impl Fn(Triple) -> bool) -> Moves {
     let table = table();
     let mut moves = Moves::new();
     let mut differences = Vec::new();
     let mut played = 0;
     for (name, factory) in SUBJECTS {
-        for triple in triples().filter(|triple| arises(*triple) && wanted(*triple)) {
+        for triple in triples().filter(|triple| arises(*triple) && selected(*triple)) {
             let cell = table.cell(triple).unwrap_or_default();
             played += 1;
             match check(factory, triple, cell) {
@@ -44,16 +46,17 @@ fn play(wanted: impl Fn(Triple) -> bool) -> Moves {
     moves
 }
 
-/// Each sentence (state, command, cell) is in the table for this profile, so that playing the column proves it.
+/// Checks that each sentence (state, command, cell) is in the table for this profile, so that
+/// running the column proves it.
 fn says(profile: &'static str, sentences: &[(&'static str, &'static str, &str)]) {
     let table = table();
     for &(state, command, cell) in sentences {
-        let told = table.cell(Triple { state, command, profile });
-        assert_eq!(told, Some(cell), "{state} x {command} in {profile}");
+        let actual = table.cell(Triple { state, command, profile });
+        assert_eq!(actual, Some(cell), "{state} x {command} in {profile}");
     }
 }
 
-/// The moves seen are exactly these, given as `from to`.
+/// Checks that the transitions are exactly these, given as `from to`.
 fn only(moves: &Moves, allowed: &[&str]) {
     let seen: Vec<String> = moves.iter().map(|(from, to)| format!("{from} {to}")).collect();
     let extra: Vec<&String> = seen.iter().filter(|pair| !allowed.contains(&pair.as_str())).collect();
@@ -66,14 +69,14 @@ fn column(profile: &'static str) -> Moves {
 }
 
 #[test]
-fn the_table_answers_every_pair() {
+fn table_has_a_cell_for_every_pair() {
     let possible = triples().filter(|triple| arises(*triple)).count();
     println!("{} triples, {possible} of them possible", triples().count());
     let _ = table();
 }
 
 #[test]
-fn a_faulty_table_is_reported() {
+fn faulty_table_is_reported() {
     let good = include_str!("../tables/transitions.txt");
     for (from, to) in [
         (
@@ -95,9 +98,9 @@ fn a_faulty_table_is_reported() {
     }
 }
 
-/// The checker is worth something only if exactly one cell passes.
+/// The checker must accept exactly one cell per pair.
 #[test]
-fn no_other_cell_would_do() {
+fn only_the_expected_cell_passes() {
     let (_, factory) = SUBJECTS[0];
     let table = table();
     let mut too_many = Vec::new();
@@ -109,11 +112,11 @@ fn no_other_cell_would_do() {
     assert!(too_many.is_empty(), "{}", too_many.join("\n"));
 }
 
-/// Every refusal in it leaves the job exactly as it was, every history is one unbroken line of states, and the id stays.
+/// Every refusal leaves the job unchanged, every history is contiguous, and the id never changes.
 ///
 /// Proves G-1.4, G-2.1, G-2.21, G-7.3, G-8.9, G-10.1, T-21, I-20, L-46.
 #[test]
-fn every_command_in_every_state_in_every_profile() {
+fn whole_table_passes() {
     let moves = play(|_| true);
     for (from, to) in &moves {
         let backward = to == "pending" && from != "none";
@@ -124,7 +127,7 @@ fn every_command_in_every_state_in_every_profile() {
     }
 }
 
-/// A record goes only when it has ended and someone deletes it or its retention is over.
+/// A record is deleted only after its end, by a command or by retention.
 ///
 /// Proves I-3.
 #[test]
@@ -141,7 +144,7 @@ fn no_job_is_lost() {
 /// Proves G-4.5, G-4.6, G-4.7, G-5.11, G-6.11 to G-6.14.
 /// Proves G-8.2, G-8.3, G-8.5.
 #[test]
-fn gopherqueue_moves_as_its_table_says() {
+fn gopherqueue_transitions_match_its_table() {
     says(
         "gopherqueue",
         &[
@@ -155,7 +158,7 @@ fn gopherqueue_moves_as_its_table_says() {
             ("running-last", "fail-temporary", "dead_letter"),
             ("retrying", "due", "scheduled"),
             ("retrying", "edit-limit", "dead_letter"),
-            // Demanded outside its table: timeouts, orphans, lifetime, dependencies, cancellation.
+            // Required outside its table: timeouts, orphans, lifetime, dependencies, cancellation.
             ("running", "deadline", "retrying"),
             ("running-last", "deadline", "dead_letter"),
             ("running", "lease-expiry", "scheduled"),
@@ -257,7 +260,7 @@ fn ocypod_fails_times_out_and_retries() {
 
 /// Proves I-10, I-12, I-18, I-28 to I-34, I-38, I-39, I-41, I-43, I-46, I-59, I-60.
 #[test]
-fn weave_moves_as_its_matrix_says() {
+fn weave_transitions_match_its_matrix() {
     says(
         "weave",
         &[
@@ -271,7 +274,7 @@ fn weave_moves_as_its_matrix_says() {
             ("running", "fail-temporary", "retrying"),
             ("retrying", "due", "scheduled"),
             ("running-last", "fail-temporary", "failed"),
-            // An expired lease: still in flight, claimable, and closed to its old holder.
+            // An expired lease: still in flight, claimable, and invalid for its old holder.
             ("running", "lease-expiry", "="),
             ("running-expired", "claim", "running"),
             ("running-expired", "complete", "stale_lease"),
@@ -289,14 +292,15 @@ fn weave_moves_as_its_matrix_says() {
     );
     let moves = column("weave");
     assert!(moves.contains(&("running".to_owned(), "running".to_owned())));
-    // A running job returns to the line only when its worker gives it back: expiry alone leaves it where it is.
+    // A running job returns to its queue only when its worker releases it. Expiry alone does not
+    // move it.
     let unreleased = play(|triple| triple.profile == "weave" && triple.command != "release");
     assert!(!unreleased.contains(&("running".to_owned(), "scheduled".to_owned())));
 }
 
 /// Proves L-9 to L-20, L-22, L-24, L-41, L-43, L-45.
 #[test]
-fn document_moves_as_its_lifecycle_says() {
+fn document_transitions_match_its_lifecycle() {
     says(
         "document",
         &[
@@ -339,7 +343,7 @@ fn document_moves_as_its_lifecycle_says() {
             "scheduled cancelled",
             "running cancelled",
             "retrying cancelled",
-            // A dependency in another queue, or a lifetime that someone set.
+            // A dependency in another queue, or a lifetime setting.
             "pending failed",
             "pending dead_letter",
             "scheduled dead_letter",
@@ -351,7 +355,7 @@ fn document_moves_as_its_lifecycle_says() {
 
 /// Proves G-10.9, G-10.10, G-10.11.
 #[test]
-fn what_may_be_edited_and_when() {
+fn editable_fields_by_state() {
     for profile in PROFILES {
         says(profile, &[("scheduled", "edit-type", "="), ("running", "edit-type", "illegal_transition")]);
         says(profile, &[("scheduled", "edit-priority", "="), ("running", "edit-priority", "illegal_transition")]);
@@ -361,7 +365,8 @@ fn what_may_be_edited_and_when() {
     let _ = play(|triple| triple.command.starts_with("edit-"));
 }
 
-/// The words of each specification for a job in each state, in the order of `STATES`; `-` where the profile cannot have it.
+/// Checks the words of a specification for each state, in the order of `STATES`; `-` if the profile
+/// has no such state.
 fn words(profile: &'static str, field: &str, words: [&str; 13]) {
     for (name, factory) in SUBJECTS {
         for (state, word) in STATES.into_iter().zip(words) {
@@ -409,11 +414,11 @@ fn gopherqueue_has_a_word_for_each_state() {
     );
 }
 
-/// What we know beyond the specification stays out of its view.
+/// Fields beyond the specification are not in its view.
 ///
 /// Proves G-0.3.
 #[test]
-fn gopherqueue_shows_its_own_fields_and_no_others() {
+fn gopherqueue_view_has_only_its_own_fields() {
     let mut fields = [
         "id",
         "type",

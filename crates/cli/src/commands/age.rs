@@ -1,8 +1,9 @@
-//! How long ago something was, in at most six characters.
+//! Formats ages in at most six characters.
 
 use longshore_api::Time;
 
-/// The two largest units, as `4s`, `5m12s`, `3h7m` or `12d4h`. An instant that lies ahead is `0s` old.
+/// Formats an age with its two largest units: `4s`, `5m12s`, `3h7m`, `12d4h`. An instant in the
+/// future is `0s` old.
 pub(super) fn age_between(then: Time, now: Time) -> String {
     let seconds = u64::try_from(now.0.saturating_sub(then.0)).unwrap_or(0) / 1_000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);

@@ -1,57 +1,53 @@
 //! `longshore clock`
 
 use clap::{Args, Subcommand};
-use longshore_api::watch::Clock as Answer;
+use longshore_api::system::Clock;
 use longshore_api::{Duration, ErrorCode};
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Clock {
-    /// Print the server's time
+pub(crate) enum ClockCommand {
+    /// Print the time of the server
     Get,
-    Advance(Advance),
+    Advance(AdvanceClock),
 }
 
-/// Advance the time of a server that runs with --virtual-clock, and print the new time.
+/// Advance the clock of a server with --virtual-clock, and print the new time.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Everything that falls due on the way has happened when the command ends.
+When the command ends, all timers up to the new time have fired.
 
 Examples:
   longshore serve --store memory: --virtual-clock
   longshore clock advance 1h30m")]
-pub(crate) struct Advance {
-    /// By how much, as 500ms, 10m or 1d12h
+pub(crate) struct AdvanceClock {
+    /// Duration, such as 500ms, 10m or 1d12h
     #[arg(value_name = "DURATION")]
     by: Duration,
 }
 
-impl Clock {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl ClockCommand {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let clock = context.call(async {
             match &self {
-                // Servers in real time have no route for the clock; all of them tell their time here.
-                Self::Get => Ok(Answer { now: client.info().await?.now }),
-                Self::Advance(Advance { by }) => client.advance(*by).await.map_err(explain),
+                // A server in real time has no clock route; `/v1/info` has the time of any server.
+                Self::Get => Ok(Clock { now: client.info().await?.now }),
+                Self::Advance(AdvanceClock { by }) => client.advance(*by).await.map_err(explain),
             }
         })?;
-        if context.screen.json {
-            return context.screen.json(&clock);
+        if context.output.json {
+            return context.output.json(&clock);
         }
-        context.screen.line(&clock.now.to_string())
+        context.output.line(&clock.now.to_string())
     }
 }
 
-/// A server in real time does not have this route.
-fn explain(error: longshore_client::Error) -> Failure {
+/// Adds a hint for servers in real time, which do not have the route.
+fn explain(error: longshore_client::Error) -> CliError {
     let real_time = error.code() == Some(ErrorCode::NotFound);
-    let failure = Failure::from(error);
-    if real_time {
-        failure.hint("only a server that was started with --virtual-clock can advance its time")
-    } else {
-        failure
-    }
+    let failure = CliError::from(error);
+    if real_time { failure.hint("only a server with --virtual-clock can advance its time") } else { failure }
 }

@@ -5,9 +5,9 @@ use clap_complete::Shell;
 
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Print completions for a shell.
+/// Print the completion script of a shell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -19,9 +19,9 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "longshore", &mut script);
-        context.screen.bytes(&script)
+        context.output.bytes(&script)
     }
 }

@@ -4,27 +4,32 @@ use std::path::PathBuf;
 
 use clap::Args;
 use longshore_store::StoreError;
-use longshore_store_embedded::{Diagnosis, examine, in_use};
+use longshore_store_embedded::{VerifyReport, examine, in_use};
 
+use super::parse::counted;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-pub(crate) const WHEN_DAMAGED: &str =
-    "keep the directory as it is, and restore the last backup into a new one; docs/data-directory.md has more";
+pub(crate) const CORRUPTION_HINT: &str =
+    "keep the directory unchanged, and restore the last backup into a new one; see docs/data-directory.md";
 
-/// Check every byte of a data directory or of a backup.
+/// Verify every byte of a data directory or of a backup.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit code 0: the store is whole. 1: something is wrong with it. 2: it could not be looked at.")]
+Exit code 0: the store is ok. 1: it is corrupt. 2: it could not be read.
+
+Examples:
+  longshore doctor /backups/monday
+  longshore doctor --json longshore-data               while its server is stopped")]
 pub(crate) struct Doctor {
-    /// The data directory, of a server that does not run
+    /// Data directory of a stopped server, or a backup
     #[arg(value_name = "DIR")]
     data: PathBuf,
 }
 
 #[derive(serde::Serialize)]
-struct Found<'a> {
-    whole: bool,
+struct DoctorJson<'a> {
+    ok: bool,
     live_jobs: u64,
     ended_jobs: u64,
     payload_bytes: u64,
@@ -33,28 +38,29 @@ struct Found<'a> {
 }
 
 impl Doctor {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let shown = self.data.display();
-        let diagnosis = examine(&self.data).map_err(|error| {
-            let told = format!("cannot examine {shown}: {}", error.cause());
+        let report = examine(&self.data).map_err(|error| {
+            let message = format!("cannot verify {shown}: {}", error.cause());
             if let StoreError::Corrupt { .. } = error {
-                return Failure::refused(told).hint(WHEN_DAMAGED);
+                return CliError::refused(message).hint(CORRUPTION_HINT);
             }
-            let failure = Failure::failed(told);
-            if let StoreError::Format { .. } = error {
-                return failure.hint("DIR is the data directory of a server, or a copy made by `longshore backup`");
+            let failure = CliError::failed(message);
+            if let StoreError::Format(_) = error {
+                return failure
+                    .hint("DIR must be the data directory of a server, or a copy made by `longshore backup`");
             }
             if in_use(&error) {
                 return failure.hint(format!(
-                    "stop its server first; or look at a copy: `longshore backup {shown} COPY`, `longshore doctor COPY`"
+                    "stop its server first; or verify a copy: `longshore backup {shown} COPY`, `longshore doctor COPY`"
                 ));
             }
             failure
         })?;
-        let Diagnosis { live_jobs, ended_jobs, payload_bytes, moved_to, problems } = &diagnosis;
-        if context.screen.json {
-            context.screen.json(&Found {
-                whole: problems.is_empty(),
+        let VerifyReport { live_jobs, finished_jobs: ended_jobs, payload_bytes, moved_to, problems } = &report;
+        if context.output.json {
+            context.output.json(&DoctorJson {
+                ok: problems.is_empty(),
                 live_jobs: *live_jobs,
                 ended_jobs: *ended_jobs,
                 payload_bytes: *payload_bytes,
@@ -62,23 +68,21 @@ impl Doctor {
                 problems,
             })?;
         } else {
-            let word = if problems.is_empty() { "is whole" } else { "is damaged" };
-            context.screen.line(&format!("{shown} {word}"))?;
-            context.screen.line(&format!(
-                "  jobs that have not ended: {live_jobs}; that have: {ended_jobs}; bytes of payload: {payload_bytes}"
+            let verdict = if problems.is_empty() { "ok" } else { "corrupt" };
+            context.output.line(&format!("{shown}: {verdict}"))?;
+            context.output.line(&format!(
+                "  {live_jobs} unfinished jobs, {ended_jobs} ended jobs, {payload_bytes} bytes of payloads"
             ))?;
             if let Some(target) = moved_to {
-                context.screen.line(&format!("  its jobs were moved to {target}: servers refuse this directory"))?;
+                context.output.line(&format!("  the jobs were moved to {target}: servers refuse this directory"))?;
             }
             for problem in problems {
-                context.screen.line(&format!("  {problem}"))?;
+                context.output.line(&format!("  {problem}"))?;
             }
         }
-        let found = match problems.len() {
-            0 => return Ok(()),
-            1 => "one problem was found".to_owned(),
-            count => format!("{count} problems were found"),
-        };
-        Err(Failure::refused(found).hint(WHEN_DAMAGED))
+        match problems.len() {
+            0 => Ok(()),
+            count => Err(CliError::refused(format!("found {}", counted(count, "problem"))).hint(CORRUPTION_HINT)),
+        }
     }
 }

@@ -2,64 +2,64 @@
 
 use clap::Args;
 use longshore_api::Duration;
-use longshore_api::watch::Health as Answer;
+use longshore_api::system::Health;
 use longshore_client::Error;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Ask a server whether it is alive and takes work. Exit code 0: both, 1: not.
+/// Check whether a server is live and ready. Exit code 0: both, 1: not.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It asks /livez and /readyz at the same time, and ends within --timeout. No answer counts as not
-alive, with exit code 1: that is what health checks of containers expect.
+Requests /livez and /readyz at the same time, and ends within --timeout. A server that does not
+respond is not live: exit code 1, as container health checks expect.
 
 Examples:
   longshore health
   longshore health --server http://10.0.0.5:7070 --timeout 500ms
   longshore health --json")]
-pub(crate) struct Health {
-    /// The longest to wait for the answers
+pub(crate) struct CheckHealth {
+    /// Longest time to wait for the responses
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     timeout: Duration,
 }
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct HealthJson<'a> {
     server: &'a str,
-    /// The process answers.
+    /// The process responds.
     live: bool,
-    /// Its store answers, and it is not stopping.
+    /// The store responds, and the server is not shutting down.
     ready: bool,
-    /// Why it is not live, or not ready.
+    /// Why the server is not live or not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
 }
 
-impl Health {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl CheckHealth {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client_with_timeout(self.timeout.as_std())?;
         let (live, ready) = context.call(async { Ok(tokio::join!(client.livez(), client.readyz())) })?;
         let report = report(&context.server, &live, &ready);
-        if context.screen.json {
-            context.screen.json(&report)?;
+        if context.output.json {
+            context.output.json(&report)?;
         }
         let Some(detail) = &report.detail else {
             let line = format!("{} is live and ready", report.server);
-            return if context.screen.json { Ok(()) } else { context.screen.line(&line) };
+            return if context.output.json { Ok(()) } else { context.output.line(&line) };
         };
-        let word = if report.live { "is live and not ready" } else { "is not live" };
+        let verdict = if report.live { "is live and not ready" } else { "is not live" };
         let hint = if report.live {
-            "the server's log says more; a server that stops is not ready either"
+            "see the server's log; a server that shuts down is not ready"
         } else {
-            "start a server with `longshore serve`, or name another one with --server URL or LONGSHORE_SERVER"
+            "start a server with `longshore serve`, or select another one with --server URL or LONGSHORE_SERVER"
         };
-        Err(Failure::refused(format!("{} {word}: {detail}", report.server)).hint(hint))
+        Err(CliError::refused(format!("{} {verdict}: {detail}", report.server)).hint(hint))
     }
 }
 
-fn report<'a>(server: &'a str, live: &Result<Answer, Error>, ready: &Result<Answer, Error>) -> Report<'a> {
+fn report<'a>(server: &'a str, live: &Result<Health, Error>, ready: &Result<Health, Error>) -> HealthJson<'a> {
     let detail = live.as_ref().err().or(ready.as_ref().err()).map(ToString::to_string);
-    Report { server, live: live.is_ok(), ready: live.is_ok() && ready.is_ok(), detail }
+    HealthJson { server, live: live.is_ok(), ready: live.is_ok() && ready.is_ok(), detail }
 }

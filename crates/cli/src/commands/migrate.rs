@@ -2,16 +2,17 @@
 
 use clap::{Args, Subcommand};
 use longshore_store::StoreError;
-use longshore_store_postgres::{Options, migrate};
+use longshore_store_postgres::{PostgresOptions, migrate};
 
+use super::parse::counted;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// The schema on PostgreSQL.
+/// Inspect and migrate the schema on PostgreSQL.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A server brings its schema up to date by itself where its role may; where it may not, whoever owns
-the schema does it with this command.
+A server migrates its schema at its start if its role is allowed to. If it is not, run this command
+with the role that owns the schema.
 
 Examples:
   longshore migrate status --store postgres://owner@db.example/jobs
@@ -20,21 +21,21 @@ Examples:
   longshore migrate grants longshore_app | psql …")]
 pub(crate) struct Migrate {
     #[command(subcommand)]
-    what: What,
-    /// Where the schema is
+    command: MigrateCommand,
+    /// URL of the database
     #[arg(long, global = true, value_name = "URL", env = "LONGSHORE_STORE", hide_env_values = true)]
     store: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Which migrations the database has; exit code 1 if some are missing
+enum MigrateCommand {
+    /// List the migrations and whether they are applied; exit code 1 if some are missing
     Status,
-    /// Bring the database up to date
+    /// Apply the missing migrations
     Up,
-    /// Print all statements
+    /// Print the statements of all migrations
     Sql,
-    /// Print what a role needs that runs servers and owns nothing
+    /// Print the grants for a role that runs servers and does not own the schema
     Grants {
         #[arg(value_name = "ROLE")]
         role: String,
@@ -42,59 +43,66 @@ enum What {
 }
 
 #[derive(serde::Serialize)]
-struct Shown<'a> {
+struct MigrationJson<'a> {
     number: i32,
     name: &'a str,
     applied: bool,
 }
 
 impl Migrate {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
-        let options = self.store.as_deref().map(Options::from_url).transpose().map_err(|error| failed(&error))?;
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
+        let options =
+            self.store.as_deref().map(PostgresOptions::from_url).transpose().map_err(|error| failed(&error))?;
         let schema = options.as_ref().map_or("longshore", |options| options.schema.as_str());
-        let text = match &self.what {
-            What::Sql => Some(migrate::sql(schema)),
-            What::Grants { role } => Some(migrate::grants(schema, role)),
-            What::Status | What::Up => None,
+        let text = match &self.command {
+            MigrateCommand::Sql => Some(migrate::sql(schema)),
+            MigrateCommand::Grants { role } => Some(migrate::grants(schema, role)),
+            MigrateCommand::Status | MigrateCommand::Up => None,
         };
         if let Some(text) = text {
-            return context.screen.line(text.map_err(|error| failed(&error))?.trim_end());
+            return context.output.line(text.map_err(|error| failed(&error))?.trim_end());
         }
         let options = options
-            .ok_or_else(|| Failure::refused("--store is missing").hint("postgres://USER@HOST/DATABASE?schema=NAME"))?;
+            .ok_or_else(|| CliError::refused("--store is missing").hint("postgres://USER@HOST/DATABASE?schema=NAME"))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (url, schema) = (options.url.as_str(), options.schema.as_str());
         let steps = runtime.block_on(async {
-            match self.what {
-                What::Up => migrate::up(url, schema).await,
-                What::Status | What::Sql | What::Grants { .. } => migrate::status(url, schema).await,
+            match self.command {
+                MigrateCommand::Up => migrate::up(url, schema).await,
+                MigrateCommand::Status | MigrateCommand::Sql | MigrateCommand::Grants { .. } => {
+                    migrate::status(url, schema).await
+                }
             }
         });
         let steps = steps.map_err(|error| failed(&error))?;
         show(context, &steps)?;
         match steps.iter().filter(|step| !step.applied).count() {
             0 => Ok(()),
-            missing => Err(Failure::refused(format!("the schema \"{schema}\" lacks {missing} migrations"))
-                .hint("`longshore migrate up --store URL` applies them; the URL's role must own the schema")),
+            missing => Err(CliError::refused(format!("schema \"{schema}\" lacks {}", counted(missing, "migration")))
+                .hint("`longshore migrate up --store URL` applies them, with the role that owns the schema")),
         }
     }
 }
 
-fn show(context: &Context, steps: &[migrate::Step]) -> Result<(), Failure> {
-    if context.screen.json {
-        let shown = |step: &migrate::Step| Shown { number: step.number, name: step.name, applied: step.applied };
-        return context.screen.json(&steps.iter().map(shown).collect::<Vec<_>>());
+fn show(context: &Context, steps: &[migrate::MigrationStatus]) -> Result<(), CliError> {
+    if context.output.json {
+        let shown = |step: &migrate::MigrationStatus| MigrationJson {
+            number: step.number,
+            name: step.name,
+            applied: step.applied,
+        };
+        return context.output.json(&steps.iter().map(shown).collect::<Vec<_>>());
     }
     if steps.is_empty() {
-        context.screen.note("nothing to do: the schema is up to date");
+        context.output.info("the schema is up to date");
     }
     for step in steps {
-        let word = if step.applied { "applied" } else { "missing" };
-        context.screen.line(&format!("{:04} {}  {word}", step.number, step.name))?;
+        let status = if step.applied { "applied" } else { "missing" };
+        context.output.line(&format!("{:04} {}  {status}", step.number, step.name))?;
     }
     Ok(())
 }
 
-fn failed(error: &StoreError) -> Failure {
-    Failure::failed(error.to_string())
+fn failed(error: &StoreError) -> CliError {
+    CliError::failed(error.to_string())
 }

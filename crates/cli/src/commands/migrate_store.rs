@@ -4,43 +4,43 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use longshore_core::id::Seq;
-use longshore_records::codec;
 use longshore_store::{Clock, StoreError, SystemClock};
-use longshore_store_embedded::{Export, TimeKind, in_use, moved_file};
-use longshore_store_postgres::{Import, Imported, Notes, Options};
+use longshore_store_embedded::{ClockMode, Export, KeyCursor, in_use, moved_file};
+use longshore_store_postgres::{Import, ImportMeta, Imported, PostgresOptions};
 
 use super::serve::virtual_time;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::progress;
 
-/// Jobs that are read and sent at once.
-const SLICE: usize = 2_000;
+/// Jobs that are read and written at once.
+const BATCH: usize = 2_000;
 
 /// Move a data directory into PostgreSQL.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The server of the directory must be stopped, and the schema empty. All jobs go, in every state,
-with payloads, leases, attempts, history, keys, workflows and queues; ids and lease tokens stay
-valid, so that workers go on with the new address. It is one transaction: it is done, counted and
-compared, or nothing was moved. The directory is then marked as moved: servers refuse it. Run the
-command again if it was interrupted. The file DIR/moved is the mark; without it the directory is
-served again, as it was before the move.
+The server of the directory must be stopped, and the schema must be empty. The command copies all
+jobs with payloads, leases, attempts, history and keys, and all workflows and queues. Ids and lease
+tokens remain valid: workers continue with the new address.
+
+The copy is one transaction, and its counts are compared: all is moved, or nothing. The file
+DIR/moved then marks the directory, and servers refuse it. Repeat the command if it was interrupted.
+Without DIR/moved the directory is served again, as it was before the move.
 
 Examples:
   longshore migrate-store --from longshore-data --to postgres://owner@db.example/jobs
   longshore migrate-store --from longshore-data --to 'postgres://owner@db.example/jobs?schema=mail'")]
 pub(crate) struct MigrateStore {
-    /// The data directory
+    /// Data directory
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The database, by a role that may create a schema or owns the one that is named
+    /// URL of the database, with a role that can create the schema or owns it
     #[arg(long, value_name = "URL", env = "LONGSHORE_STORE", hide_env_values = true)]
     to: String,
 }
 
 #[derive(serde::Serialize)]
-struct Moved<'a> {
+struct MigrateStoreJson<'a> {
     from: &'a Path,
     schema: &'a str,
     queues: u64,
@@ -54,25 +54,26 @@ struct Moved<'a> {
 }
 
 impl MigrateStore {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
-        let options = Options::from_url(&self.to).map_err(|error| Failure::refused(format!("--to: {error}")))?;
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
+        let options =
+            PostgresOptions::from_url(&self.to).map_err(|error| CliError::refused(format!("--to: {error}")))?;
         let export = Export::open(&self.from).map_err(|error| cannot_read(&error, &self.from))?;
         let source = export.fingerprint().map_err(|error| cannot_read(&error, &self.from))?;
-        let target = options.place().map_err(|error| Failure::refused(format!("--to: {error}")))?;
+        let target = options.display_url().map_err(|error| CliError::refused(format!("--to: {error}")))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let moved = runtime.block_on(async {
             match Import::find(&options, &source).await.map_err(|error| cannot_write(&error))? {
                 Some(moved) => {
-                    context.screen.note("an earlier run has moved everything; only the directory was not marked yet");
+                    context.output.info("an earlier run has moved all jobs; marking the directory as moved");
                     Ok(moved)
                 }
-                None => carry(context, &export, &options, &self.from, source).await,
+                None => copy_store(context, &export, &options, &self.from, source).await,
             }
         })?;
         export.mark_moved(&target).map_err(|error| not_marked(&error, &self.from))?;
         let Imported { queues, jobs, payloads, keys, external_ids, dependencies, workflows, members } = moved;
-        if context.screen.json {
-            return context.screen.json(&Moved {
+        if context.output.json {
+            return context.output.json(&MigrateStoreJson {
                 from: &self.from,
                 schema: &options.schema,
                 queues,
@@ -86,45 +87,44 @@ impl MigrateStore {
             });
         }
         let from = self.from.display();
-        context.screen.line(&format!(
-            "moved and compared: {jobs} jobs, {queues} queues, {keys} idempotency keys, {external_ids} external ids, \
+        context.output.line(&format!(
+            "moved {jobs} jobs, {queues} queues, {keys} idempotency keys, {external_ids} external ids, \
              {dependencies} dependencies, {workflows} workflows with {members} members"
         ))?;
-        context.screen.note(&format!(
-            "{from} is marked as moved: start servers with `longshore serve --store URL`, none on the directory"
-        ));
+        context.output.info(&format!("{from} is marked as moved: start servers with `longshore serve --store URL`"));
         Ok(())
     }
 }
 
-async fn carry(
+async fn copy_store(
     context: &Context,
     export: &Export,
-    options: &Options,
+    options: &PostgresOptions,
     from: &Path,
     source: String,
-) -> Result<Imported, Failure> {
+) -> Result<Imported, CliError> {
     let read = |error: StoreError| cannot_read(&error, from);
-    let notes = export.notes().map_err(read)?;
-    let virtual_now = match notes.time {
-        TimeKind::Real => None,
-        TimeKind::Virtual => Some(virtual_time::start(Some(from), SystemClock::new().now())?.0.now()),
+    let meta = export.notes().map_err(read)?;
+    let virtual_now = match meta.time {
+        ClockMode::Real => None,
+        ClockMode::Virtual => Some(virtual_time::start(Some(from), SystemClock::new().now())?.0.now()),
     };
     let mut import = Import::begin(options).await.map_err(|error| cannot_write(&error))?;
     let queues = export.queues().map_err(read)?;
     import.queues(&export.queue_names(), &export.policies(), &queues).await.map_err(|error| cannot_write(&error))?;
-    carry_jobs(context, export, &mut import, from).await?;
-    let mut last = Vec::new();
-    loop {
-        let keys = export.keys(&last, SLICE).map_err(read)?;
-        let Some((path, _)) = keys.last() else { break };
-        last = codec::key::encode(path);
-        import.keys(&keys).await.map_err(|error| cannot_write(&error))?;
+    copy_jobs(context, export, &mut import, from).await?;
+    let mut cursor = Some(KeyCursor::default());
+    while let Some(after) = cursor {
+        let (keys, next) = export.keys(&after, BATCH).map_err(read)?;
+        if !keys.is_empty() {
+            import.keys(&keys).await.map_err(|error| cannot_write(&error))?;
+        }
+        cursor = next;
     }
-    for ids in export.external_ids().map_err(read)?.chunks(SLICE) {
+    for ids in export.external_ids().map_err(read)?.chunks(BATCH) {
         import.external_ids(ids).await.map_err(|error| cannot_write(&error))?;
     }
-    for edges in export.edges().map_err(read)?.chunks(SLICE) {
+    for edges in export.edges().map_err(read)?.chunks(BATCH) {
         import.dependencies(edges).await.map_err(|error| cannot_write(&error))?;
     }
     let mut after = Seq(0);
@@ -132,26 +132,26 @@ async fn carry(
         let workflows = export.workflows(after, 100).map_err(read)?;
         let Some(last) = workflows.last() else { break };
         after = last.workflow.number;
-        for whole in &workflows {
+        for exported in &workflows {
             import
-                .workflow(&whole.workflow, &whole.members, &whole.names)
+                .workflow(&exported.workflow, &exported.members, &exported.names)
                 .await
                 .map_err(|error| cannot_write(&error))?;
         }
     }
-    let (epoch, next_number, totals) = (notes.epoch, notes.next_number, notes.totals);
-    let notes = Notes { epoch, next_number, totals, virtual_now, source };
-    import.finish(&notes).await.map_err(|error| cannot_write(&error))
+    let (epoch, next_number, totals) = (meta.epoch, meta.next_number, meta.totals);
+    let meta = ImportMeta { epoch, next_number, totals, virtual_now, source };
+    import.finish(&meta).await.map_err(|error| cannot_write(&error))
 }
 
-/// All jobs, and whether as many have ended as the directory says.
-async fn carry_jobs(context: &Context, export: &Export, import: &mut Import, from: &Path) -> Result<(), Failure> {
+/// Copies all jobs, and compares the number of ended jobs with the counters of the directory.
+async fn copy_jobs(context: &Context, export: &Export, import: &mut Import, from: &Path) -> Result<(), CliError> {
     let read = |error: StoreError| cannot_read(&error, from);
     let total = export.count().map_err(read)?;
-    let bar = progress::bar(Some(total), context.screen.json);
+    let bar = progress::bar(Some(total), context.output.json);
     let mut after = Seq(0);
     loop {
-        let jobs = export.jobs(after, SLICE).map_err(read)?;
+        let jobs = export.jobs(after, BATCH).map_err(read)?;
         let Some((last, _)) = jobs.last() else { break };
         after = last.seq;
         import.jobs(&jobs).await.map_err(|error| cannot_write(&error))?;
@@ -159,57 +159,58 @@ async fn carry_jobs(context: &Context, export: &Export, import: &mut Import, fro
         bar.set_message(format!("{} of {total} jobs", bar.position()));
     }
     bar.finish_and_clear();
-    for (queue, state, jobs) in export.ended_counts().map_err(read)? {
+    for (queue, state, jobs) in export.finished_counts().map_err(read)? {
         let found = import.counts().find(|(name, _)| **name == queue);
         let found = found.and_then(|(_, counts)| counts.get(state as usize).copied()).unwrap_or(0);
-        // An ended job that still owes its dependents the news counts among the living.
+        // More is possible: the counters leave out ended jobs with pending propagation.
         if found < jobs {
-            return Err(Failure::failed(format!("{queue} has {found} {} jobs, not {jobs}", state.word()))
-                .hint("`longshore doctor DIR` says more; nothing was moved"));
+            let state = state.as_str();
+            return Err(CliError::failed(format!("queue {queue} has {found} {state} jobs, its counter says {jobs}"))
+                .hint("nothing was moved; verify the directory with `longshore doctor DIR`"));
         }
     }
     Ok(())
 }
 
-fn cannot_read(error: &StoreError, from: &Path) -> Failure {
-    let failure = Failure::failed(format!("cannot move {}: {error}", from.display()));
+fn cannot_read(error: &StoreError, from: &Path) -> CliError {
+    let failure = CliError::failed(format!("cannot move {}: {error}", from.display()));
     if in_use(error) {
-        return failure.hint("stop its server first: nothing may change while it is moved");
+        return failure.hint("stop its server first: the store must not change while it is moved");
     }
     if let Some(hint) = when_moved(error) {
         return failure.hint(hint);
     }
-    if let StoreError::Format { .. } = error {
-        return failure.hint("--from is the data directory of a server, as given to `longshore serve --data DIR`");
+    if let StoreError::Format(_) = error {
+        return failure.hint("--from must be the data directory of a server, as in `longshore serve --data DIR`");
     }
     failure
 }
 
-/// What to do about a directory that is refused because its jobs were moved.
+/// Returns the hint for a directory whose jobs were moved.
 pub(crate) fn when_moved(error: &StoreError) -> Option<String> {
     let file = moved_file(error)?;
     Some(format!(
-        "start servers with `longshore serve --store URL` there; to go back to this directory as it was before the move, \
-         stop those servers and delete {}",
+        "start servers with `longshore serve --store URL`; to return to the directory as it was before the move, stop \
+         them and delete {}",
         file.display()
     ))
 }
 
-fn not_marked(error: &StoreError, from: &Path) -> Failure {
+fn not_marked(error: &StoreError, from: &Path) -> CliError {
     let from = from.display();
-    Failure::failed(format!("everything was moved, but {from} could not be marked as moved: {}", error.cause()))
-        .hint("run the same command again once the cause is gone; until then start no server on the directory")
+    CliError::failed(format!("all jobs were moved, but {from} cannot be marked as moved: {}", error.cause()))
+        .hint("fix the cause and repeat the command; until then start no server on the directory")
 }
 
-/// The address is not repeated: it may hold a password.
-fn cannot_write(error: &StoreError) -> Failure {
+/// Does not print the URL, which may have a password.
+fn cannot_write(error: &StoreError) -> CliError {
     if error.may_have_applied() {
-        let told = format!("it is not known whether the jobs were moved: {}", error.cause());
-        return Failure::failed(told).hint("run the same command again: it finds out, and moves them if need be");
+        let message = format!("unknown whether the jobs were moved: {}", error.cause());
+        return CliError::failed(message).hint("repeat the command: it checks, and moves the jobs if necessary");
     }
-    let failure = Failure::failed(format!("nothing was moved: {error}"));
-    if error.to_string().contains("not empty") {
-        return failure.hint("give a schema of its own: --to 'postgres://…?schema=NAME'");
+    let failure = CliError::failed(format!("nothing was moved: {error}"));
+    if let StoreError::NotEmpty { .. } = error {
+        return failure.hint("choose an empty schema: --to 'postgres://…?schema=NAME'");
     }
     failure
 }

@@ -1,4 +1,8 @@
-//! One file a command.
+//! One file or folder per command.
+//!
+//! - `age.rs`: ages in at most six characters
+//! - `bulk.rs`: changes of many jobs, by id or by filter
+//! - `parse.rs`: values of flags, counts with nouns, suggestions for typos
 
 pub(crate) mod backup;
 pub(crate) mod bench;
@@ -20,5 +24,5 @@ pub(crate) mod workers;
 pub(crate) mod workflows;
 
 mod age;
-mod many;
-mod words;
+mod bulk;
+mod parse;

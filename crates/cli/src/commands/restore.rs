@@ -6,62 +6,62 @@ use clap::Args;
 use longshore_store::{Clock as _, StoreError, SystemClock};
 use longshore_store_embedded::{in_use, restore};
 
-use super::doctor::WHEN_DAMAGED;
+use super::doctor::CORRUPTION_HINT;
 use super::migrate_store::when_moved;
 use super::serve::virtual_time;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Make a data directory from a backup.
+/// Create a data directory from a backup.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Leases of before are void: what ran when the backup was made is claimed anew when its lease
-would have ended.
+Leases of the backup are void. A job that was running when the backup was made is reclaimed when
+its lease expires.
 
 Examples:
   longshore restore /backups/monday /var/lib/longshore
   longshore serve --data /var/lib/longshore")]
 pub(crate) struct Restore {
-    /// The backup
+    /// Backup
     #[arg(value_name = "DIR")]
     backup: PathBuf,
-    /// The data directory to make, new or without a store
+    /// Data directory to create, new or without a store
     #[arg(value_name = "TO")]
     to: PathBuf,
 }
 
 #[derive(serde::Serialize)]
-struct Done {
+struct RestoreJson {
     backup: PathBuf,
     data: PathBuf,
 }
 
 impl Restore {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let (backup, to) = (self.backup.display(), self.to.display());
         restore(&self.backup, &self.to, SystemClock::new().now()).map_err(|error| {
-            let failure = Failure::failed(format!("cannot restore {backup} to {to}: {}", error.cause()));
+            let failure = CliError::failed(format!("cannot restore {backup} to {to}: {}", error.cause()));
             if in_use(&error) {
-                return failure.hint("stop the server that runs on it, or name another directory");
+                return failure.hint("stop its server, or choose another directory");
             }
             if let Some(hint) = when_moved(&error) {
                 return failure.hint(hint);
             }
-            if error.to_string().contains("exists already") {
-                return failure.hint("a store is never overwritten: name a new directory, or move the old one away");
+            if let StoreError::AlreadyExists { .. } = error {
+                return failure.hint("choose a new directory, or move the old one away: a store is never overwritten");
             }
-            if let StoreError::Format { .. } = error {
-                return failure.hint("DIR is a copy made by `longshore backup`");
+            if let StoreError::Format(_) = error {
+                return failure.hint("DIR must be a copy made by `longshore backup`");
             }
             if let StoreError::Corrupt { .. } = error {
-                return failure.hint(WHEN_DAMAGED);
+                return failure.hint(CORRUPTION_HINT);
             }
             failure
         })?;
         virtual_time::copy(&self.backup, &self.to)?;
-        if context.screen.json {
-            return context.screen.json(&Done { backup: self.backup, data: self.to });
+        if context.output.json {
+            return context.output.json(&RestoreJson { backup: self.backup, data: self.to });
         }
-        context.screen.line(&format!("{to} is a store now: `longshore serve --data {to}`"))
+        context.output.line(&format!("restored to {to}: start it with `longshore serve --data {to}`"))
     }
 }

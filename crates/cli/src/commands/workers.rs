@@ -4,15 +4,15 @@ use clap::Subcommand;
 
 use super::age::age_between;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::error::CliError;
+use crate::terminal::table::{CellValue, TextTable};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Workers {
-    /// List workers that asked this server for jobs
+pub(crate) enum WorkersCommand {
+    /// List workers that have claimed from this server
     #[command(after_help = "\
-RUNNING: jobs that the worker holds. WAITING: its claims that wait for a job now. SEEN: how long
-ago its last call came.
+RUNNING: jobs that the worker is running. WAITING: claims that are waiting for a job. SEEN: time
+since the last request of the worker.
 
 Examples:
   longshore workers list
@@ -20,35 +20,35 @@ Examples:
     List,
 }
 
-impl Workers {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl WorkersCommand {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::List => list(context),
         }
     }
 }
 
-fn list(context: &Context) -> Result<(), Failure> {
+fn list(context: &Context) -> Result<(), CliError> {
     let client = context.client()?;
-    if context.screen.json {
+    if context.output.json {
         let workers = context.call(async { Ok(client.workers().await?) })?;
-        return context.screen.json(&workers);
+        return context.output.json(&workers);
     }
-    // Ages are counted by the server's clock, which may be virtual.
+    // Ages use the server's clock, which may be virtual.
     let (workers, info) = context.call(async { Ok(tokio::try_join!(client.workers(), client.info())?) })?;
     if workers.workers.is_empty() {
-        context.screen.note("no worker has asked this server for jobs");
+        context.output.info("no worker has claimed from this server");
         return Ok(());
     }
-    let mut table = Table::new(&["WORKER", "RUNNING", "WAITING", "SEEN", "QUEUES"]);
+    let mut table = TextTable::new(&["WORKER", "RUNNING", "WAITING", "SEEN", "QUEUES"]);
     for worker in &workers.workers {
         table.row(vec![
             worker.name.as_str().into(),
-            Value::number(worker.running),
-            Value::number(worker.waiting),
+            CellValue::number(worker.running),
+            CellValue::number(worker.waiting),
             format!("{} ago", age_between(worker.last_seen_at, info.now)).into(),
             worker.queues.join(", ").into(),
         ]);
     }
-    context.screen.table(&table)
+    context.output.table(&table)
 }

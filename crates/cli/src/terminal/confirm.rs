@@ -1,19 +1,19 @@
-//! Questions with yes or no, on standard error.
+//! Yes-or-no questions on standard error.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use super::failure::Failure;
-use super::safe::safe;
+use super::error::CliError;
+use super::escape::escape_line;
 
-/// Standard input is a terminal: a person can answer.
+/// Whether standard input is a terminal.
 pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Asks, and reads one line. Everything but `y` and `yes` means no.
-pub(crate) fn ask(question: &str) -> Result<bool, Failure> {
+/// Prints the question and reads one line. Returns true for `y` and `yes`.
+pub(crate) fn ask(question: &str) -> Result<bool, CliError> {
     let mut out = io::stderr().lock();
-    write!(out, "{} [y/N] ", safe(question))?;
+    write!(out, "{} [y/N] ", escape_line(question))?;
     out.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

@@ -1,8 +1,8 @@
-//! What people see: text without control characters, tables, JSON, failures with hints.
+//! Output: escaped text, tables, JSON, progress bars, questions, errors with hints.
 
 pub(crate) mod confirm;
-pub(crate) mod failure;
+pub(crate) mod error;
+pub(crate) mod escape;
+pub(crate) mod output;
 pub(crate) mod progress;
-pub(crate) mod safe;
-pub(crate) mod screen;
 pub(crate) mod table;

@@ -7,7 +7,7 @@ fn virtual_time_is_read_and_advanced() {
     let server = Server::start(&["--store", "memory:", "--virtual-clock"]);
     let id = server.submit(&["-t", "a", "--delay", "1h"]);
     let before = server.run(&["clock", "get"]).expect(0).line();
-    assert_eq!(server.json(&["clock", "get"])["now"], before.as_str(), "it stands still");
+    assert_eq!(server.json(&["clock", "get"])["now"], before.as_str(), "the clock does not advance by itself");
     let after = server.run(&["clock", "advance", "1h30m"]).expect(0).line();
     assert!(after > before, "{before} {after}");
     assert_eq!(server.state(&id), "scheduled");

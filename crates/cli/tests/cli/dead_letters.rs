@@ -4,7 +4,7 @@ use crate::support::Server;
 
 /// Proves T-27.
 #[test]
-fn listed_requeued_and_purged() {
+fn dead_letters_are_listed_requeued_and_deleted() {
     let server = Server::in_memory();
     for (queue, job_type) in [("one", "x"), ("one", "y"), ("two", "x")] {
         server.submit(&["-q", queue, "-t", job_type, "--retry-limit", "1"]);
@@ -17,8 +17,9 @@ fn listed_requeued_and_purged() {
     assert!(dry.stdout.contains("3 jobs would be requeued"), "{}", dry.stdout);
     let done = server.json(&["dead-letters", "requeue", "--queue", "one", "--type", "x", "--error-code", "exit_1"]);
     assert_eq!((&done["matched"], &done["changed"]), (&1.into(), &1.into()));
-    let done = server.json(&["dead-letters", "purge", "--all"]);
+    let done = server.json(&["dead-letters", "delete", "--all"]);
     assert_eq!(done["changed"], 2);
     assert_eq!(server.json(&["dead-letters", "list"])["jobs"], serde_json::json!([]));
-    server.run(&["dead-letters", "purge"]).expect(2);
+    let unselected = server.run(&["dead-letters", "delete"]).expect(2);
+    assert!(unselected.stderr.contains("--all") && unselected.stderr.contains("--queue"), "{unselected:?}");
 }

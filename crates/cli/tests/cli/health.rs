@@ -6,32 +6,32 @@ use std::net::TcpListener;
 use crate::support::{Server, alone};
 
 #[test]
-fn a_server_that_takes_work_is_healthy() {
+fn a_ready_server_is_healthy() {
     let server = Server::in_memory();
     let line = server.run(&["health"]).expect(0).line();
     assert!(line.contains(&server.url) && line.contains("live and ready"), "{line}");
-    let told = server.json(&["health"]);
-    assert_eq!((&told["live"], &told["ready"]), (&true.into(), &true.into()), "{told}");
+    let report = server.json(&["health"]);
+    assert_eq!((&report["live"], &report["ready"]), (&true.into(), &true.into()), "{report}");
 }
 
 #[test]
 fn no_server_is_exit_code_1() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    // A listener that never answers: the timeout ends it.
+    // A listener that never responds.
     let silent = alone(&["health", "--server", &url, "--timeout", "100ms"]).expect(1);
     assert!(silent.stderr.contains("is not live") && silent.stderr.contains("0.1 s"), "{silent:?}");
     drop(listener);
     let silent = alone(&["health", "--server", &url]).expect(1);
     assert!(silent.stderr.contains("is not live") && silent.stderr.contains("hint: "), "{silent:?}");
-    let told = alone(&["health", "--server", &url, "--json"]).expect(1);
-    assert_eq!((&told.json()["live"], &told.json()["ready"]), (&false.into(), &false.into()), "{told:?}");
-    let error: serde_json::Value = serde_json::from_str(&told.stderr).unwrap();
+    let report = alone(&["health", "--server", &url, "--json"]).expect(1);
+    assert_eq!((&report.json()["live"], &report.json()["ready"]), (&false.into(), &false.into()), "{report:?}");
+    let error: serde_json::Value = serde_json::from_str(&report.stderr).unwrap();
     assert_eq!(error["exit_code"], 1);
 }
 
-/// Answers `/livez` with yes and everything else with 503.
-fn answer_alive_and_not_ready(listener: &TcpListener) {
+/// Responds to `/livez` with 200 and to other paths with 503.
+fn respond_live_and_not_ready(listener: &TcpListener) {
     for stream in listener.incoming().take(2) {
         let mut stream = stream.unwrap();
         let mut request = [0_u8; 4096];
@@ -49,15 +49,15 @@ fn answer_alive_and_not_ready(listener: &TcpListener) {
 }
 
 #[test]
-fn a_server_that_is_not_ready_is_told_from_one_that_is_gone() {
+fn a_live_server_that_is_not_ready_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let done = std::thread::scope(|scope| {
-        scope.spawn(|| answer_alive_and_not_ready(&listener));
+        scope.spawn(|| respond_live_and_not_ready(&listener));
         alone(&["health", "--json", "--server", &url, "--timeout", "60s"]).expect(1)
     });
-    let told = done.json();
-    assert_eq!((&told["live"], &told["ready"]), (&true.into(), &false.into()), "{done:?}");
-    assert!(told["detail"].as_str().unwrap().contains("stopping"), "{done:?}");
+    let report = done.json();
+    assert_eq!((&report["live"], &report["ready"]), (&true.into(), &false.into()), "{done:?}");
+    assert!(report["detail"].as_str().unwrap().contains("stopping"), "{done:?}");
     assert!(done.stderr.contains("live and not ready"), "{done:?}");
 }

@@ -30,7 +30,7 @@ fn lists_are_filtered_and_paged() {
 }
 
 #[test]
-fn more_than_a_page_is_fetched() {
+fn several_pages_are_fetched() {
     let server = Server::in_memory();
     let lines = "{\"type\":\"t\"}\n".repeat(1_200);
     server.run_with(&["submit", "--ndjson", "-"], lines.as_bytes()).expect(0);
@@ -41,22 +41,22 @@ fn more_than_a_page_is_fetched() {
 }
 
 #[test]
-fn one_job_from_all_sides() {
+fn why_get_history_and_attempts_of_a_job() {
     let server = Server::in_memory();
     let id = server.submit(&["-t", "report", "-p", "{}", "--retry-limit", "1"]);
     let why = server.json(&["jobs", "why", &id]);
     assert_eq!((&why["state"], &why["runnable"]), (&"scheduled".into(), &true.into()));
-    let told = server.run(&["jobs", "why", &id]).expect(0);
-    assert!(told.stdout.contains("no worker"), "{}", told.stdout);
+    let output = server.run(&["jobs", "why", &id]).expect(0);
+    assert!(output.stdout.contains("no worker"), "{}", output.stdout);
     server.work_off("echo broken >&2; exit 3", &[]).expect(0);
     let job = server.job(&id);
     assert_eq!(job["state"], "dead_letter");
     let shown = server.run(&["jobs", "get", &id]).expect(0);
     assert!(shown.stdout.contains("temporary (exit_3): broken"), "{}", shown.stdout);
     let history = server.json(&["jobs", "history", &id]);
-    let moves: Vec<&str> =
-        history["history"].as_array().unwrap().iter().map(|step| step["to"].as_str().unwrap()).collect();
-    assert_eq!(moves, ["pending", "scheduled", "running", "dead_letter"]);
+    let states: Vec<&str> =
+        history["history"].as_array().unwrap().iter().map(|transition| transition["to"].as_str().unwrap()).collect();
+    assert_eq!(states, ["pending", "scheduled", "running", "dead_letter"]);
     assert_eq!(server.run(&["jobs", "history", &id]).expect(0).stdout.lines().count(), 5);
     let attempts = server.json(&["jobs", "attempts", &id]);
     assert_eq!(attempts["attempts"][0]["error"]["code"], "exit_3");
@@ -64,13 +64,13 @@ fn one_job_from_all_sides() {
 }
 
 #[test]
-fn waiting_tells_how_it_ended() {
+fn wait_exits_with_the_outcome() {
     let server = Server::in_memory();
     let good = server.submit(&["-t", "good"]);
     let waiting = crate::support::Running::start(server.command(&["--json", "jobs", "wait", &good]));
     server.work_off("echo '{\"n\":1}'", &[]).expect(0);
-    let told: serde_json::Value = serde_json::from_str(&waiting.says("completed")).unwrap();
-    assert_eq!(told["result"]["n"], 1);
+    let output: serde_json::Value = serde_json::from_str(&waiting.wait_for_stdout("completed")).unwrap();
+    assert_eq!(output["result"]["n"], 1);
     assert_eq!(waiting.wait().code(), Some(0));
     let bad = server.submit(&["-t", "bad"]);
     server.work_off("exit 100", &[]).expect(0);
@@ -100,7 +100,7 @@ fn cancel_requeue_delete_by_id() {
 }
 
 #[test]
-fn one_refusal_does_not_keep_others_from_it() {
+fn a_refusal_does_not_stop_the_other_ids() {
     let server = Server::in_memory();
     let (a, b) = (server.submit(&["-t", "a"]), server.submit(&["-t", "a"]));
     server.run(&["jobs", "cancel", &a]).expect(0);
@@ -111,7 +111,7 @@ fn one_refusal_does_not_keep_others_from_it() {
 }
 
 #[test]
-fn a_clone_has_an_id_of_its_own() {
+fn a_requeued_clone_has_a_new_id() {
     let server = Server::in_memory();
     server.run(&["queues", "set", "gopher", "--profile", "gopherqueue"]).expect(0);
     let id = server.submit(&["-q", "gopher", "-t", "a"]);
@@ -123,7 +123,7 @@ fn a_clone_has_an_id_of_its_own() {
 }
 
 #[test]
-fn many_at_once_by_filter() {
+fn filters_change_many_jobs() {
     let server = Server::in_memory();
     let lines = "{\"type\":\"t\"}\n".repeat(1_500);
     server.run_with(&["submit", "-q", "bulk", "--ndjson", "-"], lines.as_bytes()).expect(0);
@@ -135,28 +135,45 @@ fn many_at_once_by_filter() {
     let rest = server.json(&["jobs", "cancel", "--queue", "bulk", "--state", "scheduled", "-y"]);
     assert_eq!((&rest["changed"], &rest["more"]), (&1_490.into(), &false.into()));
     assert_eq!(server.state(&other), "scheduled");
-    let told = server.run(&["jobs", "requeue", "--queue", "bulk", "--state", "cancelled"]).expect(0);
-    assert!(told.stdout.contains("1500 jobs requeued"), "{}", told.stdout);
-    // All jobs of all queues is nothing that slips out by leaving something away.
-    server.run(&["jobs", "cancel"]).expect(2);
+    let output = server.run(&["jobs", "requeue", "--queue", "bulk", "--state", "cancelled"]).expect(0);
+    assert!(output.stdout.contains("1500 jobs requeued"), "{}", output.stdout);
+    // Without ids and without a filter nothing is cancelled.
+    for command in ["cancel", "requeue", "delete"] {
+        let unselected = server.run(&["jobs", command]).expect(2);
+        assert!(unselected.stderr.contains("<ID") && unselected.stderr.contains("--queue"), "{unselected:?}");
+    }
     server.run(&["jobs", "cancel", &other, "--queue", "bulk"]).expect(1);
 }
 
+/// A dry run counts the jobs that the change would apply to, as the confirmation does.
 #[test]
-fn held_and_delayed_jobs_are_let_go() {
+fn a_dry_run_counts_only_jobs_that_would_change() {
+    let server = Server::in_memory();
+    let ids: Vec<String> = (0..3).map(|_| server.submit(&["-q", "reports", "-t", "a"])).collect();
+    server.run(&["jobs", "cancel", &ids[0]]).expect(0);
+    let matched = |command: &str| server.json(&["jobs", command, "--queue", "reports", "--dry-run"])["matched"].clone();
+    assert_eq!((matched("cancel"), matched("requeue"), matched("delete")), (2.into(), 1.into(), 1.into()));
+    let command = server.command(&["jobs", "cancel", "--queue", "reports"]);
+    let answered = on_a_terminal_answering(&command, 80, "[y/N]", b"y\n").expect(0);
+    assert!(answered.stdout.contains("cancel 2 jobs? [y/N]"), "{answered:?}");
+    assert!(answered.stdout.contains("2 jobs cancelled") && !answered.stdout.contains("refused"), "{answered:?}");
+}
+
+#[test]
+fn held_and_delayed_jobs_become_ready() {
     let server = Server::in_memory();
     let held = server.submit(&["-t", "a", "--hold"]);
     let later = server.submit(&["-t", "a", "--delay", "1h"]);
     assert_eq!(server.state(&held), "pending");
     assert!(server.run(&["jobs", "why", &held]).expect(0).stdout.contains("held"));
     assert_eq!(server.json(&["jobs", "submit", &held])["state"], "scheduled");
-    assert!(server.run(&["jobs", "why", &later]).expect(0).stdout.contains("for later"));
+    assert!(server.run(&["jobs", "why", &later]).expect(0).stdout.contains("delayed until"));
     assert_eq!(server.json(&["jobs", "run-now", &later])["state"], "scheduled");
     server.run(&["jobs", "run-now", &later]).expect(1);
 }
 
 #[test]
-fn a_cancel_by_filter_asks_first() {
+fn a_cancel_by_filter_asks_for_confirmation() {
     let server = Server::in_memory();
     let ids: Vec<String> = (0..3).map(|_| server.submit(&["-q", "reports", "-t", "a"])).collect();
     let unasked = server.run(&["jobs", "cancel", "--queue", "reports"]).expect(1);
@@ -168,44 +185,44 @@ fn a_cancel_by_filter_asks_first() {
     let yes = on_a_terminal_answering(&command, 80, "[y/N]", b"y\n").expect(0);
     assert!(yes.stdout.contains("3 jobs cancelled"), "{yes:?}");
     assert!(ids.iter().all(|id| server.state(id) == "cancelled"));
-    // Only ended jobs match: there is nothing to ask about.
+    // Only ended jobs match: there is no question.
     let none = on_a_terminal_answering(&command, 80, "[y/N]", b"n\n").expect(0);
     assert!(none.stdout.contains("0 jobs cancelled") && !none.stdout.contains("[y/N]"), "{none:?}");
     server.run(&["jobs", "cancel", "--queue", "reports", "--yes"]).expect(0);
 }
 
 #[test]
-fn why_of_a_dead_letter_shows_the_error_and_the_way_back() {
+fn why_of_a_dead_letter_shows_the_error_and_how_to_requeue_it() {
     let server = Server::in_memory();
     let id = server.submit(&["-t", "report", "--retry-limit", "1"]);
     let dependent = server.submit(&["-t", "after", "--after", &id]);
     server.work_off("echo disk is full >&2; exit 3", &[]).expect(0);
-    let told = server.run(&["jobs", "why", &id]).expect(0).stdout;
-    assert!(told.contains("temporary (exit_3): disk is full"), "{told}");
-    assert!(told.contains(&format!("`longshore jobs requeue {id}` runs it again")), "{told}");
+    let output = server.run(&["jobs", "why", &id]).expect(0).stdout;
+    assert!(output.contains("temporary (exit_3): disk is full"), "{output}");
+    assert!(output.contains(&format!("`longshore jobs requeue {id}` runs it again")), "{output}");
     let why = server.json(&["jobs", "why", &id]);
     assert_eq!((&why["error"]["code"], &why["action"]["job"]), (&"exit_3".into(), &id.as_str().into()), "{why}");
-    // A job that ended through another one comes back with that one.
-    let told = server.run(&["jobs", "why", &dependent]).expect(0).stdout;
-    assert!(told.contains(&format!("`longshore jobs requeue {id}` comes first")), "{told}");
+    // A job that ended because of a dependency needs the dependency to be requeued.
+    let output = server.run(&["jobs", "why", &dependent]).expect(0).stdout;
+    assert!(output.contains(&format!("`longshore jobs requeue {id}` comes first")), "{output}");
     server.run(&["jobs", "requeue", &id]).expect(0);
-    let told = server.run(&["jobs", "why", &id]).expect(0).stdout;
-    assert!(!told.contains("requeue") && !told.contains("last error"), "{told}");
-    // A clone runs instead.
+    let output = server.run(&["jobs", "why", &id]).expect(0).stdout;
+    assert!(!output.contains("requeue") && !output.contains("last error"), "{output}");
+    // The clone is named.
     server.run(&["queues", "set", "gopher", "--profile", "gopherqueue"]).expect(0);
     let original = server.submit(&["-q", "gopher", "-t", "a"]);
     server.run(&["jobs", "dead-letter", &original]).expect(0);
     let clone = server.json(&["jobs", "requeue", &original])["requeued_as"].as_str().unwrap().to_owned();
-    let told = server.run(&["jobs", "why", &original]).expect(0).stdout;
-    assert!(told.contains(&format!("requeued as {clone}")) && !told.contains("jobs requeue"), "{told}");
+    let output = server.run(&["jobs", "why", &original]).expect(0).stdout;
+    assert!(output.contains(&format!("requeued as {clone}")) && !output.contains("jobs requeue"), "{output}");
 }
 
 #[test]
-fn a_person_makes_a_dead_letter() {
+fn jobs_are_ended_as_dead_letters() {
     let server = Server::in_memory();
     let (a, b) = (server.submit(&["-t", "a"]), server.submit(&["-t", "b", "--delay", "1h"]));
-    let told = server.run(&["jobs", "dead-letter", &a, "--reason", "bad address"]).expect(0);
-    assert!(told.stdout.contains(&a) && told.stdout.contains("dead_letter"), "{told:?}");
+    let output = server.run(&["jobs", "dead-letter", &a, "--reason", "bad address"]).expect(0);
+    assert!(output.stdout.contains(&a) && output.stdout.contains("dead_letter"), "{output:?}");
     assert!(server.job(&a)["error"]["message"].as_str().unwrap().contains("bad address"));
     let verdicts = server.run(&["--json", "jobs", "dead-letter", &a, &b]).expect(1);
     let verdicts = verdicts.json_lines();

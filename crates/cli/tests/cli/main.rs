@@ -1,11 +1,12 @@
-//! The built binary as people and scripts use it: exit codes, standard output, standard error, against a server that is a process of its own.
+//! Tests of the binary: exit codes, standard output and standard error, against a server process.
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test says no by panicking")]
 
+mod backup;
 mod bench;
 mod clock;
-mod data;
 mod dead_letters;
+mod documented_commands;
 mod health;
 mod jobs;
 mod outages;
@@ -16,7 +17,6 @@ mod serve;
 mod submit;
 mod support;
 mod top;
-mod tour;
 mod work;
 mod workers;
 mod workflows;

@@ -1,4 +1,4 @@
-//! A worker whose server goes away and comes back.
+//! A worker during an outage of its server.
 
 use std::io::copy;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::{Running, Server, longshore};
 
-/// A port in front of a server that can be cut off, and let through again.
+/// A proxy in front of a server whose connections can be cut.
 #[derive(Clone)]
 struct Gateway {
     url: String,
@@ -22,7 +22,7 @@ struct State {
 }
 
 impl Gateway {
-    fn before(server: &Server) -> Self {
+    fn to(server: &Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let target: SocketAddr = server.url.trim_start_matches("http://").parse().unwrap();
@@ -59,7 +59,7 @@ impl Gateway {
         }
     }
 
-    fn let_through(&self) {
+    fn restore(&self) {
         self.state.lock().unwrap().cut = false;
     }
 
@@ -71,35 +71,35 @@ impl Gateway {
 }
 
 #[test]
-fn a_worker_says_once_that_its_server_is_away_and_once_that_it_is_back() {
+fn a_worker_reports_the_start_and_the_end_of_an_outage() {
     let server = Server::in_memory();
-    let gateway = Gateway::before(&server);
+    let gateway = Gateway::to(&server);
     let worker = gateway.worker(&["work", "--exec", "true"]);
-    worker.notes("serves default");
+    worker.wait_for_stderr("claims from default");
     for _ in 0..2 {
         gateway.cut();
-        // The next line about the server after this one is that it is back, however often it was tried.
-        assert!(worker.notes("the server").contains("is away"));
-        gateway.let_through();
-        assert!(worker.notes("the server").contains("answers again"));
+        // Retries print nothing: the next line about the server is the end of the outage.
+        assert!(worker.wait_for_stderr("the server").contains("does not respond"));
+        gateway.restore();
+        assert!(worker.wait_for_stderr("the server").contains("responds again"));
         let id = server.submit(&["-t", "a"]);
-        assert!(worker.says("completed").contains(&id));
+        assert!(worker.wait_for_stdout("completed").contains(&id));
     }
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait().code(), Some(0));
 }
 
-/// No claim is under way: only heartbeats can notice it.
+/// No claim is in flight: only heartbeats detect the outage.
 #[test]
-fn a_worker_with_all_slots_taken_notices_too() {
+fn a_worker_without_free_slots_reports_an_outage() {
     let server = Server::in_memory();
-    let gateway = Gateway::before(&server);
+    let gateway = Gateway::to(&server);
     server.submit(&["-t", "a", "--lease", "9s"]);
     let worker = gateway.worker(&["--json", "work", "--max-jobs", "1", "--exec", "echo started >&2; exec sleep 600"]);
     crate::support::eventually("the program runs", || server.json(&["workers", "list"])["workers"][0]["running"] == 1);
     gateway.cut();
-    // Programs that read JSON are told in JSON.
-    let line: serde_json::Value = serde_json::from_str(&worker.notes("is away")).unwrap();
-    assert!(line["warning"].as_str().unwrap().contains("trying again"), "{line}");
-    assert!(worker.says("lost").contains("\"outcome\":\"lost\""));
+    // With `--json` the warning is an object.
+    let line: serde_json::Value = serde_json::from_str(&worker.wait_for_stderr("does not respond")).unwrap();
+    assert!(line["warning"].as_str().unwrap().contains("retrying"), "{line}");
+    assert!(worker.wait_for_stdout("lost").contains("\"outcome\":\"lost\""));
 }

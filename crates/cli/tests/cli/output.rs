@@ -1,18 +1,18 @@
-//! What every command has in common: exit codes, hints, safe text, pipes, terminals.
+//! What all commands share: exit codes, hints, escaping, pipes, terminals, usage lines.
 
 use std::process::Stdio;
 
 use crate::support::{Server, alone, longshore, on_a_terminal, run};
 
-/// An address where nobody listens.
-fn nobody() -> String {
+/// A URL where no server listens.
+fn unused_url() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
 
 #[test]
 fn no_server_is_a_failure_with_a_hint() {
-    let nobody = nobody();
+    let unused = unused_url();
     for command in [
         &["submit", "-t", "a"][..],
         &["jobs", "list"],
@@ -26,43 +26,43 @@ fn no_server_is_a_failure_with_a_hint() {
         &["workers", "list"],
         &["clock", "get"],
     ] {
-        let done = alone(&[&["--server", &nobody], command].concat()).expect(2);
+        let done = alone(&[&["--server", &unused], command].concat()).expect(2);
         assert!(
             done.stderr.contains("cannot reach") && done.stderr.contains("longshore serve"),
             "{command:?} {done:?}"
         );
         assert_eq!(done.stdout, "");
     }
-    let done = alone(&["--json", "--server", &nobody, "jobs", "list"]).expect(2);
-    let told: serde_json::Value = serde_json::from_str(&done.stderr).unwrap();
-    assert_eq!(told["exit_code"], 2);
-    assert!(told["hint"].as_str().unwrap().contains("longshore serve"));
+    let done = alone(&["--json", "--server", &unused, "jobs", "list"]).expect(2);
+    let error: serde_json::Value = serde_json::from_str(&done.stderr).unwrap();
+    assert_eq!(error["exit_code"], 2);
+    assert!(error["hint"].as_str().unwrap().contains("longshore serve"));
 }
 
 #[test]
-fn a_flag_wins_over_the_environment() {
+fn a_flag_overrides_the_environment() {
     let server = Server::in_memory();
-    let nobody = nobody();
+    let unused = unused_url();
     let mut command = longshore();
-    command.env("LONGSHORE_SERVER", &nobody).args(["--server", &server.url, "queues", "list"]);
+    command.env("LONGSHORE_SERVER", &unused).args(["--server", &server.url, "queues", "list"]);
     run(command, b"").expect(0);
     let done = alone(&["--server", "127.0.0.1:7070", "queues", "list"]).expect(2);
     assert!(done.stderr.contains("http://"), "{done:?}");
     let done = alone(&["--server", "https://127.0.0.1", "queues", "list"]).expect(2);
-    assert!(done.stderr.contains("plain http"), "{done:?}");
+    assert!(done.stderr.contains("https is not supported"), "{done:?}");
 }
 
 #[test]
-fn a_refusal_in_json_is_the_problem_of_the_wire() {
+fn a_refusal_in_json_has_the_problem_of_the_api() {
     let server = Server::in_memory();
     let done = server.run(&["--json", "jobs", "get", "00000000-0000-4000-8000-000000000000"]).expect(1);
     assert_eq!(done.stdout, "");
-    let told: serde_json::Value = serde_json::from_str(&done.stderr).unwrap();
-    assert_eq!((&told["exit_code"], &told["problem"]["code"]), (&1.into(), &"job_not_found".into()));
-    assert_eq!(told["problem"]["status"], 404);
+    let error: serde_json::Value = serde_json::from_str(&done.stderr).unwrap();
+    assert_eq!((&error["exit_code"], &error["problem"]["code"]), (&1.into(), &"job_not_found".into()));
+    assert_eq!(error["problem"]["status"], 404);
 }
 
-/// Everything of ours that a terminal would obey.
+/// Characters that a terminal would interpret.
 fn controls(text: &str) -> Vec<char> {
     text.chars().filter(|c| (c.is_control() && *c != '\n') || ('\u{202a}'..='\u{202e}').contains(c)).collect()
 }
@@ -101,10 +101,10 @@ fn control_characters_of_jobs_never_reach_the_terminal() {
         let done = server.run(&[&["--json"], command].concat()).expect(0);
         assert_eq!(controls(&done.stdout), [], "{command:?} {done:?}");
     }
-    // Shown in digits and not dropped: the JSON means the same.
+    // The characters are escaped, not dropped: the JSON has the same value.
     assert!(server.run(&["jobs", "get", &id]).expect(0).stdout.contains("\\u{1b}]0;owned"));
     assert_eq!(server.job(&id)["correlation_id"], nasty);
-    // Also where a person looks at the payload itself, and in a refusal that repeats what was typed.
+    // Payloads on a terminal, and refusals that repeat an argument, are escaped too.
     let shown = on_a_terminal(&server.command(&["jobs", "payload", &id]), 80).expect(0);
     assert!(!shown.stdout.contains('\u{9b}') && !shown.stdout.contains('\u{202e}'), "{shown:?}");
     let done = server.run(&["jobs", "get", nasty]).expect(1);
@@ -112,7 +112,7 @@ fn control_characters_of_jobs_never_reach_the_terminal() {
 }
 
 #[test]
-fn colours_only_on_a_terminal_and_only_if_wanted() {
+fn colours_need_a_terminal_without_no_color() {
     let server = Server::in_memory();
     let id = server.submit(&["-t", "a"]);
     assert!(!server.run(&["jobs", "list"]).expect(0).stdout.contains('\u{1b}'));
@@ -122,7 +122,7 @@ fn colours_only_on_a_terminal_and_only_if_wanted() {
     plain.env("NO_COLOR", "1");
     let shown = on_a_terminal(&plain, 200).expect(0);
     assert!(!shown.stdout.contains('\u{1b}') && shown.stdout.contains(&id), "{shown:?}");
-    // JSON on a terminal is spread out.
+    // JSON on a terminal is indented.
     let shown = on_a_terminal(&server.command(&["--json", "jobs", "get", &id]), 200).expect(0);
     assert!(shown.stdout.lines().count() > 20 && !shown.stdout.contains('\u{1b}'), "{shown:?}");
 }
@@ -136,11 +136,11 @@ fn a_bar_is_shown_on_a_terminal() {
     let command = server.command(&["submit", "--ndjson", file.to_str().unwrap()]);
     let shown = on_a_terminal(&command, 100).expect(0);
     assert!(shown.stdout.contains('%') && shown.stdout.contains("2500 jobs submitted"), "{shown:?}");
-    assert!(shown.stdout.lines().count() < 50, "a person is not shown thousands of ids");
+    assert!(shown.stdout.lines().count() < 50, "a terminal does not get the ids");
 }
 
 #[test]
-fn whoever_reads_may_stop_reading() {
+fn a_closed_pipe_is_not_an_error() {
     let server = Server::in_memory();
     let lines = "{\"type\":\"t\"}\n".repeat(2_000);
     server.run_with(&["submit", "--ndjson", "-"], lines.as_bytes()).expect(0);
@@ -154,7 +154,7 @@ fn whoever_reads_may_stop_reading() {
 }
 
 #[test]
-fn help_is_there_for_everything() {
+fn every_command_has_help() {
     for command in [
         &[][..],
         &["serve"],
@@ -176,7 +176,7 @@ fn help_is_there_for_everything() {
         &["queues", "set"],
         &["queues", "pause"],
         &["dead-letters"],
-        &["dead-letters", "purge"],
+        &["dead-letters", "delete"],
         &["work"],
         &["bench"],
         &["top"],
@@ -212,7 +212,7 @@ fn completions_for_every_shell() {
 }
 
 #[test]
-fn usage_lines_do_not_ask_for_a_server() {
+fn usage_lines_do_not_list_given_flags() {
     for command in [&["jobs", "get"][..], &["jobs", "cancel"], &["queues", "set"], &["clock", "advance"], &["submit"]] {
         for address in [None, Some("http://127.0.0.1:7070")] {
             let mut typed = longshore();
@@ -220,6 +220,13 @@ fn usage_lines_do_not_ask_for_a_server() {
             let done = run(typed, b"").expect(2);
             let usage = done.stderr.lines().find(|line| line.starts_with("Usage: ")).unwrap();
             assert!(usage.contains(&command.join(" ")) && !usage.contains("--server"), "{usage}");
+        }
+        let flags = ["--server", "http://127.0.0.1:7070", "--json"];
+        for words in [[command, &flags].concat(), [&flags, command].concat()] {
+            let done = alone(&words).expect(2);
+            let usage = done.stderr.lines().find(|line| line.starts_with("Usage: ")).unwrap();
+            assert!(usage.starts_with(&format!("Usage: longshore {}", command.join(" "))), "{usage}");
+            assert!(!usage.contains("--server") && !usage.contains("--json"), "{usage}");
         }
     }
     let help = alone(&["jobs", "get", "--help"]).expect(0).stdout;

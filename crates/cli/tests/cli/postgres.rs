@@ -1,4 +1,4 @@
-//! The binary on PostgreSQL: its schema, its servers, and a directory that is moved there.
+//! The binary on PostgreSQL: schema, servers, and the move of a data directory.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Server, alone, eventually, run};
 
-/// An address with a schema that nobody has.
+/// A URL with a new schema.
 fn address() -> (String, String) {
     let (url, schema) = (shared_url(), new_schema());
     (format!("{url}?schema={schema}"), schema)
@@ -32,20 +32,20 @@ fn complete(server: &Server, job: &Value) -> Value {
 }
 
 #[test]
-fn the_schema_is_made_looked_at_and_printed() {
+fn the_schema_is_migrated_listed_and_printed() {
     let (url, schema) = address();
     let missing = alone(&["--json", "migrate", "status", "--store", &url]).expect(1);
     assert!(missing.json().as_array().unwrap().iter().all(|step| step["applied"] == false), "{missing:?}");
     let missing = alone(&["migrate", "status", "--store", &url]).expect(1);
-    assert!(missing.stdout.contains("0001 tables  missing"), "{missing:?}");
+    assert!(missing.stdout.contains("0001 schema  missing"), "{missing:?}");
     assert!(missing.stderr.contains("lacks") && missing.stderr.contains("migrate up"), "{missing:?}");
     let done = alone(&["migrate", "up", "--store", &url]).expect(0);
-    assert!(done.stdout.contains("0001 tables  applied"), "{done:?}");
+    assert!(done.stdout.contains("0001 schema  applied"), "{done:?}");
     let again = alone(&["migrate", "up", "--store", &url]).expect(0);
     assert!(again.stdout.is_empty() && again.stderr.contains("up to date"), "{again:?}");
     let status = alone(&["--json", "migrate", "status", "--store", &url]).expect(0).json();
     assert!(status.as_array().unwrap().iter().all(|step| step["applied"] == true), "{status}");
-    // What is printed makes the same schema.
+    // The printed statements create the same schema.
     let (other_url, other) = address();
     psql(&alone(&["migrate", "sql", "--store", &other_url]).expect(0).stdout);
     let tables = |schema: &str| {
@@ -56,18 +56,18 @@ fn the_schema_is_made_looked_at_and_printed() {
     assert_eq!(tables(&schema), tables(&other));
     let again = alone(&["migrate", "up", "--store", &other_url]).expect(0);
     assert!(again.stderr.contains("up to date"), "{again:?}");
-    // A newer program has been here.
+    // A newer version has migrated the schema.
     psql(&format!("INSERT INTO {other}.migrations (number, name) VALUES (99, 'later')"));
     let refused = alone(&["serve", "--listen", "127.0.0.1:0", "--store", &other_url]).expect(2);
-    assert!(refused.stderr.contains("migration 99") && refused.stderr.contains("newer program"), "{refused:?}");
+    assert!(refused.stderr.contains("migration 99") && refused.stderr.contains("newer version"), "{refused:?}");
     alone(&["migrate", "up"]).expect(1);
-    let refused = alone(&["migrate", "status", "--store", "postgres://nobody:secret@127.0.0.1:1/x"]).expect(2);
+    let refused = alone(&["migrate", "status", "--store", "postgres://user:secret@127.0.0.1:1/x"]).expect(2);
     assert!(!refused.stderr.contains("secret"), "{refused:?}");
 }
 
-/// Two servers of a role that owns nothing, one killed: the jobs are the database's.
+/// Two servers with a role that does not own the schema; one is killed.
 #[test]
-fn two_servers_share_the_jobs_and_one_is_killed() {
+fn two_servers_share_the_jobs() {
     let (url, schema) = address();
     alone(&["migrate", "up", "--store", &url]).expect(0);
     let role = format!("r{schema}");
@@ -84,7 +84,7 @@ fn two_servers_share_the_jobs_and_one_is_killed() {
     one.wait();
     two.work_off("cat", &[]).expect(0);
     assert_eq!(two.state(&kept), "completed");
-    // Somebody who waits on one server hears of a job that comes to the other.
+    // A claim that waits at one server gets a job of the other.
     let three = Server::start(&["--store", &url]);
     let waits = std::thread::scope(|scope| {
         let waiting =
@@ -93,15 +93,15 @@ fn two_servers_share_the_jobs_and_one_is_killed() {
         (waiting.join().unwrap(), sent)
     });
     assert_eq!(waits.0["jobs"][0]["id"], waits.1.as_str());
-    // Another kind of time is refused.
+    // A schema in real time refuses virtual time.
     let refused = alone(&["serve", "--listen", "127.0.0.1:0", "--virtual-clock", "--store", &url]).expect(2);
     assert!(refused.stderr.contains("without --virtual-clock"), "{refused:?}");
     assert!(two.stop().success());
 }
 
-/// Time that is advanced by hand goes on where it stood.
+/// Virtual time is saved in the schema.
 #[test]
-fn virtual_time_is_the_servers_and_outlives_it() {
+fn virtual_time_survives_a_kill() {
     let (url, _) = address();
     let server = Server::start(&["--virtual-clock", "--store", &url]);
     let id = server.submit(&["-t", "a", "--delay", "30d"]);
@@ -119,7 +119,7 @@ fn virtual_time_is_the_servers_and_outlives_it() {
 
 const WORKFLOW: &str = r#"{"name":"pair","queue":"flow","chain":[{"ref":"one","type":"t"},{"ref":"two","type":"t"}]}"#;
 
-/// Only the doctor looks into a directory whose jobs are elsewhere; what refuses it names the place and the way back.
+/// Only the doctor opens a moved directory. Other commands name the target and the marker file.
 fn assert_moved(data: &Path, url: &str, schema: &str, copy: &Path) {
     let (from, mark) = (data.to_str().unwrap(), data.join("moved"));
     let (copy, other) = (copy.to_str().unwrap(), copy.with_extension("other"));
@@ -134,18 +134,19 @@ fn assert_moved(data: &Path, url: &str, schema: &str, copy: &Path) {
     ];
     for command in refused {
         let refused = alone(command).expect(2);
-        let told = &refused.stderr;
-        assert!(told.contains("were moved to postgres://") && told.contains(schema), "{command:?}: {told}");
-        assert!(command[0] == "backup" || told.contains(mark.to_str().unwrap()), "{command:?}: {told}");
+        let output = &refused.stderr;
+        assert!(output.contains("were moved to postgres://") && output.contains(schema), "{command:?}: {output}");
+        assert!(command[0] == "backup" || output.contains(mark.to_str().unwrap()), "{command:?}: {output}");
     }
     assert!(!other.exists());
-    let told = alone(&["--json", "doctor", from]).expect(0).json();
-    assert!(told["moved_to"].as_str().unwrap().ends_with(&format!("schema={schema}")), "{told}");
+    let output = alone(&["--json", "doctor", from]).expect(0).json();
+    assert!(output["moved_to"].as_str().unwrap().ends_with(&format!("schema={schema}")), "{output}");
 }
 
-/// The process ended between the commit of the target and the mark of the directory: the same command again makes up for it, once only.
+/// The process was killed between the commit of the target and the marker: repeating the command
+/// writes the marker.
 #[test]
-fn a_move_that_was_interrupted_is_finished_by_repeating_it() {
+fn an_interrupted_move_is_finished_by_repeating_it() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let (from, mark) = (data.to_str().unwrap(), data.join("moved"));
@@ -163,7 +164,8 @@ fn a_move_that_was_interrupted_is_finished_by_repeating_it() {
     std::fs::remove_file(&mark).unwrap();
     assert_eq!(alone(&["--json", "migrate-store", "--from", from, "--to", &url]).expect(0).json(), first);
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), marked);
-    // Without the mark the directory is served again. What it takes then is not in the target, so it is not marked.
+    // Without the marker the directory is served again. Its new jobs are not in the target, so that
+    // the move is refused.
     std::fs::remove_file(&mark).unwrap();
     let server = Server::on(&data);
     server.submit(&["-t", "b"]);
@@ -173,7 +175,7 @@ fn a_move_that_was_interrupted_is_finished_by_repeating_it() {
     assert!(!mark.exists());
 }
 
-/// A directory with jobs in every state: all of them are there, leases hold, keys are known, workflows go on.
+/// Jobs of every state are moved; leases and keys stay valid, and workflows continue.
 #[test]
 fn a_directory_is_moved() {
     let directory = tempfile::tempdir().unwrap();
@@ -221,18 +223,18 @@ fn a_directory_is_moved() {
     assert_eq!(server.json(&["jobs", "history", &failed]), history);
     assert_eq!(server.json(&["queues", "get", "q"])["counts"], counts);
     assert_eq!(server.run(&["jobs", "payload", &running]).expect(0).stdout, "{\"n\":  1}");
-    assert_eq!(server.submit(&["-q", "q", "-t", "first", "--idempotency-key", "k"]), first, "the key is known");
+    assert_eq!(server.submit(&["-q", "q", "-t", "first", "--idempotency-key", "k"]), first, "the key is still valid");
     let tagged = server.json(&["jobs", "list", "--tag", "red"]);
     assert_eq!(tagged["jobs"][0]["id"], done.as_str());
-    assert_eq!(complete(&server, &lease)["state"], "completed", "the lease of before holds");
-    // What comes next is what came first, and who waits for it comes after.
+    assert_eq!(complete(&server, &lease)["state"], "completed", "the lease is still valid");
+    // The order of the queue and the dependencies are kept.
     let next = claim(&server, "q").unwrap();
     assert_eq!(next["id"], first.as_str());
     assert_eq!(complete(&server, &next)["state"], "completed");
-    eventually("the dependent is free", || server.state(&after) == "scheduled");
+    eventually("the dependent is ready", || server.state(&after) == "scheduled");
     for name in ["one", "two"] {
         let mut job = None;
-        eventually("a member is there", || {
+        eventually("a member is ready", || {
             job = job.take().or_else(|| claim(&server, "flow"));
             job.is_some()
         });

@@ -3,11 +3,11 @@
 use crate::support::Server;
 
 #[test]
-fn created_changed_paused_and_deleted() {
+fn a_queue_is_created_changed_paused_and_deleted() {
     let server = Server::in_memory();
     let queue = server.json(&["queues", "set", "reports", "--set", "lease=1m", "--set", "retry.limit=9"]);
     assert_eq!((&queue["settings"]["lease"], &queue["settings"]["retry"]["limit"]), (&"1m".into(), &9.into()));
-    // Without settings the earlier ones stay; given, they replace all.
+    // Without settings the queue keeps its own; given settings replace all.
     let queue = server.json(&["queues", "set", "reports"]);
     assert_eq!(queue["settings"]["lease"], "1m");
     let queue = server.json(&["queues", "set", "reports", "--settings", r#"{"lifetime":"1d"}"#]);
@@ -34,7 +34,7 @@ fn created_changed_paused_and_deleted() {
 }
 
 #[test]
-fn typos_and_locks_are_refused() {
+fn typos_and_locked_settings_are_refused() {
     let server = Server::in_memory();
     let typo = server.run(&["queues", "set", "a", "--set", "leese=1m"]).expect(1);
     assert!(typo.stderr.contains("did you mean \"lease\"?"), "{}", typo.stderr);

@@ -1,4 +1,4 @@
-//! `longshore serve`: configuration, what it says, how it ends.
+//! `longshore serve`: configuration, banner, log, shutdown, failures.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -12,21 +12,45 @@ use serde_json::{Value, json};
 use crate::support::{Running, Server, alone, eventually, longshore, run};
 
 #[test]
-fn it_says_where_it_listens_what_it_stores_and_what_it_promises() {
+fn the_banner_has_address_store_and_durability() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let mut command = longshore();
     command.args(["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap(), "--log", "error"]);
     let server = Running::start(command);
-    let url = server.says("listens on");
+    let url = server.wait_for_stdout("listens on");
     assert!(url.contains("http://127.0.0.1:") && !url.ends_with(":0"), "{url}");
-    assert!(server.says("stores in").contains(data.to_str().unwrap()));
-    assert!(server.says("promises").contains("on disk, synced"));
+    assert!(server.wait_for_stdout("stores in").contains(data.to_str().unwrap()));
+    assert!(server.wait_for_stdout("durability").contains("synced to disk"));
     server.signal(Signal::TERM);
     assert_eq!(server.wait().code(), Some(0));
     let server = Server::in_memory();
-    assert_eq!(server.announced["store_kind"], "memory");
-    assert!(server.announced["durability"].as_str().unwrap().starts_with("none"));
+    assert_eq!(server.banner["store_kind"], "memory");
+    assert!(server.banner["durability"].as_str().unwrap().starts_with("none"));
+}
+
+/// Starts a server with a piped standard error and returns its line about the address.
+fn listening_line(flags: &[&str]) -> String {
+    let mut command = longshore();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", "memory:"]).args(flags);
+    let server = Running::start(command);
+    let line = server.wait_for_stderr("listening");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+    line
+}
+
+#[test]
+fn the_log_is_json_without_a_terminal() {
+    for flags in [&[][..], &["--log-format", "auto"], &["--log-format", "json"]] {
+        let line: Value = serde_json::from_str(&listening_line(flags)).unwrap();
+        assert_eq!((&line["level"], &line["message"]), (&"INFO".into(), &"listening".into()), "{line}");
+        assert!(line["address"].as_str().unwrap().starts_with("127.0.0.1:") && line["timestamp"].is_string(), "{line}");
+    }
+    let line = listening_line(&["--log-format", "text"]);
+    assert!(line.contains("INFO") && serde_json::from_str::<Value>(&line).is_err(), "{line}");
+    let refused = alone(&["serve", "--store", "memory:", "--log-format", "xml"]).expect(1);
+    assert!(refused.stderr.contains("--log-format") && refused.stderr.contains("hint: "), "{refused:?}");
 }
 
 fn write(directory: &tempfile::TempDir, text: &str) -> String {
@@ -36,7 +60,7 @@ fn write(directory: &tempfile::TempDir, text: &str) -> String {
 }
 
 #[test]
-fn flags_win_over_environment_over_file() {
+fn flags_override_environment_and_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = write(
         &directory,
@@ -48,22 +72,19 @@ fn flags_win_over_environment_over_file() {
         Server::spawn(command)
     };
     let server = start(&[("LONGSHORE_CONFIG", &file)], &[]);
-    assert_eq!(
-        (&server.announced["default_profile"], &server.announced["auto_queues"]),
-        (&"weave".into(), &false.into())
-    );
+    assert_eq!((&server.banner["default_profile"], &server.banner["auto_queues"]), (&"weave".into(), &false.into()));
     server.run(&["submit", "-q", "unknown", "-t", "a"]).expect(1);
     let server = start(&[("LONGSHORE_DEFAULT_PROFILE", "ocypod")], &["--config", &file]);
-    assert_eq!(server.announced["default_profile"], "ocypod");
+    assert_eq!(server.banner["default_profile"], "ocypod");
     let flags = ["--config", &file, "--default-profile", "taskharbor", "--no-auto-queues=false"];
     let server = start(&[("LONGSHORE_DEFAULT_PROFILE", "ocypod")], &flags);
-    assert_eq!(server.announced["default_profile"], "taskharbor");
+    assert_eq!(server.banner["default_profile"], "taskharbor");
     server.submit(&["-q", "unknown", "-t", "a"]);
     assert_eq!(server.json(&["queues", "get", "unknown"])["profile"], "taskharbor");
 }
 
 #[test]
-fn declared_queues_are_there_from_the_start() {
+fn declared_queues_are_applied_at_every_start() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let file = write(
@@ -72,10 +93,10 @@ fn declared_queues_are_there_from_the_start() {
     );
     let flags = ["--config", &file, "--data", data.to_str().unwrap()];
     let server = Server::start(&flags);
-    assert_eq!(server.announced["declared_queues"], serde_json::json!(["mail", "reports"]));
+    assert_eq!(server.banner["declared_queues"], serde_json::json!(["mail", "reports"]));
     let reports = server.json(&["queues", "get", "reports"]);
     assert_eq!((&reports["profile"], &reports["settings"]["lease"]), (&"gopherqueue".into(), &"1m".into()));
-    // What was changed since is put back: the file says how it is.
+    // The file overrides later changes.
     server.run(&["queues", "set", "reports", "--set", "lease=9m"]).expect(0);
     assert!(server.stop().success());
     let server = Server::start(&flags);
@@ -83,55 +104,55 @@ fn declared_queues_are_there_from_the_start() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_hint() {
+fn invalid_configuration_is_refused_with_a_hint() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |text: &str| {
         let done =
             alone(&["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--config", &write(&directory, text)]);
         done.expect(1).stderr
     };
-    let told = refused("lisen = \"x\"");
-    assert!(told.contains("unknown field `lisen`") && told.contains("did you mean \"listen\"?"), "{told}");
-    let told = refused("[queues.a]\nsettings = { lease = \"soon\" }");
-    assert!(told.contains("queues.a.settings.lease"), "{told}");
-    let told = refused("[queues.a]\nprofile = \"document\"\nsettings = { fencing = \"optional\" }");
-    assert!(told.contains("queues.a") && told.contains("fencing"), "{told}");
-    let told = refused("[queues.\"no spaces\"]");
-    assert!(told.contains("no spaces"), "{told}");
+    let stderr = refused("lisen = \"x\"");
+    assert!(stderr.contains("unknown field `lisen`") && stderr.contains("did you mean \"listen\"?"), "{stderr}");
+    let stderr = refused("[queues.a]\nsettings = { lease = \"soon\" }");
+    assert!(stderr.contains("queues.a.settings.lease"), "{stderr}");
+    let stderr = refused("[queues.a]\nprofile = \"document\"\nsettings = { fencing = \"optional\" }");
+    assert!(stderr.contains("queues.a") && stderr.contains("fencing"), "{stderr}");
+    let stderr = refused("[queues.\"no spaces\"]");
+    assert!(stderr.contains("no spaces"), "{stderr}");
     assert!(refused("listen = ").contains("TOML"));
-    let told = alone(&["serve", "--store", "postgres://user:secret@127.0.0.1:1/db"]).expect(2).stderr;
-    assert!(told.contains("PostgreSQL") && told.contains("refused") && !told.contains("secret"), "{told}");
-    let told = alone(&["serve", "--config", "/does/not/exist"]).expect(2).stderr;
-    assert!(told.contains("/does/not/exist"), "{told}");
+    let stderr = alone(&["serve", "--store", "postgres://user:secret@127.0.0.1:1/db"]).expect(2).stderr;
+    assert!(stderr.contains("PostgreSQL") && stderr.contains("refused") && !stderr.contains("secret"), "{stderr}");
+    let stderr = alone(&["serve", "--config", "/does/not/exist"]).expect(2).stderr;
+    assert!(stderr.contains("/does/not/exist"), "{stderr}");
     alone(&["serve", "--data", "a", "--store", "b"]).expect(2);
     alone(&["serve", "--default-profile", "best"]).expect(1);
 }
 
 #[test]
-fn one_server_for_a_directory_and_one_for_an_address() {
+fn a_directory_and_an_address_have_one_server() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::on(directory.path());
-    let told =
+    let stderr =
         alone(&["serve", "--listen", "127.0.0.1:0", "--data", directory.path().to_str().unwrap()]).expect(2).stderr;
-    assert!(told.contains("in use") && told.contains("hint: "), "{told}");
+    assert!(stderr.contains("in use") && stderr.contains("hint: "), "{stderr}");
     let address = server.url.strip_prefix("http://").unwrap();
-    let told = alone(&["serve", "--store", "memory:", "--listen", address]).expect(2).stderr;
-    assert!(told.contains(address) && told.contains("--listen"), "{told}");
+    let stderr = alone(&["serve", "--store", "memory:", "--listen", address]).expect(2).stderr;
+    assert!(stderr.contains(address) && stderr.contains("--listen"), "{stderr}");
 }
 
 #[test]
-fn virtual_time_is_a_choice_for_good() {
+fn a_store_keeps_its_kind_of_time() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().to_str().unwrap();
     let server = Server::start(&["--data", data, "--virtual-clock"]);
-    assert_eq!(server.announced["virtual_clock"], true);
+    assert_eq!(server.banner["virtual_clock"], true);
     assert!(server.stop().success());
-    let told = alone(&["serve", "--listen", "127.0.0.1:0", "--data", data]).expect(2).stderr;
-    assert!(told.contains("--virtual-clock"), "{told}");
+    let stderr = alone(&["serve", "--listen", "127.0.0.1:0", "--data", data]).expect(2).stderr;
+    assert!(stderr.contains("--virtual-clock"), "{stderr}");
 }
 
-/// Submits until the server is gone; whatever was answered must be there afterwards.
-async fn submit_until_it_ends(client: Client, ended: Arc<AtomicBool>) -> Vec<String> {
+/// Submits until the server has exited. Returns the acknowledged ids.
+async fn submit_until_exit(client: Client, ended: Arc<AtomicBool>) -> Vec<String> {
     let job = NewJob { job_type: "load".to_owned(), ..NewJob::default() };
     let mut stored = Vec::new();
     while !ended.load(Ordering::SeqCst) {
@@ -150,11 +171,10 @@ fn sigterm_under_load_drains_and_loses_nothing() {
     let client = Client::new(&server.url).unwrap();
     let ended = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let tasks: Vec<_> =
-        (0..16).map(|_| runtime.spawn(submit_until_it_ends(client.clone(), Arc::clone(&ended)))).collect();
-    // A claim that waits must not hold it up.
+    let tasks: Vec<_> = (0..16).map(|_| runtime.spawn(submit_until_exit(client.clone(), Arc::clone(&ended)))).collect();
+    // A waiting claim must not delay the shutdown.
     let waiting = Running::start(server.command(&["work", "-q", "nothing", "--exec", "true"]));
-    waiting.notes("serves nothing");
+    waiting.wait_for_stderr("claims from nothing");
     eventually("some load", || {
         let queue = server.run(&["--json", "queues", "get", "load"]);
         queue.code == Some(0) && queue.json()["counts"]["scheduled"].as_u64().unwrap() > 200
@@ -174,33 +194,33 @@ fn sigterm_under_load_drains_and_loses_nothing() {
 }
 
 #[test]
-fn told_twice_it_ends_at_once() {
+fn a_second_signal_ends_the_server_at_once() {
     let server = Server::in_memory();
-    // A request that never comes to its end.
+    // A request that is never complete.
     let address = server.url.strip_prefix("http://").unwrap();
     let mut half = std::net::TcpStream::connect(address).unwrap();
     let head =
         "POST /v1/queues/a/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
     std::io::Write::write_all(&mut half, head.as_bytes()).unwrap();
-    // It was read when a later one on another connection is answered.
+    // The server has read it when it responds to a later request on another connection.
     server.run(&["queues", "list"]).expect(0);
     server.signal(Signal::INT);
     server.signal(Signal::TERM);
     let status = server.wait();
-    assert!(matches!(status.code(), Some(0 | 2)), "{status:?}: at once, or it had nothing to wait for");
+    assert!(matches!(status.code(), Some(0 | 2)), "{status:?}: at once, or without requests in flight");
 }
 
-/// A store whose disk fails for good ends the process: no answer may claim what is not there.
+/// A permanent I/O error ends the process: no response may acknowledge a lost change.
 #[test]
-fn a_poisoned_store_ends_the_server_with_a_code() {
+fn a_poisoned_store_ends_the_server_with_exit_code_2() {
     let mut try_strace = Command::new("strace");
     try_strace.args(["-o", "/dev/null", "true"]);
     if !try_strace.status().is_ok_and(|status| status.success()) {
-        println!("not played: strace is missing, or not allowed here");
+        println!("skipped: strace is missing or not permitted");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    // Making the tables has syncs of its own; those are to succeed.
+    // The creation of the tables must succeed.
     assert!(Server::on(directory.path()).stop().success());
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
@@ -226,7 +246,7 @@ fn a_poisoned_store_ends_the_server_with_a_code() {
 }
 
 #[test]
-fn nobody_has_to_read_what_it_says() {
+fn a_closed_standard_output_does_not_stop_the_server() {
     let mut command = longshore();
     command.args(["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--log", "error"]);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
@@ -235,13 +255,13 @@ fn nobody_has_to_read_what_it_says() {
     let server = Running::adopt(child);
     server.signal(Signal::TERM);
     let status = server.wait();
-    // Told before it listened for signals, the signal itself ends it.
+    // A signal before the handlers are installed kills the process.
     assert!(status.code() == Some(0) || status.code().is_none(), "{status:?}");
     let done = run(longshore(), b"");
     done.expect(2);
 }
 
-/// A small disk of its own, gone at the end. `None`: mounting is not allowed here.
+/// A small file system that is unmounted at the end. `None` if mounting is not permitted.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -260,7 +280,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// The status of a GET, and what it answers.
+/// Status and body of a GET request.
 fn get(server: &Server, path: &str) -> (String, String) {
     let mut curl = Command::new("curl");
     curl.args(["-s", "-w", "\n%{http_code}", &format!("{}{path}", server.url)]);
@@ -270,9 +290,9 @@ fn get(server: &Server, path: &str) -> (String, String) {
 }
 
 #[test]
-fn a_full_disk_is_seen_from_outside() {
+fn a_full_disk_is_reported_and_recovers() {
     let Some(disk) = SmallDisk::mount("80m") else {
-        println!("not played: mounting is not allowed here");
+        println!("skipped: mounting is not permitted");
         return;
     };
     let (data, log) = (disk.0.path().join("data"), tempfile::NamedTempFile::new().unwrap());
@@ -282,7 +302,7 @@ fn a_full_disk_is_seen_from_outside() {
     let server = Server::spawn(command);
     let logged = |part: &str| std::fs::read_to_string(log.path()).unwrap().matches(part).count();
     assert_eq!(get(&server, "/readyz").0, "200");
-    // As much as there is besides the reserve of 64 MiB, less what the first jobs need.
+    // Leaves room for the reserve of 64 MiB and for the first jobs.
     let ballast = disk.0.path().join("ballast");
     std::fs::write(&ballast, vec![0; 12 << 20]).unwrap();
     let job = json!({"type": "t", "payload": "x".repeat(100_000)});
@@ -291,17 +311,17 @@ fn a_full_disk_is_seen_from_outside() {
     let refused = refused.unwrap();
     assert_eq!((&refused["code"], &refused["retry"]), (&"store_unavailable".into(), &"safe".into()), "{refused}");
     let (status, problem) = get(&server, "/readyz");
-    assert!(status == "503" && problem.contains("no space is left on the disk"), "{status} {problem}");
+    assert!(status == "503" && problem.contains("no space left on the disk"), "{status} {problem}");
     assert!(get(&server, "/metrics").1.lines().any(|line| line == "longshore_store_writable 0"));
     let info: Value = serde_json::from_str(&get(&server, "/v1/info").1).unwrap();
     assert_eq!((&info["store"]["writable"], &info["store"]["reserve_bytes"]), (&false.into(), &0.into()), "{info}");
-    assert_eq!((logged("the disk is full"), logged("the disk has room again")), (1, 0));
-    // Work that is there goes on, and room is noticed although no new work comes.
+    assert_eq!((logged("disk full"), logged("disk has space again")), (1, 0));
+    // Claims continue, and free space is noticed without a submission.
     assert!(server.call("POST", "/v1/claims", &json!({"queues": ["q"], "worker": "w"}))["jobs"][0].is_object());
     std::fs::remove_file(&ballast).unwrap();
-    eventually("it is ready again", || get(&server, "/readyz").0 == "200");
+    eventually("the server is ready again", || get(&server, "/readyz").0 == "200");
     assert!(get(&server, "/metrics").1.lines().any(|line| line == "longshore_store_writable 1"));
-    assert_eq!((logged("the disk is full"), logged("the disk has room again")), (1, 1));
+    assert_eq!((logged("disk full"), logged("disk has space again")), (1, 1));
     assert_eq!(server.call("POST", "/v1/queues/q/jobs", &json!({"type": "t"}))["state"], "scheduled");
     assert!(server.stop().success());
 }

@@ -3,7 +3,7 @@
 use crate::support::Server;
 
 #[test]
-fn one_job_by_flags() {
+fn one_job_from_flags() {
     let server = Server::in_memory();
     let done = server.run(&[
         "submit",
@@ -61,7 +61,7 @@ fn one_job_by_flags() {
 }
 
 #[test]
-fn the_answer_in_json_is_the_answer_of_the_wire() {
+fn json_output_is_the_response_of_the_api() {
     let server = Server::in_memory();
     let first = server.json(&["submit", "-t", "a", "--idempotency-key", "k"]);
     assert_eq!(first["state"], "scheduled");
@@ -89,7 +89,7 @@ fn payload_from_a_file_from_standard_input_and_binary() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_and_nothing_is_sent() {
+fn invalid_input_is_refused_and_not_sent() {
     let server = Server::in_memory();
     let done = server.run(&["submit", "-t", "a", "-p", "{to:ann}"]).expect(1);
     assert!(done.stderr.contains("not JSON") && done.stderr.contains("hint: "), "{}", done.stderr);
@@ -99,7 +99,7 @@ fn what_is_wrong_is_refused_and_nothing_is_sent() {
     assert!(done.stderr.contains("/does/not/exist"), "{}", done.stderr);
     server.run(&["submit"]).expect(2);
     server.run(&["submit", "-t", "a", "--delay", "soon"]).expect(2);
-    // The server's own refusal.
+    // A refusal by the server.
     let done = server.run(&["submit", "-t", "a", "-q", "no spaces"]).expect(1);
     assert!(done.stderr.contains("validation"), "{}", done.stderr);
     assert_eq!(server.json(&["jobs", "list"])["jobs"], serde_json::json!([]));
@@ -126,7 +126,7 @@ fn thousands_of_lines_in_batches() {
     let done = server.run_with(&["submit", "-q", "many", "--ndjson", "-"], many(2_500).as_bytes()).expect(0);
     assert_eq!(done.stdout.lines().count(), 2_500);
     assert!(done.stderr.contains("2500 jobs submitted"), "{}", done.stderr);
-    assert!(!done.stderr.contains('\r') && !done.stderr.contains('\u{1b}'), "no bar where there is no terminal");
+    assert!(!done.stderr.contains('\r') && !done.stderr.contains('\u{1b}'), "no bar without a terminal");
     let counts = server.json(&["queues", "get", "many"]);
     assert_eq!(counts["counts"]["scheduled"], 2_500);
     // In the order of the lines.
@@ -135,7 +135,7 @@ fn thousands_of_lines_in_batches() {
 }
 
 #[test]
-fn lines_are_answered_in_json_and_take_defaults_from_flags() {
+fn lines_get_defaults_from_flags() {
     let server = Server::in_memory();
     let lines = "{\"payload\":1}\n\n  \n{\"type\":\"own\",\"priority\":\"low\"}\n";
     let done = server.run_with(&["--json", "submit", "-t", "given", "--ndjson", "-", "--batch", "1"], lines.as_bytes());
@@ -148,22 +148,22 @@ fn lines_are_answered_in_json_and_take_defaults_from_flags() {
 }
 
 #[test]
-fn a_bad_line_says_what_was_submitted_before_it() {
+fn an_invalid_line_reports_what_was_submitted() {
     let server = Server::in_memory();
     let lines = format!("{}{{\"type\":\n", many(1_500));
     let done = server.run_with(&["submit", "--ndjson", "-"], lines.as_bytes()).expect(1);
     assert!(done.stderr.contains("line 1501: not JSON"), "{}", done.stderr);
     assert!(done.stderr.contains("lines up to 1000 were submitted"), "{}", done.stderr);
     assert_eq!(server.json(&["queues", "get", "default"])["counts"]["scheduled"], 1_000);
-    // A line that only the server refuses takes its batch along, and no other.
-    let lines = format!("{}{{\"type\":\"a\",\"after\":[\"#nobody\"]}}\n", many(3));
+    // A refusal by the server concerns one batch.
+    let lines = format!("{}{{\"type\":\"a\",\"after\":[\"#unknown\"]}}\n", many(3));
     let done = server.run_with(&["submit", "-q", "q", "--batch", "2", "--ndjson", "-"], lines.as_bytes()).expect(1);
     assert!(done.stderr.contains("lines 3 to 4") && done.stderr.contains("dependency_unknown"), "{}", done.stderr);
     assert_eq!(server.json(&["queues", "get", "q"])["counts"]["scheduled"], 2);
 }
 
 #[test]
-fn jobs_of_a_batch_may_depend_on_each_other() {
+fn jobs_of_a_batch_can_depend_on_each_other() {
     let server = Server::in_memory();
     let lines = "{\"type\":\"a\",\"ref\":\"first\"}\n{\"type\":\"b\",\"after\":[\"#first\"]}\n";
     let done = server.run_with(&["submit", "--ndjson", "-"], lines.as_bytes()).expect(0);

@@ -1,4 +1,4 @@
-//! A server to talk to, programs to run, and waiting without sleeping.
+//! A server, programs, terminals, and waiting for conditions.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use longshore_store::clock::monotonic;
+use longshore_client::monotonic;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Nothing here takes as long, however busy the machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout of all waits, for busy machines.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The binary, without the settings of whoever runs the tests.
+/// The binary, without `LONGSHORE_*` variables of the environment.
 pub(crate) fn longshore() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
     for (name, _) in std::env::vars_os() {
@@ -25,34 +25,34 @@ pub(crate) fn longshore() -> Command {
     command
 }
 
-/// What a command did.
+/// Exit code and output of a command.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct CommandResult {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Done {
+impl CommandResult {
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
 
-    /// Standard output as JSON, in one line.
+    /// Standard output as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// One JSON value a line.
+    /// Standard output as one JSON value per line.
     #[track_caller]
     pub(crate) fn json_lines(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The only line there is.
+    /// The only line of standard output.
     #[track_caller]
     pub(crate) fn line(&self) -> String {
         assert_eq!(self.stdout.lines().count(), 1, "{self:?}");
@@ -60,34 +60,34 @@ impl Done {
     }
 }
 
-pub(crate) fn run(mut command: Command, input: &[u8]) -> Done {
+pub(crate) fn run(mut command: Command, input: &[u8]) -> CommandResult {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let output = std::thread::scope(|scope| {
-        // A program that has seen enough closes its input.
+        // A program may exit before it has read its input.
         scope.spawn(move || drop(stdin.write_all(input)));
         child.wait_with_output().unwrap()
     });
-    Done {
+    CommandResult {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
-/// `longshore` with these arguments and no server.
-pub(crate) fn alone(arguments: &[&str]) -> Done {
+/// Runs `longshore` without a server.
+pub(crate) fn alone(arguments: &[&str]) -> CommandResult {
     let mut command = longshore();
     command.args(arguments);
     run(command, b"")
 }
 
-/// A server, ended with the test.
+/// A server that is killed at the end of the test.
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
-    pub(crate) announced: Value,
+    pub(crate) banner: Value,
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -106,15 +106,15 @@ impl Server {
         Self::spawn(command)
     }
 
-    /// A command that announces itself in JSON.
+    /// Starts a command that prints its banner as JSON.
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let announced: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?} {:?}", child.wait()));
-        let url = announced["url"].as_str().unwrap().to_owned();
-        Self { child, url, announced, _stdout: stdout }
+        let banner: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?} {:?}", child.wait()));
+        let url = banner["url"].as_str().unwrap().to_owned();
+        Self { child, url, banner, _stdout: stdout }
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
@@ -123,21 +123,21 @@ impl Server {
         command
     }
 
-    pub(crate) fn run(&self, arguments: &[&str]) -> Done {
+    pub(crate) fn run(&self, arguments: &[&str]) -> CommandResult {
         self.run_with(arguments, b"")
     }
 
-    pub(crate) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Done {
+    pub(crate) fn run_with(&self, arguments: &[&str], input: &[u8]) -> CommandResult {
         run(self.command(arguments), input)
     }
 
-    /// `--json`, done, and its one value.
+    /// Runs a command with `--json` and returns its output.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         self.run(&[&["--json"], arguments].concat()).expect(0).json()
     }
 
-    /// The id of a job with these flags.
+    /// Submits a job and returns its id.
     #[track_caller]
     pub(crate) fn submit(&self, arguments: &[&str]) -> String {
         self.run(&[&["submit"], arguments].concat()).expect(0).line()
@@ -153,7 +153,7 @@ impl Server {
         self.job(id)["state"].as_str().unwrap().to_owned()
     }
 
-    /// What no command of ours does, straight over HTTP.
+    /// Sends an HTTP request.
     #[track_caller]
     pub(crate) fn call(&self, method: &str, path: &str, body: &Value) -> Value {
         let mut curl = Command::new("curl");
@@ -162,8 +162,8 @@ impl Server {
         run(curl, b"").expect(0).json()
     }
 
-    /// Runs one program for each job that there is, and comes back.
-    pub(crate) fn work_off(&self, program: &str, arguments: &[&str]) -> Done {
+    /// Runs a program for each job until no job is ready.
+    pub(crate) fn work_off(&self, program: &str, arguments: &[&str]) -> CommandResult {
         self.run(&[&["work", "--until-empty", "--exec", program], arguments].concat())
     }
 
@@ -175,7 +175,7 @@ impl Server {
         self.child.wait().unwrap()
     }
 
-    /// SIGTERM, and the exit status.
+    /// Sends SIGTERM and returns the exit status.
     pub(crate) fn stop(self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.wait()
@@ -194,7 +194,7 @@ pub(crate) fn send(child: &Child, signal: Signal) {
     kill_process(id, signal).unwrap();
 }
 
-/// A program under way whose output is read line by line.
+/// A running program whose output is read line by line.
 pub(crate) struct Running {
     pub(crate) child: Child,
     stdout: Receiver<String>,
@@ -223,7 +223,7 @@ impl Running {
         Self { child, stdout, stderr }
     }
 
-    /// One that was started already, with nobody at its standard output.
+    /// A program that was started with a closed standard output.
     pub(crate) fn adopt(mut child: Child) -> Self {
         let stderr = lines(child.stderr.take().unwrap());
         Self { child, stdout: lines(std::io::empty()), stderr }
@@ -233,24 +233,24 @@ impl Running {
     fn until(source: &Receiver<String>, part: &str) -> String {
         let mut seen = Vec::new();
         loop {
-            match source.recv_timeout(PATIENCE) {
+            match source.recv_timeout(TIMEOUT) {
                 Ok(line) if line.contains(part) => return line,
                 Ok(line) => seen.push(line),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    panic!("{part:?} was never said, only {seen:?}")
+                    panic!("{part:?} is not in the output: {seen:?}")
                 }
             }
         }
     }
 
-    /// The next line of standard error that has this in it.
+    /// Returns the next line of standard error that contains `part`.
     #[track_caller]
-    pub(crate) fn notes(&self, part: &str) -> String {
+    pub(crate) fn wait_for_stderr(&self, part: &str) -> String {
         Self::until(&self.stderr, part)
     }
 
     #[track_caller]
-    pub(crate) fn says(&self, part: &str) -> String {
+    pub(crate) fn wait_for_stdout(&self, part: &str) -> String {
         Self::until(&self.stdout, part)
     }
 
@@ -270,28 +270,28 @@ impl Drop for Running {
     }
 }
 
-/// Looks again and again: for what nobody announces.
-#[expect(clippy::disallowed_methods, reason = "without a rest it would take the processor from whoever is waited for")]
+/// Polls a condition.
+#[expect(clippy::disallowed_methods, reason = "a busy loop would slow down the processes under test")]
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = monotonic() + PATIENCE;
+    let until = monotonic() + TIMEOUT;
     while !holds() {
-        assert!(monotonic() < until, "{what}: not within {PATIENCE:?}");
+        assert!(monotonic() < until, "{what}: not within {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// A terminal of its own, by `script`: what a person would see.
-pub(crate) fn on_a_terminal(command: &Command, columns: u16) -> Done {
+/// Runs a command on a terminal, by `script`.
+pub(crate) fn on_a_terminal(command: &Command, columns: u16) -> CommandResult {
     on_a_terminal_typing(command, columns, b"")
 }
 
-pub(crate) fn on_a_terminal_typing(command: &Command, columns: u16, typed: &[u8]) -> Done {
+pub(crate) fn on_a_terminal_typing(command: &Command, columns: u16, typed: &[u8]) -> CommandResult {
     run(terminal(command, columns), typed)
 }
 
-/// Types only after this prompt has been shown.
-pub(crate) fn on_a_terminal_answering(command: &Command, columns: u16, prompt: &str, typed: &[u8]) -> Done {
+/// Types after the prompt was printed.
+pub(crate) fn on_a_terminal_answering(command: &Command, columns: u16, prompt: &str, typed: &[u8]) -> CommandResult {
     let mut script = terminal(command, columns);
     let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut stdin, mut source) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -305,7 +305,7 @@ pub(crate) fn on_a_terminal_answering(command: &Command, columns: u16, prompt: &
         }
     }
     let code = child.wait().unwrap().code();
-    Done { code, stdout: String::from_utf8(shown).unwrap(), stderr: String::new() }
+    CommandResult { code, stdout: String::from_utf8(shown).unwrap(), stderr: String::new() }
 }
 
 fn terminal(command: &Command, columns: u16) -> Command {

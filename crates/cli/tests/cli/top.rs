@@ -3,7 +3,7 @@
 use crate::support::{Server, on_a_terminal, on_a_terminal_typing};
 
 #[test]
-fn one_look() {
+fn once_prints_a_snapshot() {
     let server = Server::in_memory();
     server.submit(&["-q", "mail", "-t", "a"]);
     server.run(&["queues", "pause", "mail"]).expect(0);
@@ -14,11 +14,11 @@ fn one_look() {
     {
         assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
     }
-    let told = server.json(&["top", "--once"]);
-    assert_eq!(told["stats"]["queues"]["mail"]["counts"]["scheduled"], 1);
-    assert_eq!(told["workers"][0]["name"], "w-1");
-    assert_eq!(told["info"]["store"]["kind"], "memory");
-    // Where there is no terminal, there is nothing to watch on.
+    let snapshot = server.json(&["top", "--once"]);
+    assert_eq!(snapshot["stats"]["queues"]["mail"]["counts"]["scheduled"], 1);
+    assert_eq!(snapshot["workers"][0]["name"], "w-1");
+    assert_eq!(snapshot["info"]["store"]["kind"], "memory");
+    // Without a terminal `top` prints once.
     assert!(server.run(&["top"]).expect(0).stdout.contains("mail"));
 }
 
@@ -33,7 +33,7 @@ fn the_live_view_ends_with_q() {
 
 const LONG: &str = "reports.customers.europe-west-2.nightly-export-to-warehouse1";
 
-/// Headers whole, both ends of a long name, and which queue is paused; wider terminals show more.
+/// Headers are complete, long names are shortened in the middle, wider terminals have more columns.
 #[test]
 fn columns_follow_the_width_of_the_terminal() {
     let server = Server::in_memory();

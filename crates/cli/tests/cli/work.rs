@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::support::{Running, Server, eventually};
 
-/// A place where programs and tests meet: a program says that it runs, and waits until it is let go.
+/// Synchronizes a program with its test: the program prints that it runs, and waits for the gate.
 struct Gate {
     directory: tempfile::TempDir,
 }
@@ -24,13 +24,13 @@ impl Gate {
         self.directory.path().join(name)
     }
 
-    /// Notes its process id, says "started" and waits at the gate.
+    /// Writes its process id, prints "started" and waits at the gate.
     fn program(&self, then: &str) -> String {
         let (pid, gate) = (self.file("pid"), self.file("gate"));
         format!("echo $$ > '{}'; echo started >&2; read line < '{}'; {then}", pid.display(), gate.display())
     }
 
-    /// Lets one program go.
+    /// Lets one program continue.
     fn open(&self) {
         std::fs::write(self.file("gate"), "go\n").unwrap();
     }
@@ -39,8 +39,8 @@ impl Gate {
         std::fs::read_to_string(self.file("pid")).unwrap().trim().to_owned()
     }
 
-    fn gone(&self) -> bool {
-        // A process that has ended and was not yet asked after is gone, too.
+    fn is_gone(&self) -> bool {
+        // A zombie is gone, too.
         match std::fs::read_to_string(Path::new("/proc").join(self.pid()).join("stat")) {
             Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
             Err(_) => true,
@@ -48,7 +48,7 @@ impl Gate {
     }
 }
 
-/// A worker beats every two seconds, and is believed to be dead only after four more: a busy machine may stand still for a while.
+/// Heartbeats are sent every two seconds: a busy machine has four seconds left.
 const LEASE: &str = "6s";
 
 fn worker(server: &Server, program: &str, arguments: &[&str]) -> Running {
@@ -56,7 +56,7 @@ fn worker(server: &Server, program: &str, arguments: &[&str]) -> Running {
 }
 
 #[test]
-fn the_payload_comes_in_and_the_result_goes_out() {
+fn the_payload_is_stdin_and_the_result_is_stdout() {
     let server = Server::in_memory();
     let id = server.submit(&["-t", "double", "-p", r#"{"n": 1.50}"#]);
     let done = server.work_off("read text; echo \"{\\\"given\\\": $text}\"", &[]).expect(0);
@@ -64,16 +64,16 @@ fn the_payload_comes_in_and_the_result_goes_out() {
     let job = server.json(&["jobs", "get", &id]);
     assert_eq!(job["state"], "completed");
     assert_eq!(job["result"], serde_json::json!({"given": {"n": 1.5}}));
-    // What is not JSON is no result, and no failure.
+    // Output that is not JSON is ignored.
     let id = server.submit(&["-t", "talk", "-p", "null"]);
     server.work_off("echo hello world", &[]).expect(0);
     let job = server.job(&id);
     assert_eq!((&job["state"], &job["result"]), (&"completed".into(), &serde_json::Value::Null));
-    // Bytes come as bytes.
+    // A binary payload is passed byte for byte.
     let id = server.run_with(&["submit", "-t", "b", "--binary", "--payload-file", "-"], b"a\x00b\xff").expect(0).line();
     server.work_off("od -An -tx1 | tr -d ' \\n' | sed 's/.*/\"&\"/'", &[]).expect(0);
     assert_eq!(server.job(&id)["result"], "610062ff");
-    // A program need not look at its payload, however long it is.
+    // A program need not read its payload.
     let long = format!("\"{}\"", "x".repeat(500_000));
     let id = server.run_with(&["submit", "-t", "long", "-p", "-"], long.as_bytes()).expect(0).line();
     server.work_off("exec true", &[]).expect(0);
@@ -81,7 +81,7 @@ fn the_payload_comes_in_and_the_result_goes_out() {
 }
 
 #[test]
-fn the_jobs_facts_are_in_the_environment() {
+fn the_fields_of_the_job_are_in_the_environment() {
     let server = Server::in_memory();
     let id = server.submit(&[
         "-q",
@@ -103,20 +103,20 @@ fn the_jobs_facts_are_in_the_environment() {
         "\"$LONGSHORE_JOB_PAYLOAD_KIND\" \"$LONGSHORE_JOB_TAGS\"; test -n \"$LONGSHORE_LEASE_TOKEN\" -a -z \"$LONGSHORE_JOB_WORKFLOW\""
     );
     let mut command = server.command(&["work", "--until-empty", "-q", "facts", "--exec", program]);
-    command.env("LONGSHORE_JOB_WORKFLOW", "of somebody else");
+    command.env("LONGSHORE_JOB_WORKFLOW", "of an outer job");
     crate::support::run(command, b"").expect(0);
     let expected = serde_json::json!([id, "facts", "t.1", "1", "high", "c 1", "json", {"a": "b"}]);
     assert_eq!(server.job(&id)["result"], expected);
 }
 
 #[test]
-fn the_exit_code_decides() {
+fn the_exit_code_is_the_outcome() {
     let server = Server::in_memory();
     let temporary = server.submit(&["-t", "temporary"]);
     let done = server.run(&["--json", "work", "--until-empty", "--exec", "echo lost the thread >&2; exit 7"]).expect(0);
-    let told = &done.json_lines()[0];
+    let output = &done.json_lines()[0];
     assert_eq!(
-        (&told["outcome"], &told["exit_code"], &told["state"]),
+        (&output["outcome"], &output["exit_code"], &output["state"]),
         (&"failed".into(), &7.into(), &"retrying".into())
     );
     let error = server.job(&temporary)["error"].clone();
@@ -140,14 +140,15 @@ fn the_exit_code_decides() {
     assert_eq!(server.job(&missing)["error"]["code"], "exit_127");
 }
 
-/// The server's time moves only as it is told, by less than a lease after each heartbeat: no machine is too slow for this.
+/// The virtual clock advances by less than a lease after each heartbeat, so that the test does not
+/// depend on the speed of the machine.
 #[test]
 fn heartbeats_keep_the_job_while_the_program_runs() {
     let server = Server::start(&["--store", "memory:", "--virtual-clock"]);
     let gate = Gate::new();
     let id = server.submit(&["-t", "slow", "--lease", LEASE]);
     let worker = worker(&server, &gate.program("echo '\"late\"'"), &["--max-jobs", "1"]);
-    worker.notes("started");
+    worker.wait_for_stderr("started");
     for _ in 0..2 {
         let before = server.job(&id)["lease"]["expires_at"].clone();
         assert!(before.is_string());
@@ -162,14 +163,14 @@ fn heartbeats_keep_the_job_while_the_program_runs() {
 }
 
 #[test]
-fn a_program_that_takes_too_long_is_ended() {
+fn an_execution_timeout_stops_the_program() {
     let server = Server::in_memory();
     let gate = Gate::new();
     let id = server.submit(&["-t", "endless", "--execution-timeout", "300ms", "--retry-limit", "1"]);
     let worker = worker(&server, &gate.program("true"), &["--max-jobs", "1"]);
-    worker.notes("started");
+    worker.wait_for_stderr("started");
     assert_eq!(worker.wait().code(), Some(0));
-    assert!(gate.gone());
+    assert!(gate.is_gone());
     let job = server.job(&id);
     assert_eq!((&job["error"]["category"], &job["state"]), (&"timeout".into(), &"dead_letter".into()), "{job}");
 }
@@ -182,27 +183,27 @@ fn a_cancel_reaches_the_program() {
     let trapped = gate.file("trapped");
     let program = format!("trap 'touch {}; exit 1' TERM; {}", trapped.display(), gate.program("true"));
     let worker = worker(&server, &program, &["--max-jobs", "1"]);
-    worker.notes("started");
-    let told = server.run(&["jobs", "cancel", &id]).expect(0);
-    assert!(told.stdout.contains("asked to stop"), "{told:?}");
-    worker.says("cancelled");
+    worker.wait_for_stderr("started");
+    let output = server.run(&["jobs", "cancel", &id]).expect(0);
+    assert!(output.stdout.contains("next heartbeat"), "{output:?}");
+    worker.wait_for_stdout("cancelled");
     assert_eq!(worker.wait().code(), Some(0));
-    assert!(trapped.exists(), "it could put its things away");
-    assert!(gate.gone());
+    assert!(trapped.exists(), "it could clean up");
+    assert!(gate.is_gone());
     assert_eq!(server.state(&id), "cancelled");
 }
 
 #[test]
-fn a_program_that_does_not_hear_is_killed_after_the_grace_time() {
+fn a_program_that_ignores_sigterm_is_killed_after_the_grace_time() {
     let server = Server::in_memory();
     let gate = Gate::new();
-    let id = server.submit(&["-t", "deaf", "--lease", LEASE]);
+    let id = server.submit(&["-t", "stubborn", "--lease", LEASE]);
     let program = format!("trap '' TERM; {}", gate.program("true"));
     let worker = worker(&server, &program, &["--max-jobs", "1", "--grace", "100ms"]);
-    worker.notes("started");
+    worker.wait_for_stderr("started");
     server.run(&["jobs", "cancel", &id]).expect(0);
-    worker.says("cancelled");
-    assert!(gate.gone());
+    worker.wait_for_stdout("cancelled");
+    assert!(gate.is_gone());
     assert_eq!(server.state(&id), "cancelled");
 }
 
@@ -211,28 +212,28 @@ fn a_lost_lease_kills_the_program() {
     let server = Server::in_memory();
     let gate = Gate::new();
     let id = server.submit(&["-t", "lost", "--lease", LEASE]);
-    // What it started is ended with it, and nothing it could do would stop that.
+    // SIGKILL reaches the whole process group.
     let program = format!("trap '' TERM; {}", gate.program("true"));
     let worker = worker(&server, &program, &["--max-jobs", "1"]);
-    worker.notes("started");
+    worker.wait_for_stderr("started");
     server.run(&["jobs", "cancel", &id, "--force"]).expect(0);
-    worker.says("lost");
-    assert!(gate.gone());
+    worker.wait_for_stdout("lost");
+    assert!(gate.is_gone());
     assert_eq!(worker.wait().code(), Some(0));
     assert_eq!(server.state(&id), "cancelled");
 }
 
 #[test]
-fn a_server_that_is_gone_costs_the_lease_and_the_program() {
+fn an_outage_longer_than_the_lease_kills_the_program() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::on(directory.path());
     let gate = Gate::new();
     let id = server.submit(&["-t", "alone", "--lease", "1s"]);
     let worker = worker(&server, &gate.program("true"), &["--max-jobs", "1"]);
-    worker.notes("started");
+    worker.wait_for_stderr("started");
     server.signal(Signal::KILL);
-    worker.says("lost");
-    assert!(gate.gone(), "nobody can know that the job is still ours");
+    worker.wait_for_stdout("lost");
+    assert!(gate.is_gone(), "the lease may have expired");
     assert_eq!(worker.wait().code(), Some(0));
     drop(server);
     let server = Server::on(directory.path());
@@ -244,14 +245,14 @@ fn a_server_that_is_gone_costs_the_lease_and_the_program() {
 }
 
 #[test]
-fn sigterm_lets_programs_finish() {
+fn sigterm_drains() {
     let server = Server::in_memory();
     let gate = Gate::new();
     let id = server.submit(&["-t", "first"]);
     let worker = worker(&server, &gate.program("true"), &[]);
-    worker.notes("started");
+    worker.wait_for_stderr("started");
     worker.signal(Signal::TERM);
-    worker.notes("draining");
+    worker.wait_for_stderr("draining");
     let second = server.submit(&["-t", "second"]);
     gate.open();
     assert_eq!(worker.wait().code(), Some(0));
@@ -260,28 +261,28 @@ fn sigterm_lets_programs_finish() {
 }
 
 #[test]
-fn told_twice_jobs_are_given_back() {
+fn a_second_signal_releases_the_jobs() {
     let server = Server::in_memory();
     let gate = Gate::new();
     let id = server.submit(&["-t", "a"]);
     let worker = worker(&server, &gate.program("true"), &[]);
-    worker.notes("started");
+    worker.wait_for_stderr("started");
     worker.signal(Signal::TERM);
-    worker.notes("draining");
+    worker.wait_for_stderr("draining");
     worker.signal(Signal::INT);
-    worker.says("released");
+    worker.wait_for_stdout("released");
     assert_eq!(worker.wait().code(), Some(0));
-    assert!(gate.gone());
+    assert!(gate.is_gone());
     let job = server.job(&id);
     assert_eq!((&job["state"], &job["counters"]["starts"]), (&"scheduled".into(), &0.into()));
 }
 
 #[test]
-fn an_idle_worker_ends_at_once() {
+fn sigterm_ends_an_idle_worker_at_once() {
     let server = Server::in_memory();
     let worker = worker(&server, "true", &[]);
-    worker.notes("serves default");
-    // It waits at the server now.
+    worker.wait_for_stderr("claims from default");
+    // The claim is waiting at the server.
     eventually("a waiting claim", || {
         let top = server.json(&["top", "--once"]);
         top["workers"][0]["waiting"] == 1
@@ -291,7 +292,7 @@ fn an_idle_worker_ends_at_once() {
 }
 
 #[test]
-fn several_at_once_and_types() {
+fn concurrency_and_types() {
     let server = Server::in_memory();
     let directory = tempfile::tempdir().unwrap();
     let ids: Vec<String> = (0..3).map(|_| server.submit(&["-t", "a"])).collect();
@@ -301,13 +302,13 @@ fn several_at_once_and_types() {
         directory.path().display()
     );
     let worker = worker(&server, &program, &["--concurrency", "3", "--type", "a"]);
-    // All three run before any is let go.
+    // All three run at the same time.
     for _ in 0..3 {
-        worker.notes("started");
+        worker.wait_for_stderr("started");
     }
     for id in &ids {
         std::fs::write(directory.path().join(id), "go\n").unwrap();
-        assert!(worker.says("completed").contains(id));
+        assert!(worker.wait_for_stdout("completed").contains(id));
     }
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait().code(), Some(0));
@@ -315,7 +316,7 @@ fn several_at_once_and_types() {
 }
 
 #[test]
-fn nobody_has_to_read_what_it_says() {
+fn a_closed_standard_output_does_not_stop_the_worker() {
     let server = Server::in_memory();
     let lines = "{\"type\":\"t\"}\n".repeat(20);
     server.run_with(&["submit", "--ndjson", "-"], lines.as_bytes()).expect(0);
@@ -327,13 +328,13 @@ fn nobody_has_to_read_what_it_says() {
 }
 
 #[test]
-fn what_the_server_refuses_ends_the_worker() {
+fn a_refused_claim_ends_the_worker() {
     let server = Server::start(&["--store", "memory:", "--no-auto-queues"]);
     let done = server.run(&["work", "-q", "nowhere", "--exec", "true"]).expect(1);
     assert!(done.stderr.contains("queue_not_found"), "{done:?}");
 }
 
-/// A worker that ends without the jobs of a paused queue says so, and does not end as if all were done.
+/// A worker that leaves the jobs of a paused queue exits with code 1.
 #[test]
 fn a_paused_queue_with_jobs_is_not_empty() {
     let server = Server::in_memory();
@@ -343,12 +344,12 @@ fn a_paused_queue_with_jobs_is_not_empty() {
     let done = server.work_off("true", &["-q", "shut", "-q", "open"]).expect(1);
     assert!(done.stderr.contains("queue \"shut\" is paused") && done.stderr.contains("queues resume shut"), "{done:?}");
     assert_eq!((server.state(&open).as_str(), server.state(&kept).as_str()), ("completed", "scheduled"));
-    // Jobs that this worker would not take are no reason.
+    // Jobs of other types do not count.
     server.work_off("true", &["-q", "shut", "-t", "b"]).expect(0);
     server.work_off("true", &["-q", "shut", "-t", "b", "-t", "a"]).expect(1);
     server.run(&["queues", "resume", "shut"]).expect(0);
     server.work_off("true", &["-q", "shut"]).expect(0);
-    // Paused and empty, or not there at all, is empty.
+    // A paused queue without jobs, or a missing queue, is empty.
     server.run(&["queues", "pause", "shut"]).expect(0);
     server.work_off("true", &["-q", "shut", "-q", "nowhere"]).expect(0);
 }

@@ -13,6 +13,6 @@ fn workers_are_listed_with_their_queues() {
     for part in ["WORKER", "SEEN", "w-1", "s ago", "mail, reports"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    let told = server.json(&["workers", "list"]);
-    assert_eq!((&told["workers"][0]["name"], &told["workers"][0]["queues"][1]), (&"w-1".into(), &"reports".into()));
+    let list = server.json(&["workers", "list"]);
+    assert_eq!((&list["workers"][0]["name"], &list["workers"][0]["queues"][1]), (&"w-1".into(), &"reports".into()));
 }

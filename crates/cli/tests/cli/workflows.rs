@@ -1,4 +1,4 @@
-//! `longshore workflows`, and a chord that survives a kill.
+//! `longshore workflows`, and a chord over a kill of the server.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -18,7 +18,7 @@ fn state(server: &Server, id: &str) -> String {
 }
 
 #[test]
-fn submitted_listed_drawn_and_retried() {
+fn a_workflow_is_submitted_listed_drawn_and_retried() {
     let server = Server::in_memory();
     let id = submit(&server, CHORD);
     let listed = server.json(&["workflows", "list"]);
@@ -45,14 +45,14 @@ fn submitted_listed_drawn_and_retried() {
     assert_eq!(state(&server, &id), "completed");
     server.run(&["workflows", "retry", &id]).expect(1);
     server.run(&["workflows", "cancel", &id]).expect(1);
-    server.run(&["workflows", "get", "nobody"]).expect(1);
+    server.run(&["workflows", "get", "unknown"]).expect(1);
     server.run(&["workflows", "list", "--state", "asleep"]).expect(2);
     server.run_with(&["workflows", "submit", "-"], b"{").expect(1);
     server.run_with(&["workflows", "submit", "-"], br#"{"chain":[]}"#).expect(1);
 }
 
 #[test]
-fn an_open_one_is_added_to_and_closed() {
+fn jobs_are_added_to_an_open_workflow() {
     let server = Server::in_memory();
     let id = submit(&server, r#"{"open":true,"queue":"q","jobs":[{"ref":"a","type":"t"}]}"#);
     let more = br##"{"queue":"q","jobs":[{"ref":"b","type":"t","after":["#a"]}]}"##;
@@ -71,15 +71,16 @@ fn claim(server: &Server) -> Option<Value> {
 
 fn settle(server: &Server, job: &Value, verb: &str, mut body: Value) {
     body["lease"] = job["lease"]["token"].clone();
-    let answer = server.call("POST", &format!("/v1/jobs/{}/{verb}", job["id"].as_str().unwrap()), &body);
-    assert!(answer["state"].is_string(), "{answer}");
+    let response = server.call("POST", &format!("/v1/jobs/{}/{verb}", job["id"].as_str().unwrap()), &body);
+    assert!(response["state"].is_string(), "{response}");
 }
 
-/// A chord of three with a member failing twice, the process killed after the second member: after the restart the finalizer runs exactly once.
+/// One member of a chord fails twice, and the server is killed in between: the finalizer runs
+/// exactly once.
 ///
 /// Proves T-35, T-36.
 #[test]
-fn a_chord_outlives_a_kill() {
+fn a_chord_survives_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::on(directory.path());
     let quick = r#"{"backoff":{"kind":"constant","base":"1ms"},"jitter":{"kind":"none"},"limit":5}"#;

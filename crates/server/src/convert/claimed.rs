@@ -1,12 +1,11 @@
-//! A claimed job, as its worker gets it.
+//! A claimed job, as the worker receives it.
 
-use longshore_api::words::State;
+use longshore_api::enums::State;
 use longshore_api::work as wire;
 use longshore_store::ClaimedJob;
 
 use super::job::tags;
-use super::words::ToWire;
-use super::{raw, shown_length, text, time, times};
+use super::{raw, text, time, times, wire_duration};
 
 pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {
     let ClaimedJob { claimed, payload } = job;
@@ -17,7 +16,7 @@ pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {
         queue: claimed.queue.to_string(),
         job_type: claimed.job_type.to_string(),
         state: State::Running,
-        priority: claimed.priority.wire(),
+        priority: claimed.priority,
         attempt: claimed.attempt,
         attempt_id: claimed.attempt_id.map(|id| id.to_string()),
         previous_attempt_id: claimed.previous_attempt_id.map(|id| id.to_string()),
@@ -26,7 +25,7 @@ pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {
         idempotency_key: text(claimed.idempotency_key.as_ref()),
         created_at: time(claimed.created_at),
         deadline_at: times(claimed.deadline_at),
-        checkpoint: claimed.checkpoint.as_ref().map(raw::shown),
+        checkpoint: claimed.checkpoint.as_ref().map(raw::to_raw_json),
         workflow: claimed.workflow.map(|id| id.to_string()),
         payload,
         payload_base64,
@@ -34,7 +33,7 @@ pub(crate) fn claimed(job: &ClaimedJob) -> wire::ClaimedJob {
             token: claimed.token.to_string(),
             version: claimed.version.0,
             expires_at: times(claimed.expires_at),
-            duration: claimed.lease_duration.map(|length| shown_length(Some(length))),
+            duration: claimed.lease_duration.map(|length| wire_duration(Some(length))),
         },
         last_attempt: claimed.last_attempt,
     }

@@ -1,4 +1,4 @@
-//! The record of a job, and its past.
+//! The record of a job, its attempts and its history.
 
 use std::sync::Arc;
 
@@ -6,14 +6,13 @@ use longshore_api::job as wire;
 use longshore_api::tags::TagMap;
 use longshore_core::attempt::Attempt;
 use longshore_core::failure::Failure;
-use longshore_core::history::Move;
+use longshore_core::history::Transition;
 use longshore_core::id::JobId;
 use longshore_core::job::Job;
 use longshore_core::submit::Payload;
 use longshore_core::tags::Tags;
 
-use super::words::ToWire;
-use super::{raw, settings, shown_length, text, time, times};
+use super::{raw, settings, text, time, times, wire_duration};
 
 pub(crate) fn record(job: &Job) -> wire::Job {
     let lease = job.state.lease();
@@ -24,9 +23,9 @@ pub(crate) fn record(job: &Job) -> wire::Job {
         seq: job.seq.0,
         queue: job.queue.to_string(),
         job_type: job.job_type.to_string(),
-        state: job.kind().wire(),
-        priority: job.priority.wire(),
-        effective_priority: job.effective_priority().wire(),
+        state: job.kind(),
+        priority: job.priority,
+        effective_priority: job.effective_priority(),
         attempt: counters.starts,
         counters: wire::Counters {
             starts: counters.starts,
@@ -50,15 +49,15 @@ pub(crate) fn record(job: &Job) -> wire::Job {
         last_heartbeat_at: times(job.last_heartbeat_at),
         attempt_ended_at: times(job.attempt_ended_at),
         completed_at: times(job.state.completed_at()),
-        lease: lease.map(|lease| wire::LeaseShown {
+        lease: lease.map(|lease| wire::LeaseView {
             version: job.lease_version.0,
             expires_at: times(lease.expires_at),
             deadline_at: times(lease.deadline_at),
             worker: lease.worker.as_ref().map(ToString::to_string),
         }),
-        progress: job.progress.as_ref().map(raw::shown),
-        checkpoint: job.checkpoint.as_ref().map(raw::shown),
-        result: job.result.as_ref().map(raw::shown),
+        progress: job.progress.as_ref().map(raw::to_raw_json),
+        checkpoint: job.checkpoint.as_ref().map(raw::to_raw_json),
+        result: job.result.as_ref().map(raw::to_raw_json),
         error: job.error.as_ref().map(error),
         after: job.dependencies.after.iter().map(|after| after.id.to_string()).collect(),
         after_any: job.dependencies.after_any.iter().map(ToString::to_string).collect(),
@@ -82,9 +81,9 @@ pub(crate) fn tags(tags: &Tags) -> TagMap {
     tags.pairs().map(|(key, value)| (key.to_owned(), value.map(str::to_owned))).collect()
 }
 
-pub(crate) fn error(error: &Arc<Failure>) -> wire::ErrorShown {
-    wire::ErrorShown {
-        category: error.category.wire(),
+pub(crate) fn error(error: &Arc<Failure>) -> wire::ErrorView {
+    wire::ErrorView {
+        category: error.category,
         code: text(error.code.as_ref()),
         message: error.message.to_string(),
         cause: text(error.cause.as_ref()),
@@ -102,12 +101,12 @@ pub(crate) fn attempt(attempt: &Attempt) -> wire::Attempt {
         lease_version: attempt.lease_version.0,
         started_at: time(attempt.started_at),
         ended_at: end.map(|end| time(end.at)),
-        outcome: end.map(|end| end.outcome.wire()),
+        outcome: end.map(|end| end.outcome),
         error: end.and_then(|end| end.error.as_ref()).map(error),
-        next_delay: end.and_then(|end| end.next_delay).map(|delay| shown_length(Some(delay))),
+        next_delay: end.and_then(|end| end.next_delay).map(|delay| wire_duration(Some(delay))),
     }
 }
 
-pub(crate) fn step(step: &Move) -> wire::Move {
-    wire::Move { from: step.from.map(ToWire::wire), to: step.to.wire(), at: time(step.at), cause: step.cause.wire() }
+pub(crate) fn transition(transition: &Transition) -> wire::Transition {
+    wire::Transition { from: transition.from, to: transition.to, at: time(transition.at), cause: transition.cause }
 }

@@ -1,4 +1,4 @@
-//! Between the types of the wire and those of the rules.
+//! Conversion between wire types and core types.
 
 pub(crate) mod claimed;
 pub(crate) mod job;
@@ -8,11 +8,10 @@ pub(crate) mod raw;
 pub(crate) mod settings;
 pub(crate) mod settlement;
 pub(crate) mod view;
-pub(crate) mod words;
 
 use std::sync::Arc;
 
-use longshore_api::{Duration as WireDuration, Time};
+use longshore_api::Time;
 use longshore_core::{Duration, Timestamp};
 
 pub(crate) fn time(at: Timestamp) -> Time {
@@ -27,13 +26,9 @@ pub(crate) fn times(at: Option<Timestamp>) -> Option<Time> {
     at.map(time)
 }
 
-pub(crate) fn length(length: WireDuration) -> Duration {
-    Duration::from_millis(length.0)
-}
-
 /// "Off" is `0s` on the wire.
-pub(crate) fn shown_length(length: Option<Duration>) -> WireDuration {
-    WireDuration(length.unwrap_or_default().as_millis())
+pub(crate) fn wire_duration(duration: Option<Duration>) -> Duration {
+    duration.unwrap_or_default()
 }
 
 pub(crate) fn text(text: Option<&Arc<str>>) -> Option<String> {

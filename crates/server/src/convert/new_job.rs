@@ -7,40 +7,38 @@ use bytes::Bytes;
 use longshore_api::job::NewJob as Given;
 use longshore_api::tags::Tags as GivenTags;
 use longshore_core::id::{JobId, JobType};
-use longshore_core::limits::CORRELATION_ID_CHARS_MAX;
 use longshore_core::patch::PolicyPatch;
-use longshore_core::refusal::{Invalid, Refusal};
+use longshore_core::refusal::Invalid;
 use longshore_core::submit::{DependencyRef, NewJob, Payload, Start};
 use longshore_core::tags::Tags;
 
 use super::settings::{retention_overrides, retry_overrides};
-use super::words::ToCore;
-use super::{instant, length, raw, shared};
-use crate::wire::problem::MemberFailure;
+use super::{instant, raw, shared};
+use crate::wire::problem::ItemError;
 
 /// Of a payload that was not given.
 const NULL: &[u8] = b"null";
 
 /// What a job says by itself is checked here, as far as the rules do not look at it.
-pub(crate) fn read(given: Given) -> Result<NewJob, MemberFailure> {
+pub(crate) fn read(given: Given) -> Result<NewJob, ItemError> {
     let payload = match (given.payload, given.payload_base64) {
         (None, None) => Payload::Json(Bytes::from_static(NULL)),
         (Some(json), None) => Payload::Json(raw::bytes(json)),
         (None, Some(text)) => {
-            let wrong = || MemberFailure::validation("payload_base64", "must be base64 with padding");
+            let wrong = || ItemError::validation("payload_base64", "must be base64 with padding");
             Payload::Binary(raw::from_base64(&text).ok_or_else(wrong)?)
         }
-        (Some(_), Some(_)) => return Err(MemberFailure::validation("payload_base64", "goes without payload")),
+        (Some(_), Some(_)) => return Err(ItemError::validation("payload_base64", "goes without payload")),
     };
     let mut job = NewJob::new(JobType::new(&given.job_type)?, payload);
     if let Some(priority) = given.priority {
-        job.priority = priority.core();
+        job.priority = priority;
     }
     job.start = match (given.run_at, given.delay) {
         (None, None) => Start::Now,
         (Some(at), None) => Start::At(instant(at)),
-        (None, Some(delay)) => Start::In(length(delay)),
-        (Some(_), Some(_)) => return Err(MemberFailure::validation("delay", "goes without run_at")),
+        (None, Some(delay)) => Start::In(delay),
+        (Some(_), Some(_)) => return Err(ItemError::validation("delay", "goes without run_at")),
     };
     job.idempotency_key = shared(given.idempotency_key);
     job.external_id = shared(given.external_id);
@@ -53,9 +51,9 @@ pub(crate) fn read(given: Given) -> Result<NewJob, MemberFailure> {
     job.hold = given.hold;
     job.policy = PolicyPatch {
         retry: retry_overrides(given.retry),
-        execution_timeout: given.execution_timeout.map(length),
-        lease: given.lease.map(length),
-        lifetime: given.lifetime.map(length),
+        execution_timeout: given.execution_timeout,
+        lease: given.lease,
+        lifetime: given.lifetime,
         retention: retention_overrides(given.retention),
         max_reclaims: given.max_reclaims,
     };
@@ -74,7 +72,7 @@ pub(crate) fn tags(given: Option<GivenTags>) -> Result<Tags, Invalid> {
         }
         Some(GivenTags::List(list)) => Tags::List(list.into_iter().map(Arc::from).collect()),
     };
-    tags.check_named()?;
+    tags.validate_strict()?;
     Ok(tags)
 }
 
@@ -82,22 +80,11 @@ pub(crate) fn dependencies(given: Option<&[String]>) -> Vec<DependencyRef> {
     let reference = |text: &String| match text.strip_prefix('#') {
         Some(name) => DependencyRef::Local(name.into()),
         // What is no id is the id of no job.
-        None => DependencyRef::Job(text.parse().unwrap_or_else(|_| nobody())),
+        None => DependencyRef::Job(text.parse().unwrap_or_else(|_| nil_job_id())),
     };
     given.unwrap_or_default().iter().map(reference).collect()
 }
 
-fn nobody() -> JobId {
+fn nil_job_id() -> JobId {
     JobId::from_bytes([0; 16])
-}
-
-/// Stands in the place of a job that cannot be read, so that others of its batch can still be judged; the rules never take it.
-/// `after` and `reference`: as far as they can be read.
-pub(crate) fn stand_in(reference: Option<&str>, after: &[String], after_any: &[String]) -> Result<NewJob, Refusal> {
-    let mut job = NewJob::new(JobType::new("unreadable")?, Payload::Binary(Bytes::new()));
-    job.correlation_id = Some("x".repeat(CORRELATION_ID_CHARS_MAX + 1).into());
-    job.reference = reference.map(Arc::from);
-    job.after = dependencies(Some(after));
-    job.after_any = dependencies(Some(after_any));
-    Ok(job)
 }

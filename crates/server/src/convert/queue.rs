@@ -1,20 +1,19 @@
-//! Queues as they are shown.
+//! Queues.
 
 use std::collections::BTreeMap;
 
+use longshore_api::enums::State;
 use longshore_api::queue as wire;
-use longshore_api::words::State;
-use longshore_core::engine::{StateCounts, count_of};
-use longshore_store::QueueReport;
+use longshore_engine::{StateCounts, count_of};
+use longshore_store::QueueStats;
 
-use super::words::{ToCore, ToWire};
 use super::{settings, times};
 
-pub(crate) fn shown(report: &QueueReport) -> wire::Queue {
-    let QueueReport { queue, counts: states, oldest_scheduled_at } = report;
+pub(crate) fn to_wire(report: &QueueStats) -> wire::Queue {
+    let QueueStats { queue, counts: states, oldest_scheduled_at } = report;
     wire::Queue {
         name: queue.name.to_string(),
-        profile: queue.profile.wire(),
+        profile: queue.profile,
         settings: settings::of_queue(&queue.policy, &queue.intake),
         paused: queue.paused,
         counts: counts(states),
@@ -23,5 +22,5 @@ pub(crate) fn shown(report: &QueueReport) -> wire::Queue {
 }
 
 pub(crate) fn counts(counts: &StateCounts) -> BTreeMap<State, u64> {
-    State::ALL.iter().map(|state| (*state, count_of(counts, state.core()))).collect()
+    State::ALL.iter().map(|state| (*state, count_of(counts, *state))).collect()
 }

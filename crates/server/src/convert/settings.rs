@@ -1,104 +1,103 @@
-//! Settings: overrides on the way in, resolved values on the way out.
+//! Settings: requests have overrides, responses have resolved values.
 
 use longshore_api::settings as wire;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
-use longshore_core::policy::{Intake, Policy, Retention, Retry};
+use longshore_core::policy::{AdmissionSettings, Policy, Retention, Retry};
 
-use super::words::{ToCore, ToWire};
-use super::{length, shown_length};
+use super::wire_duration;
 
-pub(crate) fn queue_overrides(given: wire::Settings) -> SettingsPatch {
-    let idempotency = given.idempotency.unwrap_or_default();
+pub(crate) fn queue_overrides(settings: wire::Settings) -> SettingsPatch {
+    let idempotency = settings.idempotency.unwrap_or_default();
     SettingsPatch {
         job: PolicyPatch {
-            retry: retry_overrides(given.retry),
-            execution_timeout: given.execution_timeout.map(length),
-            lease: given.lease.map(length),
-            lifetime: given.lifetime.map(length),
-            retention: retention_overrides(given.retention),
-            max_reclaims: given.max_reclaims,
+            retry: retry_overrides(settings.retry),
+            execution_timeout: settings.execution_timeout,
+            lease: settings.lease,
+            lifetime: settings.lifetime,
+            retention: retention_overrides(settings.retention),
+            max_reclaims: settings.max_reclaims,
         },
-        on_lease_expiry: given.on_lease_expiry.map(ToCore::core),
-        reclaim: given.reclaim.map(ToCore::core),
-        fencing: given.fencing.map(ToCore::core),
-        idempotency_scope: idempotency.scope.map(ToCore::core),
-        idempotency_window: idempotency.window.map(length),
-        external_ids: given.external_ids,
-        payload_max: given.payload_max,
-        priority_order: given.priority_order,
-        requeue_order: given.requeue_order.map(ToCore::core),
-        submit: given.submit.map(ToCore::core),
-        delayed_start: given.delayed_start,
-        manual_requeue: given.manual_requeue.map(ToCore::core),
-        cancel_running: given.cancel_running.map(ToCore::core),
-        clear_error_on_success: given.clear_error_on_success,
-        max_queued: given.max_queued,
+        on_lease_expiry: settings.on_lease_expiry,
+        reclaim: settings.reclaim,
+        fencing: settings.fencing,
+        idempotency_scope: idempotency.scope,
+        idempotency_window: idempotency.window,
+        external_ids: settings.external_ids,
+        payload_max: settings.payload_max,
+        priority_order: settings.priority_order,
+        requeue_order: settings.requeue_order,
+        submit: settings.submit,
+        delayed_start: settings.delayed_start,
+        manual_requeue: settings.manual_requeue,
+        cancel_running: settings.cancel_running,
+        clear_error_on_success: settings.clear_error_on_success,
+        max_queued: settings.max_queued,
     }
 }
 
-pub(crate) fn retry_overrides(given: Option<wire::Retry>) -> RetryPatch {
-    let given = given.unwrap_or_default();
-    let (backoff, jitter) = (given.backoff.unwrap_or_default(), given.jitter.unwrap_or_default());
+pub(crate) fn retry_overrides(retry: Option<wire::Retry>) -> RetryPatch {
+    let retry = retry.unwrap_or_default();
+    let (backoff, jitter) = (retry.backoff.unwrap_or_default(), retry.jitter.unwrap_or_default());
     RetryPatch {
-        limit: given.limit,
-        counts: given.counts.map(ToCore::core),
-        backoff_kind: backoff.kind.map(ToCore::core),
-        base: backoff.base.map(length),
+        limit: retry.limit,
+        counts: retry.counts,
+        backoff_kind: backoff.kind.map(Into::into),
+        base: backoff.base,
         multiplier: backoff.multiplier,
-        cap: backoff.cap.map(length),
-        delays: backoff.delays.map(|delays| delays.into_iter().map(length).collect()),
-        jitter_kind: jitter.kind.map(ToCore::core),
+        cap: backoff.cap,
+        delays: backoff.delays,
+        jitter_kind: jitter.kind,
         jitter_factor: jitter.factor,
-        honour_retry_after: given.honour_retry_after,
-        on_permanent: given.on_permanent.map(ToCore::core),
-        on_exhausted: given.on_exhausted.map(ToCore::core),
-        on_timeout: given.on_timeout.map(ToCore::core),
-        on_system: given.on_system.map(ToCore::core),
+        honour_retry_after: retry.honour_retry_after,
+        on_permanent: retry.on_permanent,
+        on_exhausted: retry.on_exhausted,
+        on_timeout: retry.on_timeout,
+        on_system: retry.on_system,
     }
 }
 
-pub(crate) fn retention_overrides(given: Option<wire::Retention>) -> RetentionPatch {
-    let given = given.unwrap_or_default();
+pub(crate) fn retention_overrides(retention: Option<wire::Retention>) -> RetentionPatch {
+    let retention = retention.unwrap_or_default();
     RetentionPatch {
-        completed: given.completed.map(length),
-        failed: given.failed.map(length),
-        dead_letter: given.dead_letter.map(length),
-        cancelled: given.cancelled.map(length),
+        completed: retention.completed,
+        failed: retention.failed,
+        dead_letter: retention.dead_letter,
+        cancelled: retention.cancelled,
     }
 }
 
-/// Settings of a queue: what its jobs get, and what it asks of them.
-pub(crate) fn of_queue(policy: &Policy, intake: &Intake) -> wire::Settings {
+/// Settings of a queue: the policy of its jobs, and its admission settings.
+pub(crate) fn of_queue(policy: &Policy, intake: &AdmissionSettings) -> wire::Settings {
     wire::Settings {
         idempotency: Some(wire::Idempotency {
-            scope: Some(intake.idempotency.scope.wire()),
-            window: Some(shown_length(intake.idempotency.window)),
+            scope: Some(intake.idempotency.scope),
+            window: Some(wire_duration(intake.idempotency.window)),
         }),
         external_ids: Some(intake.external_ids),
         payload_max: Some(intake.payload_max.into()),
         priority_order: Some(intake.priority_order),
-        submit: Some(intake.submit.wire()),
+        submit: Some(intake.submit),
         delayed_start: Some(intake.delayed_start),
         max_queued: Some(intake.max_queued),
         ..of_job(policy)
     }
 }
 
-/// Settings that are frozen into a job.
+/// Settings that a job keeps from its submission.
 pub(crate) fn of_job(policy: &Policy) -> wire::Settings {
     wire::Settings {
         retry: Some(retry(&policy.retry)),
-        execution_timeout: Some(shown_length(policy.execution_timeout)),
-        lease: Some(shown_length(policy.lease)),
-        on_lease_expiry: Some(policy.on_lease_expiry.wire()),
+        execution_timeout: Some(wire_duration(policy.execution_timeout)),
+        lease: Some(wire_duration(policy.lease)),
+        on_lease_expiry: Some(policy.on_lease_expiry),
         max_reclaims: Some(policy.max_reclaims),
-        reclaim: Some(policy.reclaim.wire()),
-        fencing: Some(policy.fencing.wire()),
-        lifetime: Some(shown_length(policy.lifetime)),
+        reclaim: Some(policy.reclaim),
+        fencing: Some(policy.fencing),
+        lifetime: Some(wire_duration(policy.lifetime)),
         retention: Some(retention(policy.retention)),
-        requeue_order: Some(policy.requeue_order.wire()),
-        manual_requeue: Some(policy.manual_requeue.wire()),
-        cancel_running: Some(policy.cancel_running.wire()),
+        requeue_order: Some(policy.requeue_order),
+        manual_requeue: Some(policy.manual_requeue),
+        cancel_running: Some(policy.cancel_running),
         clear_error_on_success: Some(policy.clear_error_on_success),
         ..wire::Settings::default()
     }
@@ -108,29 +107,29 @@ fn retry(retry: &Retry) -> wire::Retry {
     let Retry { backoff, jitter, .. } = retry;
     wire::Retry {
         limit: Some(retry.limit),
-        counts: Some(retry.counts.wire()),
+        counts: Some(retry.counts),
         backoff: Some(wire::Backoff {
-            kind: backoff.kind.wire(),
-            base: Some(shown_length(Some(backoff.base))),
+            kind: backoff.kind.named(),
+            base: Some(wire_duration(Some(backoff.base))),
             multiplier: Some(backoff.multiplier),
-            cap: Some(shown_length(backoff.cap)),
-            delays: Some(backoff.delays.iter().map(|delay| shown_length(Some(*delay))).collect()),
+            cap: Some(wire_duration(backoff.cap)),
+            delays: Some(backoff.delays.iter().map(|delay| wire_duration(Some(*delay))).collect()),
         }),
-        jitter: Some(wire::Jitter { kind: Some(jitter.kind.wire()), factor: Some(jitter.factor) }),
+        jitter: Some(wire::Jitter { kind: Some(jitter.kind), factor: Some(jitter.factor) }),
         honour_retry_after: Some(retry.honour_retry_after),
-        on_permanent: Some(retry.on_permanent.wire()),
-        on_exhausted: Some(retry.on_exhausted.wire()),
-        on_timeout: Some(retry.on_timeout.wire()),
-        on_system: Some(retry.on_system.wire()),
+        on_permanent: Some(retry.on_permanent),
+        on_exhausted: Some(retry.on_exhausted),
+        on_timeout: Some(retry.on_timeout),
+        on_system: Some(retry.on_system),
     }
 }
 
 fn retention(retention: Retention) -> wire::Retention {
     wire::Retention {
-        completed: Some(shown_length(retention.completed)),
-        failed: Some(shown_length(retention.failed)),
-        dead_letter: Some(shown_length(retention.dead_letter)),
-        cancelled: Some(shown_length(retention.cancelled)),
+        completed: Some(wire_duration(retention.completed)),
+        failed: Some(wire_duration(retention.failed)),
+        dead_letter: Some(wire_duration(retention.dead_letter)),
+        cancelled: Some(wire_duration(retention.cancelled)),
     }
 }
 
@@ -139,15 +138,15 @@ mod tests {
     use super::*;
     use longshore_core::profile::Profile;
 
-    /// What a queue shows can be sent back, and means the same. Also: no setting is forgotten on either way.
+    /// The settings of a response are valid in a request. No setting is missing in either.
     #[test]
     fn shown_settings_can_be_sent_back() {
         for profile in Profile::ALL {
-            let settings = profile.settings();
-            let shown = of_queue(&settings.policy, &settings.intake);
-            let text = serde_json::to_string(&shown).unwrap();
+            let settings = longshore_core::policy::Settings::of_profile(*profile);
+            let response = of_queue(&settings.policy, &settings.intake);
+            let text = serde_json::to_string(&response).unwrap();
             let read: wire::Settings = serde_json::from_str(&text).unwrap();
-            assert_eq!(read, shown);
+            assert_eq!(read, response);
             assert_eq!(queue_overrides(read).resolve(*profile).unwrap(), settings, "{profile}");
         }
     }

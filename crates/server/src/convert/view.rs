@@ -1,7 +1,7 @@
-//! A job in the words of one of the five specifications: that specification's fields, and no others.
+//! A job with the field names of one of the five specifications, and no other fields.
 
+use longshore_api::enums::{Priority, View};
 use longshore_api::tags::TagMap;
-use longshore_api::words::{Priority, View};
 use longshore_api::{Duration, Time};
 use longshore_core::Timestamp;
 use longshore_core::job::Job;
@@ -11,22 +11,21 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::job::tags;
-use super::words::ToWire;
-use super::{raw, shown_length, text, time, times};
+use super::{raw, text, time, times, wire_duration};
 
-/// Serialized as what is inside.
+/// Serialized as its content.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum Viewed {
-    Gopherqueue(Gopherqueue),
-    Taskharbor(Taskharbor),
-    Ocypod(Ocypod),
-    Weave(Weave),
-    Document(Document),
+    Gopherqueue(GopherqueueView),
+    Taskharbor(TaskharborView),
+    Ocypod(OcypodView),
+    Weave(WeaveView),
+    Document(DocumentView),
 }
 
 #[derive(Serialize)]
-pub(crate) struct Gopherqueue {
+pub(crate) struct GopherqueueView {
     id: String,
     #[serde(rename = "type")]
     job_type: String,
@@ -44,7 +43,7 @@ pub(crate) struct Gopherqueue {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Taskharbor {
+pub(crate) struct TaskharborView {
     id: String,
     #[serde(rename = "type")]
     job_type: String,
@@ -62,7 +61,7 @@ pub(crate) struct Taskharbor {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Ocypod {
+pub(crate) struct OcypodView {
     id: u64,
     queue: String,
     status: &'static str,
@@ -83,7 +82,7 @@ pub(crate) struct Ocypod {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Weave {
+pub(crate) struct WeaveView {
     id: String,
     queue: String,
     state: &'static str,
@@ -98,7 +97,7 @@ pub(crate) struct Weave {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Document {
+pub(crate) struct DocumentView {
     job_id: String,
     state: &'static str,
     created_at: Time,
@@ -110,7 +109,7 @@ pub(crate) struct Document {
     error_type: Option<&'static str>,
 }
 
-/// `payload` is needed by `ocypod` only.
+/// Only the view `ocypod` needs `payload`.
 pub(crate) fn viewed(job: &Job, view: View, now: Timestamp, payload: Option<&Payload>) -> Viewed {
     match view {
         View::Gopherqueue => Viewed::Gopherqueue(gopherqueue(job)),
@@ -121,13 +120,13 @@ pub(crate) fn viewed(job: &Job, view: View, now: Timestamp, payload: Option<&Pay
     }
 }
 
-fn gopherqueue(job: &Job) -> Gopherqueue {
+fn gopherqueue(job: &Job) -> GopherqueueView {
     let view = view::gopherqueue(job);
-    Gopherqueue {
+    GopherqueueView {
         id: view.id.to_string(),
         job_type: view.job_type.to_string(),
         state: view.state,
-        priority: view.priority.wire(),
+        priority: view.priority,
         attempt: view.attempt,
         created_at: time(view.created_at),
         updated_at: time(view.updated_at),
@@ -140,9 +139,9 @@ fn gopherqueue(job: &Job) -> Gopherqueue {
     }
 }
 
-fn taskharbor(job: &Job, now: Timestamp) -> Taskharbor {
+fn taskharbor(job: &Job, now: Timestamp) -> TaskharborView {
     let view = view::taskharbor(job, now);
-    Taskharbor {
+    TaskharborView {
         id: view.id.to_string(),
         job_type: view.job_type.to_string(),
         queue: view.queue.to_string(),
@@ -150,7 +149,7 @@ fn taskharbor(job: &Job, now: Timestamp) -> Taskharbor {
         run_at: times(view.run_at),
         attempts: view.attempts,
         max_attempts: view.max_attempts,
-        timeout: shown_length(view.timeout),
+        timeout: wire_duration(view.timeout),
         idempotency_key: text(view.idempotency_key.as_ref()),
         lease_expires_at: times(view.lease_expires_at),
         last_error: text(view.last_error.as_ref()),
@@ -159,15 +158,15 @@ fn taskharbor(job: &Job, now: Timestamp) -> Taskharbor {
     }
 }
 
-fn ocypod(job: &Job, payload: Option<&Payload>) -> Ocypod {
+fn ocypod(job: &Job, payload: Option<&Payload>) -> OcypodView {
     let input = payload.and_then(|payload| match payload {
         Payload::Json(bytes) => Some(bytes.clone()),
-        // Its input is JSON; other bytes have no place there.
+        // The input is JSON; a binary payload is left out.
         Payload::Binary(_) => None,
     });
     let view = view::ocypod(job, input);
-    let delays = |delays: Vec<longshore_core::Duration>| delays.into_iter().map(|delay| shown_length(Some(delay)));
-    Ocypod {
+    let delays = |delays: Vec<Duration>| delays.into_iter().map(|delay| wire_duration(Some(delay)));
+    OcypodView {
         id: view.id.0,
         queue: view.queue.to_string(),
         status: view.status,
@@ -176,11 +175,11 @@ fn ocypod(job: &Job, payload: Option<&Payload>) -> Ocypod {
         started_at: times(view.started_at),
         ended_at: times(view.ended_at),
         last_heartbeat: times(view.last_heartbeat),
-        input: view.input.as_ref().map(raw::shown),
-        output: view.output.as_ref().map(raw::shown),
-        timeout: shown_length(view.timeout),
-        heartbeat_timeout: shown_length(view.heartbeat_timeout),
-        expires_after: shown_length(view.expires_after),
+        input: view.input.as_ref().map(raw::to_raw_json),
+        output: view.output.as_ref().map(raw::to_raw_json),
+        timeout: wire_duration(view.timeout),
+        heartbeat_timeout: wire_duration(view.heartbeat_timeout),
+        expires_after: wire_duration(view.expires_after),
         retries: view.retries,
         retries_attempted: view.retries_attempted,
         retry_delays: view.retry_delays.map(|all| delays(all).collect()),
@@ -188,9 +187,9 @@ fn ocypod(job: &Job, payload: Option<&Payload>) -> Ocypod {
     }
 }
 
-fn weave(job: &Job) -> Weave {
+fn weave(job: &Job) -> WeaveView {
     let view = view::weave(job);
-    Weave {
+    WeaveView {
         id: match view.id {
             WeaveId::External(id) => id.to_string(),
             WeaveId::Own(id) => id.to_string(),
@@ -207,9 +206,9 @@ fn weave(job: &Job) -> Weave {
     }
 }
 
-fn document(job: &Job) -> Document {
+fn document(job: &Job) -> DocumentView {
     let view = view::document(job);
-    Document {
+    DocumentView {
         job_id: view.job_id.to_string(),
         state: view.state,
         created_at: time(view.created_at),

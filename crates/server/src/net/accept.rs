@@ -9,29 +9,29 @@ use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::caps::Caps;
 use super::connection;
-use crate::app::AppState;
+use super::connection_limits::ConnectionLimits;
+use crate::state::AppState;
 
-/// After an accept that failed, mostly for want of file descriptors: others must end first.
+/// Pause after a failed accept, mostly for lack of file descriptors: connections must end first.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts until the server stops. `cut` ends connections that do not end by themselves.
-pub(crate) async fn accept(app: &AppState, listener: TcpListener, router: Router, cut: &CancellationToken) {
-    let caps = Caps::new(app.limits.connections_max, app.limits.connections_per_address_max);
+/// Accepts until the server stops. `force_close` ends connections that outlive the drain timeout.
+pub(crate) async fn accept(app: &AppState, listener: TcpListener, router: Router, force_close: &CancellationToken) {
+    let limits = ConnectionLimits::new(app.limits.connections_max, app.limits.connections_per_address_max);
     loop {
         let accepted = tokio::select! {
             () = app.stopping.cancelled() => return,
-            accepted = next(&listener, &caps) => accepted,
+            accepted = next(&listener, &limits) => accepted,
         };
         match accepted {
-            Ok((stream, admission)) => {
-                let serve = connection::serve(app.clone(), router.clone(), stream, cut.clone());
+            Ok((stream, permit)) => {
+                let serve = connection::serve(app.clone(), router.clone(), stream, force_close.clone());
                 let metrics = Arc::clone(&app.metrics);
                 metrics.connections.fetch_add(1, Ordering::Relaxed);
                 app.tasks.spawn(async move {
                     serve.await;
-                    drop(admission);
+                    drop(permit);
                     metrics.connections.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -43,13 +43,16 @@ pub(crate) async fn accept(app: &AppState, listener: TcpListener, router: Router
     }
 }
 
-async fn next(listener: &TcpListener, caps: &Caps) -> std::io::Result<(tokio::net::TcpStream, super::caps::Admission)> {
+async fn next(
+    listener: &TcpListener,
+    limits: &ConnectionLimits,
+) -> std::io::Result<(tokio::net::TcpStream, super::connection_limits::ConnectionPermit)> {
     loop {
-        let Some(room) = caps.room().await else { return Err(std::io::ErrorKind::ConnectionRefused.into()) };
+        let Some(slot) = limits.slot().await else { return Err(std::io::ErrorKind::ConnectionRefused.into()) };
         let (stream, from) = listener.accept().await?;
-        match caps.admit(from.ip(), room) {
-            Some(admission) => return Ok((stream, admission)),
-            // It has enough of them: this one is closed at once.
+        match limits.admit(from.ip(), slot) {
+            Some(permit) => return Ok((stream, permit)),
+            // The address has too many connections: this one is closed.
             None => drop(stream),
         }
     }

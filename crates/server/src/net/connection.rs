@@ -1,4 +1,4 @@
-//! One connection: requests are served on it one after the other, until either side has had enough.
+//! One connection: serves requests one after the other until either side closes it.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -15,46 +15,59 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use longshore_api::ErrorCode;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+use tracing::Instrument;
 
-use super::timed::{Patience, Requests, Timed};
-use super::unread::Unread;
-use crate::app::AppState;
+use super::delivery::{UndeliveredGrants, track};
+use super::drain_body::BodyDrain;
+use super::timeout_stream::{RequestCounter, TimeoutStream, Timeouts};
 use crate::dialects;
 use crate::options::Limits;
-use crate::wire::body::{Room, SMALL, collect};
-use crate::wire::problem::Failure;
+use crate::state::AppState;
+use crate::wire::body::{BodyBudget, SMALL, collect};
+use crate::wire::problem::ApiError;
 use crate::wire::request_id::stamp;
 
 const SMALL_BODY: u64 = SMALL as u64;
 
-/// Bytes that are read ahead: a whole head fits, and bodies come in pieces of this size.
+/// Size of the read buffer: a whole head fits, and bodies arrive in pieces of this size.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
-pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, cut: CancellationToken) {
-    // An answer is small and somebody waits for it.
-    if stream.set_nodelay(true).is_err() {
-        return;
+/// Serves a connection until it ends, the server stops, or `force_close` is cancelled.
+pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, force_close: CancellationToken) {
+    // Responses are small and clients wait for them.
+    if stream.set_nodelay(true).is_ok() {
+        serve_stream(app, router, stream, force_close).await;
     }
+}
+
+async fn serve_stream<S>(app: AppState, router: Router, stream: S, force_close: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let limits = &app.limits;
-    let patience = Patience { head: limits.head_timeout, write: limits.write_timeout, idle: limits.idle_timeout };
-    let requests = Requests::default();
-    let io = TokioIo::new(Timed::new(stream, requests.clone(), patience));
+    let timeouts = Timeouts { head: limits.head_timeout, write: limits.write_timeout, idle: limits.idle_timeout };
+    let requests = RequestCounter::default();
+    let undelivered = UndeliveredGrants::default();
+    let stream = TimeoutStream::new(stream, requests.clone(), undelivered.clone(), timeouts);
     let service = service_fn(|request: Request<Incoming>| {
         requests.begin();
-        let (router, requests, app) = (router.clone(), requests.clone(), &app);
+        let (router, requests, app, undelivered) = (router.clone(), requests.clone(), &app, &undelivered);
         async move {
             let id = app.request_ids.choose(request.headers());
-            let response = answer(app, router, request, &id).await;
+            // Paths and bodies stay out of the log: they may contain secrets.
+            let span = tracing::debug_span!("request", request_id = id.to_str().unwrap_or_default());
+            let response = answer(app, router, request, &id).instrument(span).await;
             requests.end();
-            Ok::<_, Infallible>(stamp(response, id))
+            Ok::<_, Infallible>(stamp(track(response, undelivered), id))
         }
     });
     let mut http = http1::Builder::new();
     http.half_close(false).header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX).pipeline_flush(false);
-    let connection = http.serve_connection(io, service);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -62,13 +75,12 @@ pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, cut:
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = connection.as_mut() => ended,
-                () = cut.cancelled() => return,
+                () = force_close.cancelled() => return,
             }
         }
     };
     if let Err(error) = ended {
-        // Clients come and go; what they did wrong on the way is of interest only to whoever looks for it.
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "connection ended with an error");
     }
 }
 
@@ -77,73 +89,171 @@ async fn answer(app: &AppState, router: Router, request: Request<Incoming>, id: 
         return refused.into_response();
     }
     let (parts, body) = request.into_parts();
-    // Who waits for a word before sending its body needs no patience with the rest of it.
-    let waits = parts.headers.contains_key(header::EXPECT);
-    let unread = Unread::default();
-    // A small body is read whatever becomes of the request: with bytes left unread the connection could not be used again.
+    // A client with `Expect: 100-continue` has not sent its body yet: there is nothing to drain.
+    let expects_continue = parts.headers.contains_key(header::EXPECT);
+    let drain = BodyDrain::default();
+    // A small body is read even if the request fails: unread bytes would end the connection.
     let body = match body.size_hint().exact() {
         Some(length) if length <= SMALL_BODY => match collect_small(app, body).await {
             Ok(bytes) => Body::from(bytes),
             Err(refused) => return refused.into_response(),
         },
-        Some(_) | None => Body::new(unread.lend(body)),
+        Some(_) | None => Body::new(drain.lend(body)),
     };
     let call = router.oneshot(Request::from_parts(parts, body));
-    // A defect in one request must not take the others of this process along.
+    // A panic in one request must not end the process.
     match AssertUnwindSafe(call).catch_unwind().await {
         Ok(Ok(response)) => {
-            if !waits {
-                unread.discard().await;
+            if !expects_continue {
+                drain.discard().await;
             }
             response
         }
         Ok(Err(never)) => match never {},
         Err(_) => {
-            tracing::error!(request_id = id.to_str().unwrap_or_default(), "a request ended in a panic");
+            tracing::error!(request_id = id.to_str().unwrap_or_default(), "request handler panicked");
             app.metrics.panics.fetch_add(1, Ordering::Relaxed);
-            Failure::new(ErrorCode::Internal, "the server failed at this request").into_response()
+            ApiError::new(ErrorCode::Internal, "internal error: the request handler panicked").into_response()
         }
     }
 }
 
-async fn collect_small(app: &AppState, body: Incoming) -> Result<Bytes, Failure> {
+async fn collect_small(app: &AppState, body: Incoming) -> Result<Bytes, ApiError> {
     let length = body.size_hint().exact().and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
     if length == 0 {
         return Ok(Bytes::new());
     }
-    collect(Body::new(body), length, length, &mut Room::new(app)).await
+    collect(Body::new(body), length, length, &mut BodyBudget::new(app)).await
 }
 
-/// A page of another site can make a browser send a request without a body, or with one of a harmless type, and the browser says whose page it
-/// was: such a request may look, and change nothing.
-fn check_origin(request: &Request<Incoming>) -> Result<(), Failure> {
+/// Rejects requests of other sites that change something.
+///
+/// A page of another site can make a browser send simple requests without a CORS preflight. The
+/// browser names that site in `Sec-Fetch-Site` and `Origin`.
+fn check_origin(request: &Request<Incoming>) -> Result<(), ApiError> {
     let text = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let takes = dialects::takes_a_job(request.uri().path());
-    if !takes && matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+    let claims = dialects::is_claiming_get(request.uri().path());
+    if !claims && matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
         return Ok(());
     }
-    let site = text("sec-fetch-site").is_some_and(|site| matches!(site, "cross-site" | "same-site"));
+    let cross_site = text("sec-fetch-site").is_some_and(|site| matches!(site, "cross-site" | "same-site"));
     let host = text("host").unwrap_or_default();
-    let of_another = |origin: &str| origin.split_once("://").map_or(origin, |(_, rest)| rest) != host;
-    if site || text("origin").is_some_and(of_another) {
-        return Err(Failure::new(ErrorCode::Forbidden, "a page of another site may not change anything here"));
+    let is_foreign = |origin: &str| origin.split_once("://").map_or(origin, |(_, rest)| rest) != host;
+    if cross_site || text("origin").is_some_and(is_foreign) {
+        return Err(ApiError::new(ErrorCode::Forbidden, "cross-site requests may only read"));
     }
     Ok(())
 }
 
-/// Bounds of a request's head.
-fn check_head(limits: &Limits, request: &Request<Incoming>) -> Result<(), Failure> {
+/// Checks the limits of path and headers.
+fn check_head(limits: &Limits, request: &Request<Incoming>) -> Result<(), ApiError> {
     let path_bytes = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     if path_bytes > limits.path_bytes_max {
-        return Err(Failure::bad_request(format!("the path may have at most {} bytes", limits.path_bytes_max)));
+        return Err(ApiError::bad_request(format!("the path must have at most {} bytes", limits.path_bytes_max)));
     }
     let headers = request.headers();
     if headers.len() > limits.headers_max {
-        return Err(Failure::bad_request(format!("there may be at most {} headers", limits.headers_max)));
+        return Err(ApiError::bad_request(format!("a request must have at most {} headers", limits.headers_max)));
     }
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if bytes > limits.headers_bytes_max {
-        return Err(Failure::bad_request(format!("the headers may have at most {} bytes", limits.headers_bytes_max)));
+        return Err(ApiError::bad_request(format!("the headers must have at most {} bytes", limits.headers_bytes_max)));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll};
+
+    use longshore_core::id::{JobId, JobType, QueueName};
+    use longshore_core::state::StateKind;
+    use longshore_core::submit::{NewJob, Payload};
+    use longshore_engine::{Submission, SubmitRequest};
+    use longshore_store::{JobRef, SystemClock};
+    use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation};
+    use tokio::io::ReadBuf;
+
+    use super::*;
+    use crate::options::{ServerOptions, StoreInfo};
+    use crate::routes;
+
+    /// A client that sends one request, accepts `accepted` bytes and then resets the connection.
+    struct ResettingClient {
+        request: &'static [u8],
+        accepted: usize,
+    }
+
+    impl AsyncRead for ResettingClient {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            if self.request.is_empty() {
+                return Poll::Pending;
+            }
+            buffer.put_slice(std::mem::take(&mut self.request));
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for ResettingClient {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            if self.accepted == 0 {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            let written = self.accepted.min(bytes.len());
+            self.accepted -= written;
+            Poll::Ready(Ok(written))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    const CLAIM: &[u8] = b"POST /v1/claims HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+        content-type: application/json\r\ncontent-length: 16\r\n\r\n{\"queues\":[\"q\"]}";
+
+    async fn app_with_one_job() -> (AppState, JobId) {
+        let clock = Arc::new(SystemClock::new());
+        let store = EmbeddedStore::open(StoreOptions::new(StoreLocation::Memory, clock, ClockMode::Real)).unwrap();
+        let about = StoreInfo { kind: "test".to_owned(), durability: "none".to_owned() };
+        let app = AppState::new(ServerOptions::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Arc::new(store), about));
+        let job = NewJob::new(JobType::new("t").unwrap(), Payload::Json(Bytes::from_static(b"null")));
+        let request = SubmitRequest::new(vec![Submission { queue: QueueName::new("q").unwrap(), job }]);
+        let submitted = app.submit(request).await.unwrap().unwrap();
+        (app, submitted[0].id)
+    }
+
+    async fn state_after_claim(accepted: usize) -> StateKind {
+        let (app, id) = app_with_one_job().await;
+        let client = ResettingClient { request: CLAIM, accepted };
+        serve_stream(app.clone(), routes::router(app.clone()), client, CancellationToken::new()).await;
+        // The release is a command of its own; the submission behind it is answered later.
+        let job = NewJob::new(JobType::new("t").unwrap(), Payload::Json(Bytes::from_static(b"null")));
+        let next = SubmitRequest::new(vec![Submission { queue: QueueName::new("other").unwrap(), job }]);
+        app.submit(next).await.unwrap().unwrap();
+        app.store.get(vec![JobRef::Id(id)]).await.unwrap()[0].as_ref().unwrap().kind()
+    }
+
+    #[tokio::test]
+    async fn a_claim_releases_its_lease_if_the_write_of_its_response_fails() {
+        assert_eq!(state_after_claim(0).await, StateKind::Scheduled);
+    }
+
+    #[tokio::test]
+    async fn a_claim_releases_its_lease_if_only_a_part_of_its_response_is_written() {
+        assert_eq!(state_after_claim(200).await, StateKind::Scheduled);
+    }
+
+    #[tokio::test]
+    async fn a_claim_keeps_its_lease_once_its_response_is_written() {
+        assert_eq!(state_after_claim(usize::MAX).await, StateKind::Running);
+    }
 }

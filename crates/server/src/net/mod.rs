@@ -1,7 +1,8 @@
-//! Connections: accepted, bounded, timed, drained.
+//! Connections: accept, limit, time out, drain; delivery of claimed jobs.
 
 pub(crate) mod accept;
-mod caps;
 mod connection;
-mod timed;
-mod unread;
+mod connection_limits;
+pub(crate) mod delivery;
+mod drain_body;
+mod timeout_stream;

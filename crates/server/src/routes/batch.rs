@@ -1,38 +1,39 @@
-//! Batches of new jobs: each member is read by itself, and the first that is refused, for whatever reason, speaks for all.
+//! Batches of new jobs: each item is parsed by itself, so that the error lists all invalid items.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use longshore_api::job::{NewJob as Given, Submitted as Told};
-use longshore_core::engine::{BatchRefusal, Submission, SubmitRequest, Submitted};
 use longshore_core::id::QueueName;
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::refusal::Refusal;
-use longshore_core::submit::NewJob;
+use longshore_core::submit::DependencyRef;
+use longshore_engine::{BatchRefusal, InvalidSubmission, ParsedSubmission, Submission, SubmitRequest, Submitted};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::app::AppState;
 use crate::convert::new_job;
-use crate::convert::words::ToWire;
+use crate::state::AppState;
 use crate::wire::json;
-use crate::wire::problem::{Failure, MemberFailure};
+use crate::wire::problem::{ApiError, ItemError};
 
 /// Whether a member may name its own queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OwnQueue {
+pub(crate) enum QueueField {
     Refused,
     Allowed,
     /// Nothing else says which.
     Required,
 }
 
-/// Members as far as they could be read; the others are represented by stand-ins that the rules refuse.
+/// The items of a batch, valid or not. The engine refuses a batch with invalid items.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub members: Vec<Submission>,
-    unreadable: Vec<(usize, MemberFailure)>,
+    pub members: Vec<ParsedSubmission>,
+    /// The errors of the invalid items, with all details of the wire.
+    invalid_items: Vec<(usize, ItemError)>,
     /// Dependencies that are no ids, by member: the rules know them as nobody's.
-    odd: Vec<(usize, String)>,
+    malformed_dependencies: Vec<(usize, String)>,
     /// Where members stand in the body, unless that is `jobs[place]`.
     paths: BTreeMap<usize, String>,
     /// The header `Idempotency-Key` of a single submission.
@@ -46,34 +47,27 @@ impl Batch {
     }
 
     /// As `add`, of a member that stands at another path than `jobs[place]`.
-    pub(crate) fn add_at(
-        &mut self,
-        path: String,
-        text: &str,
-        queue: &QueueName,
-        own_queue: OwnQueue,
-    ) -> Result<(), Failure> {
+    pub(crate) fn add_at(&mut self, path: String, text: &str, queue: &QueueName, own_queue: QueueField) {
         self.paths.insert(self.members.len(), path);
-        self.add(text, queue, own_queue)
+        self.add(text, queue, own_queue);
     }
 
-    pub(crate) fn check_size(members: usize) -> Result<(), Failure> {
+    pub(crate) fn check_size(members: usize) -> Result<(), ApiError> {
         if (1..=BATCH_ITEMS_MAX).contains(&members) {
             return Ok(());
         }
-        Err(Failure::validation("jobs", &format!("must be 1-{BATCH_ITEMS_MAX} jobs")))
+        Err(ApiError::validation("jobs", &format!("must be 1-{BATCH_ITEMS_MAX} jobs")))
     }
 
-    pub(crate) fn add(&mut self, text: &str, queue: &QueueName, own_queue: OwnQueue) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, text: &str, queue: &QueueName, own_queue: QueueField) {
         let place = self.members.len();
         match self.read(place, text, queue, own_queue) {
-            Ok(submission) => self.members.push(submission),
-            Err(failure) => {
-                self.unreadable.push((place, failure));
-                self.members.push(Submission { queue: queue.clone(), job: stand_in(text)? });
+            Ok(submission) => self.members.push(Ok(submission)),
+            Err(error) => {
+                self.members.push(Err(invalid_submission(text, &error)));
+                self.invalid_items.push((place, error));
             }
         }
-        Ok(())
     }
 
     fn read(
@@ -81,29 +75,29 @@ impl Batch {
         place: usize,
         text: &str,
         queue: &QueueName,
-        own_queue: OwnQueue,
-    ) -> Result<Submission, MemberFailure> {
+        own_queue: QueueField,
+    ) -> Result<Submission, ItemError> {
         let mut given: Given = json::object(text)?;
         self.take_header_key(&mut given)?;
         let queue = match (given.queue.take(), own_queue) {
-            (None, OwnQueue::Required) => return Err(MemberFailure::validation("queue", "is required")),
-            (None, OwnQueue::Allowed | OwnQueue::Refused) => queue.clone(),
-            (Some(name), OwnQueue::Allowed | OwnQueue::Required) => QueueName::new(&name)?,
-            (Some(_), OwnQueue::Refused) => return Err(MemberFailure::validation("queue", "is not a known field")),
+            (None, QueueField::Required) => return Err(ItemError::validation("queue", "is required")),
+            (None, QueueField::Allowed | QueueField::Refused) => queue.clone(),
+            (Some(name), QueueField::Allowed | QueueField::Required) => QueueName::new(&name)?,
+            (Some(_), QueueField::Refused) => return Err(ItemError::validation("queue", "is not a known field")),
         };
         let named = given.after.iter().chain(&given.after_any).flatten();
         let odd = |name: &&String| !name.starts_with('#') && name.parse::<longshore_core::id::JobId>().is_err();
-        self.odd.extend(named.filter(odd).take(1).map(|name| (place, name.clone())));
+        self.malformed_dependencies.extend(named.filter(odd).take(1).map(|name| (place, name.clone())));
         Ok(Submission { queue, job: new_job::read(given)? })
     }
 
     /// The key of the header stands for that of the body; they must not differ.
-    fn take_header_key(&mut self, given: &mut Given) -> Result<(), MemberFailure> {
+    fn take_header_key(&mut self, given: &mut Given) -> Result<(), ItemError> {
         let Some(key) = self.header_key.take() else { return Ok(()) };
         match &given.idempotency_key {
             Some(own) if *own != key => {
                 let reason = "differs from the header Idempotency-Key: give the key once";
-                Err(MemberFailure::validation("idempotency_key", reason))
+                Err(ItemError::validation("idempotency_key", reason))
             }
             Some(_) => Ok(()),
             None => {
@@ -114,37 +108,32 @@ impl Batch {
     }
 
     /// What is wrong with the only member.
-    pub(crate) fn take_unreadable(&mut self) -> Option<MemberFailure> {
-        self.unreadable.pop().map(|(_, failure)| failure)
-    }
-
-    /// Whether a member could not be read: the batch will be refused, and the rules are asked only for what they say of the others.
-    fn unreadable(&self) -> bool {
-        !self.unreadable.is_empty()
+    pub(crate) fn take_unreadable(&mut self) -> Option<ItemError> {
+        self.invalid_items.pop().map(|(_, failure)| failure)
     }
 
     /// Everybody's complaints, by place.
-    pub(crate) fn refusal(self, refusal: BatchRefusal) -> Failure {
+    pub(crate) fn refusal(self, refusal: BatchRefusal) -> ApiError {
         if refusal.errors.is_empty() {
             return refusal.first.into();
         }
         let paths = self.paths.clone();
         let path = |place: usize| paths.get(&place).cloned().unwrap_or_else(|| format!("jobs[{place}]"));
-        Failure::batch(self.complaints(refusal), path)
+        ApiError::batch(self.item_errors(refusal), path)
     }
 
-    fn complaints(self, refusal: BatchRefusal) -> Vec<(usize, MemberFailure)> {
-        let Self { unreadable, odd, .. } = self;
-        let stands_in = |place: usize| unreadable.iter().any(|(other, _)| *other == place);
-        let by_rules = refusal.errors.into_iter().filter(|(place, _)| !stands_in(*place)).map(|(place, refusal)| {
+    fn item_errors(self, refusal: BatchRefusal) -> Vec<(usize, ItemError)> {
+        let Self { invalid_items: unreadable, malformed_dependencies: odd, .. } = self;
+        let is_invalid = |place: usize| unreadable.iter().any(|(other, _)| *other == place);
+        let by_rules = refusal.errors.into_iter().filter(|(place, _)| !is_invalid(*place)).map(|(place, refusal)| {
             let named = odd.iter().find(|(other, _)| *other == place);
             let refusal = match (refusal, named) {
-                (Refusal::DependencyUnknown(id), Some((_, name))) if id.starts_with(NOBODY) => {
+                (Refusal::DependencyUnknown(id), Some((_, name))) if id.starts_with(NIL_ID_PREFIX) => {
                     Refusal::DependencyUnknown(name.chars().take(100).collect())
                 }
                 (refusal, _) => refusal,
             };
-            (place, MemberFailure::from(refusal))
+            (place, ItemError::from(refusal))
         });
         let mut all: Vec<_> = by_rules.collect();
         all.extend(unreadable.iter().cloned());
@@ -153,43 +142,34 @@ impl Batch {
     }
 
     /// The one member of a request that was no batch.
-    pub(crate) fn single_refusal(self, refusal: BatchRefusal) -> Failure {
+    pub(crate) fn single_refusal(self, refusal: BatchRefusal) -> ApiError {
         if refusal.errors.is_empty() {
             return refusal.first.into();
         }
-        let first = self.complaints(refusal).into_iter().next();
-        first.map_or_else(|| Failure::bad_request("the job was refused"), |(_, failure)| failure.into())
+        let first = self.item_errors(refusal).into_iter().next();
+        first.map_or_else(|| ApiError::bad_request("the job was refused"), |(_, failure)| failure.into())
     }
 
-    /// Hands the batch to the store.
+    /// Submits the batch to the store.
     pub(crate) async fn submit(
-        self,
+        mut self,
         app: &AppState,
-        request: impl FnOnce(Vec<Submission>) -> SubmitRequest,
-        refused: impl FnOnce(Self, BatchRefusal) -> Failure,
-    ) -> Result<Vec<Submitted>, Failure> {
-        let Self { members, unreadable, odd, paths, header_key } = self;
-        let doubtful = Self { members: Vec::new(), unreadable, odd, paths, header_key };
-        match app.submit(request(members)).await? {
-            Ok(submitted) if doubtful.unreadable() => {
-                // Impossible: the rules never take a stand-in.
-                tracing::error!(jobs = submitted.len(), "a batch with an unreadable member was taken");
-                Err(Failure::new(longshore_api::ErrorCode::Internal, "a batch with an unreadable member was taken"))
-            }
-            Ok(submitted) => Ok(submitted),
-            Err(refusal) => Err(refused(doubtful, refusal)),
-        }
+        request: impl FnOnce(Vec<ParsedSubmission>) -> SubmitRequest,
+        refused: impl FnOnce(Self, BatchRefusal) -> ApiError,
+    ) -> Result<Vec<Submitted>, ApiError> {
+        let members = std::mem::take(&mut self.members);
+        app.submit(request(members)).await?.map_err(|refusal| refused(self, refusal))
     }
 }
 
 /// How the id of nobody begins.
-const NOBODY: &str = "00000000-0000-0000";
+const NIL_ID_PREFIX: &str = "00000000-0000-0000";
 
-/// In the place of a job that cannot be read; its references are read as far as that goes.
-fn stand_in(text: &str) -> Result<NewJob, Failure> {
+/// An item that could not be parsed, with its reference and dependencies as far as they can be parsed.
+fn invalid_submission(text: &str, error: &ItemError) -> InvalidSubmission {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Loose<'a> {
+    struct PartialJob<'a> {
         #[serde(borrow, rename = "ref")]
         reference: Option<&'a RawValue>,
         #[serde(borrow)]
@@ -197,20 +177,27 @@ fn stand_in(text: &str) -> Result<NewJob, Failure> {
         #[serde(borrow)]
         after_any: Option<&'a RawValue>,
     }
-    let loose = Some(text).filter(|text| text.trim_start().starts_with('{'));
-    let loose: Loose<'_> = loose.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    let list = |raw: Option<&RawValue>| -> Vec<String> {
-        raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    let object = Some(text).filter(|text| text.trim_start().starts_with('{'));
+    let partial: PartialJob<'_> = object.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let list = |raw: Option<&RawValue>| -> Vec<DependencyRef> {
+        let texts: Option<Vec<String>> = raw.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        new_job::dependencies(texts.as_deref())
     };
-    let reference: Option<String> = loose.reference.and_then(|raw| serde_json::from_str(raw.get()).ok());
-    Ok(new_job::stand_in(reference.as_deref(), &list(loose.after), &list(loose.after_any))?)
+    let reference: Option<String> = partial.reference.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let field = error.field.clone().unwrap_or_else(|| "job".to_owned());
+    InvalidSubmission {
+        refusal: Refusal::invalid(field, error.detail.clone()),
+        reference: reference.map(Arc::from),
+        after: list(partial.after),
+        after_any: list(partial.after_any),
+    }
 }
 
-pub(crate) fn told(submitted: &Submitted) -> Told {
+pub(crate) fn to_wire(submitted: &Submitted) -> Told {
     Told {
         id: submitted.id.to_string(),
         seq: submitted.seq.0,
-        state: submitted.state.map(ToWire::wire),
+        state: submitted.state,
         duplicate: submitted.duplicate,
         same_payload: None,
     }

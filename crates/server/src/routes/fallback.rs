@@ -1,33 +1,33 @@
-//! Paths and methods that nobody answers.
+//! Paths and methods without a route.
 
 use axum::extract::{Request, State};
 use axum::http::{Method, Uri};
 use longshore_api::ErrorCode;
 
-use crate::app::AppState;
+use super::system::REAL_TIME;
 use crate::dialects::ocypod;
-use crate::wire::answer::Answer;
-use crate::wire::problem::Failure;
+use crate::state::AppState;
+use crate::wire::problem::ApiError;
+use crate::wire::response::ApiResult;
 
-pub(crate) async fn not_found(State(app): State<AppState>, request: Request) -> Answer {
-    if ocypod::owns(request.uri().path()) {
-        return Ok(ocypod::nothing_there(app, request).await);
+pub(crate) async fn not_found(State(app): State<AppState>, request: Request) -> ApiResult {
+    if ocypod::is_ocypod_path(request.uri().path()) {
+        return Ok(ocypod::unknown_path(app, request).await);
     }
-    // In virtual time the clock has routes of its own.
+    // In virtual time these two paths have routes.
     if matches!(request.uri().path(), "/v1/clock" | "/v1/clock/advance") {
-        let detail = "this server runs in real time: start it with --virtual-clock to have a clock to read and advance";
-        return Err(Failure::new(ErrorCode::NotFound, detail));
+        return Err(ApiError::new(ErrorCode::NotFound, REAL_TIME));
     }
-    Err(Failure::new(ErrorCode::NotFound, "there is nothing at this path"))
+    Err(ApiError::new(ErrorCode::NotFound, "there is nothing at this path"))
 }
 
-/// The router adds `Allow`.
-pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> Answer {
-    let instead = match (method.as_str(), uri.path()) {
+/// The router adds the header `Allow`.
+pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> ApiResult {
+    let hint = match (method.as_str(), uri.path()) {
         ("POST" | "PUT", "/v1/jobs") => "; jobs are submitted with POST /v1/queues/{queue}/jobs",
         ("POST", "/v1/queues") => "; queues are created with PUT /v1/queues/{queue}",
         _ => "",
     };
-    let detail = format!("this path does not take {method}: see \"Allow\"{instead}");
-    Err(Failure::new(ErrorCode::MethodNotAllowed, detail))
+    let detail = format!("this path does not support {method}: see \"Allow\"{hint}");
+    Err(ApiError::new(ErrorCode::MethodNotAllowed, detail))
 }

@@ -1,11 +1,13 @@
-//! The routes: one file a verb. The table below is the only list of them; the OpenAPI description is held against it by a test.
+//! The routes: one file per resource. The table below is their index.
+//!
+//! A test compares the table with the OpenAPI description.
 
 mod batch;
 mod fallback;
 mod jobs;
+pub(crate) mod leases;
 mod queues;
-pub(crate) mod watch;
-pub(crate) mod work;
+pub(crate) mod system;
 mod workflows;
 
 use axum::Router;
@@ -15,74 +17,74 @@ use axum::response::Response;
 use axum::routing;
 use longshore_store::clock::monotonic;
 
-use crate::app::AppState;
 use crate::dialects;
+use crate::state::AppState;
 
-/// A table of routes as a router and as a list.
+/// Defines a table of routes, as a router and as a list for tests.
 macro_rules! routes {
     ($name:ident, $list:ident; $($path:literal => $($method:ident $handler:path),+;)+) => {
         fn $name() -> Router<AppState> {
             Router::new()$(.route($path, routing::MethodRouter::new()$(.$method($handler))+))+
         }
 
-        /// Methods and paths.
+        /// Methods and paths of the routes.
         #[cfg(test)]
         pub(crate) const $list: &[(&str, &str)] = &[$($((stringify!($method), $path)),+),+];
     };
 }
 
 routes! { v1, ROUTES;
-    "/v1/queues" => get queues::list::list;
-    "/v1/queues/{queue}" => put queues::put::put, get queues::get::get, delete queues::delete::delete;
-    "/v1/queues/{queue}/pause" => post queues::pause::pause;
-    "/v1/queues/{queue}/resume" => post queues::pause::resume;
+    "/v1/queues" => get queues::list;
+    "/v1/queues/{queue}" => put queues::put, get queues::get, delete queues::delete;
+    "/v1/queues/{queue}/pause" => post queues::pause;
+    "/v1/queues/{queue}/resume" => post queues::resume;
     "/v1/queues/{queue}/jobs" => post jobs::submit::submit;
     "/v1/jobs" => get jobs::list::list;
     "/v1/jobs/bulk" => post jobs::bulk::bulk;
-    "/v1/jobs/{id}" => get jobs::get::get, patch jobs::patch::patch, delete jobs::delete::delete;
-    "/v1/jobs/{id}/payload" => get jobs::payload::payload;
-    "/v1/jobs/{id}/attempts" => get jobs::attempts::attempts;
-    "/v1/jobs/{id}/history" => get jobs::history::history;
-    "/v1/jobs/{id}/inputs" => get jobs::inputs::inputs;
+    "/v1/jobs/{id}" => get jobs::get::get, patch jobs::admin::patch, delete jobs::admin::delete;
+    "/v1/jobs/{id}/payload" => get jobs::get::payload;
+    "/v1/jobs/{id}/attempts" => get jobs::get::attempts;
+    "/v1/jobs/{id}/history" => get jobs::get::history;
+    "/v1/jobs/{id}/inputs" => get jobs::get::inputs;
     "/v1/jobs/{id}/why" => get jobs::why::why;
     "/v1/jobs/{id}/wait" => get jobs::wait::wait;
-    "/v1/jobs/{id}/submit" => post jobs::submit_held::submit_held;
-    "/v1/jobs/{id}/cancel" => post jobs::cancel::cancel;
-    "/v1/jobs/{id}/requeue" => post jobs::requeue::requeue;
-    "/v1/jobs/{id}/dead-letter" => post jobs::dead_letter::dead_letter;
-    "/v1/jobs/{id}/run-now" => post jobs::run_now::run_now;
-    "/v1/claims" => post work::claim::claim;
-    "/v1/jobs/{id}/complete" => post work::complete::complete;
-    "/v1/jobs/{id}/fail" => post work::fail::fail;
-    "/v1/jobs/{id}/heartbeat" => post work::heartbeat::heartbeat;
-    "/v1/jobs/{id}/snooze" => post work::snooze::snooze;
-    "/v1/jobs/{id}/release" => post work::release::release;
-    "/v1/jobs/{id}/children" => post work::children::children;
-    "/v1/settlements" => post work::settlements::settlements;
-    "/v1/heartbeats" => post work::heartbeats::heartbeats;
-    "/v1/workflows" => post workflows::create::create, get workflows::list::list;
+    "/v1/jobs/{id}/submit" => post jobs::admin::submit_held;
+    "/v1/jobs/{id}/cancel" => post jobs::admin::cancel;
+    "/v1/jobs/{id}/requeue" => post jobs::admin::requeue;
+    "/v1/jobs/{id}/dead-letter" => post jobs::admin::dead_letter;
+    "/v1/jobs/{id}/run-now" => post jobs::admin::run_now;
+    "/v1/claims" => post leases::claim::claim;
+    "/v1/jobs/{id}/complete" => post leases::settle::complete;
+    "/v1/jobs/{id}/fail" => post leases::settle::fail;
+    "/v1/jobs/{id}/heartbeat" => post leases::heartbeat::heartbeat;
+    "/v1/jobs/{id}/snooze" => post leases::settle::snooze;
+    "/v1/jobs/{id}/release" => post leases::settle::release;
+    "/v1/jobs/{id}/children" => post leases::children::children;
+    "/v1/settlements" => post leases::settle::settlements;
+    "/v1/heartbeats" => post leases::heartbeat::heartbeats;
+    "/v1/workflows" => post workflows::create::create, get workflows::get::list;
     "/v1/workflows/{id}" => get workflows::get::get;
-    "/v1/workflows/{id}/jobs" => post workflows::grow::grow;
-    "/v1/workflows/{id}/close" => post workflows::close::close;
-    "/v1/workflows/{id}/cancel" => post workflows::cancel::cancel;
-    "/v1/workflows/{id}/retry" => post workflows::retry::retry;
-    "/v1/stats" => get watch::stats::stats;
-    "/v1/workers" => get watch::workers::workers;
-    "/v1/info" => get watch::info::info;
-    "/metrics" => get watch::metrics::metrics;
-    "/openapi.json" => get watch::openapi::openapi;
-    "/livez" => get watch::health::livez;
-    "/readyz" => get watch::health::readyz;
-    "/" => get watch::root::root;
+    "/v1/workflows/{id}/jobs" => post workflows::create::add_jobs;
+    "/v1/workflows/{id}/close" => post workflows::admin::close;
+    "/v1/workflows/{id}/cancel" => post workflows::admin::cancel;
+    "/v1/workflows/{id}/retry" => post workflows::admin::retry;
+    "/v1/stats" => get system::stats;
+    "/v1/workers" => get system::workers;
+    "/v1/info" => get system::info;
+    "/metrics" => get system::metrics;
+    "/openapi.json" => get system::openapi;
+    "/livez" => get system::livez;
+    "/readyz" => get system::readyz;
+    "/" => get system::start_page;
 }
 
-routes! { in_virtual_time, VIRTUAL_ROUTES;
-    "/v1/clock" => get watch::clock::clock;
-    "/v1/clock/advance" => post watch::clock::advance;
+routes! { virtual_clock, VIRTUAL_ROUTES;
+    "/v1/clock" => get system::clock;
+    "/v1/clock/advance" => post system::advance_clock;
 }
 
 pub(crate) fn router(app: AppState) -> Router {
-    let clock = if app.virtual_time.is_some() { in_virtual_time() } else { Router::new() };
+    let clock = if app.virtual_time.is_some() { virtual_clock() } else { Router::new() };
     v1().merge(clock)
         .merge(dialects::routes())
         .fallback(fallback::not_found)
@@ -91,19 +93,21 @@ pub(crate) fn router(app: AppState) -> Router {
         .with_state(app)
 }
 
-/// Counts and times every request by its route.
+/// Counts, times and logs every request by its route. The span of the connection has its id.
 async fn measure(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let started = monotonic();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let method = request.method().clone();
     let response = next.run(request).await;
     let route = route.as_ref().map_or("unknown", MatchedPath::as_str);
-    // Whatever is not a method of ours is one word: labels are bounded.
+    // Other methods share one label, which bounds the number of series.
     let method = if ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"].contains(&method.as_str()) {
         method.as_str()
     } else {
         "other"
     };
-    app.metrics.request(method, route, response.status().as_u16(), monotonic().saturating_sub(started));
+    let (status, duration) = (response.status().as_u16(), monotonic().saturating_sub(started));
+    app.metrics.request(method, route, status, duration);
+    tracing::debug!(method, route, status, ?duration, "request finished");
     response
 }

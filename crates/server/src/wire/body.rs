@@ -1,4 +1,4 @@
-//! Bodies of requests: bounded in bytes and in time, of the right type.
+//! Request bodies: limited in bytes and time, with the right content type.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,35 +9,35 @@ use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use longshore_api::ErrorCode;
-use longshore_api::operate::Nothing;
+use longshore_api::admin::EmptyBody;
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::json;
-use super::problem::Failure;
-use crate::app::{AppState, BODY_UNIT};
+use super::problem::ApiError;
+use crate::state::{AppState, BODY_PERMIT_BYTES};
 
-/// A body in JSON; empty if there was none.
+/// A JSON body; empty if the request has none.
 #[derive(Debug)]
 pub(crate) struct JsonBody {
     bytes: Bytes,
-    /// Held while the bytes are.
-    _room: Option<OwnedSemaphorePermit>,
+    /// Held as long as the bytes.
+    _budget: Option<OwnedSemaphorePermit>,
 }
 
-/// Bodies up to this size need no room set aside.
+/// Bodies up to this size are not counted against the budget.
 pub(crate) const SMALL: usize = 64 << 10;
-/// A client that sends slower than this many bytes a second, over the whole body, has had its time.
+/// A client that sends slower than this, over the whole body, times out.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
 impl FromRequest<AppState> for JsonBody {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &AppState) -> Result<Self, Failure> {
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let json = is_json(&parts.headers);
-        // Nothing of a body that cannot be taken is read.
+        // A body of the wrong type is not read.
         if announced(&parts.headers) > 0 && !json {
             return Err(not_json());
         }
@@ -53,36 +53,38 @@ fn announced(headers: &HeaderMap) -> usize {
     headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// What a large body may take of the memory that all have for bodies. It is charged for what has come, not for what was announced: whoever
-/// announces much and sends little is in nobody's way.
-pub(crate) struct Room<'a> {
+/// The share of one large body in the memory for all bodies.
+///
+/// It grows with the received bytes, not with `Content-Length`: a client that announces much and
+/// sends little does not block others.
+pub(crate) struct BodyBudget<'a> {
     app: &'a AppState,
-    held: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
     bytes: usize,
 }
 
-/// Room is set aside in steps of this size.
+/// The budget grows in steps of this size.
 const STEP: usize = 256 << 10;
 
-impl<'a> Room<'a> {
+impl<'a> BodyBudget<'a> {
     pub(crate) fn new(app: &'a AppState) -> Self {
-        Self { app, held: None, bytes: SMALL }
+        Self { app, permit: None, bytes: SMALL }
     }
 
-    /// Waits until there is room for so many bytes in all.
-    async fn grow_to(&mut self, bytes: usize) -> Result<(), Failure> {
+    /// Waits until the budget covers `bytes`.
+    async fn grow_to(&mut self, bytes: usize) -> Result<(), ApiError> {
         if bytes <= self.bytes {
             return Ok(());
         }
         let more = (bytes - self.bytes).next_multiple_of(STEP);
-        let units = u32::try_from(more.div_ceil(BODY_UNIT)).unwrap_or(u32::MAX);
-        let patience = self.app.limits.body_timeout;
-        let room = timeout(patience, Arc::clone(&self.app.bodies).acquire_many_owned(units)).await;
-        let crowded = || Failure::new(ErrorCode::RateLimited, "too many large bodies at once: try again");
-        let room = room.ok().and_then(Result::ok).ok_or_else(crowded)?;
-        match &mut self.held {
-            Some(held) => held.merge(room),
-            None => self.held = Some(room),
+        let permits = u32::try_from(more.div_ceil(BODY_PERMIT_BYTES)).unwrap_or(u32::MAX);
+        let wait = self.app.limits.body_timeout;
+        let more_permits = timeout(wait, Arc::clone(&self.app.body_budget).acquire_many_owned(permits)).await;
+        let crowded = || ApiError::new(ErrorCode::RateLimited, "too many large bodies at once: try again");
+        let more_permits = more_permits.ok().and_then(Result::ok).ok_or_else(crowded)?;
+        match &mut self.permit {
+            Some(permit) => permit.merge(more_permits),
+            None => self.permit = Some(more_permits),
         }
         self.bytes += more;
         Ok(())
@@ -90,89 +92,89 @@ impl<'a> Room<'a> {
 }
 
 impl JsonBody {
-    /// All of a body, whatever its type.
-    pub(crate) async fn whole(app: &AppState, headers: &HeaderMap, body: Body) -> Result<Self, Failure> {
-        let (announced, most) = (announced(headers), app.limits.body_bytes_max);
-        if announced > most {
-            return Err(too_large(most));
+    /// Reads a body of any content type.
+    pub(crate) async fn whole(app: &AppState, headers: &HeaderMap, body: Body) -> Result<Self, ApiError> {
+        let (announced, bytes_max) = (announced(headers), app.limits.body_bytes_max);
+        if announced > bytes_max {
+            return Err(too_large(bytes_max));
         }
-        let mut room = Room::new(app);
-        let bytes = collect(body, announced, most, &mut room).await?;
-        Ok(Self { bytes, _room: room.held })
+        let mut budget = BodyBudget::new(app);
+        let bytes = collect(body, announced, bytes_max, &mut budget).await?;
+        Ok(Self { bytes, _budget: budget.permit })
     }
 
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The text of a body that must be there.
-    pub(crate) fn text(&self) -> Result<&str, Failure> {
+    /// Returns the text of a required body.
+    pub(crate) fn text(&self) -> Result<&str, ApiError> {
         Ok(json::text(&self.bytes)?)
     }
 
-    /// An object that must be there.
-    pub(crate) fn required<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
+    /// Parses a required object.
+    pub(crate) fn required<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ApiError> {
         Ok(json::object(self.text()?)?)
     }
 
-    /// An object; none at all is `{}`.
-    pub(crate) fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
+    /// Parses an object; an empty body is `{}`.
+    pub(crate) fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ApiError> {
         if self.bytes.is_empty() { Ok(json::object("{}")?) } else { self.required() }
     }
 }
 
-/// Of a call that takes no body: none and `{}` are both fine.
+/// The body of a route without one: empty or `{}`.
 #[derive(Debug)]
 pub(crate) struct NoBody;
 
 impl FromRequest<AppState> for NoBody {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &AppState) -> Result<Self, Failure> {
-        let Nothing {} = JsonBody::from_request(request, app).await?.object()?;
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
+        let EmptyBody {} = JsonBody::from_request(request, app).await?.object()?;
         Ok(Self)
     }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
-    let (Some(given), None) = (types.next(), types.next()) else { return false };
-    let essence = given.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+    let (Some(kind), None) = (types.next(), types.next()) else { return false };
+    let essence = kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
     essence.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
-fn not_json() -> Failure {
-    Failure::new(ErrorCode::UnsupportedMediaType, "a body needs \"Content-Type: application/json\"")
+fn not_json() -> ApiError {
+    ApiError::new(ErrorCode::UnsupportedMediaType, "a body needs \"Content-Type: application/json\"")
 }
 
-fn too_large(bytes_max: usize) -> Failure {
-    Failure::new(ErrorCode::PayloadTooLarge, format!("the body may have at most {bytes_max} bytes"))
+fn too_large(bytes_max: usize) -> ApiError {
+    ApiError::new(ErrorCode::PayloadTooLarge, format!("the body must have at most {bytes_max} bytes"))
 }
 
-/// Reads a body whose parts keep coming, and not too slowly.
+/// Reads a body. Fails if the client pauses too long or sends too slowly.
 pub(crate) async fn collect(
     mut body: Body,
     announced: usize,
     bytes_max: usize,
-    room: &mut Room<'_>,
-) -> Result<Bytes, Failure> {
+    budget: &mut BodyBudget<'_>,
+) -> Result<Bytes, ApiError> {
     let mut whole = BytesMut::new();
-    let (started, patience) = (Instant::now(), room.app.limits.body_timeout);
+    let (started, allowance) = (Instant::now(), budget.app.limits.body_timeout);
     loop {
         let earned = Duration::from_millis(whole.len() as u64 * 1_000 / BYTES_PER_SECOND_MIN);
-        let frame = timeout_at(started + patience + earned, body.frame()).await;
-        let frame = frame.map_err(|_| Failure::bad_request("the body did not arrive in time"))?;
+        let frame = timeout_at(started + allowance + earned, body.frame()).await;
+        let frame = frame.map_err(|_| ApiError::bad_request("the body did not arrive in time"))?;
         let Some(frame) = frame else { return Ok(whole.freeze()) };
-        let frame = frame.map_err(|_| Failure::bad_request("the body ended early or is not framed correctly"))?;
+        let frame = frame.map_err(|_| ApiError::bad_request("the body ended early or is not framed correctly"))?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > bytes_max {
             return Err(too_large(bytes_max));
         }
         if whole.is_empty() && data.len() == announced {
-            // Most bodies come in one piece.
+            // Most bodies arrive in one frame.
             return Ok(data);
         }
-        room.grow_to(whole.len() + data.len()).await?;
+        budget.grow_to(whole.len() + data.len()).await?;
         whole.extend_from_slice(&data);
     }
 }

@@ -1,30 +1,34 @@
-//! Reading JSON strictly: what is wrong with a body has exactly one code.
+//! Strict JSON parsing, in which every error has exactly one code.
 //!
-//! Not JSON, deeper than 64 levels, or a field of ours given twice is `bad_request`; a field that is unknown, missing, or of the wrong
-//! type is `validation` and named. JSON that belongs to users is skipped over and kept as it stands.
+//! | error | code |
+//! | --- | --- |
+//! | not JSON, deeper than 64 levels, or a duplicate field | `bad_request` |
+//! | a field that is unknown, missing or of the wrong type | `validation`, with the field |
+//!
+//! JSON values of users (payload, result, progress, checkpoint) are kept byte for byte.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use longshore_api::ErrorCode;
-use longshore_api::words::{PRIORITIES, Priority};
+use longshore_api::enums::{PRIORITIES, Priority};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::nearest::suggestion;
-use super::problem::MemberFailure;
+use super::problem::ItemError;
 
-/// Levels of nesting that a body may have.
+/// Nesting depth of a body.
 pub(crate) const DEPTH_MAX: usize = 64;
 
-/// Fields whose content belongs to users.
+/// Fields with JSON values of users.
 const OPAQUE: [&str; 4] = ["payload", "result", "progress", "checkpoint"];
 
-/// Characters of a name that are repeated in an error.
-const ECHO_MAX: usize = 100;
+/// Characters of a name that an error repeats.
+const NAME_CHARS_MAX: usize = 100;
 
-/// Text of a body, its nesting checked.
-pub(crate) fn text(bytes: &[u8]) -> Result<&str, MemberFailure> {
+/// Returns the text of a body. Checks encoding and depth.
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, ItemError> {
     let text = std::str::from_utf8(bytes).map_err(|_| bad("the body is not UTF-8"))?;
     if depth(bytes) > DEPTH_MAX {
         return Err(bad(format!("the body nests deeper than {DEPTH_MAX} levels")));
@@ -32,30 +36,30 @@ pub(crate) fn text(bytes: &[u8]) -> Result<&str, MemberFailure> {
     Ok(text)
 }
 
-/// One object of a request.
-pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, MemberFailure> {
-    // serde would take an array of the fields' values for an object.
+/// Parses an object.
+pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ItemError> {
+    // serde would accept an array of field values.
     if !text.trim_start_matches([' ', '\n', '\r', '\t']).starts_with('{') {
         return Err(match serde_json::from_str::<IgnoredAny>(text) {
-            Ok(_) => MemberFailure::new(ErrorCode::Validation, "an object is expected"),
+            Ok(_) => ItemError::new(ErrorCode::Validation, "an object is expected"),
             Err(error) => bad(not_json(&error)),
         });
     }
     serde_json::from_str(text).map_err(|_| diagnose::<T>(text))
 }
 
-/// What exactly is wrong with a text that could not be read. Slow, and only for those who deserve it.
-fn diagnose<'a, T: Deserialize<'a>>(text: &'a str) -> MemberFailure {
+/// Finds the error in a text that failed to parse. Slow: it parses the text up to three times.
+fn diagnose<'a, T: Deserialize<'a>>(text: &'a str) -> ItemError {
     if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
         return bad(not_json(&error));
     }
     if let Some(name) = repeated_field(text) {
-        return bad(format!("\"{}\" is given twice", echo(&name)));
+        return bad(format!("\"{}\" is given twice", truncated_name(&name)));
     }
     let mut reader = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
-        Ok(_) => bad("the body cannot be read"),
-        // Half a character in an escape: text that no JSON can mean.
+        Ok(_) => bad("the body is invalid"),
+        // An unpaired surrogate in an escape.
         Err(error) if !error.inner().is_data() => bad(not_json(error.inner())),
         Err(error) => {
             let path = error.path().to_string();
@@ -64,67 +68,71 @@ fn diagnose<'a, T: Deserialize<'a>>(text: &'a str) -> MemberFailure {
     }
 }
 
-fn bad(detail: impl Into<String>) -> MemberFailure {
-    MemberFailure::new(ErrorCode::BadRequest, detail)
+fn bad(detail: impl Into<String>) -> ItemError {
+    ItemError::new(ErrorCode::BadRequest, detail)
 }
 
 fn not_json(error: &serde_json::Error) -> String {
     format!("the body is not JSON (line {}, column {})", error.line(), error.column())
 }
 
-fn echo(name: &str) -> String {
-    name.chars().take(ECHO_MAX).collect()
+fn truncated_name(name: &str) -> String {
+    name.chars().take(NAME_CHARS_MAX).collect()
 }
 
-/// serde's complaint in our words, without the value that was given: that might be a secret, or long.
-fn explain(path: &str, complaint: &str) -> MemberFailure {
-    let complaint = complaint.rsplit_once(" at line ").map_or(complaint, |(complaint, _)| complaint);
-    let under = |name: &str| {
-        let parent = if path.is_empty() { String::new() } else { format!("{}.", echo(path)) };
-        // The reader may already have taken the name into the path.
-        if path == name || path.ends_with(&format!(".{name}")) { echo(path) } else { format!("{parent}{}", echo(name)) }
+/// Converts an error of serde. Leaves out the value, which may be long or a secret.
+fn explain(path: &str, message: &str) -> ItemError {
+    let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
+    let field_path = |name: &str| {
+        let parent = if path.is_empty() { String::new() } else { format!("{}.", truncated_name(path)) };
+        // The path may already end with the name.
+        if path == name || path.ends_with(&format!(".{name}")) {
+            truncated_name(path)
+        } else {
+            format!("{parent}{}", truncated_name(name))
+        }
     };
-    if let Some((name, known)) = unknown_field(complaint) {
-        let hint = suggestion(&echo(name), known);
-        return MemberFailure::validation(&under(name), &format!("is not a known field{hint}"));
+    if let Some((name, known)) = unknown_field(message) {
+        let hint = suggestion(&truncated_name(name), known);
+        return ItemError::validation(&field_path(name), &format!("is not a known field{hint}"));
     }
-    if let Some(name) = complaint.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
-        return MemberFailure::validation(&under(name), "is required");
+    if let Some(name) = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
+        return ItemError::validation(&field_path(name), "is required");
     }
-    let field = if path.is_empty() { "body".to_owned() } else { echo(path) };
-    match complaint.rsplit_once("expected ") {
-        Some((_, wanted)) => MemberFailure {
-            allowed: closed_set(wanted),
-            ..MemberFailure::validation(&field, &format!("must be {}", plain(wanted)))
+    let field = if path.is_empty() { "body".to_owned() } else { truncated_name(path) };
+    match message.rsplit_once("expected ") {
+        Some((_, expected)) => ItemError {
+            allowed: closed_set(expected),
+            ..ItemError::validation(&field, &format!("must be {}", describe_type(expected)))
         },
-        None => MemberFailure::validation(&field, "cannot be read"),
+        None => ItemError::validation(&field, "is invalid"),
     }
 }
 
-/// The name of a field that serde does not know, and those that it knows.
-fn unknown_field(complaint: &str) -> Option<(&str, impl Iterator<Item = &str>)> {
-    let rest = complaint.strip_prefix("unknown field `")?;
+/// Returns the name of an unknown field, and the known names.
+fn unknown_field(message: &str) -> Option<(&str, impl Iterator<Item = &str>)> {
+    let rest = message.strip_prefix("unknown field `")?;
     let (name, known) = rest
         .rsplit_once("`, expected ")
         .or_else(|| rest.split_once("`, there are no fields"))
         .or_else(|| Some((rest.strip_suffix('`')?, "")))?;
-    // Every second piece stands between backticks.
+    // Every second part is between backticks.
     Some((name, known.split('`').skip(1).step_by(2)))
 }
 
-/// The words of a closed set, where that is what is wanted.
-fn closed_set(wanted: &str) -> Vec<String> {
-    let several = || wanted.strip_prefix("one or several of ")?.strip_suffix(", separated by commas");
-    match wanted.strip_prefix("one of ").or_else(several) {
+/// Returns the words of a closed set, if serde expected one.
+fn closed_set(expected: &str) -> Vec<String> {
+    let several = || expected.strip_prefix("one or several of ")?.strip_suffix(", separated by commas");
+    match expected.strip_prefix("one of ").or_else(several) {
         Some(words) => words.split(", ").map(str::to_owned).collect(),
-        None if wanted == PRIORITIES => Priority::WORDS.iter().map(|word| (*word).to_owned()).collect(),
+        None if expected == PRIORITIES => Priority::WORDS.iter().map(|word| (*word).to_owned()).collect(),
         None => Vec::new(),
     }
 }
 
-/// Names of Rust types are no words for people.
-fn plain(wanted: &str) -> &str {
-    match wanted {
+/// Replaces names of Rust types by words of JSON.
+fn describe_type(expected: &str) -> &str {
+    match expected {
         "u64" | "u32" | "u16" | "u8" | "usize" => "a whole number from 0 up",
         "f64" => "a number",
         "a string" => "text",
@@ -135,7 +143,7 @@ fn plain(wanted: &str) -> &str {
     }
 }
 
-/// How deep a text nests. Brackets inside of strings do not count; whether it is JSON at all is not asked here.
+/// Returns the nesting depth of a text, which need not be JSON. Ignores brackets in strings.
 pub(crate) fn depth(bytes: &[u8]) -> usize {
     let (mut now, mut most, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in bytes {
@@ -161,18 +169,18 @@ pub(crate) fn depth(bytes: &[u8]) -> usize {
     most
 }
 
-/// The first name that an object of ours has twice.
+/// Returns the first duplicate field outside of the values of users.
 fn repeated_field(text: &str) -> Option<String> {
-    let mut found = None;
+    let mut duplicate = None;
     let mut reader = serde_json::Deserializer::from_str(text);
-    // It was read before: this ends early only when something was found.
-    drop(Names(&mut found).deserialize(&mut reader));
-    found
+    // The text is valid JSON: an error here has no meaning.
+    drop(DuplicateFieldFinder(&mut duplicate).deserialize(&mut reader));
+    duplicate
 }
 
-struct Names<'a>(&'a mut Option<String>);
+struct DuplicateFieldFinder<'a>(&'a mut Option<String>);
 
-impl<'de> DeserializeSeed<'de> for Names<'_> {
+impl<'de> DeserializeSeed<'de> for DuplicateFieldFinder<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -180,7 +188,7 @@ impl<'de> DeserializeSeed<'de> for Names<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Names<'_> {
+impl<'de> Visitor<'de> for DuplicateFieldFinder<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -188,24 +196,24 @@ impl<'de> Visitor<'de> for Names<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen = HashSet::new();
+        let mut names = HashSet::new();
         while let Some(name) = map.next_key::<String>()? {
             if OPAQUE.contains(&name.as_str()) {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                map.next_value_seed(Names(&mut *self.0))?;
+                map.next_value_seed(DuplicateFieldFinder(&mut *self.0))?;
             }
-            if seen.contains(&name) {
+            if names.contains(&name) {
                 self.0.get_or_insert(name);
             } else {
-                seen.insert(name);
+                names.insert(name);
             }
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(Names(&mut *self.0))?.is_some() {}
+        while list.next_element_seed(DuplicateFieldFinder(&mut *self.0))?.is_some() {}
         Ok(())
     }
 
@@ -242,16 +250,16 @@ mod tests {
 
     use super::*;
 
-    fn complaint<'a, T: Deserialize<'a>>(json: &'a str) -> String {
-        let failure = match text(json.as_bytes()).and_then(object::<T>) {
+    fn error_of<'a, T: Deserialize<'a>>(json: &'a str) -> String {
+        let error = match text(json.as_bytes()).and_then(object::<T>) {
             Ok(_) => return "fine".to_owned(),
-            Err(failure) => failure,
+            Err(error) => error,
         };
-        format!("{} {}", failure.code.code(), failure.detail)
+        format!("{} {}", error.code.code(), error.detail)
     }
 
     #[test]
-    fn each_fault_has_its_code_and_names_its_field() {
+    fn each_error_has_its_code_and_names_its_field() {
         let cases = [
             (r#"{"type":"a"}"#, "fine"),
             (r#" {"type":"a","payload":{"a":1,"a":2}} "#, "fine"),
@@ -292,17 +300,17 @@ mod tests {
             (r#"{"type":"\ud800"}"#, "bad_request"),
         ];
         for (json, expected) in cases {
-            let told = complaint::<NewJob>(json);
-            assert!(told.starts_with(expected), "{json}\n told: {told}\n not: {expected}");
+            let actual = error_of::<NewJob>(json);
+            assert!(actual.starts_with(expected), "{json}\n actual: {actual}\n expected: {expected}");
         }
-        assert_eq!(complaint::<Claim>(r#"{"queues":"a"}"#), r#"validation "queues" must be a list"#);
-        assert_eq!(complaint::<PutQueue>(r#"{"settings":[]}"#), r#"validation "settings" must be an object"#);
-        assert_eq!(complaint::<PutQueue>(r#"{"settings":null,"profile":null}"#), "fine");
+        assert_eq!(error_of::<Claim>(r#"{"queues":"a"}"#), r#"validation "queues" must be a list"#);
+        assert_eq!(error_of::<PutQueue>(r#"{"settings":[]}"#), r#"validation "settings" must be an object"#);
+        assert_eq!(error_of::<PutQueue>(r#"{"settings":null,"profile":null}"#), "fine");
     }
 
-    fn fault<'a, T: Deserialize<'a>>(json: &'a str) -> (Option<String>, Vec<String>) {
-        let failure = text(json.as_bytes()).and_then(object::<T>).err().expect(json);
-        (failure.field, failure.allowed)
+    fn field_error<'a, T: Deserialize<'a>>(json: &'a str) -> (Option<String>, Vec<String>) {
+        let error = text(json.as_bytes()).and_then(object::<T>).err().expect(json);
+        (error.field, error.allowed)
     }
 
     #[test]
@@ -310,35 +318,38 @@ mod tests {
         let field = |name: &str, allowed: &[&str]| {
             (Some(name.to_owned()), allowed.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
         };
-        assert_eq!(fault::<NewJob>("{"), (None, Vec::new()));
-        assert_eq!(fault::<NewJob>("[]"), (None, Vec::new()));
-        assert_eq!(fault::<NewJob>("{}"), field("type", &[]));
-        assert_eq!(fault::<NewJob>(r#"{"type":"a","retry":{"limmit":1}}"#), field("retry.limmit", &[]));
+        assert_eq!(field_error::<NewJob>("{"), (None, Vec::new()));
+        assert_eq!(field_error::<NewJob>("[]"), (None, Vec::new()));
+        assert_eq!(field_error::<NewJob>("{}"), field("type", &[]));
+        assert_eq!(field_error::<NewJob>(r#"{"type":"a","retry":{"limmit":1}}"#), field("retry.limmit", &[]));
         assert_eq!(
-            fault::<NewJob>(r#"{"type":"a","priority":"urgent"}"#),
+            field_error::<NewJob>(r#"{"type":"a","priority":"urgent"}"#),
             field("priority", &["critical", "high", "normal", "low", "bulk"])
         );
         assert_eq!(
-            fault::<PutQueue>(r#"{"settings":{"retry":{"counts":"x"}}}"#),
+            field_error::<PutQueue>(r#"{"settings":{"retry":{"counts":"x"}}}"#),
             field("settings.retry.counts", &["starts", "failures", "retries"])
         );
-        assert_eq!(fault::<PutQueue>(r#"{"settings":{"reclaim":5}}"#), field("settings.reclaim", &["eager", "lazy"]));
-        assert_eq!(fault::<Claim>(r#"{"queues":["a",7]}"#), field("queues[1]", &[]));
+        assert_eq!(
+            field_error::<PutQueue>(r#"{"settings":{"reclaim":5}}"#),
+            field("settings.reclaim", &["eager", "lazy"])
+        );
+        assert_eq!(field_error::<Claim>(r#"{"queues":["a",7]}"#), field("queues[1]", &[]));
     }
 
     #[test]
-    fn sixty_four_levels_and_no_more() {
+    fn depth_is_limited_to_64_levels() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let job = |levels: usize| format!(r#"{{"type":"a","payload":{}}}"#, nested(levels));
-        assert_eq!(complaint::<NewJob>(&job(63)), "fine");
-        assert_eq!(complaint::<NewJob>(&job(64)), "bad_request the body nests deeper than 64 levels");
-        assert_eq!(complaint::<NewJob>(&job(100_000)), "bad_request the body nests deeper than 64 levels");
+        assert_eq!(error_of::<NewJob>(&job(63)), "fine");
+        assert_eq!(error_of::<NewJob>(&job(64)), "bad_request the body nests deeper than 64 levels");
+        assert_eq!(error_of::<NewJob>(&job(100_000)), "bad_request the body nests deeper than 64 levels");
         assert_eq!(depth(br#"{"a":"[[[[\"[["}"#), 1);
     }
 
     #[test]
-    fn names_are_repeated_only_so_far() {
+    fn long_names_are_truncated_in_errors() {
         let long = format!(r#"{{"{}":1}}"#, "x".repeat(100_000));
-        assert!(complaint::<NewJob>(&long).len() < 200);
+        assert!(error_of::<NewJob>(&long).len() < 200);
     }
 }

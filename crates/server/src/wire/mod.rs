@@ -1,6 +1,5 @@
-//! Between bytes and wire types: bodies, JSON, query strings, paths, and the way back as answers and problems.
+//! Between bytes and wire types: bodies, JSON, query strings, paths; responses and problems.
 
-pub(crate) mod answer;
 pub(crate) mod body;
 pub(crate) mod json;
 pub(crate) mod nearest;
@@ -8,3 +7,4 @@ pub(crate) mod path;
 pub(crate) mod problem;
 pub(crate) mod query;
 pub(crate) mod request_id;
+pub(crate) mod response;

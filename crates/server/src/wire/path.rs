@@ -1,4 +1,4 @@
-//! Names in paths.
+//! Parameters of paths.
 
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
@@ -7,9 +7,9 @@ use longshore_api::ErrorCode;
 use longshore_core::id::{JobId, QueueName, WorkflowId};
 use longshore_core::refusal::Refusal;
 
-use super::problem::Failure;
+use super::problem::ApiError;
 
-/// `{id}`: what is no id is the id of no job.
+/// `{id}` of a job; a malformed id is `job_not_found`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobPath(pub JobId);
 
@@ -22,35 +22,35 @@ pub(crate) struct WorkflowPath(pub WorkflowId);
 pub(crate) struct QueuePath(pub QueueName);
 
 impl<S: Send + Sync> FromRequestParts<S> for JobPath {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let id = param(parts, state, "id").await?;
         id.parse().map(Self).map_err(|_| Refusal::JobNotFound.into())
     }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for WorkflowPath {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let id = param(parts, state, "id").await?;
         id.parse().map(Self).map_err(|_| Refusal::WorkflowNotFound.into())
     }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let name = param(parts, state, "queue").await?;
         Ok(Self(QueueName::new(&name)?))
     }
 }
 
-async fn param<S: Send + Sync>(parts: &mut Parts, state: &S, wanted: &str) -> Result<String, Failure> {
-    let wrong = |_: RawPathParamsRejection| Failure::bad_request("the path is not UTF-8");
-    let params = RawPathParams::from_request_parts(parts, state).await.map_err(wrong)?;
-    let found = params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned());
-    found.ok_or_else(|| Failure::new(ErrorCode::NotFound, "there is nothing at this path"))
+async fn param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, ApiError> {
+    let not_utf8 = |_: RawPathParamsRejection| ApiError::bad_request("the path is not UTF-8");
+    let params = RawPathParams::from_request_parts(parts, state).await.map_err(not_utf8)?;
+    let value = params.iter().find(|(other, _)| *other == name).map(|(_, value)| value.to_owned());
+    value.ok_or_else(|| ApiError::new(ErrorCode::NotFound, "there is nothing at this path"))
 }

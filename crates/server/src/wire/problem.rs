@@ -1,45 +1,45 @@
-//! Every "no" of the server as problem+json: refusals of the rules, failures of the store, requests that cannot be read. One table.
+//! Errors as problem+json: refusals of the rules, errors of the store, invalid requests.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use longshore_api::error::PROBLEM_JSON;
 use longshore_api::{ErrorCode, MemberError, Problem, RetryAdvice};
-use longshore_core::engine::BatchRefusal;
 use longshore_core::refusal::{Invalid, Refusal};
+use longshore_engine::BatchRefusal;
 use longshore_store::StoreError;
 
-/// Seconds after which a full queue may have room again: a hint, no promise.
+/// Seconds after which a client may retry: a hint only.
 const RETRY_AFTER: &str = "1";
 
-/// An answer that is an error.
+/// An error response.
 #[derive(Debug)]
-pub struct Failure(Box<Problem>);
+pub struct ApiError(Box<Problem>);
 
-impl Failure {
+impl ApiError {
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self(Box::new(Problem::new(code, detail)))
     }
 
     pub(crate) fn validation(field: &str, reason: &str) -> Self {
-        MemberFailure::validation(field, reason).into()
+        ItemError::validation(field, reason).into()
     }
 
-    /// A value that is none of a closed set.
+    /// A value outside of a closed set.
     pub(crate) fn not_one_of(field: &str, words: &[&str]) -> Self {
-        let mut failure = Self::validation(field, &format!("must be one of {}", words.join(", ")));
-        failure.0.allowed = words.iter().map(|word| (*word).to_owned()).collect();
-        failure
+        let mut error = Self::validation(field, &format!("must be one of {}", words.join(", ")));
+        error.0.allowed = words.iter().map(|word| (*word).to_owned()).collect();
+        error
     }
 
-    /// The same for a list of such words.
+    /// A list with a value outside of a closed set.
     pub(crate) fn not_some_of(field: &str, words: &[&str]) -> Self {
         let reason = format!("must be one or several of {}, separated by commas", words.join(", "));
-        let mut failure = Self::validation(field, &reason);
-        failure.0.allowed = words.iter().map(|word| (*word).to_owned()).collect();
-        failure
+        let mut error = Self::validation(field, &reason);
+        error.0.allowed = words.iter().map(|word| (*word).to_owned()).collect();
+        error
     }
 
-    /// The same complaint about a field that lies inside of another one.
+    /// Prefixes the field with the path of its parent.
     pub(crate) fn inside(mut self, parent: &str) -> Self {
         if let Some(field) = self.0.field.take() {
             let path = join(parent, &field);
@@ -64,21 +64,23 @@ impl Failure {
         self
     }
 
-    /// A batch that was refused: the first member speaks, all are listed. `path` says where a member stands in the body.
-    pub(crate) fn batch(errors: Vec<(usize, MemberFailure)>, path: impl Fn(usize) -> String) -> Self {
-        let member = |(index, failure): (usize, MemberFailure)| MemberError {
+    /// A refused batch: code and detail of the first error, and the list of all errors.
+    ///
+    /// `path` returns the JSON path of an item.
+    pub(crate) fn batch(errors: Vec<(usize, ItemError)>, path: impl Fn(usize) -> String) -> Self {
+        let item = |(index, error): (usize, ItemError)| MemberError {
             index,
-            code: failure.code.code().to_owned(),
-            detail: failure.detail,
-            field: match failure.field {
+            code: error.code.code().to_owned(),
+            detail: error.detail,
+            field: match error.field {
                 Some(field) => Some(join(&path(index), &field)),
-                // The member itself is at fault: it is no object.
-                None => (failure.code == ErrorCode::Validation).then(|| path(index)),
+                // The item itself is invalid: it is not an object.
+                None => (error.code == ErrorCode::Validation).then(|| path(index)),
             },
-            allowed: failure.allowed,
+            allowed: error.allowed,
         };
         let code = errors.first().map_or(ErrorCode::Internal, |(_, first)| first.code);
-        let errors: Vec<MemberError> = errors.into_iter().map(member).collect();
+        let errors: Vec<MemberError> = errors.into_iter().map(item).collect();
         let mut problem = match errors.first() {
             Some(first) => Problem::new(code, format!("job {} of the batch: {}", first.index, first.detail)),
             None => Problem::new(code, "internal error: batch refused without a reason"),
@@ -90,18 +92,18 @@ impl Failure {
     }
 }
 
-/// Why one member of a batch is refused.
+/// The error of one item of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MemberFailure {
+pub(crate) struct ItemError {
     pub code: ErrorCode,
     pub detail: String,
-    /// The field at fault, as a path inside of the member.
+    /// The invalid field, as a path inside the item.
     pub field: Option<String>,
     /// The values of a closed set.
     pub allowed: Vec<String>,
 }
 
-impl MemberFailure {
+impl ItemError {
     pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), field: None, allowed: Vec::new() }
     }
@@ -112,34 +114,34 @@ impl MemberFailure {
     }
 }
 
-/// A path to a field of a field; positions follow without a dot.
+/// Joins two paths; an index follows without a dot.
 fn join(parent: &str, field: &str) -> String {
     if field.starts_with('[') { format!("{parent}{field}") } else { format!("{parent}.{field}") }
 }
 
-impl From<MemberFailure> for Failure {
-    fn from(failure: MemberFailure) -> Self {
-        let mut problem = Problem::new(failure.code, failure.detail);
-        problem.field = failure.field;
-        problem.allowed = failure.allowed;
+impl From<ItemError> for ApiError {
+    fn from(error: ItemError) -> Self {
+        let mut problem = Problem::new(error.code, error.detail);
+        problem.field = error.field;
+        problem.allowed = error.allowed;
         Self(Box::new(problem))
     }
 }
 
-impl From<Refusal> for MemberFailure {
+impl From<Refusal> for ItemError {
     fn from(refusal: Refusal) -> Self {
         let field = refusal.field().map(str::to_owned);
         Self { field, ..Self::new(code_of(&refusal), refusal.to_string()) }
     }
 }
 
-impl From<Invalid> for MemberFailure {
+impl From<Invalid> for ItemError {
     fn from(invalid: Invalid) -> Self {
         Refusal::from(invalid).into()
     }
 }
 
-/// The one table from the words of the rules to the codes of the wire.
+/// Maps every refusal of the rules to its code on the wire.
 pub(crate) fn code_of(refusal: &Refusal) -> ErrorCode {
     match refusal {
         Refusal::Invalid(_) => ErrorCode::Validation,
@@ -161,41 +163,41 @@ pub(crate) fn code_of(refusal: &Refusal) -> ErrorCode {
     }
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
-        MemberFailure::from(refusal).into()
+        ItemError::from(refusal).into()
     }
 }
 
-impl From<Invalid> for Failure {
+impl From<Invalid> for ApiError {
     fn from(invalid: Invalid) -> Self {
         Refusal::from(invalid).into()
     }
 }
 
-/// A refusal of the batch as a whole; refusals of its members are listed by whoever knows the members.
-impl From<BatchRefusal> for Failure {
+/// A refusal of a batch whose items are at `jobs[index]`.
+impl From<BatchRefusal> for ApiError {
     fn from(refusal: BatchRefusal) -> Self {
         if refusal.errors.is_empty() {
             return refusal.first.into();
         }
-        let errors = refusal.errors.into_iter().map(|(place, refusal)| (place, refusal.into())).collect();
-        Self::batch(errors, |place| format!("jobs[{place}]"))
+        let errors = refusal.errors.into_iter().map(|(index, refusal)| (index, refusal.into())).collect();
+        Self::batch(errors, |index| format!("jobs[{index}]"))
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let retry = if error.may_have_applied() { RetryAdvice::Unknown } else { RetryAdvice::Safe };
         Self::new(ErrorCode::StoreUnavailable, error.to_string()).retry(retry)
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let problem = *self.0;
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        // A problem is texts and numbers: writing it cannot fail.
+        // A problem has only texts and numbers: serializing it cannot fail.
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
@@ -203,7 +205,7 @@ impl IntoResponse for Failure {
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
         }
-        // Kept until the request's id is written into it.
+        // The connection adds the request id to it.
         response.extensions_mut().insert(problem);
         response
     }
@@ -212,13 +214,12 @@ impl IntoResponse for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longshore_core::ocypod::status::Status;
     use longshore_core::refusal::Stale;
     use longshore_core::state::StateKind;
-    use longshore_core::status::Status;
 
-    /// The rules and the wire name each refusal alike.
     #[test]
-    fn codes_of_rules_and_wire_are_the_same_words() {
+    fn rules_and_wire_have_the_same_codes() {
         let refusals = [
             Refusal::invalid("x", "y"),
             Refusal::PayloadTooLarge { field: "payload", bytes: 2, bytes_max: 1 },
@@ -243,10 +244,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_store_says_what_is_known() {
-        let known = |error: StoreError| Failure::from(error).problem().retry;
-        assert_eq!(known(StoreError::not_applied(std::io::Error::other("full"))), RetryAdvice::Safe);
-        assert_eq!(known(StoreError::unknown(std::io::Error::other("lost"))), RetryAdvice::Unknown);
-        assert_eq!(known(StoreError::Poisoned), RetryAdvice::Safe);
+    fn store_errors_have_the_right_retry_advice() {
+        let advice = |error: StoreError| ApiError::from(error).problem().retry;
+        assert_eq!(advice(StoreError::not_applied(std::io::Error::other("full"))), RetryAdvice::Safe);
+        assert_eq!(advice(StoreError::unknown(std::io::Error::other("lost"))), RetryAdvice::Unknown);
+        assert_eq!(advice(StoreError::Poisoned), RetryAdvice::Safe);
     }
 }

@@ -1,4 +1,4 @@
-//! `x-request-id`: every answer carries one, and a problem document repeats it.
+//! `x-request-id`: every response has one, and a problem document repeats it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,10 +10,10 @@ use longshore_api::Problem;
 
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Longest id that is taken over from a client.
+/// Longest id that is accepted from a client.
 const CLIENT_ID_BYTES_MAX: usize = 128;
 
-/// Makes ids: the seed tells processes apart, a counter tells their requests apart.
+/// Generates ids from a random seed per process and a counter.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
     seed: u64,
@@ -25,10 +25,10 @@ impl RequestIds {
         Self { seed, next: AtomicU64::new(0) }
     }
 
-    /// The client's own id if it sent a valid one, otherwise a new id.
+    /// Returns the client's id if it is valid, otherwise a new id.
     pub(crate) fn choose(&self, headers: &HeaderMap) -> HeaderValue {
-        let mut given = headers.get_all(X_REQUEST_ID).iter();
-        match (given.next(), given.next()) {
+        let mut values = headers.get_all(X_REQUEST_ID).iter();
+        match (values.next(), values.next()) {
             (Some(id), None) if is_valid(id) => id.clone(),
             _ => self.generate(),
         }
@@ -47,7 +47,7 @@ fn is_valid(id: &HeaderValue) -> bool {
     (1..=CLIENT_ID_BYTES_MAX).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
 }
 
-/// Puts the id into the answer, and into the body where that is a problem document.
+/// Adds the id to the response, and to the body of a problem document.
 pub(crate) fn stamp(mut response: Response, id: HeaderValue) -> Response {
     if let Some(mut problem) = response.extensions_mut().remove::<Problem>() {
         problem.request_id = id.to_str().ok().map(str::to_owned);

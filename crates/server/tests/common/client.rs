@@ -1,4 +1,4 @@
-//! HTTP by hand: what a test sends is exactly what goes out.
+//! An HTTP client that sends exactly the bytes of a test.
 
 use std::net::SocketAddr;
 
@@ -32,14 +32,14 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// The body of an answer with this status.
+    /// Returns the body of a response with this status.
     #[track_caller]
     pub(crate) fn ok(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         if self.body.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// The body of an error with this code; everything about it is as it should be.
+    /// Returns the body of an error with this code; checks the problem document.
     #[track_caller]
     pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
@@ -90,7 +90,7 @@ impl Client {
         reply.expect("the server closed the connection")
     }
 
-    /// Sends a request and does not wait.
+    /// Sends a request without waiting for the response.
     pub(crate) async fn send(&mut self, method: &str, path: &str, body: &str) {
         self.send_bytes(method, path, "Content-Type: application/json\r\n", body.as_bytes()).await;
     }
@@ -102,11 +102,11 @@ impl Client {
     }
 
     pub(crate) async fn raw(&mut self, bytes: &[u8]) {
-        // A server that has already refused may have closed its side.
+        // A server that has already responded may have closed the connection.
         drop(self.stream.write_all(bytes).await);
     }
 
-    /// The next answer; `None` when the connection is closed.
+    /// Returns the next response; `None` if the connection is closed.
     pub(crate) async fn reply(&mut self) -> Option<Reply> {
         let mut reply = self.head().await?;
         let length: usize = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
@@ -117,7 +117,7 @@ impl Client {
         Some(reply)
     }
 
-    /// The head of an answer.
+    /// Reads the head of a response.
     async fn head(&mut self) -> Option<Reply> {
         let head_end = loop {
             if let Some(end) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -151,13 +151,13 @@ impl Client {
         Self::connect(self.address).await
     }
 
-    /// A job of type `t`; answers its id.
+    /// Submits a job. Returns its id.
     pub(crate) async fn submit(&mut self, queue: &str, job: &str) -> String {
         let reply = self.post(&format!("/v1/queues/{queue}/jobs"), job).await;
         reply.ok(201)["id"].as_str().unwrap().to_owned()
     }
 
-    /// The next job of a queue, as its worker sees it.
+    /// Claims the next job of a queue.
     pub(crate) async fn claim(&mut self, queue: &str) -> Value {
         let reply = self.post("/v1/claims", &format!(r#"{{"queues":["{queue}"],"worker":"w1"}}"#)).await;
         let mut answer = reply.ok(200);
@@ -179,7 +179,7 @@ impl Client {
     }
 }
 
-/// Id and token of a claimed job.
+/// Returns id and lease token of a claimed job.
 pub(crate) fn lease(job: &Value) -> (String, String) {
     (job["id"].as_str().unwrap().to_owned(), job["lease"]["token"].as_str().unwrap().to_owned())
 }

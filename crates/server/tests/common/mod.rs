@@ -1,9 +1,9 @@
-//! A server in this process on a port of its own, and a small client that speaks to it over real sockets.
+//! A server in the test process on its own port, and a small client with real sockets.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, reason = "each test binary uses a part of this module")]
 
 pub(crate) mod client;
-pub(crate) mod slow;
+pub(crate) mod delayed_store;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 
 use longshore_core::Timestamp;
 use longshore_core::profile::Profile;
-use longshore_server::{Limits, Options, Server, ServerError, StoreAbout, TimeControl};
+use longshore_server::{Limits, Server, ServerClock, ServerError, ServerOptions, StoreInfo};
 use longshore_store::{Clock, Store, SystemClock, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub(crate) use client::Client;
 
-/// Where virtual time begins in tests.
+/// Start of virtual time in tests.
 pub(crate) const EPOCH: &str = "2026-11-15T00:00:00.000Z";
 const EPOCH_MILLIS: i64 = 1_794_700_800_000;
 
 pub(crate) struct Setup {
-    place: Place,
+    location: StoreLocation,
     virtual_time: bool,
     start: i64,
     pub(crate) limits: Limits,
@@ -32,16 +32,16 @@ pub(crate) struct Setup {
     pub(crate) auto_queues: bool,
 }
 
-/// Whether this binary plays its tests on PostgreSQL: it is called so.
+/// Whether this test binary runs on PostgreSQL, by its name.
 pub(crate) fn on_postgres() -> bool {
     env!("CARGO_CRATE_NAME").ends_with("_on_postgres")
 }
 
 impl Setup {
-    /// In memory, in virtual time: most tests need nothing else.
+    /// A store in memory with a virtual clock, for most tests.
     pub(crate) fn memory() -> Self {
         Self {
-            place: Place::Memory,
+            location: StoreLocation::Memory,
             virtual_time: true,
             start: EPOCH_MILLIS,
             limits: Limits::default(),
@@ -51,14 +51,14 @@ impl Setup {
     }
 
     pub(crate) fn directory(path: &Path) -> Self {
-        Self { place: Place::Directory(path.to_owned()), ..Self::memory() }
+        Self { location: StoreLocation::Directory(path.to_owned()), ..Self::memory() }
     }
 
     pub(crate) fn real_time(self) -> Self {
         Self { virtual_time: false, ..self }
     }
 
-    /// Virtual time that begins at another instant.
+    /// Sets the start of virtual time.
     pub(crate) fn starting_at(self, start: i64) -> Self {
         Self { start, ..self }
     }
@@ -66,15 +66,15 @@ impl Setup {
     pub(crate) async fn start(self) -> TestServer {
         let virtual_clock = Arc::new(VirtualClock::new(Timestamp::from_millis(self.start)));
         let (clock, time, kind): (Arc<dyn Clock>, _, _) = if self.virtual_time {
-            (virtual_clock.clone(), TimeControl::Virtual { clock: virtual_clock, kept: None }, TimeKind::Virtual)
+            (virtual_clock.clone(), ServerClock::Virtual { clock: virtual_clock, save: None }, ClockMode::Virtual)
         } else {
-            (Arc::new(SystemClock::new()), TimeControl::Real, TimeKind::Real)
+            (Arc::new(SystemClock::new()), ServerClock::Real, ClockMode::Real)
         };
-        if let (Place::Memory, true) = (&self.place, on_postgres()) {
+        if let (StoreLocation::Memory, true) = (&self.location, on_postgres()) {
             let store = self.open_postgres(clock).await;
             return self.serve(store, time).await;
         }
-        let mut store = StoreOptions::new(self.place.clone(), clock, kind);
+        let mut store = StoreOptions::new(self.location.clone(), clock, kind);
         store.engine.default_profile = self.default_profile;
         store.engine.auto_queues = self.auto_queues;
         store.reserve_bytes = 0;
@@ -82,23 +82,23 @@ impl Setup {
         self.serve(Arc::new(store), time).await
     }
 
-    /// In a schema of its own, instead of in memory.
+    /// Opens a store in a new schema.
     async fn open_postgres(&self, clock: Arc<dyn Clock>) -> Arc<dyn Store> {
-        let mut options = longshore_store_postgres::Options::new(longshore_testkit::postgres::shared_url());
+        let mut options = longshore_store_postgres::PostgresOptions::new(longshore_testkit::postgres::shared_url());
         options.schema = longshore_testkit::postgres::new_schema();
         options.clock = self.virtual_time.then_some(clock);
         options.engine.default_profile = self.default_profile;
         options.engine.auto_queues = self.auto_queues;
         options.retention_slack = longshore_core::Duration::ZERO;
-        options.lanes = 1;
+        options.writers = 1;
         let handle = tokio::runtime::Handle::current();
         Arc::new(longshore_store_postgres::PostgresStore::start(options, handle).await.unwrap())
     }
 
-    /// On a store of the test's own.
-    pub(crate) async fn serve(self, store: Arc<dyn Store>, time: TimeControl) -> TestServer {
-        let about = StoreAbout { kind: "test".to_owned(), durability: "none".to_owned() };
-        let mut options = Options::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), store, about);
+    /// Serves a store of the test.
+    pub(crate) async fn serve(self, store: Arc<dyn Store>, time: ServerClock) -> TestServer {
+        let about = StoreInfo { kind: "test".to_owned(), durability: "none".to_owned() };
+        let mut options = ServerOptions::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), store, about);
         options.time = time;
         options.default_profile = self.default_profile;
         options.auto_queues = self.auto_queues;
@@ -122,18 +122,18 @@ impl TestServer {
         Client::connect(self.address).await
     }
 
-    /// Tells it to stop; it goes on with what is under way.
-    pub(crate) fn tell_to_stop(&mut self) {
+    /// Requests the server to stop; it finishes requests in flight.
+    pub(crate) fn request_stop(&mut self) {
         drop(self.stop.take());
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the server has stopped.
     pub(crate) async fn stopped(self) -> Result<(), ServerError> {
         self.serving.await.unwrap()
     }
 
     pub(crate) async fn stop(mut self) {
-        self.tell_to_stop();
+        self.request_stop();
         self.stopped().await.unwrap();
     }
 }

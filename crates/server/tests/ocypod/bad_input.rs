@@ -1,11 +1,11 @@
-//! What is refused, and that nothing comes of it.
+//! Invalid requests are rejected and change nothing.
 
 use longshore_server::Limits;
 
-use crate::world::World;
+use crate::harness::World;
 
 #[tokio::test]
-async fn bodies_that_are_no_json() {
+async fn invalid_json_is_rejected() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -14,7 +14,7 @@ async fn bodies_that_are_no_json() {
         ("PUT", "/queue/new".to_owned()),
         ("PUT", "/queue/q".to_owned()),
         ("POST", "/queue/q/job".to_owned()),
-        // Broken JSON is told before a missing queue is.
+        // Invalid JSON is reported before a missing queue.
         ("POST", "/queue/none/job".to_owned()),
         ("PATCH", format!("/job/{id}")),
         ("PATCH", "/job/12345".to_owned()),
@@ -41,7 +41,7 @@ async fn bodies_that_are_no_json() {
     }
     c.get("/queue").await.is(200, r#"["q"]"#);
     c.get("/queue/q/size").await.is(200, "0");
-    // All these are JSON types.
+    // Accepted content types.
     for kind in ["application/json", "APPLICATION/JSON; charset=utf-8", "application/vnd.acme+json", "text/x+json;q=1"]
     {
         let reply = c.send("PUT", "/queue/q", &[("content-type", kind)], b"{}").await;
@@ -51,7 +51,7 @@ async fn bodies_that_are_no_json() {
 }
 
 #[tokio::test]
-async fn values_of_the_wrong_kind() {
+async fn values_of_the_wrong_type_are_rejected() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -119,7 +119,7 @@ async fn values_of_the_wrong_kind() {
 }
 
 #[tokio::test]
-async fn names_of_queues() {
+async fn invalid_queue_names_are_rejected() {
     let world = World::new().await;
     let mut c = world.client().await;
     let refusal = "Invalid queue name, valid characters: a-zA-Z0-9_.-";
@@ -141,7 +141,7 @@ async fn names_of_queues() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_too_large() {
+async fn large_bodies_are_rejected() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -158,7 +158,7 @@ async fn bodies_that_are_too_large() {
         c.call(method, path, Some(&value(1 << 20))).await.refuses(413, "is larger than allowed");
     }
     c.get("/queue/q/size").await.is(200, "0");
-    // In chunks, without a word about the length.
+    // A chunked body without a length.
     let chunk = value(limit + 1);
     let head = format!(
         "PUT /job/{id}/output HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -168,7 +168,7 @@ async fn bodies_that_are_too_large() {
     c.reply("PUT").await.refuses(413, &too_large);
     c.get(&format!("/job/{id}/status")).await.is(200, r#""running""#);
     world.stop().await;
-    // More than the server reads at all.
+    // More than the body limit of the server.
     let world = World::with(Limits { body_bytes_max: 1_024, ..Limits::default() }).await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -178,7 +178,7 @@ async fn bodies_that_are_too_large() {
 }
 
 #[tokio::test]
-async fn deep_json() {
+async fn deep_json_is_rejected() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::world::World;
+use crate::harness::World;
 
 #[tokio::test]
-async fn an_empty_server() {
+async fn info_of_an_empty_server() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.get("/health").await.is(200, r#"{"status":"healthy"}"#);
@@ -17,7 +17,7 @@ async fn an_empty_server() {
 
 /// Proves O-11, O-28.
 #[tokio::test]
-async fn counts_and_totals() {
+async fn info_has_counts_and_totals() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("a", r#"{"retries":1}"#).await;
@@ -27,7 +27,7 @@ async fn counts_and_totals() {
             let id = c.started(queue, "{}").await;
             c.set(id, status).await;
             if status == "failed" && queue == "a" {
-                // The retry came at once; it fails again.
+                // The retry is immediate; it fails again.
                 c.take("a", id).await;
                 c.set(id, "failed").await;
             }
@@ -51,20 +51,20 @@ async fn counts_and_totals() {
         },
     });
     assert_eq!(c.get("/info").await.json(), expected);
-    // Totals remember what is gone.
+    // Totals include deleted jobs.
     c.delete("/queue/a").await.done();
     c.delete("/queue/b").await.done();
     world.advance_secs(3_600).await;
     let info = c.get("/info").await.json();
     assert_eq!(info["queues"], json!({}));
     assert_eq!(info["statistics"]["total_jobs_created"], 10);
-    assert_eq!(info["statistics"]["total_jobs_timed_out"], 3, "the run that nobody ended");
+    assert_eq!(info["statistics"]["total_jobs_timed_out"], 3, "the run that timed out");
     world.stop().await;
 }
 
-/// More failures than fit into a page.
+/// More failures than one page.
 #[tokio::test]
-async fn many_failures_are_told_apart() {
+async fn failures_and_timeouts_are_counted_separately() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;

@@ -1,12 +1,12 @@
-//! Jobs: handed in, shown, filtered, tagged, deleted.
+//! Jobs: submit, read, select fields, tag, delete.
 
 use serde_json::json;
 
-use crate::world::World;
+use crate::harness::World;
 
 /// Proves O-3, O-10 to O-18, O-38, O-53.
 #[tokio::test]
-async fn seventeen_fields_in_their_order() {
+async fn a_job_has_17_fields_in_order() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("jq", r#"{"heartbeat_timeout":"90s","retries":2,"retry_delays":["10s","1m"]}"#).await;
@@ -18,7 +18,7 @@ async fn seventeen_fields_in_their_order() {
         r#"{{"id":{id},"queue":"jq","status":"queued","tags":null,"created_at":"2026-11-15T00:00:00.000Z","started_at":null,"ended_at":null,"last_heartbeat":null,"input":null,"output":null,"timeout":"5m","heartbeat_timeout":"1m 30s","expires_after":"5m","retries":2,"retries_attempted":0,"retry_delays":["10s","1m"],"ended":false}}"#
     );
     c.get(&format!("/job/{id}")).await.is(200, &expected);
-    // A job's own settings; null is as good as nothing, and an empty list of delays is none.
+    // Settings of a job: null means unset, and so does an empty list of delays.
     let own = r#"{"input":{},"tags":[],"timeout":"0s","heartbeat_timeout":"1m","expires_after":"1day","retries":7,"retry_delays":[],"colour":"red"}"#;
     let id = c.add("jq", own).await;
     let job = c.job(id).await;
@@ -27,7 +27,7 @@ async fn seventeen_fields_in_their_order() {
     assert_eq!(shown.map(|name| job[name].clone()), expected);
     let nulls = r#"{"input":null,"tags":null,"timeout":null,"heartbeat_timeout":null,"expires_after":null,"retries":null,"retry_delays":null}"#;
     let id = c.add("jq", nulls).await;
-    // Later changes of the queue do not reach it.
+    // Later changes of the queue do not affect the job.
     c.put("/queue/jq", "{}").await.done();
     let job = c.job(id).await;
     let expected =
@@ -38,7 +38,7 @@ async fn seventeen_fields_in_their_order() {
 
 /// Proves O-18, O-19.
 #[tokio::test]
-async fn json_comes_back_byte_for_byte() {
+async fn json_is_kept_byte_for_byte() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -63,7 +63,7 @@ async fn json_comes_back_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn only_the_fields_asked_for() {
+async fn fields_can_be_selected() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -89,13 +89,13 @@ async fn only_the_fields_asked_for() {
         assert!(!reply.headers.iter().any(|(name, _)| name == "content-type"));
     }
     c.get(&format!("{path}?fields=id&fields=id")).await.refuses(400, "duplicate field");
-    // The query is read before anybody looks for the job.
+    // The query is parsed before the job is read.
     assert_eq!(c.get("/job/77?fields=bogus").await.status, 400);
     world.stop().await;
 }
 
 #[tokio::test]
-async fn ids_in_paths() {
+async fn invalid_ids_are_404() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -119,7 +119,7 @@ async fn ids_in_paths() {
 
 /// Proves O-13, O-54, O-55, O-56.
 #[tokio::test]
-async fn tags_of_all_sorts() {
+async fn jobs_are_found_by_tag() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -140,13 +140,13 @@ async fn tags_of_all_sorts() {
     }
     c.get("/tag/").await.silent(404);
     c.get("/tag/%FF").await.refuses(404, "");
-    // Whatever its tags: a job can be deleted, and so can its queue; both take the tags along.
+    // Deleting a job or its queue removes its tags.
     c.delete(&format!("/job/{first}")).await.done();
     c.get("/tag/zz").await.is(200, &format!("[{second}]"));
     c.get("/tag/quote%22").await.is(200, "[]");
     c.delete("/queue/r").await.done();
     c.get("/tag/zz").await.is(200, "[]");
-    // Many jobs, more than one page of them.
+    // More jobs than one page.
     let mut ids = Vec::new();
     for _ in 0..1_200 {
         ids.push(c.add("q", r#"{"tags":["many"]}"#).await);
@@ -156,7 +156,7 @@ async fn tags_of_all_sorts() {
 }
 
 #[tokio::test]
-async fn deleted_in_any_state() {
+async fn a_job_is_deleted_in_any_state() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", r#"{"retries":1,"retry_delays":["1h"]}"#).await;

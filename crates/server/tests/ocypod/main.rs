@@ -1,4 +1,4 @@
-//! The Ocypod dialect over real sockets: what its clients say, and what they hear.
+//! The Ocypod API over real sockets.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,12 +11,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod alongside;
 mod bad_input;
+mod harness;
 mod info;
 mod jobs;
+mod mixed_api;
 mod queues;
 mod status;
 mod time;
 mod wire;
-mod world;

@@ -1,10 +1,10 @@
-//! Queues: made, changed, shown, polled, deleted.
+//! Queues: create, change, read, claim from, delete.
 
-use crate::world::World;
+use crate::harness::World;
 
 /// Proves O-37, O-40, O-41, O-43 to O-47, O-49, O-50, O-53.
 #[tokio::test]
-async fn settings_are_replaced_and_shown() {
+async fn a_put_replaces_the_settings() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.get("/queue").await.is(200, "[]");
@@ -19,7 +19,7 @@ async fn settings_are_replaced_and_shown() {
     assert_eq!(changed.header("location"), Some("/queue/q1"));
     let shown = r#"{"timeout":"1h 15m 5s","heartbeat_timeout":"1s 500ms","expires_after":"7days","retries":3,"retry_delays":["500ms","1s 500ms","9days 7h","1year","1month"]}"#;
     c.get("/queue/q1").await.is(200, shown);
-    // What is left out returns to its default.
+    // A missing field gets its default.
     c.put("/queue/q1", r#"{"retries":18446744073709551615}"#).await.done();
     let shown = r#"{"timeout":"5m","heartbeat_timeout":"0s","expires_after":"5m","retries":18446744073709551615,"retry_delays":[]}"#;
     c.get("/queue/q1").await.is(200, shown);
@@ -29,7 +29,7 @@ async fn settings_are_replaced_and_shown() {
 }
 
 #[tokio::test]
-async fn what_is_not_there() {
+async fn missing_queues_are_404() {
     let world = World::new().await;
     let mut c = world.client().await;
     for path in ["/queue/none", "/queue/none/size", "/queue/none/job"] {
@@ -45,7 +45,7 @@ async fn what_is_not_there() {
 
 /// Proves O-1, O-4, O-5, O-39.
 #[tokio::test]
-async fn first_in_first_out() {
+async fn claims_are_first_in_first_out() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -67,7 +67,7 @@ async fn first_in_first_out() {
 
 /// Proves O-39.
 #[tokio::test]
-async fn a_requeued_job_goes_to_the_back() {
+async fn a_requeued_job_is_last() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -81,7 +81,7 @@ async fn a_requeued_job_goes_to_the_back() {
 }
 
 #[tokio::test]
-async fn job_ids_by_status() {
+async fn job_ids_are_grouped_by_status() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", r#"{"expires_after":"0s"}"#).await;
@@ -108,9 +108,9 @@ async fn job_ids_by_status() {
     world.stop().await;
 }
 
-/// Waiting jobs go with their queue, running ones may finish, waiting retries end, ended ones stay.
+/// Deletes waiting jobs and ends waiting retries. Running jobs may finish, ended jobs stay.
 #[tokio::test]
-async fn a_queue_is_deleted() {
+async fn deleting_a_queue_keeps_ended_jobs() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", r#"{"retries":2,"retry_delays":["1h"]}"#).await;
@@ -135,7 +135,7 @@ async fn a_queue_is_deleted() {
     let info = c.get("/info").await.json();
     assert_eq!(info["queues"]["q"]["running"], 2);
     assert_eq!(info["queues"]["q"]["failed"], 1);
-    // Running ones go on as if nothing had happened; a failure has nowhere to go back to.
+    // Running jobs continue; a failure cannot be retried.
     c.put(&format!("/job/{running}/heartbeat"), "").await.done();
     c.patch(&format!("/job/{running}"), r#"{"status":"completed","output":1}"#).await.done();
     c.set(failing, "failed").await;
@@ -144,7 +144,7 @@ async fn a_queue_is_deleted() {
         c.patch(&format!("/job/{id}"), r#"{"status":"queued"}"#).await.says(404, "Queue 'q' does not exist");
         assert_eq!(c.status(id).await, "failed");
     }
-    // A queue of the same name begins anew, and the old jobs may come back to it.
+    // A new queue of the same name is empty; old jobs may be requeued into it.
     c.make("q", "{}").await;
     c.get("/queue/q/size").await.is(200, "0");
     c.set(failing, "queued").await;
@@ -155,9 +155,9 @@ async fn a_queue_is_deleted() {
     world.stop().await;
 }
 
-/// So long that it is cleared in slices; nobody notices.
+/// A long queue is deleted in slices, invisible to clients.
 #[tokio::test]
-async fn a_long_queue_is_deleted_and_made_again() {
+async fn a_long_queue_is_deleted_and_created_again() {
     for world in [World::new().await, World::in_real_time().await] {
         let mut c = world.client().await;
         c.make("q", "{}").await;
@@ -176,7 +176,7 @@ async fn a_long_queue_is_deleted_and_made_again() {
 
 /// Proves O-4, O-5.
 #[tokio::test]
-async fn many_pollers_share_no_job() {
+async fn concurrent_claims_share_no_job() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;

@@ -1,12 +1,12 @@
-//! What may follow what: the whole table, and what each step does to the fields.
+//! The table of status changes, and their effect on the fields.
 
 use serde_json::{Value, json};
 
-use crate::world::{Client, World};
+use crate::harness::{Client, World};
 
 const STATUSES: [&str; 6] = ["queued", "running", "failed", "completed", "cancelled", "timed_out"];
 
-/// 204 where a 1 stands, 409 elsewhere.
+/// 1 is 204, 0 is 409.
 const TABLE: [(&str, [u8; 6]); 6] = [
     ("queued", [0, 0, 0, 0, 1, 0]),
     ("running", [0, 0, 1, 1, 1, 1]),
@@ -16,7 +16,7 @@ const TABLE: [(&str, [u8; 6]); 6] = [
     ("timed_out", [1, 0, 0, 0, 0, 0]),
 ];
 
-/// Which way a job came into a status, and whether it will be retried, makes no difference.
+/// The way into a status and a pending retry make no difference.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Ended,
@@ -79,7 +79,7 @@ async fn all_36_pairs() {
 }
 
 #[tokio::test]
-async fn the_word_of_the_older_documentation() {
+async fn created_is_an_alias_of_queued() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -90,7 +90,7 @@ async fn the_word_of_the_older_documentation() {
     world.stop().await;
 }
 
-/// Of the four times of a job, the seconds; empty where there is none.
+/// Returns the seconds of a job's four timestamps; empty for a missing one.
 fn times(job: &Value) -> [String; 4] {
     ["created_at", "started_at", "ended_at", "last_heartbeat"].map(|name| {
         let time = job[name].as_str().unwrap_or_default();
@@ -100,7 +100,7 @@ fn times(job: &Value) -> [String; 4] {
 
 /// Proves O-2, O-14 to O-17, O-19, O-24, O-26, O-27, O-29, O-30, O-35, O-48.
 #[tokio::test]
-async fn what_each_step_does_to_the_fields() {
+async fn status_changes_set_their_fields() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", r#"{"retries":1}"#).await;
@@ -115,12 +115,12 @@ async fn what_each_step_does_to_the_fields() {
     c.call("PUT", &format!("/job/{id}/heartbeat"), None).await.done();
     assert_eq!(times(&c.job(id).await), ["00", "01", "", "02"]);
     world.advance_secs(1).await;
-    // Output is no heartbeat.
+    // Output is not a heartbeat.
     c.put(&format!("/job/{id}/output"), r#""half""#).await.done();
     assert_eq!(times(&c.job(id).await), ["00", "01", "", "02"]);
     c.set(id, "failed").await;
     world.advance_secs(1).await;
-    // The one retry came at once: everything of the run is gone, and it counts.
+    // The only retry is immediate: it resets the fields of the run and is counted.
     let job = c.job(id).await;
     assert_eq!(times(&job), ["00", "", "", ""]);
     assert_eq!(
@@ -137,7 +137,7 @@ async fn what_each_step_does_to_the_fields() {
     let job = c.job(id).await;
     assert_eq!(times(&job), ["00", "04", "05", ""]);
     assert_eq!((&job["status"], &job["output"], &job["ended"]), (&json!("cancelled"), &json!("bad"), &json!(true)));
-    // By hand it goes back clean, and nothing is counted or reset.
+    // A requeue resets the fields of the run and keeps the counters.
     c.set(id, "queued").await;
     let job = c.job(id).await;
     assert_eq!(times(&job), ["00", "", "", ""]);
@@ -149,7 +149,7 @@ async fn what_each_step_does_to_the_fields() {
 }
 
 #[tokio::test]
-async fn output_comes_first() {
+async fn output_is_set_before_the_status() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -158,16 +158,16 @@ async fn output_comes_first() {
     let path = format!("/job/{id}");
     c.put(&format!("{path}/output"), "1").await.says(409, refusal);
     c.patch(&path, r#"{"output":1}"#).await.says(409, refusal);
-    // The status alone would be fine.
+    // The status alone is valid.
     c.patch(&path, r#"{"output":1,"status":"cancelled"}"#).await.says(409, refusal);
     assert_eq!(c.status(id).await, "queued");
     c.take("q", id).await;
-    // The output alone would be fine.
+    // The output alone is valid.
     c.patch(&path, r#"{"output":1,"status":"queued"}"#).await.says(409, "Cannot change status from running to queued");
     c.get(&format!("{path}/output")).await.is(200, "null");
     c.patch(&path, r#"{"output":{"a":1}}"#).await.done();
     c.get(&format!("{path}/output")).await.is(200, r#"{"a":1}"#);
-    // In a PATCH null is no output; in a PUT it is one.
+    // In a PATCH null means no output; in a PUT it is a value.
     c.patch(&path, r#"{"output":null}"#).await.done();
     c.get(&format!("{path}/output")).await.is(200, r#"{"a":1}"#);
     c.put(&format!("{path}/output"), "null").await.done();
@@ -181,7 +181,7 @@ async fn output_comes_first() {
 }
 
 #[tokio::test]
-async fn a_patch_of_nothing() {
+async fn an_empty_patch_changes_nothing() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -198,9 +198,9 @@ async fn a_patch_of_nothing() {
     world.stop().await;
 }
 
-/// One end for everybody: of many who end a run at once, one is heard.
+/// Of concurrent requests that end a run, exactly one succeeds.
 #[tokio::test]
-async fn many_ends_at_once() {
+async fn concurrent_ends_have_one_winner() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -213,9 +213,9 @@ async fn many_ends_at_once() {
                 async move { c.patch(&format!("/job/{id}"), &format!(r#"{{"status":"{status}"}}"#)).await.status },
             );
         }
-        let mut heard = ends.join_all().await;
-        heard.sort_unstable();
-        assert_eq!(heard, [204, 409, 409, 409]);
+        let mut statuses = ends.join_all().await;
+        statuses.sort_unstable();
+        assert_eq!(statuses, [204, 409, 409, 409]);
     }
     world.stop().await;
 }

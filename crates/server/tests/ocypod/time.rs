@@ -1,13 +1,13 @@
-//! What the clock does: timeouts, retries, expiry.
+//! Timeouts, retries, expiry.
 
 use longshore_core::Duration;
 use serde_json::json;
 
-use crate::world::World;
+use crate::harness::World;
 
 /// Proves O-8, O-20, O-33, O-41.
 #[tokio::test]
-async fn a_run_that_takes_too_long() {
+async fn a_long_run_times_out() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", r#"{"timeout":"1500ms"}"#).await;
@@ -32,7 +32,7 @@ async fn a_run_that_takes_too_long() {
 
 /// Proves O-8, O-17, O-21, O-42, O-44.
 #[tokio::test]
-async fn a_worker_that_falls_silent() {
+async fn a_missed_heartbeat_times_out() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", r#"{"timeout":"1h","heartbeat_timeout":"10s"}"#).await;
@@ -42,7 +42,7 @@ async fn a_worker_that_falls_silent() {
         c.call("PUT", &format!("/job/{id}/heartbeat"), None).await.done();
     }
     world.advance_secs(9).await;
-    // Output is no sign of life, as with Ocypod.
+    // Output is not a heartbeat, as in Ocypod.
     c.put(&format!("/job/{id}/output"), "1").await.done();
     world.advance_secs(1).await;
     let job = c.job(id).await;
@@ -55,10 +55,10 @@ async fn a_worker_that_falls_silent() {
 
 /// Proves O-9, O-23 to O-25, O-36, O-47, O-48, O-50 to O-52.
 #[tokio::test]
-async fn retries_wait_their_delays() {
+async fn retries_use_their_delays() {
     let world = World::new().await;
     let mut c = world.client().await;
-    // Of the queue: the job inherits them.
+    // The job inherits the delays of its queue.
     c.make("q", r#"{"retries":4,"retry_delays":["10s","1m","5m"]}"#).await;
     let id = c.started("q", "{}").await;
     for (attempted, wait) in [10, 60, 300, 300].into_iter().enumerate() {
@@ -78,9 +78,9 @@ async fn retries_wait_their_delays() {
     world.stop().await;
 }
 
-/// By hand: nothing is counted, and the retry that was waited for is still to be had.
+/// Requeuing counts nothing and keeps the retry.
 #[tokio::test]
-async fn a_waiting_retry_is_put_back_by_hand() {
+async fn a_waiting_retry_can_be_requeued() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", r#"{"retries":1,"retry_delays":["10s"]}"#).await;
@@ -99,7 +99,7 @@ async fn a_waiting_retry_is_put_back_by_hand() {
     c.take("q", id).await;
     c.set(id, "failed").await;
     assert_eq!(c.job(id).await["ended"], true);
-    // And after the end: the counters stay, so that the next failure is the end again.
+    // After the end the counters stay, so that the next failure is final again.
     c.set(id, "queued").await;
     c.take("q", id).await;
     c.set(id, "failed").await;
@@ -138,14 +138,14 @@ async fn ended_jobs_expire() {
     world.stop().await;
 }
 
-/// The same in real time, without anybody's advance.
+/// The same in real time.
 #[tokio::test]
-async fn time_passes_by_itself() {
+async fn timeouts_apply_in_real_time() {
     let world = World::in_real_time().await;
     let mut c = world.client().await;
     c.make("q", r#"{"timeout":"20ms","retries":1,"retry_delays":["20ms"],"expires_after":"20ms"}"#).await;
     let id = c.started("q", "{}").await;
-    // Times out, is retried, taken again, times out for good, and expires.
+    // The job times out, is retried, claimed again, times out finally, and expires.
     let again = loop {
         let reply = c.get("/queue/q/job").await;
         if reply.status == 200 {
@@ -159,9 +159,9 @@ async fn time_passes_by_itself() {
     world.stop().await;
 }
 
-/// Everything is still there after a restart, numbers included.
+/// A restart keeps all jobs, counters included.
 #[tokio::test]
-async fn a_restart() {
+async fn jobs_survive_a_restart() {
     let home = tempfile::tempdir().unwrap();
     let world = World::on_disk(home.path()).await;
     let mut c = world.client().await;

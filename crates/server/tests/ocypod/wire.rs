@@ -1,13 +1,13 @@
-//! Methods, unknown paths, and connections that are kept alive.
+//! Methods, unknown paths and persistent connections.
 
 use tokio::io::AsyncWriteExt;
 
-use crate::world::World;
+use crate::harness::World;
 
 const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"];
 
 #[tokio::test]
-async fn methods() {
+async fn each_path_has_its_methods() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -43,7 +43,7 @@ async fn methods() {
 }
 
 #[tokio::test]
-async fn paths_that_nobody_answers() {
+async fn unknown_paths_are_404() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;
@@ -68,15 +68,15 @@ async fn paths_that_nobody_answers() {
         c.get(path).await.silent(404);
         c.put(path, "{}").await.silent(404);
     }
-    // Other paths are our own API's.
+    // Other paths belong to `/v1`.
     let reply = c.get("/queues").await;
     assert_eq!((reply.status, reply.header("content-type")), (404, Some("application/problem+json")));
     world.stop().await;
 }
 
-/// A body that comes in a packet of its own is read, also where nobody wants it: the next request on the connection is answered.
+/// A body in its own packet is read even if the route ignores it: the next request works.
 #[tokio::test]
-async fn unwanted_bodies_do_not_stall_the_connection() {
+async fn ignored_bodies_do_not_stall_the_connection() {
     let world = World::new().await;
     let mut c = world.client().await;
     c.make("q", "{}").await;

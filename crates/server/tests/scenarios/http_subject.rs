@@ -1,11 +1,11 @@
-//! A server in virtual time as a subject: every command is a request, every answer is read from JSON.
+//! A server in virtual time as a subject: every command is a request, every response is JSON.
 
 use std::collections::{BTreeMap, HashMap};
 
-use longshore_core::dice::SeededDice;
 use longshore_core::id::{JobId, LeaseToken};
+use longshore_core::rng::SeededRng;
 use longshore_testkit::engine_subject::START;
-use longshore_testkit::subject::*;
+use longshore_testkit::target::*;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -23,12 +23,12 @@ pub(crate) struct HttpSubject {
     pub(crate) seqs: HashMap<u64, Handle>,
     tokens: HashMap<(Handle, u64), String>,
     pub(crate) payloads: HashMap<Handle, Value>,
-    /// For ids and tokens that nobody was ever given.
-    pub(crate) dice: SeededDice,
+    /// An id or token that was never issued.
+    pub(crate) rng: SeededRng,
     reason: Option<String>,
 }
 
-/// The code of an error, as the server gave it.
+/// Returns the code of an error.
 pub(crate) struct Refused(String);
 
 impl Drop for HttpSubject {
@@ -57,7 +57,7 @@ impl HttpSubject {
             seqs: HashMap::new(),
             tokens: HashMap::new(),
             payloads: HashMap::new(),
-            dice: SeededDice::new(0x7e57),
+            rng: SeededRng::new(0x7e57),
             reason: None,
         }
     }
@@ -68,7 +68,7 @@ impl HttpSubject {
 
     pub(crate) fn get_reply(&mut self, path: &str) -> Option<Reply> {
         let reply = self.runtime.block_on(self.client.get(path));
-        // What cannot be named cannot be there.
+        // An invalid name cannot exist.
         if matches!(reply.status, 400 | 404) {
             return None;
         }
@@ -88,7 +88,7 @@ impl HttpSubject {
         assert!(reply.status < 500, "{method} {path}: {}", reply.text());
         self.reason = Some(reply.text().to_owned());
         if reply.header("content-type") != Some("application/problem+json") {
-            // The dialect has errors of its own, without codes.
+            // Errors of Ocypod have no code.
             let code = match reply.status {
                 404 => "job_not_found",
                 409 => "illegal_transition",
@@ -106,7 +106,7 @@ impl HttpSubject {
 
     fn id(&mut self, job: Handle) -> String {
         let known = self.ids.get(job).cloned();
-        known.unwrap_or_else(|| JobId::random(&mut self.dice).to_string())
+        known.unwrap_or_else(|| JobId::random(&mut self.rng).to_string())
     }
 
     pub(crate) fn id_of(&self, job: Handle) -> Option<String> {
@@ -127,13 +127,13 @@ impl HttpSubject {
     }
 
     fn token(&mut self, job: Handle, token: &Token) -> Option<String> {
-        let bogus = |dice: &mut SeededDice| LeaseToken::random(dice).to_string();
+        let bogus = |rng: &mut SeededRng| LeaseToken::random(rng).to_string();
         match token {
             Token::Missing => None,
-            Token::Bogus => Some(bogus(&mut self.dice)),
+            Token::Bogus => Some(bogus(&mut self.rng)),
             Token::Version(version) => {
                 let known = self.tokens.get(&(job, *version)).cloned();
-                Some(known.unwrap_or_else(|| bogus(&mut self.dice)))
+                Some(known.unwrap_or_else(|| bogus(&mut self.rng)))
             }
         }
     }
@@ -144,10 +144,10 @@ impl HttpSubject {
         requests::new_job(new, self.made_up(new.payload_bytes), &after, &after_any)
     }
 
-    /// JSON of this length that no other job has, as far as there is room for it.
+    /// Returns JSON of this length; unique if the length permits.
     fn made_up(&mut self, bytes: usize) -> Option<Value> {
-        use longshore_core::dice::Dice;
-        let salt = self.dice.roll().to_string();
+        use longshore_core::rng::Rng;
+        let salt = self.rng.next_u64().to_string();
         match bytes {
             0 => None,
             1 => Some(json!(7)),
@@ -159,17 +159,17 @@ impl HttpSubject {
         match dependency {
             Dependency::Job(job) => self.id(*job),
             Dependency::Ref(name) => format!("#{name}"),
-            Dependency::Unknown => JobId::random(&mut self.dice).to_string(),
+            Dependency::Unknown => JobId::random(&mut self.rng).to_string(),
         }
     }
 
     fn submit(&mut self, queue: &str, jobs: &[NewJob]) -> Result<Answer, Refused> {
         let bodies: Vec<Value> = jobs.iter().map(|new| self.new_job(new)).collect();
-        // One alone goes as itself, so that both forms are spoken.
+        // A single job is sent without an array, so that both forms are covered.
         let body = if let [one] = bodies.as_slice() { one.clone() } else { json!(bodies) };
         let answer = self.post(&format!("/v1/queues/{}/jobs", requests::segment(queue)), &body)?;
         let answers = if bodies.len() == 1 { vec![answer] } else { answer["jobs"].as_array().unwrap().clone() };
-        let told = answers.iter().zip(bodies).map(|(answer, body)| {
+        let submitted = answers.iter().zip(bodies).map(|(answer, body)| {
             let state = answer["state"].as_str().map(str::to_owned);
             let job = state.as_ref().map(|_| self.adopt(&answer["id"]));
             let duplicate = answer["duplicate"].as_bool().unwrap();
@@ -178,7 +178,7 @@ impl HttpSubject {
             }
             Submitted { job, state, duplicate }
         });
-        Ok(Answer::Submitted(told.collect()))
+        Ok(Answer::Submitted(submitted.collect()))
     }
 
     fn claim(&mut self, body: &Value) -> Result<Answer, Refused> {
@@ -217,7 +217,7 @@ impl HttpSubject {
         Ok(Answer::FannedOut { jobs, finally })
     }
 
-    /// What a command of people did to a job.
+    /// Runs a command on a job. Returns its effect.
     fn operate(&mut self, job: Handle, verb: &str, body: &Value) -> Result<Answer, Refused> {
         let path = format!("/v1/jobs/{}/{verb}", self.id(job));
         let reply = self.call("POST", &path, Some(body))?;
@@ -238,10 +238,11 @@ impl HttpSubject {
         put(&mut body, "status", status.map(Value::from));
         put(&mut body, "output", output.map(requests::any_json));
         self.call("PATCH", &format!("/job/{seq}"), Some(&body))?;
-        // The dialect does not tell the state; where the record has gone with the change, the word of the request is the end it had.
+        // Ocypod does not return the state. If the change deleted the record, its last state is the
+        // requested status.
         let path = format!("/v1/jobs/{}", self.id(job));
         let shown = self.get(&path).map(|record| record["state"].as_str().unwrap().to_owned());
-        // Nothing to change is fine there, whatever the id.
+        // An empty change succeeds for any id.
         let seen = body != json!({}) || self.get_reply(&format!("/job/{seq}")).is_some();
         match shown.or_else(|| status.map(str::to_owned)).filter(|_| seen) {
             Some(state) => Ok(Answer::State { job, state }),
@@ -321,7 +322,7 @@ impl HttpSubject {
         }
     }
 
-    /// What is done to queues.
+    /// Commands on queues.
     fn arrange(&mut self, method: &str, queue: &str, rest: &str, body: Option<&Value>) -> Result<Answer, Refused> {
         let path = format!("/v1/queues/{}{rest}", requests::segment(queue));
         self.call(method, &path, body).map(|_| Answer::Done)
@@ -336,14 +337,14 @@ impl HttpSubject {
     }
 }
 
-/// A field that may be left out.
+/// Sets an optional field.
 fn put(body: &mut Value, field: &str, value: Option<Value>) {
     if let Some(value) = value {
         body[field] = value;
     }
 }
 
-impl Subject for HttpSubject {
+impl TestTarget for HttpSubject {
     fn name(&self) -> &'static str {
         "http"
     }

@@ -1,5 +1,5 @@
-//! The scenario files, told over HTTP: the same texts that hold on the model, the engine and every store hold on the server, spoken to
-//! in the words of the contract, in virtual time.
+//! The scenario files over HTTP, in virtual time: the server behaves like the model, the engine and
+//! every store.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,9 +21,9 @@ mod snapshots;
 mod workflows;
 
 use http_subject::HttpSubject;
-use longshore_testkit::{scenario, side_by_side};
+use longshore_testkit::{differential, scenario};
 
-/// In this many parts, so that both cores have something to do.
+/// Number of parts, which run in parallel.
 const PARTS: usize = 4;
 
 fn play(part: usize) {
@@ -52,8 +52,8 @@ fn scenarios_over_http_fourth_part() {
     play(3);
 }
 
-/// Random histories: every answer of the server, and all that it shows after every step, is what the model says.
+/// Random histories: every response, and the state after every step, equals that of the model.
 #[test]
 fn random_histories_over_http() {
-    side_by_side::campaign(HttpSubject::start, 500_000..500_012, 150).unwrap_or_else(|report| panic!("{report}"));
+    differential::run_histories(HttpSubject::start, 500_000..500_012, 150).unwrap_or_else(|report| panic!("{report}"));
 }

@@ -1,10 +1,10 @@
-//! Commands in neutral words as bodies of requests.
+//! Converts commands of the testkit to request bodies.
 
-use longshore_testkit::subject::{Edit, Millis, NewJob, Outcome, Settings};
+use longshore_testkit::target::{Edit, Millis, NewJob, Outcome, Settings};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// JSON as it is, other text as a JSON string. Numbers keep all their digits, which a [`Value`] would not.
+/// Returns JSON unchanged and other text as a JSON string. A [`Value`] would lose digits.
 pub(crate) fn any_json(text: &str) -> Value {
     match serde_json::from_str::<Value>(text) {
         Ok(Value::Number(_)) => json!(format!("{DIGITS}{text}{DIGITS}")),
@@ -13,15 +13,15 @@ pub(crate) fn any_json(text: &str) -> Value {
     }
 }
 
-/// Around a number that must go out as it is.
+/// Marks a number that must be sent unchanged.
 const DIGITS: &str = "|digits|";
 
-/// The body as it goes out.
+/// Returns the bytes of a body.
 pub(crate) fn body_text(body: &Value) -> String {
     body.to_string().replace(&format!("\"{DIGITS}"), "").replace(&format!("{DIGITS}\""), "")
 }
 
-/// The text that [`any_json`] was given.
+/// Returns the argument of [`any_json`].
 pub(crate) fn text_of(raw: &RawValue) -> String {
     match serde_json::from_str::<Value>(raw.get()).unwrap() {
         Value::String(text) => text,
@@ -29,7 +29,7 @@ pub(crate) fn text_of(raw: &RawValue) -> String {
     }
 }
 
-/// A name as part of a path.
+/// Escapes a name for a path.
 pub(crate) fn segment(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
@@ -43,7 +43,7 @@ pub(crate) fn instant(millis: Millis) -> Value {
     json!(longshore_api::Time(millis).to_string())
 }
 
-/// Dotted paths as nested objects.
+/// Converts dotted paths to nested objects.
 pub(crate) fn settings(settings: &Settings) -> Map<String, Value> {
     let mut whole = Map::new();
     for (path, value) in settings {
@@ -52,7 +52,7 @@ pub(crate) fn settings(settings: &Settings) -> Map<String, Value> {
         let mut object = Some(&mut whole);
         for part in parts {
             let inner = object.map(|object| object.entry(part).or_insert_with(|| Value::Object(Map::new())));
-            // Where something else than an object was put there, that is wrong enough.
+            // A parent that is not an object stays: the request is invalid anyway.
             object = inner.and_then(Value::as_object_mut);
         }
         object.map(|object| object.insert(last.to_owned(), setting(last, value)));
@@ -64,16 +64,16 @@ fn setting(name: &str, value: &str) -> Value {
     if name == "delays" {
         return value.split(',').filter(|delay| !delay.is_empty()).map(Value::from).collect();
     }
-    // Numbers, `true`, `false` and `null` are themselves; words and durations are text.
+    // Numbers, `true`, `false` and `null` are JSON; other values are text.
     serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))
 }
 
-/// One member of a batch, given its payload and the names of its dependencies.
+/// Returns an item of a batch with its payload and dependencies.
 pub(crate) fn new_job(new: &NewJob, payload: Option<Value>, after: &[String], after_any: &[String]) -> Value {
     let mut job = settings(&new.settings);
     let mut put = |name: &str, value: Option<Value>| job.extend(value.map(|value| (name.to_owned(), value)));
     put("type", Some(json!(new.job_type)));
-    // No JSON is empty, bytes may be.
+    // JSON cannot be empty; an empty payload is binary.
     put("payload_base64", payload.is_none().then(|| json!("")));
     put("payload", payload);
     put("priority", new.priority.map(|priority| json!(priority)));
@@ -91,7 +91,7 @@ pub(crate) fn new_job(new: &NewJob, payload: Option<Value>, after: &[String], af
     Value::Object(job)
 }
 
-/// A map where a tag has a value, else a list.
+/// Returns a map if a tag has a value, else a list.
 fn tags(tags: &std::collections::BTreeMap<String, Option<String>>) -> Value {
     if !tags.is_empty() && tags.values().all(Option::is_none) {
         return tags.keys().map(|tag| json!(tag)).collect();
@@ -99,7 +99,7 @@ fn tags(tags: &std::collections::BTreeMap<String, Option<String>>) -> Value {
     json!(tags)
 }
 
-/// The last part of the path, and the body.
+/// Returns the last segment of the path, and the body.
 pub(crate) fn settlement(outcome: &Outcome) -> (&'static str, Value) {
     match outcome {
         Outcome::Complete { result, progress } => {

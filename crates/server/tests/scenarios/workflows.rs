@@ -1,9 +1,9 @@
-//! Workflows over HTTP: the answer of a call is read by names, as a client would.
+//! Workflows over HTTP: responses are read by refs, as a client does.
 
 use std::collections::{BTreeMap, HashSet};
 
 use longshore_core::id::WorkflowId;
-use longshore_testkit::subject::*;
+use longshore_testkit::target::*;
 use serde_json::{Value, json};
 
 use crate::http_subject::{HttpSubject, Refused};
@@ -34,8 +34,8 @@ impl HttpSubject {
         });
         let names: BTreeMap<String, String> = serde_json::from_value(made["jobs"].clone()).unwrap();
         let ids = self.ids_by_name(&names, jobs);
-        // Handles are given in the order of the call, which is that of creation.
-        let mut told = Vec::new();
+        // Handles are in the order of the request, which is that of creation.
+        let mut submitted = Vec::new();
         for (id, body) in ids.iter().zip(bodies) {
             let record = self.get(&format!("/v1/jobs/{id}"));
             let state = record.map(|record| record["state"].as_str().unwrap().to_owned());
@@ -44,13 +44,14 @@ impl HttpSubject {
             if let Some(job) = job.filter(|_| new) {
                 self.payloads.insert(job, body["payload"].clone());
             }
-            told.push(Submitted { job, state, duplicate: !new });
+            submitted.push(Submitted { job, state, duplicate: !new });
         }
-        Ok(Answer::Workflow { workflow, jobs: told })
+        Ok(Answer::Workflow { workflow, jobs: submitted })
     }
 
-    /// A job stands under its `ref`; one that is known as a member under its name of that time, found by its key; one without
-    /// any name under a number, in order.
+    /// Returns the ids of jobs by their `ref`, or by a number for a job without one.
+    ///
+    /// A duplicate has the ref of its first submission, found by its key.
     fn ids_by_name(&mut self, names: &BTreeMap<String, String>, jobs: &[NewJob]) -> Vec<String> {
         let given: HashSet<&String> = jobs.iter().filter_map(|job| job.reference.as_ref()).collect();
         let number = |name: &str| name.trim_end_matches('_').parse::<u64>().ok();
@@ -93,7 +94,7 @@ impl HttpSubject {
         Ok(Answer::WorkflowState { workflow, state })
     }
 
-    /// Clones that a retry has made are found among the members, in order of creation.
+    /// Finds the clones of a retry among the members, in order of creation.
     fn adopt_clones(&mut self, workflow: &str) {
         let Some(shown) = self.get(&format!("/v1/workflows/{workflow}")) else { return };
         for member in shown["jobs"].as_array().unwrap() {
@@ -111,7 +112,7 @@ impl HttpSubject {
 
     fn workflow_id(&mut self, workflow: Handle) -> String {
         let known = self.workflows.get(workflow).cloned();
-        known.unwrap_or_else(|| WorkflowId::random(&mut self.dice).to_string())
+        known.unwrap_or_else(|| WorkflowId::random(&mut self.rng).to_string())
     }
 
     pub(crate) fn workflow_snapshot(&mut self, workflow: Handle) -> Option<WorkflowSnapshot> {

@@ -1,5 +1,5 @@
-//! The scenario files over HTTP once more, with the jobs on PostgreSQL in virtual time: the server passes its clock to every transaction. All of them
-//! with `make wire-on-postgres`; every eighth with the other tests.
+//! The scenario files over HTTP on PostgreSQL, in virtual time: the server passes its clock to
+//! every transaction. `make test-http-postgres` runs all of them, the other tests run every eighth.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,9 +27,9 @@ mod snapshots;
 mod workflows;
 
 use http_subject::HttpSubject;
-use longshore_testkit::{scenario, side_by_side};
+use longshore_testkit::{differential, scenario};
 
-/// In this many parts, so that both cores have something to do.
+/// Number of parts, which run in parallel.
 const PARTS: usize = 2;
 
 fn play(part: usize) {
@@ -47,8 +47,8 @@ fn scenarios_over_http_on_postgres_second_part() {
     play(1);
 }
 
-/// Random histories: every answer of the server, and all that it shows after every step, is what the model says.
+/// Random histories: every response, and the state after every step, equals that of the model.
 #[test]
 fn random_histories_over_http_on_postgres() {
-    side_by_side::campaign(HttpSubject::start, 600_000..600_002, 100).unwrap_or_else(|report| panic!("{report}"));
+    differential::run_histories(HttpSubject::start, 600_000..600_002, 100).unwrap_or_else(|report| panic!("{report}"));
 }

@@ -1,11 +1,11 @@
-//! Bad input, by the hundred: always a 4xx with a code, never stored, never a 5xx, and the server goes on.
+//! Hundreds of invalid inputs: always 4xx with a code, never stored, never 5xx.
 
 use serde_json::{Value, json};
 
 use crate::common::client::lease;
 use crate::common::{Client, Setup};
 
-/// A field of a request: its path, and the kinds of JSON that it takes.
+/// A field of a request: its path and its JSON types.
 type Field = (&'static str, &'static str);
 
 const KINDS: [(&str, &str); 8] = [
@@ -134,7 +134,7 @@ const BULK: &[Field] = &[
     ("dry_run", "null bool"),
 ];
 
-/// A copy of `base` in which the field has this value, written as text so that anything can stand there.
+/// Returns `base` with this value of the field, as text, so that it can be any bytes.
 fn with(base: &Value, path: &str, value: &str) -> String {
     let mut changed = base.clone();
     let mut place = &mut changed;
@@ -148,7 +148,7 @@ fn with(base: &Value, path: &str, value: &str) -> String {
     changed.to_string().replace("\"@here@\"", value)
 }
 
-/// What every body can suffer.
+/// Errors that apply to every body.
 fn broken(body: &str) -> Vec<(String, &'static str)> {
     let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
     let first =
@@ -178,17 +178,21 @@ fn broken(body: &str) -> Vec<(String, &'static str)> {
 async fn refused(c: &mut Client, method: &str, path: &str, body: &str, code: Option<&str>) -> Value {
     let reply = c.call(method, path, Some(body)).await;
     assert!((400..500).contains(&reply.status), "{method} {path} {body}: {} {}", reply.status, reply.text());
-    let told = reply.json()["code"].as_str().unwrap().to_owned();
-    assert!(["bad_request", "validation"].contains(&told.as_str()), "{method} {path} {body}: {told}");
+    let actual = reply.json()["code"].as_str().unwrap().to_owned();
+    assert!(["bad_request", "validation"].contains(&actual.as_str()), "{method} {path} {body}: {actual}");
     if let Some(code) = code {
-        assert_eq!(told, code, "{method} {path} {body} {}", reply.text());
+        assert_eq!(actual, code, "{method} {path} {body} {}", reply.text());
     }
-    assert!(!reply.text().contains("nonsense\"") || told == "validation", "values are not repeated: {}", reply.text());
+    assert!(
+        !reply.text().contains("nonsense\"") || actual == "validation",
+        "values are not repeated: {}",
+        reply.text()
+    );
     reply.json()
 }
 
 #[tokio::test]
-async fn wrong_types_unknown_fields_and_broken_json() {
+async fn wrong_types_unknown_fields_and_invalid_json_are_rejected() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let id = c.submit("held", r#"{"type":"t","hold":true}"#).await;
@@ -235,9 +239,9 @@ async fn wrong_types_unknown_fields_and_broken_json() {
         for (field, takes) in *fields {
             for (kind, value) in KINDS {
                 if !takes.split(' ').any(|taken| taken == kind) {
-                    let told = refused(&mut c, method, path, &with(base, field, value), Some("validation")).await;
-                    let named = told["field"].as_str().unwrap_or_default();
-                    assert!(named.starts_with(field), "{method} {path} {field} {value}: {told}");
+                    let rejected = refused(&mut c, method, path, &with(base, field, value), Some("validation")).await;
+                    let named = rejected["field"].as_str().unwrap_or_default();
+                    assert!(named.starts_with(field), "{method} {path} {field} {value}: {rejected}");
                     tried += 1;
                 }
             }
@@ -246,7 +250,7 @@ async fn wrong_types_unknown_fields_and_broken_json() {
             refused(&mut c, method, path, &body, Some(code)).await;
             tried += 1;
         }
-        // An array of the fields' values is no object.
+        // An array of field values is not an object.
         if *path != "/v1/queues/q/jobs" {
             refused(&mut c, method, path, "[]", Some("validation")).await;
             tried += 1;
@@ -258,10 +262,10 @@ async fn wrong_types_unknown_fields_and_broken_json() {
     server.stop().await;
 }
 
-/// Values that are of the right type and out of range.
+/// Values of the right type that are out of range.
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn out_of_range() {
+async fn values_out_of_range_are_rejected() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let long = |chars: usize| format!("\"{}\"", "ä".repeat(chars));
@@ -314,11 +318,11 @@ async fn out_of_range() {
         } else {
             format!("{{\"type\":\"t\",\"{field}\":{value}}}")
         };
-        let told = refused(&mut c, "POST", "/v1/queues/q/jobs", &job, Some("validation")).await;
-        assert!(told["field"].as_str().unwrap_or_default().starts_with(field), "{field}: {told}");
+        let rejected = refused(&mut c, "POST", "/v1/queues/q/jobs", &job, Some("validation")).await;
+        assert!(rejected["field"].as_str().unwrap_or_default().starts_with(field), "{field}: {rejected}");
         let problem = c.post("/v1/queues/q/jobs", &format!("[{job}]")).await.problem(400, "validation");
         assert_eq!(problem["errors"][0]["index"], 0);
-        assert_eq!(problem["field"], format!("jobs[0].{}", told["field"].as_str().unwrap()));
+        assert_eq!(problem["field"], format!("jobs[0].{}", rejected["field"].as_str().unwrap()));
     }
     let queue = "q".repeat(129);
     for name in ["a%20b", "%C3%A4", "a%2Fb", queue.as_str(), "%00", "a%0Ab", "q%FF"] {
@@ -353,11 +357,11 @@ async fn out_of_range() {
     server.stop().await;
 }
 
-/// S11: JSON that is made to hurt is refused quickly, or is none of our business.
+/// S11: hostile JSON is rejected quickly, or is an opaque value of a user.
 ///
 /// Proves G-9.3.
 #[tokio::test]
-async fn hostile_json() {
+async fn hostile_json_is_rejected() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let nested = |levels: usize| format!(r#"{{"type":"t","payload":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
@@ -386,7 +390,7 @@ async fn hostile_json() {
         c.send_bytes("POST", "/v1/queues/q/jobs", "Content-Type: application/json\r\n", bad).await;
         c.reply().await.unwrap().problem(400, "bad_request");
     }
-    // Huge numbers of ours are out of range; those of users keep their digits.
+    // Huge numbers in fields are out of range; in values of users they keep their digits.
     refused(&mut c, "POST", "/v1/queues/q/jobs", &format!(r#"{{"type":"t","delay":1{}}}"#, "0".repeat(400)), None)
         .await;
     c.submit("q", &format!(r#"{{"type":"t","payload":1{}}}"#, "0".repeat(400))).await;
@@ -394,7 +398,7 @@ async fn hostile_json() {
 }
 
 #[tokio::test]
-async fn bad_parameters() {
+async fn invalid_parameters_are_rejected() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let id = c.submit("q", r#"{"type":"t"}"#).await;

@@ -1,25 +1,25 @@
-//! Claims that wait.
+//! Long-polling claims.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_server::TimeControl;
+use longshore_server::ServerClock;
 use longshore_store::{Clock, SystemClock};
-use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation};
 use tokio::time::{Instant, timeout};
 
 use crate::common::client::lease;
-use crate::common::slow::Slow;
+use crate::common::delayed_store::Slow;
 use crate::common::{Client, Setup, TestServer};
 
 const WAITING: &str = r#"{"queues":["q"],"worker":"w","wait":"60s"}"#;
 
 async fn jobs(c: &mut Client) -> Vec<serde_json::Value> {
-    let reply = timeout(Duration::from_secs(20), c.reply()).await.expect("nobody was called");
+    let reply = timeout(Duration::from_secs(20), c.reply()).await.expect("no claim was answered");
     reply.unwrap().ok(200)["jobs"].as_array().unwrap().clone()
 }
 
-/// Waits until so many claims wait.
+/// Waits until this many claims are parked.
 async fn waiting(c: &mut Client, claims: usize) {
     let line = format!("longshore_waiting_claims {claims}\n");
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -41,7 +41,7 @@ async fn waiters(server: &TestServer, c: &mut Client, count: usize, claim: &str)
 }
 
 #[tokio::test]
-async fn a_waiting_claim_is_woken_by_a_submission() {
+async fn a_submission_serves_a_waiting_claim() {
     for setup in [Setup::memory(), Setup::memory().real_time()] {
         let server = setup.start().await;
         let mut c = server.client().await;
@@ -52,11 +52,11 @@ async fn a_waiting_claim_is_woken_by_a_submission() {
     }
 }
 
-/// Who waits longest is served first, one job calls one waiter, and nobody gets the same job.
+/// Claims are served in order of arrival, one job each, and no job is leased twice.
 #[tokio::test]
-async fn waiting_claims_are_served_in_their_order() {
+async fn waiting_claims_are_served_in_order() {
     if crate::common::on_postgres() {
-        // Not promised there: a look of the node's own may let a later claim ask first (docs/postgresql.md).
+        // PostgreSQL does not guarantee the order (docs/postgresql.md).
         return;
     }
     let server = Setup::memory().real_time().start().await;
@@ -70,44 +70,44 @@ async fn waiting_claims_are_served_in_their_order() {
 }
 
 #[tokio::test]
-async fn every_way_into_the_line_wakes() {
+async fn every_transition_to_scheduled_serves_waiting_claims() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let typed = r#"{"queues":["a","q"],"types":["t","u"],"wait":"60s"}"#;
-    // Delayed, then due.
+    // A delayed job is due.
     let id = c.submit("q", r#"{"type":"t","delay":"1h"}"#).await;
     let mut all = waiters(&server, &mut c, 1, typed).await;
     c.submit("q", r#"{"type":"other"}"#).await;
     c.advance("1h").await;
     let job = jobs(&mut all[0]).await.remove(0);
     assert_eq!(job["id"], id.as_str());
-    // Released by its worker.
+    // A worker releases the job.
     let mut all = waiters(&server, &mut c, 1, typed).await;
     let (_, token) = lease(&job);
     c.post(&format!("/v1/jobs/{id}/release"), &format!(r#"{{"lease":"{token}"}}"#)).await.ok(200);
     let job = jobs(&mut all[0]).await.remove(0);
-    // A retry without a wait.
+    // A retry without delay.
     let mut all = waiters(&server, &mut c, 1, typed).await;
     let (_, token) = lease(&job);
     let fail = format!(r#"{{"lease":"{token}","error":{{"category":"temporary","retry_after":"0s"}}}}"#);
     c.post(&format!("/v1/jobs/{id}/fail"), &fail).await.ok(200);
     assert_eq!(jobs(&mut all[0]).await[0]["id"], id.as_str());
-    // Its lease runs out.
+    // The lease expires.
     let mut all = waiters(&server, &mut c, 1, typed).await;
     c.advance("30s").await;
     assert_eq!(jobs(&mut all[0]).await[0]["id"], id.as_str());
-    // Its queue is resumed.
+    // The queue is resumed.
     c.post("/v1/queues/q/pause", "").await.ok(200);
     let resumed = c.submit("q", r#"{"type":"u"}"#).await;
     let mut all = waiters(&server, &mut c, 1, typed).await;
     c.post("/v1/queues/q/resume", "").await.ok(200);
     assert_eq!(jobs(&mut all[0]).await[0]["id"], resumed.as_str());
-    // A job becomes one of the wanted type.
+    // A job changes to a requested type.
     let mut all = waiters(&server, &mut c, 1, typed).await;
     let changed = c.submit("q", r#"{"type":"strange"}"#).await;
     c.patch(&format!("/v1/jobs/{changed}"), r#"{"type":"t"}"#).await.ok(200);
     assert_eq!(jobs(&mut all[0]).await[0]["id"], changed.as_str());
-    // Its dependency completes.
+    // The dependency completes.
     let first = c.submit("other", r#"{"type":"t"}"#).await;
     let second = c.submit("q", &format!(r#"{{"type":"t","after":["{first}"]}}"#)).await;
     let mut all = waiters(&server, &mut c, 1, typed).await;
@@ -117,9 +117,9 @@ async fn every_way_into_the_line_wakes() {
     server.stop().await;
 }
 
-/// A batch wakes as many as it has work for, and the last of them calls on.
+/// A batch serves as many waiting claims as it has jobs.
 #[tokio::test]
-async fn a_batch_is_shared_out() {
+async fn a_batch_serves_several_waiting_claims() {
     let server = Setup::memory().real_time().start().await;
     let mut c = server.client().await;
     let mut all = waiters(&server, &mut c, 5, r#"{"queues":["q"],"limit":3,"wait":"60s"}"#).await;
@@ -136,7 +136,7 @@ async fn a_batch_is_shared_out() {
 }
 
 #[tokio::test]
-async fn nothing_came() {
+async fn a_claim_is_empty_after_its_wait() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.send("POST", "/v1/claims", r#"{"queues":["q"],"wait":"30ms"}"#).await;
@@ -145,10 +145,10 @@ async fn nothing_came() {
     server.stop().await;
 }
 
-/// A worker that hangs up while it waits takes no job with it: the job goes to the next worker at once. Where the answer was already on its way,
-/// it does when the lease runs out.
+/// A worker that disconnects while it waits loses no job: the next worker gets it at once. If the
+/// response was already written, the next worker gets it when the lease expires.
 #[tokio::test]
-async fn a_job_is_not_lost_with_a_client_that_left() {
+async fn a_disconnected_client_loses_no_job() {
     let server = Setup::memory().real_time().start().await;
     let mut c = server.client().await;
     let claim = r#"{"queues":["q"],"worker":"w","wait":"60s","lease":"200ms"}"#;
@@ -179,13 +179,13 @@ async fn a_job_is_not_lost_with_a_client_that_left() {
     server.stop().await;
 }
 
-/// The store has already given the job when it turns out that nobody is there: it goes back, and nothing is counted.
+/// The client is gone when the store grants the job: the lease is released, and nothing is counted.
 #[tokio::test]
-async fn a_job_that_nobody_takes_goes_back() {
+async fn an_undelivered_job_is_released() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store = EmbeddedStore::open(StoreOptions::new(Place::Memory, clock, TimeKind::Real)).unwrap();
+    let store = EmbeddedStore::open(StoreOptions::new(StoreLocation::Memory, clock, ClockMode::Real)).unwrap();
     let slow = Arc::new(Slow::new(Arc::new(store)));
-    let server = Setup::memory().serve(slow.clone(), TimeControl::Real).await;
+    let server = Setup::memory().serve(slow.clone(), ServerClock::Real).await;
     let mut c = server.client().await;
     let id = c.submit("q", r#"{"type":"t"}"#).await;
     slow.hold();
@@ -193,7 +193,7 @@ async fn a_job_that_nobody_takes_goes_back() {
     gone.send("POST", "/v1/claims", r#"{"queues":["q"]}"#).await;
     slow.reached(1).await;
     drop(gone);
-    // The server notices by itself.
+    // The server detects the disconnect.
     let deadline = Instant::now() + Duration::from_secs(20);
     while !c.get("/metrics").await.text().contains("longshore_connections 1\n") {
         assert!(Instant::now() < deadline, "it never noticed");
@@ -201,7 +201,7 @@ async fn a_job_that_nobody_takes_goes_back() {
     slow.let_go();
     loop {
         let history = c.get(&format!("/v1/jobs/{id}/history")).await.ok(200);
-        // Its lease version is spent, and only that.
+        // Only the lease version is used.
         let job = c.job(&id).await;
         if history["history"].as_array().unwrap().last().unwrap()["cause"] == "release" {
             assert_eq!((&job["counters"]["starts"], &job["state"]), (&0.into(), &"scheduled".into()));
@@ -215,7 +215,7 @@ async fn a_job_that_nobody_takes_goes_back() {
 
 /// F24: one job, many waiting claims: one grant.
 #[tokio::test]
-async fn one_job_and_a_thousand_waiters() {
+async fn one_job_serves_one_of_a_thousand_claims() {
     let server = Setup::memory().real_time().start().await;
     let mut c = server.client().await;
     let mut all = Vec::new();

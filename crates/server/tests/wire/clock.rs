@@ -6,7 +6,7 @@ use crate::common::Setup;
 use crate::common::client::lease;
 
 #[tokio::test]
-async fn the_clock_stands_still_until_it_is_moved() {
+async fn virtual_time_stands_still_until_an_advance() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     assert_eq!(c.get("/v1/clock").await.ok(200), json!({"now": "2026-11-15T00:00:00.000Z"}));
@@ -25,7 +25,7 @@ async fn the_clock_stands_still_until_it_is_moved() {
 }
 
 #[tokio::test]
-async fn real_time_cannot_be_moved() {
+async fn real_time_cannot_be_advanced() {
     let server = Setup::memory().real_time().start().await;
     let mut c = server.client().await;
     c.get("/v1/clock").await.problem(404, "not_found");
@@ -33,9 +33,9 @@ async fn real_time_cannot_be_moved() {
     server.stop().await;
 }
 
-/// Everything on the way happens, in order, each at its own instant.
+/// An advance processes all deadlines in order, each at its own time.
 #[tokio::test]
-async fn each_thing_at_its_own_instant() {
+async fn an_advance_ticks_at_each_deadline() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.put("/v1/queues/q", r#"{"settings":{"retention":{"dead_letter":"1h"},"lifetime":"50m"}}"#).await.ok(201);
@@ -63,13 +63,13 @@ async fn each_thing_at_its_own_instant() {
             "00:50:00 lifetime"
         ]
     );
-    // Retention is the last thing to come.
+    // Retention is last.
     c.advance("1m").await;
     c.get(&format!("/v1/jobs/{id}")).await.problem(404, "job_not_found");
     server.stop().await;
 }
 
-/// A waiting claim is served after an advance, never during it: by then the lease has come and gone in virtual time for nobody.
+/// A parked claim is served after an advance, never during it, when its lease could expire.
 #[tokio::test]
 async fn claims_are_served_after_an_advance() {
     let server = Setup::memory().start().await;
@@ -86,9 +86,9 @@ async fn claims_are_served_after_an_advance() {
     server.stop().await;
 }
 
-/// What a command makes due at once has happened when it answers.
+/// Work that a command makes due is done before the response.
 #[tokio::test]
-async fn a_retry_without_a_wait_is_in_line_with_the_answer() {
+async fn a_retry_without_delay_is_scheduled_before_the_response() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.put("/v1/queues/q", r#"{"settings":{"retry":{"backoff":{"kind":"constant","base":"0s"}}}}"#).await.ok(201);
@@ -100,9 +100,9 @@ async fn a_retry_without_a_wait_is_in_line_with_the_answer() {
     server.stop().await;
 }
 
-/// A cascade that is longer than one command may touch is finished before the answer too.
+/// A cascade that exceeds the limit of one command is done before the response too.
 #[tokio::test]
-async fn long_cascades_are_over_with_the_answer() {
+async fn long_cascades_finish_before_the_response() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let first = c.submit("q", r#"{"type":"first"}"#).await;
@@ -116,9 +116,9 @@ async fn long_cascades_are_over_with_the_answer() {
     server.stop().await;
 }
 
-/// The same in real time: ticks follow by themselves.
+/// The same in real time, by ticks.
 #[tokio::test]
-async fn in_real_time_the_rest_of_a_cascade_follows() {
+async fn in_real_time_ticks_finish_a_cascade() {
     let server = Setup::memory().real_time().start().await;
     let mut c = server.client().await;
     let first = c.submit("q", r#"{"type":"first"}"#).await;
@@ -132,9 +132,9 @@ async fn in_real_time_the_rest_of_a_cascade_follows() {
     server.stop().await;
 }
 
-/// In real time what is delayed comes by itself.
+/// In real time the ticker promotes delayed jobs.
 #[tokio::test]
-async fn real_time_passes_by_itself() {
+async fn in_real_time_delayed_jobs_are_promoted() {
     let server = Setup::memory().real_time().start().await;
     let mut c = server.client().await;
     c.put("/v1/queues/q", r#"{"settings":{"lease":"60ms","retention":{"cancelled":"50ms"}}}"#).await.ok(201);
@@ -143,7 +143,7 @@ async fn real_time_passes_by_itself() {
     assert_eq!(c.post("/v1/claims", claim).await.ok(200)["jobs"][0]["lease"]["version"], 1);
     assert_eq!(c.post("/v1/claims", claim).await.ok(200)["jobs"][0]["lease"]["version"], 2, "its lease ran out");
     c.post(&format!("/v1/jobs/{id}/cancel"), r#"{"force":true}"#).await.ok(200);
-    // Retention has no deadline of its own that is announced: it happens all the same.
+    // Retention has no announced deadline, but is applied.
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
     while c.get(&format!("/v1/jobs/{id}")).await.status != 404 {
         assert!(tokio::time::Instant::now() < deadline, "never pruned");

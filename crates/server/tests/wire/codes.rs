@@ -1,21 +1,22 @@
-//! Every error code of the contract that this server can say, each with its status and its advice.
+//! Every error code of the contract, with its status and retry advice.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_core::Timestamp;
-use longshore_core::engine::Options;
-use longshore_server::TimeControl;
-use longshore_store::{Clock, Fault, Faults, SystemClock, Unreliable, VirtualClock};
-use longshore_store_embedded::{EmbeddedStore, Options as StoreOptions, Place, TimeKind};
+use longshore_engine::EngineOptions;
+use longshore_server::ServerClock;
+use longshore_store::{Clock, SystemClock, VirtualClock};
+use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation};
+use longshore_testkit::faulty_store::{Fault, Faults, FaultyStore};
 use longshore_testkit::memory_store::{Disk, MemoryStore};
 
 use crate::common::Setup;
 use crate::common::client::lease;
-use crate::common::slow::Slow;
+use crate::common::delayed_store::Slow;
 
 #[tokio::test]
-async fn the_table() {
+async fn every_error_code_is_reachable() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.put("/v1/queues/w", r#"{"profile":"weave","settings":{"max_queued":1}}"#).await.ok(201);
@@ -41,12 +42,12 @@ async fn the_table() {
         ("POST", jobs, cycle, 400, "dependency_cycle"),
         ("POST", jobs, r#"{"type":"t","after":["x"]}"#, 400, "dependency_unknown"),
         ("POST", jobs, &chain, 400, "dependency_depth"),
-        ("GET", "/v1/queues/nobody", "", 404, "queue_not_found"),
-        ("GET", "/v1/jobs/nobody", "", 404, "job_not_found"),
+        ("GET", "/v1/queues/missing", "", 404, "queue_not_found"),
+        ("GET", "/v1/jobs/missing", "", 404, "job_not_found"),
         ("GET", "/v1/nothing", "", 404, "not_found"),
         ("GET", "/v1/jobs/", "", 404, "not_found"),
-        ("POST", "/v1/workflows/nobody", "{}", 405, "method_not_allowed"),
-        ("GET", "/v1/workflows/nobody", "", 404, "workflow_not_found"),
+        ("POST", "/v1/workflows/missing", "{}", 405, "method_not_allowed"),
+        ("GET", "/v1/workflows/missing", "", 404, "workflow_not_found"),
         ("PUT", "/v1/claims", "{}", 405, "method_not_allowed"),
         ("POST", "/v1/queues/w/jobs", r#"{"type":"t","external_id":"x","hold":true}"#, 409, "duplicate_id"),
         ("POST", "/v1/queues/w/jobs", r#"{"type":"t"}"#, 429, "queue_full"),
@@ -58,7 +59,7 @@ async fn the_table() {
         assert_eq!(problem["retry"], advice, "{code}");
     }
     let reply = c.post(jobs, &broad).await;
-    // The unknown references are found before they are counted, unless there are too many of them.
+    // Unknown dependencies are reported before the limit of their number.
     assert_eq!(reply.status, 400);
     let (_, token) = lease(&c.claim("w").await);
     c.post(&format!("/v1/jobs/{first}/complete"), r#"{"lease":"x"}"#).await.problem(409, "stale_lease");
@@ -68,14 +69,14 @@ async fn the_table() {
 }
 
 #[tokio::test]
-async fn too_many_dependencies() {
+async fn dependency_breadth_is_limited() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let batch = |jobs: usize| format!("[{}]", vec![r#"{"type":"t"}"#; jobs].join(","));
     let mut ids = Vec::new();
     for jobs in [1_000, 1] {
-        let told = c.post("/v1/queues/q/jobs", &batch(jobs)).await.ok(201);
-        ids.extend(told["jobs"].as_array().unwrap().iter().map(|job| job["id"].to_string()));
+        let response = c.post("/v1/queues/q/jobs", &batch(jobs)).await.ok(201);
+        ids.extend(response["jobs"].as_array().unwrap().iter().map(|job| job["id"].to_string()));
     }
     let dependent = |ids: &[String]| format!(r#"{{"type":"t","after":[{}]}}"#, ids.join(","));
     c.post("/v1/queues/q/jobs", &dependent(&ids)).await.problem(400, "dependency_breadth");
@@ -84,7 +85,7 @@ async fn too_many_dependencies() {
 }
 
 #[tokio::test]
-async fn a_wrong_method_is_told_the_right_ones() {
+async fn an_unsupported_method_gets_the_allowed_ones() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let reply = c.call("POST", "/v1/jobs/x", None).await;
@@ -99,7 +100,7 @@ async fn a_wrong_method_is_told_the_right_ones() {
 }
 
 #[tokio::test]
-async fn bodies_need_their_type() {
+async fn bodies_need_a_content_type() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let job = br#"{"type":"t"}"#;
@@ -125,7 +126,7 @@ async fn bodies_need_their_type() {
         c.send_bytes("POST", "/v1/queues/q/jobs", headers, job).await;
         c.reply().await.unwrap().ok(201);
     }
-    // Without a body there is nothing to say the type of; with one, also where none is needed.
+    // A request without a body needs no content type; any body needs one.
     c.send_bytes("POST", "/v1/queues/q/pause", "", b"").await;
     c.reply().await.unwrap().ok(200);
     c.send_bytes("POST", "/v1/queues/q/resume", "", b"{}").await;
@@ -134,7 +135,7 @@ async fn bodies_need_their_type() {
 }
 
 #[tokio::test]
-async fn a_full_queue_says_when_to_come_back() {
+async fn a_full_queue_has_retry_after() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.put("/v1/queues/q", r#"{"settings":{"max_queued":1}}"#).await.ok(201);
@@ -145,16 +146,16 @@ async fn a_full_queue_says_when_to_come_back() {
     server.stop().await;
 }
 
-fn unreliable(faults: Faults) -> (Arc<Unreliable>, TimeControl) {
+fn unreliable(faults: Faults) -> (Arc<FaultyStore>, ServerClock) {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(0)));
     let inner: Arc<dyn Clock> = clock.clone();
-    let store = MemoryStore::open(Disk::new(Options::default()), inner);
-    (Arc::new(Unreliable::new(Arc::new(store), faults)), TimeControl::Virtual { clock, kept: None })
+    let store = MemoryStore::open(Disk::new(EngineOptions::default()), inner);
+    (Arc::new(FaultyStore::new(Arc::new(store), faults)), ServerClock::Virtual { clock, save: None })
 }
 
-/// What is known about a write that failed is told.
+/// The retry advice says whether the failed write may have been applied.
 #[tokio::test]
-async fn a_failing_store_is_told_apart() {
+async fn store_errors_have_their_retry_advice() {
     let (store, time) = unreliable(Faults::none());
     let server = Setup::memory().serve(store.clone(), time).await;
     let mut c = server.client().await;
@@ -169,25 +170,25 @@ async fn a_failing_store_is_told_apart() {
     }
     store.set(Faults::none());
     c.post("/v1/queues/q/jobs", job).await.ok(200);
-    store.set(Faults::scripted([Fault::NotApplied]).and_looks());
+    store.set(Faults::scripted([Fault::NotApplied]).including_reads());
     c.get("/v1/jobs").await.problem(503, "store_unavailable");
     c.get("/readyz").await.ok(200);
-    store.set(Faults::scripted([Fault::NotApplied]).and_looks());
+    store.set(Faults::scripted([Fault::NotApplied]).including_reads());
     c.get("/readyz").await.problem(503, "store_unavailable");
-    store.set(Faults::scripted([Fault::NotApplied]).and_looks());
+    store.set(Faults::scripted([Fault::NotApplied]).including_reads());
     assert_eq!(c.get("/v1/info").await.ok(200)["store"]["writable"], false);
     server.stop().await;
 }
 
-/// P14: a store that has failed for good takes the server down with it, after telling everybody.
+/// P14: a poisoned store stops the server, after all requests got their error.
 #[tokio::test]
-async fn a_poisoned_store_ends_the_server() {
+async fn a_poisoned_store_stops_the_server() {
     let (store, time) = unreliable(Faults::none());
     let server = Setup::memory().serve(store.clone(), time).await;
     let mut c = server.client().await;
     c.submit("q", r#"{"type":"t"}"#).await;
     store.set(Faults::poison_after(0, false));
-    // The first is told that it is not known, the second that nothing was begun.
+    // The first request gets "unknown", the second "not applied".
     for advice in ["unknown", "safe"] {
         let reply = c.post("/v1/queues/q/jobs", r#"{"type":"t"}"#).await;
         assert_eq!(reply.problem(503, "store_unavailable")["retry"], advice);
@@ -198,13 +199,13 @@ async fn a_poisoned_store_ends_the_server() {
 
 /// Proves G-4.3.
 #[tokio::test]
-async fn no_acknowledgement_in_time_is_told_as_such() {
+async fn a_late_acknowledgement_is_a_submission_timeout() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store = EmbeddedStore::open(StoreOptions::new(Place::Memory, clock, TimeKind::Real)).unwrap();
+    let store = EmbeddedStore::open(StoreOptions::new(StoreLocation::Memory, clock, ClockMode::Real)).unwrap();
     let slow = Arc::new(Slow::new(Arc::new(store)));
     let mut setup = Setup::memory();
     setup.limits.submission_timeout = Duration::from_millis(50);
-    let server = setup.serve(slow.clone(), TimeControl::Real).await;
+    let server = setup.serve(slow.clone(), ServerClock::Real).await;
     let mut c = server.client().await;
     slow.hold();
     let problem = c.post("/v1/queues/q/jobs", r#"{"type":"t"}"#).await.problem(504, "submission_timeout");

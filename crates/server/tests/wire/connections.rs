@@ -1,4 +1,4 @@
-//! Connections: bounded, timed, and never left hanging.
+//! Connections: limits and timeouts.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::common::{Client, Setup};
 
-/// Short patience, so that tests need none.
-fn impatient() -> Setup {
+/// A server with short timeouts.
+fn short_timeouts() -> Setup {
     let mut setup = Setup::memory();
     setup.limits.head_timeout = Duration::from_millis(200);
     setup.limits.body_timeout = Duration::from_millis(200);
@@ -17,7 +17,7 @@ fn impatient() -> Setup {
     setup
 }
 
-/// Until the server closes.
+/// Reads until the server closes the connection.
 async fn closed(c: &mut Client) -> Duration {
     let started = Instant::now();
     let mut rest = Vec::new();
@@ -27,19 +27,19 @@ async fn closed(c: &mut Client) -> Duration {
 
 /// F44.
 #[tokio::test]
-async fn slow_clients_are_let_go() {
-    let server = impatient().start().await;
-    // Half a head.
+async fn slow_clients_time_out() {
+    let server = short_timeouts().start().await;
+    // A partial head.
     let mut c = server.client().await;
     c.raw(b"POST /v1/claims HTTP/1.1\r\nHost: te").await;
     assert!(closed(&mut c).await >= Duration::from_millis(150));
-    // Nothing at all, and nothing after an answer.
+    // No bytes at all, and no bytes after a response.
     let mut c = server.client().await;
     assert!(closed(&mut c).await >= Duration::from_millis(500));
     let mut c = server.client().await;
     c.get("/livez").await.ok(200);
     assert!(closed(&mut c).await >= Duration::from_millis(500));
-    // Half a body.
+    // A partial body.
     let mut c = server.client().await;
     c.raw(b"POST /v1/claims HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"queues\"").await;
     c.reply().await.unwrap().problem(400, "bad_request");
@@ -47,10 +47,10 @@ async fn slow_clients_are_let_go() {
     server.stop().await;
 }
 
-/// A client that sends a byte now and then is as slow as one that sends none.
+/// A client that sends single bytes times out like one that sends none.
 #[tokio::test]
-async fn dripping_is_slow_too() {
-    let server = impatient().start().await;
+async fn a_dripping_body_times_out() {
+    let server = short_timeouts().start().await;
     let mut c = server.client().await;
     c.raw(b"POST /v1/claims HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
         .await;
@@ -65,15 +65,15 @@ async fn dripping_is_slow_too() {
             }
         }
     };
-    timeout(Duration::from_secs(10), dripping).await.expect("it was never told");
+    timeout(Duration::from_secs(10), dripping).await.expect("no timeout response");
     assert!(started.elapsed() < Duration::from_secs(5));
     server.stop().await;
 }
 
-/// A claim that waits is not idle.
+/// A waiting claim is not idle.
 #[tokio::test]
-async fn waiting_is_not_slow() {
-    let server = impatient().start().await;
+async fn a_long_poll_does_not_time_out() {
+    let server = short_timeouts().start().await;
     let mut c = server.client().await;
     let reply = c.post("/v1/claims", r#"{"queues":["q"],"wait":"1500ms"}"#).await.ok(200);
     assert!(reply["jobs"].as_array().unwrap().is_empty());
@@ -81,16 +81,16 @@ async fn waiting_is_not_slow() {
     server.stop().await;
 }
 
-/// S10: bounds of a head, each at its edge.
+/// S10: the exact limits of a head.
 #[tokio::test]
-async fn heads_are_bounded() {
+async fn heads_are_limited() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let path = |bytes: usize| format!("/livez?{}", "x".repeat(bytes - 7));
     c.get(&path(8 << 10)).await.problem(400, "validation");
-    let told = c.get(&path((8 << 10) + 1)).await.problem(400, "bad_request");
-    assert!(told["detail"].as_str().unwrap().contains("8192"));
-    // Two headers are sent with every request.
+    let response = c.get(&path((8 << 10) + 1)).await.problem(400, "bad_request");
+    assert!(response["detail"].as_str().unwrap().contains("8192"));
+    // The client sends two headers with every request.
     let headers = |count: usize| (0..count).map(|n| format!("X-{n}: 1\r\n")).collect::<String>();
     c.send_bytes("GET", "/livez", &headers(62), b"").await;
     c.reply().await.unwrap().ok(200);
@@ -110,13 +110,13 @@ async fn heads_are_bounded() {
 
 /// Rules Sizes.
 #[tokio::test]
-async fn bodies_are_bounded() {
+async fn bodies_are_limited() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let spaces = |bytes: usize| format!("{}{}", " ".repeat(bytes - 16), r#"{"queues":["q"]}"#);
     c.post("/v1/claims", &spaces(32 << 20)).await.ok(200);
     c.send_bytes("POST", "/v1/claims", "Content-Type: application/json\r\nContent-Length: 33554433\r\n", b"").await;
-    // Two lengths that differ are no request at all.
+    // Two different lengths are invalid.
     assert!(c.reply().await.is_none_or(|reply| reply.status == 400));
     let mut c = server.client().await;
     c.raw(
@@ -124,7 +124,7 @@ async fn bodies_are_bounded() {
     )
     .await;
     c.reply().await.unwrap().problem(413, "payload_too_large");
-    // Without a length it is counted on the way.
+    // A chunked body is counted as it arrives.
     let mut c = server.client().await;
     c.raw(b"POST /v1/claims HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
@@ -138,10 +138,10 @@ async fn bodies_are_bounded() {
     server.stop().await;
 }
 
-/// S15: requests whose end is in doubt are refused.
+/// S15: requests with ambiguous length are rejected.
 #[tokio::test]
-async fn doubtful_framing_is_refused() {
-    let server = impatient().start().await;
+async fn ambiguous_framing_is_rejected() {
+    let server = short_timeouts().start().await;
     let doubtful = [
         "POST /v1/claims HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
         "POST /v1/claims HTTP/1.1\r\nHost: t\r\nContent-Length: x\r\n\r\n",
@@ -166,7 +166,7 @@ async fn doubtful_framing_is_refused() {
 }
 
 #[tokio::test]
-async fn connections_are_capped_and_come_back() {
+async fn connections_are_limited_and_released() {
     let mut setup = Setup::memory();
     setup.limits.connections_max = 3;
     setup.limits.connections_per_address_max = 2;
@@ -190,7 +190,7 @@ async fn connections_are_capped_and_come_back() {
     server.stop().await;
 }
 
-/// Several requests on one connection, sent before the first is answered.
+/// Several requests on one connection, sent before the first response.
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let server = Setup::memory().start().await;
@@ -204,9 +204,9 @@ async fn pipelined_requests_are_answered_in_order() {
     server.stop().await;
 }
 
-/// A page of another site can make a browser post without a body: that must not change anything here.
+/// A page of another site can make a browser POST without a body, which must be rejected.
 #[tokio::test]
-async fn pages_of_other_sites_change_nothing() {
+async fn cross_site_requests_only_read() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.put("/queue/o", "{}").await;
@@ -228,9 +228,9 @@ async fn pages_of_other_sites_change_nothing() {
     server.stop().await;
 }
 
-/// Many clients send all of a body before they look at the answer.
+/// Many clients send the whole body before they read the response.
 #[tokio::test]
-async fn a_refusal_is_heard_by_who_sends_everything_first() {
+async fn a_client_that_sends_the_whole_body_first_gets_the_error() {
     let server = Setup::memory().start().await;
     for (path, kind, bytes, status, code) in [
         ("/v1/queues/q/jobs", "application/json", (32 << 20) + 1, 413, "payload_too_large"),

@@ -1,4 +1,4 @@
-//! Looking at one job: record, views, attempts, history, why, wait.
+//! One job: record, views, attempts, history, why, wait.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::common::Setup;
 use crate::common::client::lease;
 
 #[tokio::test]
-async fn attempts_and_history_tell_the_past() {
+async fn attempts_and_history_are_complete() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.put("/v1/queues/q", r#"{"settings":{"retry":{"jitter":{"kind":"none"}}}}"#).await.ok(201);
@@ -67,7 +67,7 @@ async fn attempts_and_history_tell_the_past() {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn each_view_has_its_fields_and_words() {
+async fn each_view_has_its_fields_and_states() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.put("/v1/queues/q", r#"{"settings":{"external_ids":true}}"#).await.ok(201);
@@ -174,10 +174,10 @@ async fn each_view_has_its_fields_and_words() {
     for (view, word, state, fields) in views {
         let shown = c.get(&format!("/v1/jobs/{id}?view={view}")).await.ok(200);
         let mut names: Vec<&str> = shown.as_object().unwrap().keys().map(String::as_str).collect();
-        let mut wanted = fields.to_vec();
+        let mut expected = fields.to_vec();
         names.sort_unstable();
-        wanted.sort_unstable();
-        assert_eq!(names, wanted, "{view}");
+        expected.sort_unstable();
+        assert_eq!(names, expected, "{view}");
         assert_eq!(shown[word], state, "{view}");
     }
     let ocypod = c.get(&format!("/v1/jobs/{id}?view=ocypod")).await.ok(200);
@@ -187,7 +187,7 @@ async fn each_view_has_its_fields_and_words() {
     );
     assert_eq!(c.get(&format!("/v1/jobs/{id}?view=weave")).await.ok(200)["id"], "x");
     for bad in [
-        "view=nobody",
+        "view=missing",
         "view=",
         "include=everything",
         "view=weave&include=payload",
@@ -201,17 +201,17 @@ async fn each_view_has_its_fields_and_words() {
 }
 
 #[tokio::test]
-async fn why_says_what_is_in_the_way() {
+async fn why_names_each_reason() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let why = |id: &str| format!("/v1/jobs/{id}/why");
     let first = c.submit("q", r#"{"type":"t"}"#).await;
-    let nobody = c.get(&why(&first)).await.ok(200);
+    let no_worker = c.get(&why(&first)).await.ok(200);
     assert_eq!(
-        (&nobody["state"], &nobody["runnable"], &nobody["ahead"]),
+        (&no_worker["state"], &no_worker["runnable"], &no_worker["ahead"]),
         (&"scheduled".into(), &true.into(), &0.into())
     );
-    assert_eq!(nobody["reasons"], json!([{"code": "no_worker", "queue": "q", "last_seen_at": null}]));
+    assert_eq!(no_worker["reasons"], json!([{"code": "no_worker", "queue": "q", "last_seen_at": null}]));
     let (_, token) = lease(&c.claim("q").await);
     let running = c.get(&why(&first)).await.ok(200);
     assert_eq!((&running["runnable"], &running["ahead"]), (&false.into(), &Value::Null));
@@ -258,7 +258,7 @@ async fn why_says_what_is_in_the_way() {
 }
 
 #[tokio::test]
-async fn why_of_an_ended_job_has_the_error_and_the_way_back() {
+async fn why_of_an_ended_job_has_the_error_and_the_requeue() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let why = |id: &str| format!("/v1/jobs/{id}/why");
@@ -275,7 +275,7 @@ async fn why_of_an_ended_job_has_the_error_and_the_way_back() {
     let path = format!("/v1/jobs/{first}/requeue");
     let requeue = json!({"label": "requeue", "method": "POST", "path": path, "body": {}, "job": first});
     assert_eq!((&ended["action"], &ended["requeued_as"]), (&requeue, &Value::Null));
-    // What ended through it comes back with it.
+    // The requeue revives its dependents.
     let through = c.get(&why(&after)).await.ok(200);
     assert_eq!(
         (&through["error"]["code"], &through["action"]["job"]),
@@ -295,7 +295,7 @@ async fn why_of_an_ended_job_has_the_error_and_the_way_back() {
 }
 
 #[tokio::test]
-async fn waiting_for_the_end() {
+async fn wait_returns_at_the_end_or_at_the_timeout() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let id = c.submit("q", r#"{"type":"t"}"#).await;
@@ -309,17 +309,17 @@ async fn waiting_for_the_end() {
     assert_eq!(c.get(&format!("/v1/jobs/{id}/wait")).await.ok(200)["state"], "completed");
     c.get(&format!("/v1/jobs/{id}/wait?timeout=61s")).await.problem(400, "validation");
     c.get(&format!("/v1/jobs/{id}/wait?timeout=soon")).await.problem(400, "validation");
-    c.get("/v1/jobs/nobody/wait").await.problem(404, "job_not_found");
+    c.get("/v1/jobs/missing/wait").await.problem(404, "job_not_found");
     server.stop().await;
 }
 
 #[tokio::test]
-async fn what_is_no_id_is_nobody() {
+async fn a_malformed_id_is_not_found() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
-    let nobody =
+    let malformed =
         ["x", "0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10", "1", "%00", "..%2f", "0B7FBD3C-6A0E-4C1E-9D5B-2F1F0F6F7A10"];
-    for id in nobody {
+    for id in malformed {
         for path in ["", "/payload", "/attempts", "/history", "/why", "/wait"] {
             c.get(&format!("/v1/jobs/{id}{path}")).await.problem(404, "job_not_found");
         }

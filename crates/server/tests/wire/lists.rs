@@ -1,4 +1,4 @@
-//! Lists and bulk.
+//! Lists of jobs and bulk commands.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn ids(page: &Value) -> Vec<String> {
     page["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Follows the cursor to the end.
+/// Reads all pages.
 async fn all(c: &mut Client, filter: &str, limit: usize) -> Vec<String> {
     let (mut found, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -25,7 +25,7 @@ async fn all(c: &mut Client, filter: &str, limit: usize) -> Vec<String> {
 /// Proves O-55.
 /// Rules Lists.
 #[tokio::test]
-async fn newest_first_by_every_filter() {
+async fn every_filter_returns_newest_first() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let mut made = Vec::new();
@@ -53,7 +53,7 @@ async fn newest_first_by_every_filter() {
         ("tag=tenant", &|n| n % 3 == 0),
         ("tag=alice", &|n| n % 3 == 1),
         ("queue=b&type=z&state=scheduled&priority=bulk", &|n| n % 2 == 1 && n % 3 == 2 && n % 5 != 0 && n >= 15),
-        ("queue=nobody", &|_| false),
+        ("queue=missing", &|_| false),
     ];
     for (filter, fits) in filters {
         for limit in [1, 7, 1_000] {
@@ -66,7 +66,7 @@ async fn newest_first_by_every_filter() {
 }
 
 #[tokio::test]
-async fn a_hundred_unless_asked_otherwise() {
+async fn the_default_limit_is_100() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let batch = format!("[{}]", vec![r#"{"type":"t"}"#; 150].join(","));
@@ -95,7 +95,7 @@ async fn a_hundred_unless_asked_otherwise() {
 }
 
 #[tokio::test]
-async fn by_ids_keys_times_and_several_states() {
+async fn jobs_filter_by_ids_keys_times_and_states() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.put("/v1/queues/a", r#"{"settings":{"external_ids":true}}"#).await.ok(201);
@@ -155,7 +155,7 @@ async fn by_ids_keys_times_and_several_states() {
 
 /// A selected field has the same bytes as in the record.
 #[tokio::test]
-async fn rows_show_the_fields_that_were_asked_for() {
+async fn rows_have_the_selected_fields() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let id = c.submit("q", r#"{"type":"t","tags":{"tenant":"acme"}}"#).await;
@@ -176,7 +176,7 @@ async fn rows_show_the_fields_that_were_asked_for() {
 }
 
 #[tokio::test]
-async fn a_bulk_filter_takes_several_states() {
+async fn a_bulk_filter_accepts_several_states() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     for end in ["cancel", "dead-letter", "dead-letter"] {
@@ -193,7 +193,7 @@ async fn a_bulk_filter_takes_several_states() {
 
 /// Rules Bulk.
 #[tokio::test]
-async fn bulk_changes_what_the_filter_finds() {
+async fn bulk_changes_matching_jobs() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     for number in 0..5 {
@@ -210,7 +210,7 @@ async fn bulk_changes_what_the_filter_finds() {
     let typed =
         c.post("/v1/jobs/bulk", &bulk("requeue", r#"{"type":"t0","error_code":"dead_letter"}"#, "")).await.ok(200);
     assert_eq!(typed, json!({"matched": 2, "changed": 2, "more": false}));
-    // Each job has its own verdict: one of these is still dead and cannot be cancelled.
+    // Each job has its own verdict: a dead letter cannot be cancelled.
     let all = c.post("/v1/jobs/bulk", &bulk("cancel", r#"{"queue":"q"}"#, "")).await.ok(200);
     assert_eq!(all, json!({"matched": 6, "changed": 5, "more": false}));
     assert_eq!(c.state(&live).await, "cancelled");
@@ -233,7 +233,7 @@ async fn bulk_changes_what_the_filter_finds() {
 }
 
 #[tokio::test]
-async fn a_bulk_requeue_skips_what_was_already_cloned() {
+async fn a_bulk_requeue_skips_jobs_with_a_clone() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.put("/v1/queues/q", r#"{"profile":"gopherqueue"}"#).await.ok(201);
@@ -247,7 +247,7 @@ async fn a_bulk_requeue_skips_what_was_already_cloned() {
     server.stop().await;
 }
 
-/// What jobs carry may be large: a page ends early, and the next goes on behind it.
+/// A page with large results ends early, and the next page continues.
 #[tokio::test]
 async fn a_page_is_bounded_in_bytes() {
     let server = Setup::memory().start().await;

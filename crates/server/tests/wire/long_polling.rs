@@ -1,4 +1,4 @@
-//! Healthy workers that wait for work: every job reaches one of them, once, and the server takes none back.
+//! Healthy long-polling workers: every job is delivered once, and the server releases none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ impl Load {
     }
 }
 
-/// Claims and completes until all jobs are done. Returns what it was given.
+/// Claims and completes until all jobs are done. Returns its jobs.
 async fn work(mut c: Client, claim: String, done: Arc<AtomicUsize>, all: usize) -> Vec<Value> {
     let mut given = Vec::new();
     while done.load(Ordering::SeqCst) < all {
@@ -80,7 +80,7 @@ async fn play(server: &TestServer, load: &Load) {
 async fn check(c: &mut Client, load: &Load, given: Vec<Vec<Value>>) {
     let queue = load.queue();
     let seqs = |jobs: &[Value]| -> Vec<u64> { jobs.iter().map(|job| job["seq"].as_u64().unwrap()).collect() };
-    // Nodes number jobs of several submitters in another order than they commit them.
+    // Nodes may commit jobs of several submitters in another order than their numbers.
     let one_order = load.submitters == 1 || !crate::common::on_postgres();
     if let ([jobs], true) = (given.as_slice(), one_order) {
         assert!(seqs(jobs).is_sorted_by(|one, next| one < next), "{queue}: out of order: {:?}", seqs(jobs));
@@ -98,9 +98,9 @@ async fn check(c: &mut Client, load: &Load, given: Vec<Vec<Value>>) {
     }
 }
 
-/// Issue 15.1: a submission used to claim for a waiting claim whose own request was under way.
+/// Issue 15.1: a submission used to claim for a waiting claim whose own request was in flight.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_job_is_claimed_once_and_none_comes_back() {
+async fn every_job_is_claimed_once_and_none_is_released() {
     let server = Setup::memory().real_time().start().await;
     let mut submitted = 0;
     for profile in Profile::ALL {

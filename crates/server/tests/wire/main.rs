@@ -1,4 +1,4 @@
-//! The contract of the wire, over real sockets: every endpoint, every code, and what must survive.
+//! The wire contract over real sockets: every route, every error code, restarts.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,20 +11,21 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod admin;
 mod bad_input;
 mod claims;
 mod clock;
 mod codes;
 mod connections;
 mod jobs;
+mod leases;
 mod lists;
 mod logs;
 mod long_polling;
-mod operate;
+mod openapi;
 mod problems;
 mod queues;
 mod restart;
 mod submit;
-mod watch;
-mod work;
+mod system;
 mod workflows;

@@ -1,4 +1,4 @@
-//! Problem documents: the id of the request, the field at fault, the values it may have, and what to do instead.
+//! Problem documents: request id, invalid field, allowed values, and hints.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ async fn call_with(c: &mut Client, method: &str, path: &str, headers: &str, body
 }
 
 #[tokio::test]
-async fn every_answer_carries_a_request_id() {
+async fn every_response_has_a_request_id() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let mut seen = std::collections::HashSet::new();
@@ -26,7 +26,7 @@ async fn every_answer_carries_a_request_id() {
 }
 
 #[tokio::test]
-async fn the_clients_own_request_id_is_kept() {
+async fn a_valid_request_id_of_the_client_is_kept() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let longest = "x".repeat(128);
@@ -45,9 +45,9 @@ async fn the_clients_own_request_id_is_kept() {
     server.stop().await;
 }
 
-/// Errors that are made before any route is found, and those of bodies, have the id like all others.
+/// Errors before routing, and errors of bodies, have the request id too.
 #[tokio::test]
-async fn refusals_of_the_connection_have_a_request_id() {
+async fn errors_before_routing_have_a_request_id() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let own = "X-Request-Id: mine\r\n";
@@ -70,7 +70,7 @@ fn field(problem: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_closed_set_is_listed() {
+async fn errors_list_the_allowed_values() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let states = json!([
@@ -120,7 +120,7 @@ async fn a_closed_set_is_listed() {
 }
 
 #[tokio::test]
-async fn the_field_is_a_path_from_the_body() {
+async fn the_field_is_a_json_path() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let jobs = "/v1/queues/q/jobs";
@@ -165,7 +165,7 @@ async fn the_field_is_a_path_from_the_body() {
 }
 
 #[tokio::test]
-async fn a_misspelt_name_is_answered_with_the_right_one() {
+async fn a_misspelt_name_gets_a_suggestion() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let cases = [
@@ -183,28 +183,28 @@ async fn a_misspelt_name_is_answered_with_the_right_one() {
         assert!(detail.ends_with(&format!("; did you mean \"{meant}\"?")), "{detail}");
     }
     let problem = c.get("/v1/queues?limit=3").await.problem(400, "validation");
-    assert_eq!(problem["detail"], "\"limit\" is not a known parameter: this call takes none");
+    assert_eq!(problem["detail"], "\"limit\" is not a known parameter: this route has no parameters");
     let problem = c.get("/v1/jobs?colour=red").await.problem(400, "validation");
     assert_eq!(problem["detail"], "\"colour\" is not a known parameter");
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_wrong_door_names_the_right_one() {
+async fn a_wrong_route_names_the_right_one() {
     let server = Setup::memory().real_time().start().await;
     let mut c = server.client().await;
     let detail = |problem: Value| problem["detail"].as_str().unwrap().to_owned();
-    let told = detail(c.post("/v1/jobs", r#"{"type":"t"}"#).await.problem(405, "method_not_allowed"));
-    assert!(told.contains("POST /v1/queues/{queue}/jobs"), "{told}");
+    let response = detail(c.post("/v1/jobs", r#"{"type":"t"}"#).await.problem(405, "method_not_allowed"));
+    assert!(response.contains("POST /v1/queues/{queue}/jobs"), "{response}");
     for (method, path) in [("GET", "/v1/clock"), ("POST", "/v1/clock/advance")] {
-        let told = detail(c.call(method, path, None).await.problem(404, "not_found"));
-        assert!(told.contains("--virtual-clock"), "{told}");
+        let response = detail(c.call(method, path, None).await.problem(404, "not_found"));
+        assert!(response.contains("--virtual-clock"), "{response}");
     }
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_cycle_is_told_by_its_references() {
+async fn a_cycle_is_reported_with_its_refs() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let cycle = r##"[{"type":"t","ref":"a","after":["#b"]},{"type":"t","ref":"b","after":["#a"]}]"##;

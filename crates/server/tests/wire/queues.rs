@@ -3,7 +3,7 @@
 use crate::common::Setup;
 
 #[tokio::test]
-async fn a_queue_is_put_shown_changed_and_deleted() {
+async fn a_queue_is_created_changed_and_deleted() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let made = c.put("/v1/queues/mail", r#"{"profile":"gopherqueue","settings":{"lease":"1m30s"}}"#).await.ok(201);
@@ -13,14 +13,14 @@ async fn a_queue_is_put_shown_changed_and_deleted() {
     assert_eq!(made["settings"]["retry"]["limit"], 3);
     assert_eq!(made["counts"].as_object().unwrap().len(), 9);
     assert!(made["oldest_scheduled_at"].is_null());
-    // Settings, when present, replace all earlier overrides; absent keeps them.
+    // Settings replace all earlier overrides; a request without settings keeps them.
     let kept = c.put("/v1/queues/mail", "{}").await.ok(200);
     assert_eq!(kept["settings"]["lease"], "1m30s");
     let replaced = c.put("/v1/queues/mail", r#"{"settings":{"retry":{"backoff":{"base":5}}}}"#).await.ok(200);
     assert_eq!(replaced["settings"]["lease"], "5m");
     assert_eq!(replaced["settings"]["retry"]["backoff"]["base"], "5s");
     assert_eq!(replaced["settings"]["retry"]["backoff"]["kind"], "exponential");
-    // Another profile drops what is not repeated.
+    // A new profile removes overrides that are not repeated.
     let other = c.put("/v1/queues/mail", r#"{"profile":"weave"}"#).await.ok(200);
     assert_eq!(other["settings"]["retry"]["backoff"]["base"], "500ms");
     let all = c.get("/v1/queues").await.ok(200);
@@ -35,7 +35,7 @@ async fn a_queue_is_put_shown_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn no_body_is_an_empty_object() {
+async fn an_empty_body_is_an_empty_object() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.call("PUT", "/v1/queues/a", None).await.ok(201);
@@ -45,9 +45,9 @@ async fn no_body_is_an_empty_object() {
     server.stop().await;
 }
 
-/// What a queue shows can be sent back, whatever its profile; locked settings included.
+/// For every profile, also with locked settings.
 #[tokio::test]
-async fn what_is_shown_can_be_sent_back() {
+async fn settings_of_a_response_are_valid_in_a_request() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     for profile in ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"] {
@@ -62,7 +62,7 @@ async fn what_is_shown_can_be_sent_back() {
 }
 
 #[tokio::test]
-async fn pausing_stops_claims_and_nothing_else() {
+async fn pausing_stops_only_claims() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.put("/v1/queues/q", "{}").await.ok(201);
@@ -72,12 +72,12 @@ async fn pausing_stops_claims_and_nothing_else() {
     assert_eq!(none["jobs"].as_array().unwrap().len(), 0);
     assert_eq!(c.post("/v1/queues/q/resume", "").await.ok(200)["paused"], false);
     assert_eq!(c.claim("q").await["id"], id.as_str());
-    c.post("/v1/queues/nobody/pause", "").await.problem(404, "queue_not_found");
+    c.post("/v1/queues/missing/pause", "").await.problem(404, "queue_not_found");
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_queue_with_living_jobs_is_deleted_by_force_only() {
+async fn deleting_a_queue_with_jobs_needs_force() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let id = c.submit("q", r#"{"type":"t"}"#).await;
@@ -94,7 +94,7 @@ async fn a_queue_with_living_jobs_is_deleted_by_force_only() {
 }
 
 #[tokio::test]
-async fn without_auto_queues_nothing_is_made_up() {
+async fn without_auto_queues_unknown_queues_are_rejected() {
     let mut setup = Setup::memory();
     setup.auto_queues = false;
     let server = setup.start().await;

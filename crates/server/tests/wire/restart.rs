@@ -1,4 +1,4 @@
-//! Stopping and starting again, in the middle of things.
+//! Stop and restart, also under load.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::common::client::lease;
 use crate::common::{Client, Setup};
 
 #[tokio::test]
-async fn everything_is_there_after_a_restart() {
+async fn all_state_survives_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let server = Setup::directory(directory.path()).start().await;
     let mut c = server.client().await;
@@ -40,18 +40,18 @@ async fn everything_is_there_after_a_restart() {
     server.stop().await;
 }
 
-/// A directory of virtual time is no directory of real time.
+/// A directory with virtual time cannot be opened in real time.
 #[tokio::test]
-async fn the_kinds_of_time_are_not_mixed() {
+async fn a_store_keeps_its_clock_mode() {
     let directory = tempfile::tempdir().unwrap();
     Setup::directory(directory.path()).start().await.stop().await;
     let opening = tokio::spawn(Setup::directory(directory.path()).real_time().start());
     assert!(opening.await.is_err());
 }
 
-/// F48: told to stop under load, the server answers what is under way and nothing that was acknowledged is lost.
+/// F48: a server that stops under load finishes requests in flight and loses no acknowledged job.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopped_under_load() {
+async fn a_stop_under_load_loses_no_acknowledged_job() {
     let directory = tempfile::tempdir().unwrap();
     let mut acknowledged: HashMap<String, &'static str> = HashMap::new();
     for _ in 0..5 {
@@ -69,15 +69,15 @@ async fn stopped_under_load() {
                 }
             }));
         }
-        let mut patient = server.client().await;
-        patient.send("POST", "/v1/claims", r#"{"queues":["nothing"],"wait":"60s"}"#).await;
+        let mut waiting = server.client().await;
+        waiting.send("POST", "/v1/claims", r#"{"queues":["nothing"],"wait":"60s"}"#).await;
         while known.lock().await.len() < 300 {
             tokio::task::yield_now().await;
         }
         stopping.store(true, Ordering::SeqCst);
-        server.tell_to_stop();
-        // A waiting claim is sent home with nothing, at once.
-        let reply = tokio::time::timeout(Duration::from_secs(10), patient.reply()).await.unwrap();
+        server.request_stop();
+        // A waiting claim ends empty at once.
+        let reply = tokio::time::timeout(Duration::from_secs(10), waiting.reply()).await.unwrap();
         assert!(reply.unwrap().ok(200)["jobs"].as_array().unwrap().is_empty());
         server.stopped().await.unwrap();
         for client in clients {
@@ -110,7 +110,7 @@ async fn stopped_under_load() {
 
 type Known = Mutex<HashMap<String, &'static str>>;
 
-/// Submits until the server is gone. While it was not told to stop every call must be answered.
+/// Submits until the server is gone. Before the stop request, every request must be answered.
 async fn submitter(mut c: Client, known: &Known, stopping: &AtomicBool) {
     loop {
         c.send("POST", "/v1/queues/q/jobs", r#"{"type":"t"}"#).await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::common::{Client, Setup};
 
 #[tokio::test]
-async fn every_field_comes_back() {
+async fn every_field_is_returned() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     c.put("/v1/queues/q", r#"{"settings":{"external_ids":true}}"#).await.ok(201);
@@ -16,10 +16,10 @@ async fn every_field_comes_back() {
         "retry": {"limit": 7, "backoff": {"kind": "list", "delays": ["10s", 60]}, "jitter": {"kind": "none"}},
         "execution_timeout": "10s", "lease": 45, "lifetime": "1d", "retention": {"completed": "0s"}, "max_reclaims": 2
     });
-    let told = c.post("/v1/queues/q/jobs", &job.to_string()).await.ok(201);
-    assert!(told["seq"].as_u64().unwrap() >= 1);
-    assert_eq!((&told["state"], &told["duplicate"]), (&"delayed".into(), &false.into()));
-    let id = told["id"].as_str().unwrap();
+    let response = c.post("/v1/queues/q/jobs", &job.to_string()).await.ok(201);
+    assert!(response["seq"].as_u64().unwrap() >= 1);
+    assert_eq!((&response["state"], &response["duplicate"]), (&"delayed".into(), &false.into()));
+    let id = response["id"].as_str().unwrap();
     assert_eq!(id.len(), 36);
     let shown = c.job(id).await;
     let expected = [
@@ -59,7 +59,7 @@ async fn every_field_comes_back() {
 }
 
 #[tokio::test]
-async fn list_tags_come_back_as_a_map() {
+async fn list_tags_are_returned_as_a_map() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let id = c.submit("q", r#"{"type":"t","tags":["batch-7","alice"]}"#).await;
@@ -69,7 +69,7 @@ async fn list_tags_come_back_as_a_map() {
 
 /// Proves G-9.1, G-9.4, G-9.5.
 #[tokio::test]
-async fn payloads_pass_byte_for_byte() {
+async fn json_payloads_are_kept_byte_for_byte() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let payloads = [
@@ -97,7 +97,7 @@ async fn payloads_pass_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn binary_payloads_too() {
+async fn binary_payloads_are_kept_byte_for_byte() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let id = c.submit("q", r#"{"type":"t","payload_base64":"AP/+ew=="}"#).await;
@@ -117,7 +117,7 @@ async fn binary_payloads_too() {
 
 /// Proves G-9.2.
 #[tokio::test]
-async fn the_limit_of_a_payload_is_exact() {
+async fn the_payload_limit_is_exact() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let job = |bytes: usize| format!(r#"{{"type":"t","payload":"{}"}}"#, "x".repeat(bytes - 2));
@@ -131,19 +131,19 @@ async fn the_limit_of_a_payload_is_exact() {
 }
 
 #[tokio::test]
-async fn a_batch_is_answered_in_order_and_refers_to_itself() {
+async fn a_batch_keeps_order_and_resolves_refs() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let batch =
         r##"[{"type":"last","after":["#a","#b"]},{"type":"t","ref":"a"},{"type":"t","ref":"b","after_any":["#a"]}]"##;
-    let told = c.post("/v1/queues/q/jobs", batch).await.ok(201);
-    let jobs = told["jobs"].as_array().unwrap();
+    let response = c.post("/v1/queues/q/jobs", batch).await.ok(201);
+    let jobs = response["jobs"].as_array().unwrap();
     let states: Vec<_> = jobs.iter().map(|job| job["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["pending", "scheduled", "pending"]);
     let last = c.job(jobs[0]["id"].as_str().unwrap()).await;
     assert_eq!(last["after"], json!([jobs[1]["id"], jobs[2]["id"]]));
     assert_eq!(last["waiting_on"], 2);
-    // A dependency by id, across calls.
+    // A dependency by id, across requests.
     let dependent = format!(r#"{{"type":"t","after":[{}]}}"#, jobs[0]["id"]);
     assert_eq!(c.post("/v1/queues/q/jobs", &dependent).await.ok(201)["state"], "pending");
     server.stop().await;
@@ -151,7 +151,7 @@ async fn a_batch_is_answered_in_order_and_refers_to_itself() {
 
 /// Proves G-1.10.
 #[tokio::test]
-async fn a_known_key_answers_the_job_there_is() {
+async fn a_duplicate_key_returns_the_existing_job() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let keyed = r#"{"type":"t","idempotency_key":"k"}"#;
@@ -177,7 +177,7 @@ async fn a_known_key_answers_the_job_there_is() {
 }
 
 #[tokio::test]
-async fn a_duplicate_says_whether_its_payload_is_the_same() {
+async fn a_duplicate_has_same_payload() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let jobs = "/v1/queues/q/jobs";
@@ -191,7 +191,7 @@ async fn a_duplicate_says_whether_its_payload_is_the_same() {
     {
         assert_eq!(c.post(jobs, &job("k", other)).await.ok(200)["same_payload"], false, "{other}");
     }
-    // Of a batch each duplicate by itself, also one that repeats a member of the same batch.
+    // Each duplicate of a batch is compared, also with a job of the same batch.
     let batch = [
         job("k", r#""payload":{"a":1}"#),
         job("new", r#""payload":[1]"#),
@@ -199,10 +199,10 @@ async fn a_duplicate_says_whether_its_payload_is_the_same() {
         job("new", r#""payload":[2]"#),
         r#"{"type":"t","payload":{"a":1}}"#.to_owned(),
     ];
-    let told = c.post(jobs, &format!("[{}]", batch.join(","))).await.ok(201);
-    let same: Vec<Value> = told["jobs"].as_array().unwrap().iter().map(|job| job["same_payload"].clone()).collect();
+    let response = c.post(jobs, &format!("[{}]", batch.join(","))).await.ok(201);
+    let same: Vec<Value> = response["jobs"].as_array().unwrap().iter().map(|job| job["same_payload"].clone()).collect();
     assert_eq!(same, [json!(true), Value::Null, json!(true), json!(false), Value::Null]);
-    // A job that has ended can still be compared, one that was deleted cannot.
+    // An ended job can be compared, a deleted job cannot.
     let (id, token) = crate::common::client::lease(&c.claim("q").await);
     assert_eq!(json!(id), first["id"]);
     c.post(&format!("/v1/jobs/{id}/complete"), &format!(r#"{{"lease":"{token}"}}"#)).await.ok(200);
@@ -214,7 +214,7 @@ async fn a_duplicate_says_whether_its_payload_is_the_same() {
 }
 
 #[tokio::test]
-async fn a_single_submission_may_give_its_key_as_a_header() {
+async fn the_idempotency_key_may_be_a_header() {
     async fn post(c: &mut Client, headers: &str, body: &str) -> crate::common::client::Reply {
         let headers = format!("Content-Type: application/json\r\n{headers}");
         c.send_bytes("POST", "/v1/queues/q/jobs", &headers, body.as_bytes()).await;
@@ -245,13 +245,13 @@ async fn a_single_submission_may_give_its_key_as_a_header() {
     server.stop().await;
 }
 
-/// The first failing member speaks, all are listed, and nothing is stored.
+/// The problem has the first error and the list of all errors; nothing is stored.
 #[tokio::test]
-async fn a_refused_batch_names_its_members() {
+async fn a_refused_batch_lists_its_items() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let refused = [
-        (r#"[{"type":"t"},{"typ":"t"},{"type":"t","after":["nobody"]}]"#, 400, "validation", vec![1, 2]),
+        (r#"[{"type":"t"},{"typ":"t"},{"type":"t","after":["missing"]}]"#, 400, "validation", vec![1, 2]),
         (
             r#"[{"type":"t","after":["0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10"]},{"type":""}]"#,
             400,
@@ -279,24 +279,24 @@ async fn a_refused_batch_names_its_members() {
         assert!(errors.first().is_none_or(|first| first["code"] == code));
     }
     let odd =
-        c.post("/v1/queues/q/jobs", r#"[{"type":"t","after":["nobody"]}]"#).await.problem(400, "dependency_unknown");
-    assert_eq!(odd["errors"][0]["detail"], "dependency \"nobody\" does not exist");
+        c.post("/v1/queues/q/jobs", r#"[{"type":"t","after":["missing"]}]"#).await.problem(400, "dependency_unknown");
+    assert_eq!(odd["errors"][0]["detail"], "dependency \"missing\" does not exist");
     let one =
-        c.post("/v1/queues/q/jobs", r#"{"type":"t","after":["nobody"]}"#).await.problem(400, "dependency_unknown");
+        c.post("/v1/queues/q/jobs", r#"{"type":"t","after":["missing"]}"#).await.problem(400, "dependency_unknown");
     assert!(one.get("errors").is_none(), "one job is no batch: {one}");
     assert_nothing_stored(&mut c).await;
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_thousand_and_not_one_more() {
+async fn a_batch_has_at_most_1000_jobs() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let batch = |jobs: usize| format!("[{}]", vec![r#"{"type":"t"}"#; jobs].join(","));
     c.post("/v1/queues/q/jobs", &batch(1_001)).await.problem(400, "validation");
     assert_nothing_stored(&mut c).await;
-    let told = c.post("/v1/queues/q/jobs", &batch(1_000)).await.ok(201);
-    assert_eq!(told["jobs"].as_array().unwrap().len(), 1_000);
+    let response = c.post("/v1/queues/q/jobs", &batch(1_000)).await.ok(201);
+    assert_eq!(response["jobs"].as_array().unwrap().len(), 1_000);
     server.stop().await;
 }
 

@@ -1,4 +1,4 @@
-//! Workflows over the wire.
+//! Workflows.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn member<'a>(workflow: &'a Value, name: &str) -> &'a Value {
 
 /// Proves T-32.
 #[tokio::test]
-async fn a_free_graph_by_references() {
+async fn a_graph_by_refs_runs_in_order() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let body = json!({"name":"nightly","jobs":[
@@ -107,14 +107,14 @@ async fn chains_groups_and_chords_nest() {
 
 /// Proves G-6.6, G-6.7, G-6.8, G-6.9.
 #[tokio::test]
-async fn what_cannot_be_is_refused_and_nothing_is_stored() {
+async fn an_invalid_workflow_stores_nothing() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let job = |name: &str, after: Value| json!({"ref": name, "queue": "q", "type": "t", "after": after});
     let many = |number: usize| -> Vec<Value> { (0..number).map(|_| json!({"queue":"q","type":"t"})).collect() };
     let cases = [
         ("dependency_cycle", json!({"jobs":[job("a", json!(["#b"])), job("b", json!(["#a"]))]})),
-        ("dependency_unknown", json!({"jobs":[job("a", json!(["#nobody"]))]})),
+        ("dependency_unknown", json!({"jobs":[job("a", json!(["#missing"]))]})),
         ("dependency_unknown", json!({"jobs":[job("a", json!(["0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10"]))]})),
         ("dependency_breadth", json!({"chord":{"group": many(1_001), "finally": {"queue":"q","type":"t"}}})),
         ("dependency_breadth", json!({"chain":[{"group": many(1_001)}, {"queue":"q","type":"t"}]})),
@@ -148,12 +148,12 @@ async fn what_cannot_be_is_refused_and_nothing_is_stored() {
     assert_eq!(c.get("/v1/jobs").await.ok(200)["jobs"], json!([]));
     make(&mut c, &json!({"chain": many(100)})).await;
     make(&mut c, &json!({"chord":{"group": many(1_000), "finally": {"queue":"q","type":"t"}}})).await;
-    // A member that cannot be read is told by its place.
+    // The error of an invalid member has its path.
     let broken = json!({"chain":[{"queue":"q","type":"t"},{"queue":"q"}]});
     let problem = c.post("/v1/workflows", &broken.to_string()).await.problem(400, "validation");
     assert_eq!(problem["errors"][0]["index"], 1);
     let unknown = "0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10";
-    for path in [format!("/v1/workflows/{unknown}"), "/v1/workflows/nobody".to_owned()] {
+    for path in [format!("/v1/workflows/{unknown}"), "/v1/workflows/missing".to_owned()] {
         c.get(&path).await.problem(404, "workflow_not_found");
         for verb in ["cancel", "retry", "close"] {
             c.post(&format!("{path}/{verb}"), "{}").await.problem(404, "workflow_not_found");
@@ -169,7 +169,7 @@ async fn what_cannot_be_is_refused_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn an_open_one_grows_and_is_closed() {
+async fn an_open_workflow_accepts_jobs_until_closed() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let made = make(&mut c, &json!({"open":true,"name":"stream"})).await;
@@ -203,7 +203,7 @@ async fn an_open_one_grows_and_is_closed() {
 }
 
 #[tokio::test]
-async fn cancelled_and_retried_as_a_whole() {
+async fn a_workflow_is_cancelled_and_retried() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let made = make(&mut c, &json!({"queue":"q","chain":[{"type":"a"},{"type":"b"},{"type":"c"}]})).await;
@@ -237,7 +237,7 @@ async fn cancelled_and_retried_as_a_whole() {
 }
 
 #[tokio::test]
-async fn lists_and_members_come_in_pages() {
+async fn workflows_and_members_are_paged() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let mut ids = Vec::new();
@@ -268,7 +268,7 @@ async fn lists_and_members_come_in_pages() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_can_be_asked_for_again() {
+async fn a_repeated_workflow_submission_gets_the_same_response() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let body = json!({"queue":"q","group":[{"type":"t","idempotency_key":"a"},{"type":"t","idempotency_key":"b"}]})

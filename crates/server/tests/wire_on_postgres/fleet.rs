@@ -1,9 +1,9 @@
-//! Two servers on one schema: each shows what the other has done.
+//! Two servers on one schema: each shows the changes of the other.
 
 use std::sync::Arc;
 
-use longshore_server::TimeControl;
-use longshore_store_postgres::{Options, PostgresStore};
+use longshore_server::ServerClock;
+use longshore_store_postgres::{PostgresOptions, PostgresStore};
 use longshore_testkit::postgres::{new_schema, shared_url};
 use serde_json::{Value, json};
 
@@ -13,9 +13,9 @@ use crate::common::{Client, Setup, TestServer};
 async fn start_two() -> [TestServer; 2] {
     let schema = new_schema();
     let start = async || {
-        let options = Options { schema: schema.clone(), lanes: 1, ..Options::new(shared_url()) };
+        let options = PostgresOptions { schema: schema.clone(), writers: 1, ..PostgresOptions::new(shared_url()) };
         let store = PostgresStore::start(options, tokio::runtime::Handle::current()).await.unwrap();
-        Setup::memory().real_time().serve(Arc::new(store), TimeControl::Real).await
+        Setup::memory().real_time().serve(Arc::new(store), ServerClock::Real).await
     };
     [start().await, start().await]
 }

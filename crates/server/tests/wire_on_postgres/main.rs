@@ -1,4 +1,4 @@
-//! The contract of the wire once more, with the jobs on PostgreSQL.
+//! The wire contract on PostgreSQL.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,25 +16,25 @@ mod common;
 
 mod fleet;
 
+#[path = "../wire/admin.rs"]
+mod admin;
 #[path = "../wire/claims.rs"]
 mod claims;
 #[path = "../wire/clock.rs"]
 mod clock;
 #[path = "../wire/jobs.rs"]
 mod jobs;
+#[path = "../wire/leases.rs"]
+mod leases;
 #[path = "../wire/lists.rs"]
 mod lists;
 #[path = "../wire/long_polling.rs"]
 mod long_polling;
-#[path = "../wire/operate.rs"]
-mod operate;
 #[path = "../wire/queues.rs"]
 mod queues;
 #[path = "../wire/submit.rs"]
 mod submit;
-#[path = "../wire/watch.rs"]
-mod watch;
-#[path = "../wire/work.rs"]
-mod work;
+#[path = "../wire/system.rs"]
+mod system;
 #[path = "../wire/workflows.rs"]
 mod workflows;

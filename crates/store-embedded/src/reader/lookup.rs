@@ -1,30 +1,29 @@
-//! Indexes on disk that listings use: words, external ids, and the order of creation.
+//! Index tables of listings: search terms, external ids, order of creation.
 
-use std::sync::PoisonError;
-
+use longshore_codec as codec;
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::time::Timestamp;
-use longshore_records::codec;
 use longshore_store::{JobFilter, StoreError};
 use rusqlite::params;
 
-use super::{Reader, falling};
+use super::{SnapshotReader, check_descending};
 use crate::error::sql;
 
-impl Reader {
-    /// Jobs that the word index lists, newest first.
-    pub(super) fn listed_by(&self, word: &str, before: Option<Seq>, limit: usize) -> Result<Vec<Seq>, StoreError> {
+impl SnapshotReader {
+    /// Returns the jobs with a search term, newest first.
+    pub(super) fn with_term(&self, term: &str, before: Option<Seq>, limit: usize) -> Result<Vec<Seq>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let statement = "SELECT seq FROM tag WHERE word = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
+        let statement = "SELECT seq FROM tag WHERE term = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
         let mut select = self.connection.prepare_cached(statement).map_err(sql)?;
-        let rows = select.query_map(params![word, signed(before), limit], |row| row.get::<_, i64>(0)).map_err(sql)?;
+        let rows = select.query_map(params![term, signed(before), limit], |row| row.get::<_, i64>(0)).map_err(sql)?;
         let numbers = rows.map(|number| number.map(|number| Seq(number.cast_unsigned())));
         let numbers: Vec<Seq> = numbers.collect::<Result<_, _>>().map_err(sql)?;
-        falling("tag", before, numbers.iter().copied())?;
+        check_descending("tag", before, numbers.iter().copied())?;
         Ok(numbers)
     }
 
-    /// The job of a queue that has this external id, or one of every queue. Costs one look for each queue.
+    /// Returns the job of a queue with this external id, or one job per queue. Costs one lookup per
+    /// queue.
     pub(super) fn with_external_id(
         &self,
         queue: Option<&QueueName>,
@@ -46,16 +45,17 @@ impl Reader {
         Ok(holders)
     }
 
-    /// Every queue that ever had a job, deleted ones included: their ended jobs are still listed.
+    /// Returns every queue that ever had a job. Finished jobs of deleted queues are still listed.
     fn all_queues(&self) -> Vec<QueueName> {
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let queues = u32::try_from(names.known().0).unwrap_or(u32::MAX);
-        (0..queues).filter_map(|number| names.queue(number).cloned()).collect()
+        let dictionary = self.indexes.dictionary();
+        let queues = u32::try_from(dictionary.len().0).unwrap_or(u32::MAX);
+        (0..queues).filter_map(|number| dictionary.queue(number).cloned()).collect()
     }
 
-    /// Where a listing begins: `before`, or a lower number if all jobs from there on were created too late.
+    /// Returns the start of a listing: `before`, or a lower number if all jobs from there on were
+    /// created too late.
     ///
-    /// Jobs are created in the order of their numbers, so a binary search finds the place.
+    /// Jobs are created in the order of their numbers, so a binary search finds the start.
     pub(super) fn below_too_new(&self, filter: &JobFilter, before: Option<Seq>) -> Result<Option<Seq>, StoreError> {
         if filter.created_before.is_none() {
             return Ok(before);
@@ -65,7 +65,7 @@ impl Reader {
             Ok(newest.filter(|(_, created_at)| filter.excludes_newer_than(*created_at)).map(|(seq, _)| seq))
         };
         let Some(mut high) = too_new(before)? else { return Ok(before) };
-        // All jobs from `high` on are too new; the newest job below `low` is not.
+        // All jobs from `high` on are too new. The newest job below `low` is not.
         let mut low = Seq(0);
         while low < high {
             let middle = Seq(low.0 + (high.0 - low.0).div_ceil(2));
@@ -77,10 +77,10 @@ impl Reader {
         Ok(Some(high))
     }
 
-    /// The job with the highest number below this one, and when it was created.
+    /// Returns the job with the highest number below `below` and its creation time.
     fn newest_below(&self, below: Option<Seq>) -> Result<Option<(Seq, Timestamp)>, StoreError> {
         let mut newest = None;
-        for table in ["live", "ended"] {
+        for table in ["live_jobs", "finished_jobs"] {
             let statement = format!("SELECT seq, record FROM {table} WHERE seq < ?1 ORDER BY seq DESC LIMIT 1");
             let mut select = self.connection.prepare_cached(&statement).map_err(sql)?;
             let mut rows = select.query([signed(below)]).map_err(sql)?;
@@ -89,10 +89,10 @@ impl Reader {
             if newest.is_some_and(|(other, _)| other >= seq) {
                 continue;
             }
-            let damaged = || StoreError::corrupt(format!("the record of job {seq}"));
-            let bytes = row.get_ref(1).map_err(sql)?.as_blob().map_err(|_| damaged())?;
-            let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-            let job = codec::job::decode(seq, bytes, &names).map_err(|_| damaged())?;
+            let corrupt = || StoreError::corrupt(format!("the record of job {seq}"));
+            let bytes = row.get_ref(1).map_err(sql)?.as_blob().map_err(|_| corrupt())?;
+            let dictionary = self.indexes.dictionary();
+            let job = codec::job::decode(seq, bytes, &dictionary).map_err(|_| corrupt())?;
             newest = Some((seq, job.created_at));
         }
         Ok(newest)

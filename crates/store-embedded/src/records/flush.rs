@@ -1,41 +1,39 @@
-//! The end of a batch: tables, counts, sums and listings are brought in step with the records in memory.
-
-use std::sync::PoisonError;
+//! End of a batch: writes changed records and updates counts, chunk summaries and the live index.
 
 use longshore_core::id::Seq;
 use longshore_core::time::Timestamp;
 use rusqlite::params;
 
-use super::pen::Pen;
-use super::{DiskRecords, Origin, Touched, Trouble, state_number};
-use crate::ended::{Features, chunk_of, save_features};
-use crate::listing::Change;
-use longshore_records::codec;
+use super::batch_writer::BatchWriter;
+use super::{RecordsError, SqliteRecords, StoredIn, WrittenJob, state_number};
+use crate::finished_index::{FilterKey, chunk_of, save_chunk_key};
+use crate::live_index::LiveChange;
+use longshore_codec as codec;
 
-/// What became of one record in a flush.
-struct Written {
+/// Result of writing one record.
+struct WrittenRecord {
     seq: Seq,
-    before: Origin,
-    after: Origin,
-    /// Of a job that has just ended.
-    features: Option<Features>,
+    before: StoredIn,
+    after: StoredIn,
+    /// Set for a job that finished in this batch.
+    key: Option<FilterKey>,
     prune_at: Option<Timestamp>,
 }
 
-impl DiskRecords {
-    /// Writes what the batch has changed so far, inside its transaction.
-    pub(crate) fn flush(&mut self) -> Result<(), Trouble> {
-        if self.names().anything_fresh() {
-            crate::names::save(&self.names(), &self.connection)?;
+impl SqliteRecords {
+    /// Writes the changes of the batch so far, in its transaction.
+    pub(crate) fn flush(&mut self) -> Result<(), RecordsError> {
+        if self.dictionary().has_unsaved() {
+            crate::dictionary::save(&self.dictionary(), &self.connection)?;
         }
         if !self.new_payloads.is_empty() {
             self.write_payloads()?;
         }
         if !self.changed.is_empty() {
-            let mut changed: Vec<(Seq, Origin)> = self.changed.drain().collect();
+            let mut changed: Vec<(Seq, StoredIn)> = self.changed.drain().collect();
             changed.sort_unstable_by_key(|(seq, _)| *seq);
             let written = self.write_records(changed)?;
-            self.account(written)?;
+            self.update_indexes(written)?;
         }
         for (seq, origin) in std::mem::take(&mut self.removed) {
             self.erase(seq, &origin)?;
@@ -44,103 +42,107 @@ impl DiskRecords {
         self.flush_counts()
     }
 
-    /// Brings the tables in step with the records in memory; says where each lay before, and lies now.
-    fn write_records(&mut self, changed: Vec<(Seq, Origin)>) -> Result<Vec<Written>, Trouble> {
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let mut pen = Pen::default();
+    /// Writes the changed records. Returns where each was stored before and is stored now.
+    fn write_records(&mut self, changed: Vec<(Seq, StoredIn)>) -> Result<Vec<WrittenRecord>, RecordsError> {
+        let dictionary = self.indexes.dictionary();
+        let mut writer = BatchWriter::default();
         let mut record = Vec::new();
         let mut written = Vec::with_capacity(changed.len());
         for (seq, before) in changed {
             let Some(job) = self.jobs.get(&seq) else { continue };
-            record = codec::job::encode(job, &names, record).ok_or(Trouble::NotStorable)?;
-            let after = Origin::of(job);
+            record = codec::job::encode(job, &dictionary, record).ok_or(RecordsError::NotStorable)?;
+            let after = StoredIn::of(job);
             match (&before, &after) {
-                (Origin::Live(_), Origin::Live(_)) => pen.replace_live(seq, &record),
-                (Origin::Nowhere, Origin::Live(_)) => pen.insert_live(seq, &record),
-                (Origin::Ended(_), Origin::Live(_)) => {
-                    pen.delete_ended(seq);
-                    pen.insert_live(seq, &record);
+                (StoredIn::Live(_), StoredIn::Live(_)) => writer.replace_live(seq, &record),
+                (StoredIn::Nowhere, StoredIn::Live(_)) => writer.insert_live(seq, &record),
+                (StoredIn::Finished(_), StoredIn::Live(_)) => {
+                    writer.delete_finished(seq);
+                    writer.insert_live(seq, &record);
                 }
-                (Origin::Ended(_), Origin::Ended(_)) => pen.update_ended(job, Features::of(job, &names), &record),
-                (Origin::Live(_), Origin::Ended(_)) => {
-                    pen.delete_live(seq);
-                    pen.insert_ended(job, Features::of(job, &names), &record);
+                (StoredIn::Finished(_), StoredIn::Finished(_)) => {
+                    writer.update_finished(job, FilterKey::of(job, &dictionary), &record)
                 }
-                (Origin::Nowhere, Origin::Ended(_)) => pen.insert_ended(job, Features::of(job, &names), &record),
-                (_, Origin::Nowhere) => {}
+                (StoredIn::Live(_), StoredIn::Finished(_)) => {
+                    writer.delete_live(seq);
+                    writer.insert_finished(job, FilterKey::of(job, &dictionary), &record);
+                }
+                (StoredIn::Nowhere, StoredIn::Finished(_)) => {
+                    writer.insert_finished(job, FilterKey::of(job, &dictionary), &record)
+                }
+                (_, StoredIn::Nowhere) => {}
             }
-            let features = match (&before, &after) {
-                (Origin::Ended(before), Origin::Ended(after)) if before == after => None,
-                (_, Origin::Ended(_)) => Some(Features::of(job, &names)),
-                (_, Origin::Live(_) | Origin::Nowhere) => None,
+            let key = match (&before, &after) {
+                (StoredIn::Finished(before), StoredIn::Finished(after)) if before == after => None,
+                (_, StoredIn::Finished(_)) => Some(FilterKey::of(job, &dictionary)),
+                (_, StoredIn::Live(_) | StoredIn::Nowhere) => None,
             };
-            written.push(Written { seq, before, after, features, prune_at: job.prune_at() });
+            written.push(WrittenRecord { seq, before, after, key, prune_at: job.prune_at() });
         }
-        pen.write(&self.connection)?;
+        writer.write(&self.connection)?;
         Ok(written)
     }
 
-    /// Keeps counts, sums and listings in step with what was written.
-    fn account(&mut self, written: Vec<Written>) -> Result<(), Trouble> {
+    /// Updates counts, chunk summaries and the live index.
+    fn update_indexes(&mut self, written: Vec<WrittenRecord>) -> Result<(), RecordsError> {
         let mut changes = Vec::with_capacity(written.len());
-        for Written { seq, before, after, features, prune_at } in written {
-            if let Some(features) = features {
-                self.sum_up(seq, features)?;
+        for WrittenRecord { seq, before, after, key, prune_at } in written {
+            if let Some(key) = key {
+                self.add_chunk_key(seq, key)?;
             }
             if let Some(at) = prune_at {
-                self.prunes.note(&self.connection, seq, at)?;
+                self.prunes.schedule_prune(&self.connection, seq, at)?;
             }
-            self.touched.push(Touched { seq, fresh: matches!(before, Origin::Nowhere) });
+            self.written.push(WrittenJob { seq, is_new: matches!(before, StoredIn::Nowhere) });
             self.recount(seq, &before, &after);
-            let change = Change { before: before.live(), after: after.live() };
+            let change = LiveChange { before: before.live(), after: after.live() };
             if change.before != change.after {
                 changes.push(change);
             }
         }
-        self.live.write().unwrap_or_else(PoisonError::into_inner).replace(changes);
+        self.indexes.live_mut().replace(changes);
         Ok(())
     }
 
-    /// Adds what is new about an ended job to the sum of its chunk.
-    fn sum_up(&mut self, seq: Seq, features: Features) -> Result<(), Trouble> {
+    /// Adds a finished job to the summary of its chunk.
+    fn add_chunk_key(&mut self, seq: Seq, key: FilterKey) -> Result<(), RecordsError> {
         let chunk = chunk_of(seq);
-        if self.chunks.read().unwrap_or_else(PoisonError::into_inner).knows(chunk, &features) {
+        if self.indexes.chunks().contains(chunk, &key) {
             return Ok(());
         }
-        save_features(&self.connection, chunk, &features)?;
-        self.chunks.write().unwrap_or_else(PoisonError::into_inner).add(chunk, features);
-        self.summed.push((chunk, features));
+        save_chunk_key(&self.connection, chunk, &key)?;
+        self.indexes.chunks_mut().add(chunk, key);
+        self.new_chunk_keys.push((chunk, key));
         Ok(())
     }
 
-    fn recount(&mut self, seq: Seq, before: &Origin, after: &Origin) {
+    fn recount(&mut self, seq: Seq, before: &StoredIn, after: &StoredIn) {
         for (origin, sign) in [(before, -1), (after, 1)] {
-            if let Origin::Ended(state) = origin
+            if let StoredIn::Finished(state) = origin
                 && let Some(job) = self.jobs.get(&seq)
             {
-                *self.ended_counts.entry((job.queue.clone(), *state)).or_default() += sign;
+                *self.finished_counts.entry((job.queue.clone(), *state)).or_default() += sign;
             }
         }
     }
 
-    fn erase(&mut self, seq: Seq, origin: &Origin) -> Result<(), Trouble> {
+    fn erase(&mut self, seq: Seq, origin: &StoredIn) -> Result<(), RecordsError> {
         let number = seq.0.cast_signed();
         match origin {
-            Origin::Nowhere | Origin::Live(_) => {
-                self.connection.prepare_cached("DELETE FROM live WHERE seq = ?1")?.execute([number])?;
+            StoredIn::Nowhere | StoredIn::Live(_) => {
+                self.connection.prepare_cached("DELETE FROM live_jobs WHERE seq = ?1")?.execute([number])?;
             }
-            Origin::Ended(_) => {
-                self.connection.prepare_cached("DELETE FROM ended WHERE seq = ?1")?.execute([number])?;
+            StoredIn::Finished(_) => {
+                self.connection.prepare_cached("DELETE FROM finished_jobs WHERE seq = ?1")?.execute([number])?;
             }
         }
         self.connection.prepare_cached("DELETE FROM payload WHERE seq = ?1")?.execute([number])?;
         Ok(())
     }
 
-    fn flush_counts(&mut self) -> Result<(), Trouble> {
-        for ((queue, state), change) in self.ended_counts.drain().filter(|(_, change)| *change != 0) {
+    fn flush_counts(&mut self) -> Result<(), RecordsError> {
+        for ((queue, state), change) in self.finished_counts.drain().filter(|(_, change)| *change != 0) {
             let mut upsert = self.connection.prepare_cached(
-                "INSERT INTO ended_count(queue, state, jobs) VALUES (?1, ?2, ?3) \
+                "INSERT INTO finished_counts(queue, state, jobs) VALUES (?1, ?2, ?3) \
                  ON CONFLICT(queue, state) DO UPDATE SET jobs = jobs + excluded.jobs",
             )?;
             upsert.execute(params![queue.as_str(), state_number(state), change])?;

@@ -1,4 +1,4 @@
-//! Payloads: written once, read at claim, and some of them still in memory then.
+//! Payloads: written at submission, read at claim, some cached in between.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use longshore_core::id::Seq;
 use longshore_core::submit::Payload;
 use rusqlite::{Connection, Row};
 
-use super::many::INSERT_PAYLOADS;
-use super::{DiskRecords, SeqMap, Trouble};
-use longshore_records::codec;
+use super::multi_row::INSERT_PAYLOADS;
+use super::{RecordsError, SeqMap, SqliteRecords};
+use longshore_codec as codec;
 
 /// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
 const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// Longer payloads are written one by one: SQLite copies all of a statement first.
+/// Longer payloads get their own statement, because SQLite copies all values of a statement first.
 const SHARED_PAYLOAD_BYTES_MAX: usize = 4 << 10;
 
 #[derive(Debug, Default)]
@@ -38,9 +38,9 @@ impl PayloadCache {
     }
 }
 
-impl DiskRecords {
-    pub(crate) fn payload(&mut self, seq: Seq) -> Result<Option<Payload>, Trouble> {
-        if let Some(payload) = self.ahead.take_payload(seq) {
+impl SqliteRecords {
+    pub(crate) fn payload(&mut self, seq: Seq) -> Result<Option<Payload>, RecordsError> {
+        if let Some(payload) = self.prefetcher.take_payload(seq) {
             return Ok(Some(payload));
         }
         match self.payloads.payloads.get(&seq) {
@@ -49,7 +49,7 @@ impl DiskRecords {
         }
     }
 
-    pub(super) fn write_payloads(&mut self) -> Result<(), Trouble> {
+    pub(super) fn write_payloads(&mut self) -> Result<(), RecordsError> {
         let rows = std::mem::take(&mut self.new_payloads);
         let small = |(_, payload): &(Seq, Payload)| payload.bytes().len() <= SHARED_PAYLOAD_BYTES_MAX;
         for rows in rows.chunk_by(|one, next| small(one) && small(next)) {
@@ -61,7 +61,7 @@ impl DiskRecords {
                 let bytes = payload.bytes();
                 statement.raw_bind_parameter(first, seq.0.cast_signed())?;
                 statement.raw_bind_parameter(first + 1, kind)?;
-                statement.raw_bind_parameter(first + 2, codec::checksum(payload_place(*seq, kind), bytes))?;
+                statement.raw_bind_parameter(first + 2, codec::checksum(checksum_seed(*seq, kind), bytes))?;
                 statement.raw_bind_parameter(first + 3, bytes.as_ref())
             })?;
         }
@@ -69,30 +69,30 @@ impl DiskRecords {
     }
 }
 
-/// What the checksum of a payload covers beside its bytes: whose it is, and of which kind.
-fn payload_place(seq: Seq, kind: u8) -> u64 {
+/// Checksum of a payload, bound to its job and its kind.
+fn checksum_seed(seq: Seq, kind: u8) -> u64 {
     seq.0 | u64::from(kind) << 63
 }
 
-pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<Payload>, Trouble> {
+pub(crate) fn read_payload(connection: &Connection, seq: Seq) -> Result<Option<Payload>, RecordsError> {
     let mut select = connection.prepare_cached("SELECT kind, checksum, bytes FROM payload WHERE seq = ?1")?;
     let mut rows = select.query([seq.0.cast_signed()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     payload_in(row, seq).map(Some)
 }
 
-/// From a row of kind, checksum and bytes.
-pub(super) fn payload_in(row: &Row<'_>, seq: Seq) -> Result<Payload, Trouble> {
-    let kind: u8 = row.get(0).map_err(|_| Trouble::Damaged(seq))?;
-    let bytes = row.get_ref(2)?.as_blob().map_err(|_| Trouble::Damaged(seq))?;
-    let checksum: u32 = row.get(1).map_err(|_| Trouble::Damaged(seq))?;
-    if codec::checksum(payload_place(seq, kind), bytes) != checksum {
-        return Err(Trouble::Damaged(seq));
+/// Decodes a row of kind, checksum and bytes.
+pub(super) fn payload_in(row: &Row<'_>, seq: Seq) -> Result<Payload, RecordsError> {
+    let kind: u8 = row.get(0).map_err(|_| RecordsError::CorruptJob(seq))?;
+    let bytes = row.get_ref(2)?.as_blob().map_err(|_| RecordsError::CorruptJob(seq))?;
+    let checksum: u32 = row.get(1).map_err(|_| RecordsError::CorruptJob(seq))?;
+    if codec::checksum(checksum_seed(seq, kind), bytes) != checksum {
+        return Err(RecordsError::CorruptJob(seq));
     }
     let bytes = Bytes::copy_from_slice(bytes);
     match kind {
         0 => Ok(Payload::Json(bytes)),
         1 => Ok(Payload::Binary(bytes)),
-        _ => Err(Trouble::Damaged(seq)),
+        _ => Err(RecordsError::CorruptJob(seq)),
     }
 }

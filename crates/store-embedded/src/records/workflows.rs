@@ -1,69 +1,74 @@
-//! Workflows on disk: their records with the sums, which numbers are their members, and which of those have names.
+//! Tables of workflows: records with counts, ranges of member numbers, member references.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use longshore_core::id::{Seq, WorkflowId};
-use longshore_core::workflow::{TallyChange, Workflow, WorkflowState};
+use longshore_core::workflow::{MemberCountDelta, Workflow, WorkflowState};
 use longshore_store::StoreError;
 use longshore_store::WorkflowQuery;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::Trouble;
+use super::RecordsError;
 use crate::error::sql;
-use crate::order::InOrder;
-use longshore_records::codec;
+use crate::key_order::KeyOrderCheck;
+use longshore_codec as codec;
 
-/// Records that stay in memory between batches.
+/// Workflow records that stay in memory between batches.
 const CACHED_MAX: usize = 10_000;
 
-/// Changed in memory during a batch, written once at its end.
+/// Workflow records: changed in memory during a batch, written once at its end.
 #[derive(Debug, Default)]
-pub(crate) struct Workflows {
+pub(crate) struct WorkflowCache {
     cached: HashMap<Seq, Cached>,
     changed: Vec<Seq>,
-    /// New members: (workflow, member).
-    admitted: Vec<(Seq, Seq)>,
+    /// New members as pairs of workflow and member.
+    added_members: Vec<(Seq, Seq)>,
 }
 
 #[derive(Debug)]
 struct Cached {
     workflow: Workflow,
     changed: bool,
-    /// The row that its last members are in.
+    /// Last row of the members table.
     tail: Option<(u64, u64)>,
 }
 
-impl Workflows {
-    fn load(&mut self, connection: &Connection, number: Seq) -> Result<Option<&mut Cached>, Trouble> {
+impl WorkflowCache {
+    fn load(&mut self, connection: &Connection, number: Seq) -> Result<Option<&mut Cached>, RecordsError> {
         match self.cached.entry(number) {
-            Entry::Occupied(known) => Ok(Some(known.into_mut())),
-            Entry::Vacant(place) => {
+            Entry::Occupied(cached) => Ok(Some(cached.into_mut())),
+            Entry::Vacant(entry) => {
                 let Some(workflow) = read(connection, number)? else { return Ok(None) };
                 let tail = tail(connection, number)?;
-                Ok(Some(place.insert(Cached { workflow, changed: false, tail })))
+                Ok(Some(entry.insert(Cached { workflow, changed: false, tail })))
             }
         }
     }
 
-    pub(super) fn get(&mut self, connection: &Connection, number: Seq) -> Result<Option<&Workflow>, Trouble> {
+    pub(super) fn get(&mut self, connection: &Connection, number: Seq) -> Result<Option<&Workflow>, RecordsError> {
         Ok(self.load(connection, number)?.map(|cached| &cached.workflow))
     }
 
-    /// Everything but the tally.
-    pub(super) fn put(&mut self, connection: &Connection, workflow: &Workflow) -> Result<(), Trouble> {
+    /// Replaces the record except for its counts.
+    pub(super) fn put(&mut self, connection: &Connection, workflow: &Workflow) -> Result<(), RecordsError> {
         let number = workflow.number;
-        let known = self.load(connection, number)?.map(|cached| (cached.workflow.tally, cached.tail));
-        let (tally, tail) = known.unwrap_or_default();
+        let stored = self.load(connection, number)?.map(|cached| (cached.workflow.tally, cached.tail));
+        let (tally, tail) = stored.unwrap_or_default();
         let workflow = Workflow { tally, ..workflow.clone() };
-        let already = self.cached.insert(number, Cached { workflow, changed: true, tail });
-        if already.is_none_or(|cached| !cached.changed) {
+        let previous = self.cached.insert(number, Cached { workflow, changed: true, tail });
+        if previous.is_none_or(|cached| !cached.changed) {
             self.changed.push(number);
         }
         Ok(())
     }
 
-    pub(super) fn tally(&mut self, connection: &Connection, number: Seq, change: &TallyChange) -> Result<(), Trouble> {
+    pub(super) fn tally(
+        &mut self,
+        connection: &Connection,
+        number: Seq,
+        change: &MemberCountDelta,
+    ) -> Result<(), RecordsError> {
         let Some(cached) = self.load(connection, number)? else { return Ok(()) };
         cached.workflow.tally.add(change);
         if !std::mem::replace(&mut cached.changed, true) {
@@ -73,25 +78,25 @@ impl Workflows {
     }
 
     pub(super) fn admit(&mut self, number: Seq, member: Seq) {
-        self.admitted.push((number, member));
+        self.added_members.push((number, member));
     }
 
-    pub(super) fn remove(&mut self, connection: &Connection, number: Seq) -> Result<(), Trouble> {
+    pub(super) fn remove(&mut self, connection: &Connection, number: Seq) -> Result<(), RecordsError> {
         self.flush(connection)?;
         self.cached.remove(&number);
         for table in [
             "DELETE FROM workflow WHERE number = ?1",
             "DELETE FROM member WHERE workflow = ?1",
-            "DELETE FROM member_name WHERE workflow = ?1",
+            "DELETE FROM member_ref WHERE workflow = ?1",
         ] {
             connection.prepare_cached(table)?.execute([number.0.cast_signed()])?;
         }
         Ok(())
     }
 
-    pub(super) fn flush(&mut self, connection: &Connection) -> Result<(), Trouble> {
-        let mut admitted = std::mem::take(&mut self.admitted);
-        // Members of one call have neighbouring numbers, but are not always born in their order.
+    pub(super) fn flush(&mut self, connection: &Connection) -> Result<(), RecordsError> {
+        let mut admitted = std::mem::take(&mut self.added_members);
+        // Members of one request have adjacent numbers, but not always in order.
         admitted.sort_unstable();
         for one in admitted.chunk_by(|a, b| a.0 == b.0) {
             let Some((number, _)) = one.first() else { continue };
@@ -113,7 +118,7 @@ impl Workflows {
     }
 }
 
-/// Adds members to the last row, or to new ones.
+/// Appends members to the last row, or adds rows.
 fn append(
     connection: &Connection,
     number: Seq,
@@ -141,58 +146,65 @@ fn append(
     Ok(tail)
 }
 
-fn tail(connection: &Connection, number: Seq) -> Result<Option<(u64, u64)>, Trouble> {
+fn tail(connection: &Connection, number: Seq) -> Result<Option<(u64, u64)>, RecordsError> {
     let mut select = connection
         .prepare_cached("SELECT first, last, checksum FROM member WHERE workflow = ?1 ORDER BY first DESC LIMIT 1")?;
     let mut rows = select.query([number.0.cast_signed()])?;
     rows.next()?.map(|row| span(number, row)).transpose()
 }
 
-fn span(number: Seq, row: &Row<'_>) -> Result<(u64, u64), Trouble> {
-    let damaged = |_| Trouble::DamagedWorkflow(number);
+fn span(number: Seq, row: &Row<'_>) -> Result<(u64, u64), RecordsError> {
+    let damaged = |_| RecordsError::CorruptWorkflow(number);
     let first = row.get::<_, i64>(0).map_err(damaged)?.cast_unsigned();
     let last = row.get::<_, i64>(1).map_err(damaged)?.cast_unsigned();
     let sum: u32 = row.get(2).map_err(damaged)?;
-    if span_checksum(number, first, last) == sum { Ok((first, last)) } else { Err(Trouble::DamagedWorkflow(number)) }
+    if span_checksum(number, first, last) == sum {
+        Ok((first, last))
+    } else {
+        Err(RecordsError::CorruptWorkflow(number))
+    }
 }
 
-/// A member that is not listed would be lost, as far as its workflow goes.
+/// Checksum of a row. A wrong range would lose members of the workflow.
 fn span_checksum(number: Seq, first: u64, last: u64) -> u32 {
-    let mut writer = codec::Writer::default();
-    writer.number(first);
-    writer.number(last);
+    let mut writer = codec::Encoder::default();
+    writer.varint(first);
+    writer.varint(last);
     codec::checksum(number.0, &writer.bytes)
 }
 
-/// Places in `WorkflowState::ALL`.
+/// Returns the position in `WorkflowState::ALL`.
 pub(crate) fn state_number(state: WorkflowState) -> i64 {
     state as i64
 }
 
 fn write(connection: &Connection, workflow: &Workflow) -> rusqlite::Result<()> {
-    let mut upsert = connection
-        .prepare_cached("INSERT OR REPLACE INTO workflow(number, state, errand, record) VALUES (?1, ?2, ?3, ?4)")?;
-    let (state, errand) = (state_number(workflow.state()), workflow.errand.is_some());
-    upsert.execute(params![workflow.number.0.cast_signed(), state, errand, codec::workflow::encode(workflow)]).map(drop)
+    let mut upsert = connection.prepare_cached(
+        "INSERT OR REPLACE INTO workflow(number, state, operation_active, record) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    let (state, operation_active) = (state_number(workflow.state()), workflow.operation.is_some());
+    upsert
+        .execute(params![workflow.number.0.cast_signed(), state, operation_active, codec::workflow::encode(workflow)])
+        .map(drop)
 }
 
-pub(crate) fn read(connection: &Connection, number: Seq) -> Result<Option<Workflow>, Trouble> {
-    // Of a foreign id it may be any number; SQLite's are signed.
+pub(crate) fn read(connection: &Connection, number: Seq) -> Result<Option<Workflow>, RecordsError> {
+    // An id of another store decrypts to any number. SQLite integers are signed.
     let Ok(signed) = i64::try_from(number.0) else { return Ok(None) };
     let mut select = connection.prepare_cached("SELECT number, record FROM workflow WHERE number = ?1")?;
     let mut rows = select.query([signed])?;
     rows.next()?.map(decode).transpose()
 }
 
-fn decode(row: &Row<'_>) -> Result<Workflow, Trouble> {
+fn decode(row: &Row<'_>) -> Result<Workflow, RecordsError> {
     let number = Seq(row.get::<_, i64>(0)?.cast_unsigned());
-    let damaged = || Trouble::DamagedWorkflow(number);
+    let damaged = || RecordsError::CorruptWorkflow(number);
     let record = row.get_ref(1)?.as_blob().map_err(|_| damaged())?;
     codec::workflow::decode(number, record).map_err(|_| damaged())
 }
 
-/// Newest first.
-pub(crate) fn page(connection: &Connection, query: &WorkflowQuery) -> Result<Vec<Workflow>, Trouble> {
+/// Returns a page, newest first.
+pub(crate) fn page(connection: &Connection, query: &WorkflowQuery) -> Result<Vec<Workflow>, RecordsError> {
     let statement = match query.state {
         None => "SELECT number, record FROM workflow WHERE ?1 IS NULL AND number < ?2 ORDER BY number DESC LIMIT ?3",
         Some(_) => "SELECT number, record FROM workflow WHERE state = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3",
@@ -208,23 +220,29 @@ pub(crate) fn page(connection: &Connection, query: &WorkflowQuery) -> Result<Vec
     Ok(page)
 }
 
-/// Those to whose members something is being done.
-pub(crate) fn with_errands(connection: &Connection) -> Result<Vec<WorkflowId>, StoreError> {
-    let mut select =
-        connection.prepare("SELECT number, record FROM workflow WHERE errand <> 0 ORDER BY number").map_err(sql)?;
+/// Returns the workflows with a running operation.
+pub(crate) fn with_active_operation(connection: &Connection) -> Result<Vec<WorkflowId>, StoreError> {
+    let mut select = connection
+        .prepare("SELECT number, record FROM workflow WHERE operation_active <> 0 ORDER BY number")
+        .map_err(sql)?;
     let (mut rows, mut found) = (select.query([]).map_err(sql)?, Vec::new());
-    let mut order = InOrder::through("workflow");
+    let mut order = KeyOrderCheck::through("workflow");
     while let Some(row) = rows.next().map_err(sql)? {
-        let workflow = decode(row).map_err(|_| crate::error::damaged("the record of a workflow"))?;
+        let workflow = decode(row).map_err(|_| crate::error::corrupt("the record of a workflow"))?;
         order.next(workflow.number)?;
         found.push(workflow.id);
     }
     Ok(found)
 }
 
-/// Numbers of members behind `after`, oldest first.
-pub(crate) fn members(connection: &Connection, number: Seq, after: Seq, limit: usize) -> Result<Vec<Seq>, Trouble> {
-    // The row that `after` lies in, if it lies in one, comes first.
+/// Returns numbers of members after `after`, oldest first.
+pub(crate) fn members(
+    connection: &Connection,
+    number: Seq,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<Seq>, RecordsError> {
+    // The row that contains `after` comes first.
     let mut select = connection.prepare_cached(
         "SELECT first, last, checksum FROM member WHERE workflow = ?1 AND first >= coalesce(\
          (SELECT max(first) FROM member WHERE workflow = ?1 AND first <= ?2), 0) ORDER BY first",
@@ -243,13 +261,13 @@ pub(crate) fn members(connection: &Connection, number: Seq, after: Seq, limit: u
     Ok(members)
 }
 
-/// Numbers of members before `before`, newest first.
+/// Returns numbers of members before `before`, newest first.
 pub(crate) fn members_before(
     connection: &Connection,
     number: Seq,
     before: Option<Seq>,
     limit: usize,
-) -> Result<Vec<Seq>, Trouble> {
+) -> Result<Vec<Seq>, RecordsError> {
     let before = before.map_or(i64::MAX.unsigned_abs(), |before| before.0.min(i64::MAX.unsigned_abs()));
     let mut select = connection.prepare_cached(
         "SELECT first, last, checksum FROM member WHERE workflow = ?1 AND first < ?2 ORDER BY first DESC",
@@ -267,35 +285,34 @@ pub(crate) fn members_before(
     Ok(members)
 }
 
-/// Of a foreign id the number may be any: then there is nothing.
+/// An id of another store decrypts to any number, which has no row.
 fn signed(number: Seq) -> i64 {
     i64::try_from(number.0).unwrap_or(-1)
 }
 
 pub(super) fn name(connection: &Connection, number: Seq, name: &str, member: Seq) -> rusqlite::Result<()> {
     let mut upsert =
-        connection.prepare_cached("INSERT OR REPLACE INTO member_name(workflow, name, seq) VALUES (?1, ?2, ?3)")?;
+        connection.prepare_cached("INSERT OR REPLACE INTO member_ref(workflow, name, seq) VALUES (?1, ?2, ?3)")?;
     upsert.execute(params![signed(number), name, member.0.cast_signed()]).map(drop)
 }
 
 pub(super) fn named(connection: &Connection, number: Seq, name: &str) -> rusqlite::Result<Option<Seq>> {
-    let mut select = connection.prepare_cached("SELECT seq FROM member_name WHERE workflow = ?1 AND name = ?2")?;
+    let mut select = connection.prepare_cached("SELECT seq FROM member_ref WHERE workflow = ?1 AND name = ?2")?;
     let found = select.query_row(params![signed(number), name], |row| row.get::<_, i64>(0)).optional()?;
     Ok(found.map(|seq| Seq(seq.cast_unsigned())))
 }
 
-/// The name goes with the member that has it.
+/// Deletes the reference of a deleted member.
 pub(super) fn unname(connection: &Connection, number: Seq, name: &str, member: Seq) -> rusqlite::Result<()> {
     let mut delete =
-        connection.prepare_cached("DELETE FROM member_name WHERE workflow = ?1 AND name = ?2 AND seq = ?3")?;
+        connection.prepare_cached("DELETE FROM member_ref WHERE workflow = ?1 AND name = ?2 AND seq = ?3")?;
     delete.execute(params![signed(number), name, member.0.cast_signed()]).map(drop)
 }
 
-/// Names of members, in their order.
-pub(crate) fn names(connection: &Connection, number: Seq) -> Result<Vec<(String, Seq)>, Trouble> {
-    let mut select =
-        connection.prepare_cached("SELECT name, seq FROM member_name WHERE workflow = ?1 ORDER BY name")?;
+/// Returns the references of members, in order.
+pub(crate) fn names(connection: &Connection, number: Seq) -> Result<Vec<(String, Seq)>, RecordsError> {
+    let mut select = connection.prepare_cached("SELECT name, seq FROM member_ref WHERE workflow = ?1 ORDER BY name")?;
     let found =
         select.query_map([signed(number)], |row| Ok((row.get(0)?, Seq(row.get::<_, i64>(1)?.cast_unsigned()))))?;
-    found.map(|name| name.map_err(Trouble::from)).collect()
+    found.map(|name| name.map_err(RecordsError::from)).collect()
 }

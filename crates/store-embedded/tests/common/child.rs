@@ -1,4 +1,4 @@
-//! The load in a process of its own: this very program again, told to run one hidden test.
+//! Runs the workload in a child process: this test binary with one hidden test.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -10,26 +10,26 @@ use std::time::Duration;
 use longshore_store::clock::monotonic;
 
 use super::ledger::Ledger;
-use super::load;
+use super::workload;
 
 const DIRECTORY: &str = "LONGSHORE_LOAD_DIRECTORY";
 const CYCLE: &str = "LONGSHORE_LOAD_CYCLE";
-/// Batches of each submitter, after which the load ends by itself; without it, it never does.
+/// Batches per submitter before the workload ends. Without it the workload never ends.
 pub(crate) const BATCHES: &str = "LONGSHORE_LOAD_BATCHES";
-/// A child that says nothing for so long is stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout for a child without output.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A process whose store is poisoned is gone by then (P14).
+/// Timeout for the exit of a process whose store is poisoned (P14).
 const LINGERING_MAX: Duration = Duration::from_secs(5);
 
-/// The hidden test: does nothing unless a parent has asked for it.
+/// The hidden test. Does nothing without its environment variables.
 pub(crate) fn main() {
     let (Ok(directory), Ok(cycle)) = (std::env::var(DIRECTORY), std::env::var(CYCLE)) else { return };
     let batches = std::env::var(BATCHES).map_or(u64::MAX, |batches| batches.parse().expect("a number"));
-    load::run(Path::new(&directory), cycle.parse().expect("a number"), batches);
+    workload::run(Path::new(&directory), cycle.parse().expect("a number"), batches);
 }
 
-/// Arguments and environment of the child, behind a program of your choice.
+/// Sets arguments and environment of the child on a command.
 pub(crate) fn command(before: &[String], directory: &Path, cycle: u64) -> Command {
     let own = std::env::current_exe().expect("this program").to_string_lossy().into_owned();
     let mut words = before.iter().cloned().chain([own]);
@@ -39,12 +39,12 @@ pub(crate) fn command(before: &[String], directory: &Path, cycle: u64) -> Comman
     command
 }
 
-/// Takes the load away again, for a child that does something else.
+/// Removes the workload from the environment, for a child with another purpose.
 pub(crate) fn without_load(command: &mut Command) -> &mut Command {
     command.env_remove(DIRECTORY).env_remove(CYCLE)
 }
 
-/// A running load.
+/// A running workload.
 pub(crate) struct Load {
     child: Child,
     lines: Receiver<String>,
@@ -65,13 +65,14 @@ impl Load {
         Self { child, lines, reader: Some(reader) }
     }
 
-    /// Listens until `after` has passed since the first acknowledgement, then kills. What was said before is all heard.
+    /// Reads output until `after` has passed since the first acknowledgement, then kills the child.
+    /// Reads all of its output.
     pub(crate) fn kill(mut self, after: Duration, ledger: &mut Ledger) {
         let mut until = None;
         loop {
             let now = monotonic();
-            let patience = until.map_or(PATIENCE, |until: Duration| until.saturating_sub(now));
-            match self.lines.recv_timeout(patience) {
+            let timeout = until.map_or(OUTPUT_TIMEOUT, |until: Duration| until.saturating_sub(now));
+            match self.lines.recv_timeout(timeout) {
                 Ok(line) => {
                     let acknowledges = ["submitted", "claimed"].iter().any(|word| line.starts_with(word));
                     until = until.or(acknowledges.then(|| now + after));
@@ -88,10 +89,10 @@ impl Load {
         self.finish(ledger);
     }
 
-    /// Hands on every line up to this one, then kills.
+    /// Forwards every line up to this one, then kills the child.
     pub(crate) fn kill_at(mut self, last: &str, mut hear: impl FnMut(&str)) {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).expect("the child goes on");
+            let line = self.lines.recv_timeout(OUTPUT_TIMEOUT).expect("the child goes on");
             if line == last {
                 break;
             }
@@ -101,10 +102,10 @@ impl Load {
         self.finish(&mut Ledger::default());
     }
 
-    /// Hears the rest and waits for the end.
+    /// Reads the remaining output and waits for the exit.
     pub(crate) fn finish(mut self, ledger: &mut Ledger) -> std::process::ExitStatus {
         let mut poisoned_at = None;
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.lines.recv_timeout(OUTPUT_TIMEOUT) {
             ledger.hear(&line);
             if ledger.poisoned {
                 poisoned_at.get_or_insert_with(monotonic);
@@ -120,7 +121,7 @@ impl Load {
     }
 }
 
-/// A line without its end was not said.
+/// Drops an incomplete last line.
 fn whole_lines(out: ChildStdout) -> impl Iterator<Item = String> {
     let mut out = BufReader::new(out);
     std::iter::from_fn(move || {

@@ -1,43 +1,43 @@
-//! What was acknowledged, and whether a store still knows it.
+//! Ledger of acknowledged changes, compared with a store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use longshore_core::dependency::Owes;
+use longshore_core::dependency::PendingPropagation;
 use longshore_core::history::Cause;
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::state::StateKind;
-use longshore_store::{Inspect as _, JobRef};
+use longshore_store::{JobRef, StoreReader as _};
 use longshore_store_embedded::EmbeddedStore;
 use longshore_testkit::block_on::block_on;
 
-use super::load::{self, BatchName};
+use super::workload::{self, BatchName};
 use super::{assert_counts, jobs_above};
 
 #[derive(Clone, Debug, Default)]
 struct Known {
     key: Option<String>,
-    /// The highest lease version that anybody was told or has seen.
+    /// Highest lease version that was reported or read.
     version: u64,
-    /// The last heartbeat: under which lease, and the how manyth.
+    /// Last heartbeat: lease version and count.
     beat: (u64, u64),
-    /// The end that was acknowledged, and under which lease it came.
+    /// Acknowledged outcome and its lease version.
     end: Option<(u64, StateKind)>,
     failures: u32,
-    /// Somebody wanted it requeued after its end under this lease.
+    /// A requeue was sent after the outcome under this lease.
     requeue_asked: u64,
-    /// The same, acknowledged.
+    /// A requeue was acknowledged.
     requeued: u64,
     requeues: usize,
     edited: bool,
-    /// Somebody wanted it deleted.
+    /// A delete was sent.
     delete_asked: bool,
     deleted: bool,
 }
 
 impl Known {
-    /// The end that must still stand.
+    /// Outcome that must be visible.
     fn standing_end(&self) -> Option<StateKind> {
         self.end.filter(|(version, _)| *version > self.requeue_asked).map(|(_, state)| state)
     }
@@ -46,25 +46,25 @@ impl Known {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     jobs: HashMap<u64, Known>,
-    /// Claims that were answered: a lease version is given once.
+    /// Acknowledged claims: a lease version is used once.
     claims: BTreeSet<(u64, u64)>,
     touched: BTreeSet<u64>,
-    /// The last batch that each thread of this cycle has had an answer for.
+    /// Last acknowledged batch of each thread in this cycle.
     last: BTreeMap<u64, BatchName>,
-    /// Batches of which was said that nothing was written.
+    /// Batches that failed with `NotApplied`.
     refused: BTreeSet<BatchName>,
-    /// Every job up to here was looked at.
+    /// All jobs up to this number are checked.
     seen: u64,
     pub(crate) acknowledged: u64,
     pub(crate) errors: Vec<String>,
-    /// The store has said that it is poisoned.
+    /// The store has reported that it is poisoned.
     pub(crate) poisoned: bool,
-    /// The load has come to its end by itself.
+    /// The workload has ended by itself.
     pub(crate) ended: bool,
 }
 
 impl Ledger {
-    /// Takes in one line of the load.
+    /// Processes one line of the workload's output.
     pub(crate) fn hear(&mut self, line: &str) {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
@@ -89,7 +89,7 @@ impl Ledger {
             }
             "settled" => {
                 for [seq, version, state] in items(rest) {
-                    let state = StateKind::ALL.iter().find(|kind| kind.word() == state).expect("a state");
+                    let state = StateKind::ALL.iter().find(|kind| kind.as_str() == state).expect("a state");
                     self.settled(number(seq), number(version), *state);
                 }
             }
@@ -123,7 +123,7 @@ impl Ledger {
         }
     }
 
-    /// What people did to single jobs.
+    /// Processes operations on single jobs.
     fn hear_operator(&mut self, word: &str, rest: &str) {
         let pair = || rest.split_once(':').map(|(seq, version)| (number(seq), number(version))).expect("a pair");
         match word {
@@ -138,7 +138,7 @@ impl Ledger {
             "edited" => self.touch(number(rest)).edited = true,
             "cancelled" => {
                 let known = self.touch(number(rest));
-                // Above every lease so far: whoever held it has given it back.
+                // Above every earlier lease: the previous holder has released it.
                 known.end = Some((known.version.max(known.requeue_asked) + 1, StateKind::Cancelled));
             }
             _ => {}
@@ -160,7 +160,7 @@ impl Ledger {
         self.jobs.entry(seq).or_default()
     }
 
-    /// Looks at everything that the last load has touched or made.
+    /// Checks all jobs that the last workload has created or changed.
     pub(crate) fn check_recent(&mut self, store: &EmbeddedStore) {
         let touched: Vec<Seq> = std::mem::take(&mut self.touched).into_iter().map(Seq).collect();
         for some in touched.chunks(1_000) {
@@ -169,22 +169,22 @@ impl Ledger {
             let numbers: BTreeSet<u64> = there.iter().map(|job| job.seq.0).collect();
             self.assert_none_lost(&numbers, &some.iter().map(|seq| seq.0).collect::<Vec<_>>());
             there.iter().for_each(|job| self.check(job));
-            load::assert_payloads(store, &there);
+            workload::assert_payloads(store, &there);
         }
         let new = jobs_above(store, Seq(self.seen)).expect("jobs are listed");
         self.assert_batches_are_whole(&new, Some(self.seen));
         self.seen = new.first().map_or(self.seen, |job| job.seq.0);
-        load::assert_payloads(store, &new);
+        workload::assert_payloads(store, &new);
         new.iter().for_each(|job| self.check(job));
     }
 
-    /// Looks at every job there is.
+    /// Checks all jobs.
     pub(crate) fn check_all(&mut self, store: &EmbeddedStore) {
         let all = jobs_above(store, Seq(0)).expect("jobs are listed");
         assert_counts(store, &all);
         assert_dependents(&all);
         self.assert_batches_are_whole(&all, None);
-        load::assert_payloads(store, &all);
+        workload::assert_payloads(store, &all);
         let there: BTreeSet<u64> = all.iter().map(|job| job.seq.0).collect();
         self.assert_none_lost(&there, &self.jobs.keys().copied().collect::<Vec<_>>());
         all.iter().for_each(|job| self.check(job));
@@ -211,7 +211,7 @@ impl Ledger {
         let requeues = job.history.moves().iter().filter(|step| step.cause == Cause::Requeue).count();
         assert!(requeues >= known.requeues, "job {seq} has forgotten that it was requeued");
         if known.requeued > 0 && known.requeued == version {
-            // Only a cancel ends what nobody has claimed.
+            // Only a cancel ends a job that was never claimed.
             let ended = job.state.terminal() && job.kind() != StateKind::Cancelled;
             assert!(!ended, "job {seq} was requeued, and has ended without a new lease");
         }
@@ -219,7 +219,7 @@ impl Ledger {
         assert!(tagged || !known.edited, "job {seq} has forgotten an edit");
         let given_back = job.counters.reclaims > 0 || job.attempts.last().is_some_and(|last| last.end.is_some());
         if known.version > 0 && job.kind() == StateKind::Scheduled {
-            assert!(given_back, "job {seq} is in line although it was given away");
+            assert!(given_back, "job {seq} is ready although it was claimed");
         }
         if known.beat.0 == version && version > 0 {
             let progress = job.progress.as_ref().map(|note| String::from_utf8_lossy(note).into_owned());
@@ -231,7 +231,8 @@ impl Ledger {
         known.version = version;
     }
 
-    /// Every batch is there with all its members, but for those that somebody wanted deleted; a refused one is not there at all.
+    /// Checks that every batch is complete, except for deleted jobs, and that refused batches do
+    /// not exist.
     fn assert_batches_are_whole(&self, jobs: &[Arc<Job>], above: Option<u64>) {
         let mut members = BTreeMap::<BatchName, u64>::new();
         for job in jobs {
@@ -250,23 +251,23 @@ impl Ledger {
         }
     }
 
-    /// Before another load begins without a look in between: what the last one has not been answered is let lie.
+    /// Starts another workload without a check. Unanswered batches of the last one are ignored.
     pub(crate) fn next_load(&mut self) {
         self.last.clear();
     }
 
-    /// Asks again for what was answered, and for what was not: there is never a second job, and never half a batch.
+    /// Repeats answered and unanswered batches: there are no duplicates and no partial batches.
     pub(crate) fn ask_again(&mut self, store: &EmbeddedStore, cycle: u64) -> u64 {
         let mut unanswered_but_there = 0;
-        for thread in 0..load::SUBMITTERS {
+        for thread in 0..workload::SUBMITTERS {
             let last = self.last.remove(&thread);
             if let Some(last) = last {
-                let (was_there, seqs) = load::ask_again(store, last);
+                let (was_there, seqs) = workload::ask_again(store, last);
                 assert!(was_there, "batch {last} was acknowledged, and its keys are gone");
                 self.submitted(last, &seqs);
             }
             let next = BatchName { cycle, thread, number: last.map_or(0, |last| last.number + 1) };
-            let (was_there, seqs) = load::ask_again(store, next);
+            let (was_there, seqs) = workload::ask_again(store, next);
             unanswered_but_there += u64::from(was_there);
             self.submitted(next, &seqs);
         }
@@ -274,14 +275,15 @@ impl Ledger {
     }
 }
 
-/// Nobody waits for what has ended, unless the news is still on its way.
+/// Checks that no job waits for a finished one, unless propagation is pending.
 fn assert_dependents(all: &[Arc<Job>]) {
     let by_id: HashMap<_, _> = all.iter().map(|job| (job.id, job)).collect();
     for job in all.iter().filter(|job| job.kind() == StateKind::Pending) {
         for after in &job.dependencies.after {
             let Some(dependency) = by_id.get(&after.id) else { panic!("job {} waits for nothing", job.seq) };
-            let told = dependency.state.terminal() && dependency.owes == Owes::Nothing;
-            assert!(!told, "job {} still waits for {}, which has ended", job.seq, dependency.seq);
+            let is_propagated =
+                dependency.state.terminal() && dependency.pending_propagation == PendingPropagation::Nothing;
+            assert!(!is_propagated, "job {} still waits for {}, which has ended", job.seq, dependency.seq);
         }
     }
 }

@@ -1,12 +1,13 @@
-//! The load under `strace`, which can kill a process, or let a call fail, at the very call that is named.
+//! Runs the workload under `strace`, which kills the process or fails a call at a given system
+//! call.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The calls that change files, or make and remove them.
+/// System calls that change, create or delete files.
 pub(crate) const CALLS: [&str; 6] = ["pwrite64", "fdatasync", "fsync", "ftruncate", "openat", "unlink"];
-/// Whichever of the two this SQLite was built for.
+/// SQLite uses one of the two, depending on its build.
 pub(crate) const SYNC: &str = "fsync,fdatasync";
 const FILES: [&str; 4] = ["longshore.db", "longshore.db-wal", "longshore.db-shm", "longshore.db-journal"];
 
@@ -16,7 +17,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Says so if it cannot be used here.
+/// Returns whether `strace` works here. Prints a line otherwise.
 pub(crate) fn allowed() -> bool {
     let allowed = run(&["strace", "-f", "-o", "/dev/null", "true"]);
     if !allowed {
@@ -25,7 +26,7 @@ pub(crate) fn allowed() -> bool {
     allowed
 }
 
-/// One kind of call on one file.
+/// One system call on one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Site {
     pub(crate) call: &'static str,
@@ -38,24 +39,24 @@ impl std::fmt::Display for Site {
     }
 }
 
-/// What goes in front of the load to note its calls on the store's files.
+/// Command prefix that records the calls on the store's files.
 pub(crate) fn watching(home: &Path, log: &Path) -> Vec<String> {
     words(home, log, &FILES)
 }
 
-/// What goes in front of the load to do something to its calls at a site: `signal=KILL:when=7` and the like.
+/// Command prefix that injects a fault at a site, for example `signal=KILL:when=7`.
 pub(crate) fn injecting(home: &Path, site: Site, what: &str) -> Vec<String> {
     injecting_into(home, &[site.file], site.call, what)
 }
 
-/// The same for several files at once.
+/// The same for several files.
 pub(crate) fn injecting_into(home: &Path, files: &[&str], call: &str, what: &str) -> Vec<String> {
     let mut words = words(home, Path::new("/dev/null"), files);
     words.extend(["-e".to_owned(), format!("inject={call}:{what}")]);
     words
 }
 
-/// Without `--seccomp-bpf`: that loses injected signals.
+/// Without `--seccomp-bpf`, which loses injected signals.
 fn words(home: &Path, log: &Path, files: &[&str]) -> Vec<String> {
     let calls = format!("trace={}", CALLS.join(","));
     let log = log.to_str().expect("a path");
@@ -64,7 +65,8 @@ fn words(home: &Path, log: &Path, files: &[&str]) -> Vec<String> {
     words.into_iter().chain(paths.flat_map(|path| ["-P".to_owned(), path])).collect()
 }
 
-/// How often a call was made at each site, by the thread that made most of them: `strace` counts by thread.
+/// Counts the calls at each site by the thread that made most of them, because `strace` counts by
+/// thread.
 pub(crate) fn most_by_one_thread(log: &Path) -> BTreeMap<Site, u64> {
     let text = std::fs::read_to_string(log).expect("a log");
     let mut counts = BTreeMap::<(Site, &str), u64>::new();

@@ -1,18 +1,19 @@
-//! How much work a node knows of, for the queues that its claims wait for.
+//! Which jobs the long-poll claims of a node can expect, per queue.
 //!
-//! Counts come from this node's commits and may be too high: other nodes claim too. They are never too low. A queue of which only a hint is known is
-//! probed for each set of types: by one claim at first, by twice as many each time one comes back full.
+//! Counts come from commits of this node. They may be too high, because other nodes claim too, but
+//! never too low. A queue with only a hint is probed per set of types: by one claim first, then by
+//! twice as many each time a probe returns full.
 
 use std::collections::{BTreeSet, HashMap};
 
-use longshore_core::engine::ClaimRequest;
 use longshore_core::id::{JobType, QueueName};
+use longshore_engine::ClaimRequest;
 use longshore_store::ClaimedJob;
 
 #[derive(Debug, Default)]
-pub(crate) struct Work {
+pub(crate) struct ExpectedWork {
     queues: HashMap<QueueName, QueueWork>,
-    /// Counts stirs, so that an answer is known to be older or younger than one.
+    /// Logical clock that orders hints and answers.
     now: u64,
 }
 
@@ -21,29 +22,29 @@ struct QueueWork {
     /// Claims that name the queue.
     watchers: usize,
     ready: HashMap<JobType, usize>,
-    /// When jobs were last counted in.
+    /// When jobs were last added.
     counted_at: u64,
-    /// When a hint came last.
-    stirred_at: u64,
+    /// When the last hint arrived.
+    hinted_at: u64,
     probes: HashMap<Vec<JobType>, Probe>,
 }
 
-/// What is known of jobs of some types after a hint.
+/// Claims that check a hint, for one set of types.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
-    /// A claim that was sent then has found the queue empty.
+    /// When the last claim was sent that found the queue empty.
     resolved_at: u64,
     sent_at: u64,
-    /// Claims that may ask at once.
+    /// Claims that may be in flight at the same time.
     width: usize,
-    asking: usize,
+    in_flight: usize,
 }
 
-/// What a claim in flight is expected to take.
+/// Jobs that a claim in flight is expected to take.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     jobs: Vec<(QueueName, JobType, usize)>,
-    /// Sorted and without repetitions, as parked claims are grouped.
+    /// Sorted and distinct, as parked claims are grouped.
     types: Vec<JobType>,
     /// When it was sent.
     at: u64,
@@ -53,12 +54,12 @@ fn distinct(request: &ClaimRequest) -> BTreeSet<&QueueName> {
     request.queues.iter().collect()
 }
 
-fn wants(types: &[JobType], job_type: &JobType) -> bool {
+fn accepts(types: &[JobType], job_type: &JobType) -> bool {
     types.is_empty() || types.contains(job_type)
 }
 
-impl Work {
-    /// A claim begins to wait for its queues.
+impl ExpectedWork {
+    /// Counts the queues of a claim.
     pub(crate) fn watch(&mut self, request: &ClaimRequest) {
         for queue in distinct(request) {
             self.queues.entry(queue.clone()).or_default().watchers += 1;
@@ -88,25 +89,25 @@ impl Work {
     pub(crate) fn probe_queue(&mut self, queue: &QueueName) {
         self.now += 1;
         if let Some(work) = self.queues.get_mut(queue) {
-            work.stir(self.now);
+            work.on_hint(self.now);
         }
     }
 
     pub(crate) fn probe_all(&mut self) {
         self.now += 1;
         for work in self.queues.values_mut() {
-            work.stir(self.now);
+            work.on_hint(self.now);
         }
     }
 
-    /// Whether another claim for these types should ask for jobs of this queue.
+    /// Whether another claim for these types should be sent.
     pub(crate) fn has(&self, queue: &QueueName, types: &[JobType]) -> bool {
         self.queues.get(queue).is_some_and(|work| {
-            work.to_be_probed(types) || work.ready.iter().any(|(job_type, jobs)| *jobs > 0 && wants(types, job_type))
+            work.needs_probe(types) || work.ready.iter().any(|(job_type, jobs)| *jobs > 0 && accepts(types, job_type))
         })
     }
 
-    /// A claim is sent: what it is expected to take is not there for others.
+    /// Reserves the jobs that a claim is expected to take.
     pub(crate) fn reserve(&mut self, request: &ClaimRequest) -> Reservation {
         let types: BTreeSet<&JobType> = request.types.iter().collect();
         let types: Vec<JobType> = types.into_iter().cloned().collect();
@@ -118,29 +119,30 @@ impl Work {
         let (mut missing, mut jobs) = (request.limit, Vec::new());
         for queue in &request.queues {
             let Some(work) = self.queues.get_mut(queue) else { continue };
-            for (job_type, ready) in work.ready.iter_mut().filter(|(job_type, _)| wants(&types, job_type)) {
-                let taken = missing.min(*ready);
-                if taken > 0 {
-                    *ready -= taken;
-                    missing -= taken;
-                    jobs.push((queue.clone(), job_type.clone(), taken));
+            for (job_type, ready) in work.ready.iter_mut().filter(|(job_type, _)| accepts(&types, job_type)) {
+                let reserved = missing.min(*ready);
+                if reserved > 0 {
+                    *ready -= reserved;
+                    missing -= reserved;
+                    jobs.push((queue.clone(), job_type.clone(), reserved));
                 }
             }
         }
         Reservation { jobs, types, at: self.now }
     }
 
-    /// A claim came back with these jobs (`None`: it failed). Returns whether there may be more for it, or for others.
-    pub(crate) fn settle(
+    /// Ends the reservation of a claim that has returned these jobs (`None`: it failed). Returns
+    /// whether there may be more.
+    pub(crate) fn finish(
         &mut self,
         request: &ClaimRequest,
         reserved: Reservation,
         jobs: Option<&[ClaimedJob]>,
     ) -> bool {
         let Reservation { jobs: expected, types, at } = reserved;
-        for (queue, job_type, taken) in expected {
+        for (queue, job_type, count) in expected {
             if let Some(work) = self.queues.get_mut(&queue) {
-                *work.ready.entry(job_type).or_default() += taken;
+                *work.ready.entry(job_type).or_default() += count;
             }
         }
         for job in jobs.into_iter().flatten() {
@@ -155,29 +157,29 @@ impl Work {
             let Some(work) = self.queues.get_mut(queue) else { continue };
             work.end_probe(&types, full, at);
             if !full && work.counted_at <= at {
-                // The claim has seen that there is nothing left of what it wants.
-                work.ready.retain(|job_type, _| !wants(&types, job_type));
+                // The claim has found no more jobs of its types.
+                work.ready.retain(|job_type, _| !accepts(&types, job_type));
             }
             work.ready.retain(|_, jobs| *jobs > 0);
-            more |= work.to_be_probed(&types) || !work.ready.is_empty();
+            more |= work.needs_probe(&types) || !work.ready.is_empty();
         }
         more
     }
 }
 
 impl QueueWork {
-    fn stir(&mut self, now: u64) {
-        self.stirred_at = now;
-        self.probes.retain(|_, probe| probe.asking > 0);
+    fn on_hint(&mut self, now: u64) {
+        self.hinted_at = now;
+        self.probes.retain(|_, probe| probe.in_flight > 0);
     }
 
-    fn to_be_probed(&self, types: &[JobType]) -> bool {
+    fn needs_probe(&self, types: &[JobType]) -> bool {
         match self.probes.get(types) {
-            None => self.stirred_at > 0,
+            None => self.hinted_at > 0,
             Some(probe) => {
-                // A claim that is asking already may have looked before the hint.
-                let due = probe.asking < probe.width || probe.sent_at < self.stirred_at;
-                self.stirred_at > probe.resolved_at && due
+                // A claim in flight may have an older snapshot than the hint.
+                let due = probe.in_flight < probe.width || probe.sent_at < self.hinted_at;
+                self.hinted_at > probe.resolved_at && due
             }
         }
     }
@@ -185,11 +187,11 @@ impl QueueWork {
     fn begin_probe(&mut self, types: &[JobType], now: u64) {
         match self.probes.get_mut(types) {
             Some(probe) => {
-                probe.asking += 1;
+                probe.in_flight += 1;
                 probe.sent_at = now;
             }
             None => {
-                let probe = Probe { resolved_at: 0, sent_at: now, width: 1, asking: 1 };
+                let probe = Probe { resolved_at: 0, sent_at: now, width: 1, in_flight: 1 };
                 self.probes.insert(types.to_vec(), probe);
             }
         }
@@ -197,7 +199,7 @@ impl QueueWork {
 
     fn end_probe(&mut self, types: &[JobType], full: bool, sent_at: u64) {
         let Some(probe) = self.probes.get_mut(types) else { return };
-        probe.asking = probe.asking.saturating_sub(1);
+        probe.in_flight = probe.in_flight.saturating_sub(1);
         if full {
             probe.width = probe.width.saturating_mul(2);
         } else {
@@ -209,7 +211,7 @@ impl QueueWork {
 
 #[cfg(test)]
 mod tests {
-    use longshore_core::claim::Terms;
+    use longshore_core::claim::ClaimOptions;
 
     use super::*;
 
@@ -224,51 +226,51 @@ mod tests {
     fn claim(queues: &[&str], types: &[&str]) -> ClaimRequest {
         let queues = queues.iter().map(|name| queue(name)).collect();
         let types = types.iter().map(|name| job_type(name)).collect();
-        ClaimRequest { queues, types, limit: 1, terms: Terms::default() }
+        ClaimRequest { queues, types, limit: 1, terms: ClaimOptions::default() }
     }
 
     #[test]
     fn a_claim_reserves_what_it_is_expected_to_take() {
-        let (mut work, both) = (Work::default(), claim(&["b", "a"], &[]));
+        let (mut work, both) = (ExpectedWork::default(), claim(&["b", "a"], &[]));
         work.watch(&both);
         assert!(work.add(&queue("a"), &job_type("t"), 1) && work.add(&queue("b"), &job_type("t"), 1));
         assert!(!work.add(&queue("other"), &job_type("t"), 1), "no claim names it");
         let reserved = work.reserve(&both);
         assert!(work.has(&queue("a"), &[]) && !work.has(&queue("b"), &[]), "the first queue comes first");
-        assert!(work.settle(&both, reserved, None), "a claim that failed has taken nothing");
+        assert!(work.finish(&both, reserved, None), "a failed claim has taken no jobs");
         assert!(work.has(&queue("b"), &[]));
         let reserved = work.reserve(&both);
-        assert!(!work.settle(&both, reserved, Some(&[])), "empty: other nodes have taken all");
+        assert!(!work.finish(&both, reserved, Some(&[])), "empty: other nodes have claimed all jobs");
         assert!(!work.has(&queue("a"), &[]) && !work.has(&queue("b"), &[]));
     }
 
     #[test]
-    fn an_empty_answer_says_nothing_about_what_came_later() {
-        let (mut work, one) = (Work::default(), claim(&["q"], &["t"]));
+    fn an_empty_result_keeps_jobs_that_were_added_later() {
+        let (mut work, one) = (ExpectedWork::default(), claim(&["q"], &["t"]));
         work.watch(&one);
         let reserved = work.reserve(&one);
         work.add(&queue("q"), &job_type("t"), 1);
-        assert!(work.settle(&one, reserved, Some(&[])));
+        assert!(work.finish(&one, reserved, Some(&[])));
         assert!(work.has(&queue("q"), &one.types));
         work.unwatch(&one);
         assert!(!work.has(&queue("q"), &one.types) && work.queues.is_empty());
     }
 
-    /// A hint says nothing about types: each set of types asks for itself.
+    /// A hint has no types, so each set of types is probed.
     #[test]
-    fn a_hint_is_followed_once_for_each_set_of_types() {
-        let (mut work, x, y) = (Work::default(), claim(&["q"], &["x"]), claim(&["q"], &["y"]));
+    fn a_hint_is_probed_once_per_set_of_types() {
+        let (mut work, x, y) = (ExpectedWork::default(), claim(&["q"], &["x"]), claim(&["q"], &["y"]));
         work.watch(&x);
         work.watch(&y);
         assert!(!work.has(&queue("q"), &x.types));
         work.probe_queue(&queue("q"));
         let reserved = work.reserve(&x);
         assert!(!work.has(&queue("q"), &x.types) && work.has(&queue("q"), &y.types));
-        assert!(!work.settle(&x, reserved, Some(&[])));
+        assert!(!work.finish(&x, reserved, Some(&[])));
         assert!(!work.has(&queue("q"), &x.types) && work.has(&queue("q"), &y.types));
         let reserved = work.reserve(&y);
         work.probe_all();
-        assert!(work.has(&queue("q"), &y.types), "the claim in flight may have looked before");
-        assert!(work.settle(&y, reserved, Some(&[])));
+        assert!(work.has(&queue("q"), &y.types), "the claim in flight may have an older snapshot");
+        assert!(work.finish(&y, reserved, Some(&[])));
     }
 }

@@ -1,4 +1,4 @@
-//! Pages of jobs: candidates from the index that has the fewest, then their records.
+//! Pages of jobs: candidates from the most selective index, then their records.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use longshore_core::id::Seq;
 use longshore_store::{JobFilter, JobQuery, Page};
 use tokio_postgres::Row;
 
-use super::{EXAMINED_MAX, Looker};
-use crate::error::Trouble;
-use crate::link::{get, order};
+use super::{EXAMINED_MAX, ReadTransaction};
+use crate::connection::{get, stmt};
+use crate::error::TxError;
 use crate::row::type_hash;
 
-/// Places that one trip of a search by time looks at.
+/// Positions that one round trip of the search by time probes.
 const PROBES: i64 = 16;
 
-impl Looker<'_> {
-    pub(super) async fn list(&mut self, query: &JobQuery) -> Result<Page, Trouble> {
+impl ReadTransaction<'_> {
+    pub(super) async fn list(&mut self, query: &JobQuery) -> Result<Page, TxError> {
         let JobQuery { filter, limit, before } = query;
         self.begin(Vec::new()).await?;
         let examined = if served_in_full(filter) { *limit } else { EXAMINED_MAX.max(*limit) };
@@ -24,15 +24,15 @@ impl Looker<'_> {
         let candidates = self.candidates(filter, before, examined).await?;
         let last = candidates.last().copied().filter(|_| candidates.len() >= examined);
         let mut jobs = Vec::new();
-        for some in candidates.chunks((*limit).clamp(1, 1_000)) {
-            let fitting: Vec<i64> =
-                some.iter().filter(|candidate| candidate.may_fit(filter)).map(|candidate| candidate.seq).collect();
-            if fitting.is_empty() {
+        for chunk in candidates.chunks((*limit).clamp(1, 1_000)) {
+            let seqs: Vec<i64> =
+                chunk.iter().filter(|candidate| candidate.may_match(filter)).map(|candidate| candidate.seq).collect();
+            if seqs.is_empty() {
                 continue;
             }
-            let rows = self.link.ask(order!(self.shared.sql.get, fitting.clone())).await?;
+            let rows = self.connection.query(stmt!(self.node.sql.get_jobs, seqs.clone())).await?;
             let found = self.jobs(&rows)?;
-            for number in fitting {
+            for number in seqs {
                 let seq = Seq(number.cast_unsigned());
                 let Some(job) = found.get(&seq) else { continue };
                 if filter.excludes_older_than(job) {
@@ -43,7 +43,7 @@ impl Looker<'_> {
                 }
                 jobs.push(Arc::clone(job));
                 if jobs.len() >= *limit {
-                    // There may be nothing behind it; the next page says so.
+                    // The next page may be empty.
                     return Ok(Page { jobs, next: Some(seq) });
                 }
             }
@@ -52,50 +52,50 @@ impl Looker<'_> {
     }
 
     /// Jobs that may match, newest first.
-    async fn candidates(&self, filter: &JobFilter, before: i64, limit: usize) -> Result<Vec<Candidate>, Trouble> {
-        let sql = &self.shared.sql;
+    async fn candidates(&self, filter: &JobFilter, before: i64, limit: usize) -> Result<Vec<Candidate>, TxError> {
+        let sql = &self.node.sql;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let queues = || -> Vec<i32> {
             match &filter.queue {
-                Some(queue) => self.known.number_of(queue).into_iter().collect(),
-                None => (0..i32::try_from(self.known.names.known().0).unwrap_or(i32::MAX)).collect(),
+                Some(queue) => self.catalog.queue_id(queue).into_iter().collect(),
+                None => (0..i32::try_from(self.catalog.names.len().0).unwrap_or(i32::MAX)).collect(),
             }
         };
         if let Some(external_id) = &filter.external_id {
-            // PostgreSQL has no such texts, and no job has such an external id.
+            // PostgreSQL text has no zero bytes, so no job has such an external id.
             if external_id.contains('\0') {
                 return Ok(Vec::new());
             }
-            let order = order!(sql.list_external_id, queues(), external_id.to_string(), before);
-            return self.link.ask(order).await?.iter().map(Candidate::by_number).collect();
+            let call = stmt!(sql.list_external_id, queues(), external_id.to_string(), before);
+            return self.connection.query(call).await?.iter().map(Candidate::by_seq).collect();
         }
-        if let Some(word) = filter.word() {
-            // Nor has any job such a tag.
-            if word.contains('\0') {
+        if let Some(term) = filter.tag_term() {
+            // No job has such a tag either.
+            if term.contains('\0') {
                 return Ok(Vec::new());
             }
-            let rows = self.link.ask(order!(sql.list_tag, word, before, limit)).await?;
-            return rows.iter().map(Candidate::by_number).collect();
+            let rows = self.connection.query(stmt!(sql.list_tag, term, before, limit)).await?;
+            return rows.iter().map(Candidate::by_seq).collect();
         }
         if let Some(workflow) = filter.workflow {
             let Some(number) = self.number_of(workflow).await? else { return Ok(Vec::new()) };
-            let rows = self.link.ask(order!(sql.list_members, number, before, limit)).await?;
-            return rows.iter().map(Candidate::by_number).collect();
+            let rows = self.connection.query(stmt!(sql.list_members, number, before, limit)).await?;
+            return rows.iter().map(Candidate::by_seq).collect();
         }
         let rows = if filter.states.is_empty() && filter.queue.is_none() {
-            self.link.ask(order!(sql.list_all, before, limit)).await?
+            self.connection.query(stmt!(sql.list_all, before, limit)).await?
         } else {
             let states: Vec<i16> = filter.states.admitted().map(|state| state as i16).collect();
-            self.link.ask(order!(sql.list, states, queues(), before, limit)).await?
+            self.connection.query(stmt!(sql.list_jobs, states, queues(), before, limit)).await?
         };
         let read = |row: &Row| Ok(Candidate { seq: get(row, 0)?, features: Some((get(row, 1)?, get(row, 2)?)) });
         rows.iter().map(read).collect()
     }
 
-    /// Where a listing begins: `before`, or a lower number if all jobs from there on were created too late.
-    ///
-    /// Jobs are created in the order of their numbers, so a search finds the place. Each trip looks at several places.
-    async fn below_too_new(&self, filter: &JobFilter, before: i64) -> Result<i64, Trouble> {
+    /// Returns where a listing starts: `before`, or a lower number if all jobs from there on are
+    /// too new. Jobs are created in the order of their numbers, so this is a search with several
+    /// probes per round trip.
+    async fn below_too_new(&self, filter: &JobFilter, before: i64) -> Result<i64, TxError> {
         if filter.created_before.is_none() {
             return Ok(before);
         }
@@ -104,12 +104,12 @@ impl Looker<'_> {
         let mut low = 0;
         while low < high {
             let step = ((high - low) / PROBES).max(1);
-            let mut places: Vec<i64> = (1..PROBES).map(|probe| low + probe * step).filter(|at| *at < high).collect();
-            places.push(high);
-            match self.first_too_new(filter, places.clone()).await? {
+            let mut positions: Vec<i64> = (1..PROBES).map(|probe| low + probe * step).filter(|at| *at < high).collect();
+            positions.push(high);
+            match self.first_too_new(filter, positions.clone()).await? {
                 None => low = high,
-                Some((place, seq)) => {
-                    low = places.into_iter().take_while(|other| *other < place).last().unwrap_or(low);
+                Some((position, seq)) => {
+                    low = positions.into_iter().take_while(|other| *other < position).last().unwrap_or(low);
                     high = seq.max(low);
                 }
             }
@@ -117,22 +117,23 @@ impl Looker<'_> {
         Ok(high)
     }
 
-    /// The first of these places below which the newest job is too new, and that job. The places rise.
-    async fn first_too_new(&self, filter: &JobFilter, places: Vec<i64>) -> Result<Option<(i64, i64)>, Trouble> {
-        let rows = self.link.ask(order!(self.shared.sql.newest_below, places)).await?;
+    /// Returns the first of these rising positions below which the newest job is too new, and that
+    /// job.
+    async fn first_too_new(&self, filter: &JobFilter, positions: Vec<i64>) -> Result<Option<(i64, i64)>, TxError> {
+        let rows = self.connection.query(stmt!(self.node.sql.newest_jobs_below, positions)).await?;
         let mut first: Option<(i64, i64)> = None;
         for row in &rows {
-            let (place, number): (i64, i64) = (get(row, 0)?, get(row, 1)?);
+            let (position, number): (i64, i64) = (get(row, 0)?, get(row, 1)?);
             let job = self.decode(Seq(number.cast_unsigned()), &get::<Vec<u8>>(row, 2)?)?;
-            if filter.excludes_newer_than(job.created_at) && first.is_none_or(|(other, _)| place < other) {
-                first = Some((place, number));
+            if filter.excludes_newer_than(job.created_at) && first.is_none_or(|(other, _)| position < other) {
+                first = Some((position, number));
             }
         }
         Ok(first)
     }
 }
 
-/// Whether an index finds nothing but matches.
+/// Whether every candidate of the index matches.
 fn served_in_full(filter: &JobFilter) -> bool {
     let JobFilter {
         queue: _,
@@ -160,20 +161,21 @@ fn served_in_full(filter: &JobFilter) -> bool {
 #[derive(Clone, Copy)]
 struct Candidate {
     seq: i64,
-    /// Hash of the type, and the priority.
+    /// Hash of the type, and priority.
     features: Option<(i64, i16)>,
 }
 
 impl Candidate {
-    /// From an index that knows nothing but numbers.
-    fn by_number(row: &Row) -> Result<Self, Trouble> {
+    /// A row of an index with sequence numbers only.
+    fn by_seq(row: &Row) -> Result<Self, TxError> {
         Ok(Self { seq: get(row, 0)?, features: None })
     }
 
-    fn may_fit(&self, filter: &JobFilter) -> bool {
+    fn may_match(&self, filter: &JobFilter) -> bool {
         let Some((job_type, priority)) = self.features else { return true };
-        let wanted_type = filter.job_type.as_ref().map(|job_type| type_hash(job_type.as_str()));
-        let wanted_priority = filter.priority.map(|priority| i16::from(priority.level()));
-        wanted_type.is_none_or(|wanted| wanted == job_type) && wanted_priority.is_none_or(|wanted| wanted == priority)
+        let type_filter = filter.job_type.as_ref().map(|job_type| type_hash(job_type.as_str()));
+        let priority_filter = filter.priority.map(|priority| i16::from(priority.level()));
+        type_filter.is_none_or(|expected| expected == job_type)
+            && priority_filter.is_none_or(|expected| expected == priority)
     }
 }

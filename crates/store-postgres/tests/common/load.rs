@@ -1,10 +1,9 @@
-//! Small calls for tests that put load on a store.
+//! Short calls for tests.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest, Submitted};
+use longshore_core::claim::ClaimOptions;
 use longshore_core::id::{JobId, JobType, QueueName};
 use longshore_core::patch::{PolicyPatch, SettingsPatch};
 use longshore_core::profile::Profile;
@@ -12,16 +11,17 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::{Duration, Refusal};
+use longshore_engine::{AdminCommand, ClaimRequest, Settlement, Submission, SubmitRequest, Submitted};
 use longshore_store::{ClaimedJob, JobRef, Store, StoreError};
-use longshore_store_postgres::{Options, PostgresStore};
+use longshore_store_postgres::{PostgresOptions, PostgresStore};
 
 pub fn queue() -> QueueName {
     QueueName::new("q").expect("a name")
 }
 
-/// By the database's clock, on the runtime that asks.
+/// Opens a store with the database clock on the current runtime.
 pub async fn open(url: &str, schema: &str) -> Arc<PostgresStore> {
-    let options = Options { schema: schema.to_owned(), ..Options::new(url) };
+    let options = PostgresOptions { schema: schema.to_owned(), ..PostgresOptions::new(url) };
     let handle = tokio::runtime::Handle::current();
     Arc::new(PostgresStore::start(options, handle).await.expect("the store opens"))
 }
@@ -45,7 +45,7 @@ pub async fn submit(store: &dyn Store, key: &str) -> Result<Submitted, StoreErro
 }
 
 pub async fn claim(store: &dyn Store, limit: usize) -> Result<Vec<ClaimedJob>, StoreError> {
-    let request = ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: Terms::default() };
+    let request = ClaimRequest { queues: vec![queue()], limit, types: Vec::new(), terms: ClaimOptions::default() };
     Ok(store.claim(request).await?.expect("nothing is wrong with it"))
 }
 

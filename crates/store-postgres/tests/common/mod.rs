@@ -1,4 +1,4 @@
-//! Schemas for tests on a PostgreSQL of their own.
+//! Schemas for tests.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 #![expect(clippy::expect_used, reason = "a test says no by panicking")]
@@ -9,18 +9,18 @@ use std::sync::{Mutex, OnceLock};
 
 pub use longshore_testkit::postgres::*;
 
-/// A schema without jobs; given back when the value goes, and emptied for the next: making one takes longer.
+/// An empty schema. Dropped values are emptied and reused, which is faster than a new schema.
 #[derive(Debug)]
 pub struct Schema {
     pub url: String,
     pub name: String,
 }
 
-/// Runs servers, and owns nothing.
+/// Role of the servers: it owns no tables.
 const ROLE: &str = "longshore_app";
 
-/// A new schema, made by its owner, for a role that may only use it.
-fn made(url: &str) -> String {
+/// Creates a schema, and grants the role its use.
+fn create(url: &str) -> String {
     use longshore_store_postgres::migrate;
     let name = new_schema();
     runtime().block_on(async {
@@ -52,7 +52,7 @@ impl Schema {
         if let Some(name) = &free {
             empty(&url, name);
         }
-        let name = free.unwrap_or_else(|| made(&url));
+        let name = free.unwrap_or_else(|| create(&url));
         Self { url: url.replace("postgres@", &format!("{ROLE}@")), name }
     }
 }
@@ -71,16 +71,16 @@ fn empty(url: &str, schema: &str) {
         "jobs",
         "payloads",
         "archive",
-        "keys",
+        "idempotency_keys",
         "external_ids",
-        "edges",
+        "dependency_edges",
         "tags",
-        "foreign_ids",
-        "counts",
-        "count_changes",
+        "imported_ids",
+        "queue_counts",
+        "queue_count_deltas",
         "workflows",
-        "members",
-        "member_names",
+        "workflow_members",
+        "workflow_member_refs",
     ];
     let deletes: String = tables.iter().map(|table| format!("DELETE FROM {schema}.{table};")).collect();
     let text = format!("BEGIN; {deletes} UPDATE {schema}.settings SET version = version + 1; COMMIT;");

@@ -1,9 +1,9 @@
-//! `scenario [--on SUBJECT] [--trace] FILES…`: plays scenario files and says how they went.
+//! `scenario [--on SUBJECT] [--trace] FILES…`: runs scenario files and reports the results.
 
 use longshore_testkit::engine_subject::EngineSubject;
 use longshore_testkit::model::Model;
 use longshore_testkit::scenario::{self, Event};
-use longshore_testkit::subject::Subject;
+use longshore_testkit::target::TestTarget;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,13 +14,13 @@ Plays scenario files (all of scenarios/ when none is named) and prints a line fo
   --on SUBJECT   what to play them on (default: engine)
   --trace        show each statement, what came back, and the virtual time";
 
-type Make = fn() -> Box<dyn Subject>;
+type Make = fn() -> Box<dyn TestTarget>;
 
-/// The one place to add a subject to this program (the test has its own list in tests/scenarios.rs).
+/// The targets of this program (tests/scenarios.rs has its own list).
 const SUBJECTS: &[(&str, Make)] =
     &[("model", || Box::new(Model::new())), ("engine", || Box::new(EngineSubject::new()))];
 
-/// Escape codes, or nothing when nobody looks.
+/// Escape codes, or none if the output is not a terminal.
 #[derive(Clone, Copy)]
 struct Paint(bool);
 
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         }
     };
     let paint = Paint(std::io::stdout().is_terminal());
-    // A reader who closes the pipe (`| head`) has seen enough: that is no failure of ours.
+    // A closed pipe (`| head`) is not a failure.
     match play_all(&options, paint) {
         Ok(0) | Err(_) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -129,19 +129,19 @@ fn play_all(options: &Options, paint: Paint) -> std::io::Result<usize> {
             }
         }
     }
-    let verdict = if failed == 0 { paint.good("all is as told") } else { paint.bad(&format!("{failed} FAILED")) };
+    let verdict = if failed == 0 { paint.good("all passed") } else { paint.bad(&format!("{failed} FAILED")) };
     writeln!(out, "{played} played, {verdict}")?;
     Ok(failed)
 }
 
-/// A line without what is expected of it: what came back stands there instead.
-fn told(line: &str) -> &str {
+/// Returns the statement of a line, without its expectation.
+fn statement_of(line: &str) -> &str {
     line.split("->").next().unwrap_or_default().trim_end()
 }
 
-/// How wide the column of statements has to be, within reason.
+/// Returns the width of the column of statements, within bounds.
 fn width(text: &str) -> usize {
-    let statement = |line: &str| told(line).chars().count();
+    let statement = |line: &str| statement_of(line).chars().count();
     text.lines().filter(|line| !line.starts_with('#')).map(statement).max().unwrap_or(0).clamp(24, 56)
 }
 
@@ -170,11 +170,11 @@ impl Trace {
             lines.push_str(&format!("\n         {}\n", self.paint.strong(note)));
         } else {
             let clock = event.clock();
-            // The clock is shown when it has moved, so that waiting stands out.
+            // The clock is shown when it has changed, so that waiting is visible.
             let shown = if self.last.as_ref() == Some(&clock) { String::new() } else { clock.clone() };
             self.last = Some(clock);
-            // The answer stands beside the first line; the jobs of a batch follow below it.
-            let mut parts = event.statement.lines().map(told);
+            // The result follows the first line; the jobs of a batch follow below it.
+            let mut parts = event.statement.lines().map(statement_of);
             let statement = parts.next().unwrap_or_default();
             let pad = " ".repeat(self.width.saturating_sub(statement.chars().count()));
             let got = match (event.ok, event.got) {
@@ -187,7 +187,7 @@ impl Trace {
                 lines.push_str(&format!("           {}\n", member.trim_start()));
             }
         }
-        // Ends with the next write of the caller, which reports it.
+        // The next write of the caller reports the error.
         let _closed = out.write_all(lines.as_bytes());
     }
 }

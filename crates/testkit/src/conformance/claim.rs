@@ -1,12 +1,11 @@
-//! Claims: who gets which job, and what comes with it.
+//! Claims: which jobs are leased, and what the worker receives.
 
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
-use longshore_core::engine::{AdminCommand, ClaimRequest, Claimed};
-use longshore_core::extend::Notes;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::failure::ReportedCategory;
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::id::{JobId, WorkerName};
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::patch::SettingsPatch;
@@ -17,6 +16,7 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::tags::Tags;
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{AdminCommand, ClaimRequest, Claimed};
 
 use super::harness::*;
 
@@ -28,7 +28,7 @@ fn at(priority: Priority) -> NewJob {
     work_with(|job| job.priority = priority)
 }
 
-pub(super) fn first_in_first_out(h: &mut Harness) {
+pub(super) fn claim_is_fifo(h: &mut Harness) {
     let mut order = Vec::new();
     for _ in 0..5 {
         order.extend(h.submit_all("q", vec![work(); 4]).iter().map(|job| job.id));
@@ -42,7 +42,7 @@ pub(super) fn first_in_first_out(h: &mut Harness) {
     assert!(h.claim("q", 1).is_empty());
 }
 
-pub(super) fn urgent_jobs_first_where_the_queue_says_so(h: &mut Harness) {
+pub(super) fn claim_follows_priority_if_enabled(h: &mut Harness) {
     let fifo = SettingsPatch { priority_order: Some(false), ..SettingsPatch::default() };
     h.put_queue_with("fifo", Profile::Standard, fifo);
     let mixed = [Priority::Bulk, Priority::Normal, Priority::Critical, Priority::Low, Priority::High, Priority::Normal];
@@ -53,7 +53,7 @@ pub(super) fn urgent_jobs_first_where_the_queue_says_so(h: &mut Harness) {
     assert_eq!(ids(&h.claim_all("fifo")), in_order);
 }
 
-pub(super) fn only_the_types_asked_for(h: &mut Harness) {
+pub(super) fn claim_filters_types(h: &mut Harness) {
     let typed = |name: &str| work_with(|job| job.job_type = job_type(name));
     let jobs: Vec<_> = ["a", "b", "c", "a", "b", "c"].map(|name| h.submit("q", typed(name)).id).into();
     let claim = |types: &[&str], limit| {
@@ -62,20 +62,20 @@ pub(super) fn only_the_types_asked_for(h: &mut Harness) {
         jobs.iter().map(|job| job.claimed.id).collect::<Vec<_>>()
     };
     assert_eq!(claim(&["b"], 1), [jobs[1]]);
-    assert_eq!(claim(&["nobody"], 5), []);
-    assert_eq!(claim(&["c", "a"], 3), [jobs[0], jobs[2], jobs[3]], "in the order of the line");
-    assert_eq!(claim(&[], 5), [jobs[4], jobs[5]], "none named is any");
+    assert_eq!(claim(&["unknown"], 5), []);
+    assert_eq!(claim(&["c", "a"], 3), [jobs[0], jobs[2], jobs[3]], "in queue order");
+    assert_eq!(claim(&[], 5), [jobs[4], jobs[5]], "no type means any");
 }
 
-pub(super) fn queues_are_served_in_the_order_given(h: &mut Harness) {
+pub(super) fn claim_follows_queue_order(h: &mut Harness) {
     let (one, two) = (h.submit("one", work()).id, h.submit("two", work()).id);
     let queues = ["nowhere", "two", "one"].map(queue).into();
     let jobs = h.try_claim(ClaimRequest { queues, ..request("one", 10) }).unwrap();
     assert_eq!(jobs.iter().map(|job| job.claimed.id).collect::<Vec<_>>(), [two, one]);
-    assert!(answered(h.store().queue(queue("nowhere"))).is_none(), "a claim makes no queue");
+    assert!(answered(h.store().queue(queue("nowhere"))).is_none(), "a claim creates no queue");
 }
 
-pub(super) fn never_more_than_asked_for(h: &mut Harness) {
+pub(super) fn claim_respects_limit(h: &mut Harness) {
     h.submit_all("q", vec![work(); 30]);
     for limit in 1..=7 {
         let given = h.claim("q", limit).len();
@@ -83,8 +83,8 @@ pub(super) fn never_more_than_asked_for(h: &mut Harness) {
     }
 }
 
-/// Each with a payload of its own, and of its own length.
-pub(super) fn a_thousand_at_once(h: &mut Harness) {
+/// Each job has its own payload, of its own length.
+pub(super) fn claim_max_batch(h: &mut Harness) {
     let payload = |n: usize| Payload::Binary(Bytes::from(n.to_string().repeat(1 + n % 7)));
     let job = |n: usize| NewJob::new(job_type("work"), payload(n));
     let submitted = h.submit_all("q", (0..BATCH_ITEMS_MAX).map(job).collect());
@@ -101,7 +101,7 @@ pub(super) fn a_thousand_at_once(h: &mut Harness) {
     assert_eq!(h.count("q", StateKind::Running), 1_001);
 }
 
-pub(super) fn the_worker_gets_everything_it_needs(h: &mut Harness) {
+pub(super) fn claim_returns_all_fields(h: &mut Harness) {
     let given = work_with(|job| {
         job.priority = Priority::High;
         job.tags = Tags::Map([("tenant".into(), Some("acme".into()))].into());
@@ -118,8 +118,8 @@ pub(super) fn the_worker_gets_everything_it_needs(h: &mut Harness) {
     assert_eq!((&claimed.tags, claimed.created_at), (&given.tags, h.now()));
     assert_eq!((&claimed.correlation_id, &claimed.idempotency_key), (&given.correlation_id, &given.idempotency_key));
     assert_eq!((&claimed.previous_attempt_id, &claimed.checkpoint), (&None, &None));
-    let notes = Notes { progress: None, checkpoint: Some(Bytes::from_static(b"halfway")) };
-    h.extend(longshore_core::engine::Extension { notes, ..heartbeat(&claimed) }).unwrap();
+    let notes = HeartbeatData { progress: None, checkpoint: Some(Bytes::from_static(b"halfway")) };
+    h.heartbeat(longshore_engine::Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();
     h.settle(&claimed, fail(ReportedCategory::Temporary)).unwrap();
     h.pass(Duration::from_mins(1));
     let again = h.claim_one("q");
@@ -127,13 +127,13 @@ pub(super) fn the_worker_gets_everything_it_needs(h: &mut Harness) {
     assert_eq!(again.previous_attempt_id, claimed.attempt_id);
 }
 
-pub(super) fn every_claim_has_a_token_of_its_own(h: &mut Harness) {
+pub(super) fn claim_tokens_are_unique(h: &mut Harness) {
     let job = h.submit("q", work());
     h.submit_all("q", vec![work(); 20]);
     let mut tokens = HashSet::new();
     for version in 1..=5 {
         let claimed = h.claim_one("q");
-        assert_eq!((claimed.id, claimed.version.0), (job.id, version), "released to its old place");
+        assert_eq!((claimed.id, claimed.version.0), (job.id, version), "released to its old position");
         assert_eq!(h.job(job.id).lease_version.0, version);
         assert!(tokens.insert(claimed.token));
         h.settle(&claimed, Outcome::Release).unwrap();
@@ -142,7 +142,7 @@ pub(super) fn every_claim_has_a_token_of_its_own(h: &mut Harness) {
     assert!(claimed.iter().all(|job| tokens.insert(job.token)));
 }
 
-pub(super) fn a_paused_queue_gives_nothing(h: &mut Harness) {
+pub(super) fn claim_skips_paused_queue(h: &mut Harness) {
     h.submit("q", work());
     h.pause("q");
     assert!(h.claim("q", 10).is_empty());
@@ -152,22 +152,22 @@ pub(super) fn a_paused_queue_gives_nothing(h: &mut Harness) {
     assert_eq!(h.claim_all("q").len(), 2);
 }
 
-pub(super) fn a_job_is_not_given_before_its_time(h: &mut Harness) {
+pub(super) fn claim_skips_delayed_job(h: &mut Harness) {
     let job = h.submit("q", delayed(Duration::from_secs(10)));
     assert_eq!(job.state, Some(StateKind::Delayed));
     h.pass(Duration::from_millis(9_999));
-    h.settle_down();
+    h.tick_until_idle();
     assert!(h.claim("q", 1).is_empty());
     h.pass(Duration::from_millis(1));
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.claim_one("q").id, job.id);
 }
 
-pub(super) fn terms_are_kept(h: &mut Harness) {
+pub(super) fn claim_applies_options(h: &mut Harness) {
     let job = h.submit("q", work());
     let worker = WorkerName::new("w 1").unwrap();
     let (lease, timeout) = (Duration::from_secs(5), Duration::from_secs(60));
-    let terms = Terms { worker: Some(worker.clone()), lease: Some(lease), execution_timeout: Some(timeout) };
+    let terms = ClaimOptions { worker: Some(worker.clone()), lease: Some(lease), execution_timeout: Some(timeout) };
     let claimed = h.try_claim(ClaimRequest { terms, ..request("q", 1) }).unwrap().remove(0).claimed;
     assert_eq!(claimed.expires_at, Some(h.now() + lease));
     assert_eq!(claimed.deadline_at, Some(h.now() + timeout));
@@ -177,7 +177,7 @@ pub(super) fn terms_are_kept(h: &mut Harness) {
     assert_eq!((held.expires_at, held.deadline_at), (claimed.expires_at, claimed.deadline_at));
 }
 
-pub(super) fn bad_claims_are_refused(h: &mut Harness) {
+pub(super) fn invalid_claim_is_refused(h: &mut Harness) {
     h.submit("q", work());
     let bad = [
         ("nothing", request("q", 0)),
@@ -185,7 +185,7 @@ pub(super) fn bad_claims_are_refused(h: &mut Harness) {
         ("nowhere", ClaimRequest { queues: Vec::new(), ..request("q", 1) }),
         ("too many queues", ClaimRequest { queues: vec![queue("q"); BATCH_ITEMS_MAX + 1], ..request("q", 1) }),
         ("no lease", {
-            let terms = Terms { lease: Some(Duration::ZERO), ..Terms::default() };
+            let terms = ClaimOptions { lease: Some(Duration::ZERO), ..ClaimOptions::default() };
             ClaimRequest { terms, ..request("q", 1) }
         }),
     ];
@@ -195,17 +195,17 @@ pub(super) fn bad_claims_are_refused(h: &mut Harness) {
     assert_eq!(h.claim("q", BATCH_ITEMS_MAX).len(), 1);
 }
 
-pub(super) fn a_lazily_reclaimed_job_is_taken_over(h: &mut Harness) {
+pub(super) fn claim_reclaims_expired_lease_lazily(h: &mut Harness) {
     h.put_queue("q", Profile::Weave);
     let job = h.submit("q", work());
     let lost = h.claim_one("q");
     let expiry: Timestamp = lost.expires_at.unwrap();
     h.submit("q", work());
     h.pass(expiry.since(h.now()));
-    h.settle_down();
-    assert_eq!(h.state(job.id), StateKind::Running, "until somebody wants it");
-    let taken = h.claim_one("q");
-    assert_eq!((taken.id, taken.version.0), (job.id, 2), "from its old place in line");
+    h.tick_until_idle();
+    assert_eq!(h.state(job.id), StateKind::Running, "until the next claim");
+    let reclaimed = h.claim_one("q");
+    assert_eq!((reclaimed.id, reclaimed.version.0), (job.id, 2), "at its old position");
     assert!(h.settle(&lost, complete()).is_err());
-    h.settle(&taken, complete()).unwrap();
+    h.settle(&reclaimed, complete()).unwrap();
 }

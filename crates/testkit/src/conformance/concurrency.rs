@@ -1,4 +1,4 @@
-//! Many at once: threads that race for the same thing, let go at the same instant.
+//! Threads that race for the same resource, started at the same instant.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,7 +6,6 @@ use std::sync::{Barrier, mpsc};
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{Claimed, Submission, SubmitRequest};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::patch::SettingsPatch;
@@ -14,11 +13,12 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::NewJob;
+use longshore_engine::{Claimed, Submission, SubmitRequest};
 use longshore_store::{JobFilter, JobRef, Store};
 
 use super::harness::*;
 
-/// Does the same on so many threads, from one instant on, and collects what each of them says, in order of their numbers.
+/// Runs the same closure on many threads at once. Returns the results by thread number.
 fn race<T: Send>(h: &Harness, threads: usize, run: impl Fn(usize, &dyn Store) -> T + Sync) -> Vec<T> {
     let (start, store) = (Barrier::new(threads), &**h.store());
     std::thread::scope(|scope| {
@@ -38,7 +38,7 @@ fn batch(name: &str, jobs: Vec<NewJob>) -> SubmitRequest {
     SubmitRequest::new(jobs.into_iter().map(|job| Submission { queue: queue(name), job }).collect())
 }
 
-pub(super) fn one_key_and_sixty_four_submitters(h: &mut Harness) {
+pub(super) fn concurrent_submits_share_one_key(h: &mut Harness) {
     for round in 0..3 {
         let answers = race(h, 64, |_, store| {
             answered(store.submit(batch("q", vec![keyed(&format!("key {round}"))]))).unwrap().remove(0)
@@ -50,7 +50,7 @@ pub(super) fn one_key_and_sixty_four_submitters(h: &mut Harness) {
     assert_eq!(h.jobs().len(), 3);
 }
 
-pub(super) fn one_external_id_and_many_submitters(h: &mut Harness) {
+pub(super) fn concurrent_submits_share_one_external_id(h: &mut Harness) {
     h.put_queue("q", Profile::Weave);
     let answers = race(h, 16, |_, store| {
         answered(store.submit(batch("q", vec![work_with(|job| job.external_id = Some("x".into()))])))
@@ -60,7 +60,7 @@ pub(super) fn one_external_id_and_many_submitters(h: &mut Harness) {
     assert!(answers.iter().flat_map(|answer| answer.as_ref().err()).all(|lost| lost.first.code() == "duplicate_id"));
 }
 
-pub(super) fn a_bound_on_waiting_jobs_holds(h: &mut Harness) {
+pub(super) fn concurrent_submits_respect_queue_limit(h: &mut Harness) {
     let bounded = SettingsPatch { max_queued: Some(Some(10)), ..SettingsPatch::default() };
     h.put_queue_with("q", Profile::Standard, bounded);
     let answers = race(h, 16, |_, store| {
@@ -73,7 +73,7 @@ pub(super) fn a_bound_on_waiting_jobs_holds(h: &mut Harness) {
     assert_eq!(h.count("q", StateKind::Scheduled), 10);
 }
 
-pub(super) fn claimers_never_share_a_job(h: &mut Harness) {
+pub(super) fn concurrent_claims_are_disjoint(h: &mut Harness) {
     let submitted: BTreeSet<JobId> = h.submit_all("q", vec![work(); 600]).iter().map(|job| job.id).collect();
     let claimed = race(h, 8, |number, store| {
         let mut mine: Vec<Claimed> = Vec::new();
@@ -94,7 +94,7 @@ pub(super) fn claimers_never_share_a_job(h: &mut Harness) {
     }
 }
 
-pub(super) fn one_token_has_one_effect(h: &mut Harness) {
+pub(super) fn concurrent_settlements_apply_once(h: &mut Harness) {
     for _ in 0..10 {
         h.submit("q", work());
         let claimed = h.claim_one("q");
@@ -122,7 +122,7 @@ pub(super) fn one_token_has_one_effect(h: &mut Harness) {
     }
 }
 
-pub(super) fn one_end_for_cancel_and_complete(h: &mut Harness) {
+pub(super) fn concurrent_cancel_and_complete_have_one_winner(h: &mut Harness) {
     for _ in 0..10 {
         h.submit("q", work());
         let claimed = h.claim_one("q");
@@ -143,8 +143,9 @@ pub(super) fn one_end_for_cancel_and_complete(h: &mut Harness) {
     }
 }
 
-/// Batches that can only win as a whole or lose as a whole: all want the same external id, at another place each.
-pub(super) fn batches_are_whole(h: &mut Harness) {
+/// All batches use the same external id, each at another index, so a batch succeeds or fails as a
+/// whole.
+pub(super) fn concurrent_batches_are_atomic(h: &mut Harness) {
     h.put_queue("q", Profile::Weave);
     for round in 0..5 {
         let answers = race(h, 8, |number, store| {
@@ -161,10 +162,10 @@ pub(super) fn batches_are_whole(h: &mut Harness) {
     }
 }
 
-/// Whoever is told of a job by its submitter finds it, although others write all the time.
-pub(super) fn what_was_answered_is_seen_by_everybody(h: &mut Harness) {
+/// A reader that gets an id from the submitter finds the job, although other threads write.
+pub(super) fn responses_are_visible_to_all_readers(h: &mut Harness) {
     let store = &**h.store();
-    let (tell, told) = mpsc::sync_channel::<Vec<JobId>>(4);
+    let (sender, receiver) = mpsc::sync_channel::<Vec<JobId>>(4);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..100 {
@@ -177,12 +178,12 @@ pub(super) fn what_was_answered_is_seen_by_everybody(h: &mut Harness) {
         scope.spawn(move || {
             for _ in 0..60 {
                 let jobs = answered(store.submit(batch("q", vec![work(); 5]))).unwrap();
-                tell.send(jobs.iter().map(|job| job.id).collect()).unwrap();
+                sender.send(jobs.iter().map(|job| job.id).collect()).unwrap();
             }
         });
-        let (mut heard, mut missing) = (0, 0);
-        for ids in told {
-            heard += ids.len();
+        let (mut seen, mut missing) = (0, 0);
+        for ids in receiver {
+            seen += ids.len();
             let found = answered(store.get(ids.iter().map(|id| JobRef::Id(*id)).collect()));
             let seqs = found.iter().flatten().map(|job| job.seq).collect();
             let payloads = answered(store.payloads(seqs));
@@ -191,11 +192,11 @@ pub(super) fn what_was_answered_is_seen_by_everybody(h: &mut Harness) {
             missing += ids.len() - payloads.iter().flatten().count();
             missing += ids.iter().filter(|id| !listed.contains(*id)).count();
         }
-        assert_eq!((heard, missing), (300, 0));
+        assert_eq!((seen, missing), (300, 0));
     });
 }
 
-pub(super) fn ticks_side_by_side(h: &mut Harness) {
+pub(super) fn concurrent_ticks_process_jobs_once(h: &mut Harness) {
     h.submit_all("q", vec![delayed(Duration::from_secs(1)); 300]);
     h.clock().advance(Duration::from_secs(1));
     let done = race(h, 4, |_, store| {
@@ -212,47 +213,48 @@ pub(super) fn ticks_side_by_side(h: &mut Harness) {
     assert_eq!(h.count("q", StateKind::Scheduled), 300);
 }
 
-/// What the threads of a storm know of each other.
+/// Shared state of the threads.
 #[derive(Default)]
-struct Storm {
+struct ConcurrentLoad {
     ended: AtomicUsize,
-    /// Somebody has failed: nobody waits for its jobs.
-    fallen: AtomicBool,
+    /// A thread has failed: the others do not wait for its jobs.
+    failed_thread: AtomicBool,
 }
 
-/// Notices that its thread falls.
-struct Alarm<'a>(&'a Storm);
+/// Records a panic of its thread.
+struct StopOnPanic<'a>(&'a ConcurrentLoad);
 
-impl Drop for Alarm<'_> {
+impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fallen.store(true, Ordering::SeqCst);
+            self.0.failed_thread.store(true, Ordering::SeqCst);
         }
     }
 }
 
-impl Storm {
+impl ConcurrentLoad {
     const JOBS: usize = 400;
 
     fn over(&self) -> bool {
-        self.ended.load(Ordering::SeqCst) >= Self::JOBS || self.fallen.load(Ordering::SeqCst)
+        self.ended.load(Ordering::SeqCst) >= Self::JOBS || self.failed_thread.load(Ordering::SeqCst)
     }
 
     fn submit(&self, store: &dyn Store, number: usize) {
-        let _alarm = Alarm(self);
+        let _alarm = StopOnPanic(self);
         for n in 0..Self::JOBS / 20 {
             let key = |m: usize| keyed(&format!("{number} {n} {m}"));
             answered(store.submit(batch("q", (0..10).map(key).collect()))).unwrap();
         }
     }
 
-    /// Of three jobs one is given back, one fails and is handed to the operator, one is done; the second run ends them all.
+    /// Of three jobs one is released, one fails and goes to the operator, one completes. The second
+    /// run completes all.
     fn work(&self, store: &dyn Store, limit: usize, failed: &mpsc::Sender<JobId>) {
-        let _alarm = Alarm(self);
+        let _alarm = StopOnPanic(self);
         while !self.over() {
             let claimed = answered(store.claim(request("q", limit))).unwrap();
             let heartbeats = claimed.iter().map(|job| heartbeat(&job.claimed)).collect();
-            assert!(answered(store.extend(heartbeats)).iter().all(Result::is_ok));
+            assert!(answered(store.heartbeat(heartbeats)).iter().all(Result::is_ok));
             for job in claimed.into_iter().map(|job| job.claimed) {
                 let outcome = match (job.version.0, job.seq.0 % 3) {
                     (1, 0) => Outcome::Release,
@@ -270,14 +272,14 @@ impl Storm {
     }
 
     fn requeue(&self, store: &dyn Store, failed: mpsc::Receiver<JobId>) {
-        let _alarm = Alarm(self);
+        let _alarm = StopOnPanic(self);
         for id in failed {
             answered(store.admin(super::admin::requeue(id))).unwrap();
         }
     }
 
     fn look_on(&self, store: &dyn Store) {
-        let _alarm = Alarm(self);
+        let _alarm = StopOnPanic(self);
         for _ in 0..20 {
             answered(store.tick(std::num::NonZeroUsize::new(10).unwrap()));
             assert!(walk(store, &JobFilter::default(), 100).len() <= Self::JOBS);
@@ -285,24 +287,24 @@ impl Storm {
     }
 }
 
-/// Submitters, workers, an operator and an onlooker, all at once; in the end every job is done.
-pub(super) fn a_storm(h: &mut Harness) {
-    let (storm, store) = (&Storm::default(), &**h.store());
-    let (tell, failed) = mpsc::channel();
+/// Submitters, workers, an operator and a reader run at once. In the end every job is completed.
+pub(super) fn random_concurrent_load(h: &mut Harness) {
+    let (load, store) = (&ConcurrentLoad::default(), &**h.store());
+    let (failed_sender, failed) = mpsc::channel();
     std::thread::scope(|scope| {
         for number in 0..2 {
-            scope.spawn(move || storm.submit(store, number));
+            scope.spawn(move || load.submit(store, number));
         }
         for limit in [1, 2, 5, 9] {
-            let tell = tell.clone();
-            scope.spawn(move || storm.work(store, limit, &tell));
+            let failed_sender = failed_sender.clone();
+            scope.spawn(move || load.work(store, limit, &failed_sender));
         }
-        drop(tell);
-        scope.spawn(move || storm.requeue(store, failed));
-        scope.spawn(move || storm.look_on(store));
+        drop(failed_sender);
+        scope.spawn(move || load.requeue(store, failed));
+        scope.spawn(move || load.look_on(store));
     });
-    assert_eq!(h.count("q", StateKind::Completed), Storm::JOBS as u64);
+    assert_eq!(h.count("q", StateKind::Completed), ConcurrentLoad::JOBS as u64);
     let starts: u64 = h.jobs().iter().map(|job| job.lease_version.0).sum();
     let second_runs = h.jobs().iter().filter(|job| job.seq.0 % 3 != 2).count();
-    assert_eq!(starts as usize, Storm::JOBS + second_runs, "every run was handed out once");
+    assert_eq!(starts as usize, ConcurrentLoad::JOBS + second_runs, "every run was handed out once");
 }

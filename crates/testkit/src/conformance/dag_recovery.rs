@@ -1,20 +1,20 @@
-//! Workflows and restarts.
+//! Workflows across a reopen of the store.
 
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, Joining};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::WorkflowState;
+use longshore_engine::{AdminCommand, WorkflowTarget};
 
 use super::dags::play_with_restarts;
 use super::harness::{Harness, complete, fail, work};
 use super::workflows::{cancel, closed, named, open};
 
-pub(super) fn a_workflow_goes_on_where_it_was(h: &mut Harness) {
+pub(super) fn workflow_continues_after_reopen(h: &mut Harness) {
     let (id, _) = h.join("q", open(), vec![named("a", &[]), named("b", &["a"])]);
     h.reopen();
     h.settle(&h.claim_one("q"), complete()).unwrap();
-    h.join("q", Joining::Open(id), vec![named("c", &["b"]), work()]);
+    h.join("q", WorkflowTarget::Open(id), vec![named("c", &["b"]), work()]);
     let before = (h.workflow(id), h.members(id));
     h.reopen();
     assert_eq!((h.workflow(id), h.members(id)), before);
@@ -27,21 +27,21 @@ pub(super) fn a_workflow_goes_on_where_it_was(h: &mut Harness) {
     assert_eq!(h.workflow(id).state(), WorkflowState::Completed);
 }
 
-pub(super) fn what_was_being_done_to_all_is_finished(h: &mut Harness) {
+pub(super) fn workflow_operation_finishes_after_reopen(h: &mut Harness) {
     let (id, _) = h.join("q", open(), vec![work(); 1_000]);
-    h.join("q", Joining::Open(id), vec![work(); 900]);
+    h.join("q", WorkflowTarget::Open(id), vec![work(); 900]);
     h.admin(cancel(id, Force::Now));
-    assert!(h.workflow(id).errand.is_some());
+    assert!(h.workflow(id).operation.is_some());
     h.reopen();
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.workflow(id).state(), WorkflowState::Cancelled);
     h.admin(AdminCommand::RetryWorkflow { id });
     h.reopen();
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.workflow(id).tally.of(StateKind::Scheduled), 1_900);
 }
 
-pub(super) fn the_finalizer_of_a_chord_runs_once(h: &mut Harness) {
+pub(super) fn finalizer_runs_once_across_reopen(h: &mut Harness) {
     let parts = ["a", "b", "c"];
     let jobs = parts.iter().map(|name| named(name, &[])).chain([named("last", &parts)]).collect();
     let (id, _) = h.join("q", closed(), jobs);
@@ -61,6 +61,6 @@ pub(super) fn the_finalizer_of_a_chord_runs_once(h: &mut Harness) {
     assert_eq!(h.workflow(id).state(), WorkflowState::Completed);
 }
 
-pub(super) fn storms_with_restarts(h: &mut Harness) {
+pub(super) fn random_dags_with_reopen(h: &mut Harness) {
     (0..6).for_each(|seed| play_with_restarts(h, seed));
 }

@@ -1,47 +1,48 @@
-//! Random workflows: any shape, with failures, cancels, retries and restarts. Every one of them ends, nobody starts too early, every job ends once a life,
-//! and the sums are right all the way.
+//! Random workflows of any shape, with failures, cancellations, retries and reopens. Every workflow
+//! ends, no job starts before its dependencies, every job ends once per run, and the counts are
+//! always right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::dice::{Dice, SeededDice};
-use longshore_core::engine::{AdminCommand, Claimed, Joining};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::history::Cause;
 use longshore_core::id::{JobId, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::profile::Profile;
+use longshore_core::rng::{Rng, SeededRng};
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob};
 use longshore_core::workflow::WorkflowState;
+use longshore_engine::{AdminCommand, Claimed, WorkflowTarget};
 
 use super::harness::{Harness, complete, fail, work_with};
 use super::workflows::{cancel, closed, open};
 
-const QUEUES: [(&str, Profile); 2] = [("place", Profile::Standard), ("clones", Profile::Gopherqueue)];
+const QUEUES: [(&str, Profile); 2] = [("index", Profile::Standard), ("clones", Profile::Gopherqueue)];
 
-struct Storm<'a> {
+struct RandomDagLoad<'a> {
     h: &'a mut Harness,
-    dice: SeededDice,
+    rng: SeededRng,
     workflow: WorkflowId,
     running: Vec<Claimed>,
     restarts: bool,
-    /// Jobs that have ended at some time.
+    /// Jobs that have ended before.
     seen_ended: BTreeSet<JobId>,
 }
 
-impl Storm<'_> {
+impl RandomDagLoad<'_> {
     fn below(&mut self, bound: usize) -> usize {
-        let dice: &mut dyn Dice = &mut self.dice;
-        usize::try_from(dice.roll() % bound.max(1) as u64).unwrap()
+        let rng: &mut dyn Rng = &mut self.rng;
+        usize::try_from(rng.next_u64() % bound.max(1) as u64).unwrap()
     }
 
     fn jobs(&self) -> BTreeMap<JobId, std::sync::Arc<Job>> {
         self.h.jobs().into_iter().map(|job| (job.id, job)).collect()
     }
 
-    /// Nobody starts before what it waits for allows it.
+    /// Checks that a job starts only after its dependencies.
     fn claim(&mut self) {
         let (name, _) = QUEUES[self.below(2)];
         let limit = 1 + self.below(12);
@@ -66,14 +67,14 @@ impl Storm<'_> {
         if self.running.is_empty() {
             return;
         }
-        let place = self.below(self.running.len());
-        let claimed = self.running.swap_remove(place);
+        let index = self.below(self.running.len());
+        let claimed = self.running.swap_remove(index);
         let outcome = match self.below(10) {
             0 | 1 => fail(ReportedCategory::Permanent),
             2 => fail(ReportedCategory::Temporary),
             _ => complete(),
         };
-        // It may have been cancelled by force meanwhile.
+        // A forced cancel may have ended it meanwhile.
         drop(self.h.settle(&claimed, outcome));
     }
 
@@ -101,7 +102,7 @@ impl Storm<'_> {
     fn look(&mut self) {
         let jobs = self.jobs();
         self.seen_ended.extend(jobs.values().filter(|job| job.kind().terminal()).map(|job| job.id));
-        // One that ended and came back between two looks has it in its history.
+        // A job that ended and revived between two checks has the end in its history.
         let ended_once = |job: &Job| job.history.moves().iter().any(|step| step.to.terminal());
         self.seen_ended.extend(jobs.values().filter(|job| ended_once(job)).map(|job| job.id));
         for job in jobs.values() {
@@ -118,14 +119,14 @@ impl Storm<'_> {
             assert_eq!(workflow.tally.of(*state), found, "{state} members");
         }
         let alive = members.iter().any(|job| !job.kind().terminal());
-        assert_eq!(workflow.state().terminal(), !workflow.open && workflow.errand.is_none() && !alive);
+        assert_eq!(workflow.state().terminal(), !workflow.open && workflow.operation.is_none() && !alive);
     }
 
-    /// Everybody at work says yes, until nothing is left to do.
+    /// Completes all running jobs until no work is left.
     fn drain(&mut self) {
         drop(self.h.try_admin(AdminCommand::CloseWorkflow { id: self.workflow }));
         for _ in 0..10_000 {
-            self.h.settle_down();
+            self.h.tick_until_idle();
             for (name, _) in QUEUES {
                 let claimed = self.h.claim_all(name);
                 self.running.extend(claimed);
@@ -134,7 +135,7 @@ impl Storm<'_> {
                 if self.h.workflow(self.workflow).state() != WorkflowState::Running {
                     return;
                 }
-                // Somebody waits for a retry, or a lease has to lapse.
+                // A job waits for a retry, or a lease has to expire.
                 self.h.pass(Duration::from_secs(60));
             }
             for claimed in std::mem::take(&mut self.running) {
@@ -145,20 +146,20 @@ impl Storm<'_> {
     }
 }
 
-/// A job that waits for some of those before it, and sometimes for later ones by name.
-fn node(dice: &mut SeededDice, place: usize) -> NewJob {
-    let dice: &mut dyn Dice = dice;
-    let mut pick = |bound: usize| usize::try_from(dice.roll() % bound.max(1) as u64).unwrap();
+/// Makes a job that depends on some earlier jobs, and sometimes on later ones by name.
+fn node(rng: &mut SeededRng, index: usize) -> NewJob {
+    let rng: &mut dyn Rng = rng;
+    let mut pick = |bound: usize| usize::try_from(rng.next_u64() % bound.max(1) as u64).unwrap();
     work_with(|job| {
-        job.reference = Some(format!("n{place}").into());
+        job.reference = Some(format!("n{index}").into());
         let mut after = Vec::new();
         let mut any = Vec::new();
-        if place > 0 {
+        if index > 0 {
             let number = [0, 0, 1, 1, 2, 3][pick(6)];
-            // Few levels: the depth has a limit of its own.
-            after.extend((0..number).map(|_| pick(place.min(1 + place / 3))));
+            // Few levels, because the depth is bounded.
+            after.extend((0..number).map(|_| pick(index.min(1 + index / 3))));
             if pick(8) == 0 {
-                any.push(pick(place));
+                any.push(pick(index));
             }
         }
         let reference = |other: usize| DependencyRef::Local(format!("n{other}").into());
@@ -168,45 +169,45 @@ fn node(dice: &mut SeededDice, place: usize) -> NewJob {
 }
 
 fn play(h: &mut Harness, seed: u64, nodes: usize, restarts: bool) {
-    let mut dice = SeededDice::new(seed);
+    let mut rng = SeededRng::new(seed);
     for (name, profile) in QUEUES {
         h.put_queue(name, profile);
     }
-    let mut jobs: Vec<NewJob> = (0..nodes).map(|place| node(&mut dice, place)).collect();
+    let mut jobs: Vec<NewJob> = (0..nodes).map(|index| node(&mut rng, index)).collect();
     let name = QUEUES[usize::try_from(seed % 2).unwrap()].0;
     let grows = seed.is_multiple_of(3) && nodes > 2;
     let later = if grows { jobs.split_off(nodes / 2) } else { Vec::new() };
-    // Written the other way round, everybody waits for those that come behind it.
+    // In reverse order every job depends on later items.
     jobs.reverse();
     let (workflow, _) = h.join(name, if grows { open() } else { closed() }, jobs);
-    let mut storm = Storm { h, dice, workflow, running: Vec::new(), restarts, seen_ended: BTreeSet::new() };
+    let mut load = RandomDagLoad { h, rng, workflow, running: Vec::new(), restarts, seen_ended: BTreeSet::new() };
     let mut later = Some(later).filter(|later| !later.is_empty());
     for step in 0..nodes * 3 {
-        match storm.below(10) {
-            0..=3 => storm.claim(),
-            4..=7 => storm.settle(),
-            _ => storm.disturb(),
+        match load.below(10) {
+            0..=3 => load.claim(),
+            4..=7 => load.settle(),
+            _ => load.disturb(),
         }
-        if storm.h.workflow(workflow).open
+        if load.h.workflow(workflow).open
             && step > nodes
             && let Some(later) = later.take()
         {
-            storm.h.join(QUEUES[1 - usize::try_from(seed % 2).unwrap()].0, Joining::Open(workflow), later);
+            load.h.join(QUEUES[1 - usize::try_from(seed % 2).unwrap()].0, WorkflowTarget::Open(workflow), later);
         }
-        storm.look();
+        load.look();
     }
-    storm.drain();
-    storm.look();
-    assert!(storm.h.workflow(workflow).state().terminal());
+    load.drain();
+    load.look();
+    assert!(load.h.workflow(workflow).state().terminal());
 }
 
-pub(super) fn small_ones_in_a_storm(h: &mut Harness) {
+pub(super) fn random_small_dags(h: &mut Harness) {
     for seed in 0..12 {
         play(h, seed, 4 + usize::try_from(seed).unwrap(), false);
     }
 }
 
-pub(super) fn two_hundred_nodes_in_a_storm(h: &mut Harness) {
+pub(super) fn random_dag_of_200_nodes(h: &mut Harness) {
     play(h, 100, 200, false);
 }
 

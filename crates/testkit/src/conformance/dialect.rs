@@ -1,15 +1,15 @@
-//! What the Ocypod dialect asks of a store: changes of status, and totals.
+//! The Ocypod dialect: changes of status, and totals.
 
 use bytes::Bytes;
 use longshore_core::Duration;
-use longshore_core::engine::{AdminCommand, DeleteQueue, Farewell, Submission, SubmitRequest};
 use longshore_core::id::JobId;
+use longshore_core::ocypod::status::{OCYPOD_TYPE, Status, StatusChange};
+use longshore_core::ocypod::totals::Totals;
 use longshore_core::patch::{PolicyPatch, RetryPatch, SettingsPatch};
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
-use longshore_core::status::{OCYPOD_TYPE, Status, StatusChange};
 use longshore_core::submit::NewJob;
-use longshore_core::totals::Totals;
+use longshore_engine::{AdminCommand, DeleteQueue, QueueDeleteMode, Submission, SubmitRequest};
 use longshore_store::JobFilter;
 
 use super::harness::*;
@@ -32,8 +32,9 @@ fn listed(h: &Harness, state: StateKind) -> Vec<JobId> {
     h.list(&JobFilter { states: state.into(), ..JobFilter::default() }).iter().map(|job| job.id).collect()
 }
 
-/// A job may go from one end to another: it is listed and kept where it is now.
-pub(super) fn a_failed_job_is_cancelled(h: &mut Harness) {
+/// A job may change from one final state to another. Listings and retention follow its current
+/// state.
+pub(super) fn cancel_failed_job(h: &mut Harness) {
     put(h, 0);
     let [first, second] = [(); 2].map(|()| h.submit("o", job()).id);
     for claimed in h.claim("o", 2) {
@@ -50,7 +51,7 @@ pub(super) fn a_failed_job_is_cancelled(h: &mut Harness) {
     assert_eq!(listed(h, StateKind::Cancelled), []);
 }
 
-pub(super) fn output_is_kept(h: &mut Harness) {
+pub(super) fn change_status_stores_output(h: &mut Harness) {
     put(h, 0);
     let id = h.submit("o", job()).id;
     h.claim("o", 1);
@@ -60,27 +61,27 @@ pub(super) fn output_is_kept(h: &mut Harness) {
         change: StatusChange { status: None, output: Some(output.clone()) },
     };
     h.admin(change(&output));
-    let known = h.job(id);
-    assert_eq!((known.progress.as_ref(), known.last_heartbeat_at), (Some(&output), None));
+    let stored = h.job(id);
+    assert_eq!((stored.progress.as_ref(), stored.last_heartbeat_at), (Some(&output), None));
     let large = Bytes::from(vec![b'1'; (256 << 10) + 1]);
     h.refused("payload_too_large", "output", |h| h.try_admin(change(&large)));
 }
 
-pub(super) fn only_into_a_queue_of_the_profile(h: &mut Harness) {
+pub(super) fn submit_requires_ocypod_queue(h: &mut Harness) {
     h.put_queue("s", Profile::Standard);
     for name in ["s", "nowhere"] {
         let mut request = SubmitRequest::new(vec![Submission { queue: queue(name), job: job() }]);
-        request.only_into = Some(Profile::Ocypod);
+        request.require_profile = Some(Profile::Ocypod);
         let refusal = answered(h.store().submit(request)).unwrap_err();
         assert_eq!(refusal.first.code(), "queue_not_found", "{name}");
     }
     put(h, 0);
     let mut request = SubmitRequest::new(vec![Submission { queue: queue("o"), job: job() }]);
-    request.only_into = Some(Profile::Ocypod);
+    request.require_profile = Some(Profile::Ocypod);
     assert_eq!(answered(h.store().submit(request)).unwrap().len(), 1);
 }
 
-/// Some of everything that counts.
+/// Produces transitions of every kind that the totals count. Returns the expected totals.
 pub(super) fn busy(h: &Harness) -> Totals {
     put(h, 1);
     h.submit("default", work());
@@ -93,13 +94,17 @@ pub(super) fn busy(h: &Harness) -> Totals {
     h.refused("illegal_transition", "completed", |h| h.try_admin(change(ids[0], Status::Cancelled)));
     h.pass(Duration::from_secs(60));
     h.admin(change(ids[3], Status::Queued));
-    h.admin(AdminCommand::DeleteQueue { queue: queue("o"), how: DeleteQueue::Anyway(Farewell::LetRunningFinish) });
-    // One timed out by the clock; three retries came by themselves, one by hand; what the queue took along counts nowhere.
+    h.admin(AdminCommand::DeleteQueue {
+        queue: queue("o"),
+        how: DeleteQueue::Force(QueueDeleteMode::LetRunningFinish),
+    });
+    // One job timed out by the clock. Three retries are automatic, one is manual. Jobs deleted with
+    // the queue are not counted.
     Totals { created: 6, completed: 1, retried: 4, failed: 1, timed_out: 2, cancelled: 1 }
 }
 
-pub(super) fn totals_count_what_happened(h: &mut Harness) {
-    assert_eq!(answered(h.store().totals()), Totals::default());
+pub(super) fn totals_count_transitions(h: &mut Harness) {
+    assert_eq!(answered(h.store().ocypod_totals()), Totals::default());
     let expected = busy(h);
-    assert_eq!(answered(h.store().totals()), expected);
+    assert_eq!(answered(h.store().ocypod_totals()), expected);
 }

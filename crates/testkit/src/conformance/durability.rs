@@ -1,27 +1,28 @@
-//! What was answered is there after the store was closed and opened again.
+//! Acknowledged changes survive closing and reopening the store.
 
 use bytes::Bytes;
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand, DeleteQueue, Extension, Farewell};
-use longshore_core::extend::Notes;
 use longshore_core::failure::ReportedCategory;
+use longshore_core::heartbeat::HeartbeatData;
 use longshore_core::patch::{PolicyPatch, SettingsPatch};
 use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
+use longshore_engine::{AdminCommand, DeleteQueue, Heartbeat, QueueDeleteMode};
 use longshore_store::JobRef;
 
 use super::harness::*;
 
-pub(super) fn everything_is_as_it_was(h: &mut Harness) {
+pub(super) fn jobs_survive_reopen(h: &mut Harness) {
     super::listing::crowd(h, 90);
     h.put_queue("named", Profile::Weave);
     h.submit("named", work_with(|job| job.external_id = Some("x".into())));
     let claimed = h.claim_one("named");
-    let notes = Notes { progress: Some(Bytes::from_static(b"p")), checkpoint: Some(Bytes::from_static(b"\x00")) };
-    h.extend(Extension { notes, ..heartbeat(&claimed) }).unwrap();
+    let notes =
+        HeartbeatData { progress: Some(Bytes::from_static(b"p")), checkpoint: Some(Bytes::from_static(b"\x00")) };
+    h.heartbeat(Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();
     let first = h.submit("waiting", work());
     h.submit("waiting", after(&[first.id]));
     let asked = h.claim_one("waiting");
@@ -33,7 +34,7 @@ pub(super) fn everything_is_as_it_was(h: &mut Harness) {
     assert_eq!(h.picture(), before, "and opening alone changes nothing");
 }
 
-pub(super) fn payloads_of_all_sizes(h: &mut Harness) {
+pub(super) fn payloads_survive_reopen(h: &mut Harness) {
     let payload = |length: usize| Payload::Binary(Bytes::from_iter((0..length).map(|at| (at * 7 % 253) as u8)));
     let sizes = [0, 1, 100, 1_000, 5_000, 100_000, 1 << 20];
     let job = |length: &usize| NewJob::new(job_type("work"), payload(*length));
@@ -48,15 +49,15 @@ pub(super) fn payloads_of_all_sizes(h: &mut Harness) {
     assert_eq!(h.payload(json.seq), Some(Payload::Json(Bytes::from_static(b"[1, 2]"))));
 }
 
-pub(super) fn tokens_still_hold(h: &mut Harness) {
+pub(super) fn tokens_survive_reopen(h: &mut Harness) {
     h.submit_all("q", vec![work(); 3]);
     let claimed = h.claim_all("q");
     h.reopen();
-    let extended = h.extend(heartbeat(&claimed[0])).unwrap();
+    let extended = h.heartbeat(heartbeat(&claimed[0])).unwrap();
     assert_eq!(extended.expires_at, Some(h.now() + Duration::from_secs(30)));
     assert_eq!(h.settle(&claimed[0], complete()), Ok(StateKind::Completed));
     assert_eq!(h.settle(&claimed[1], Outcome::Release), Ok(StateKind::Scheduled));
-    h.refused("stale_lease", "given back", |h| h.settle(&claimed[1], complete()));
+    h.refused("stale_lease", "released", |h| h.settle(&claimed[1], complete()));
     let again = h.claim_one("q");
     assert_eq!((again.id, again.version.0), (claimed[1].id, 2));
     assert!(claimed.iter().all(|old| old.token != again.token));
@@ -66,7 +67,7 @@ pub(super) fn tokens_still_hold(h: &mut Harness) {
     h.refused("stale_lease", "expired", |h| h.settle(&claimed[2], complete()));
 }
 
-pub(super) fn a_settlement_repeated_is_still_known(h: &mut Harness) {
+pub(super) fn repeated_settlement_survives_reopen(h: &mut Harness) {
     h.submit_all("q", vec![work(); 2]);
     let claimed = h.claim_all("q");
     h.settle(&claimed[0], complete()).unwrap();
@@ -78,7 +79,7 @@ pub(super) fn a_settlement_repeated_is_still_known(h: &mut Harness) {
     assert!(h.picture() == before, "the second time changed something");
 }
 
-pub(super) fn keys_and_external_ids_are_still_taken(h: &mut Harness) {
+pub(super) fn keys_and_external_ids_survive_reopen(h: &mut Harness) {
     h.put_queue("named", Profile::Weave);
     let named = || work_with(|job| job.external_id = Some("x".into()));
     let (first, _) = (h.submit("q", keyed("k")), h.submit("named", named()));
@@ -90,22 +91,22 @@ pub(super) fn keys_and_external_ids_are_still_taken(h: &mut Harness) {
     assert!(!h.submit("q", keyed("k")).duplicate, "the window ends when it would have");
 }
 
-pub(super) fn keys_without_a_job_are_still_known(h: &mut Harness) {
+pub(super) fn keys_of_deleted_jobs_survive_reopen(h: &mut Harness) {
     let job = h.run("q", keyed("k"), complete());
     h.admin(AdminCommand::Delete { id: job.id });
     h.reopen();
     let again = h.submit("q", keyed("k"));
     assert_eq!((again.id, again.state, again.duplicate), (job.id, None, true));
     h.reopen_after(Duration::from_hours(24));
-    h.settle_down();
+    h.tick_until_idle();
     assert!(!h.submit("q", keyed("k")).duplicate);
 }
 
-pub(super) fn queues_settings_and_pauses(h: &mut Harness) {
+pub(super) fn queue_settings_survive_reopen(h: &mut Harness) {
     for (profile, n) in Profile::ALL.iter().zip(1..) {
         let job = PolicyPatch { lease: Some(Duration::from_millis(n)), ..PolicyPatch::default() };
         let patch = SettingsPatch { job, max_queued: Some(Some(n)), ..SettingsPatch::default() };
-        h.put_queue_with(profile.word(), *profile, patch);
+        h.put_queue_with(profile.as_str(), *profile, patch);
     }
     h.pause("weave");
     h.pause("default");
@@ -121,17 +122,17 @@ pub(super) fn queues_settings_and_pauses(h: &mut Harness) {
     assert_eq!(h.claim_one("weave").expires_at, Some(h.now() + Duration::from_millis(5)));
 }
 
-pub(super) fn a_deleted_queue_stays_deleted(h: &mut Harness) {
+pub(super) fn deleted_queue_stays_deleted(h: &mut Harness) {
     let job = h.submit("q", work());
-    let how = DeleteQueue::Anyway(Farewell::Cancel);
+    let how = DeleteQueue::Force(QueueDeleteMode::Cancel);
     h.admin(AdminCommand::DeleteQueue { queue: queue("q"), how });
     h.reopen();
     assert!(answered(h.store().queue(queue("q"))).is_none());
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.state(job.id), StateKind::Cancelled);
 }
 
-pub(super) fn counts_are_as_they_were(h: &mut Harness) {
+pub(super) fn counts_survive_reopen(h: &mut Harness) {
     super::listing::crowd(h, 45);
     let counts = |h: &Harness| h.picture().queues.into_iter().map(|(queue, counts, _)| (queue.name.clone(), counts));
     let before: Vec<_> = counts(h).collect();
@@ -142,7 +143,7 @@ pub(super) fn counts_are_as_they_were(h: &mut Harness) {
     assert_eq!(h.count("three", StateKind::Completed), 1);
 }
 
-pub(super) fn what_was_deleted_stays_deleted(h: &mut Harness) {
+pub(super) fn deleted_jobs_stay_deleted(h: &mut Harness) {
     let kept = h.run("q", work(), complete());
     let deleted = h.run("q", work(), complete());
     h.admin(AdminCommand::Delete { id: deleted.id });
@@ -151,8 +152,8 @@ pub(super) fn what_was_deleted_stays_deleted(h: &mut Harness) {
     assert!(h.find(JobRef::Id(kept.id)).is_some());
 }
 
-/// Also where the newest record is gone, and places in line were given after it.
-pub(super) fn numbers_are_never_given_twice(h: &mut Harness) {
+/// Even if the newest record was deleted and positions were assigned after it.
+pub(super) fn sequence_numbers_are_never_reused(h: &mut Harness) {
     h.put_queue("tail", Profile::Taskharbor);
     h.submit("tail", work());
     let mut last = h.run("q", work(), complete());
@@ -170,14 +171,14 @@ pub(super) fn numbers_are_never_given_twice(h: &mut Harness) {
     assert_eq!(order, [5, 1], "who came back earlier stands before who came later");
 }
 
-pub(super) fn an_empty_store(h: &mut Harness) {
+pub(super) fn reopen_empty_store(h: &mut Harness) {
     let before = h.picture();
     h.reopen();
     assert_eq!(h.picture(), before);
     assert_eq!(h.tick(1).next, None);
 }
 
-pub(super) fn many_restarts(h: &mut Harness) {
+pub(super) fn reopen_many_times(h: &mut Harness) {
     let mut alive = Vec::new();
     for round in 0..25_u64 {
         alive.push(h.submit("q", keyed(&round.to_string())).id);
@@ -191,12 +192,12 @@ pub(super) fn many_restarts(h: &mut Harness) {
     }
 }
 
-pub(super) fn totals_of_the_dialect(h: &mut Harness) {
+pub(super) fn totals_survive_reopen(h: &mut Harness) {
     let expected = super::dialect::busy(h);
     h.reopen();
-    assert_eq!(answered(h.store().totals()), expected);
+    assert_eq!(answered(h.store().ocypod_totals()), expected);
     h.put_queue("o", Profile::Ocypod);
     h.submit("o", super::dialect::job());
     h.reopen();
-    assert_eq!(answered(h.store().totals()).created, expected.created + 1);
+    assert_eq!(answered(h.store().ocypod_totals()).created, expected.created + 1);
 }

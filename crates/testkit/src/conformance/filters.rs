@@ -1,12 +1,12 @@
-//! Filters by ids, keys, time and several states: alone, combined, after changes, and after a restart.
+//! Filters by ids, keys, time and several states: alone, combined, after changes and after a
+//! reopen.
 
 use std::sync::Arc;
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
 use longshore_core::edit::Edit;
-use longshore_core::engine::AdminCommand;
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::patch::SettingsPatch;
@@ -17,6 +17,7 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::NewJob;
 use longshore_core::tags::Tags;
 use longshore_core::time::Timestamp;
+use longshore_engine::AdminCommand;
 use longshore_store::{JobFilter, StateSet};
 
 use super::harness::*;
@@ -53,13 +54,17 @@ fn job(n: usize) -> NewJob {
     })
 }
 
-/// Jobs of three queues, a step of time apart, in several states. Windows of keys lapse between them.
+/// Submits jobs to three queues at different times, in several states. Windows of keys end between
+/// them.
 fn crowd(h: &Harness, jobs: usize) {
     for (name, scope) in QUEUES.into_iter().zip(SCOPES) {
         with_settings(h, name, scope);
     }
     let fail = |code: &str| {
-        Outcome::Fail(Reported { code: Some(code.into()), ..Reported::new(ReportedCategory::Permanent, "x") })
+        Outcome::Fail(ReportedFailure {
+            code: Some(code.into()),
+            ..ReportedFailure::new(ReportedCategory::Permanent, "x")
+        })
     };
     for n in 0..jobs {
         let (name, given) = (QUEUES[n % QUEUES.len()], job(n / QUEUES.len()));
@@ -78,7 +83,7 @@ fn crowd(h: &Harness, jobs: usize) {
     }
 }
 
-/// What a filter means, said once more.
+/// The meaning of a filter, implemented a second time.
 fn fits(filter: &JobFilter, states: &[StateKind], job: &Job) -> bool {
     let code = job.error.as_ref().and_then(|error| error.code.clone());
     let key = job.idempotency.as_ref().map(|idempotency| Arc::clone(&idempotency.key));
@@ -100,7 +105,7 @@ const STATES: [&[StateKind]; 4] = [
     &[StateKind::Pending, StateKind::Completed, StateKind::DeadLetter],
 ];
 
-/// Every combination of these values, with "not given" among them.
+/// Returns every combination of these values, with absent ones.
 fn filters(times: [Timestamp; 2]) -> Vec<(JobFilter, &'static [StateKind])> {
     fn texts<const N: usize>(given: [&str; N]) -> Vec<Option<Arc<str>>> {
         std::iter::once(None).chain(given.into_iter().map(|text| Some(text.into()))).collect()
@@ -151,19 +156,19 @@ fn check_all(h: &Harness) {
     assert!(matched > 100, "only {matched} filters found anything");
 }
 
-pub(super) fn every_filter_by_value_and_every_combination(h: &mut Harness) {
+pub(super) fn list_by_value_filters_combined(h: &mut Harness) {
     crowd(h, 90);
     check_all(h);
 }
 
-pub(super) fn every_filter_after_a_restart(h: &mut Harness) {
+pub(super) fn filters_survive_reopen(h: &mut Harness) {
     crowd(h, 90);
     h.reopen();
     check_all(h);
 }
 
-/// A key stands for one job at a time, and earlier jobs keep it in their records.
-pub(super) fn a_key_lists_every_job_that_was_created_with_it(h: &mut Harness) {
+/// A key refers to one job at a time; earlier jobs keep it in their records.
+pub(super) fn list_by_key_finds_all_jobs(h: &mut Harness) {
     for (name, scope) in QUEUES.into_iter().zip(SCOPES) {
         with_settings(h, name, scope);
     }
@@ -186,7 +191,7 @@ pub(super) fn a_key_lists_every_job_that_was_created_with_it(h: &mut Harness) {
     assert_eq!(seqs(&h.list(&by_key)), made);
 }
 
-pub(super) fn an_external_id_lists_one_job_of_each_queue(h: &mut Harness) {
+pub(super) fn list_by_external_id_across_queues(h: &mut Harness) {
     let mut made = Vec::new();
     for (name, scope) in QUEUES.into_iter().zip(SCOPES) {
         with_settings(h, name, scope);
@@ -204,7 +209,7 @@ pub(super) fn an_external_id_lists_one_job_of_each_queue(h: &mut Harness) {
     assert_eq!(found(&by_id), [made[2].seq, made[0].seq]);
 }
 
-pub(super) fn a_correlation_id_follows_edits_and_clones(h: &mut Harness) {
+pub(super) fn list_by_correlation_id_follows_edits(h: &mut Harness) {
     h.put_queue("q", Profile::Gopherqueue);
     let by_id = |id: &str| seqs(&h.list(&JobFilter { correlation_id: Some(id.into()), ..all() }));
     let job = h.submit("q", work_with(|job| job.correlation_id = Some("old".into())));
@@ -228,8 +233,8 @@ pub(super) fn a_correlation_id_follows_edits_and_clones(h: &mut Harness) {
     assert_eq!(by_id("new").len(), 1);
 }
 
-/// Both bounds are instants: the first belongs to the range, the last does not.
-pub(super) fn a_range_of_creation_times(h: &mut Harness) {
+/// The lower bound belongs to the range, the upper bound does not.
+pub(super) fn list_by_creation_time_range(h: &mut Harness) {
     let start = h.now();
     let mut made = Vec::new();
     for n in 0..200 {
@@ -255,7 +260,7 @@ pub(super) fn a_range_of_creation_times(h: &mut Harness) {
     }
 }
 
-pub(super) fn several_states_at_once(h: &mut Harness) {
+pub(super) fn list_by_several_states(h: &mut Harness) {
     for n in 0..40 {
         let id = h.submit("q", work_with(|job| job.hold = Some(n % 4 == 0))).id;
         if n % 4 == 1 {
@@ -268,13 +273,14 @@ pub(super) fn several_states_at_once(h: &mut Harness) {
     let jobs = h.jobs();
     for bits in 0_usize..1 << 4 {
         let kinds = [StateKind::Pending, StateKind::Scheduled, StateKind::DeadLetter, StateKind::Cancelled];
-        let wanted: Vec<StateKind> = (0..4).filter(|place| bits >> place & 1 == 1).map(|place| kinds[place]).collect();
-        let expected = jobs.iter().filter(|job| wanted.is_empty() || wanted.contains(&job.kind()));
+        let selected: Vec<StateKind> =
+            (0..4).filter(|index| bits >> index & 1 == 1).map(|index| kinds[index]).collect();
+        let expected = jobs.iter().filter(|job| selected.is_empty() || selected.contains(&job.kind()));
         let expected: Vec<Seq> = expected.map(|job| job.seq).collect();
-        let states: StateSet = wanted.iter().copied().collect();
+        let states: StateSet = selected.iter().copied().collect();
         for limit in [1, 7, 1_000] {
             let filter = JobFilter { states, queue: bits.is_multiple_of(3).then(|| queue("q")), ..all() };
-            assert_eq!(seqs(&walk(&**h.store(), &filter, limit)), expected, "{wanted:?} by {limit}");
+            assert_eq!(seqs(&walk(&**h.store(), &filter, limit)), expected, "{selected:?} by {limit}");
         }
     }
 }

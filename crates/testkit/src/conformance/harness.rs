@@ -1,17 +1,13 @@
-//! What the cases have in common: short words for what a store can do, and the checks that follow each of them.
+//! Helpers of the cases: short calls to a store, and the checks after each case.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use longshore_core::claim::Terms;
-use longshore_core::engine::{
-    AdminAnswer, AdminCommand, BatchRefusal, ClaimRequest, Claimed, Extension, Queue, Settlement, StateCounts,
-    Submission, SubmitRequest, Submitted, Ticked, count_of,
-};
-use longshore_core::extend::{Extended, Notes};
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::claim::ClaimOptions;
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
+use longshore_core::heartbeat::{HeartbeatData, LeaseRenewal};
 use longshore_core::id::{JobId, JobType, QueueName, Seq};
 use longshore_core::job::Job;
 use longshore_core::patch::SettingsPatch;
@@ -21,26 +17,30 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Claimed, Heartbeat, Queue, Settlement, StateCounts,
+    Submission, SubmitRequest, Submitted, Ticked, count_of,
+};
 use longshore_store::{
-    ClaimedJob, Clock, JobFilter, JobQuery, JobRef, QueueReport, Store, StoreError, StoreFuture, VirtualClock,
+    ClaimedJob, Clock, JobFilter, JobQuery, JobRef, QueueStats, Store, StoreError, StoreFuture, VirtualClock,
 };
 
-use super::world::World;
+use super::store_fixture::StoreFixture;
 use crate::block_on::block_on;
 
-/// Up to this many jobs every listing by queue and state is checked after a case too.
+/// Up to this many jobs, all listings by queue and state are checked after a case.
 const LISTINGS_JOBS_MAX: usize = 300;
 
 #[derive(Debug)]
 pub struct Harness {
-    world: World,
+    world: StoreFixture,
 }
 
 pub(super) type Batch = Result<Vec<Submitted>, BatchRefusal>;
 
-/// Everything that can be seen of a store.
+/// Everything that can be read from a store.
 #[derive(Debug, PartialEq)]
-pub(super) struct Picture {
+pub(super) struct StoreSnapshot {
     pub jobs: Vec<Arc<Job>>,
     pub payloads: Vec<Option<Payload>>,
     pub queues: Vec<(Arc<Queue>, StateCounts, Option<Timestamp>)>,
@@ -54,7 +54,7 @@ pub(super) fn job_type(name: &str) -> JobType {
     JobType::new(name).unwrap()
 }
 
-/// A job like any other.
+/// Makes an ordinary job.
 pub(super) fn work() -> NewJob {
     NewJob::new(job_type("work"), Payload::Binary(Bytes::from_static(b"work")))
 }
@@ -83,31 +83,31 @@ pub(super) fn complete() -> Outcome {
 }
 
 pub(super) fn fail(category: ReportedCategory) -> Outcome {
-    Outcome::Fail(Reported::new(category, "it went wrong"))
+    Outcome::Fail(ReportedFailure::new(category, "it went wrong"))
 }
 
 pub(super) fn settlement(claimed: &Claimed, outcome: Outcome) -> Settlement {
     Settlement { id: claimed.id, token: Some(claimed.token), outcome }
 }
 
-pub(super) fn heartbeat(claimed: &Claimed) -> Extension {
-    Extension { id: claimed.id, token: Some(claimed.token), notes: Notes::default() }
+pub(super) fn heartbeat(claimed: &Claimed) -> Heartbeat {
+    Heartbeat { id: claimed.id, token: Some(claimed.token), notes: HeartbeatData::default() }
 }
 
 pub(super) fn request(name: &str, limit: usize) -> ClaimRequest {
-    ClaimRequest { queues: vec![queue(name)], limit, types: Vec::new(), terms: Terms::default() }
+    ClaimRequest { queues: vec![queue(name)], limit, types: Vec::new(), terms: ClaimOptions::default() }
 }
 
 pub(super) fn filter(queue_name: &str, state: StateKind) -> JobFilter {
     JobFilter { queue: Some(queue(queue_name)), states: state.into(), ..JobFilter::default() }
 }
 
-/// The store itself does not fail here.
+/// Unwraps a result: here the store itself does not fail.
 pub(super) fn answered<T>(call: StoreFuture<'_, T>) -> T {
     block_on(call).unwrap_or_else(|error: StoreError| panic!("the store failed: {error}"))
 }
 
-/// Walks all pages of a listing, checking that they are newest first, bounded, and get on.
+/// Reads all pages of a listing. Checks that they are ordered, bounded and make progress.
 pub(super) fn walk(store: &dyn Store, filter: &JobFilter, limit: usize) -> Vec<Arc<Job>> {
     let (mut jobs, mut before) = (Vec::<Arc<Job>>::new(), None);
     loop {
@@ -127,7 +127,7 @@ pub(super) fn walk(store: &dyn Store, filter: &JobFilter, limit: usize) -> Vec<A
 }
 
 impl Harness {
-    pub fn new(world: World) -> Self {
+    pub fn new(world: StoreFixture) -> Self {
         let harness = Self { world };
         let queues = answered(harness.store().queues());
         let names: Vec<&str> = queues.iter().map(|report| report.queue.name.as_str()).collect();
@@ -162,8 +162,8 @@ impl Harness {
         answered(self.store().tick(NonZeroUsize::new(budget).unwrap()))
     }
 
-    /// Ticks until nothing is due, and says when something will be.
-    pub(super) fn settle_down(&self) -> Option<Timestamp> {
+    /// Ticks until no job is due. Returns the next deadline.
+    pub(super) fn tick_until_idle(&self) -> Option<Timestamp> {
         loop {
             let next = self.tick(100).next;
             if next.is_none_or(|next| next > self.now()) {
@@ -172,20 +172,20 @@ impl Harness {
         }
     }
 
-    /// Lets time pass, stopping wherever something falls due.
+    /// Advances the clock, stopping at every deadline.
     pub(super) fn pass(&self, length: Duration) {
         let target = self.now() + length;
-        while let Some(next) = self.settle_down().filter(|next| *next <= target) {
+        while let Some(next) = self.tick_until_idle().filter(|next| *next <= target) {
             self.clock().advance_to(next);
         }
         self.clock().advance_to(target);
     }
 
-    pub(super) fn try_admin(&self, command: AdminCommand) -> Result<AdminAnswer, Refusal> {
+    pub(super) fn try_admin(&self, command: AdminCommand) -> Result<AdminResponse, Refusal> {
         answered(self.store().admin(command))
     }
 
-    pub(super) fn admin(&self, command: AdminCommand) -> AdminAnswer {
+    pub(super) fn admin(&self, command: AdminCommand) -> AdminResponse {
         self.try_admin(command).unwrap_or_else(|refusal| panic!("refused: {refusal}"))
     }
 
@@ -224,7 +224,7 @@ impl Harness {
         jobs.into_iter().map(|job| job.claimed).collect()
     }
 
-    /// Everything that is in line, a page at a time: a store may give fewer than it is asked for.
+    /// Claims all ready jobs, in several calls: a store may return fewer than the limit.
     pub(super) fn claim_all(&self, name: &str) -> Vec<Claimed> {
         let mut all = Vec::new();
         loop {
@@ -238,7 +238,7 @@ impl Harness {
 
     pub(super) fn claim_one(&self, name: &str) -> Claimed {
         let mut jobs = self.claim(name, 1);
-        assert_eq!(jobs.len(), 1, "the queue {name} has a job in line");
+        assert_eq!(jobs.len(), 1, "the queue {name} has a ready job");
         jobs.remove(0)
     }
 
@@ -248,17 +248,17 @@ impl Harness {
         verdicts.remove(0)
     }
 
-    pub(super) fn extend(&self, extension: Extension) -> Result<Extended, Refusal> {
-        let mut verdicts = answered(self.store().extend(vec![extension]));
+    pub(super) fn heartbeat(&self, heartbeat: Heartbeat) -> Result<LeaseRenewal, Refusal> {
+        let mut verdicts = answered(self.store().heartbeat(vec![heartbeat]));
         assert_eq!(verdicts.len(), 1);
         verdicts.remove(0)
     }
 
-    /// A job that was claimed and settled.
+    /// Submits, claims and settles a job.
     pub(super) fn run(&self, name: &str, job: NewJob, outcome: Outcome) -> Submitted {
         let submitted = self.submit(name, job);
         let claimed = self.claim_one(name);
-        assert_eq!(claimed.id, submitted.id, "nothing else is in line");
+        assert_eq!(claimed.id, submitted.id, "no other job is ready");
         self.settle(&claimed, outcome).unwrap();
         submitted
     }
@@ -283,7 +283,7 @@ impl Harness {
         found.remove(0)
     }
 
-    /// All jobs, newest first.
+    /// Returns all jobs, newest first.
     pub(super) fn jobs(&self) -> Vec<Arc<Job>> {
         self.list(&JobFilter::default())
     }
@@ -292,7 +292,7 @@ impl Harness {
         walk(&**self.store(), filter, 1_000)
     }
 
-    pub(super) fn report(&self, name: &str) -> QueueReport {
+    pub(super) fn report(&self, name: &str) -> QueueStats {
         answered(self.store().queue(queue(name))).unwrap_or_else(|| panic!("there is no queue {name}"))
     }
 
@@ -300,15 +300,15 @@ impl Harness {
         count_of(&self.report(name).counts, state)
     }
 
-    pub(super) fn picture(&self) -> Picture {
+    pub(super) fn picture(&self) -> StoreSnapshot {
         let jobs = self.jobs();
         let payloads = answered(self.store().payloads(jobs.iter().map(|job| job.seq).collect()));
         let reports = answered(self.store().queues()).into_iter();
         let queues = reports.map(|report| (report.queue, report.counts, report.oldest_scheduled_at)).collect();
-        Picture { jobs, payloads, queues }
+        StoreSnapshot { jobs, payloads, queues }
     }
 
-    /// What is refused changes nothing at all.
+    /// Checks that a refused command changes nothing.
     pub(super) fn refused<T: std::fmt::Debug>(
         &self,
         code: &str,
@@ -321,7 +321,8 @@ impl Harness {
         assert!(self.picture() == before, "{what}: the refusal changed something");
     }
 
-    /// After every case: counts equal a recount, every job is found by both its names and has its payload, and listings agree.
+    /// Checks after every case: counts equal a recount, every job is found by id and by number and
+    /// has its payload, and listings agree.
     pub fn check(&self) {
         let jobs = self.jobs();
         let mut recount: BTreeMap<(&str, StateKind), u64> = BTreeMap::new();
@@ -342,7 +343,7 @@ impl Harness {
         }
     }
 
-    fn check_report(&self, report: &QueueReport, recount: &BTreeMap<(&str, StateKind), u64>, jobs: &[Arc<Job>]) {
+    fn check_report(&self, report: &QueueStats, recount: &BTreeMap<(&str, StateKind), u64>, jobs: &[Arc<Job>]) {
         let name = report.queue.name.as_str();
         for state in StateKind::ALL {
             let found = recount.get(&(name, *state)).copied().unwrap_or(0);
@@ -369,7 +370,7 @@ impl Harness {
         }
     }
 
-    fn check_listings(&self, reports: &[QueueReport], jobs: &[Arc<Job>]) {
+    fn check_listings(&self, reports: &[QueueStats], jobs: &[Arc<Job>]) {
         for report in reports {
             for state in StateKind::ALL {
                 let filter = filter(report.queue.name.as_str(), *state);

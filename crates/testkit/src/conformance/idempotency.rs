@@ -1,11 +1,11 @@
-//! Idempotency keys: the same submission again gives the same job again.
+//! Idempotency keys: a repeated submission returns the same job.
 
 use longshore_core::Duration;
-use longshore_core::engine::AdminCommand;
 use longshore_core::patch::SettingsPatch;
 use longshore_core::policy::IdempotencyScope;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
+use longshore_engine::AdminCommand;
 
 use super::harness::*;
 
@@ -15,7 +15,7 @@ fn keys(scope: IdempotencyScope, window: Duration) -> SettingsPatch {
 
 const HOUR: Duration = Duration::from_hours(1);
 
-pub(super) fn a_key_gives_the_first_job_again(h: &mut Harness) {
+pub(super) fn repeated_key_returns_first_job(h: &mut Harness) {
     let first = h.submit("q", keyed("k"));
     assert!(!first.duplicate);
     let before = h.picture();
@@ -31,7 +31,7 @@ pub(super) fn a_key_gives_the_first_job_again(h: &mut Harness) {
     assert_eq!(h.jobs().len(), 1);
 }
 
-pub(super) fn a_key_is_unique_in_its_scope(h: &mut Harness) {
+pub(super) fn key_is_unique_in_scope(h: &mut Harness) {
     let typed = |name: &str| {
         let mut job = keyed("k");
         job.job_type = job_type(name);
@@ -54,7 +54,7 @@ pub(super) fn a_key_is_unique_in_its_scope(h: &mut Harness) {
     h.refused("validation", "scope off", |h| h.try_submit("off", vec![keyed("k")]).map_err(|refused| refused.first));
 }
 
-pub(super) fn a_key_twice_in_one_batch(h: &mut Harness) {
+pub(super) fn key_repeated_in_batch(h: &mut Harness) {
     let answers = h.submit_all("q", vec![keyed("k"), work(), keyed("k"), keyed("l"), keyed("k")]);
     let duplicates: Vec<bool> = answers.iter().map(|answer| answer.duplicate).collect();
     assert_eq!(duplicates, [false, false, true, false, true]);
@@ -62,7 +62,7 @@ pub(super) fn a_key_twice_in_one_batch(h: &mut Harness) {
     assert_eq!(h.jobs().len(), 3);
 }
 
-pub(super) fn a_key_is_free_when_its_window_ends(h: &mut Harness) {
+pub(super) fn key_expires_with_window(h: &mut Harness) {
     h.put_queue_with("q", Profile::Standard, keys(IdempotencyScope::Type, HOUR));
     let first = h.submit("q", keyed("k"));
     h.pass(Duration::from_millis(HOUR.as_millis() - 1));
@@ -73,7 +73,7 @@ pub(super) fn a_key_is_free_when_its_window_ends(h: &mut Harness) {
     assert_eq!(h.submit("q", keyed("k")).id, second.id, "the window starts again");
 }
 
-pub(super) fn a_key_outlives_its_job_until_its_window_ends(h: &mut Harness) {
+pub(super) fn key_outlives_job_until_window_ends(h: &mut Harness) {
     h.put_queue_with("q", Profile::Standard, keys(IdempotencyScope::Type, HOUR));
     let first = h.run("q", keyed("k"), complete());
     h.admin(AdminCommand::Delete { id: first.id });
@@ -84,7 +84,7 @@ pub(super) fn a_key_outlives_its_job_until_its_window_ends(h: &mut Harness) {
     assert!(!h.submit("q", keyed("k")).duplicate);
 }
 
-pub(super) fn a_key_for_ever_goes_with_its_job(h: &mut Harness) {
+pub(super) fn unlimited_key_is_deleted_with_job(h: &mut Harness) {
     h.put_queue_with("q", Profile::Standard, keys(IdempotencyScope::Type, Duration::ZERO));
     let first = h.run("q", keyed("k"), complete());
     h.pass(Duration::from_days(6));

@@ -1,4 +1,4 @@
-//! Looking: jobs by their two names, payloads, queues.
+//! Reads: jobs by id and sequence number, payloads, queues.
 
 use bytes::Bytes;
 use longshore_core::Duration;
@@ -10,34 +10,34 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{NewJob, Payload, Start};
-use longshore_store::{InLine, JobRef};
+use longshore_store::{JobRef, QueuePosition};
 
 use super::harness::*;
 
-const NOBODY: JobRef = JobRef::Seq(Seq(u64::MAX / 2));
+const UNKNOWN: JobRef = JobRef::Seq(Seq(u64::MAX / 2));
 
-pub(super) fn by_id_and_by_number(h: &mut Harness) {
+pub(super) fn get_by_id_and_seq(h: &mut Harness) {
     let jobs = h.submit_all("q", vec![work(); 3]);
     for job in &jobs {
         let (by_id, by_seq) = (h.find(JobRef::Id(job.id)).unwrap(), h.find(JobRef::Seq(job.seq)).unwrap());
         assert_eq!(by_id, by_seq);
         assert_eq!((by_id.id, by_id.seq), (job.id, job.seq));
     }
-    assert_eq!(h.find(NOBODY), None);
+    assert_eq!(h.find(UNKNOWN), None);
     assert_eq!(h.find(JobRef::Seq(Seq(0))), None);
     assert_eq!(h.find(JobRef::Seq(Seq(u64::MAX))), None);
     assert_eq!(h.find(JobRef::Id(JobId::from_bytes([7; 16]))), None);
     assert_eq!(h.find(JobRef::Id(JobId::from_bytes([0; 16]))), None);
     let mut near = *jobs[0].id.as_bytes();
     near[15] ^= 1;
-    assert_eq!(h.find(JobRef::Id(JobId::from_bytes(near))), None, "one bit beside is nobody");
+    assert_eq!(h.find(JobRef::Id(JobId::from_bytes(near))), None, "an id that differs in one bit is unknown");
 }
 
-pub(super) fn answers_stand_where_the_questions_stood(h: &mut Harness) {
+pub(super) fn get_keeps_order(h: &mut Harness) {
     let jobs = h.submit_all("q", vec![work(); 3]);
-    let [a, b, c] = [0, 1, 2].map(|place| &jobs[place]);
-    let asked = vec![JobRef::Id(c.id), NOBODY, JobRef::Seq(a.seq), JobRef::Id(c.id), JobRef::Seq(b.seq), NOBODY];
-    let found = answered(h.store().get(asked));
+    let [a, b, c] = [0, 1, 2].map(|index| &jobs[index]);
+    let requested = vec![JobRef::Id(c.id), UNKNOWN, JobRef::Seq(a.seq), JobRef::Id(c.id), JobRef::Seq(b.seq), UNKNOWN];
+    let found = answered(h.store().get(requested));
     let seqs: Vec<Option<Seq>> = found.iter().map(|job| job.as_ref().map(|job| job.seq)).collect();
     assert_eq!(seqs, [Some(c.seq), None, Some(a.seq), Some(c.seq), Some(b.seq), None]);
     assert!(answered(h.store().get(Vec::new())).is_empty());
@@ -46,7 +46,7 @@ pub(super) fn answers_stand_where_the_questions_stood(h: &mut Harness) {
     assert!(answered(h.store().payloads(Vec::new())).is_empty());
 }
 
-pub(super) fn a_thousand_at_once(h: &mut Harness) {
+pub(super) fn get_max_batch(h: &mut Harness) {
     let jobs = h.submit_all("q", vec![work(); BATCH_ITEMS_MAX]);
     let found = answered(h.store().get(jobs.iter().map(|job| JobRef::Id(job.id)).collect()));
     assert!(jobs.iter().zip(&found).all(|(job, found)| found.as_ref().is_some_and(|found| found.seq == job.seq)));
@@ -55,8 +55,8 @@ pub(super) fn a_thousand_at_once(h: &mut Harness) {
     assert_eq!(payloads, vec![Some(work().payload); BATCH_ITEMS_MAX]);
 }
 
-/// Whatever happens to a job: its bytes stay, and so does what they are called.
-pub(super) fn payloads_come_back_untouched(h: &mut Harness) {
+/// The bytes and the kind of a payload never change.
+pub(super) fn payloads_round_trip(h: &mut Harness) {
     let odd: Vec<u8> = (0..=255).rev().collect();
     let given = [
         Payload::Binary(Bytes::from(odd)),
@@ -73,19 +73,19 @@ pub(super) fn payloads_come_back_untouched(h: &mut Harness) {
         }
     };
     check("after its submission");
-    for (given, place) in given.iter().zip(0..) {
+    for (given, index) in given.iter().zip(0..) {
         let claimed = h.try_claim(request("q", 1)).unwrap().remove(0);
-        assert!(claimed.payload == *given, "{given:?} in the worker's hands");
-        let outcome = if place % 2 == 0 { complete() } else { fail(ReportedCategory::Temporary) };
+        assert!(claimed.payload == *given, "{given:?} at the worker");
+        let outcome = if index % 2 == 0 { complete() } else { fail(ReportedCategory::Temporary) };
         h.settle(&claimed.claimed, outcome).unwrap();
     }
     check("after a run");
     h.pass(Duration::from_mins(1));
-    h.settle_down();
+    h.tick_until_idle();
     check("after a retry");
 }
 
-pub(super) fn queues_by_name(h: &mut Harness) {
+pub(super) fn queues_are_sorted_by_name(h: &mut Harness) {
     for name in ["b", "a:1", "Z", "default", "a", "a.b", "0"] {
         h.put_queue(name, Profile::Standard);
     }
@@ -94,10 +94,10 @@ pub(super) fn queues_by_name(h: &mut Harness) {
     sorted.sort();
     assert_eq!(names, sorted);
     assert_eq!(names.len(), 7);
-    assert!(answered(h.store().queue(queue("A"))).is_none(), "names are told apart by case");
+    assert!(answered(h.store().queue(queue("A"))).is_none(), "names are case-sensitive");
 }
 
-pub(super) fn a_report_counts_by_state(h: &mut Harness) {
+pub(super) fn queue_stats_count_by_state(h: &mut Harness) {
     h.submit("q", work_with(|job| job.hold = Some(true)));
     h.submit("q", delayed(Duration::from_secs(60)));
     h.run("q", work(), complete());
@@ -106,7 +106,7 @@ pub(super) fn a_report_counts_by_state(h: &mut Harness) {
     let cancelled = h.submit("q", work());
     h.admin(super::admin::cancel(cancelled.id, longshore_core::cancel::Force::Now));
     let dead = h.submit("q", work());
-    h.admin(longshore_core::engine::AdminCommand::DeadLetter { id: dead.id, reason: None });
+    h.admin(longshore_engine::AdminCommand::DeadLetter { id: dead.id, reason: None });
     h.submit_all("q", vec![work(); 3]);
     h.claim_one("q");
     for state in StateKind::ALL {
@@ -116,12 +116,12 @@ pub(super) fn a_report_counts_by_state(h: &mut Harness) {
     assert!(h.report("default").counts.iter().all(|count| *count == 0));
 }
 
-pub(super) fn first_in_line_since(h: &mut Harness) {
+pub(super) fn queue_stats_report_oldest_ready_job(h: &mut Harness) {
     let since = |h: &Harness| h.report("q").oldest_scheduled_at;
     h.put_queue("q", Profile::Standard);
     assert_eq!(since(h), None);
     h.submit("q", delayed(Duration::from_mins(9)));
-    assert_eq!(since(h), None, "not in line yet");
+    assert_eq!(since(h), None, "not ready yet");
     let first = h.now();
     h.submit("q", work());
     h.pass(Duration::from_secs(5));
@@ -132,7 +132,7 @@ pub(super) fn first_in_line_since(h: &mut Harness) {
     assert_eq!(since(h), Some(second));
     let last = h.claim_one("q");
     assert_eq!(since(h), None);
-    // Who comes back stands in front again, but has not waited longer than those it passes.
+    // A released job is first again, but the other job has waited longer.
     let third = h.now();
     h.submit("q", work());
     h.pass(Duration::from_secs(5));
@@ -140,8 +140,8 @@ pub(super) fn first_in_line_since(h: &mut Harness) {
     assert_eq!(since(h), Some(third));
 }
 
-/// The place that a job has is the number of claims it has to wait for.
-pub(super) fn how_many_stand_before(h: &mut Harness) {
+/// The count is the number of claims before the job's own.
+pub(super) fn count_ahead_matches_claim_order(h: &mut Harness) {
     for (name, profile) in [("urgent", Profile::Standard), ("plain", Profile::Taskharbor)] {
         h.put_queue(name, profile);
         h.submit_all("elsewhere", vec![work(); 3]);
@@ -151,25 +151,25 @@ pub(super) fn how_many_stand_before(h: &mut Harness) {
         let priority_order = h.report(name).queue.intake.priority_order;
         let ahead = |position: u64, priority: Priority| {
             let priority = priority_order.then_some(priority);
-            answered(h.store().ahead(InLine { queue: queue(name), position, priority }))
+            answered(h.store().count_ahead(QueuePosition { queue: queue(name), position, priority }))
         };
-        for taken in 0..levels.len() {
+        for claims in 0..levels.len() {
             let waiting = jobs.iter().zip(levels).filter(|(job, _)| h.state(job.id) == StateKind::Scheduled);
-            let mut places: Vec<_> = waiting.map(|(job, level)| (ahead(job.seq.0, level), job.id)).collect();
-            places.sort_unstable();
-            let numbers: Vec<u64> = places.iter().map(|(place, _)| *place).collect();
-            let expected: Vec<u64> = (0..).take(levels.len() - taken).collect();
-            assert_eq!(numbers, expected, "{name} after {taken} claims");
-            assert_eq!(h.claim_one(name).id, places[0].1);
+            let mut counts: Vec<_> = waiting.map(|(job, level)| (ahead(job.seq.0, level), job.id)).collect();
+            counts.sort_unstable();
+            let numbers: Vec<u64> = counts.iter().map(|(count, _)| *count).collect();
+            let expected: Vec<u64> = (0..).take(levels.len() - claims).collect();
+            assert_eq!(numbers, expected, "{name} after {claims} claims");
+            assert_eq!(h.claim_one(name).id, counts[0].1);
         }
-        assert_eq!(ahead(held.seq.0, Priority::Bulk), 0, "nobody waits any more");
+        assert_eq!(ahead(held.seq.0, Priority::Bulk), 0, "no job is ready");
     }
-    let nowhere = InLine { queue: queue("nowhere"), position: u64::MAX, priority: None };
-    assert_eq!(answered(h.store().ahead(nowhere)), 0);
+    let nowhere = QueuePosition { queue: queue("nowhere"), position: u64::MAX, priority: None };
+    assert_eq!(answered(h.store().count_ahead(nowhere)), 0);
 }
 
-/// Where jobs come into line at its tail, in whichever order: those who came back, or whose delay is over, stand behind those who were there.
-pub(super) fn how_many_stand_before_those_who_came_later(h: &mut Harness) {
+/// Released jobs and jobs whose delay has ended are appended to the queue.
+pub(super) fn count_ahead_after_delays_and_releases(h: &mut Harness) {
     h.put_queue("tail", Profile::Taskharbor);
     let delays = [3, 1, 0, 2, 2];
     let jobs = delays.map(|seconds| {
@@ -183,25 +183,25 @@ pub(super) fn how_many_stand_before_those_who_came_later(h: &mut Harness) {
     h.settle(&released, Outcome::Release).unwrap();
     let position = |h: &Harness, id: JobId| match h.job(id).state {
         State::Scheduled { position } => position,
-        ref other => panic!("{other:?} is not in line"),
+        ref other => panic!("{other:?} is not scheduled"),
     };
     let mut waiting: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
     while !waiting.is_empty() {
         let ahead = |id: &JobId| {
-            let place = InLine { queue: queue("tail"), position: position(h, *id), priority: None };
-            (answered(h.store().ahead(place)), *id)
+            let position = QueuePosition { queue: queue("tail"), position: position(h, *id), priority: None };
+            (answered(h.store().count_ahead(position)), *id)
         };
-        let mut places: Vec<_> = waiting.iter().map(ahead).collect();
-        places.sort_unstable();
-        let numbers: Vec<u64> = places.iter().map(|(place, _)| *place).collect();
+        let mut counts: Vec<_> = waiting.iter().map(ahead).collect();
+        counts.sort_unstable();
+        let numbers: Vec<u64> = counts.iter().map(|(count, _)| *count).collect();
         assert_eq!(numbers, (0..).take(waiting.len()).collect::<Vec<u64>>());
         let claimed = h.claim_one("tail").id;
-        assert_eq!(claimed, places[0].1);
+        assert_eq!(claimed, counts[0].1);
         waiting.retain(|id| *id != claimed);
     }
 }
 
-pub(super) fn the_time_of_the_store(h: &mut Harness) {
+pub(super) fn now_follows_clock(h: &mut Harness) {
     assert_eq!(h.store().now(), h.now());
     h.clock().advance(Duration::from_millis(1_234));
     assert_eq!(h.store().now(), h.now());

@@ -1,4 +1,4 @@
-//! Listings: every filter, every combination, every page, held against a filtered walk over all jobs.
+//! Listings: every filter, every combination, every page, compared with a filter over all jobs.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,8 +6,7 @@ use std::sync::Arc;
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
 use longshore_core::edit::Edit;
-use longshore_core::engine::AdminCommand;
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::Seq;
 use longshore_core::job::Job;
 use longshore_core::priority::Priority;
@@ -15,6 +14,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::NewJob;
 use longshore_core::tags::Tags;
+use longshore_engine::AdminCommand;
 use longshore_store::{JobFilter, JobQuery};
 
 use super::harness::*;
@@ -23,7 +23,7 @@ const QUEUES: [&str; 2] = ["one", "two"];
 const TYPES: [&str; 3] = ["a", "b", "c"];
 const PRIORITIES: [Priority; 3] = [Priority::Critical, Priority::Normal, Priority::Bulk];
 const CODES: [&str; 2] = ["boom", "bang"];
-const TAGS: [&str; 7] = ["tenant", "tenant:acme", "tenant:other", "alice", "a:b", "acme", "nobody"];
+const TAGS: [&str; 7] = ["tenant", "tenant:acme", "tenant:other", "alice", "a:b", "acme", "unknown"];
 
 fn seqs(jobs: &[Arc<Job>]) -> Vec<Seq> {
     jobs.iter().map(|job| job.seq).collect()
@@ -51,10 +51,11 @@ fn colourful(n: usize) -> NewJob {
     })
 }
 
-/// Brings a job that was just submitted, and is first in its line, to one of nine ends.
+/// Drives a job that was just submitted, and is first in its queue, to one of nine ends.
 fn drive(h: &Harness, name: &str, job: NewJob, end: usize) {
-    let failing =
-        |category, code: &str| Outcome::Fail(Reported { code: Some(code.into()), ..Reported::new(category, "x") });
+    let failing = |category, code: &str| {
+        Outcome::Fail(ReportedFailure { code: Some(code.into()), ..ReportedFailure::new(category, "x") })
+    };
     match end % 9 {
         0 => {
             h.run(name, job, complete());
@@ -85,7 +86,7 @@ fn drive(h: &Harness, name: &str, job: NewJob, end: usize) {
             h.claim_one(name);
         }
         _ => {
-            // Ended later: until then nothing else may be in line.
+            // Ended later; until then no other job may be ready.
             let id = h.submit(name, job).id;
             let claimed = h.claim_one(name);
             assert_eq!(claimed.id, id);
@@ -94,7 +95,7 @@ fn drive(h: &Harness, name: &str, job: NewJob, end: usize) {
     }
 }
 
-/// Jobs of all sorts in all states.
+/// Submits jobs of all kinds in all states.
 pub(super) fn crowd(h: &Harness, jobs: usize) {
     for n in 0..jobs {
         drive(h, QUEUES[n % QUEUES.len()], colourful(n), n / 2);
@@ -104,12 +105,10 @@ pub(super) fn crowd(h: &Harness, jobs: usize) {
     }
 }
 
-/// What a filter means, said once more.
+/// The meaning of a filter, implemented a second time.
 fn fits(filter: &JobFilter, job: &Job) -> bool {
-    let has = |wanted: &str| {
-        job.tags
-            .pairs()
-            .any(|(key, value)| key == wanted || value.is_some_and(|value| format!("{key}:{value}") == wanted))
+    let has = |tag: &str| {
+        job.tags.pairs().any(|(key, value)| key == tag || value.is_some_and(|value| format!("{key}:{value}") == tag))
     };
     let code = job.error.as_ref().and_then(|error| error.code.clone());
     filter.queue.as_ref().is_none_or(|queue| *queue == job.queue)
@@ -149,7 +148,7 @@ fn filters() -> Vec<JobFilter> {
     filters
 }
 
-pub(super) fn newest_first_and_each_job_once(h: &mut Harness) {
+pub(super) fn list_newest_first_without_duplicates(h: &mut Harness) {
     assert!(h.jobs().is_empty());
     let mut expected: Vec<Seq> = (0..5).flat_map(|_| h.submit_all("q", vec![work(); 31])).map(|job| job.seq).collect();
     expected.reverse();
@@ -158,7 +157,7 @@ pub(super) fn newest_first_and_each_job_once(h: &mut Harness) {
     }
 }
 
-pub(super) fn every_filter_and_every_combination(h: &mut Harness) {
+pub(super) fn list_by_every_filter_combination(h: &mut Harness) {
     crowd(h, 108);
     let jobs = h.jobs();
     for state in StateKind::ALL {
@@ -174,7 +173,7 @@ pub(super) fn every_filter_and_every_combination(h: &mut Harness) {
     assert!(matched > 300, "only {matched} filters found anything");
 }
 
-pub(super) fn pages_are_bounded_and_end(h: &mut Harness) {
+pub(super) fn list_pages_are_bounded(h: &mut Harness) {
     h.submit_all("q", vec![work(); 60]);
     let rare = h.submit("q", colourful(1));
     h.submit_all("q", vec![work(); 60]);
@@ -189,7 +188,7 @@ pub(super) fn pages_are_bounded_and_end(h: &mut Harness) {
     assert!(walk(&**h.store(), &nothing, 5).is_empty());
 }
 
-pub(super) fn a_cursor_need_not_be_a_job(h: &mut Harness) {
+pub(super) fn list_cursor_without_job(h: &mut Harness) {
     let jobs = h.submit_all("q", vec![work(); 9]);
     let before = |before: Seq| {
         let page = answered(h.store().list(JobQuery { filter: all(), limit: 100, before: Some(before) }));
@@ -207,8 +206,8 @@ pub(super) fn a_cursor_need_not_be_a_job(h: &mut Harness) {
     assert_eq!(before(jobs[4].seq), gone, "before a job that is gone");
 }
 
-/// Jobs come, change and go while somebody turns the pages.
-pub(super) fn changes_between_pages_show_no_job_twice(h: &mut Harness) {
+/// Jobs are created, changed and deleted between pages.
+pub(super) fn list_during_changes_has_no_duplicates(h: &mut Harness) {
     let old = h.submit_all("q", vec![work(); 50]);
     let (mut seen, mut before) = (Vec::new(), None);
     let mut turn = 0;
@@ -232,7 +231,7 @@ pub(super) fn changes_between_pages_show_no_job_twice(h: &mut Harness) {
     assert!(left.iter().all(|seq| seen.contains(seq)), "what was there all the time was shown");
 }
 
-pub(super) fn a_filter_follows_what_changes(h: &mut Harness) {
+pub(super) fn list_filter_follows_changes(h: &mut Harness) {
     let job = h.submit("q", colourful(2));
     let found = |filter: JobFilter| !h.list(&filter).is_empty();
     let of_type = |name: &str| JobFilter { job_type: Some(job_type(name)), ..all() };
@@ -254,7 +253,7 @@ pub(super) fn a_filter_follows_what_changes(h: &mut Harness) {
     let claimed = h.claim_one("q");
     assert!(found(filter("q", StateKind::Running)) && !found(filter("q", StateKind::Scheduled)));
     let code = |code: &str| JobFilter { error_code: Some(code.into()), ..all() };
-    h.settle(&claimed, Outcome::Fail(Reported::new(ReportedCategory::Permanent, "x"))).unwrap();
+    h.settle(&claimed, Outcome::Fail(ReportedFailure::new(ReportedCategory::Permanent, "x"))).unwrap();
     assert!(found(code("permanent")) && found(filter("q", StateKind::Failed)));
     h.admin(super::admin::requeue(job.id));
     assert!(!found(code("permanent")) && !found(filter("q", StateKind::Failed)));
@@ -264,7 +263,7 @@ pub(super) fn a_filter_follows_what_changes(h: &mut Harness) {
     assert!(!found(code("cancelled")) && !found(tagged("new")) && !found(all()));
 }
 
-pub(super) fn tags_are_found_by_key_and_by_value(h: &mut Harness) {
+pub(super) fn list_by_tag_key_and_value(h: &mut Harness) {
     let with = |tags: Tags| h.submit("q", work_with(|job| job.tags = tags)).seq;
     let value = with(Tags::Map([("a".into(), Some("b".into()))].into()));
     let key = with(Tags::Map([("a:b".into(), None)].into()));
@@ -287,8 +286,8 @@ pub(super) fn tags_are_found_by_key_and_by_value(h: &mut Harness) {
     assert!(found("A").is_empty() && found("%").is_empty() && found("").is_empty() && found("a:b:").is_empty());
 }
 
-/// Few among many, spread out; the pages in between may be empty, and there are not many of them.
-pub(super) fn a_sparse_filter_over_many_jobs(h: &mut Harness) {
+/// A few matching jobs among many. Pages between them may be empty, but there are few pages.
+pub(super) fn list_by_sparse_filter(h: &mut Harness) {
     let mut rare = Vec::new();
     for _ in 0..4 {
         h.submit_all("q", vec![work(); 700]);

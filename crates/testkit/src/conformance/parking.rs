@@ -1,13 +1,13 @@
-//! Claims that wait: each is answered exactly once, and nothing is leased that was not answered.
+//! Parked claims: each gets exactly one response, and every lease is in a response.
 
 use longshore_core::Duration;
-use longshore_core::claim::Terms;
-use longshore_core::engine::ClaimRequest;
+use longshore_core::claim::ClaimOptions;
 use longshore_core::failure::ReportedCategory;
 use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Start};
+use longshore_engine::ClaimRequest;
 use longshore_store::{Grant, Park, StoreFuture};
 use tokio::sync::oneshot;
 
@@ -15,18 +15,18 @@ use super::harness::*;
 use crate::block_on::block_on_for;
 use crate::parking::{self, Order};
 
-/// Longer than any answer takes.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+/// Longer than any response takes.
+const RESPONSE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
 type Call<'a> = StoreFuture<'a, Result<Grant, Refusal>>;
 
-/// A claim that waits as the `number`-th of all, and the end of its wait.
+/// Parks a claim as the `number`-th of all. Returns its call and the sender that ends its wait.
 fn park<'a>(h: &'a Harness, number: usize, queues: &[&str], types: &[&str]) -> (Call<'a>, oneshot::Sender<()>) {
     let request = ClaimRequest {
         queues: queues.iter().map(|name| queue(name)).collect(),
         types: types.iter().map(|name| job_type(name)).collect(),
         limit: 1,
-        terms: Terms::default(),
+        terms: ClaimOptions::default(),
     };
     let (end, ended) = oneshot::channel::<()>();
     let until = Park::Until(Box::pin(async move { drop(ended.await) }));
@@ -44,18 +44,18 @@ fn wait_for(reached: impl Fn() -> bool) {
         }
         std::thread::park_timeout(std::time::Duration::from_millis(10));
     }
-    panic!("it never came to that");
+    panic!("the condition was never met");
 }
 
 fn granted(call: Call<'_>) -> Grant {
-    block_on_for(PATIENCE, call).expect("the claim sleeps beside a job").unwrap().unwrap()
+    block_on_for(RESPONSE_TIMEOUT, call).expect("the claim stays parked although a job is ready").unwrap().unwrap()
 }
 
 fn typed(name: &str) -> NewJob {
     work_with(|job| job.job_type = job_type(name))
 }
 
-pub(super) fn a_submission_is_granted_to_the_claim_that_waits(h: &mut Harness) {
+pub(super) fn submit_grants_parked_claim(h: &mut Harness) {
     let (call, _end) = park(h, 1, &["q"], &[]);
     let job = h.submit("q", work());
     let jobs = granted(call).deliver();
@@ -63,7 +63,7 @@ pub(super) fn a_submission_is_granted_to_the_claim_that_waits(h: &mut Harness) {
     wait_for(|| h.store().parked_claims() == 0);
 }
 
-pub(super) fn a_wait_that_ends_is_answered_empty(h: &mut Harness) {
+pub(super) fn wait_timeout_returns_empty(h: &mut Harness) {
     let (call, end) = park(h, 1, &["q"], &[]);
     drop(end);
     assert_eq!(granted(call).jobs().len(), 0);
@@ -71,7 +71,7 @@ pub(super) fn a_wait_that_ends_is_answered_empty(h: &mut Harness) {
     assert_eq!(h.state(job.id), StateKind::Scheduled);
 }
 
-pub(super) fn a_claim_whose_caller_is_gone_leases_nothing(h: &mut Harness) {
+pub(super) fn abandoned_claim_leases_nothing(h: &mut Harness) {
     let (call, _end) = park(h, 1, &["q"], &[]);
     drop(call);
     let job = h.submit("q", work());
@@ -82,9 +82,9 @@ pub(super) fn a_claim_whose_caller_is_gone_leases_nothing(h: &mut Harness) {
     assert_eq!(h.job(job.id).attempts.len(), 1);
 }
 
-/// X on [b, a] takes b's job; Y on [b] goes on waiting; Z on [a] must not sleep beside a's job.
-pub(super) fn no_claim_sleeps_beside_a_job_of_the_same_commit(h: &mut Harness) {
-    // Fan-out: one end makes both ready.
+/// Claim X on [b, a] gets the job of b, Y on [b] stays parked, and Z on [a] must get the job of a.
+pub(super) fn commit_grants_every_matching_claim(h: &mut Harness) {
+    // Fan-out: one completion makes both jobs ready.
     let first = h.submit("root", work());
     for name in ["a", "b"] {
         h.submit(name, after(&[first.id]));
@@ -92,18 +92,18 @@ pub(super) fn no_claim_sleeps_beside_a_job_of_the_same_commit(h: &mut Harness) {
     let (x, y, z) = (park(h, 1, &["b", "a"], &[]), park(h, 2, &["b"], &[]), park(h, 3, &["a"], &[]));
     let root = h.claim_one("root");
     h.settle(&root, complete()).unwrap();
-    h.settle_down();
+    h.tick_until_idle();
     let served = [granted(x.0).deliver(), granted(z.0).deliver()];
     assert_eq!(served.map(|jobs| jobs[0].claimed.queue.clone()), [queue("b"), queue("a")]);
     drop(y.1);
     assert_eq!(granted(y.0).jobs().len(), 0);
-    // Delayed jobs that fall due together.
+    // Delayed jobs that become due together.
     for name in ["a", "b"] {
         h.submit(name, work_with(|job| job.start = Start::In(Duration::from_secs(5))));
     }
     let (x, y, z) = (park(h, 1, &["b", "a"], &[]), park(h, 2, &["b"], &[]), park(h, 3, &["a"], &[]));
     h.pass(Duration::from_secs(5));
-    h.settle_down();
+    h.tick_until_idle();
     granted(x.0).deliver();
     granted(z.0).deliver();
     drop(y);
@@ -115,8 +115,8 @@ pub(super) fn no_claim_sleeps_beside_a_job_of_the_same_commit(h: &mut Harness) {
     drop(y);
 }
 
-/// An answer that never left gives its lease back at no cost, in every profile.
-pub(super) fn an_undelivered_grant_costs_the_job_nothing(h: &mut Harness) {
+/// An undelivered response returns its lease without cost, in every profile.
+pub(super) fn undelivered_grant_restores_job(h: &mut Harness) {
     for profile in Profile::ALL {
         let name = profile.to_string();
         h.put_queue(&name, *profile);
@@ -124,7 +124,7 @@ pub(super) fn an_undelivered_grant_costs_the_job_nothing(h: &mut Harness) {
         let job = h.submit(&name, work_with(|job| job.hold = Some(false)));
         drop(granted(call));
         let returned = |h: &Harness| {
-            h.settle_down();
+            h.tick_until_idle();
             h.state(job.id) == StateKind::Scheduled
         };
         let behind = h.submit(&name, work_with(|job| job.hold = Some(false)));
@@ -134,7 +134,7 @@ pub(super) fn an_undelivered_grant_costs_the_job_nothing(h: &mut Harness) {
         assert_eq!((seen.counters.retries_scheduled, seen.counters.reclaims), (0, 0), "{profile}");
         assert!(seen.error.is_none(), "{profile}");
         if *profile == Profile::Document {
-            // It came back as a retry does, at the tail.
+            // The job returns like a retry, at the tail.
             assert_eq!(h.claim_one(&name).id, behind.id);
         }
         let again = h.claim_one(&name);
@@ -143,8 +143,8 @@ pub(super) fn an_undelivered_grant_costs_the_job_nothing(h: &mut Harness) {
     }
 }
 
-/// Time that is advanced by hand reaches its end before claims that wait are served.
-pub(super) fn a_hold_keeps_claims_parked(h: &mut Harness) {
+/// Virtual time advances to its end before parked claims are served.
+pub(super) fn hold_keeps_claims_parked(h: &mut Harness) {
     answered(h.store().hold_grants(true));
     let ready = h.submit("q", work());
     let (mut call, _end) = park(h, 1, &["q"], &[]);
@@ -156,16 +156,16 @@ pub(super) fn a_hold_keeps_claims_parked(h: &mut Harness) {
     assert_eq!(granted(call).deliver()[0].claimed.id, ready.id);
 }
 
-pub(super) fn a_resumed_queue_serves_all_that_wait(h: &mut Harness) {
+pub(super) fn resume_grants_parked_claims(h: &mut Harness) {
     h.submit_all("q", vec![work(); 3]);
     h.pause("q");
     let calls: Vec<_> = (1..=3).map(|number| park(h, number, &["q"], &[])).collect();
-    h.admin(longshore_core::engine::AdminCommand::ResumeQueue { queue: queue("q") });
+    h.admin(longshore_engine::AdminCommand::ResumeQueue { queue: queue("q") });
     for (call, _end) in calls {
         assert_eq!(granted(call).deliver().len(), 1);
     }
 }
 
-pub(super) fn random_rounds(h: &mut Harness) {
+pub(super) fn random_claims_match_model(h: &mut Harness) {
     parking::play(&**h.store(), h.clock(), 0x7ea5, 150, Order::Any);
 }

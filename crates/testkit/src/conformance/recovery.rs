@@ -1,8 +1,7 @@
-//! What the engine holds in memory follows from the records: order, timers, unfinished business.
+//! State in memory is rebuilt from the records: order, timers, unfinished operations.
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminAnswer, AdminCommand, DeleteQueue, Farewell};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::limits::CASCADE_JOBS_MAX;
@@ -11,16 +10,17 @@ use longshore_core::priority::Priority;
 use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
+use longshore_engine::{AdminCommand, AdminResponse, DeleteQueue, QueueDeleteMode};
 use longshore_store::{JobFilter, JobRef};
 
-pub(super) use super::filters::every_filter_after_a_restart;
+pub(super) use super::filters::filters_survive_reopen;
 use super::harness::*;
 
 fn order(h: &Harness, name: &str) -> Vec<JobId> {
     h.claim_all(name).iter().map(|job| job.id).collect()
 }
 
-pub(super) fn places_in_line(h: &mut Harness) {
+pub(super) fn queue_order_survives_reopen(h: &mut Harness) {
     for (name, profile) in [("tail", Profile::Taskharbor), ("submission", Profile::Standard)] {
         h.put_queue(name, profile);
         let jobs: Vec<JobId> = h.submit_all(name, vec![work(); 6]).iter().map(|job| job.id).collect();
@@ -35,7 +35,7 @@ pub(super) fn places_in_line(h: &mut Harness) {
     }
 }
 
-pub(super) fn priorities_and_types(h: &mut Harness) {
+pub(super) fn priorities_and_types_survive_reopen(h: &mut Harness) {
     let mut jobs = Vec::new();
     for (n, priority) in Priority::ALL.iter().rev().chain(Priority::ALL).enumerate() {
         let new = work_with(|job| {
@@ -46,7 +46,7 @@ pub(super) fn priorities_and_types(h: &mut Harness) {
     }
     jobs.sort();
     h.reopen();
-    let odd = longshore_core::engine::ClaimRequest { types: vec![job_type("odd")], ..request("q", 1) };
+    let odd = longshore_engine::ClaimRequest { types: vec![job_type("odd")], ..request("q", 1) };
     let first_odd = jobs.iter().position(|(_, n, _)| n % 2 == 1).unwrap();
     assert_eq!(h.try_claim(odd).unwrap()[0].claimed.id, jobs.remove(first_odd).2);
     assert_eq!(order(h, "q"), jobs.iter().map(|(.., id)| *id).collect::<Vec<_>>());
@@ -54,7 +54,8 @@ pub(super) fn priorities_and_types(h: &mut Harness) {
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A delay, a retry, a lease, a deadline and a lifetime: each in a queue of its own, all within a minute.
+/// Starts a delay, a retry, a lease, a deadline and a lifetime, each in its own queue, all within a
+/// minute.
 fn five_timers(h: &Harness) -> [JobId; 5] {
     let half = Duration::from_secs(30);
     let with = |policy: PolicyPatch| work_with(|job| job.policy = policy);
@@ -73,38 +74,38 @@ fn five_timers(h: &Harness) -> [JobId; 5] {
 const FIRED: [StateKind; 5] =
     [StateKind::Scheduled, StateKind::Scheduled, StateKind::Scheduled, StateKind::Scheduled, StateKind::DeadLetter];
 
-pub(super) fn timers_go_on(h: &mut Harness) {
+pub(super) fn timers_survive_reopen(h: &mut Harness) {
     let jobs = five_timers(h);
-    let next = h.settle_down();
+    let next = h.tick_until_idle();
     h.reopen();
-    assert_eq!(h.settle_down(), next, "the same deadline as before");
+    assert_eq!(h.tick_until_idle(), next, "the same deadline as before");
     h.pass(Duration::from_millis(500));
     assert_eq!(h.state(jobs[1]), StateKind::Retrying, "nothing is early");
     h.pass(Duration::from_millis(29_499));
     assert_eq!((h.state(jobs[2]), h.state(jobs[3])), (StateKind::Running, StateKind::Running));
     h.pass(MINUTE);
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(jobs.map(|id| h.state(id)), FIRED);
     let due = h.job(jobs[0]).created_at + MINUTE;
     assert_eq!(h.job(jobs[0]).scheduled_at, Some(due), "at its instant");
 }
 
-pub(super) fn what_fell_due_while_it_was_closed(h: &mut Harness) {
+pub(super) fn deadlines_passed_while_closed_are_processed(h: &mut Harness) {
     let jobs = five_timers(h);
     h.reopen_after(Duration::from_mins(2));
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(jobs.map(|id| h.state(id)), {
-        // The run that took too long has just failed: its retry is still ahead.
+        // The run that timed out has just failed, and its retry is in the future.
         let mut fired = FIRED;
         fired[3] = StateKind::Retrying;
         fired
     });
     h.pass(MINUTE);
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(jobs.map(|id| h.state(id)), FIRED);
 }
 
-pub(super) fn dependents_wait_on(h: &mut Harness) {
+pub(super) fn dependencies_survive_reopen(h: &mut Harness) {
     let (first, second) = (h.submit("q", work()), h.submit("q", work()));
     let both = h.submit("later", after(&[first.id, second.id]));
     let last = h.submit("later", after(&[both.id]));
@@ -113,17 +114,17 @@ pub(super) fn dependents_wait_on(h: &mut Harness) {
         assert_eq!(h.state(both.id), StateKind::Pending);
         let claimed = h.claim_one("q");
         h.settle(&claimed, complete()).unwrap();
-        h.settle_down();
+        h.tick_until_idle();
     }
     h.reopen();
     assert_eq!((h.state(both.id), h.state(last.id)), (StateKind::Scheduled, StateKind::Pending));
     h.admin(super::admin::cancel(both.id, Force::Now));
     h.reopen();
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.state(last.id), StateKind::Cancelled);
 }
 
-pub(super) fn a_record_that_is_needed_stays(h: &mut Harness) {
+pub(super) fn needed_records_survive_retention(h: &mut Harness) {
     let needed = h.run("q", work(), complete());
     let dependent = h.submit(
         "q",
@@ -133,43 +134,43 @@ pub(super) fn a_record_that_is_needed_stays(h: &mut Harness) {
         }),
     );
     h.reopen_after(Duration::from_days(8));
-    h.settle_down();
+    h.tick_until_idle();
     assert!(h.find(JobRef::Id(needed.id)).is_some(), "past its retention, and needed");
     h.admin(super::admin::cancel(dependent.id, Force::Now));
     h.reopen();
-    h.settle_down();
+    h.tick_until_idle();
     assert!(h.find(JobRef::Id(needed.id)).is_none());
 }
 
-pub(super) fn retention_goes_on(h: &mut Harness) {
+pub(super) fn retention_survives_reopen(h: &mut Harness) {
     let job = h.run("q", work(), complete());
     h.reopen();
-    assert_eq!(h.settle_down(), Some(h.now() + Duration::from_days(7)));
+    assert_eq!(h.tick_until_idle(), Some(h.now() + Duration::from_days(7)));
     h.reopen_after(Duration::from_millis(Duration::from_days(7).as_millis() - 1));
-    h.settle_down();
+    h.tick_until_idle();
     assert!(h.find(JobRef::Id(job.id)).is_some());
     h.pass(Duration::from_millis(1));
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!((h.find(JobRef::Id(job.id)), h.payload(job.seq)), (None, None));
     h.reopen();
     assert_eq!(h.count("q", StateKind::Completed), 0);
 }
 
-pub(super) fn a_lazily_expired_lease_is_offered_again(h: &mut Harness) {
+pub(super) fn lazily_reclaimable_job_survives_reopen(h: &mut Harness) {
     h.put_queue("q", Profile::Weave);
     let job = h.submit("q", work());
     let claimed = h.claim_one("q");
     h.pass(claimed.expires_at.unwrap().since(h.now()));
-    h.settle_down();
+    h.tick_until_idle();
     h.reopen();
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.state(job.id), StateKind::Running);
     let taken = h.claim_one("q");
     assert_eq!((taken.id, taken.version.0), (job.id, 2));
 }
 
-/// An end that has more dependents than one command tells, and a restart before the rest was told.
-pub(super) fn news_that_was_not_all_told(h: &mut Harness) {
+/// An end with more dependents than one command propagates to, and a reopen before the rest.
+pub(super) fn propagation_resumes_after_reopen(h: &mut Harness) {
     let first = h.submit("q", work());
     for some in [CASCADE_JOBS_MAX, 500] {
         h.submit_all("later", vec![after(&[first.id]); some]);
@@ -179,41 +180,41 @@ pub(super) fn news_that_was_not_all_told(h: &mut Harness) {
     h.reopen();
     h.tick(100);
     h.reopen();
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.count("later", StateKind::Scheduled), CASCADE_JOBS_MAX as u64 + 500);
 }
 
-pub(super) fn a_queue_that_was_not_cleared(h: &mut Harness) {
+pub(super) fn queue_deletion_resumes_after_reopen(h: &mut Harness) {
     for some in [CASCADE_JOBS_MAX, 500] {
         h.submit_all("q", vec![work(); some]);
     }
-    let how = DeleteQueue::Anyway(Farewell::Cancel);
+    let how = DeleteQueue::Force(QueueDeleteMode::Cancel);
     h.admin(AdminCommand::DeleteQueue { queue: queue("q"), how });
     h.reopen();
-    assert!(answered(h.store().queue(queue("q"))).is_none(), "gone for everybody, from the answer on");
+    assert!(answered(h.store().queue(queue("q"))).is_none(), "invisible from the response on");
     assert!(h.claim("q", 1).is_empty());
     h.tick(100);
     h.reopen();
-    h.settle_down();
+    h.tick_until_idle();
     let cancelled = JobFilter { states: StateKind::Cancelled.into(), ..JobFilter::default() };
     assert_eq!(h.list(&cancelled).len(), CASCADE_JOBS_MAX + 500);
     h.submit("q", work());
     assert_eq!(h.count("q", StateKind::Cancelled), CASCADE_JOBS_MAX as u64 + 500, "of the old queue");
 }
 
-pub(super) fn revived_and_cloned(h: &mut Harness) {
+pub(super) fn revived_and_cloned_jobs_survive_reopen(h: &mut Harness) {
     let first = h.submit("q", work());
     let second = h.submit("q", after(&[first.id]));
     h.admin(super::admin::cancel(first.id, Force::Now));
-    h.settle_down();
+    h.tick_until_idle();
     h.reopen();
     h.admin(super::admin::requeue(first.id));
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.state(second.id), StateKind::Pending, "revived by what ended it");
     h.put_queue("weave", Profile::Weave);
     let original = h.run("weave", work(), fail(ReportedCategory::Permanent));
     h.reopen();
-    let AdminAnswer::State { id, .. } = h.admin(super::admin::requeue(original.id)) else { panic!("no state") };
+    let AdminResponse::State { id, .. } = h.admin(super::admin::requeue(original.id)) else { panic!("no state") };
     h.reopen();
     assert_eq!(h.job(id).requeued_from, Some(original.id));
     assert_eq!(h.job(original.id).requeued_as, Some(id));

@@ -1,9 +1,8 @@
-//! Every "no" can be heard through the traits, and none of them changes anything.
+//! Every refusal is reachable through the traits, and none changes anything.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use longshore_core::engine::{AdminCommand, Claimed};
 use longshore_core::id::JobId;
 use longshore_core::limits::{DEPENDENCIES_MAX, DEPENDENCY_DEPTH_MAX};
 use longshore_core::patch::SettingsPatch;
@@ -11,10 +10,11 @@ use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{DependencyRef, NewJob, Payload};
+use longshore_engine::{AdminCommand, Claimed};
 
 use super::harness::*;
 
-/// All codes that the rules have.
+/// All codes of the rules.
 const CODES: [&str; 12] = [
     "validation",
     "payload_too_large",
@@ -44,7 +44,7 @@ fn ordering<'a>(command: AdminCommand) -> Attempt<'a> {
     Box::new(move |h| h.try_admin(command.clone()).map(drop))
 }
 
-/// A job of a batch: its reference, and those it waits for.
+/// Makes an item of a batch: its reference and its dependencies.
 fn linked(name: &str, after: &[&str]) -> NewJob {
     work_with(|job| {
         job.reference = Some(name.into());
@@ -52,7 +52,7 @@ fn linked(name: &str, after: &[&str]) -> NewJob {
     })
 }
 
-/// The last of a chain that is as long as chains may be.
+/// Returns the last job of a chain of the maximal length.
 fn long_chain(h: &Harness) -> JobId {
     let link = |n: u32| match n {
         0 => linked("0", &[]),
@@ -75,9 +75,9 @@ fn stage(h: &Harness) -> (Claimed, Claimed) {
     (settled, h.claim_one("q"))
 }
 
-pub(super) fn every_code_can_be_reached_and_changes_nothing(h: &mut Harness) {
+pub(super) fn every_refusal_changes_nothing(h: &mut Harness) {
     let (settled, running) = stage(h);
-    let (deep, nobody) = (long_chain(h), JobId::from_bytes([7; 16]));
+    let (deep, unknown) = (long_chain(h), JobId::from_bytes([7; 16]));
     let many: Vec<JobId> = (0..=DEPENDENCIES_MAX as u128).map(|n| JobId::from_bytes(n.to_be_bytes())).collect();
     let huge = NewJob::new(job_type("work"), Payload::Binary(Bytes::from(vec![0; (1 << 20) + 1])));
     let large_result = Outcome::Complete { result: Some(Bytes::from(vec![0; (1 << 20) + 1])), progress: None };
@@ -91,24 +91,24 @@ pub(super) fn every_code_can_be_reached_and_changes_nothing(h: &mut Harness) {
         ("payload_too_large", "payload", submitting("q", vec![huge])),
         ("payload_too_large", "result", settling(&running, large_result)),
         ("queue_not_found", "pause", ordering(AdminCommand::PauseQueue { queue: queue("nowhere") })),
-        ("job_not_found", "run now", ordering(AdminCommand::RunNow { id: nobody })),
-        ("job_not_found", "delete", ordering(AdminCommand::Delete { id: nobody })),
+        ("job_not_found", "run now", ordering(AdminCommand::RunNow { id: unknown })),
+        ("job_not_found", "delete", ordering(AdminCommand::Delete { id: unknown })),
         ("stale_lease", "settled", settling(&settled, Outcome::Release)),
         ("illegal_transition", "requeue of a running job", ordering(super::admin::requeue(running.id))),
         ("duplicate_id", "external id", submitting("named", vec![work_with(|job| job.external_id = Some("x".into()))])),
         ("queue_full", "one too many", submitting("full", vec![work()])),
-        ("dependency_unknown", "nobody", submitting("q", vec![after(&[nobody])])),
+        ("dependency_unknown", "unknown id", submitting("q", vec![after(&[unknown])])),
         ("dependency_unknown", "no such reference", submitting("q", vec![linked("a", &["b"])])),
         ("dependency_cycle", "two of a batch", submitting("q", vec![linked("a", &["b"]), linked("b", &["a"])])),
         ("dependency_cycle", "itself", submitting("q", vec![work(), linked("a", &["a"])])),
         ("dependency_depth", "one link more", submitting("q", vec![after(&[deep])])),
         ("dependency_breadth", "one too many", submitting("q", vec![after(&many)])),
     ];
-    let mut heard = BTreeSet::new();
+    let mut codes = BTreeSet::new();
     for (code, what, attempt) in attempts {
         h.refused(code, what, attempt);
-        heard.insert(code);
+        codes.insert(code);
     }
-    assert_eq!(heard, BTreeSet::from(CODES), "every code was heard");
+    assert_eq!(codes, BTreeSet::from(CODES), "every code was returned");
     h.settle(&running, complete()).unwrap();
 }

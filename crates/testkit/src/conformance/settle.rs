@@ -2,21 +2,24 @@
 
 use bytes::Bytes;
 use longshore_core::Duration;
-use longshore_core::engine::Settlement;
-use longshore_core::failure::{Reported, ReportedCategory};
+use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::id::{JobId, LeaseToken};
 use longshore_core::limits::{BATCH_ITEMS_MAX, CASCADE_JOBS_MAX};
 use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
+use longshore_engine::Settlement;
 
 use super::harness::*;
 
-pub(super) fn each_outcome_leads_to_its_state(h: &mut Harness) {
+pub(super) fn outcome_determines_state(h: &mut Harness) {
     let result = Some(Bytes::from_static(b"{\"n\": 1.0}"));
     let later = Outcome::Snooze { delay: Duration::from_secs(5) };
-    let report =
-        Reported { code: Some("E7".into()), cause: Some("why".into()), ..Reported::new(ReportedCategory::System, "x") };
+    let report = ReportedFailure {
+        code: Some("E7".into()),
+        cause: Some("why".into()),
+        ..ReportedFailure::new(ReportedCategory::System, "x")
+    };
     for (outcome, state) in [
         (Outcome::Complete { result: result.clone(), progress: None }, StateKind::Completed),
         (Outcome::Fail(report), StateKind::Retrying),
@@ -39,7 +42,7 @@ pub(super) fn each_outcome_leads_to_its_state(h: &mut Harness) {
     }
 }
 
-pub(super) fn verdicts_come_in_order(h: &mut Harness) {
+pub(super) fn settle_verdicts_keep_order(h: &mut Harness) {
     let claimed = claim_many(h, 6);
     let unknown = Settlement { id: JobId::from_bytes([7; 16]), token: Some(claimed[0].token), outcome: complete() };
     let stale = Settlement { token: Some(LeaseToken::from_bytes([9; 16])), ..settlement(&claimed[1], complete()) };
@@ -53,20 +56,20 @@ pub(super) fn verdicts_come_in_order(h: &mut Harness) {
     ];
     let verdicts = answered(h.store().settle(batch));
     let words: Vec<&str> =
-        verdicts.iter().map(|verdict| verdict.as_ref().map_or_else(Refusal::code, |state| state.word())).collect();
+        verdicts.iter().map(|verdict| verdict.as_ref().map_or_else(Refusal::code, |state| state.as_str())).collect();
     assert_eq!(words, ["completed", "job_not_found", "scheduled", "stale_lease", "failed", "validation"]);
-    let states: Vec<&str> = claimed.iter().map(|job| h.state(job.id).word()).collect();
+    let states: Vec<&str> = claimed.iter().map(|job| h.state(job.id).as_str()).collect();
     assert_eq!(states, ["running", "running", "running", "failed", "scheduled", "completed"]);
 }
 
-fn claim_many(h: &Harness, jobs: usize) -> Vec<longshore_core::engine::Claimed> {
+fn claim_many(h: &Harness, jobs: usize) -> Vec<longshore_engine::Claimed> {
     h.submit_all("q", vec![work(); jobs]);
     let claimed = h.claim_all("q");
     assert_eq!(claimed.len(), jobs);
     claimed
 }
 
-pub(super) fn a_settlement_repeated_is_answered_again(h: &mut Harness) {
+pub(super) fn repeated_settlement_returns_same_verdict(h: &mut Harness) {
     for (outcome, state, other) in [
         (complete(), StateKind::Completed, Outcome::Release),
         (fail(ReportedCategory::Permanent), StateKind::Failed, complete()),
@@ -84,7 +87,7 @@ pub(super) fn a_settlement_repeated_is_answered_again(h: &mut Harness) {
     }
 }
 
-pub(super) fn a_stale_token_changes_nothing(h: &mut Harness) {
+pub(super) fn stale_token_changes_nothing(h: &mut Harness) {
     h.submit("q", work());
     let old = h.claim_one("q");
     h.settle(&old, Outcome::Release).unwrap();
@@ -96,18 +99,18 @@ pub(super) fn a_stale_token_changes_nothing(h: &mut Harness) {
     h.settle(&new, complete()).unwrap();
 }
 
-pub(super) fn an_expired_lease_settles_nothing(h: &mut Harness) {
+pub(super) fn expired_lease_settles_nothing(h: &mut Harness) {
     h.submit("q", work());
     let claimed = h.claim_one("q");
-    // At the instant of expiry, and before any tick has seen it.
+    // At the instant of expiry, before any tick.
     h.clock().advance_to(claimed.expires_at.unwrap());
     h.refused("stale_lease", "expired by the clock", |h| h.settle(&claimed, complete()));
-    h.settle_down();
+    h.tick_until_idle();
     h.refused("stale_lease", "reclaimed", |h| h.settle(&claimed, complete()));
     assert_eq!(h.claim_one("q").version.0, 2);
 }
 
-pub(super) fn one_job_twice_in_a_batch(h: &mut Harness) {
+pub(super) fn job_repeated_in_batch(h: &mut Harness) {
     let claimed = claim_many(h, 2);
     let batch = vec![
         settlement(&claimed[0], complete()),
@@ -121,7 +124,7 @@ pub(super) fn one_job_twice_in_a_batch(h: &mut Harness) {
     assert_eq!(h.job(claimed[0].id).attempts.len(), 1);
 }
 
-pub(super) fn a_thousand_at_once(h: &mut Harness) {
+pub(super) fn settle_max_batch(h: &mut Harness) {
     assert!(answered(h.store().settle(Vec::new())).is_empty(), "none is some number too");
     let claimed = claim_many(h, BATCH_ITEMS_MAX);
     let verdicts = answered(h.store().settle(claimed.iter().map(|job| settlement(job, complete())).collect()));
@@ -129,7 +132,7 @@ pub(super) fn a_thousand_at_once(h: &mut Harness) {
     assert_eq!(h.count("q", StateKind::Completed), 1_000);
 }
 
-pub(super) fn dependents_hear_of_the_end(h: &mut Harness) {
+pub(super) fn settle_propagates_to_dependents(h: &mut Harness) {
     for (outcome, state) in [
         (complete(), StateKind::Scheduled),
         (fail(ReportedCategory::Permanent), StateKind::Failed),
@@ -139,18 +142,18 @@ pub(super) fn dependents_hear_of_the_end(h: &mut Harness) {
         let first = h.submit(&name, work());
         let second = h.submit(&name, after(&[first.id]));
         let third = h.submit(&name, after(&[second.id]));
-        assert_eq!(h.job(first.id).live_dependents, 1);
+        assert_eq!(h.job(first.id).unfinished_dependents, 1);
         let claimed = h.claim_one(&name);
         h.settle(&claimed, outcome).unwrap();
-        h.settle_down();
+        h.tick_until_idle();
         assert_eq!(h.state(second.id), state);
         let passed_on = if state == StateKind::Failed { StateKind::Failed } else { StateKind::Pending };
         assert_eq!(h.state(third.id), passed_on);
     }
 }
 
-/// More than one command tells at once: the rest is told by ticks.
-pub(super) fn a_thousand_and_more_dependents(h: &mut Harness) {
+/// More dependents than one command propagates to. Ticks process the rest.
+pub(super) fn settle_propagates_in_slices(h: &mut Harness) {
     let dependents = CASCADE_JOBS_MAX + 200;
     let first = h.submit("q", work());
     for some in [CASCADE_JOBS_MAX, 200] {
@@ -158,7 +161,7 @@ pub(super) fn a_thousand_and_more_dependents(h: &mut Harness) {
     }
     let claimed = h.claim_one("q");
     h.settle(&claimed, complete()).unwrap();
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.count("later", StateKind::Scheduled), dependents as u64);
     assert_eq!(h.claim_all("later").len(), dependents);
 }

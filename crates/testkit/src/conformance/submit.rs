@@ -1,7 +1,6 @@
-//! Submission: all of a batch or nothing, and every byte of it.
+//! Submission: a batch is stored completely or not at all.
 
 use bytes::Bytes;
-use longshore_core::engine::{Submission, SubmitRequest};
 use longshore_core::id::{LeaseToken, Seq};
 use longshore_core::limits::{BATCH_ITEMS_MAX, CORRELATION_ID_CHARS_MAX};
 use longshore_core::patch::{PolicyPatch, SettingsPatch};
@@ -11,16 +10,17 @@ use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{DependencyRef, NewJob, Payload, Start};
 use longshore_core::tags::Tags;
 use longshore_core::{Duration, Timestamp};
+use longshore_engine::{Submission, SubmitRequest};
 use longshore_store::JobRef;
 
 use super::harness::*;
 
-/// A job that no queue takes.
+/// Makes a job that every queue refuses.
 fn bad() -> NewJob {
     work_with(|job| job.correlation_id = Some("x".repeat(CORRELATION_ID_CHARS_MAX + 1).into()))
 }
 
-pub(super) fn a_job_is_there_when_it_is_answered(h: &mut Harness) {
+pub(super) fn submitted_job_is_readable(h: &mut Harness) {
     let submitted = h.submit("q", work());
     assert_eq!((submitted.state, submitted.duplicate), (Some(StateKind::Scheduled), false));
     let job = h.job(submitted.id);
@@ -32,7 +32,7 @@ pub(super) fn a_job_is_there_when_it_is_answered(h: &mut Harness) {
     assert_eq!(h.jobs().len(), 1);
 }
 
-pub(super) fn every_field_comes_back(h: &mut Harness) {
+pub(super) fn every_field_round_trips(h: &mut Harness) {
     h.put_queue_with("q", Profile::Standard, SettingsPatch { external_ids: Some(true), ..SettingsPatch::default() });
     let first = h.submit("q", work());
     let at = Timestamp::from_millis(h.now().as_millis() + 90_000);
@@ -69,7 +69,7 @@ pub(super) fn every_field_comes_back(h: &mut Harness) {
     assert_eq!(h.job(list.id).tags, Tags::List(vec!["b".into(), "a".into(), "b".into()]), "a list stays a list");
 }
 
-pub(super) fn a_batch_is_answered_in_the_order_given(h: &mut Harness) {
+pub(super) fn batch_results_keep_order(h: &mut Harness) {
     let job = |n: u8| NewJob::new(job_type(&format!("type {n}")), Payload::Binary(Bytes::from(vec![n; 3])));
     let batch: Vec<_> = (0..20).map(|n| (if n % 2 == 0 { "even" } else { "odd" }, job(n))).collect();
     let batch = batch.into_iter().map(|(name, job)| Submission { queue: queue(name), job }).collect();
@@ -86,7 +86,7 @@ pub(super) fn a_batch_is_answered_in_the_order_given(h: &mut Harness) {
     assert!(answers.iter().all(|answer| answer.seq < later.seq), "and go on rising");
 }
 
-pub(super) fn a_batch_with_a_bad_member_leaves_nothing_behind(h: &mut Harness) {
+pub(super) fn batch_with_invalid_item_stores_nothing(h: &mut Harness) {
     h.submit("q", work());
     let before = h.picture();
     for place in [0, 3, 6] {
@@ -101,7 +101,7 @@ pub(super) fn a_batch_with_a_bad_member_leaves_nothing_behind(h: &mut Harness) {
     assert!(!h.submit("q", keyed("key 0")).duplicate, "nor its keys");
 }
 
-pub(super) fn batches_have_at_least_one_and_at_most_a_thousand_jobs(h: &mut Harness) {
+pub(super) fn batch_size_is_bounded(h: &mut Harness) {
     h.refused("validation", "no job at all", |h| h.try_submit("q", Vec::new()).map_err(|refused| refused.first));
     let too_many = vec![work(); BATCH_ITEMS_MAX + 1];
     h.refused("validation", "one too many", |h| h.try_submit("q", too_many).map_err(|refused| refused.first));
@@ -111,7 +111,7 @@ pub(super) fn batches_have_at_least_one_and_at_most_a_thousand_jobs(h: &mut Harn
     assert_eq!(h.jobs().len(), BATCH_ITEMS_MAX);
 }
 
-pub(super) fn a_thousand_bad_members_are_all_named(h: &mut Harness) {
+pub(super) fn batch_refusal_names_all_items(h: &mut Harness) {
     let mut jobs = vec![bad(); BATCH_ITEMS_MAX];
     jobs[7] = work();
     let refused = h.try_submit("q", jobs).unwrap_err();
@@ -120,7 +120,7 @@ pub(super) fn a_thousand_bad_members_are_all_named(h: &mut Harness) {
     assert!(h.jobs().is_empty());
 }
 
-pub(super) fn a_submission_makes_its_queue(h: &mut Harness) {
+pub(super) fn submit_creates_queue(h: &mut Harness) {
     assert!(answered(h.store().queue(queue("new"))).is_none());
     h.submit("new", work());
     let report = h.report("new");
@@ -129,7 +129,7 @@ pub(super) fn a_submission_makes_its_queue(h: &mut Harness) {
     assert_eq!(names, ["default", "new"]);
 }
 
-pub(super) fn members_of_a_batch_depend_on_each_other(h: &mut Harness) {
+pub(super) fn batch_items_depend_on_each_other(h: &mut Harness) {
     let named = |name: &str, after: &[&str]| {
         work_with(|job| {
             job.reference = Some(name.into());
@@ -146,7 +146,7 @@ pub(super) fn members_of_a_batch_depend_on_each_other(h: &mut Harness) {
     }
 }
 
-pub(super) fn children_are_fenced_by_the_lease_of_their_parent(h: &mut Harness) {
+pub(super) fn submit_children_requires_parent_lease(h: &mut Harness) {
     let parent = h.submit("q", work());
     let claimed = h.claim_one("q");
     let children = || (0..3).map(|_| Submission { queue: queue("q"), job: work() }).collect::<Vec<_>>();
@@ -169,7 +169,7 @@ pub(super) fn children_are_fenced_by_the_lease_of_their_parent(h: &mut Harness) 
     assert_eq!(h.claim_one("q").id, born[3].id, "runs after all of them");
 }
 
-pub(super) fn a_thousand_children_and_a_finalizer(h: &mut Harness) {
+pub(super) fn submit_max_children_with_finalizer(h: &mut Harness) {
     let parent = h.submit("q", work());
     let claimed = h.claim_one("q");
     let children = vec![Submission { queue: queue("q"), job: work() }; BATCH_ITEMS_MAX];
@@ -180,11 +180,11 @@ pub(super) fn a_thousand_children_and_a_finalizer(h: &mut Harness) {
     let settlements = h.claim_all("q").iter().map(|child| settlement(child, complete())).collect::<Vec<_>>();
     assert_eq!(settlements.len(), BATCH_ITEMS_MAX);
     assert!(answered(h.store().settle(settlements)).iter().all(Result::is_ok));
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.state(born[BATCH_ITEMS_MAX].id), StateKind::Scheduled);
 }
 
-pub(super) fn payloads_from_nothing_to_the_limit(h: &mut Harness) {
+pub(super) fn payload_size_is_bounded(h: &mut Harness) {
     let limit = 1 << 20;
     let bytes = |length: usize| Bytes::from_iter((0..length).map(|at| (at % 251) as u8));
     let job = |length: usize| NewJob::new(job_type("work"), Payload::Binary(bytes(length)));
@@ -203,7 +203,7 @@ pub(super) fn payloads_from_nothing_to_the_limit(h: &mut Harness) {
     h.refused("payload_too_large", "one byte more", |h| h.try_submit("q", too_large).map_err(|refused| refused.first));
 }
 
-pub(super) fn an_external_id_is_used_once_in_a_queue(h: &mut Harness) {
+pub(super) fn external_id_is_unique_in_queue(h: &mut Harness) {
     for name in ["one", "two"] {
         h.put_queue(name, Profile::Weave);
     }
@@ -219,6 +219,6 @@ pub(super) fn an_external_id_is_used_once_in_a_queue(h: &mut Harness) {
     assert_eq!(claimed.id, first.id);
     h.settle(&claimed, complete()).unwrap();
     h.refused("duplicate_id", "an ended job keeps it", again);
-    h.admin(longshore_core::engine::AdminCommand::Delete { id: first.id });
+    h.admin(longshore_engine::AdminCommand::Delete { id: first.id });
     assert!(!h.submit("one", named("x")).duplicate, "freed with the record");
 }

@@ -1,8 +1,8 @@
-//! Workflows: whole or not at all, counted as their members move, cancelled and retried in slices.
+//! Workflows: created completely or not at all, counted by member states, cancelled and retried in
+//! slices.
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminAnswer, AdminCommand, Joining, Submission, SubmitRequest, Submitted};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::{JobId, Seq, WorkflowId};
 use longshore_core::job::Job;
@@ -11,6 +11,7 @@ use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, NewJob};
 use longshore_core::workflow::{Workflow, WorkflowState};
+use longshore_engine::{AdminCommand, AdminResponse, Submission, SubmitRequest, Submitted, WorkflowTarget};
 use longshore_store::{JobFilter, MemberQuery, WorkflowQuery};
 
 use super::harness::{Batch, Harness, answered, complete, fail, keyed, queue, work, work_with};
@@ -22,12 +23,12 @@ pub(super) fn named(name: &str, after: &[&str]) -> NewJob {
     })
 }
 
-pub(super) fn closed() -> Joining {
-    Joining::New { name: None, open: false }
+pub(super) fn closed() -> WorkflowTarget {
+    WorkflowTarget::New { name: None, open: false }
 }
 
-pub(super) fn open() -> Joining {
-    Joining::New { name: Some("nightly".into()), open: true }
+pub(super) fn open() -> WorkflowTarget {
+    WorkflowTarget::New { name: Some("nightly".into()), open: true }
 }
 
 pub(super) fn retry(id: WorkflowId) -> AdminCommand {
@@ -39,12 +40,12 @@ pub(super) fn cancel(id: WorkflowId, force: Force) -> AdminCommand {
 }
 
 impl Harness {
-    pub(super) fn try_join(&self, name: &str, joining: Joining, jobs: Vec<NewJob>) -> Batch {
+    pub(super) fn try_join(&self, name: &str, joining: WorkflowTarget, jobs: Vec<NewJob>) -> Batch {
         let batch = jobs.into_iter().map(|job| Submission { queue: queue(name), job }).collect();
         answered(self.store().submit(SubmitRequest::workflow(batch, joining)))
     }
 
-    pub(super) fn join(&self, name: &str, joining: Joining, jobs: Vec<NewJob>) -> (WorkflowId, Vec<Submitted>) {
+    pub(super) fn join(&self, name: &str, joining: WorkflowTarget, jobs: Vec<NewJob>) -> (WorkflowId, Vec<Submitted>) {
         let jobs = self.try_join(name, joining, jobs).unwrap_or_else(|refused| panic!("refused: {}", refused.first));
         (jobs[0].membership.as_ref().expect("it joined").workflow, jobs)
     }
@@ -90,7 +91,7 @@ impl Harness {
         }
     }
 
-    /// The sums of every workflow are those of its members.
+    /// Checks that the counts of every workflow match its members.
     pub(super) fn check_workflows(&self, jobs: &[std::sync::Arc<Job>]) {
         for id in self.all_workflows(None) {
             let workflow = self.workflow(id);
@@ -99,7 +100,7 @@ impl Harness {
             for state in StateKind::ALL {
                 let found = ours().filter(|job| job.kind() == *state && job.requeued_as.is_none()).count() as u64;
                 let counted = workflow.tally.of(*state);
-                // One whose record has gone counts as it ended.
+                // A deleted member counts in its last state.
                 let fits = if state.terminal() { counted >= found } else { counted == found };
                 assert!(fits, "{state} members of {id}: {counted} counted, {found} found");
             }
@@ -117,7 +118,7 @@ impl Harness {
     }
 }
 
-pub(super) fn a_chain_runs_in_order_and_completes(h: &mut Harness) {
+pub(super) fn chain_runs_in_order(h: &mut Harness) {
     let (id, jobs) = h.join("q", closed(), vec![named("c", &["b"]), named("b", &["a"]), named("a", &[])]);
     assert_eq!(h.workflow(id).state(), WorkflowState::Running);
     assert_eq!(h.all_workflows(Some(WorkflowState::Running)), [id]);
@@ -134,20 +135,21 @@ pub(super) fn a_chain_runs_in_order_and_completes(h: &mut Harness) {
     assert_eq!(jobs.iter().map(|job| &*job.membership.as_ref().unwrap().reference).collect::<String>(), "cba");
 }
 
-pub(super) fn all_of_it_or_nothing(h: &mut Harness) {
+pub(super) fn invalid_workflow_stores_nothing(h: &mut Harness) {
     let chain = |links: usize| -> Vec<NewJob> {
-        let link = |place: usize| work_with(|job| job.after.extend(place.checked_sub(1).map(DependencyRef::Place)));
+        let link =
+            |place: usize| work_with(|job| job.after.extend(place.checked_sub(1).map(DependencyRef::BatchIndex)));
         (0..links).map(link).collect()
     };
     let chord = |wide: usize| -> Vec<NewJob> {
-        let last = work_with(|job| job.after = (0..wide).map(DependencyRef::Place).collect());
+        let last = work_with(|job| job.after = (0..wide).map(DependencyRef::BatchIndex).collect());
         std::iter::repeat_n(work(), wide).chain([last]).collect()
     };
-    let nobody = vec![work(), super::harness::after(&[JobId::from_bytes([9; 16])])];
+    let unknown = vec![work(), super::harness::after(&[JobId::from_bytes([9; 16])])];
     let cases = [
         ("dependency_cycle", vec![named("a", &["b"]), named("b", &["a"])]),
         ("dependency_unknown", vec![named("a", &[]), named("b", &["c"])]),
-        ("dependency_unknown", nobody),
+        ("dependency_unknown", unknown),
         ("dependency_breadth", chord(1_001)),
         ("dependency_depth", chain(101)),
         ("validation", vec![named("a", &[]), named("a", &[])]),
@@ -164,10 +166,10 @@ pub(super) fn all_of_it_or_nothing(h: &mut Harness) {
     assert_eq!(h.all_workflows(None).len(), 2);
 }
 
-pub(super) fn a_thousand_wide_fan_in_runs_its_finalizer_once(h: &mut Harness) {
+pub(super) fn wide_fan_in_runs_finalizer_once(h: &mut Harness) {
     let last = work_with(|job| {
         job.reference = Some("last".into());
-        job.after = (0..1_000).map(DependencyRef::Place).collect();
+        job.after = (0..1_000).map(DependencyRef::BatchIndex).collect();
     });
     let (id, _) = h.join("q", closed(), std::iter::repeat_n(work(), 1_000).chain([last]).collect());
     let group = h.claim_all("q");
@@ -182,36 +184,37 @@ pub(super) fn a_thousand_wide_fan_in_runs_its_finalizer_once(h: &mut Harness) {
     assert_eq!(h.workflow(id).state(), WorkflowState::Completed);
 }
 
-pub(super) fn an_open_one_grows_until_it_is_closed(h: &mut Harness) {
+pub(super) fn open_workflow_accepts_members_until_closed(h: &mut Harness) {
     let (id, first) = h.join("q", open(), vec![named("a", &[]), work()]);
     assert_eq!(&*first[1].membership.as_ref().unwrap().reference, "1", "by its place");
     let claimed = h.claim_all("q");
     claimed.iter().for_each(|claimed| drop(h.settle(claimed, complete())));
     assert_eq!(h.workflow(id).state(), WorkflowState::Running, "all have ended, and it is open");
-    let (same, second) = h.join("q", Joining::Open(id), vec![named("b", &["a"]), work()]);
+    let (same, second) = h.join("q", WorkflowTarget::Open(id), vec![named("b", &["a"]), work()]);
     assert_eq!((same, &*second[1].membership.as_ref().unwrap().reference), (id, "3"));
     let again =
-        |h: &Harness| h.try_join("q", Joining::Open(id), vec![named("a", &[])]).map_err(|refused| refused.first);
+        |h: &Harness| h.try_join("q", WorkflowTarget::Open(id), vec![named("a", &[])]).map_err(|refused| refused.first);
     h.refused("validation", "a name that is taken", again);
     let too_many =
-        |h: &Harness| h.try_join("q", Joining::Open(id), vec![work(); 1_001]).map_err(|refused| refused.first);
+        |h: &Harness| h.try_join("q", WorkflowTarget::Open(id), vec![work(); 1_001]).map_err(|refused| refused.first);
     h.refused("validation", "more than a call may add", too_many);
-    h.join("q", Joining::Open(id), vec![named("c", &["b", "a"])]);
+    h.join("q", WorkflowTarget::Open(id), vec![named("c", &["b", "a"])]);
     assert_eq!(
         h.admin(AdminCommand::CloseWorkflow { id }),
-        AdminAnswer::Workflow { id, state: WorkflowState::Running }
+        AdminResponse::Workflow { id, state: WorkflowState::Running }
     );
-    let late = |h: &Harness| h.try_join("q", Joining::Open(id), vec![work()]).map_err(|refused| refused.first);
+    let late = |h: &Harness| h.try_join("q", WorkflowTarget::Open(id), vec![work()]).map_err(|refused| refused.first);
     h.refused("illegal_transition", "it is closed", late);
     let unknown = WorkflowId::from_bytes([3; 16]);
-    let nowhere = |h: &Harness| h.try_join("q", Joining::Open(unknown), vec![work()]).map_err(|refused| refused.first);
-    h.refused("workflow_not_found", "nobody's id", nowhere);
+    let nowhere =
+        |h: &Harness| h.try_join("q", WorkflowTarget::Open(unknown), vec![work()]).map_err(|refused| refused.first);
+    h.refused("workflow_not_found", "unknown id", nowhere);
     for _ in 0..3 {
         h.claim_all("q").iter().for_each(|claimed| drop(h.settle(claimed, complete())));
     }
     assert_eq!(h.workflow(id).state(), WorkflowState::Completed);
     assert_eq!(h.members(id).len(), 5);
-    let AdminAnswer::Workflow { id: empty, state } = h.admin(AdminCommand::OpenWorkflow { name: None }) else {
+    let AdminResponse::Workflow { id: empty, state } = h.admin(AdminCommand::OpenWorkflow { name: None }) else {
         panic!()
     };
     assert_eq!(state, WorkflowState::Running);
@@ -220,21 +223,21 @@ pub(super) fn an_open_one_grows_until_it_is_closed(h: &mut Harness) {
     assert_eq!(h.all_workflows(None), [empty, id], "newest first");
 }
 
-pub(super) fn a_failure_stops_what_waits_and_a_retry_brings_it_back(h: &mut Harness) {
+pub(super) fn retry_revives_members_ended_by_failure(h: &mut Harness) {
     for profile in [Profile::Standard, Profile::Gopherqueue] {
-        let name = profile.word();
+        let name = profile.as_str();
         h.put_queue(name, profile);
-        // The finalizer is given first: what it waits for comes later.
+        // The finalizer comes first, before its dependencies.
         let jobs = vec![named("last", &["a", "b"]), named("a", &[]), named("b", &["a"])];
         let (id, _) = h.join(name, closed(), jobs);
         let original = h.member(id, "a").id;
         let claimed = h.claim_one(name);
         h.settle(&claimed, fail(ReportedCategory::Permanent)).unwrap();
-        h.settle_down();
+        h.tick_until_idle();
         assert_eq!(h.states(id), [StateKind::Failed; 3]);
         assert_eq!(h.workflow(id).state(), WorkflowState::Failed);
-        assert_eq!(h.admin(retry(id)), AdminAnswer::Workflow { id, state: WorkflowState::Running });
-        h.settle_down();
+        assert_eq!(h.admin(retry(id)), AdminResponse::Workflow { id, state: WorkflowState::Running });
+        h.tick_until_idle();
         let again = h.member(id, "a");
         let clones = profile == Profile::Gopherqueue;
         assert_eq!((again.id == original, again.requeued_from.is_some()), (!clones, clones), "{name}");
@@ -254,61 +257,67 @@ pub(super) fn a_failure_stops_what_waits_and_a_retry_brings_it_back(h: &mut Harn
         let nothing = |h: &Harness| h.try_admin(retry(id));
         h.refused("illegal_transition", "nothing has failed", nothing);
     }
-    h.refused("workflow_not_found", "nobody's id", |h| h.try_admin(retry(WorkflowId::from_bytes([3; 16]))));
+    h.refused("workflow_not_found", "unknown id", |h| h.try_admin(retry(WorkflowId::from_bytes([3; 16]))));
 }
 
-/// What stands outside of the workflow is nobody's to run again: what hangs on it stays ended, and nothing waits for ever.
-pub(super) fn a_retry_leaves_what_others_have_stopped(h: &mut Harness) {
+/// Outside jobs do not run again, so members that depend on them stay ended and nothing waits
+/// without end.
+pub(super) fn retry_skips_members_ended_by_outside_jobs(h: &mut Harness) {
     let outside = h.submit("q", work());
     let mut a = named("a", &[]);
     a.after = vec![DependencyRef::Job(outside.id)];
     let (id, _) = h.join("q", closed(), vec![a, named("b", &["a"]), named("c", &[])]);
     h.settle(&h.claim_one("q"), fail(ReportedCategory::Permanent)).unwrap();
     h.settle(&h.claim_one("q"), fail(ReportedCategory::Permanent)).unwrap();
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.states(id), [StateKind::Failed; 3]);
     h.admin(retry(id));
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.states(id), [StateKind::Failed, StateKind::Failed, StateKind::Scheduled]);
     h.settle(&h.claim_one("q"), complete()).unwrap();
     assert_eq!(h.workflow(id).state(), WorkflowState::Failed, "it ends all the same");
 }
 
-pub(super) fn cancelled_as_a_whole(h: &mut Harness) {
+pub(super) fn cancel_workflow(h: &mut Harness) {
     let (id, _) = h.join("q", open(), vec![named("a", &[]), named("b", &["a"]), named("c", &[])]);
     let running = h.claim_one("q");
     let state = WorkflowState::Running;
-    assert_eq!(h.admin(cancel(id, Force::ByPolicy)), AdminAnswer::Workflow { id, state }, "a worker is being told");
+    assert_eq!(
+        h.admin(cancel(id, Force::ByPolicy)),
+        AdminResponse::Workflow { id, state },
+        "a worker is still running"
+    );
     assert_eq!(h.states(id), [StateKind::Running, StateKind::Cancelled, StateKind::Cancelled]);
     assert!(!h.workflow(id).open, "nothing more may come");
     h.settle(&running, fail(ReportedCategory::Temporary)).unwrap();
     assert_eq!(h.workflow(id).state(), WorkflowState::Cancelled);
     h.refused("illegal_transition", "it has ended", |h| h.try_admin(cancel(id, Force::Now)));
     h.admin(retry(id));
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.states(id), [StateKind::Scheduled, StateKind::Pending, StateKind::Scheduled]);
-    assert_eq!(h.admin(cancel(id, Force::Now)), AdminAnswer::Workflow { id, state: WorkflowState::Cancelled });
+    assert_eq!(h.admin(cancel(id, Force::Now)), AdminResponse::Workflow { id, state: WorkflowState::Cancelled });
 }
 
-/// More members than one command may touch.
-pub(super) fn a_large_one_is_cancelled_and_retried_in_slices(h: &mut Harness) {
+/// More members than one command may change.
+pub(super) fn cancel_and_retry_run_in_slices(h: &mut Harness) {
     let (id, _) = h.join("q", open(), vec![work(); 1_000]);
-    h.join("q", Joining::Open(id), vec![work(); 1_000]);
-    h.join("q", Joining::Open(id), vec![work(); 500]);
+    h.join("q", WorkflowTarget::Open(id), vec![work(); 1_000]);
+    h.join("q", WorkflowTarget::Open(id), vec![work(); 500]);
     h.admin(cancel(id, Force::Now));
-    assert!(h.workflow(id).errand.is_some(), "there is more to do");
+    assert!(h.workflow(id).operation.is_some(), "there is more to do");
     h.refused("illegal_transition", "not in the middle of it", |h| h.try_admin(retry(id)));
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.workflow(id).tally.of(StateKind::Cancelled), 2_500);
     assert_eq!(h.workflow(id).state(), WorkflowState::Cancelled);
     h.admin(retry(id));
-    h.settle_down();
+    h.tick_until_idle();
     assert_eq!(h.workflow(id).tally.of(StateKind::Scheduled), 2_500);
     assert_eq!(h.claim_all("q").len(), 2_500);
 }
 
-/// Records go by their retention, each by its own; the workflow is what it was until the last has gone.
-pub(super) fn records_go_and_the_sums_stay(h: &mut Harness) {
+/// Members are pruned by their own retention. The workflow keeps its counts until the last one is
+/// gone.
+pub(super) fn counts_outlive_pruned_members(h: &mut Harness) {
     let retention = RetentionPatch {
         completed: Some(Duration::from_secs(100)),
         failed: Some(Duration::from_secs(10)),
@@ -330,8 +339,8 @@ pub(super) fn records_go_and_the_sums_stay(h: &mut Harness) {
     assert!(h.all_workflows(None).is_empty());
 }
 
-/// A lost answer is safe to ask for again, if the jobs have keys.
-pub(super) fn submitted_twice_it_is_one(h: &mut Harness) {
+/// A client may repeat a call after a lost response, if the jobs have keys.
+pub(super) fn repeated_submission_returns_same_workflow(h: &mut Harness) {
     let (id, first) = h.join("q", closed(), vec![keyed("a"), keyed("b")]);
     let (same, second) = h.join("q", closed(), vec![keyed("a"), keyed("b")]);
     assert_eq!((id, first[0].id, first[1].id), (same, second[0].id, second[1].id));
@@ -344,7 +353,7 @@ pub(super) fn submitted_twice_it_is_one(h: &mut Harness) {
     assert_eq!(h.members(other).len(), 1, "a job is a member of one workflow only");
 }
 
-pub(super) fn children_join_their_parents_workflow(h: &mut Harness) {
+pub(super) fn children_join_parent_workflow(h: &mut Harness) {
     let (id, _) = h.join("q", closed(), vec![named("a", &[])]);
     let parent = h.claim_one("q");
     let child = |name: &str| Submission { queue: queue("q"), job: named(name, &[]) };
@@ -362,8 +371,8 @@ pub(super) fn children_join_their_parents_workflow(h: &mut Harness) {
     assert_eq!(h.workflow(id).state(), WorkflowState::Completed);
 }
 
-/// A dependent whose dependency was requeued as a clone: its own requeue waits for the clone.
-pub(super) fn a_clone_is_waited_for_in_its_originals_place(h: &mut Harness) {
+/// A dependency was requeued as a clone, and the requeued dependent waits for the clone.
+pub(super) fn clone_replaces_original_as_dependency(h: &mut Harness) {
     let retry = RetryPatch { limit: Some(1), ..RetryPatch::default() };
     let policy = PolicyPatch { retry, ..PolicyPatch::default() };
     h.put_queue_with("clones", Profile::Gopherqueue, SettingsPatch { job: policy, ..SettingsPatch::default() });
@@ -374,8 +383,8 @@ pub(super) fn a_clone_is_waited_for_in_its_originals_place(h: &mut Harness) {
     assert_eq!(h.state(dependent.id), StateKind::Failed);
     let requeue = super::admin::requeue;
     h.refused("illegal_transition", "its dependency has failed", |h| h.try_admin(requeue(dependent.id)));
-    let AdminAnswer::State { id: clone, .. } = h.admin(requeue(original.id)) else { panic!("no state") };
-    assert_eq!(h.state(dependent.id), StateKind::Failed, "a clone revives nobody");
+    let AdminResponse::State { id: clone, .. } = h.admin(requeue(original.id)) else { panic!("no state") };
+    assert_eq!(h.state(dependent.id), StateKind::Failed, "a clone revives no dependent");
     h.admin(requeue(dependent.id));
     assert_eq!(h.state(dependent.id), StateKind::Pending);
     assert_eq!(h.job(dependent.id).dependencies.after[0].id, clone);

@@ -1,4 +1,4 @@
-//! Settings by dotted path to the overrides of `longshore-core`.
+//! Conversion of settings by dotted path to the overrides of `longshore-core`.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use longshore_core::policy::*;
 use longshore_core::refusal::Invalid;
 use longshore_core::time::Duration;
 
-use crate::subject::Settings;
+use crate::target::Settings;
 
 pub(super) fn queue_overrides(settings: &Settings) -> Result<SettingsPatch, Invalid> {
     let mut patch = SettingsPatch::default();
@@ -34,8 +34,8 @@ fn set_job_path(patch: &mut PolicyPatch, path: &str, value: &str) -> Result<bool
     let retry = &mut patch.retry;
     match path {
         "retry.limit" => retry.limit = Some(number(path, value)?),
-        "retry.counts" => retry.counts = Some(word(path, Counts::from_word(value))?),
-        "retry.backoff.kind" => retry.backoff_kind = Some(word(path, BackoffKind::from_word(value))?),
+        "retry.counts" => retry.counts = Some(word(path, RetryLimitUnit::parse(value))?),
+        "retry.backoff.kind" => retry.backoff_kind = Some(word(path, BackoffKind::parse(value))?),
         "retry.backoff.base" => retry.base = Some(length(path, value)?),
         "retry.backoff.multiplier" => retry.multiplier = Some(number(path, value)?),
         "retry.backoff.cap" => retry.cap = Some(length(path, value)?),
@@ -43,13 +43,13 @@ fn set_job_path(patch: &mut PolicyPatch, path: &str, value: &str) -> Result<bool
             let delays = value.split(',').filter(|delay| !delay.is_empty());
             retry.delays = Some(delays.map(|delay| length(path, delay)).collect::<Result<_, _>>()?);
         }
-        "retry.jitter.kind" => retry.jitter_kind = Some(word(path, JitterKind::from_word(value))?),
+        "retry.jitter.kind" => retry.jitter_kind = Some(word(path, JitterKind::parse(value))?),
         "retry.jitter.factor" => retry.jitter_factor = Some(number(path, value)?),
         "retry.honour_retry_after" => retry.honour_retry_after = Some(number(path, value)?),
-        "retry.on_permanent" => retry.on_permanent = Some(word(path, OnPermanent::from_word(value))?),
-        "retry.on_exhausted" => retry.on_exhausted = Some(word(path, OnExhausted::from_word(value))?),
-        "retry.on_timeout" => retry.on_timeout = Some(word(path, OnTrouble::from_word(value))?),
-        "retry.on_system" => retry.on_system = Some(word(path, OnTrouble::from_word(value))?),
+        "retry.on_permanent" => retry.on_permanent = Some(word(path, OnPermanent::parse(value))?),
+        "retry.on_exhausted" => retry.on_exhausted = Some(word(path, OnExhausted::parse(value))?),
+        "retry.on_timeout" => retry.on_timeout = Some(word(path, OnFailure::parse(value))?),
+        "retry.on_system" => retry.on_system = Some(word(path, OnFailure::parse(value))?),
         "execution_timeout" => patch.execution_timeout = Some(length(path, value)?),
         "lease" => patch.lease = Some(length(path, value)?),
         "lifetime" => patch.lifetime = Some(length(path, value)?),
@@ -65,19 +65,19 @@ fn set_job_path(patch: &mut PolicyPatch, path: &str, value: &str) -> Result<bool
 
 fn set_queue_path(patch: &mut SettingsPatch, path: &str, value: &str) -> Result<(), Invalid> {
     match path {
-        "on_lease_expiry" => patch.on_lease_expiry = Some(word(path, OnLeaseExpiry::from_word(value))?),
-        "reclaim" => patch.reclaim = Some(word(path, Reclaim::from_word(value))?),
-        "fencing" => patch.fencing = Some(word(path, Fencing::from_word(value))?),
-        "idempotency.scope" => patch.idempotency_scope = Some(word(path, IdempotencyScope::from_word(value))?),
+        "on_lease_expiry" => patch.on_lease_expiry = Some(word(path, OnLeaseExpiry::parse(value))?),
+        "reclaim" => patch.reclaim = Some(word(path, Reclaim::parse(value))?),
+        "fencing" => patch.fencing = Some(word(path, Fencing::parse(value))?),
+        "idempotency.scope" => patch.idempotency_scope = Some(word(path, IdempotencyScope::parse(value))?),
         "idempotency.window" => patch.idempotency_window = Some(length(path, value)?),
         "external_ids" => patch.external_ids = Some(number(path, value)?),
         "payload_max" => patch.payload_max = Some(number(path, value)?),
         "priority_order" => patch.priority_order = Some(number(path, value)?),
-        "requeue_order" => patch.requeue_order = Some(word(path, RequeueOrder::from_word(value))?),
-        "submit" => patch.submit = Some(word(path, SubmitMode::from_word(value))?),
+        "requeue_order" => patch.requeue_order = Some(word(path, RequeueOrder::parse(value))?),
+        "submit" => patch.submit = Some(word(path, SubmitMode::parse(value))?),
         "delayed_start" => patch.delayed_start = Some(number(path, value)?),
-        "manual_requeue" => patch.manual_requeue = Some(word(path, ManualRequeue::from_word(value))?),
-        "cancel_running" => patch.cancel_running = Some(word(path, CancelRunning::from_word(value))?),
+        "manual_requeue" => patch.manual_requeue = Some(word(path, ManualRequeue::parse(value))?),
+        "cancel_running" => patch.cancel_running = Some(word(path, CancelRunning::parse(value))?),
         "clear_error_on_success" => patch.clear_error_on_success = Some(number(path, value)?),
         "max_queued" => patch.max_queued = Some(nullable(path, value)?),
         _ => return Err(wrong(path)),

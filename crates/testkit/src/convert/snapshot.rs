@@ -1,17 +1,17 @@
-//! A record of `longshore-core` in neutral words.
+//! Conversion of a record of `longshore-core` to a snapshot.
 
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use longshore_core::attempt::Attempt;
-use longshore_core::history::Move;
+use longshore_core::history::Transition;
 use longshore_core::id::JobId;
 use longshore_core::job::Job;
 use longshore_core::tags::Tags;
 use longshore_core::view::{self, WeaveId};
 use longshore_core::{Duration, Timestamp};
 
-use crate::subject::*;
+use crate::target::*;
 
 type Handles = HashMap<JobId, Handle>;
 
@@ -21,7 +21,7 @@ pub(super) fn job(job: &Job, handles: &Handles) -> JobSnapshot {
     JobSnapshot {
         queue: job.queue.to_string(),
         job_type: job.job_type.to_string(),
-        state: job.kind().word().to_owned(),
+        state: job.kind().as_str().to_owned(),
         priority: job.priority.level(),
         effective_priority: job.effective_priority().level(),
         starts: job.counters.starts,
@@ -47,7 +47,7 @@ pub(super) fn job(job: &Job, handles: &Handles) -> JobSnapshot {
         checkpoint: text(job.checkpoint.as_ref()),
         result: text(job.result.as_ref()),
         error: job.error.as_ref().map(|error| ErrorSnapshot {
-            category: error.category.word().to_owned(),
+            category: error.category.as_str().to_owned(),
             code: error.code.as_deref().map(str::to_owned),
             message: error.message.to_string(),
         }),
@@ -74,18 +74,18 @@ fn attempt(attempt: &Attempt) -> AttemptSnapshot {
         worker: attempt.worker.as_ref().map(ToString::to_string).unwrap_or_default(),
         started_at: attempt.started_at.as_millis(),
         ended_at: end.map(|end| end.at.as_millis()),
-        outcome: end.map(|end| end.outcome.word().to_owned()),
-        category: end.and_then(|end| end.error.as_ref()).map(|error| error.category.word().to_owned()),
+        outcome: end.map(|end| end.outcome.as_str().to_owned()),
+        category: end.and_then(|end| end.error.as_ref()).map(|error| error.category.as_str().to_owned()),
         next_delay: end.and_then(|end| end.next_delay).map(|delay| delay.as_millis().try_into().unwrap()),
     }
 }
 
-fn step(step: &Move) -> HistorySnapshot {
+fn step(step: &Transition) -> HistorySnapshot {
     HistorySnapshot {
-        from: step.from.map(|state| state.word().to_owned()),
-        to: step.to.word().to_owned(),
+        from: step.from.map(|state| state.as_str().to_owned()),
+        to: step.to.as_str().to_owned(),
         at: step.at.as_millis(),
-        cause: step.cause.word().to_owned(),
+        cause: step.cause.as_str().to_owned(),
     }
 }
 
@@ -97,7 +97,7 @@ fn text(bytes: Option<&Bytes>) -> Option<String> {
     bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// Fields of a view, each as text.
+/// The fields of a view, each as text.
 struct Fields(BTreeMap<String, String>);
 
 impl Fields {

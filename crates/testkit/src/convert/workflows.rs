@@ -1,14 +1,16 @@
-//! Workflows between neutral words and those of `longshore-core`.
+//! Conversion of workflows to and from the types of `longshore-core`.
 
 use longshore_core::cancel::Force;
-use longshore_core::engine::{AdminCommand as Admin, Answer as Told, Command as Order, Joining, SubmitRequest};
 use longshore_core::id::{JobId, QueueName, WorkflowId};
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
+use longshore_engine::{
+    AdminCommand as Admin, Command as Order, Response as EngineResponse, SubmitRequest, WorkflowTarget,
+};
 
 use super::{Machine, Names};
-use crate::subject::*;
+use crate::target::*;
 
 impl Names {
     pub(super) fn start_workflow(
@@ -20,13 +22,13 @@ impl Names {
     ) -> Result<Answer, Refusal> {
         let queue = QueueName::new(queue)?;
         if jobs.is_empty() && open {
-            let told = machine.order(Order::Admin(Admin::OpenWorkflow { name: None }));
-            let Answer::WorkflowState { workflow, .. } = self.translate(told)? else {
+            let response = machine.execute(Order::Admin(Admin::OpenWorkflow { name: None }));
+            let Answer::WorkflowState { workflow, .. } = self.translate(response)? else {
                 panic!("no workflow was opened")
             };
             return Ok(Answer::Workflow { workflow, jobs: Vec::new() });
         }
-        self.join(machine, &queue, jobs, Joining::New { name: None, open })
+        self.join(machine, &queue, jobs, WorkflowTarget::New { name: None, open })
     }
 
     pub(super) fn grow_workflow(
@@ -37,12 +39,12 @@ impl Names {
         jobs: &[NewJob],
     ) -> Result<Answer, Refusal> {
         let id = self.workflow_id(workflow);
-        // As with children: whoever cannot take any is not told about them.
+        // As with children: the refusal of a workflow precedes the checks of its members.
         let found = machine.workflow(id).ok_or(Refusal::WorkflowNotFound)?;
         if !found.open {
             return Err(Refusal::Illegal("the workflow is closed"));
         }
-        self.join(machine, &QueueName::new(queue)?, jobs, Joining::Open(id))
+        self.join(machine, &QueueName::new(queue)?, jobs, WorkflowTarget::Open(id))
     }
 
     fn join(
@@ -50,11 +52,11 @@ impl Names {
         machine: &mut dyn Machine,
         queue: &QueueName,
         jobs: &[NewJob],
-        joining: Joining,
+        joining: WorkflowTarget,
     ) -> Result<Answer, Refusal> {
         let batch = self.read(machine, queue, jobs, Some(&joining))?;
-        let told = machine.order(Order::Submit(SubmitRequest::workflow(batch, joining)));
-        let Told::Submitted(answer) = told else { panic!("jobs are submitted: {told:?}") };
+        let response = machine.execute(Order::Submit(SubmitRequest::workflow(batch, joining)));
+        let EngineResponse::Submitted(answer) = response else { panic!("expected submitted jobs: {response:?}") };
         let born = answer.map_err(|refused| refused.first)?;
         let id = born.iter().find_map(|job| job.membership.as_ref()).expect("a call names its workflow").workflow;
         Ok(Answer::Workflow { workflow: self.adopt_workflow(id), jobs: self.submitted(&born) })
@@ -74,7 +76,7 @@ impl Names {
     }
 
     fn workflow_id(&mut self, workflow: Handle) -> WorkflowId {
-        self.workflows.get(workflow).copied().unwrap_or_else(|| WorkflowId::random(&mut self.dice))
+        self.workflows.get(workflow).copied().unwrap_or_else(|| WorkflowId::random(&mut self.rng))
     }
 
     pub(super) fn adopt_workflow(&mut self, id: WorkflowId) -> Handle {
@@ -85,7 +87,8 @@ impl Names {
         })
     }
 
-    /// What a command of a workflow has left for ticks is done now: its clones get their handles, and its answer says what has become of it.
+    /// Runs the ticks that a workflow command has left. Its clones get handles, and the answer
+    /// reports the resulting state.
     pub(crate) fn follow_up(
         &mut self,
         machine: &mut dyn Machine,
@@ -98,12 +101,12 @@ impl Names {
         for (_, job) in machine.members(found.id) {
             if !self.handles.contains_key(&job) {
                 let handle = self.adopt(job);
-                machine.note_clone(job);
+                machine.record_clone(job);
                 debug_assert_eq!(handle + 1, self.ids.len(), "clones are found in order of creation");
             }
         }
-        // Where the answer was that all is over, it stays over.
-        let state = if state == "running" { found.state().word().to_owned() } else { state };
+        // A workflow that had ended stays ended.
+        let state = if state == "running" { found.state().as_str().to_owned() } else { state };
         Ok(Answer::WorkflowState { workflow, state })
     }
 
@@ -111,7 +114,7 @@ impl Names {
         let found = machine.workflow(*self.workflows.get(workflow)?)?;
         let member = |(name, job): (String, JobId)| (name, self.handles.get(&job).copied().unwrap_or(usize::MAX));
         Some(WorkflowSnapshot {
-            state: found.state().word().to_owned(),
+            state: found.state().as_str().to_owned(),
             open: found.open,
             counts: counts(&found),
             members: machine.members(found.id).into_iter().map(member).collect(),
@@ -120,5 +123,5 @@ impl Names {
 }
 
 fn counts(workflow: &Workflow) -> std::collections::BTreeMap<String, u64> {
-    StateKind::ALL.iter().map(|state| (state.word().to_owned(), workflow.tally.of(*state))).collect()
+    StateKind::ALL.iter().map(|state| (state.as_str().to_owned(), workflow.tally.of(*state))).collect()
 }

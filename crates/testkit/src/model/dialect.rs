@@ -1,11 +1,11 @@
-//! Changes of status, as clients of the Ocypod dialect ask for them.
+//! Changes of status as the Ocypod dialect defines them.
 
 use super::job::{Error, State};
+use super::lease::Failure;
 use super::operate::{ILLEGAL, NO_QUEUE};
 use super::rules::{Profile, Refusal};
-use super::run::Failure;
 use super::{ANY_TEXT, Model, server_error};
-use crate::subject::{Answer, Handle};
+use crate::target::{Answer, Handle};
 
 impl Model {
     pub(crate) fn change_status(
@@ -31,7 +31,7 @@ impl Model {
         if output.is_some() && from != "running" {
             return Err(ILLEGAL);
         }
-        // What may follow each status.
+        // The transitions that each status allows.
         let allowed: &[&str] = match from {
             "queued" => &["cancelled"],
             "running" => &["failed", "completed", "cancelled", "timed_out"],
@@ -70,7 +70,7 @@ impl Model {
         Ok(self.state_of(handle))
     }
 
-    /// In place, and nothing is reset. A retry that was only planned is taken back.
+    /// Requeues in place without a reset. A planned retry is not counted.
     fn back_to_queue(&mut self, handle: Handle) -> Result<Answer, Refusal> {
         if self.jobs[handle].state != State::Retrying {
             return self.requeue_in_place(handle, false, None);

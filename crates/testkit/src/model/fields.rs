@@ -1,14 +1,14 @@
-//! What a new job says by itself: words, ranges, lengths.
+//! Checks of a new job by itself: words, ranges, lengths.
 
 use std::collections::BTreeMap;
 
-use super::rules::{LONGEST, Refusal, Scope, VALIDATION, job_rules};
+use super::rules::{DURATION_MAX, Refusal, Scope, VALIDATION, job_rules};
 use super::submit::Batch;
-use crate::subject::NewJob;
+use crate::target::NewJob;
 
 const NORMAL: u8 = 2;
 
-/// An empty key is no key.
+/// Returns the key. An empty key counts as none.
 pub(super) fn usable_key(member: &NewJob) -> Option<&str> {
     member.idempotency_key.as_deref().filter(|key| !key.is_empty())
 }
@@ -23,7 +23,7 @@ pub(super) fn check_fields(batch: &Batch, index: usize) -> Result<(), Refusal> {
     let valid = is_type(&member.job_type)
         && member.priority.is_none_or(is_priority)
         && !(member.run_at.is_some() && member.delay.is_some())
-        && member.delay.is_none_or(|delay| (0..=LONGEST).contains(&delay))
+        && member.delay.is_none_or(|delay| (0..=DURATION_MAX).contains(&delay))
         && (rules.delayed_start || !delayed)
         && at_most(&member.idempotency_key, 256)
         && (usable_key(member).is_none() || rules.scope != Scope::Off)
@@ -44,7 +44,7 @@ pub(crate) fn is_priority(level: i64) -> bool {
     (0..=4).contains(&level)
 }
 
-/// A level that was checked.
+/// Returns a priority that was checked before.
 pub(crate) fn priority_or_normal(level: Option<i64>) -> u8 {
     level.and_then(|level| u8::try_from(level).ok()).unwrap_or(NORMAL)
 }

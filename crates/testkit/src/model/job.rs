@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::rules::{Profile, Rules};
-use crate::subject::{AttemptSnapshot, ErrorSnapshot, Handle, HistorySnapshot, JobSnapshot, Millis};
+use crate::target::{AttemptSnapshot, ErrorSnapshot, Handle, HistorySnapshot, JobSnapshot, Millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -31,7 +31,7 @@ impl State {
         State::Cancelled,
     ];
 
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             State::Pending => "pending",
             State::Scheduled => "scheduled",
@@ -50,15 +50,15 @@ impl State {
     }
 }
 
-/// What a worker holds while the job runs.
+/// The lease of a running job.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     pub worker: String,
-    /// What heartbeats extend by; 0 = off.
+    /// The length by which heartbeats extend; 0 = off.
     pub length: Millis,
     pub expires_at: Option<Millis>,
     pub deadline_at: Option<Millis>,
-    /// Expired under lazy reclaim: nobody holds the job, the next claim takes it over.
+    /// Expired under lazy reclaim: the job has no holder, and the next claim leases it.
     pub lapsed: bool,
 }
 
@@ -100,10 +100,10 @@ pub(crate) struct Counters {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ModelJob {
-    /// Pruned or deleted: only its handle remains.
+    /// Pruned or deleted: only the handle remains.
     pub removed: bool,
     pub queue: String,
-    /// The queue's profile when the job was created; it decides what no setting decides.
+    /// The profile of the queue at creation. It decides where no setting does.
     pub profile: Profile,
     pub rules: Rules,
     pub job_type: String,
@@ -121,10 +121,10 @@ pub(crate) struct ModelJob {
     pub cancel_message: String,
     pub created_at: Millis,
     pub updated_at: Millis,
-    /// Where the total lifetime is counted from.
+    /// The start of the total lifetime.
     pub lifetime_from: Millis,
     pub run_at: Option<Millis>,
-    /// Set while a jittered `run_at` is not known yet: the first and last instant allowed.
+    /// The first and last allowed instant while a jittered `run_at` is unknown.
     pub run_at_window: Option<(Millis, Millis)>,
     pub scheduled_at: Option<Millis>,
     pub started_at: Option<Millis>,
@@ -138,29 +138,29 @@ pub(crate) struct ModelJob {
     pub error: Option<Error>,
     pub after: Vec<Handle>,
     pub after_any: Vec<Handle>,
-    /// One of `after_any` has ended, now or at some time before.
+    /// A dependency in `after_any` has ended, now or earlier.
     pub any_met: bool,
     pub depth: u32,
-    /// The dependency through which this job ended.
-    pub ended_through: Option<Handle>,
+    /// The dependency that ended this job.
+    pub ended_by: Option<Handle>,
     pub parent: Option<Handle>,
     pub requeued_from: Option<Handle>,
     pub requeued_as: Option<Handle>,
-    /// The workflow that it joined; an original keeps it after a clone has taken its place.
+    /// The workflow of the job. An original keeps it after its clone has replaced it.
     pub workflow: Option<Handle>,
     pub tags: BTreeMap<String, Option<String>>,
     pub correlation_id: Option<String>,
     pub callback_url: Option<String>,
     pub idempotency_key: Option<String>,
     pub external_id: Option<String>,
-    /// Lease version and outcome of the last settlement, so that a repetition is known as such.
+    /// Lease version and outcome of the last settlement, to recognise a repetition.
     pub settled: Option<(u64, &'static str)>,
     pub attempts: Vec<Attempt>,
     pub history: Vec<Move>,
 }
 
-/// Kept of a job's past: the first move and the last 99, the last 100 attempts.
-const KEPT: usize = 100;
+/// The bound of the stored past: the first transition and the last 99, the last 100 attempts.
+const HISTORY_MAX: usize = 100;
 
 impl ModelJob {
     pub(crate) fn effective_priority(&self) -> u8 {
@@ -179,7 +179,7 @@ impl ModelJob {
         self.lease.as_ref().is_some_and(|lease| lease.expires_at.is_some_and(|end| end <= now))
     }
 
-    /// A lease that still binds: strictly before its end.
+    /// Whether a lease is valid at this time, which is strictly before its end.
     pub(crate) fn is_held_by_worker(&self, now: Millis) -> bool {
         self.state == State::Running && !self.lease_expired(now)
     }
@@ -194,7 +194,7 @@ impl ModelJob {
 
     pub(crate) fn record(&mut self, from: Option<State>, to: State, at: Millis, cause: &'static str) {
         self.history.push(Move { from, to, at, cause });
-        if self.history.len() > KEPT {
+        if self.history.len() > HISTORY_MAX {
             self.history.remove(1);
         }
         self.state = to;
@@ -204,12 +204,12 @@ impl ModelJob {
 
     pub(crate) fn open_attempt(&mut self, attempt: Attempt) {
         self.attempts.push(attempt);
-        if self.attempts.len() > KEPT {
+        if self.attempts.len() > HISTORY_MAX {
             self.attempts.remove(0);
         }
     }
 
-    /// Ends the run, if there is one: its attempt and its lease.
+    /// Ends the current run, if there is one: its attempt and its lease.
     pub(crate) fn close_attempt(&mut self, at: Millis, outcome: &'static str, category: Option<&'static str>) {
         if self.lease.take().is_none() {
             return;
@@ -222,7 +222,7 @@ impl ModelJob {
         }
     }
 
-    /// A wish that outlives the end of its job, for the case that it is revived, is not shown.
+    /// Returns the start time to show. An ended job keeps it only for a revival.
     pub(crate) fn shown_run_at(&self) -> Option<Millis> {
         self.run_at.filter(|_| !self.state.is_terminal())
     }
@@ -232,7 +232,7 @@ impl ModelJob {
         JobSnapshot {
             queue: self.queue.clone(),
             job_type: self.job_type.clone(),
-            state: self.state.word().to_owned(),
+            state: self.state.as_str().to_owned(),
             priority: self.priority,
             effective_priority: self.effective_priority(),
             starts: self.counters.starts,
@@ -244,7 +244,7 @@ impl ModelJob {
             lease_expires_at: lease.and_then(|lease| lease.expires_at),
             deadline_at: lease.and_then(|lease| lease.deadline_at),
             worker: lease.map(|lease| lease.worker.clone()),
-            // A request to a run is part of that run.
+            // A cancel request belongs to one run.
             cancel_requested: self.cancel_requested && self.state == State::Running,
             created_at: self.created_at,
             updated_at: self.updated_at,
@@ -297,8 +297,8 @@ impl Attempt {
 impl Move {
     fn snapshot(&self) -> HistorySnapshot {
         HistorySnapshot {
-            from: self.from.map(|state| state.word().to_owned()),
-            to: self.to.word().to_owned(),
+            from: self.from.map(|state| state.as_str().to_owned()),
+            to: self.to.as_str().to_owned(),
             at: self.at,
             cause: self.cause.to_owned(),
         }

@@ -1,11 +1,11 @@
-//! Queues, and what operators do to jobs.
+//! Queues, and the commands of operators.
 
 use super::fields::{are_tags, is_name, is_priority, is_type, priority_or_normal};
 use super::job::{Counters, Error, ModelJob, State};
 use super::rules::{Counts, Profile, Refusal, VALIDATION, check_limit, limit_is_locked, queue_rules};
 use super::submit::blank_job;
 use super::{ANY_TEXT, Model, Queue, server_error};
-use crate::subject::{Answer, Edit, Handle, Millis, Settings};
+use crate::target::{Answer, Edit, Handle, Millis, Settings};
 
 pub(super) const ILLEGAL: Refusal = "illegal_transition";
 pub(super) const NO_QUEUE: Refusal = "queue_not_found";
@@ -29,7 +29,7 @@ impl Model {
         };
         let overrides = match (settings, known) {
             (Some(settings), _) => settings.clone(),
-            // Overrides of another profile would make no sense under the new one.
+            // Overrides of the old profile are dropped with it.
             (None, Some(queue)) if queue.profile == profile => queue.overrides.clone(),
             (None, _) => Settings::new(),
         };
@@ -57,7 +57,8 @@ impl Model {
         if !living.is_empty() && !force {
             return Err(ILLEGAL);
         }
-        // All of them first: each was ended by the queue's end, none by another of its jobs.
+        // All jobs end before propagation: the deletion of the queue ends each of them, not another
+        // job.
         for handle in living {
             let error = server_error("cancelled", "queue_deleted");
             self.end_by_force(handle, State::Cancelled, "queue_deleted", error);
@@ -80,9 +81,9 @@ impl Model {
         }
         self.job_mut(handle).held = false;
         if may_go {
-            self.let_go(handle, "submit");
+            self.leave_pending(handle, "submit");
             if full {
-                self.fail_for_room(handle);
+                self.fail_full_queue(handle);
             }
         }
         self.propagate();
@@ -94,22 +95,22 @@ impl Model {
         most.is_some_and(|most| self.waiting_in(queue) >= most)
     }
 
-    /// What a full `document` queue does to a job that has just come into it.
-    fn fail_for_room(&mut self, handle: Handle) {
+    /// Fails a job that was submitted to a full `document` queue.
+    fn fail_full_queue(&mut self, handle: Handle) {
         let error = server_error("system", "resource_exhausted");
         self.end(handle, State::Failed, "resource_exhausted", Some(error));
     }
 
-    /// A new job goes its way; where its queue has no room it is let in and fails.
-    pub(crate) fn let_newcomer_go(&mut self, handle: Handle) {
-        // It is itself still among those who wait.
+    /// Starts a new job. If its queue is full, the job is accepted and fails.
+    pub(crate) fn start_new_job(&mut self, handle: Handle) {
+        // The count includes the job itself.
         let job = &self.jobs[handle];
         let most = self.queues.get(&job.queue).and_then(|queue| queue.rules.most_queued());
         let full = most.is_some_and(|most| self.waiting_in(&job.queue) > most);
         let fails = full && job.profile == Profile::Document && !job.is_clone();
-        self.let_go(handle, "submit");
+        self.leave_pending(handle, "submit");
         if fails && self.jobs[handle].state == State::Scheduled {
-            self.fail_for_room(handle);
+            self.fail_full_queue(handle);
         }
     }
 
@@ -119,20 +120,20 @@ impl Model {
             return Err(ILLEGAL);
         }
         let message = reason.cloned().unwrap_or_else(|| ANY_TEXT.to_owned());
-        if self.cancel_or_ask(handle, &message, force) {
+        if self.cancel_or_request(handle, &message, force) {
             return Ok(Answer::CancelRequested);
         }
         self.propagate();
         Ok(self.state_of(handle))
     }
 
-    /// Cancels a living job, or asks its worker to stop; true if it was only asked.
-    pub(crate) fn cancel_or_ask(&mut self, handle: Handle, message: &str, force: bool) -> bool {
+    /// Cancels a live job, or requests its cancellation. Returns true if it was requested.
+    pub(crate) fn cancel_or_request(&mut self, handle: Handle, message: &str, force: bool) -> bool {
         let (now, message) = (self.now, message.to_owned());
         let job = &self.jobs[handle];
         if job.is_held_by_worker(now) && job.rules.cancel_cooperative && !force {
             let job = self.job_mut(handle);
-            // Whose words win when several ask is nobody's business.
+            // The reason of a repeated request is unspecified.
             let differs = job.cancel_requested && job.cancel_message != message;
             job.cancel_message = if differs { ANY_TEXT.to_owned() } else { message };
             job.cancel_requested = true;
@@ -183,7 +184,7 @@ impl Model {
         self.requeue_in_place(handle, reset, run_at)
     }
 
-    /// `run_at`: still ahead, if given.
+    /// `run_at` is in the future, if given.
     pub(crate) fn requeue_in_place(
         &mut self,
         handle: Handle,
@@ -198,23 +199,23 @@ impl Model {
         if !self.queues.contains_key(&job.queue) {
             return Err(NO_QUEUE);
         }
-        let after = self.stand_ins(&job.after);
+        let after = self.current_clones(&job.after);
         let would_wait = ModelJob { after: after.clone(), ..job.clone() };
         if self.broken_dependency(&would_wait).is_some() {
             return Err(ILLEGAL);
         }
         self.job_mut(handle).after = after;
-        self.come_back(handle, reset, run_at);
+        self.return_from_end(handle, reset, run_at);
         self.revive_dependents(handle);
         Ok(self.state_of(handle))
     }
 
-    /// Back from its end to wherever its dependencies let it.
-    pub(crate) fn come_back(&mut self, handle: Handle, reset: bool, run_at: Option<Millis>) {
+    /// Returns an ended job to the state that its dependencies allow.
+    pub(crate) fn return_from_end(&mut self, handle: Handle, reset: bool, run_at: Option<Millis>) {
         let job = &self.jobs[handle];
         let may_go = self.dependencies_hold(job);
         let now = self.now;
-        self.note_any(handle);
+        self.record_any_met(handle);
         let job = self.job_mut(handle);
         if reset {
             job.counters = Counters::default();
@@ -226,16 +227,16 @@ impl Model {
         job.cancel_requested = false;
         job.held = false;
         job.settled = None;
-        job.ended_through = None;
+        job.ended_by = None;
         job.run_at = run_at;
         if may_go {
-            self.let_go(handle, "requeue");
+            self.leave_pending(handle, "requeue");
         } else {
             job.move_to(State::Pending, now, "requeue");
         }
     }
 
-    /// A clone waits for nobody, unless its workflow says so.
+    /// Clones a job. A clone has no dependencies, unless its workflow sets them.
     pub(crate) fn clone_behind(
         &mut self,
         original: Handle,
@@ -259,12 +260,12 @@ impl Model {
             depth,
             ..blank_job(&old.queue, old.profile, old.rules.clone(), &old.job_type, self.now)
         };
-        self.newborn_from = self.jobs.len();
+        self.new_from = self.jobs.len();
         let clone = self.add(copy);
         self.job_mut(original).requeued_as = Some(clone);
         self.job_mut(original).settled = None;
         self.take_over_place(original, clone);
-        self.send_off(clone);
+        self.admit(clone);
         self.state_of(clone)
     }
 
@@ -303,14 +304,14 @@ impl Model {
         Ok(self.state_of(handle))
     }
 
-    /// A lowered limit ends a waiting retry that it no longer allows.
+    /// Ends a waiting retry that a lowered limit forbids.
     fn end_if_now_exhausted(&mut self, handle: Handle) {
         let job = &self.jobs[handle];
         let limit = job.rules.limit;
         let spent = match job.rules.counts {
             Counts::Starts => job.counters.starts >= limit,
             Counts::Failures => job.counters.failures >= limit,
-            // The waiting retry is itself already counted.
+            // The waiting retry is counted already.
             Counts::Retries => job.counters.retries_scheduled > limit,
         };
         if job.state == State::Retrying && spent {

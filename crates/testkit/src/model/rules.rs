@@ -1,6 +1,6 @@
-//! The model's own reading of settings: the six profiles, the paths, the locks, the delays.
+//! The settings as the model reads them: six profiles, paths, locks, delays.
 
-use crate::subject::{Millis, Settings};
+use crate::target::{Millis, Settings};
 
 /// The code of a refusal, as api.md names it.
 pub(crate) type Refusal = &'static str;
@@ -11,8 +11,8 @@ pub(crate) const SECOND: Millis = 1_000;
 pub(crate) const MINUTE: Millis = 60 * SECOND;
 pub(crate) const HOUR: Millis = 60 * MINUTE;
 pub(crate) const DAY: Millis = 24 * HOUR;
-/// No single duration may be longer.
-pub(crate) const LONGEST: Millis = 36_500 * DAY;
+/// The longest duration that a setting allows.
+pub(crate) const DURATION_MAX: Millis = 36_500 * DAY;
 
 const HIGHEST_LIMIT: u32 = 1_000_000;
 const LARGEST_PAYLOAD: usize = 16_777_216;
@@ -53,7 +53,7 @@ impl Profile {
         Profile::ALL.into_iter().find(|profile| profile.name() == name)
     }
 
-    /// Only `document` locks anything.
+    /// Whether the profile locks a setting. Only `document` locks any.
     fn locks(self, path: &str) -> bool {
         self == Profile::Document
             && (path.starts_with("retry.")
@@ -106,7 +106,7 @@ pub(crate) enum Scope {
     Off,
 }
 
-/// How long ended jobs are kept; 0 = for ever.
+/// How long ended jobs are kept; 0 = without limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Retention {
     pub completed: Millis,
@@ -121,7 +121,7 @@ impl Retention {
     }
 }
 
-/// Every setting, resolved. Durations in milliseconds, 0 = off.
+/// All settings, resolved. Durations in milliseconds, 0 = off.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rules {
     pub limit: u32,
@@ -160,7 +160,7 @@ pub(crate) struct Rules {
     pub max_queued: Option<u32>,
 }
 
-/// requirements.md 2.5, column by column; what differs from `gopherqueue` is restated.
+/// requirements.md 2.5, column by column, as differences from `gopherqueue`.
 pub(crate) fn profile_rules(profile: Profile) -> Rules {
     let gopherqueue = Rules {
         limit: 3,
@@ -298,14 +298,14 @@ pub(crate) fn profile_rules(profile: Profile) -> Rules {
     }
 }
 
-/// A queue's rules: the profile with the overrides on top.
+/// Returns the rules of a queue: its profile with the overrides.
 pub(crate) fn queue_rules(profile: Profile, overrides: &Settings) -> Result<Rules, Refusal> {
     let mut rules = profile_rules(profile);
     override_all(&mut rules, profile, overrides)?;
     Ok(rules)
 }
 
-/// A job's rules: the queue's with the job's few overrides on top.
+/// Returns the rules of a job: those of its queue with the overrides of the job.
 pub(crate) fn job_rules(queue: &Rules, profile: Profile, overrides: &Settings) -> Result<Rules, Refusal> {
     let allowed = |path: &str| {
         path.starts_with("retry.")
@@ -318,7 +318,7 @@ pub(crate) fn job_rules(queue: &Rules, profile: Profile, overrides: &Settings) -
     let mut rules = queue.clone();
     override_all(&mut rules, profile, overrides)?;
     let shorten_only = matches!(profile, Profile::Gopherqueue | Profile::Standard);
-    // Off counts as the longest time of all.
+    // Off counts as the longest duration.
     let length = |timeout: Millis| if timeout == 0 { Millis::MAX } else { timeout };
     if shorten_only && length(rules.execution_timeout) > length(queue.execution_timeout) {
         return Err(VALIDATION);
@@ -329,7 +329,7 @@ pub(crate) fn job_rules(queue: &Rules, profile: Profile, overrides: &Settings) -
 fn override_all(rules: &mut Rules, profile: Profile, overrides: &Settings) -> Result<(), Refusal> {
     for (path, value) in overrides {
         if profile.locks(path) {
-            // What a queue shows may be sent back, so the present value is no override.
+            // A client may send back the current value, so it is not an override.
             let mut changed = rules.clone();
             set(&mut changed, path, value).ok_or(VALIDATION)?;
             if changed != *rules {
@@ -342,7 +342,7 @@ fn override_all(rules: &mut Rules, profile: Profile, overrides: &Settings) -> Re
     check_limit(profile, rules, rules.limit)
 }
 
-/// Whether a limit makes sense for what the rules count.
+/// Checks that a limit is valid for the unit that the rules count.
 pub(crate) fn check_limit(profile: Profile, rules: &Rules, limit: u32) -> Result<(), Refusal> {
     let least = if rules.counts == Counts::Retries { 0 } else { 1 };
     let most = if profile == Profile::Ocypod { u32::MAX } else { HIGHEST_LIMIT };
@@ -406,7 +406,7 @@ fn set(rules: &mut Rules, path: &str, value: &str) -> Option<()> {
     Some(())
 }
 
-/// Everything outside `retry`.
+/// Sets everything outside `retry`.
 fn set_other(rules: &mut Rules, path: &str, value: &str) -> Option<()> {
     match path {
         "execution_timeout" => rules.execution_timeout = parse_duration(value)?,
@@ -480,7 +480,7 @@ fn parse_delays(value: &str) -> Option<Vec<Millis>> {
     delays.filter(|delays| delays.len() <= MOST_DELAYS)
 }
 
-/// `1h15m5s`, `3w 2d`, `500ms`; every number needs its unit.
+/// Parses `1h15m5s`, `3w 2d`, `500ms`; every number needs a unit.
 pub(crate) fn parse_duration(text: &str) -> Option<Millis> {
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -504,10 +504,10 @@ pub(crate) fn parse_duration(text: &str) -> Option<Millis> {
         rest = rest[letters..].trim_start();
         total = total.checked_add(amount.checked_mul(unit)?)?;
     }
-    (total <= LONGEST).then_some(total)
+    (total <= DURATION_MAX).then_some(total)
 }
 
-/// The string form of a duration; days are the largest unit that comes out.
+/// Formats a duration. Days are the largest unit.
 pub(crate) fn show_duration(duration: Millis) -> String {
     let mut rest = duration;
     let mut text = String::new();
@@ -521,9 +521,10 @@ pub(crate) fn show_duration(duration: Millis) -> String {
 }
 
 impl Rules {
-    /// The wait before retry `n` (1 = the first), as the smallest and the largest that jitter allows.
+    /// Returns the smallest and the largest delay before retry `n` (1 = the first) that jitter
+    /// allows.
     pub(crate) fn delay_window(&self, n: u32) -> (Millis, Millis) {
-        let longest = if self.cap == 0 { LONGEST } else { self.cap } as f64;
+        let longest = if self.cap == 0 { DURATION_MAX } else { self.cap } as f64;
         let base = self.base as f64;
         let plain = match self.backoff {
             BackoffKind::Constant => base,
@@ -536,7 +537,7 @@ impl Rules {
                 self.delays.get(index).map_or(0.0, |delay| *delay as f64)
             }
         };
-        // 0 x infinity is not a number; no base means no wait.
+        // 0 × infinity is not a number; without a base there is no delay.
         let delay = if plain.is_nan() { 0.0 } else { plain.min(longest) };
         let whole = delay.floor();
         match self.jitter {
@@ -550,7 +551,7 @@ impl Rules {
         }
     }
 
-    /// Whether some delay of these rules depends on chance.
+    /// Whether a delay of these rules is random.
     pub(crate) fn has_jitter(&self) -> bool {
         match self.jitter {
             JitterKind::None => false,
@@ -559,17 +560,17 @@ impl Rules {
         }
     }
 
-    /// A longest wait that a handler's hint is clamped to.
+    /// Clamps the hint of a handler to the longest delay.
     pub(crate) fn clamp_to_cap(&self, delay: Millis) -> Millis {
         if self.cap == 0 { delay } else { delay.min(self.cap) }
     }
 
-    /// How many may wait in a queue; 0 is off.
+    /// Returns how many jobs may wait in a queue; 0 is off.
     pub(crate) fn most_queued(&self) -> Option<usize> {
         self.max_queued.filter(|most| *most > 0).map(|most| most as usize)
     }
 
-    /// How many starts an orphaned job may have where lost leases count.
+    /// Returns how many starts an orphaned job may have, if lost leases count.
     pub(crate) fn limit_in_starts(&self) -> u32 {
         match self.counts {
             Counts::Starts | Counts::Failures => self.limit,
@@ -577,7 +578,7 @@ impl Rules {
         }
     }
 
-    /// How many retries after the first execution, whatever the rules count.
+    /// Returns how many retries follow the first run, in any unit of the limit.
     pub(crate) fn limit_in_retries(&self) -> u32 {
         match self.counts {
             Counts::Starts | Counts::Failures => self.limit.saturating_sub(1),

@@ -1,4 +1,4 @@
-//! Submission: the checks of a batch, all or nothing, and the making of its jobs.
+//! Submission: the checks of a batch, all or nothing, and the creation of its jobs.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use super::job::{Counters, ModelJob, State};
 use super::rules::{Profile, Refusal, Rules, Scope, VALIDATION, job_rules, profile_rules};
 use super::workflows::distinct;
 use super::{Key, Model, Queue};
-use crate::subject::{Answer, Dependency, Handle, Millis, NewJob, Token};
+use crate::target::{Answer, Dependency, Handle, Millis, NewJob, Token};
 
 pub(super) const MOST_IN_BATCH: usize = 1_000;
 const MOST_DEPENDENCIES: usize = 1_000;
 const DEEPEST: u32 = 100;
 
-/// What becomes of a member of a batch.
+/// The outcome of an item of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ItemOutcome {
     New,
-    /// Its key is taken; by a job that may be gone.
+    /// The key exists; its job may be deleted.
     Existing(Option<Handle>),
-    /// Its key is taken by an earlier member.
+    /// An earlier item of the batch has the key.
     SameAs(usize),
 }
 
@@ -29,7 +29,7 @@ enum Link {
     Member(usize),
 }
 
-/// How long a member's chain is, while that is being found out.
+/// The length of an item's dependency chain, during the computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     Unknown,
@@ -49,45 +49,45 @@ impl Links {
     }
 }
 
-/// Who submits, and what comes of that.
+/// The source of a submission.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Circumstances {
+pub(super) struct SubmitContext {
     pub most: usize,
-    /// The last member waits for all the others.
+    /// The last item depends on all others.
     pub last_is_finally: bool,
     pub parent: Option<Handle>,
-    /// The workflow that grows: its members can be named.
+    /// The workflow that grows. Its members can be named.
     pub workflow: Option<Handle>,
 }
 
-impl Default for Circumstances {
+impl Default for SubmitContext {
     fn default() -> Self {
-        Circumstances { most: MOST_IN_BATCH, last_is_finally: false, parent: None, workflow: None }
+        SubmitContext { most: MOST_IN_BATCH, last_is_finally: false, parent: None, workflow: None }
     }
 }
 
-/// A batch on its way through the checks.
+/// A batch during its checks.
 pub(super) struct Batch<'a> {
     queue: &'a str,
     pub profile: Profile,
     pub rules: Rules,
     pub members: Vec<&'a NewJob>,
-    fates: Vec<Fate>,
+    fates: Vec<ItemOutcome>,
     links: Vec<Result<Links, Refusal>>,
     depths: Vec<Depth>,
-    circumstances: Circumstances,
+    circumstances: SubmitContext,
 }
 
 impl Batch<'_> {
-    /// Every member is known by its key.
-    pub(super) fn brings_nothing(&self) -> bool {
-        !self.fates.contains(&Fate::New)
+    /// Whether every item is a duplicate.
+    pub(super) fn has_only_duplicates(&self) -> bool {
+        !self.fates.contains(&ItemOutcome::New)
     }
 
     pub(super) fn known(&self) -> Vec<Option<Handle>> {
-        let known = |fate: &Fate| match fate {
-            Fate::Existing(job) => *job,
-            Fate::New | Fate::SameAs(_) => None,
+        let known = |fate: &ItemOutcome| match fate {
+            ItemOutcome::Existing(job) => *job,
+            ItemOutcome::New | ItemOutcome::SameAs(_) => None,
         };
         self.fates.iter().map(known).collect()
     }
@@ -99,9 +99,9 @@ impl Model {
             return Err(VALIDATION);
         }
         let members: Vec<&NewJob> = jobs.iter().collect();
-        let mut plan = self.plan_batch(queue, members, Circumstances::default())?;
+        let mut plan = self.plan_batch(queue, members, SubmitContext::default())?;
         let made = self.create_batch(&mut plan);
-        Ok(Answer::Submitted(self.told(made)))
+        Ok(Answer::Submitted(self.submitted(made)))
     }
 
     pub(crate) fn children(
@@ -118,7 +118,7 @@ impl Model {
         }
         let queue = self.jobs[parent].queue.clone();
         let members: Vec<&NewJob> = jobs.iter().chain(finally).collect();
-        let circumstances = Circumstances {
+        let circumstances = SubmitContext {
             most: MOST_IN_BATCH + usize::from(finally.is_some()),
             last_is_finally: finally.is_some(),
             parent: Some(parent),
@@ -131,12 +131,12 @@ impl Model {
         Ok(Answer::FannedOut { jobs: made.into_iter().filter_map(|(job, _)| job).collect(), finally })
     }
 
-    /// All checks of a batch; nothing is made yet.
+    /// Runs all checks of a batch. Creates nothing.
     pub(super) fn plan_batch<'a>(
         &self,
         queue: &'a str,
         members: Vec<&'a NewJob>,
-        circumstances: Circumstances,
+        circumstances: SubmitContext,
     ) -> Result<Batch<'a>, Refusal> {
         if members.is_empty() || members.len() > circumstances.most {
             return Err(VALIDATION);
@@ -163,17 +163,17 @@ impl Model {
         Ok(Batch { depths, ..batch })
     }
 
-    /// Looks the member's key up. An unusable key is reported by the checks of the fields.
-    fn fate(&self, batch: &Batch, index: usize) -> Fate {
+    /// Looks up the key of an item. The checks of the fields report an invalid key.
+    fn fate(&self, batch: &Batch, index: usize) -> ItemOutcome {
         let member = batch.members[index];
         if check_fields(batch, index).is_err() {
-            // It is refused for itself, and repeats nobody.
-            return Fate::New;
+            // An invalid item is refused by itself and is not a duplicate.
+            return ItemOutcome::New;
         }
-        let Some(key) = usable_key(member) else { return Fate::New };
+        let Some(key) = usable_key(member) else { return ItemOutcome::New };
         let scope = batch.rules.scope;
         if scope == Scope::Off {
-            return Fate::New;
+            return ItemOutcome::New;
         }
         let same_scope = |queue: &str, job_type: &str| match scope {
             Scope::Type => queue == batch.queue && job_type == member.job_type,
@@ -182,43 +182,43 @@ impl Model {
         };
         for (earlier, other) in batch.members[..index].iter().enumerate() {
             let same = usable_key(other) == Some(key) && same_scope(batch.queue, &other.job_type);
-            if same && batch.fates[earlier] == Fate::New {
-                return Fate::SameAs(earlier);
+            if same && batch.fates[earlier] == ItemOutcome::New {
+                return ItemOutcome::SameAs(earlier);
             }
         }
-        // The newest entry rules: an older one has lapsed before it was made.
+        // The newest entry counts: an older one had lapsed before.
         let found = self
             .keys
             .iter()
             .rev()
             .find(|known| known.scope == scope && known.key == key && same_scope(&known.queue, &known.job_type));
-        let Some(known) = found else { return Fate::New };
+        let Some(known) = found else { return ItemOutcome::New };
         let gone = self.jobs[known.job].removed;
         let window = batch.rules.window;
         let lasts = known.ends.is_none_or(|end| self.now < end);
         let binds = lasts && if window == 0 { !gone } else { self.now < known.at + window };
         if !binds {
-            return Fate::New;
+            return ItemOutcome::New;
         }
         let growing = batch.circumstances.workflow;
         if !gone && growing.is_some() && self.jobs[known.job].workflow == growing {
-            // A member of this workflow is whoever stands in its place now.
-            return Fate::Existing(self.stand_ins(&[known.job]).first().copied());
+            // The name of a member refers to its latest clone.
+            return ItemOutcome::Existing(self.current_clones(&[known.job]).first().copied());
         }
-        Fate::Existing((!gone).then_some(known.job))
+        ItemOutcome::Existing((!gone).then_some(known.job))
     }
 
     fn resolve_links(&self, batch: &Batch, index: usize) -> Result<Links, Refusal> {
         let member = batch.members[index];
         let waits_for_all = batch.circumstances.last_is_finally && index + 1 == batch.members.len();
-        // As they were given, whoever is meant by them.
+        // Dependencies as they were given, before clones replace originals.
         let given = distinct(&member.after) + distinct(&member.after_any) + if waits_for_all { index } else { 0 };
         if given > MOST_DEPENDENCIES {
             return Err("dependency_breadth");
         }
         let mut links = Links::default();
-        for (wanted, resolved) in [(&member.after, &mut links.after), (&member.after_any, &mut links.after_any)] {
-            for dependency in wanted {
+        for (given, resolved) in [(&member.after, &mut links.after), (&member.after_any, &mut links.after_any)] {
+            for dependency in given {
                 push_once(resolved, self.resolve(batch, dependency)?);
             }
         }
@@ -251,30 +251,32 @@ impl Model {
         }
     }
 
-    /// All checks of one member, in the order of docs/rulings.md.
+    /// Runs all checks of an item, in the order of docs/rulings.md.
     fn check_member(&self, batch: &Batch, index: usize, depths: &mut [Depth]) -> Result<(), Refusal> {
         let member = batch.members[index];
         check_fields(batch, index)?;
-        if member.external_id.is_some() && batch.fates[index] == Fate::New {
+        if member.external_id.is_some() && batch.fates[index] == ItemOutcome::New {
             let stored = self
                 .jobs
                 .iter()
                 .any(|job| !job.removed && job.queue == batch.queue && job.external_id == member.external_id);
-            let earlier = (0..index)
-                .any(|other| batch.fates[other] == Fate::New && batch.members[other].external_id == member.external_id);
+            let earlier = (0..index).any(|other| {
+                batch.fates[other] == ItemOutcome::New && batch.members[other].external_id == member.external_id
+            });
             if stored || earlier {
                 return Err("duplicate_id");
             }
         }
         let namesake = member.reference.as_ref().and_then(|name| self.member_named(batch.circumstances.workflow, name));
         if let Some(namesake) = namesake {
-            // Only whoever has the name may say it again.
-            let same = matches!(batch.fates[index], Fate::Existing(Some(job)) if self.is_in_place_of(job, namesake));
+            // Only the member itself may repeat its name.
+            let same =
+                matches!(batch.fates[index], ItemOutcome::Existing(Some(job)) if self.is_in_place_of(job, namesake));
             if !same {
                 return Err(VALIDATION);
             }
         }
-        if batch.fates[index] != Fate::New {
+        if batch.fates[index] != ItemOutcome::New {
             return Ok(());
         }
         if let Some(most) = batch.rules.most_queued()
@@ -282,7 +284,9 @@ impl Model {
             && !is_held(batch, index)
         {
             let waits = |other: &usize| {
-                batch.fates[*other] == Fate::New && !is_held(batch, *other) && !self.is_born_ended(batch, *other)
+                batch.fates[*other] == ItemOutcome::New
+                    && !is_held(batch, *other)
+                    && !self.ends_at_creation(batch, *other)
             };
             if self.waiting_in(batch.queue) + (0..index).filter(waits).count() >= most {
                 return Err("queue_full");
@@ -300,11 +304,11 @@ impl Model {
         Ok(())
     }
 
-    /// What `max_queued` counts.
+    /// Counts the jobs that `max_queued` bounds.
     pub(crate) fn waiting_in(&self, queue: &str) -> usize {
         let waits = |handle: &Handle| {
             let job = &self.jobs[*handle];
-            // Who is only about to be sent off has no place yet.
+            // A job that was not started yet has no position.
             !job.removed
                 && job.queue == queue
                 && !self.unsent.contains(handle)
@@ -317,8 +321,8 @@ impl Model {
         (0..self.jobs.len()).filter(waits).count()
     }
 
-    /// Whether a member ends as soon as it exists: what it waits for has ended without success, or is born ended itself.
-    fn is_born_ended(&self, batch: &Batch, index: usize) -> bool {
+    /// Whether an item ends at its creation, because a dependency has ended without success.
+    fn ends_at_creation(&self, batch: &Batch, index: usize) -> bool {
         let mut seen = vec![false; batch.members.len()];
         let mut open = vec![index];
         while let Some(index) = open.pop() {
@@ -337,7 +341,7 @@ impl Model {
         false
     }
 
-    /// The length of the longest chain up to here; none where a cycle is on the way, for that is its members' fault.
+    /// Returns the length of the longest chain up to this item, or none if a cycle is on the way.
     fn depth(&self, batch: &Batch, index: usize, depths: &mut [Depth]) -> Option<u32> {
         match depths[index] {
             Depth::Unknown => {}
@@ -360,7 +364,7 @@ impl Model {
         depth
     }
 
-    /// The most urgent effective priority among a member's dependencies.
+    /// Returns the most urgent effective priority among the dependencies of an item.
     fn inherited(&self, batch: &Batch, index: usize, known: &mut [Option<Option<u8>>]) -> Option<u8> {
         if let Some(inherited) = known[index] {
             return inherited;
@@ -382,46 +386,46 @@ impl Model {
         most_urgent
     }
 
-    /// Handle and "was a duplicate" of each member.
+    /// Creates the jobs. Returns handle and duplicate flag of each item.
     pub(super) fn create_batch(&mut self, batch: &mut Batch) -> Vec<(Option<Handle>, bool)> {
         let mut depths = std::mem::take(&mut batch.depths);
         let batch = &*batch;
-        // A duplicate changes nothing: it brings no queue into being.
-        if batch.fates.contains(&Fate::New) && !self.queues.contains_key(batch.queue) {
+        // A duplicate does not create its queue.
+        if batch.fates.contains(&ItemOutcome::New) && !self.queues.contains_key(batch.queue) {
             self.queues.insert(batch.queue.to_owned(), Queue::new(batch.profile, batch.rules.clone()));
         }
         let first = self.jobs.len();
-        self.newborn_from = first;
+        self.new_from = first;
         let mut handles: Vec<Option<Handle>> = Vec::new();
         let mut next = first;
         for fate in &batch.fates {
             handles.push(match fate {
-                Fate::New => {
+                ItemOutcome::New => {
                     next += 1;
                     Some(next - 1)
                 }
-                Fate::Existing(job) => *job,
-                Fate::SameAs(other) => handles[*other],
+                ItemOutcome::Existing(job) => *job,
+                ItemOutcome::SameAs(other) => handles[*other],
             });
         }
         let mut inherited = vec![None; batch.members.len()];
         for index in 0..batch.members.len() {
-            if batch.fates[index] == Fate::New {
+            if batch.fates[index] == ItemOutcome::New {
                 let depth = self.depth(batch, index, &mut depths).unwrap_or(1);
                 let from_dependencies = self.inherited(batch, index, &mut inherited);
                 self.create_member(batch, index, &handles, depth, from_dependencies);
             }
         }
-        // In the order given, but each after those it waits for, so that it finds them as they are when the submission is done.
+        // In the given order, but each item after its dependencies, so that they are final.
         self.unsent = (first..self.jobs.len()).collect();
         let free = |model: &Model, handle: &Handle| {
             let job = &model.jobs[*handle];
             !job.after.iter().chain(&job.after_any).any(|other| model.unsent.contains(other))
         };
         while let Some(handle) = self.unsent.iter().copied().find(|handle| free(self, handle)) {
-            self.send_off(handle);
+            self.admit(handle);
         }
-        let duplicates = batch.fates.iter().map(|fate| *fate != Fate::New);
+        let duplicates = batch.fates.iter().map(|fate| *fate != ItemOutcome::New);
         handles.into_iter().zip(duplicates).collect()
     }
 
@@ -450,7 +454,7 @@ impl Model {
             held: is_held(batch, index),
             priority: priority_or_normal(member.priority),
             inherited_priority,
-            // An instant that has come is no delay at all.
+            // A start time in the past is no delay.
             run_at: wished.filter(|instant| *instant > now),
             after: to_handles(links.after),
             after_any: to_handles(links.after_any),
@@ -476,7 +480,7 @@ impl Model {
         }
     }
 
-    /// Gives a job its handle and its sequence number.
+    /// Assigns handle and sequence number to a job.
     pub(crate) fn add(&mut self, job: ModelJob) -> Handle {
         let handle = self.jobs.len();
         let sequence = self.next_number();
@@ -486,24 +490,24 @@ impl Model {
         handle
     }
 
-    /// The first look at a new job: its dependencies may have ended already, or it may go at once.
-    pub(crate) fn send_off(&mut self, handle: Handle) {
+    /// Starts a new job, or applies the ends of its dependencies.
+    pub(crate) fn admit(&mut self, handle: Handle) {
         self.unsent.remove(&handle);
-        self.note_any(handle);
+        self.record_any_met(handle);
         let job = &self.jobs[handle];
         if job.state != State::Pending {
             return;
         }
         if let Some(broken) = self.broken_dependency(job) {
-            self.end_through(handle, broken);
+            self.end_by_dependency(handle, broken);
         } else if !job.held && self.dependencies_hold(job) {
-            self.let_newcomer_go(handle);
+            self.start_new_job(handle);
         }
         self.propagate();
     }
 }
 
-/// A job with nothing in it yet.
+/// Makes a job without any data.
 pub(crate) fn blank_job(queue: &str, profile: Profile, rules: Rules, job_type: &str, now: Millis) -> ModelJob {
     ModelJob {
         removed: false,
@@ -541,7 +545,7 @@ pub(crate) fn blank_job(queue: &str, profile: Profile, rules: Rules, job_type: &
         after_any: Vec::new(),
         any_met: false,
         depth: 1,
-        ended_through: None,
+        ended_by: None,
         parent: None,
         requeued_from: None,
         requeued_as: None,
@@ -565,14 +569,14 @@ fn push_once(links: &mut Vec<Link>, link: Link) {
 
 fn resolve_member(batch: &Batch, index: usize) -> Result<Link, Refusal> {
     match batch.fates[index] {
-        Fate::New => Ok(Link::Member(index)),
-        Fate::SameAs(other) => Ok(Link::Member(other)),
-        Fate::Existing(Some(handle)) => Ok(Link::Job(handle)),
-        Fate::Existing(None) => Err("dependency_unknown"),
+        ItemOutcome::New => Ok(Link::Member(index)),
+        ItemOutcome::SameAs(other) => Ok(Link::Member(other)),
+        ItemOutcome::Existing(Some(handle)) => Ok(Link::Job(handle)),
+        ItemOutcome::Existing(None) => Err("dependency_unknown"),
     }
 }
 
-/// Whether a member waits, through others of the batch, for itself.
+/// Whether an item depends on itself, through others of the batch.
 fn reaches_itself(batch: &Batch, start: usize) -> bool {
     let mut seen = vec![false; batch.members.len()];
     let mut open = vec![start];

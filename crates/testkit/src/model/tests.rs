@@ -2,7 +2,7 @@
 
 use super::rules::{BackoffKind, Rules, parse_duration, show_duration};
 use super::*;
-use crate::subject::{Dependency, NewJob, Outcome, Submitted, Token};
+use crate::target::{Dependency, NewJob, Outcome, Submitted, Token};
 
 fn queue(profile: &str, settings: &[(&str, &str)]) -> Model {
     let mut model = Model::new();
@@ -58,7 +58,7 @@ fn refused(code: &str) -> Answer {
     Answer::Refused { code: code.to_owned() }
 }
 
-/// Fails a job until it is over: the starts it had and the waits it was given.
+/// Fails a job until it ends. Returns its starts and its delays.
 fn fail_to_the_end(model: &mut Model) -> (u32, Vec<Millis>) {
     let mut waits = Vec::new();
     loop {
@@ -116,9 +116,9 @@ fn taskharbor_allows_twenty_five_failures() {
     assert_eq!(fail_to_the_end(&mut model).0, 25);
 }
 
-/// The same limit, seen from five sides: one lost lease, then failures to the end.
+/// One lost lease, then failures to the end, under the limit of each profile.
 #[test]
-fn a_lost_lease_counts_differently() {
+fn lost_lease_counts_by_profile() {
     let heartbeat = ("lease", "30s");
     let cases = [
         ("gopherqueue", vec![], 3),
@@ -138,7 +138,7 @@ fn a_lost_lease_counts_differently() {
 }
 
 #[test]
-fn lost_leases_alone_end_a_counted_job() {
+fn lost_leases_exhaust_a_counted_limit() {
     let mut model = queue("gopherqueue", &[]);
     submit(&mut model, vec![new_job()]);
     for _ in 0..3 {
@@ -146,7 +146,7 @@ fn lost_leases_alone_end_a_counted_job() {
         model.advance(5 * 60 * 1_000);
     }
     let job = model.job(0).expect("known");
-    let error = job.error.expect("told");
+    let error = job.error.expect("an error");
     assert_eq!((job.state.as_str(), job.starts, job.failures, job.reclaims), ("dead_letter", 3, 1, 2));
     assert_eq!((error.category.as_str(), error.code.as_deref()), ("system", Some("lease_expired")));
 }
@@ -165,7 +165,7 @@ fn backoff_formulas() {
     let windows: Vec<_> = (1..=8).map(|n| weave.delay_window(n)).collect();
     let ends = [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000];
     assert_eq!(windows, ends.map(|end| (0, end)));
-    // Jitter is clamped to the cap again.
+    // Jitter is clamped to the cap.
     let harbor = profile_rules(Profile::Taskharbor);
     assert_eq!(harbor.delay_window(1), (160, 240));
     assert_eq!(harbor.delay_window(9), (4_000, 5_000));
@@ -173,7 +173,7 @@ fn backoff_formulas() {
 }
 
 #[test]
-fn a_jittered_retry_waits_to_be_told_its_instant() {
+fn jittered_retry_waits_for_adopted_instant() {
     let mut model = queue("weave", &[]);
     submit(&mut model, vec![new_job()]);
     claim(&mut model);
@@ -216,7 +216,7 @@ fn stale_tokens_change_nothing() {
     let missing = Command::Settle { job: 0, token: Token::Missing, outcome: Outcome::Release };
     assert_eq!(model.apply(&missing), refused("validation"));
     assert_eq!(model.job(0), before);
-    // At the instant of its end a lease is over, although nobody has taken the job.
+    // A lease is invalid at the instant of its end, even if the job was not claimed again.
     model.advance(29_999);
     assert_eq!(state(&mut model, 0), "running");
     model.advance(1);
@@ -224,7 +224,7 @@ fn stale_tokens_change_nothing() {
 }
 
 #[test]
-fn the_same_answer_twice_is_heard_once() {
+fn repeated_settlement_applies_once() {
     let mut model = queue("gopherqueue", &[]);
     submit(&mut model, vec![new_job()]);
     claim(&mut model);
@@ -236,7 +236,7 @@ fn the_same_answer_twice_is_heard_once() {
 }
 
 #[test]
-fn a_lapsed_lease_is_taken_over_in_place() {
+fn lapsed_lease_is_reclaimed_in_place() {
     let mut model = queue("weave", &[]);
     submit(&mut model, vec![new_job()]);
     claim(&mut model);
@@ -255,7 +255,7 @@ fn a_lapsed_lease_is_taken_over_in_place() {
 }
 
 #[test]
-fn what_document_locks() {
+fn document_locks_settings() {
     let put = |path: &str, value: &str| {
         let settings = Settings::from([(path.to_owned(), value.to_owned())]);
         let command =
@@ -278,7 +278,7 @@ fn what_document_locks() {
 }
 
 #[test]
-fn a_full_document_queue_fails_what_is_submitted() {
+fn full_document_queue_fails_submissions() {
     let mut model = queue("document", &[("max_queued", "1")]);
     submit(&mut model, vec![new_job()]);
     submit(&mut model, vec![NewJob { hold: None, ..new_job() }]);
@@ -316,7 +316,7 @@ fn dependencies_are_bounded() {
 }
 
 #[test]
-fn ends_spread_and_are_taken_back() {
+fn ends_propagate_and_revive() {
     let mut model = queue("taskharbor", &[]);
     let after = |job| NewJob { after: vec![Dependency::Job(job)], ..new_job() };
     submit(&mut model, vec![NewJob { priority: Some(1), ..new_job() }]);
@@ -335,7 +335,7 @@ fn ends_spread_and_are_taken_back() {
 }
 
 #[test]
-fn a_key_outlives_its_job_and_then_lapses() {
+fn key_outlives_job_and_then_lapses() {
     let mut model = queue("gopherqueue", &[("idempotency.window", "20s"), ("retention.completed", "10s")]);
     let keyed = || vec![NewJob { idempotency_key: Some("k".to_owned()), ..new_job() }];
     let answer = |job, state: Option<&str>, duplicate| {
@@ -354,7 +354,7 @@ fn a_key_outlives_its_job_and_then_lapses() {
 }
 
 #[test]
-fn a_position_is_kept_or_lost() {
+fn requeue_order_keeps_or_loses_position() {
     for (profile, order) in [("gopherqueue", [0, 1]), ("taskharbor", [1, 0])] {
         let mut model = queue(profile, &[]);
         submit(&mut model, vec![new_job()]);

@@ -1,13 +1,13 @@
-//! The clock: what falls due, in which order, and the delays that chance decides.
+//! The clock: what is due, in which order, and the random delays.
 
 use super::Model;
 use super::job::{Error, ModelJob, State};
+use super::lease::Failure;
 use super::rules::{OnLeaseExpiry, profile_rules};
-use super::run::Failure;
 use super::{ANY_TEXT, server_error};
-use crate::subject::{Handle, Millis};
+use crate::target::{Handle, Millis};
 
-/// At one instant things happen in this order.
+/// The order of events at one instant.
 #[derive(Clone, Copy)]
 enum Phase {
     Lifetime,
@@ -19,14 +19,14 @@ enum Phase {
 
 const PHASES: [Phase; 5] = [Phase::Lifetime, Phase::Deadline, Phase::LeaseExpiry, Phase::Promotion, Phase::Retention];
 
-/// When `phase` concerns this job, if ever.
+/// Returns when `phase` applies to this job, if ever.
 fn due_at(job: &ModelJob, phase: Phase) -> Option<Millis> {
     if job.removed {
         return None;
     }
     match phase {
         Phase::Lifetime => (job.rules.lifetime > 0 && job.is_live()).then(|| job.lifetime_from + job.rules.lifetime),
-        // While nobody holds a job, neither of its two ends can come.
+        // A job without a holder has neither deadline.
         Phase::Deadline => job.lease.as_ref().filter(|lease| !lease.lapsed).and_then(|lease| lease.deadline_at),
         Phase::LeaseExpiry => job.lease.as_ref().filter(|lease| !lease.lapsed).and_then(|lease| lease.expires_at),
         Phase::Promotion => {
@@ -47,13 +47,13 @@ fn due_at(job: &ModelJob, phase: Phase) -> Option<Millis> {
 }
 
 impl Model {
-    /// Everything due at the present instant, until nothing more is.
+    /// Processes everything that is due now.
     pub(crate) fn settle_due(&mut self) {
         let mut quiet = false;
         while !quiet {
             quiet = true;
             for phase in PHASES {
-                // A retry whose jittered instant may be this very one must take its place in line with the others.
+                // A retry whose jittered instant may be now is ordered with the other due jobs.
                 let later = matches!(phase, Phase::Promotion | Phase::Retention);
                 if later && self.awaits_adoption_now() {
                     return;
@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    /// The next instant after the present one at which something falls due.
+    /// Returns the next deadline after now.
     pub(crate) fn next_due(&self) -> Option<Millis> {
         let instants = self.jobs.iter().flat_map(|job| PHASES.into_iter().filter_map(|phase| due_at(job, phase)));
         instants.filter(|instant| *instant > self.now).min()
@@ -82,14 +82,14 @@ impl Model {
             self.now = instant;
             self.settle_due();
             if instant == target {
-                // What was drawn just now can still be adopted.
+                // A delay drawn now can still be adopted.
                 return;
             }
         }
         self.now = self.now.max(target);
     }
 
-    /// Whoever never says what was drawn gets the shortest delay.
+    /// Uses the shortest delay if no drawn delay was adopted.
     pub(crate) fn adopt_earliest(&mut self) {
         for handle in self.awaits_adoption() {
             if let Some((first, _)) = self.jobs[handle].run_at_window {
@@ -99,7 +99,7 @@ impl Model {
         }
     }
 
-    /// Does what is due; false if something else keeps it from happening now.
+    /// Processes a due event. Returns false if it cannot happen now.
     fn act(&mut self, handle: Handle, phase: Phase) -> bool {
         match phase {
             Phase::Lifetime => {
@@ -184,7 +184,7 @@ impl Model {
         self.end(handle, to, "lease_expired", Some(server_error("system", "lease_expired")));
     }
 
-    /// An end from outside the run: nothing is counted, an open attempt is cut off.
+    /// Ends a job from outside its run. Nothing is counted, and an open attempt is closed.
     pub(crate) fn end_by_force(&mut self, handle: Handle, to: State, cause: &'static str, error: Error) {
         let now = self.now;
         let category = error.category;
@@ -192,7 +192,7 @@ impl Model {
         self.end(handle, to, cause, Some(error));
     }
 
-    /// Forgets the record. Keys with a finite window live on without it.
+    /// Deletes the record. Keys with a finite window remain.
     pub(crate) fn remove(&mut self, handle: Handle) {
         self.job_mut(handle).removed = true;
         let of_profile = || profile_rules(self.jobs[handle].profile).window;
@@ -203,10 +203,10 @@ impl Model {
         for key in self.keys.iter_mut().filter(|key| key.job == handle) {
             key.ends = Some(key.at + window);
         }
-        self.note_removal_in_workflow(handle);
+        self.record_removal_in_workflow(handle);
     }
 
-    /// The first and last instant that a jittered retry of this job may have been given.
+    /// Returns the first and last instant that a jittered retry of this job may have.
     pub fn run_at_window(&self, job: Handle) -> Option<(Millis, Millis)> {
         self.jobs.get(job).and_then(|job| job.run_at_window)
     }
@@ -215,12 +215,12 @@ impl Model {
         self.jobs.iter().any(|job| job.run_at_window.is_some_and(|(first, _)| first <= self.now))
     }
 
-    /// Retrying jobs whose delay had jitter: the model knows only the window until it is told the value.
+    /// Returns retrying jobs with jitter whose instant was not adopted yet.
     pub fn awaits_adoption(&self) -> Vec<Handle> {
         (0..self.jobs.len()).filter(|handle| self.jobs[*handle].run_at_window.is_some()).collect()
     }
 
-    /// Takes over the instant that another implementation drew for a jittered retry, if it is an allowed one.
+    /// Adopts the instant that another implementation drew for a jittered retry, if it is allowed.
     pub fn adopt_run_at(&mut self, job: Handle, run_at: Millis) -> Result<(), String> {
         let Some((first, last)) = self.run_at_window(job) else {
             return Err(format!("job {job} does not wait for a jittered instant"));
@@ -238,8 +238,8 @@ impl Model {
         Ok(())
     }
 
-    /// The first instant up to `until` at which a run may be cut off and retried with jitter: there a
-    /// side-by-side advance has to stop, so that the drawn delay can be adopted before it runs out.
+    /// Returns the first instant up to `until` at which a run may time out and retry with jitter. A
+    /// differential run stops there, so that the delay is adopted before it ends.
     pub fn next_jitter(&self, until: Millis) -> Option<Millis> {
         self.jobs
             .iter()

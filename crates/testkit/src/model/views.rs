@@ -1,10 +1,10 @@
-//! The five specifications' words for a job.
+//! The views of a job in the five specifications.
 
 use std::collections::BTreeMap;
 
 use super::job::{ModelJob, State};
 use super::rules::{BackoffKind, show_duration};
-use crate::subject::{Handle, Millis};
+use crate::target::{Handle, Millis};
 
 type View = BTreeMap<String, String>;
 
@@ -52,7 +52,7 @@ fn gopherqueue(handle: Handle, job: &ModelJob) -> View {
     view(&[
         ("id", handle.to_string()),
         ("type", job.job_type.clone()),
-        ("state", job.state.word().to_uppercase()),
+        ("state", job.state.as_str().to_uppercase()),
         ("priority", ["critical", "high", "normal", "low", "bulk"][usize::from(job.priority)].to_owned()),
         ("attempt", job.counters.starts.to_string()),
         ("created_at", job.created_at.to_string()),
@@ -70,7 +70,7 @@ fn taskharbor(handle: Handle, job: &ModelJob) -> View {
     let state = match job.state {
         State::Pending | State::Scheduled => "runnable",
         State::Delayed | State::Retrying => "scheduled",
-        // Nobody holds it: anyone may reserve it.
+        // A job without a holder can be reserved.
         State::Running if job.is_lapsed() => "runnable",
         State::Running => "reserved",
         State::Completed => "done",
@@ -104,7 +104,7 @@ fn ocypod(handle: Handle, job: &ModelJob) -> View {
         State::Retrying | State::Failed | State::DeadLetter => "failed",
         State::Cancelled => "cancelled",
     };
-    // A job that waits for its next run, or ended while it did, shows nothing of the last one.
+    // A job that waits for its next run, or ended while waiting, shows nothing of the last run.
     let ended = job.state.is_terminal();
     let before_the_end = job.history.last().and_then(|end| end.from).filter(|_| ended).unwrap_or(job.state);
     let waits = matches!(before_the_end, State::Pending | State::Scheduled | State::Delayed);
@@ -166,7 +166,7 @@ fn document(handle: Handle, job: &ModelJob) -> View {
         State::Failed | State::DeadLetter | State::Cancelled => "FAILED",
     };
     let (last_error, error_type) = match (&job.error, job.state) {
-        // Both are null on success, whatever was kept of earlier runs (L-39, L-40).
+        // Both are null on success, even if earlier runs stored them (L-39, L-40).
         (None, _) | (_, State::Completed) => (absent(), absent()),
         (Some(_), State::Cancelled) => ("cancelled".to_owned(), "TERMINAL".to_owned()),
         (Some(error), _) => {

@@ -1,4 +1,4 @@
-//! Workflows: who belongs to one, how it ends, and how it is cancelled and run again.
+//! Workflows: their members, their end, cancellation and retry.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,34 @@ use super::fields::is_name;
 use super::job::{ModelJob, State};
 use super::operate::{ILLEGAL, check_reason};
 use super::rules::{Refusal, VALIDATION};
-use super::submit::{Circumstances, MOST_IN_BATCH};
+use super::submit::{MOST_IN_BATCH, SubmitContext};
 use super::{ANY_TEXT, Model};
-use crate::subject::{Answer, Dependency, Handle, NewJob, Submitted, WorkflowSnapshot};
+use crate::target::{Answer, Dependency, Handle, NewJob, Submitted, WorkflowSnapshot};
 
 const MOST_TO_START: usize = 2_000;
 const MOST_LINKS: usize = 100_000;
 const MOST_OF_ONE: usize = 1_000;
 const NO_WORKFLOW: Refusal = "workflow_not_found";
 
-/// A place in a workflow. A clone takes over the place of its original.
+/// A member of a workflow. A clone replaces its original.
 #[derive(Clone, Debug)]
 struct Member {
     name: String,
-    /// A number that nobody chose, or a child's: nobody can refer to it.
-    nameless: bool,
+    /// The member has a generated number, or is a child: it cannot be referred to.
+    unnamed: bool,
     job: Handle,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Workflow {
     open: bool,
-    /// All that ever joined.
+    /// All members ever added.
     members: Vec<Member>,
-    /// How many were given to it, those included that were known as somebody else's: they have numbers, too.
+    /// How many jobs were passed to the workflow, duplicates included: they use up numbers.
     given: usize,
-    /// A cancel is under way, until all have ended.
+    /// A cancellation runs until all members have ended.
     cancelling: bool,
-    /// The last record of a member has gone, and this one with it.
+    /// The last record of a member was deleted, and the workflow with it.
     gone: bool,
 }
 
@@ -46,9 +46,9 @@ impl Model {
             return Ok(Answer::Workflow { workflow, jobs: Vec::new() });
         }
         let members: Vec<&NewJob> = jobs.iter().collect();
-        let circumstances = Circumstances { most: MOST_TO_START, ..Circumstances::default() };
+        let circumstances = SubmitContext { most: MOST_TO_START, ..SubmitContext::default() };
         let mut plan = self.plan_batch(queue, members, circumstances)?;
-        if plan.brings_nothing() {
+        if plan.has_only_duplicates() {
             // The answer of an earlier call may have been lost.
             let known = plan.known();
             let of = |job: &Option<Handle>| job.and_then(|job| self.jobs[job].workflow);
@@ -57,12 +57,12 @@ impl Model {
                 return Err(VALIDATION);
             }
             let known = known.into_iter().map(|job| (job, true)).collect();
-            return Ok(Answer::Workflow { workflow: first, jobs: self.told(known) });
+            return Ok(Answer::Workflow { workflow: first, jobs: self.submitted(known) });
         }
         self.workflows.push(Workflow { open, ..Workflow::default() });
         let made = self.create_batch(&mut plan);
         self.join(workflow, &made, jobs);
-        Ok(Answer::Workflow { workflow, jobs: self.told(made) })
+        Ok(Answer::Workflow { workflow, jobs: self.submitted(made) })
     }
 
     pub(crate) fn grow_workflow(&mut self, workflow: Handle, queue: &str, jobs: &[NewJob]) -> Result<Answer, Refusal> {
@@ -71,11 +71,11 @@ impl Model {
         }
         check_call(queue, jobs, MOST_IN_BATCH, false)?;
         let members: Vec<&NewJob> = jobs.iter().collect();
-        let circumstances = Circumstances { workflow: Some(workflow), ..Circumstances::default() };
+        let circumstances = SubmitContext { workflow: Some(workflow), ..SubmitContext::default() };
         let mut plan = self.plan_batch(queue, members, circumstances)?;
         let made = self.create_batch(&mut plan);
         self.join(workflow, &made, jobs);
-        Ok(Answer::Workflow { workflow, jobs: self.told(made) })
+        Ok(Answer::Workflow { workflow, jobs: self.submitted(made) })
     }
 
     pub(crate) fn close_workflow(&mut self, workflow: Handle) -> Result<Answer, Refusal> {
@@ -98,10 +98,11 @@ impl Model {
         }
         self.workflows[workflow].open = false;
         let message = reason.cloned().unwrap_or_else(|| ANY_TEXT.to_owned());
-        // All of them first: each was ended by the cancel, none by another member.
+        // All members end before propagation: the cancellation ends each of them, not another
+        // member.
         for handle in self.present_members(workflow) {
             if self.jobs[handle].is_live() {
-                self.cancel_or_ask(handle, &message, force);
+                self.cancel_or_request(handle, &message, force);
             }
         }
         self.propagate();
@@ -123,19 +124,19 @@ impl Model {
         for handle in &again {
             self.run_again(*handle);
         }
-        // Whoever outside ended through one of these comes back as after any requeue.
+        // Outside jobs that ended because of these members revive as after any requeue.
         for handle in again {
             self.revive_dependents(handle);
         }
         Ok(self.workflow_state(workflow))
     }
 
-    /// Who runs again, each after those of its dependencies that do; else in order of creation.
+    /// Returns the members that run again, each after its dependencies, else in order of creation.
     fn to_run_again(&self, workflow: Handle) -> Vec<Handle> {
         let members = self.present_members(workflow);
         let bad: Vec<Handle> = members.into_iter().filter(|job| self.ended_without_success(*job)).collect();
         let mut again = bad.clone();
-        // Take away whoever cannot, until nobody is left who hangs on one of those.
+        // Removes members that cannot run again, and their dependents, until no more are found.
         loop {
             let kept: Vec<Handle> =
                 again.iter().copied().filter(|job| self.can_run_again(&self.jobs[*job], &again)).collect();
@@ -154,12 +155,12 @@ impl Model {
 
     fn can_run_again(&self, job: &ModelJob, again: &[Handle]) -> bool {
         let gone = |dependency: Handle| self.jobs[dependency].removed;
-        let ended_through_nobody = job.ended_through.is_some_and(gone);
+        let ended_by_deleted_job = job.ended_by.is_some_and(gone);
         let stands_in_the_way =
             |dependency: &Handle| self.ended_without_success(*dependency) && !again.contains(dependency);
         self.queues.contains_key(&job.queue)
-            && !ended_through_nobody
-            && !self.stand_ins(&job.after).iter().any(stands_in_the_way)
+            && !ended_by_deleted_job
+            && !self.current_clones(&job.after).iter().any(stands_in_the_way)
     }
 
     fn put_after_dependencies(&self, handle: Handle, bad: &[Handle], ordered: &mut Vec<Handle>) {
@@ -167,7 +168,7 @@ impl Model {
             return;
         }
         let job = &self.jobs[handle];
-        for dependency in self.stand_ins(&job.after).into_iter().chain(self.stand_ins(&job.after_any)) {
+        for dependency in self.current_clones(&job.after).into_iter().chain(self.current_clones(&job.after_any)) {
             if bad.contains(&dependency) {
                 self.put_after_dependencies(dependency, bad, ordered);
             }
@@ -177,24 +178,24 @@ impl Model {
 
     fn run_again(&mut self, handle: Handle) {
         let job = &self.jobs[handle];
-        let (after, after_any) = (self.stand_ins(&job.after), self.stand_ins(&job.after_any));
-        if job.ended_through.is_none() && job.rules.requeue_clones {
+        let (after, after_any) = (self.current_clones(&job.after), self.current_clones(&job.after_any));
+        if job.ended_by.is_none() && job.rules.requeue_clones {
             self.clone_behind(handle, None, after, after_any);
             return;
         }
         let job = self.job_mut(handle);
         job.after = after;
         job.after_any = after_any;
-        // What it has seen end may run again, too.
+        // Dependencies that it saw end may run again, too.
         job.any_met = false;
-        if job.ended_through.is_none() {
-            self.come_back(handle, true, None);
+        if job.ended_by.is_none() {
+            self.return_from_end(handle, true, None);
             return;
         }
         self.revive(handle);
         let job = &self.jobs[handle];
         if !job.held && self.dependencies_hold(job) {
-            self.let_go(handle, "dependencies");
+            self.leave_pending(handle, "dependencies");
         }
     }
 
@@ -202,7 +203,7 @@ impl Model {
         self.workflows.get(workflow).filter(|workflow| !workflow.gone).ok_or(NO_WORKFLOW)
     }
 
-    /// The members whose records are still there, oldest first.
+    /// Returns the members with records, oldest first.
     fn present_members(&self, workflow: Handle) -> Vec<Handle> {
         let mut jobs: Vec<Handle> = self.workflows[workflow].members.iter().map(|member| member.job).collect();
         jobs.retain(|job| !self.jobs[*job].removed);
@@ -210,13 +211,13 @@ impl Model {
         jobs
     }
 
-    /// Takes in what a call has made; duplicates stay what they are.
+    /// Adds the jobs of a call. Duplicates keep their workflow.
     fn join(&mut self, workflow: Handle, made: &[(Option<Handle>, bool)], jobs: &[NewJob]) {
         for ((job, duplicate), new) in made.iter().zip(jobs) {
             let member_already = *duplicate && job.is_some_and(|job| self.jobs[job].workflow == Some(workflow));
-            // A repetition within one call is nobody's before.
-            let repeats_newcomer = job.is_some_and(|job| self.is_newborn(job));
-            if member_already && !repeats_newcomer {
+            // A repetition within one call refers to a new job.
+            let repeats_new_job = job.is_some_and(|job| self.is_new(job));
+            if member_already && !repeats_new_job {
                 continue;
             }
             let number = self.workflows[workflow].given.to_string();
@@ -224,18 +225,18 @@ impl Model {
             if let (Some(job), false) = (job, duplicate) {
                 let taken = jobs.iter().any(|other| other.reference.as_ref() == Some(&number));
                 let name = new.reference.clone().unwrap_or(if taken { format!("{number}_") } else { number });
-                let member = Member { name, nameless: new.reference.is_none(), job: *job };
+                let member = Member { name, unnamed: new.reference.is_none(), job: *job };
                 self.workflows[workflow].members.push(member);
                 self.job_mut(*job).workflow = Some(workflow);
             }
         }
     }
 
-    /// Children belong where their parent does, open or not.
+    /// Adds children to the workflow of their parent, open or not.
     pub(crate) fn join_parent(&mut self, parent: Handle, made: &[(Option<Handle>, bool)]) {
         let Some(workflow) = self.jobs[parent].workflow else { return };
-        let nameless = vec![NewJob::default(); made.len()];
-        self.join(workflow, made, &nameless);
+        let unnamed = vec![NewJob::default(); made.len()];
+        self.join(workflow, made, &unnamed);
     }
 
     pub(crate) fn take_over_place(&mut self, original: Handle, clone: Handle) {
@@ -246,15 +247,15 @@ impl Model {
         }
     }
 
-    /// The member that a name stands for.
+    /// Returns the member with this name.
     pub(crate) fn member_named(&self, workflow: Option<Handle>, name: &str) -> Option<Handle> {
         let members = &self.workflows[workflow?].members;
-        // A name is free again once the record of whoever had it is gone.
-        let has_it = |member: &&Member| !member.nameless && member.name == name && !self.jobs[member.job].removed;
+        // A name is free once the record of its member was deleted.
+        let has_it = |member: &&Member| !member.unnamed && member.name == name && !self.jobs[member.job].removed;
         members.iter().find(has_it).map(|member| member.job)
     }
 
-    /// Whether a job is, or was until a clone took over, in the place of this member.
+    /// Whether a job is this member, or was until a clone replaced it.
     pub(crate) fn is_in_place_of(&self, job: Handle, member: Handle) -> bool {
         let mut job = job;
         while let Some(clone) = self.jobs[job].requeued_as {
@@ -263,23 +264,23 @@ impl Model {
         job == member
     }
 
-    /// Called wherever a job has ended.
-    pub(crate) fn note_end_in_workflow(&mut self, handle: Handle) {
+    /// Records the end of a job.
+    pub(crate) fn record_end_in_workflow(&mut self, handle: Handle) {
         if let Some(workflow) = self.jobs[handle].workflow {
             let running = self.state_of_workflow(&self.workflows[workflow]) == "running";
             self.workflows[workflow].cancelling &= running;
         }
     }
 
-    /// Called wherever a record has gone.
-    pub(crate) fn note_removal_in_workflow(&mut self, handle: Handle) {
+    /// Records the deletion of a job.
+    pub(crate) fn record_removal_in_workflow(&mut self, handle: Handle) {
         if let Some(workflow) = self.jobs[handle].workflow {
             self.forget_if_over(workflow);
         }
     }
 
     fn forget_if_over(&mut self, workflow: Handle) {
-        // Originals lead here, too, as long as they can be read.
+        // Readable originals refer to the workflow, too.
         let present = self.jobs.iter().any(|job| !job.removed && job.workflow == Some(workflow));
         let found = &mut self.workflows[workflow];
         found.gone = !found.open && !found.members.is_empty() && !present;
@@ -307,9 +308,9 @@ impl Model {
     pub(crate) fn workflow_snapshot(&self, workflow: Handle) -> Option<WorkflowSnapshot> {
         let found = self.find_workflow(workflow).ok()?;
         let mut counts: BTreeMap<String, u64> =
-            State::ALL.into_iter().map(|state| (state.word().to_owned(), 0)).collect();
+            State::ALL.into_iter().map(|state| (state.as_str().to_owned(), 0)).collect();
         for member in &found.members {
-            *counts.entry(self.jobs[member.job].state.word().to_owned()).or_default() += 1;
+            *counts.entry(self.jobs[member.job].state.as_str().to_owned()).or_default() += 1;
         }
         let mut members: Vec<(String, Handle)> = found
             .members
@@ -321,16 +322,16 @@ impl Model {
         Some(WorkflowSnapshot { state: self.state_of_workflow(found).to_owned(), open: found.open, counts, members })
     }
 
-    pub(crate) fn told(&self, made: Vec<(Option<Handle>, bool)>) -> Vec<Submitted> {
-        let told = |(job, duplicate): (Option<Handle>, bool)| Submitted {
+    pub(crate) fn submitted(&self, made: Vec<(Option<Handle>, bool)>) -> Vec<Submitted> {
+        let submitted = |(job, duplicate): (Option<Handle>, bool)| Submitted {
             job,
-            state: job.map(|handle| self.jobs[handle].state.word().to_owned()),
+            state: job.map(|handle| self.jobs[handle].state.as_str().to_owned()),
             duplicate,
         };
-        made.into_iter().map(told).collect()
+        made.into_iter().map(submitted).collect()
     }
 
-    /// How many workflows there ever were.
+    /// Returns how many workflows were ever created.
     pub fn workflow_handles(&self) -> usize {
         self.workflows.len()
     }
@@ -347,7 +348,7 @@ impl Model {
         (0..self.workflows.len()).filter(runs).collect()
     }
 
-    /// Those of which something could run again.
+    /// Returns the workflows with a member that could run again.
     pub(crate) fn retryable_workflows(&self) -> Vec<Handle> {
         let fails = |one: &Handle| !self.workflows[*one].gone && !self.to_run_again(*one).is_empty();
         (0..self.workflows.len()).filter(fails).collect()
@@ -359,7 +360,7 @@ impl Model {
     }
 }
 
-/// What a call says by itself. Too many dependencies of one job are told before too many jobs.
+/// Checks a call by itself. Too many dependencies of one job are reported before too many jobs.
 fn check_call(queue: &str, jobs: &[NewJob], most: usize, may_be_empty: bool) -> Result<(), Refusal> {
     if !is_name(queue) {
         return Err(VALIDATION);
@@ -376,7 +377,7 @@ fn check_call(queue: &str, jobs: &[NewJob], most: usize, may_be_empty: bool) -> 
     Err(VALIDATION)
 }
 
-/// Each name once.
+/// Counts distinct names.
 pub(super) fn distinct(dependencies: &[Dependency]) -> usize {
     let repeated = |index: usize| {
         dependencies[index] != Dependency::Unknown && dependencies[..index].contains(&dependencies[index])

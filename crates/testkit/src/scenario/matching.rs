@@ -1,9 +1,9 @@
-//! What a story expects of a value, and where in a snapshot that value stands.
+//! Expected values, and the fields of a snapshot that they are compared with.
 
 use super::values::{
     PRIORITIES, boolean, duration, number, offset, priority, show_duration, show_offset, tags as parse_tags,
 };
-use crate::subject::{AttemptSnapshot, Handle, JobSnapshot, Millis};
+use crate::target::{AttemptSnapshot, Handle, JobSnapshot, Millis};
 use std::collections::BTreeMap;
 
 type Tags = BTreeMap<String, Option<String>>;
@@ -34,7 +34,7 @@ pub(super) enum Got {
     Tags(Tags),
 }
 
-/// `+30s` counts from the start of the story, `now+1s` from the present instant.
+/// `+30s` counts from the start of the scenario, `now+1s` from the current time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instant {
     from_now: bool,
@@ -52,12 +52,12 @@ pub(super) enum Matcher {
     Flag(bool),
     Time(Instant, Instant),
     Span(Millis, Millis),
-    /// A name that this story gave to a job.
+    /// A name that the scenario gave to a job.
     Job(usize),
     Tags(Tags),
 }
 
-/// What is needed to judge and to show times and names.
+/// The context for comparing and showing times and names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
     pub(super) start: Millis,
@@ -83,7 +83,7 @@ impl Instant {
 }
 
 impl Matcher {
-    /// `intern` gives a job's name its number.
+    /// `intern` returns the number of a job's name.
     pub(super) fn parse(kind: Kind, text: &str, intern: &mut dyn FnMut(&str) -> usize) -> Result<Self, String> {
         fn range<T: Copy>(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<(T, T), String> {
             match text.split_once("..") {
@@ -164,7 +164,7 @@ fn show_priority(priority: i64) -> String {
     name.map_or_else(|| priority.to_string(), |name| (*name).to_owned())
 }
 
-/// The name of a job in this story; one that the story never named shows by its number.
+/// Returns the name of a job in this scenario, or its number if it has none.
 pub(super) fn show_job(job: Handle, context: Context<'_>) -> String {
     let symbol = context.handles.iter().position(|handle| *handle == Some(job));
     symbol.and_then(|symbol| context.names.get(symbol)).cloned().unwrap_or_else(|| format!("(job {job})"))
@@ -199,7 +199,7 @@ fn count(value: impl TryInto<i64>) -> Got {
     Got::Number(value.try_into().unwrap_or(i64::MAX))
 }
 
-/// Every field that `expect` can name, in the order in which differences are reported.
+/// Every field of `expect`, in the order in which differences are reported.
 pub(super) const FIELDS: [(&str, Kind, Getter); 42] = [
     ("state", Kind::Text, |s| Got::Text(s.state.clone())),
     ("queue", Kind::Text, |s| Got::Text(s.queue.clone())),
@@ -247,7 +247,7 @@ pub(super) const FIELDS: [(&str, Kind, Getter); 42] = [
 
 type AttemptGetter = fn(&AttemptSnapshot) -> Got;
 
-/// What `attempts` can list, one value an attempt.
+/// The columns of `attempts`, one value per attempt.
 pub(super) const COLUMNS: [(&str, Kind, AttemptGetter); 8] = [
     ("outcomes", Kind::Text, |a| Got::Text(a.outcome.clone().unwrap_or_else(|| "open".to_owned()))),
     ("numbers", Kind::Number, |a| count(a.number)),
@@ -259,7 +259,7 @@ pub(super) const COLUMNS: [(&str, Kind, AttemptGetter); 8] = [
     ("ends", Kind::Time, |a| time(a.ended_at)),
 ];
 
-/// The fields in which two snapshots differ, or nothing.
+/// Returns the fields in which two snapshots differ.
 pub(super) fn differences(before: &JobSnapshot, after: &JobSnapshot, context: Context<'_>) -> Option<String> {
     if before == after {
         return None;

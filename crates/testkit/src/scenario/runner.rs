@@ -1,36 +1,36 @@
-//! Plays the steps of a script on a subject and judges what comes back.
+//! Runs the steps of a scenario on a target and compares the results.
 
 use super::matching::{COLUMNS, Context, FIELDS, Got, Matcher, differences, show_job};
-use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, Script, Step, Story};
+use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, ScenarioCase, Script, Step};
 use super::values::{show_duration, show_offset};
 use super::workflows::show_workflow;
 use super::{Failure, Problem, Report};
-use crate::subject::{
-    Answer, Claimed, Command, Dependency, Handle, JobSnapshot, Millis, NewJob, QueueSnapshot, Subject, Submitted,
+use crate::target::{
+    Answer, Claimed, Command, Dependency, Handle, JobSnapshot, Millis, NewJob, QueueSnapshot, Submitted, TestTarget,
     WorkflowSnapshot,
 };
 
-/// A statement that was played, for those who watch.
+/// A statement that ran, for a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     pub line: usize,
     pub row: Option<&'a str>,
-    /// Virtual time since the story began.
+    /// Virtual time since the start of the scenario.
     pub at: Millis,
     pub statement: &'a str,
-    /// What came back, in words; empty for a comment.
+    /// The result as text; empty for a comment.
     pub got: &'a str,
     pub ok: bool,
 }
 
-/// Expected and got, where they differ.
+/// Expected and actual, if they differ.
 type Mismatch = (String, String);
 pub(super) type Verdict = Result<String, Problem>;
 
 pub(super) fn play(
     script: &Script,
     file: &str,
-    subject: &mut dyn Subject,
+    subject: &mut dyn TestTarget,
     sink: &mut dyn FnMut(&Event<'_>),
 ) -> Result<Report, Failure> {
     let mut report = Report {
@@ -42,7 +42,7 @@ pub(super) fn play(
     };
     for story in &script.stories {
         let (handles, workflows) = (vec![None; story.names.len()], vec![None; story.workflows.len()]);
-        let mut stage = Stage { start: subject.now(), handles, workflows, story, subject };
+        let mut stage = ScenarioRun { start: subject.now(), handles, workflows, story, subject };
         for step in &story.steps {
             let verdict = stage.step(step);
             let at = stage.subject.now() - stage.start;
@@ -67,20 +67,20 @@ pub(super) fn play(
     Ok(report)
 }
 
-pub(super) struct Stage<'a> {
-    pub(super) subject: &'a mut dyn Subject,
-    pub(super) story: &'a Story,
+pub(super) struct ScenarioRun<'a> {
+    pub(super) subject: &'a mut dyn TestTarget,
+    pub(super) story: &'a ScenarioCase,
     start: Millis,
-    /// By name: the job that the subject made.
+    /// By name: the handle of the job.
     pub(super) handles: Vec<Option<Handle>>,
     pub(super) workflows: Vec<Option<Handle>>,
 }
 
-/// Everything of a story that a refused command must leave as it is.
-struct Picture {
+/// Everything of a scenario that a refused command must not change.
+struct ScenarioSnapshot {
     jobs: Vec<(Handle, Option<JobSnapshot>)>,
     queues: Vec<(String, Option<QueueSnapshot>)>,
-    /// One more than the story knows: nothing may have been started.
+    /// One more than the scenario has: a refused command must not create one.
     workflows: Vec<(Handle, Option<WorkflowSnapshot>)>,
 }
 
@@ -91,7 +91,7 @@ fn verdict(problem: Result<(), Mismatch>, got: String) -> Verdict {
     }
 }
 
-impl Stage<'_> {
+impl ScenarioRun<'_> {
     fn context(&mut self) -> Context<'_> {
         Context {
             start: self.start,
@@ -214,14 +214,14 @@ impl Stage<'_> {
         let context = self.context();
         let shown = got.iter().map(|got| got.show(context)).collect::<Vec<_>>().join(" ");
         let same = got.len() == values.len() && values.iter().zip(&got).all(|(want, got)| want.matches(got, context));
-        let wanted = || values.iter().map(|want| want.show(context)).collect::<Vec<_>>().join(" ");
-        verdict(if same { Ok(()) } else { Err((wanted(), shown.clone())) }, shown)
+        let expected = || values.iter().map(|want| want.show(context)).collect::<Vec<_>>().join(" ");
+        verdict(if same { Ok(()) } else { Err((expected(), shown.clone())) }, shown)
     }
 
     fn history(&mut self, job: usize, pick: Pick, values: &[Entry]) -> Verdict {
         let snapshot = self.snapshot(job)?;
         let all = &snapshot.history;
-        // Entries must link up. After the first one, some may have been dropped from a long history.
+        // Entries must be contiguous. After the first one, a long history may have dropped some.
         let broken = all
             .iter()
             .zip(all.iter().skip(1))
@@ -241,7 +241,7 @@ impl Stage<'_> {
                     && want.cause.as_ref().is_none_or(|cause| *cause == got.cause)
                     && want.at.as_ref().is_none_or(|at| at.matches(&Got::Time(got.at), context))
             });
-        let wanted = || {
+        let expected = || {
             let show = |want: &Entry| {
                 let cause = want.cause.as_ref().map(|cause| format!(":{cause}")).unwrap_or_default();
                 let at = want.at.as_ref().map(|at| format!("@{}", at.show(context))).unwrap_or_default();
@@ -252,7 +252,7 @@ impl Stage<'_> {
         let full: Vec<String> =
             entries.iter().map(|e| format!("{}:{}@{}", e.to, e.cause, show_offset(e.at - context.start))).collect();
         let short: Vec<&str> = entries.iter().map(|e| e.to.as_str()).collect();
-        verdict(if same { Ok(()) } else { Err((wanted(), full.join(" "))) }, short.join(" → "))
+        verdict(if same { Ok(()) } else { Err((expected(), full.join(" "))) }, short.join(" → "))
     }
 
     fn read_view(&mut self, job: usize, view: &str) -> Result<std::collections::BTreeMap<String, String>, Problem> {
@@ -274,13 +274,13 @@ impl Stage<'_> {
         let problem = if wrong.is_empty() {
             Ok(())
         } else {
-            let wanted = wrong.iter().map(|(name, matcher)| format!("{name}={}", matcher.show(context)));
-            Err((join(wanted.collect()), join(wrong.iter().map(|field| shown(field)).collect())))
+            let expected = wrong.iter().map(|(name, matcher)| format!("{name}={}", matcher.show(context)));
+            Err((join(expected.collect()), join(wrong.iter().map(|field| shown(field)).collect())))
         };
         verdict(problem, join(fields.iter().map(shown).collect()))
     }
 
-    /// `binds`: the names of the jobs, and of the workflow, that the command makes.
+    /// `binds`: the names of the jobs and of the workflow that the command creates.
     fn act(
         &mut self,
         command: &Command,
@@ -310,7 +310,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Gives the names of the statement to the jobs that the command made.
+    /// Binds the names of the statement to the created jobs.
     fn bind(&mut self, command: &Command, answer: &Answer, binds: &[usize]) {
         let made: Vec<Option<Handle>> = match answer {
             Answer::Submitted(jobs) | Answer::Workflow { jobs, .. } => {
@@ -327,17 +327,17 @@ impl Stage<'_> {
         }
     }
 
-    fn picture(&mut self) -> Picture {
+    fn picture(&mut self) -> ScenarioSnapshot {
         let subject = &mut *self.subject;
         let jobs = self.handles.iter().flatten().map(|handle| (*handle, subject.job(*handle))).collect();
         let queues = self.story.queues.iter().map(|queue| (queue.clone(), subject.queue(queue))).collect();
         let known = self.workflows.iter().flatten().copied();
         let next = known.clone().max().map_or(0, |last| last + 1);
         let workflows = known.chain([next]).map(|workflow| (workflow, subject.workflow(workflow))).collect();
-        Picture { jobs, queues, workflows }
+        ScenarioSnapshot { jobs, queues, workflows }
     }
 
-    fn changes(&mut self, before: &Picture) -> Option<String> {
+    fn changes(&mut self, before: &ScenarioSnapshot) -> Option<String> {
         for (handle, old) in &before.jobs {
             let new = self.subject.job(*handle);
             let context = self.context();
@@ -358,7 +358,7 @@ impl Stage<'_> {
         Some(format!("the workflow {} changed", show_workflow(*workflow, self.context())))
     }
 
-    /// Puts the subject's handles and times in the place of the story's names and offsets.
+    /// Replaces names and offsets of the scenario by handles and timestamps of the target.
     fn resolve(&mut self, command: &Command) -> Result<Command, Problem> {
         let mut command = command.clone();
         let start = self.start;
@@ -418,7 +418,7 @@ pub(super) fn mismatch(expected: &str, got: &str) -> Problem {
     Problem::Mismatch { expected: expected.to_owned(), got: got.to_owned() }
 }
 
-/// A field of a view: an instant where one is expected, else text.
+/// Reads a field of a view: a timestamp if one is expected, else text.
 fn seen_in_view(text: &str, matcher: &Matcher) -> Got {
     match (text, matcher) {
         ("null", _) => Got::Null,
@@ -442,7 +442,7 @@ fn judge(
     binds: &[usize],
     context: Context<'_>,
 ) -> Result<(), Mismatch> {
-    let differ = |wanted: String| Err((wanted, show_answer(answer, context)));
+    let differ = |expected: String| Err((expected, show_answer(answer, context)));
     match (expected, answer) {
         (Expected::Refused(want), Answer::Refused { code }) if want == code => Ok(()),
         (Expected::Refused(want), _) => differ(format!("refused: {want}")),
@@ -484,7 +484,7 @@ fn judge(
     }
 }
 
-/// A requeue says by its words whether it makes a new job: `requeue a as b`.
+/// Whether a requeue must create a clone: `requeue a as b`.
 fn is_other_job(command: &Command, answered: Handle, binds: &[usize]) -> bool {
     matches!(command, Command::Requeue { job, .. } if (*job == answered) != binds.is_empty())
 }
@@ -595,7 +595,7 @@ fn show_answer(answer: &Answer, context: Context<'_>) -> String {
     }
 }
 
-/// What the subject has to say to a refusal, for people.
+/// Appends the reason of a refusal, for messages.
 fn with_reason(shown: String, reason: Option<&str>) -> String {
     reason.map_or(shown.clone(), |reason| format!("{shown} ({reason})"))
 }
@@ -608,7 +608,7 @@ fn shortened(list: &[String]) -> String {
 }
 
 impl Event<'_> {
-    /// The virtual time of the event, as a person reads it.
+    /// Returns the virtual time of the event for display.
     #[must_use]
     pub fn clock(&self) -> String {
         show_duration(self.at)

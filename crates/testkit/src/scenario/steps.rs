@@ -1,27 +1,27 @@
-//! What a scenario is made of once it has been read.
+//! The parsed form of a scenario.
 
 use super::matching::Matcher;
-use crate::subject::{Command, Millis};
+use crate::target::{Command, Millis};
 
-/// A whole file, ready to be played.
+/// A parsed file.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub title: String,
     pub proves: Vec<String>,
     pub settles: Vec<String>,
     pub rulings: Vec<String>,
-    pub stories: Vec<Story>,
+    pub stories: Vec<ScenarioCase>,
 }
 
-/// One row of the table, or the whole file where there is none.
+/// One row of the table, or the whole file if it has none.
 #[derive(Clone, Debug)]
-pub struct Story {
+pub struct ScenarioCase {
     pub row: Option<String>,
     pub steps: Vec<Step>,
-    /// Job names in the order of their first mention; commands carry the index as a handle until they are run.
+    /// Job names in order of first use. Until they run, commands carry the index as a handle.
     pub(super) names: Vec<String>,
     pub(super) queues: Vec<String>,
-    /// Names of workflows, as those of jobs.
+    /// Names of workflows, like those of jobs.
     pub(super) workflows: Vec<String>,
 }
 
@@ -35,11 +35,11 @@ pub struct Step {
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Note,
-    /// `binds`: the names that the jobs created by the command get.
+    /// `binds`: the names of the jobs that the command creates.
     Do {
         command: Box<Command>,
         binds: Vec<usize>,
-        /// The name that a workflow started by the command gets.
+        /// The name of the workflow that the command creates.
         workflow: Option<usize>,
         expected: Expected,
         unchanged: bool,
@@ -51,7 +51,7 @@ pub(super) enum Action {
         fields: Vec<(usize, Matcher)>,
     },
     Gone(usize),
-    /// Gives a name to the job that a workflow's member is now.
+    /// Names the current job of a workflow's member.
     Member {
         workflow: usize,
         member: String,
@@ -95,7 +95,7 @@ pub(super) enum Action {
     },
 }
 
-/// Which entries of a list a statement looks at.
+/// The entries of a list that a statement compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
     All,
@@ -103,7 +103,7 @@ pub(super) enum Pick {
     Last(usize),
 }
 
-/// `running:claim@+30s`; cause and time may be left out.
+/// `running:claim@+30s`; cause and time are optional.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) state: String,
@@ -113,14 +113,14 @@ pub(super) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// No arrow: anything but a refusal (and, for a submission, a duplicate).
+    /// No arrow: any result but a refusal and, for a submission, a duplicate.
     Accepted,
     Refused(String),
     Done,
     State(String),
     Workflow(String),
     Members(Vec<Member>),
-    /// As `Members`, of a workflow that was there before.
+    /// Like `Members`, for a workflow that existed before.
     Known(usize, Vec<Member>),
     Claimed(Vec<Expectation>),
     CancelRequested,
@@ -135,7 +135,7 @@ pub(super) enum Member {
     DuplicateGone,
 }
 
-/// One claimed job: its name, its lease version, and perhaps more.
+/// A claimed job: its name, its lease version, and optional fields.
 #[derive(Clone, Debug)]
 pub(super) struct Expectation {
     pub(super) job: usize,

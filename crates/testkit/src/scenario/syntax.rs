@@ -1,25 +1,25 @@
 //! From plain lines to typed steps.
 
+use super::arguments::{Arguments, new_job};
 use super::matching::{COLUMNS, FIELDS, Kind, Matcher};
-use super::members::{Arguments, new_job};
-use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, Script, Step, Story};
+use super::preprocess::{Line, split, unfold, wrong};
+use super::steps::{Action, Entry, Expectation, Expected, Member, Pick, ScenarioCase, Script, Step};
 use super::values::{CODES, PROFILES, STATES, boolean, duration, name_range, number, offset, priority, tags};
-use super::words::{Line, split, unfold, wrong};
 use super::workflows::with_jobs;
 use super::{Failure, Problem};
-use crate::subject::{Command, Edit, NewJob, Outcome, Token};
+use crate::target::{Command, Edit, NewJob, Outcome, Token};
 
 pub(super) fn read(text: &str, file: &str) -> Result<Script, Failure> {
     let page = unfold(text, file)?;
     let mut stories = Vec::new();
-    for (index, told) in page.told.iter().enumerate() {
+    for (index, row) in page.rows.iter().enumerate() {
         let mut reader = Reader { row: index, names: Vec::new(), queues: Vec::new(), workflows: Vec::new() };
-        let steps = reader.steps(&told.lines, file).map_err(|mut failure| {
-            failure.row.clone_from(&told.row);
+        let steps = reader.steps(&row.lines, file).map_err(|mut failure| {
+            failure.row.clone_from(&row.row);
             failure
         })?;
         let Reader { names, queues, workflows, .. } = reader;
-        stories.push(Story { row: told.row.clone(), steps, names, queues, workflows });
+        stories.push(ScenarioCase { row: row.row.clone(), steps, names, queues, workflows });
     }
     Ok(Script { title: page.title, proves: page.proves, settles: page.settles, rulings: page.rulings, stories })
 }
@@ -33,7 +33,7 @@ pub(super) struct Reader {
 
 pub(super) type Read<T> = Result<T, String>;
 
-/// The two halves of a statement, and the job lines that follow it.
+/// The two halves of a statement, and the job lines below it.
 pub(super) struct Statement {
     pub(super) arguments: Arguments,
     pub(super) arrow: Option<Vec<String>>,
@@ -82,7 +82,7 @@ impl Reader {
         })
     }
 
-    /// Each row of a table has queues of its own, so that rows cannot disturb each other.
+    /// Each row of a table has its own queues, so rows are independent.
     pub(super) fn queue(&mut self, name: &str) -> String {
         let name =
             if self.row == 0 || name == "default" { name.to_owned() } else { format!("{name}.{}", self.row + 1) };
@@ -123,7 +123,7 @@ impl Reader {
         Ok(action)
     }
 
-    /// Statements that look, or let time pass.
+    /// Parses statements that read or advance the clock.
     fn check(&mut self, verb: &str, s: &mut Statement) -> Read<Option<Action>> {
         let action = match verb {
             "advance" => match s.arguments.flag("to") {
@@ -234,7 +234,7 @@ impl Reader {
         let mut fields = Vec::new();
         for word in arrow {
             let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is no field=value"))?;
-            // Instants are told as everywhere else; whatever else a view says is compared as text.
+            // Times have the usual syntax; other fields of a view are compared as text.
             let kind = if is_instant(name) { Kind::Time } else { Kind::Text };
             fields.push((name.to_owned(), Matcher::parse(kind, value, &mut |n| self.name(n))?));
         }
@@ -246,7 +246,7 @@ impl Reader {
         Ok(self.name(&name))
     }
 
-    /// Statements that do something.
+    /// Parses statements that change something.
     fn command(&mut self, verb: &str, s: &mut Statement) -> Read<Action> {
         let mut binds = Vec::new();
         let mut members = Vec::new();
@@ -373,7 +373,7 @@ impl Reader {
         })
     }
 
-    /// The `+` and `finally` lines under a batch; a name like j1..j9 makes nine alike.
+    /// Parses the `+` and `finally` lines of a batch. A name like j1..j9 makes nine equal jobs.
     pub(super) fn members(
         &mut self,
         s: &mut Statement,
@@ -483,7 +483,7 @@ impl Reader {
     }
 }
 
-/// Whether a field of a view is a point in time, by its name in one of the five specifications.
+/// Whether a field of a view is a timestamp, by its name in the specifications.
 fn is_instant(name: &str) -> bool {
     name.ends_with("_at") || name.ends_with("At") || name == "last_heartbeat"
 }

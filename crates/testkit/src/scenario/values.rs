@@ -1,6 +1,6 @@
-//! Durations, instants and other values as scenarios write them.
+//! Durations, timestamps and other values of scenarios.
 
-use crate::subject::Millis;
+use crate::target::Millis;
 
 const UNITS: [(&str, Millis); 6] =
     [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
@@ -32,7 +32,7 @@ pub(super) const PRIORITIES: [&str; 5] = ["critical", "high", "normal", "low", "
 
 pub(super) const PROFILES: [&str; 6] = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];
 
-/// Every settings path of api.md; anything else is a typing error in the scenario.
+/// Every settings path of api.md. Any other path is a typing error in the scenario.
 pub(super) const SETTINGS: [&str; 37] = [
     "retry.limit",
     "retry.counts",
@@ -108,7 +108,7 @@ pub(super) fn show_duration(millis: Millis) -> String {
     if millis == 0 { "0s".to_owned() } else { text }
 }
 
-/// An instant as a signed offset from the start of the story.
+/// Formats a timestamp as a signed offset from the start of the scenario.
 pub(super) fn show_offset(millis: Millis) -> String {
     if millis < 0 { show_duration(millis) } else { format!("+{}", show_duration(millis)) }
 }
@@ -123,7 +123,7 @@ pub(super) fn offset(text: &str) -> Result<Millis, String> {
 
 pub(super) fn priority(text: &str) -> Result<i64, String> {
     let by_name = PRIORITIES.iter().position(|name| *name == text);
-    // Numbers out of range are passed on: refusing them is the subject's duty.
+    // Numbers out of range are passed on: the target must refuse them.
     by_name
         .and_then(|index| i64::try_from(index).ok())
         .or_else(|| text.parse().ok())
@@ -153,9 +153,9 @@ pub(super) fn tags(text: &str) -> std::collections::BTreeMap<String, Option<Stri
         .collect()
 }
 
-/// Loops, ranges and repetitions are bounded, so that a typing error is a message and not the end of the memory.
+/// Bounds loops, ranges and repetitions, so that a typing error does not exhaust the memory.
 pub(super) const UNFOLDED_MAX: usize = 100_000;
-/// More than any queue takes, so that "too large" can still be told.
+/// More than any queue accepts, so that "too large" can be tested.
 const PAYLOAD_BYTES_MAX: usize = 32 << 20;
 
 pub(super) fn payload_bytes(text: &str) -> Result<usize, String> {

@@ -1,12 +1,12 @@
-//! What the language says about workflows.
+//! The statements about workflows.
 
 use super::Problem;
 use super::matching::Context;
-use super::runner::{Stage, Verdict, mismatch};
+use super::runner::{ScenarioRun, Verdict, mismatch};
 use super::steps::{Action, Expected, Member};
 use super::syntax::{Read, Reader, Statement};
 use super::values::STATES;
-use crate::subject::{Command, Handle, NewJob, WorkflowSnapshot};
+use crate::target::{Command, Handle, NewJob, WorkflowSnapshot};
 
 const WORKFLOW_STATES: [&str; 4] = ["running", "completed", "failed", "cancelled"];
 
@@ -23,7 +23,7 @@ impl Reader {
         })
     }
 
-    /// `workflow Q W [open]` or `grow W Q`, still without its jobs.
+    /// Parses `workflow Q W [open]` or `grow W Q`, without its jobs.
     pub(super) fn joining(&mut self, verb: &str, s: &mut Statement, binds: &mut Option<usize>) -> Read<Command> {
         if verb == "grow" {
             let workflow = self.workflow(s)?;
@@ -48,7 +48,7 @@ impl Reader {
         })
     }
 
-    /// `member W a as a2`, `expect-workflow W state=running completed=1`.
+    /// Parses `member W a as a2`, `expect-workflow W state=running completed=1`.
     pub(super) fn workflow_check(&mut self, verb: &str, s: &mut Statement) -> Read<Action> {
         let workflow = self.workflow(s)?;
         if verb == "member" {
@@ -80,7 +80,7 @@ impl Reader {
         Ok(Action::ExpectWorkflow { workflow, fields })
     }
 
-    /// A state, or `known as W`.
+    /// Parses a state, or `known as W`.
     pub(super) fn workflow_expected(&mut self, words: &[String], members: Vec<Member>) -> Read<Expected> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words.as_slice() {
@@ -99,7 +99,7 @@ pub(super) fn with_jobs(command: Command, members: Vec<NewJob>) -> Command {
     }
 }
 
-impl Stage<'_> {
+impl ScenarioRun<'_> {
     pub(super) fn workflow_handle(&self, name: usize) -> Result<Handle, Problem> {
         self.workflows.get(name).copied().flatten().ok_or_else(|| {
             let name = self.story.workflows.get(name).map_or("?", String::as_str);
@@ -133,8 +133,8 @@ impl Stage<'_> {
         let side = |show: &dyn Fn(&(String, String)) -> String| {
             fields.iter().map(|field| format!("{}={}", field.0, show(field))).collect::<Vec<_>>().join(" ")
         };
-        let (wanted, got) = (side(&|field| field.1.clone()), side(&|field| value(&field.0)));
-        if wanted == got { Ok(got) } else { Err(mismatch(&wanted, &got)) }
+        let (expected, got) = (side(&|field| field.1.clone()), side(&|field| value(&field.0)));
+        if expected == got { Ok(got) } else { Err(mismatch(&expected, &got)) }
     }
 
     pub(super) fn workflow_gone(&mut self, workflow: usize) -> Verdict {
@@ -146,7 +146,7 @@ impl Stage<'_> {
     }
 }
 
-/// The name of a workflow in this story.
+/// Returns the name of a workflow in this scenario.
 pub(super) fn show_workflow(workflow: Handle, context: Context<'_>) -> String {
     let symbol = context.workflow_handles.iter().position(|handle| *handle == Some(workflow));
     let name = symbol.and_then(|symbol| context.workflows.get(symbol)).cloned();

@@ -1,6 +1,7 @@
 //! Which test proves which paragraph of the API's Rulings.
 //!
-//! A scenario names the paragraph that it fixes in a line `ruling Leases`, a test in a doc comment `Rules Leases.`, one paragraph a line.
+//! A scenario names a paragraph in a line `ruling Leases`, a test in a doc comment `Rules Leases.`,
+//! one paragraph per line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -32,19 +33,19 @@ pub const RULINGS: [&str; 21] = [
     "Ocypod routes",
 ];
 
-/// Other sections of api.md that a scenario may fix.
+/// Other sections of api.md that a scenario may cite.
 const SECTIONS: [&str; 2] = ["Jobs", "Virtual time"];
 
 /// Proofs by heading.
 pub type Proofs = BTreeMap<String, BTreeSet<String>>;
 
-/// The `## ` headings of docs/rulings.md, which may be cited too.
+/// Returns the `## ` headings of docs/rulings.md, which may be cited too.
 #[must_use]
 pub fn own_headings(rulings_page: &str) -> Vec<&str> {
     rulings_page.lines().filter_map(|line| line.strip_prefix("## ")).map(str::trim).collect()
 }
 
-/// Citations of paragraphs that neither document has.
+/// Returns citations of unknown paragraphs.
 #[must_use]
 pub fn faults(proofs: &Proofs, rulings_page: &str) -> Vec<String> {
     let own = own_headings(rulings_page);
@@ -53,13 +54,13 @@ pub fn faults(proofs: &Proofs, rulings_page: &str) -> Vec<String> {
     unknown.map(|(heading, by)| format!("there is no ruling '{heading}', cited by {}", join(by))).collect()
 }
 
-/// Paragraphs of the API that nothing proves.
+/// Returns paragraphs of the API without a proof.
 #[must_use]
 pub fn unproven(proofs: &Proofs) -> Vec<&'static str> {
     RULINGS.into_iter().filter(|heading| !proofs.contains_key(*heading)).collect()
 }
 
-/// The paragraphs and their proofs, as a section of `docs/requirements.md`.
+/// Renders the paragraphs and their proofs as a section of `docs/requirements.md`.
 pub(super) fn render(page: &mut String, proofs: &Proofs) {
     page.push_str("\n## Rulings of the API\n\n| paragraph | proven by |\n| --- | --- |\n");
     for heading in RULINGS {
@@ -68,14 +69,14 @@ pub(super) fn render(page: &mut String, proofs: &Proofs) {
     }
 }
 
-/// The `ruling …` lines of one scenario.
+/// Collects the `ruling …` lines of one scenario.
 pub(super) fn cite_scenario(file: &str, text: &str, citations: &mut Citations) {
     for heading in text.lines().filter_map(|line| line.trim_end().strip_prefix("ruling ")) {
         citations.add_ruling(heading.trim(), file);
     }
 }
 
-/// The doc comments `Rules …` of one Rust file, each above a test.
+/// Collects the doc comments `Rules …` of one Rust file, each above a test.
 pub(super) fn cite_rust(file: &str, module: &str, lines: &[&str], citations: &mut Citations) {
     for (at, line) in lines.iter().enumerate() {
         let Some(cited) = line.strip_prefix("///").and_then(|text| text.trim_start().strip_prefix("Rules ")) else {
@@ -118,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_paragraph_or_no_test_is_reported() {
+    fn unknown_paragraph_or_missing_test_is_reported() {
         let citations = cited("ruling Leeses\nruling Settings\n", "/// Rules Leases.\nfn helper() {}\n");
         assert_eq!(citations.faults, ["crates/core/src/lease.rs:1: `helper` is no test"]);
         assert_eq!(faults(&citations.rulings, OWN), ["there is no ruling 'Leeses', cited by `scenarios/story.txt`"]);
     }
 
     #[test]
-    fn a_paragraph_without_a_proof_is_reported_and_shown() {
+    fn paragraph_without_proof_is_reported() {
         let citations = cited("ruling Leases\nruling Small print\n", "");
         let missing = unproven(&citations.rulings);
         assert!(missing.contains(&"Cancel") && !missing.contains(&"Leases") && missing.contains(&"Workflows"));

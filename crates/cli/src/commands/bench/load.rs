@@ -1,4 +1,4 @@
-//! The calls themselves.
+//! Generates the load: one task per connection and operation.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,58 +6,58 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use longshore_api::enums::OutcomeKind;
 use longshore_api::job::NewJob;
 use longshore_api::queue::PutQueue;
-use longshore_api::words::OutcomeKind;
 use longshore_api::work::{Claim, ClaimedJob, Complete, Settlement, Verdict};
-use longshore_client::{Client, JobFilter};
-use longshore_store::clock::monotonic;
+use longshore_client::monotonic;
+use longshore_client::{Client, JobListQuery};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::Bench;
-use super::pace::Pace;
-use super::report::{Measured, Operation, Tally};
+use super::rate_limiter::RateLimiter;
+use super::report::{BenchResult, Measurements, Operation};
 use crate::context::Context;
 use crate::signals::Signals;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 use crate::terminal::progress;
 
-/// Long enough to save calls, short enough to see that all is done.
+/// Wait of a claim: long enough to save requests, short enough to notice the end of the run.
 const CLAIM_WAIT: longshore_api::Duration = longshore_api::Duration(500);
-/// Ids that `get` chooses from.
-const RECENT: usize = 1_000;
+/// Number of recent ids that `get` chooses from.
+const RECENT_MAX: usize = 1_000;
 
-/// What all tasks share.
+/// State that all tasks share.
 struct Load {
     bench: Bench,
     client: Client,
     queue: String,
     started: Duration,
-    submit_pace: Pace,
-    get_pace: Pace,
-    list_pace: Pace,
-    /// Jobs that were reserved for submission, when a number was asked for.
+    submit_limiter: RateLimiter,
+    get_limiter: RateLimiter,
+    list_limiter: RateLimiter,
+    /// Jobs that tasks have reserved for submission; used with `--jobs`.
     reserved: AtomicU64,
     submitted: AtomicU64,
     completed: AtomicU64,
-    /// No more submissions.
-    enough: AtomicBool,
-    /// No more calls at all.
-    over: AtomicBool,
+    /// Tasks start no more submissions and reads.
+    submissions_done: AtomicBool,
+    /// Workers stop, also if jobs are left.
+    stopped: AtomicBool,
     /// Microseconds from the start to the last completion.
     last_done: AtomicU64,
     recent: Mutex<VecDeque<String>>,
     bar: ProgressBar,
 }
 
-/// What a job of ours carries, besides its filling.
+/// Payload of a job, without its padding.
 #[derive(Deserialize)]
-struct Carried {
-    /// The process that sent it.
+struct BenchPayload {
+    /// Process that submitted the job.
     from: u32,
-    /// Microseconds of that process.
+    /// Microseconds of that process's monotonic clock.
     sent: u64,
 }
 
@@ -65,7 +65,7 @@ fn micros(length: Duration) -> u64 {
     u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
 }
 
-pub(super) async fn run(context: &Context, bench: Bench, client: Client) -> Result<Measured, Failure> {
+pub(super) async fn run(context: &Context, bench: Bench, client: Client) -> Result<BenchResult, CliError> {
     let signals = Signals::listen()?;
     client.info().await?;
     let own = bench.queue.is_none();
@@ -90,7 +90,7 @@ pub(super) async fn run(context: &Context, bench: Bench, client: Client) -> Resu
     for _ in 0..tasks.list {
         others.spawn(Arc::clone(&load).list());
     }
-    let tally = load.clone().until_done(&signals, submitters, others).await?;
+    let measurements = load.clone().until_done(&signals, submitters, others).await?;
     load.bar.finish_and_clear();
     if own && !keep {
         client.delete_queue(&queue, true).await?;
@@ -99,8 +99,8 @@ pub(super) async fn run(context: &Context, bench: Bench, client: Client) -> Resu
         0 => monotonic().saturating_sub(load.started),
         last => Duration::from_micros(last),
     };
-    Ok(Measured {
-        tally,
+    Ok(BenchResult {
+        measurements,
         started: load.started,
         seconds: passed.as_secs_f64(),
         submitted: load.submitted.load(Ordering::SeqCst),
@@ -115,79 +115,80 @@ impl Load {
         let share = |part: u32| f64::from(part) / f64::from(bench.mix.submit.max(1));
         #[expect(clippy::cast_precision_loss, reason = "at most 1,000")]
         let calls = bench.rate.map(|rate| rate / bench.batch as f64);
-        let beside = |part: u32| calls.map(|calls| (calls * share(part)).max(0.001));
+        let relative = |part: u32| calls.map(|calls| (calls * share(part)).max(0.001));
         let total = bench.jobs.unwrap_or(bench.duration.0);
         Self {
             started,
-            submit_pace: Pace::new(started, calls),
-            get_pace: Pace::new(started, beside(bench.mix.get)),
-            list_pace: Pace::new(started, beside(bench.mix.list)),
+            submit_limiter: RateLimiter::new(started, calls),
+            get_limiter: RateLimiter::new(started, relative(bench.mix.get)),
+            list_limiter: RateLimiter::new(started, relative(bench.mix.list)),
             bench,
             client,
             queue,
             reserved: AtomicU64::new(0),
             submitted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
-            enough: AtomicBool::new(false),
-            over: AtomicBool::new(false),
+            submissions_done: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             last_done: AtomicU64::new(0),
             recent: Mutex::new(VecDeque::new()),
-            bar: progress::bar(Some(total), context.screen.json),
+            bar: progress::bar(Some(total), context.output.json),
         }
     }
 
-    /// Until the time is up, the jobs are all there, or somebody interrupts; then until they are worked off.
+    /// Runs until the duration has passed, all jobs are submitted, or a signal arrives. Then waits
+    /// until the workers have completed all jobs, at most `--drain-timeout`.
     async fn until_done(
         self: Arc<Self>,
         signals: &Signals,
-        mut submitters: JoinSet<Tally>,
-        mut others: JoinSet<Tally>,
-    ) -> Result<Tally, Failure> {
-        let mut tally = Tally::default();
-        let lost = |error| Failure::failed(format!("a task was lost: {error}"));
+        mut submitters: JoinSet<Measurements>,
+        mut others: JoinSet<Measurements>,
+    ) -> Result<Measurements, CliError> {
+        let mut measurements = Measurements::default();
+        let lost = |error| CliError::failed(format!("a task was lost: {error}"));
         let end = self.started + self.bench.duration.as_std();
         let by_number = self.bench.jobs.is_some();
-        while !self.enough.load(Ordering::SeqCst) {
+        while !self.submissions_done.load(Ordering::SeqCst) {
             let left = if by_number { Duration::MAX } else { end.saturating_sub(monotonic()) };
             tokio::select! {
                 Some(done) = submitters.join_next() => {
-                    tally.merge(done.map_err(lost)?);
+                    measurements.merge(done.map_err(lost)?);
                     if submitters.is_empty() {
-                        self.enough.store(true, Ordering::SeqCst);
+                        self.submissions_done.store(true, Ordering::SeqCst);
                     }
                 }
                 () = sleep(left.min(Duration::from_millis(100))) => {
                     if left.is_zero() {
-                        self.enough.store(true, Ordering::SeqCst);
+                        self.submissions_done.store(true, Ordering::SeqCst);
                     }
                 }
-                () = signals.told(1) => self.enough.store(true, Ordering::SeqCst),
+                () = signals.received(1) => self.submissions_done.store(true, Ordering::SeqCst),
             }
             self.show_progress();
         }
         while let Some(done) = submitters.join_next().await {
-            tally.merge(done.map_err(lost)?);
+            measurements.merge(done.map_err(lost)?);
         }
-        // Submitters have ended: what is to be worked off is known. Readers have nothing to wait for.
+        // All submissions are known now. Workers end when all jobs are completed.
         let workers_left = async {
             while let Some(done) = others.join_next().await {
-                tally.merge(done.map_err(lost)?);
+                measurements.merge(done.map_err(lost)?);
                 self.show_progress();
             }
-            Ok::<(), Failure>(())
+            Ok::<(), CliError>(())
         };
         let drained = tokio::select! {
             drained = timeout(self.bench.drain_timeout.as_std(), workers_left) => drained,
-            () = signals.told(1) => Ok(Ok(())),
+            () = signals.received(1) => Ok(Ok(())),
         };
         if let Ok(done) = drained {
             done?;
         }
-        self.over.store(true, Ordering::SeqCst);
+        self.stopped.store(true, Ordering::SeqCst);
         while let Some(done) = others.join_next().await {
-            tally.merge(done.map_err(lost)?);
+            measurements.merge(done.map_err(lost)?);
         }
-        Ok(tally)
+        Ok(measurements)
     }
 
     fn show_progress(&self) {
@@ -200,9 +201,9 @@ impl Load {
         self.bar.set_message(format!("{submitted} submitted, {completed} completed"));
     }
 
-    /// How many jobs the next call may submit; 0 when there are enough.
+    /// Reserves the jobs of the next request. Returns 0 when all jobs are submitted.
     fn reserve(&self) -> u64 {
-        if self.enough.load(Ordering::Relaxed) {
+        if self.submissions_done.load(Ordering::Relaxed) {
             return 0;
         }
         let Some(total) = self.bench.jobs else { return self.bench.batch };
@@ -210,16 +211,16 @@ impl Load {
         total.saturating_sub(before).min(self.bench.batch)
     }
 
-    async fn submit(self: Arc<Self>) -> Tally {
-        let mut tally = Tally::default();
+    async fn submit(self: Arc<Self>) -> Measurements {
+        let mut measurements = Measurements::default();
         loop {
             let count = self.reserve();
             if count == 0 {
-                return tally;
+                return measurements;
             }
-            let due = self.submit_pace.turn().await;
-            if self.enough.load(Ordering::Relaxed) {
-                return tally;
+            let due = self.submit_limiter.next_slot().await;
+            if self.submissions_done.load(Ordering::Relaxed) {
+                return measurements;
             }
             let job = self.job();
             let ids = if count == 1 {
@@ -231,20 +232,20 @@ impl Load {
             };
             match ids {
                 Ok(ids) => {
-                    tally.took(Operation::Submit, monotonic().saturating_sub(due), count);
+                    measurements.record_latency(Operation::Submit, monotonic().saturating_sub(due), count);
                     self.submitted.fetch_add(count, Ordering::SeqCst);
-                    self.done_now();
+                    self.record_progress();
                     self.remember(ids);
                 }
-                Err(error) => self.trouble(&mut tally, Operation::Submit, &error).await,
+                Err(error) => self.record_failure(&mut measurements, Operation::Submit, &error).await,
             }
         }
     }
 
     fn job(&self) -> NewJob {
-        let fill = "x".repeat(usize::try_from(self.bench.payload_bytes).unwrap_or(0).saturating_sub(40));
+        let padding = "x".repeat(usize::try_from(self.bench.payload_bytes).unwrap_or(0).saturating_sub(40));
         let (from, sent) = (std::process::id(), micros(monotonic()));
-        let text = format!(r#"{{"from":{from},"sent":{sent},"fill":"{fill}"}}"#);
+        let text = format!(r#"{{"from":{from},"sent":{sent},"padding":"{padding}"}}"#);
         let payload = serde_json::value::RawValue::from_string(text).ok();
         NewJob { job_type: "bench".to_owned(), payload, ..NewJob::default() }
     }
@@ -255,29 +256,34 @@ impl Load {
         }
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.extend(ids);
-        let surplus = recent.len().saturating_sub(RECENT);
+        let surplus = recent.len().saturating_sub(RECENT_MAX);
         recent.drain(..surplus);
     }
 
-    fn done_now(&self) {
+    fn record_progress(&self) {
         self.last_done.fetch_max(micros(monotonic().saturating_sub(self.started)), Ordering::SeqCst);
     }
 
-    /// Counts it, and does not make it worse.
-    async fn trouble(&self, tally: &mut Tally, operation: Operation, error: &longshore_client::Error) {
-        tally.went_wrong(operation, &error.to_string());
+    /// Counts the error, and pauses so that a failing server is not flooded.
+    async fn record_failure(
+        &self,
+        measurements: &mut Measurements,
+        operation: Operation,
+        error: &longshore_client::Error,
+    ) {
+        measurements.record_error(operation, &error.to_string());
         sleep(Duration::from_millis(50)).await;
     }
 
-    fn work_is_over(&self) -> bool {
-        let enough = self.enough.load(Ordering::SeqCst);
-        let all = self.bench.mix.submit == 0
+    fn is_work_done(&self) -> bool {
+        let submissions_done = self.submissions_done.load(Ordering::SeqCst);
+        let all_completed = self.bench.mix.submit == 0
             || self.completed.load(Ordering::SeqCst) >= self.submitted.load(Ordering::SeqCst);
-        self.over.load(Ordering::SeqCst) || enough && all
+        self.stopped.load(Ordering::SeqCst) || submissions_done && all_completed
     }
 
-    async fn work(self: Arc<Self>) -> Tally {
-        let mut tally = Tally::default();
+    async fn work(self: Arc<Self>) -> Measurements {
+        let mut measurements = Measurements::default();
         let claim = Claim {
             queues: vec![self.queue.clone()],
             worker: Some(format!("bench-{}", std::process::id())),
@@ -285,27 +291,27 @@ impl Load {
             wait: Some(CLAIM_WAIT),
             ..Claim::default()
         };
-        while !self.work_is_over() {
+        while !self.is_work_done() {
             let asked = monotonic();
             match self.client.claim(&claim).await {
                 Ok(claimed) if claimed.jobs.is_empty() => {}
                 Ok(claimed) => {
                     let now = monotonic();
-                    tally.took(Operation::Claim, now.saturating_sub(asked), claimed.jobs.len() as u64);
+                    measurements.record_latency(Operation::Claim, now.saturating_sub(asked), claimed.jobs.len() as u64);
                     for job in &claimed.jobs {
                         if let Some(sent) = sent_by_us(job) {
-                            tally.took(Operation::EndToEnd, now.saturating_sub(sent), 1);
+                            measurements.record_latency(Operation::EndToEnd, now.saturating_sub(sent), 1);
                         }
                     }
-                    self.complete(&mut tally, claimed.jobs).await;
+                    self.complete(&mut measurements, claimed.jobs).await;
                 }
-                Err(error) => self.trouble(&mut tally, Operation::Claim, &error).await,
+                Err(error) => self.record_failure(&mut measurements, Operation::Claim, &error).await,
             }
         }
-        tally
+        measurements
     }
 
-    async fn complete(&self, tally: &mut Tally, jobs: Vec<ClaimedJob>) {
+    async fn complete(&self, measurements: &mut Measurements, jobs: Vec<ClaimedJob>) {
         let asked = monotonic();
         let done = match jobs.as_slice() {
             [job] => {
@@ -330,7 +336,7 @@ impl Load {
                     });
                     let refused: Vec<&String> = refused.collect();
                     for detail in &refused {
-                        tally.went_wrong(Operation::Complete, detail);
+                        measurements.record_error(Operation::Complete, detail);
                     }
                     (several.len() - refused.len()) as u64
                 })
@@ -338,55 +344,59 @@ impl Load {
         };
         match done {
             Ok(done) => {
-                tally.took(Operation::Complete, monotonic().saturating_sub(asked), done);
+                measurements.record_latency(Operation::Complete, monotonic().saturating_sub(asked), done);
                 self.completed.fetch_add(done, Ordering::SeqCst);
-                self.done_now();
+                self.record_progress();
             }
-            Err(error) => self.trouble(tally, Operation::Complete, &error).await,
+            Err(error) => self.record_failure(measurements, Operation::Complete, &error).await,
         }
     }
 
-    async fn get(self: Arc<Self>) -> Tally {
-        let mut tally = Tally::default();
-        let mut turn = 0_usize;
-        while !self.enough.load(Ordering::Relaxed) {
-            let due = self.get_pace.turn().await;
-            turn = turn.wrapping_add(7);
+    async fn get(self: Arc<Self>) -> Measurements {
+        let mut measurements = Measurements::default();
+        let mut position = 0_usize;
+        while !self.submissions_done.load(Ordering::Relaxed) {
+            let due = self.get_limiter.next_slot().await;
+            position = position.wrapping_add(7);
             let id = {
                 let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-                let place = turn.checked_rem(recent.len());
-                place.and_then(|place| recent.get(place).cloned())
+                let index = position.checked_rem(recent.len());
+                index.and_then(|index| recent.get(index).cloned())
             };
             let Some(id) = id else {
                 sleep(Duration::from_millis(5)).await;
                 continue;
             };
             match self.client.job(&id).await {
-                Ok(_) => tally.took(Operation::Get, monotonic().saturating_sub(due), 1),
-                Err(error) => self.trouble(&mut tally, Operation::Get, &error).await,
+                Ok(_) => measurements.record_latency(Operation::Get, monotonic().saturating_sub(due), 1),
+                Err(error) => self.record_failure(&mut measurements, Operation::Get, &error).await,
             }
         }
-        tally
+        measurements
     }
 
-    async fn list(self: Arc<Self>) -> Tally {
-        let mut tally = Tally::default();
-        let filter = JobFilter { queue: Some(self.queue.clone()), limit: Some(10), ..JobFilter::default() };
-        while !self.enough.load(Ordering::Relaxed) {
-            let due = self.list_pace.turn().await;
+    async fn list(self: Arc<Self>) -> Measurements {
+        let mut measurements = Measurements::default();
+        let filter = JobListQuery { queue: Some(self.queue.clone()), limit: Some(10), ..JobListQuery::default() };
+        while !self.submissions_done.load(Ordering::Relaxed) {
+            let due = self.list_limiter.next_slot().await;
             match self.client.jobs(&filter).await {
                 Ok(page) => {
-                    tally.took(Operation::List, monotonic().saturating_sub(due), page.jobs.len() as u64);
+                    measurements.record_latency(
+                        Operation::List,
+                        monotonic().saturating_sub(due),
+                        page.jobs.len() as u64,
+                    );
                 }
-                Err(error) => self.trouble(&mut tally, Operation::List, &error).await,
+                Err(error) => self.record_failure(&mut measurements, Operation::List, &error).await,
             }
         }
-        tally
+        measurements
     }
 }
 
-/// When a job of this very process was sent.
+/// Returns when a job was submitted, if this process has submitted it.
 fn sent_by_us(job: &ClaimedJob) -> Option<Duration> {
-    let carried: Carried = serde_json::from_str(job.payload.as_ref()?.get()).ok()?;
-    (carried.from == std::process::id()).then(|| Duration::from_micros(carried.sent))
+    let payload: BenchPayload = serde_json::from_str(job.payload.as_ref()?.get()).ok()?;
+    (payload.from == std::process::id()).then(|| Duration::from_micros(payload.sent))
 }

@@ -1,4 +1,4 @@
-//! Which operations, and how many tasks for each.
+//! Shares of the operations, and the number of tasks of each.
 
 use std::str::FromStr;
 
@@ -20,21 +20,21 @@ impl FromStr for Mix {
             let (name, share) = part.split_once('=').unwrap_or((part, "1"));
             let share = share.trim().parse().ok().filter(|share| *share <= 1_000_000);
             let share: u32 = share.ok_or_else(|| format!("\"{part}\": a share is a number, as in submit=1"))?;
-            let place = match name.trim() {
+            let target = match name.trim() {
                 "submit" => &mut mix.submit,
                 "work" => &mut mix.work,
                 "get" => &mut mix.get,
                 "list" => &mut mix.list,
                 other => return Err(format!("\"{other}\": expected submit, work, get or list")),
             };
-            *place = share;
+            *target = share;
         }
         if mix == Self::default() { Err("every share is 0".to_owned()) } else { Ok(mix) }
     }
 }
 
 impl Mix {
-    /// Tasks for each operation: in proportion, and at least one where there is a share.
+    /// Divides the tasks by share, with at least one for each share above 0.
     pub(super) fn tasks(&self, total: u64) -> Tasks {
         let sum = u64::from(self.submit) + u64::from(self.work) + u64::from(self.get) + u64::from(self.list);
         let part = |share: u32| match u64::from(share) {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_and_divided() {
+    fn tasks_follow_the_shares() {
         let mix: Mix = "submit=4, work=3,get".parse().unwrap();
         assert_eq!(mix, Mix { submit: 4, work: 3, get: 1, list: 0 });
         assert_eq!(mix.tasks(8), Tasks { submit: 4, work: 3, get: 1, list: 0 });

@@ -1,13 +1,13 @@
-//! `longshore bench`: load for a server, and what it made of it.
+//! `longshore bench`: generates load and measures the server.
 //!
-//! - `mix.rs`: which operations, and how many tasks for each
-//! - `pace.rs`: when the next call is due
-//! - `load.rs`: the calls themselves
-//! - `report.rs`: latencies, and how they are shown
+//! - `mix.rs`: shares of the operations, and the number of tasks of each
+//! - `rate_limiter.rs`: when the next request is due
+//! - `load.rs`: the tasks that generate the load
+//! - `report.rs`: measurements and their output
 
 mod load;
 mod mix;
-mod pace;
+mod rate_limiter;
 mod report;
 
 use clap::Args;
@@ -15,14 +15,14 @@ use longshore_api::Duration;
 
 use self::mix::Mix;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Put load on a server and measure it.
+/// Generate load on a server and measure latencies.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-Submits jobs to a queue of its own, works them off, and says how long each operation took. With
---rate calls are made at fixed times whether or not the server keeps up, and waiting for a late
-call counts: nothing is left out of the figures.
+Submits jobs to a temporary queue, runs them, and prints the latency of each operation. With --rate
+the requests have fixed times, and the latency counts from the time at which a request was due: a
+slow server cannot hide its delays (no coordinated omission).
 
 Examples:
   longshore bench
@@ -30,38 +30,37 @@ Examples:
   longshore bench --jobs 100000 --batch 100 --mix submit=1
   longshore bench --mix submit=4,work=4,get=1,list=1
 
-The mix gives shares of the tasks: submit (hand in jobs), work (claim and complete them), get
-(look at one), list (a page of ten). With --rate, get and list are made as often as their share
-says, relative to submit.")]
+The mix divides the tasks: submit (submit jobs), work (claim and complete jobs), get (read one
+job), list (read a page of ten). With --rate, the shares of get and list are relative to submit.")]
 pub(crate) struct Bench {
-    /// Shares of operations
+    /// Shares of the operations
     #[arg(long, value_name = "MIX", default_value = "submit=1,work=1")]
     mix: Mix,
-    /// Jobs submitted in a second; as many as possible unless given
+    /// Jobs to submit per second [default: unlimited]
     #[arg(long, value_name = "N", value_parser = positive)]
     rate: Option<f64>,
-    /// Jobs in one call: submitted, claimed, and completed together
+    /// Jobs per request, for submit, claim and complete
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     batch: u64,
-    /// Tasks that call at the same time, all operations together
+    /// Concurrent tasks of all operations
     #[arg(short, long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     concurrency: u64,
-    /// How long
+    /// Duration of the run
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     duration: Duration,
-    /// Instead of a duration: this many jobs
+    /// Number of jobs to submit, instead of a duration
     #[arg(long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
     jobs: Option<u64>,
-    /// Bytes of a job's payload
+    /// Bytes of a payload
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     payload_bytes: u64,
-    /// The queue; one of its own, deleted at the end, unless given
+    /// Queue to use [default: a new one, deleted at the end]
     #[arg(short, long)]
     queue: Option<String>,
-    /// Keep the queue of its own
+    /// Do not delete the new queue
     #[arg(long)]
     keep: bool,
-    /// For jobs that are left to be worked off at the end
+    /// Time to complete the remaining jobs at the end
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     drain_timeout: Duration,
 }
@@ -72,19 +71,19 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 impl Bench {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         if self.mix.submit == 0 && (self.mix.get > 0 || self.mix.work > 0 && self.queue.is_none()) {
-            return Err(Failure::refused("without submit there are no jobs to work on or to look at")
-                .hint("give submit a share in --mix; work alone needs a --queue that has jobs"));
+            return Err(CliError::refused("the mix has no submit: there are no jobs for work and get")
+                .hint("add submit to --mix; work alone needs a --queue that has jobs"));
         }
         if self.mix.submit == 0 && self.jobs.is_some() {
             return Err(
-                Failure::refused("--jobs counts submitted jobs, and nothing is submitted").hint("use --duration")
+                CliError::refused("--jobs needs submit in the mix: it counts submitted jobs").hint("use --duration")
             );
         }
         let client = context.client()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let measured = runtime.block_on(load::run(context, self, client))?;
-        measured.show(context)
+        let result = runtime.block_on(load::run(context, self, client))?;
+        result.show(context)
     }
 }

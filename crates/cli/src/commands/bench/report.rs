@@ -1,18 +1,19 @@
-//! Latencies, and how they are shown.
+//! Measurements of a run, and their output.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use longshore_store::clock::monotonic;
+use longshore_client::monotonic;
 use serde::Serialize;
 
+use crate::commands::parse::counted;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::error::CliError;
+use crate::terminal::table::{CellValue, TextTable};
 
-/// What is timed.
+/// Measured operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Operation {
@@ -21,12 +22,12 @@ pub(super) enum Operation {
     Complete,
     Get,
     List,
-    /// From the call that submits a job to the answer that brings it to a worker.
+    /// From the request that submits a job to the response that delivers it to a worker.
     EndToEnd,
 }
 
 impl Operation {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Submit => "submit",
             Self::Claim => "claim",
@@ -38,17 +39,17 @@ impl Operation {
     }
 }
 
-/// One operation, in microseconds.
+/// Measurements of one operation; latency in microseconds.
 #[derive(Clone, Debug)]
 pub(super) struct Timing {
     latency: Histogram<u64>,
     jobs: u64,
     errors: u64,
-    /// The instant of the last one.
+    /// Time of the last response.
     last: Duration,
 }
 
-/// An hour: longer than any call has patience for.
+/// One hour, above the timeout of any request.
 const LATENCY_MAX: u64 = 3_600_000_000;
 
 impl Timing {
@@ -58,22 +59,22 @@ impl Timing {
     }
 }
 
-/// What one task saw, or all of them.
+/// Measurements of one task, or of all.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct Measurements {
     timings: BTreeMap<Operation, Timing>,
     pub(super) first_error: Option<String>,
 }
 
-impl Tally {
+impl Measurements {
     fn timing(&mut self, operation: Operation) -> Option<&mut Timing> {
         match self.timings.entry(operation) {
             Entry::Occupied(found) => Some(found.into_mut()),
-            Entry::Vacant(place) => Some(place.insert(Timing::new()?)),
+            Entry::Vacant(entry) => Some(entry.insert(Timing::new()?)),
         }
     }
 
-    pub(super) fn took(&mut self, operation: Operation, latency: Duration, jobs: u64) {
+    pub(super) fn record_latency(&mut self, operation: Operation, latency: Duration, jobs: u64) {
         if let Some(timing) = self.timing(operation) {
             let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
             timing.latency.saturating_record(micros.clamp(1, LATENCY_MAX));
@@ -82,17 +83,17 @@ impl Tally {
         }
     }
 
-    pub(super) fn went_wrong(&mut self, operation: Operation, error: &str) {
+    pub(super) fn record_error(&mut self, operation: Operation, error: &str) {
         if let Some(timing) = self.timing(operation) {
             timing.errors += 1;
         }
-        self.first_error.get_or_insert_with(|| format!("{}: {error}", operation.word()));
+        self.first_error.get_or_insert_with(|| format!("{}: {error}", operation.as_str()));
     }
 
     pub(super) fn merge(&mut self, other: Self) {
         for (operation, theirs) in other.timings {
             if let Some(ours) = self.timing(operation) {
-                // The same bounds everywhere: nothing can be out of range.
+                // All histograms have the same bounds, so that `add` cannot fail.
                 let _: Result<(), _> = ours.latency.add(&theirs.latency);
                 ours.jobs += theirs.jobs;
                 ours.last = ours.last.max(theirs.last);
@@ -103,29 +104,29 @@ impl Tally {
     }
 }
 
-/// The outcome of a run.
+/// Result of a run.
 #[derive(Debug)]
-pub(super) struct Measured {
-    pub(super) tally: Tally,
+pub(super) struct BenchResult {
+    pub(super) measurements: Measurements,
     pub(super) started: Duration,
     pub(super) seconds: f64,
     pub(super) submitted: u64,
     pub(super) completed: u64,
-    /// Whether all that was submitted was to be worked off.
+    /// Whether the run had workers.
     pub(super) worked: bool,
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct BenchJson {
     seconds: f64,
     submitted: u64,
     completed: u64,
     errors: u64,
-    operations: Vec<Row>,
+    operations: Vec<OperationJson>,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct OperationJson {
     operation: Operation,
     calls: u64,
     jobs: u64,
@@ -143,13 +144,13 @@ fn float(number: u64) -> f64 {
     number as f64
 }
 
-impl Measured {
-    fn rows(&self) -> Vec<Row> {
+impl BenchResult {
+    fn rows(&self) -> Vec<OperationJson> {
         let row = |(operation, timing): (&Operation, &Timing)| {
-            // Submitting may be over long before the last job is worked off.
+            // Submissions may end long before the last completion.
             let seconds = timing.last.saturating_sub(self.started).as_secs_f64();
             let at = |quantile: f64| float(timing.latency.value_at_quantile(quantile)) / 1_000.0;
-            Row {
+            OperationJson {
                 operation: *operation,
                 calls: timing.latency.len(),
                 jobs: timing.jobs,
@@ -162,41 +163,41 @@ impl Measured {
                 max_ms: float(timing.latency.max()) / 1_000.0,
             }
         };
-        self.tally.timings.iter().map(row).collect()
+        self.measurements.timings.iter().map(row).collect()
     }
 
-    pub(super) fn show(&self, context: &Context) -> Result<(), Failure> {
+    pub(super) fn show(&self, context: &Context) -> Result<(), CliError> {
         let rows = self.rows();
         let errors: u64 = rows.iter().map(|row| row.errors).sum();
-        if context.screen.json {
+        if context.output.json {
             let Self { seconds, submitted, completed, .. } = *self;
-            context.screen.json(&Shown { seconds, submitted, completed, errors, operations: rows })?;
+            context.output.json(&BenchJson { seconds, submitted, completed, errors, operations: rows })?;
         } else {
             self.draw(context, &rows)?;
         }
         if errors > 0 {
-            let first = self.tally.first_error.as_deref().unwrap_or_default();
-            return Err(Failure::failed(format!("{errors} calls went wrong, the first: {first}")));
+            let first = self.measurements.first_error.as_deref().unwrap_or_default();
+            return Err(CliError::failed(format!("{} failed; the first: {first}", counted(errors, "request"))));
         }
         if self.worked && self.completed < self.submitted {
             let left = self.submitted - self.completed;
-            return Err(Failure::failed(format!("{left} of {} jobs were not worked off in time", self.submitted))
-                .hint("more work in --mix, more --concurrency, or a longer --drain-timeout"));
+            return Err(CliError::failed(format!("{left} of {} jobs were not completed in time", self.submitted))
+                .hint("increase the share of work in --mix, --concurrency or --drain-timeout"));
         }
         Ok(())
     }
 
-    fn draw(&self, context: &Context, rows: &[Row]) -> Result<(), Failure> {
+    fn draw(&self, context: &Context, rows: &[OperationJson]) -> Result<(), CliError> {
         let mut table =
-            Table::new(&["OPERATION", "CALLS", "JOBS", "JOBS/S", "P50", "P90", "P99", "P99.9", "MAX", "ERRORS"]);
+            TextTable::new(&["OPERATION", "CALLS", "JOBS", "JOBS/S", "P50", "P90", "P99", "P99.9", "MAX", "ERRORS"]);
         for row in rows {
-            let time = |millis: f64| Value::Number(format!("{millis:.2} ms"));
-            let errors = if row.errors > 0 { Value::Alarm(row.errors.to_string()) } else { Value::number(0) };
+            let time = |millis: f64| CellValue::Number(format!("{millis:.2} ms"));
+            let errors = if row.errors > 0 { CellValue::Alarm(row.errors.to_string()) } else { CellValue::number(0) };
             table.row(vec![
-                row.operation.word().into(),
-                Value::number(row.calls),
-                Value::number(row.jobs),
-                Value::Number(format!("{:.0}", row.jobs_per_second)),
+                row.operation.as_str().into(),
+                CellValue::number(row.calls),
+                CellValue::number(row.jobs),
+                CellValue::Number(format!("{:.0}", row.jobs_per_second)),
                 time(row.p50_ms),
                 time(row.p90_ms),
                 time(row.p99_ms),
@@ -205,8 +206,8 @@ impl Measured {
                 errors,
             ]);
         }
-        context.screen.table(&table)?;
+        context.output.table(&table)?;
         let Self { seconds, submitted, completed, .. } = self;
-        context.screen.line(&format!("{submitted} jobs submitted and {completed} completed in {seconds:.2} s"))
+        context.output.line(&format!("{submitted} jobs submitted and {completed} completed in {seconds:.2} s"))
     }
 }

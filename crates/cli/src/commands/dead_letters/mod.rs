@@ -1,34 +1,34 @@
 //! `longshore dead-letters`
 
-use clap::{Args, Subcommand};
-use longshore_api::words::{BulkAction, State};
-use longshore_client::JobFilter;
+use clap::{ArgGroup, Args, Subcommand};
+use longshore_api::enums::{BulkAction, State};
+use longshore_client::JobListQuery;
 
+use super::bulk::{BulkScope, Filter, Matching, change_matching};
 use super::jobs::{jobs_matching, show_list};
-use super::many::{Extent, Filter, Matching, change_matching};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum DeadLetters {
+pub(crate) enum DeadLettersCommand {
     /// List dead letters, newest first
-    List(List),
-    /// Bring dead letters back into line
+    List(ListDeadLetters),
+    /// Requeue dead letters
     #[command(after_help = "\
 Examples:
   longshore dead-letters requeue --queue reports --error-code timeout --dry-run
   longshore dead-letters requeue --all")]
-    Requeue(Change),
-    /// Delete dead letters for good
+    Requeue(ChangeDeadLetters),
+    /// Delete dead letters permanently
     #[command(after_help = "\
 Examples:
-  longshore dead-letters purge --type email.send --dry-run
-  longshore dead-letters purge --all")]
-    Purge(Change),
+  longshore dead-letters delete --type email.send --dry-run
+  longshore dead-letters delete --all")]
+    Delete(ChangeDeadLetters),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct ListDeadLetters {
     /// Jobs of this queue
     #[arg(short, long)]
     queue: Option<String>,
@@ -38,41 +38,44 @@ pub(crate) struct List {
     /// Jobs with this tag: KEY, or KEY:VALUE
     #[arg(long)]
     tag: Option<String>,
-    /// At most this many
+    /// List at most N jobs
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
 }
 
-/// Which dead letters. By id: `longshore jobs requeue ID`, `longshore jobs delete ID`.
+/// Selects dead letters by filter. By id: `longshore jobs requeue ID`, `longshore jobs delete ID`.
 #[derive(Debug, Args)]
-pub(crate) struct Change {
+#[command(group(
+    ArgGroup::new("selection").required(true).multiple(true).args(["all", "queue", "job_type", "tag", "error_code"])
+))]
+pub(crate) struct ChangeDeadLetters {
     #[command(flatten)]
     filter: Filter,
     /// All dead letters of all queues
-    #[arg(long, required_unless_present_any = ["queue", "job_type", "tag", "error_code"])]
+    #[arg(long)]
     all: bool,
     #[command(flatten)]
-    extent: Extent,
+    scope: BulkScope,
 }
 
-impl DeadLetters {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl DeadLettersCommand {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::List(list) => list.run(context),
             Self::Requeue(change) => change.run(context, BulkAction::Requeue),
-            Self::Purge(change) => change.run(context, BulkAction::Delete),
+            Self::Delete(change) => change.run(context, BulkAction::Delete),
         }
     }
 }
 
-impl List {
-    fn run(self, context: &Context) -> Result<(), Failure> {
-        let filter = JobFilter {
+impl ListDeadLetters {
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        let filter = JobListQuery {
             queue: self.queue,
             states: vec![State::DeadLetter],
             job_type: self.job_type,
             tag: self.tag,
-            ..JobFilter::default()
+            ..JobListQuery::default()
         };
         let client = context.client()?;
         let jobs = context.call(jobs_matching(&client, filter, self.limit))?;
@@ -80,13 +83,13 @@ impl List {
     }
 }
 
-impl Change {
-    fn run(self, context: &Context, action: BulkAction) -> Result<(), Failure> {
+impl ChangeDeadLetters {
+    fn run(self, context: &Context, action: BulkAction) -> Result<(), CliError> {
         if self.all && !self.filter.is_empty() {
-            return Err(Failure::refused("--all and a filter together are not clear").hint("give the one or the other"));
+            return Err(CliError::refused("--all and a filter cannot be combined").hint("give --all or a filter"));
         }
         let client = context.client()?;
         let matching = Matching { filter: self.filter, state: Some(State::DeadLetter) };
-        context.call(change_matching(context, &client, action, &matching, &self.extent))
+        context.call(change_matching(context, &client, action, &matching, &self.scope))
     }
 }

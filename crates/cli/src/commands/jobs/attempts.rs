@@ -3,43 +3,43 @@
 use clap::Args;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::error::CliError;
+use crate::terminal::table::{CellValue, TextTable};
 
-/// Show every attempt at a job, oldest first.
+/// Show the attempts of a job, oldest first.
 #[derive(Debug, Args)]
-pub(crate) struct Attempts {
+pub(crate) struct ShowAttempts {
     /// The job's id
     id: String,
 }
 
-impl Attempts {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl ShowAttempts {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let attempts = context.call(async { Ok(client.attempts(&self.id).await?) })?;
-        if context.screen.json {
-            return context.screen.json(&attempts);
+        if context.output.json {
+            return context.output.json(&attempts);
         }
         if attempts.attempts.is_empty() {
-            context.screen.note("nobody has started it yet");
+            context.output.info("no worker has started it yet");
             return Ok(());
         }
-        let mut table = Table::new(&["NUMBER", "WORKER", "STARTED", "ENDED", "OUTCOME", "NEXT IN", "ERROR"]);
+        let mut table = TextTable::new(&["NUMBER", "WORKER", "STARTED", "ENDED", "OUTCOME", "NEXT IN", "ERROR"]);
         for attempt in &attempts.attempts {
             let error = attempt.error.as_ref().map(|error| {
                 let code = error.code.as_deref().map_or(String::new(), |code| format!(" ({code})"));
                 format!("{}{code}: {}", error.category, error.message)
             });
             table.row(vec![
-                Value::number(attempt.number),
-                Value::maybe(attempt.worker.as_ref()),
+                CellValue::number(attempt.number),
+                CellValue::maybe(attempt.worker.as_ref()),
                 attempt.started_at.into(),
-                Value::maybe(attempt.ended_at),
-                Value::maybe(attempt.outcome),
-                Value::maybe(attempt.next_delay),
-                error.map_or(Value::Text(String::new()), Value::Alarm),
+                CellValue::maybe(attempt.ended_at),
+                CellValue::maybe(attempt.outcome),
+                CellValue::maybe(attempt.next_delay),
+                error.map_or(CellValue::Text(String::new()), CellValue::Alarm),
             ]);
         }
-        context.screen.table(&table)
+        context.output.table(&table)
     }
 }

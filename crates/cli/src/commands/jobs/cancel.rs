@@ -1,95 +1,99 @@
 //! `longshore jobs cancel`
 
-use clap::Args;
-use longshore_api::operate::Cancel as Body;
-use longshore_api::words::BulkAction;
+use clap::{ArgGroup, Args};
+use longshore_api::admin::Cancel as Body;
+use longshore_api::enums::BulkAction;
 use longshore_client::Client;
 
-use crate::commands::many::{Extent, Matching, Verdict, change_each, change_matching, count_unfinished};
+use crate::commands::bulk::{
+    BulkScope, JobVerdict, Matching, SELECTORS, apply_to_each, change_matching, count_matching,
+};
+use crate::commands::parse::counted;
 use crate::context::Context;
 use crate::terminal::confirm::{ask, can_ask};
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// End jobs that have not ended: some by id, or all that match.
+/// Cancel jobs that have not ended, by id or by filter.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("selection").required(true).multiple(true).args(SELECTORS)))]
 #[command(after_help = "\
-A running job is asked to stop and its worker is told at its next heartbeat, unless the queue
-cancels at once or --force is given.
+A running job ends when its worker has stopped it: the worker gets the request with its next
+heartbeat. With --force, or if the queue's policy says so, the job ends at once.
 
-A filter may match many jobs: the command counts them and asks before it cancels them. Scripts
-answer with --yes; without a terminal and without --yes nothing is cancelled.
+With a filter the command counts the jobs and asks for confirmation; --yes confirms. Without a
+terminal and without --yes it cancels nothing.
 
 Examples:
   longshore jobs cancel 0b6f…
   longshore jobs cancel --queue reports --state delayed --dry-run
   longshore jobs cancel --queue reports --yes")]
-pub(crate) struct Cancel {
-    /// Ids of jobs
-    #[arg(value_name = "ID", required_unless_present_any = ["queue", "state", "job_type", "tag", "error_code"])]
+pub(crate) struct CancelJobs {
+    /// Ids of jobs; or give a filter
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Kept with the job
+    /// Reason, stored with the job
     #[arg(long, requires = "ids")]
     reason: Option<String>,
-    /// At once, also a job that runs
+    /// End running jobs at once
     #[arg(long, requires = "ids")]
     force: bool,
-    /// Cancel all that match without asking
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
     #[command(flatten)]
     matching: Matching,
     #[command(flatten)]
-    extent: Extent,
+    scope: BulkScope,
 }
 
-impl Cancel {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl CancelJobs {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         context.call(async {
             if self.ids.is_empty() {
-                if !self.yes && !self.extent.dry_run {
+                if !self.yes && !self.scope.dry_run {
                     self.confirm(&client).await?;
                 }
-                return change_matching(context, &client, BulkAction::Cancel, &self.matching, &self.extent).await;
+                return change_matching(context, &client, BulkAction::Cancel, &self.matching, &self.scope).await;
             }
             only_ids(&self.matching)?;
             let body = Body { reason: self.reason.clone(), force: self.force.then_some(true) };
             let cancel = async |id: String| {
                 let done = client.cancel(&id, &body).await?;
-                Ok(Verdict::cancelled(&id, done.state, done.cancel_requested))
+                Ok(JobVerdict::cancelled(&id, done.state, done.cancel_requested))
             };
-            change_each(context, &client, &self.ids, ("cancelled", self.extent.dry_run), cancel).await
+            apply_to_each(context, &client, &self.ids, ("cancelled", self.scope.dry_run), cancel).await
         })
     }
 }
 
-impl Cancel {
-    /// Counts what matches, and asks. A job that was cancelled by mistake may have to be submitted anew.
-    async fn confirm(&self, client: &Client) -> Result<(), Failure> {
+impl CancelJobs {
+    /// Counts the jobs and asks for confirmation: a cancelled job may not be requeueable.
+    async fn confirm(&self, client: &Client) -> Result<(), CliError> {
         if !can_ask() {
-            return Err(Failure::refused("a cancel by filter asks first, and standard input is not a terminal")
-                .hint("--yes cancels all that match, --dry-run only counts them"));
+            return Err(CliError::refused("cannot ask for confirmation: standard input is not a terminal")
+                .hint("--yes cancels all matching jobs, --dry-run counts them"));
         }
-        let found = count_unfinished(client, BulkAction::Cancel, &self.matching).await?;
+        let found = count_matching(client, BulkAction::Cancel, &self.matching).await?;
         if found.matched == 0 {
             return Ok(());
         }
-        let question = match self.extent.limit {
-            Some(limit) if limit <= found.matched => format!("cancel {limit} jobs?"),
+        let question = match self.scope.limit {
+            Some(limit) if limit <= found.matched => format!("cancel {}?", counted(limit, "job")),
             Some(_) | None if found.more => format!("cancel {} or more jobs?", found.matched),
-            Some(_) | None => format!("cancel {} jobs?", found.matched),
+            Some(_) | None => format!("cancel {}?", counted(found.matched, "job")),
         };
         if ask(&question)? {
             return Ok(());
         }
-        Err(Failure::refused("nothing was cancelled: the answer was no"))
+        Err(CliError::refused("nothing was cancelled: the answer was no"))
     }
 }
 
-/// Ids and a filter together would leave open which of them counts.
-pub(super) fn only_ids(matching: &Matching) -> Result<(), Failure> {
+/// Refuses ids together with a filter: which of them applies would be ambiguous.
+pub(super) fn only_ids(matching: &Matching) -> Result<(), CliError> {
     if matching.is_empty() {
         return Ok(());
     }
-    Err(Failure::refused("ids and a filter together are not clear").hint("give the one or the other"))
+    Err(CliError::refused("ids and a filter cannot be combined").hint("give ids or a filter"))
 }

@@ -1,42 +1,43 @@
 //! `longshore jobs delete`
 
-use clap::Args;
-use longshore_api::words::BulkAction;
+use clap::{ArgGroup, Args};
+use longshore_api::enums::BulkAction;
 
 use super::cancel::only_ids;
-use crate::commands::many::{Extent, Matching, Verdict, change_each, change_matching};
+use crate::commands::bulk::{BulkScope, JobVerdict, Matching, SELECTORS, apply_to_each, change_matching};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Delete jobs that have ended: some by id, or all that match.
+/// Delete jobs that have ended, by id or by filter.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("selection").required(true).multiple(true).args(SELECTORS)))]
 #[command(after_help = "\
 Examples:
   longshore jobs delete 0b6f…
   longshore jobs delete --queue reports --state completed --dry-run")]
-pub(crate) struct Delete {
-    /// Ids of jobs
-    #[arg(value_name = "ID", required_unless_present_any = ["queue", "state", "job_type", "tag", "error_code"])]
+pub(crate) struct DeleteJobs {
+    /// Ids of jobs; or give a filter
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
     #[command(flatten)]
     matching: Matching,
     #[command(flatten)]
-    extent: Extent,
+    scope: BulkScope,
 }
 
-impl Delete {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl DeleteJobs {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         context.call(async {
             if self.ids.is_empty() {
-                return change_matching(context, &client, BulkAction::Delete, &self.matching, &self.extent).await;
+                return change_matching(context, &client, BulkAction::Delete, &self.matching, &self.scope).await;
             }
             only_ids(&self.matching)?;
             let delete = async |id: String| {
                 client.delete_job(&id).await?;
-                Ok(Verdict::done(&id))
+                Ok(JobVerdict::done(&id))
             };
-            change_each(context, &client, &self.ids, ("deleted", self.extent.dry_run), delete).await
+            apply_to_each(context, &client, &self.ids, ("deleted", self.scope.dry_run), delete).await
         })
     }
 }

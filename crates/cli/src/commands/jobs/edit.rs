@@ -1,17 +1,17 @@
 //! `longshore jobs edit`
 
 use clap::Args;
-use longshore_api::operate::{Patch, PatchRetry};
+use longshore_api::admin::{Patch, PatchRetry};
+use longshore_api::enums::Priority;
 use longshore_api::tags::{TagMap, Tags};
-use longshore_api::words::Priority;
 
 use super::get;
+use crate::commands::parse;
 use crate::commands::submit::tags;
-use crate::commands::words;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Change fields of a job. What is not given stays as it is.
+/// Change fields of a job. Fields that are not given keep their values.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Type and priority can change until the job runs. The payload never changes.
@@ -24,42 +24,42 @@ Examples:
     "priority", "job_type", "tags", "no_tags", "correlation_id", "no_correlation_id", "callback_url",
     "no_callback_url", "retry_limit",
 ])))]
-pub(crate) struct Edit {
+pub(crate) struct EditJob {
     /// The job's id
     id: String,
     /// critical, high, normal, low or bulk
-    #[arg(long, value_parser = words::priority)]
+    #[arg(long, value_parser = parse::priority)]
     priority: Option<Priority>,
-    /// What sort of work it is, such as email.send
+    /// Type of the job, such as email.send
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     job_type: Option<String>,
-    /// A label: KEY or KEY=VALUE; may be repeated; replaces all tags of before
+    /// Tag: KEY or KEY=VALUE; may be repeated; replaces all tags of the job
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     /// Remove all tags
     #[arg(long, conflicts_with = "tags")]
     no_tags: bool,
-    /// Ties jobs to something of yours
+    /// Id of your own that groups related jobs
     #[arg(long, value_name = "ID")]
     correlation_id: Option<String>,
     /// Remove the correlation id
     #[arg(long, conflicts_with = "correlation_id")]
     no_correlation_id: bool,
-    /// Told when the job has ended
+    /// URL that is called when the job has ended
     #[arg(long, value_name = "URL")]
     callback_url: Option<String>,
-    /// Remove the callback
+    /// Remove the callback URL
     #[arg(long, conflicts_with = "callback_url")]
     no_callback_url: bool,
-    /// Where retrying stops
+    /// Limit of retries
     #[arg(long, value_name = "N")]
     retry_limit: Option<u32>,
 }
 
-impl Edit {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl EditJob {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
-        // `Some(None)` is a null on the wire, which removes the value.
+        // `Some(None)` is null on the wire, which removes the value.
         let changed = |value: Option<String>, remove: bool| value.map(Some).or_else(|| remove.then_some(None));
         let no_tags = self.no_tags.then(|| Tags::Map(TagMap::new()));
         let patch = Patch {

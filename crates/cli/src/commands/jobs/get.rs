@@ -5,23 +5,23 @@ use longshore_api::job::Job;
 use longshore_api::tags::TagMap;
 use serde_json::value::RawValue;
 
-use crate::commands::words::counted;
+use crate::commands::parse::counted;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::error::CliError;
+use crate::terminal::table::{CellValue, TextTable};
 
 /// Show one job.
 #[derive(Debug, Args)]
-pub(crate) struct Get {
+pub(crate) struct GetJob {
     /// The job's id
     id: String,
-    /// With its payload
+    /// Include the payload
     #[arg(long)]
     payload: bool,
 }
 
-impl Get {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl GetJob {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let job = context.call(async {
             Ok(if self.payload { client.job_with_payload(&self.id).await? } else { client.job(&self.id).await? })
@@ -30,25 +30,25 @@ impl Get {
     }
 }
 
-pub(super) fn show(context: &Context, job: &Job) -> Result<(), Failure> {
-    if context.screen.json {
-        return context.screen.json(job);
+pub(super) fn show(context: &Context, job: &Job) -> Result<(), CliError> {
+    if context.output.json {
+        return context.output.json(job);
     }
-    let mut table = Table::facts();
-    table.fact("id", &job.id);
-    table.fact("number", job.seq);
-    table.fact("queue", &job.queue);
-    table.fact("type", &job.job_type);
-    table.row(vec!["state".into(), Value::State(job.state)]);
+    let mut table = TextTable::key_values();
+    table.key_value("id", &job.id);
+    table.key_value("number", job.seq);
+    table.key_value("queue", &job.queue);
+    table.key_value("type", &job.job_type);
+    table.row(vec!["state".into(), CellValue::State(job.state)]);
     if job.cancel_requested {
-        table.fact("cancel", Value::Alarm("requested; its worker hears of it at its next heartbeat".to_owned()));
+        table.key_value("cancel", CellValue::Alarm("requested; the next heartbeat tells the worker".to_owned()));
     }
-    table.fact("priority", job.priority.word());
+    table.key_value("priority", job.priority.as_str());
     if job.priority != job.effective_priority {
-        table.fact("effective priority", job.effective_priority.word());
+        table.key_value("effective priority", job.effective_priority.as_str());
     }
     let counters = &job.counters;
-    table.fact(
+    table.key_value(
         "counters",
         format!(
             "{}, {}, {} retries scheduled, {}, {}",
@@ -60,7 +60,7 @@ pub(super) fn show(context: &Context, job: &Job) -> Result<(), Failure> {
         ),
     );
     if !job.tags.is_empty() {
-        table.fact("tags", tags(&job.tags));
+        table.key_value("tags", tags(&job.tags));
     }
     table.maybe("correlation id", job.correlation_id.as_ref());
     table.maybe("callback", job.callback_url.as_ref());
@@ -69,7 +69,7 @@ pub(super) fn show(context: &Context, job: &Job) -> Result<(), Failure> {
     times(job, &mut table);
     relations(job, &mut table);
     outcome(job, &mut table);
-    context.screen.table(&table)
+    context.output.table(&table)
 }
 
 fn tags(tags: &TagMap) -> String {
@@ -80,8 +80,8 @@ fn tags(tags: &TagMap) -> String {
     tags.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-fn times(job: &Job, table: &mut Table) {
-    table.fact("created", job.created_at);
+fn times(job: &Job, table: &mut TextTable) {
+    table.key_value("created", job.created_at);
     table.maybe("runs at", job.run_at);
     table.maybe("scheduled", job.scheduled_at);
     table.maybe("started", job.started_at);
@@ -89,21 +89,21 @@ fn times(job: &Job, table: &mut Table) {
     table.maybe("attempt ended", job.attempt_ended_at);
     table.maybe("ended", job.completed_at);
     if let Some(lease) = &job.lease {
-        let worker = lease.worker.as_deref().unwrap_or("somebody");
-        let until = lease.expires_at.map_or("without end".to_owned(), |at| format!("until {at}"));
-        table.fact("lease", format!("version {}, held by {worker} {until}", lease.version));
+        let worker = lease.worker.as_deref().unwrap_or("an unnamed worker");
+        let until = lease.expires_at.map_or("without expiry".to_owned(), |at| format!("until {at}"));
+        table.key_value("lease", format!("version {}, held by {worker} {until}", lease.version));
     }
 }
 
-fn relations(job: &Job, table: &mut Table) {
+fn relations(job: &Job, table: &mut TextTable) {
     if !job.after.is_empty() {
-        table.fact("after", job.after.join(" "));
+        table.key_value("after", job.after.join(" "));
     }
     if !job.after_any.is_empty() {
-        table.fact("after any", job.after_any.join(" "));
+        table.key_value("after any", job.after_any.join(" "));
     }
     if job.waiting_on > 0 {
-        table.fact("waits for", counted(job.waiting_on, "job"));
+        table.key_value("waits for", counted(job.waiting_on, "job"));
     }
     table.maybe("workflow", job.workflow.as_ref());
     table.maybe("parent", job.parent.as_ref());
@@ -111,14 +111,14 @@ fn relations(job: &Job, table: &mut Table) {
     table.maybe("requeued as", job.requeued_as.as_ref());
 }
 
-fn outcome(job: &Job, table: &mut Table) {
+fn outcome(job: &Job, table: &mut TextTable) {
     let json = |value: &Option<Box<RawValue>>| value.as_deref().map(|value| value.get().to_owned());
     table.maybe("progress", json(&job.progress));
     table.maybe("checkpoint", json(&job.checkpoint));
     table.maybe("result", json(&job.result));
     if let Some(error) = &job.error {
         let code = error.code.as_deref().map_or(String::new(), |code| format!(" ({code})"));
-        table.fact("error", Value::Alarm(format!("{}{code}: {}", error.category, error.message)));
+        table.key_value("error", CellValue::Alarm(format!("{}{code}: {}", error.category, error.message)));
         table.maybe("cause", error.cause.as_ref());
     }
     table.maybe("payload", json(&job.payload));

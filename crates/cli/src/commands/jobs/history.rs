@@ -3,32 +3,32 @@
 use clap::Args;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::error::CliError;
+use crate::terminal::table::{CellValue, TextTable};
 
-/// Show every move of a job from state to state, oldest first.
+/// Show the transitions of a job, oldest first.
 #[derive(Debug, Args)]
-pub(crate) struct History {
+pub(crate) struct ShowHistory {
     /// The job's id
     id: String,
 }
 
-impl History {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl ShowHistory {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let history = context.call(async { Ok(client.history(&self.id).await?) })?;
-        if context.screen.json {
-            return context.screen.json(&history);
+        if context.output.json {
+            return context.output.json(&history);
         }
-        let mut table = Table::new(&["AT", "FROM", "TO", "CAUSE"]);
-        for step in &history.history {
+        let mut table = TextTable::new(&["AT", "FROM", "TO", "CAUSE"]);
+        for transition in &history.history {
             table.row(vec![
-                step.at.into(),
-                step.from.map_or(Value::Text(String::new()), Value::State),
-                Value::State(step.to),
-                step.cause.into(),
+                transition.at.into(),
+                transition.from.map_or(CellValue::Text(String::new()), CellValue::State),
+                CellValue::State(transition.to),
+                transition.cause.into(),
             ]);
         }
-        context.screen.table(&table)
+        context.output.table(&table)
     }
 }

@@ -2,16 +2,16 @@
 
 use clap::Args;
 use longshore_api::Time;
+use longshore_api::enums::{Priority, State};
 use longshore_api::job::{Job, Jobs};
-use longshore_api::words::{Priority, State};
-use longshore_client::{Client, JobFilter};
+use longshore_client::{Client, JobListQuery};
 
-use crate::commands::words;
+use crate::commands::parse;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::error::CliError;
+use crate::terminal::table::{CellValue, TextTable};
 
-/// What the server answers in one page.
+/// Most jobs that the server returns in one page.
 const PAGE_MAX: u64 = 1_000;
 
 /// List jobs, newest first.
@@ -22,12 +22,12 @@ Examples:
   longshore jobs list --tag tenant:acme --limit 20
   longshore jobs list --state failed,dead_letter --error-code smtp_550 --created-after 2026-11-18T09:00:00Z
   longshore jobs list --json --all | jq -r '.jobs[].id'")]
-pub(crate) struct List {
+pub(crate) struct ListJobs {
     /// Jobs of this queue
     #[arg(short, long)]
     queue: Option<String>,
     /// Jobs in this state; several are separated by commas
-    #[arg(short, long = "state", value_name = "STATE", value_delimiter = ',', value_parser = words::state)]
+    #[arg(short, long = "state", value_name = "STATE", value_delimiter = ',', value_parser = parse::state)]
     states: Vec<State>,
     /// Jobs of this type
     #[arg(short = 't', long = "type", value_name = "TYPE")]
@@ -36,12 +36,12 @@ pub(crate) struct List {
     #[arg(long)]
     tag: Option<String>,
     /// Jobs of this priority
-    #[arg(long, value_parser = words::priority)]
+    #[arg(long, value_parser = parse::priority)]
     priority: Option<Priority>,
     /// Jobs of this workflow
     #[arg(long, value_name = "ID")]
     workflow: Option<String>,
-    /// The job with this external id; without a queue, one of each queue
+    /// The job with this external id; without --queue, one of each queue
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
     /// Jobs that were created with this idempotency key
@@ -59,21 +59,21 @@ pub(crate) struct List {
     /// Jobs that were created before this time
     #[arg(long, value_name = "TIME")]
     created_before: Option<Time>,
-    /// At most this many
+    /// List at most N jobs
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
-    /// All of them
+    /// List all jobs
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Go on where an earlier list ended ("next")
+    /// Continue an earlier list: its "next"
     #[arg(long)]
     cursor: Option<String>,
 }
 
-impl List {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl ListJobs {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let limit = if self.all { u64::MAX } else { self.limit };
-        let filter = JobFilter {
+        let filter = JobListQuery {
             queue: self.queue,
             states: self.states,
             job_type: self.job_type,
@@ -95,8 +95,8 @@ impl List {
     }
 }
 
-/// Page after page, until there are enough.
-pub(crate) async fn jobs_matching(client: &Client, mut filter: JobFilter, limit: u64) -> Result<Jobs, Failure> {
+/// Fetches pages until there are `limit` jobs or no more pages.
+pub(crate) async fn jobs_matching(client: &Client, mut filter: JobListQuery, limit: u64) -> Result<Jobs, CliError> {
     let mut found = Vec::new();
     loop {
         let left = limit.saturating_sub(found.len() as u64);
@@ -113,35 +113,35 @@ pub(crate) async fn jobs_matching(client: &Client, mut filter: JobFilter, limit:
     }
 }
 
-pub(crate) fn show(context: &Context, jobs: &Jobs) -> Result<(), Failure> {
-    if context.screen.json {
-        return context.screen.json(jobs);
+pub(crate) fn show(context: &Context, jobs: &Jobs) -> Result<(), CliError> {
+    if context.output.json {
+        return context.output.json(jobs);
     }
     if jobs.jobs.is_empty() {
-        context.screen.note("no such jobs");
+        context.output.info("no jobs match");
         return Ok(());
     }
-    let mut table = Table::new(&["ID", "QUEUE", "TYPE", "STATE", "PRIORITY", "ATTEMPT", "CREATED", "ERROR"]);
+    let mut table = TextTable::new(&["ID", "QUEUE", "TYPE", "STATE", "PRIORITY", "ATTEMPT", "CREATED", "ERROR"]);
     for job in &jobs.jobs {
         table.row(row(job));
     }
-    context.screen.table(&table)?;
+    context.output.table(&table)?;
     if let Some(next) = &jobs.next {
-        context.screen.note(&format!("there are more: --cursor {next}, --limit N or --all"));
+        context.output.info(&format!("more jobs match: use --cursor {next}, --limit N or --all"));
     }
     Ok(())
 }
 
-fn row(job: &Job) -> Vec<Value> {
+fn row(job: &Job) -> Vec<CellValue> {
     let error = job.error.as_ref().map(|error| error.code.clone().unwrap_or_else(|| error.category.to_string()));
     vec![
         job.id.as_str().into(),
         job.queue.as_str().into(),
         job.job_type.as_str().into(),
-        Value::State(job.state),
-        job.effective_priority.word().into(),
-        Value::number(job.attempt),
+        CellValue::State(job.state),
+        job.effective_priority.as_str().into(),
+        CellValue::number(job.attempt),
         job.created_at.into(),
-        error.map_or(Value::Text(String::new()), Value::Alarm),
+        error.map_or(CellValue::Text(String::new()), CellValue::Alarm),
     ]
 }

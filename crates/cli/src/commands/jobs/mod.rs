@@ -20,28 +20,28 @@ pub(crate) use list::{jobs_matching, show as show_list};
 use clap::Subcommand;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Jobs {
-    List(list::List),
-    Get(get::Get),
-    Why(why::Why),
-    Wait(wait::Wait),
-    History(history::History),
-    Attempts(attempts::Attempts),
-    Payload(payload::Payload),
-    Cancel(cancel::Cancel),
-    Requeue(requeue::Requeue),
-    Delete(delete::Delete),
-    Submit(submit::Submit),
-    RunNow(run_now::RunNow),
-    DeadLetter(dead_letter::DeadLetter),
-    Edit(Box<edit::Edit>),
+pub(crate) enum JobsCommand {
+    List(list::ListJobs),
+    Get(get::GetJob),
+    Why(why::ExplainJob),
+    Wait(wait::WaitForJob),
+    History(history::ShowHistory),
+    Attempts(attempts::ShowAttempts),
+    Payload(payload::ShowPayload),
+    Cancel(cancel::CancelJobs),
+    Requeue(requeue::RequeueJobs),
+    Delete(delete::DeleteJobs),
+    Submit(submit::SubmitHeldJobs),
+    RunNow(run_now::RunJobsNow),
+    DeadLetter(dead_letter::DeadLetterJobs),
+    Edit(Box<edit::EditJob>),
 }
 
-impl Jobs {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl JobsCommand {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::List(list) => list.run(context),
             Self::Get(get) => get.run(context),

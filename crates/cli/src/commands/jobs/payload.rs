@@ -5,43 +5,47 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Print a job's payload, byte for byte as it was handed in.
+/// Print the payload of a job, byte for byte as it was submitted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-On a terminal, control characters in it are shown and not obeyed.")]
-pub(crate) struct Payload {
+On a terminal, control characters are printed as escapes.
+
+Examples:
+  longshore jobs payload 0b6f…
+  longshore jobs payload 0b6f… -o image.png")]
+pub(crate) struct ShowPayload {
     /// The job's id
     id: String,
-    /// Write it to a file
+    /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(serde::Serialize)]
-struct Shown {
+struct PayloadJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Box<serde_json::value::RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
 }
 
-impl Payload {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl ShowPayload {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
-        if context.screen.json {
+        if context.output.json {
             let job = context.call(async { Ok(client.job_with_payload(&self.id).await?) })?;
-            return context.screen.json(&Shown { payload: job.payload, payload_base64: job.payload_base64 });
+            return context.output.json(&PayloadJson { payload: job.payload, payload_base64: job.payload_base64 });
         }
         let payload = context.call(async { Ok(client.payload(&self.id).await?) })?;
         if let Some(file) = &self.output {
             let written = std::fs::write(file, &payload.bytes);
-            return written.map_err(|error| Failure::failed(format!("cannot write {}: {error}", file.display())));
+            return written.map_err(|error| CliError::failed(format!("cannot write {}: {error}", file.display())));
         }
-        if context.screen.terminal {
-            return context.screen.line(&String::from_utf8_lossy(&payload.bytes));
+        if context.output.terminal {
+            return context.output.line(&String::from_utf8_lossy(&payload.bytes));
         }
-        context.screen.bytes(&payload.bytes)
+        context.output.bytes(&payload.bytes)
     }
 }

@@ -2,27 +2,27 @@
 
 use clap::Args;
 
-use crate::commands::many::{Verdict, change_each};
+use crate::commands::bulk::{JobVerdict, apply_to_each};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Put jobs into line now that were planned for later, or wait for a retry.
+/// Make delayed and retrying jobs ready now.
 #[derive(Debug, Args)]
-pub(crate) struct RunNow {
+pub(crate) struct RunJobsNow {
     /// Ids of jobs
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
 }
 
-impl RunNow {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl RunJobsNow {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         context.call(async {
             let run_now = async |id: String| {
                 let done = client.run_now(&id).await?;
-                Ok(Verdict::state(&id, done.state))
+                Ok(JobVerdict::state(&id, done.state))
             };
-            change_each(context, &client, &self.ids, ("put into line", false), run_now).await
+            apply_to_each(context, &client, &self.ids, ("made ready", false), run_now).await
         })
     }
 }

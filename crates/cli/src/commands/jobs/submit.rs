@@ -2,27 +2,27 @@
 
 use clap::Args;
 
-use crate::commands::many::{Verdict, change_each};
+use crate::commands::bulk::{JobVerdict, apply_to_each};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Let held jobs go.
+/// Submit held jobs.
 #[derive(Debug, Args)]
-pub(crate) struct Submit {
+pub(crate) struct SubmitHeldJobs {
     /// Ids of jobs
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
 }
 
-impl Submit {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl SubmitHeldJobs {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         context.call(async {
             let submit = async |id: String| {
-                let done = client.release_held(&id).await?;
-                Ok(Verdict::state(&id, done.state))
+                let done = client.submit_held(&id).await?;
+                Ok(JobVerdict::state(&id, done.state))
             };
-            change_each(context, &client, &self.ids, ("submitted", false), submit).await
+            apply_to_each(context, &client, &self.ids, ("submitted", false), submit).await
         })
     }
 }

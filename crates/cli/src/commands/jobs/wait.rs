@@ -2,58 +2,62 @@
 
 use clap::Args;
 use longshore_api::Duration;
+use longshore_api::enums::State;
 use longshore_api::job::Job;
-use longshore_api::words::State;
 use longshore_client::Client;
-use longshore_store::clock::monotonic;
+use longshore_client::monotonic;
 
 use super::get;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
 /// Wait until a job has ended.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit code 0: it completed. 1: it ended otherwise. 2: it has not ended in time.")]
-pub(crate) struct Wait {
+Exit code 0: the job completed. 1: it ended in another state. 2: it has not ended in time.
+
+Example:
+  longshore jobs wait 0b6f… --timeout 10m")]
+pub(crate) struct WaitForJob {
     /// The job's id
     id: String,
-    /// At most this long, as 30s or 10m; for ever unless given
+    /// Longest time to wait, such as 30s or 10m [default: no limit]
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Duration>,
 }
 
-/// The longest that the server waits in one call.
-const ONE_CALL: Duration = Duration::from_secs(30);
+/// Time that the server waits in one request.
+const WAIT_PER_REQUEST: Duration = Duration::from_secs(30);
 
-impl Wait {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl WaitForJob {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
-        let job = context.call(ended(&client, &self.id, self.timeout))?;
+        let job = context.call(wait_for_end(&client, &self.id, self.timeout))?;
         get::show(context, &job)?;
         match job.state {
             State::Completed => Ok(()),
             State::Failed | State::DeadLetter | State::Cancelled => {
-                Err(Failure::refused(format!("the job ended as {}", job.state)))
+                Err(CliError::refused(format!("the job ended as {}", job.state)))
             }
             State::Pending | State::Scheduled | State::Delayed | State::Running | State::Retrying => {
-                let waited = self.timeout.unwrap_or_default();
-                Err(Failure::failed(format!("the job has not ended within {waited}: it is {}", job.state))
+                let timeout = self.timeout.unwrap_or_default();
+                Err(CliError::failed(format!("the job has not ended within {timeout}: it is {}", job.state))
                     .hint(format!("`longshore jobs why {}` says what it waits for", self.id)))
             }
         }
     }
 }
 
-async fn ended(client: &Client, id: &str, timeout: Option<Duration>) -> Result<Job, Failure> {
+/// Returns the job when it has ended, or as it is after the timeout.
+async fn wait_for_end(client: &Client, id: &str, timeout: Option<Duration>) -> Result<Job, CliError> {
     let started = monotonic();
     let left = || {
         let passed = u64::try_from(monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);
-        timeout.map_or(ONE_CALL, |timeout| Duration(timeout.0.saturating_sub(passed)))
+        timeout.map_or(WAIT_PER_REQUEST, |timeout| Duration(timeout.0.saturating_sub(passed)))
     };
     loop {
-        let waited = client.wait(id, left().min(ONE_CALL)).await?;
-        // A server that is about to stop answers early.
+        let waited = client.wait(id, left().min(WAIT_PER_REQUEST)).await?;
+        // A server that shuts down responds early.
         if waited.ended || left().0 == 0 {
             return Ok(waited.job);
         }

@@ -3,19 +3,19 @@
 use clap::Args;
 use longshore_api::ErrorCode;
 
-use crate::commands::words::counted;
+use crate::commands::parse::counted;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Delete a queue. Jobs in it that have not ended are in the way, unless --force cancels them.
+/// Delete a queue. With unfinished jobs it needs --force, which cancels them.
 #[derive(Debug, Args)]
-pub(crate) struct Delete {
+pub(crate) struct RemoveQueue {
     /// The queue's name
     name: String,
     /// Cancel jobs that have not ended
     #[arg(long)]
     force: bool,
-    /// Only say what would be deleted
+    /// Print what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -23,13 +23,13 @@ pub(crate) struct Delete {
 #[derive(serde::Serialize)]
 struct Deleted<'a> {
     queue: &'a str,
-    /// Jobs that have not ended.
+    /// Number of jobs that have not ended.
     unfinished: u64,
     deleted: bool,
 }
 
-impl Delete {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl RemoveQueue {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let name = &self.name;
         let unfinished = context.call(async {
@@ -41,21 +41,21 @@ impl Delete {
             Ok(unfinished.sum::<u64>())
         });
         let unfinished = unfinished.map_err(|failure| {
-            let in_the_way = failure.problem.as_ref().is_some_and(|p| p.code == ErrorCode::IllegalTransition.code());
-            if in_the_way && !self.force && name != "default" {
-                return failure.hint("--force cancels the jobs in it first");
+            let has_jobs = failure.problem.as_ref().is_some_and(|p| p.code == ErrorCode::IllegalTransition.code());
+            if has_jobs && !self.force && name != "default" {
+                return failure.hint("--force cancels its jobs first");
             }
             failure
         })?;
-        if context.screen.json {
-            return context.screen.json(&Deleted { queue: name, unfinished, deleted: !self.dry_run });
+        if context.output.json {
+            return context.output.json(&Deleted { queue: name, unfinished, deleted: !self.dry_run });
         }
         if self.dry_run {
-            let how = if unfinished > 0 && !self.force { ", which needs --force" } else { "" };
+            let force = if unfinished > 0 && !self.force { ", which needs --force" } else { "" };
             let have = if unfinished == 1 { "has" } else { "have" };
-            let jobs = format!("with {} that {have} not ended{how}", counted(unfinished, "job"));
-            return context.screen.line(&format!("queue \"{name}\" would be deleted {jobs}; nothing was changed"));
+            let jobs = format!("with {} that {have} not ended{force}", counted(unfinished, "job"));
+            return context.output.line(&format!("queue \"{name}\" would be deleted {jobs}; nothing was changed"));
         }
-        context.screen.line(&format!("queue \"{name}\" deleted"))
+        context.output.line(&format!("queue \"{name}\" deleted"))
     }
 }

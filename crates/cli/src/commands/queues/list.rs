@@ -1,29 +1,29 @@
 //! `longshore queues list`
 
-use longshore_api::words::State;
+use longshore_api::enums::State;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::error::CliError;
+use crate::terminal::table::{CellValue, TextTable};
 
-pub(super) fn run(context: &Context) -> Result<(), Failure> {
+pub(super) fn run(context: &Context) -> Result<(), CliError> {
     let client = context.client()?;
     let queues = context.call(async { Ok(client.queues().await?) })?;
-    if context.screen.json {
-        return context.screen.json(&queues);
+    if context.output.json {
+        return context.output.json(&queues);
     }
     let mut header = vec!["QUEUE", "PROFILE", ""];
     header.extend(State::ALL.iter().map(|state| state_header(*state)));
-    header.push("OLDEST IN LINE");
-    let mut table = Table::new(&header);
+    header.push("OLDEST READY");
+    let mut table = TextTable::new(&header);
     for queue in &queues.queues {
-        let paused = if queue.paused { Value::Alarm("paused".to_owned()) } else { "".into() };
+        let paused = if queue.paused { CellValue::Alarm("paused".to_owned()) } else { "".into() };
         let mut row = vec![queue.name.as_str().into(), queue.profile.into(), paused];
-        row.extend(State::ALL.iter().map(|state| Value::number(queue.counts.get(state).copied().unwrap_or(0))));
-        row.push(Value::maybe(queue.oldest_scheduled_at));
+        row.extend(State::ALL.iter().map(|state| CellValue::number(queue.counts.get(state).copied().unwrap_or(0))));
+        row.push(CellValue::maybe(queue.oldest_scheduled_at));
         table.row(row);
     }
-    context.screen.table(&table)
+    context.output.table(&table)
 }
 
 fn state_header(state: State) -> &'static str {

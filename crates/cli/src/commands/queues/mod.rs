@@ -9,23 +9,23 @@ mod set;
 use clap::Subcommand;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Queues {
-    /// List queues with what is in them
+pub(crate) enum QueuesCommand {
+    /// List queues, with their number of jobs by state
     List,
-    Get(get::Get),
-    Set(set::Set),
-    /// Let nobody claim from a queue; submissions go on
-    Pause(pause::Name),
-    /// Let claims go on
-    Resume(pause::Name),
-    Delete(delete::Delete),
+    Get(get::GetQueue),
+    Set(set::SetQueue),
+    /// Stop claims from a queue; submissions continue
+    Pause(pause::QueueArg),
+    /// Resume claims from a queue
+    Resume(pause::QueueArg),
+    Delete(delete::RemoveQueue),
 }
 
-impl Queues {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl QueuesCommand {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::List => list::run(context),
             Self::Get(get) => get.run(context),

@@ -1,4 +1,4 @@
-//! The configuration file: TOML, the same options as flags, and queues.
+//! The configuration file: TOML with the options of `serve`, and queues.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,52 +8,54 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::options::Layer;
-use crate::commands::words;
-use crate::terminal::failure::Failure;
+use crate::commands::parse;
+use crate::terminal::error::CliError;
 
-pub(super) fn read(path: &Path) -> Result<(Layer, BTreeMap<String, PutQueue>), Failure> {
+pub(super) fn read(path: &Path) -> Result<(Layer, BTreeMap<String, PutQueue>), CliError> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::failed(format!("cannot read {shown}: {error}")).hint("--config names the file"))?;
-    understand(&text).map_err(|failure| failure.while_at(shown))
+        .map_err(|error| CliError::failed(format!("cannot read {shown}: {error}")).hint("--config names the file"))?;
+    parse_file(&text).map_err(|failure| failure.context(shown))
 }
 
-fn understand(text: &str) -> Result<(Layer, BTreeMap<String, PutQueue>), Failure> {
+fn parse_file(text: &str) -> Result<(Layer, BTreeMap<String, PutQueue>), CliError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        Failure::refused(error.to_string().trim_end().to_owned()).hint("this is not TOML")
+        CliError::refused(error.to_string().trim_end().to_owned()).hint("this is not TOML")
     })?;
-    // As JSON it is read by the same types as requests are.
-    let value = serde_json::to_value(table).map_err(|error| Failure::refused(error.to_string()))?;
-    let Value::Object(mut options) = value else { return Err(Failure::refused("a table is expected")) };
+    // Queues have the form of the API, whose types are read from JSON.
+    let value = serde_json::to_value(table).map_err(|error| CliError::refused(error.to_string()))?;
+    let Value::Object(mut options) = value else { return Err(CliError::refused("expected a table")) };
     let queues = match options.remove("queues") {
         None => Map::new(),
         Some(Value::Object(queues)) => queues,
-        Some(_) => return Err(Failure::refused("queues: a table is expected").hint("write [queues.NAME]")),
+        Some(_) => return Err(CliError::refused("queues: expected a table").hint("write [queues.NAME]")),
     };
-    let layer = typed("", Value::Object(options))?;
+    let layer = deserialize_at("", Value::Object(options))?;
     let queues = queues.into_iter().map(|(name, queue)| {
-        let queue = typed(&format!("queues.{name}"), queue)?;
+        let queue = deserialize_at(&format!("queues.{name}"), queue)?;
         Ok((name, queue))
     });
-    Ok((layer, queues.collect::<Result<_, Failure>>()?))
+    Ok((layer, queues.collect::<Result<_, CliError>>()?))
 }
 
-fn typed<T: DeserializeOwned>(place: &str, value: Value) -> Result<T, Failure> {
+/// Deserializes the value below `key`. Errors have the path of the wrong value.
+fn deserialize_at<T: DeserializeOwned>(key: &str, value: Value) -> Result<T, CliError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
-        let complaint = error.into_inner().to_string();
-        let dot = if place.is_empty() || path == "." { "" } else { "." };
+        let message = error.into_inner().to_string();
+        let dot = if key.is_empty() || path == "." { "" } else { "." };
         let path = if path == "." { String::new() } else { path };
-        let colon = if place.is_empty() && path.is_empty() { "" } else { ": " };
-        let failure = Failure::refused(format!("{place}{dot}{path}{colon}{complaint}"));
-        let known_above = || {
-            let (_, rest) = complaint.split_once("unknown field `")?;
-            let (word, _) = rest.split_once('`')?;
-            words::nearest(word, ["queues"].into_iter())
+        let colon = if key.is_empty() && path.is_empty() { "" } else { ": " };
+        let failure = CliError::refused(format!("{key}{dot}{path}{colon}{message}"));
+        // serde does not know the key `queues`, which was removed before.
+        let is_queues = || {
+            let (_, rest) = message.split_once("unknown field `")?;
+            let (field, _) = rest.split_once('`')?;
+            parse::nearest(field, ["queues"].into_iter())
         };
-        match words::guess(&complaint) {
-            Some(guess) => failure.hint(guess),
-            None if place.is_empty() && known_above().is_some() => failure.hint("did you mean \"queues\"?"),
+        match parse::suggest(&message) {
+            Some(suggestion) => failure.hint(suggestion),
+            None if key.is_empty() && is_queues().is_some() => failure.hint("did you mean \"queues\"?"),
             None => failure,
         }
     })
@@ -64,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_are_declared_as_the_wire_has_them() {
+    fn queues_have_the_form_of_the_api() {
         let text = r#"
             listen = "127.0.0.1:0"
             [queues.reports]
@@ -72,7 +74,7 @@ mod tests {
             settings = { lease = 60, retry = { limit = 5, backoff = { base = "10s", multiplier = 1.5 } } }
             [queues."a.b:c"]
         "#;
-        let (_, queues) = understand(text).unwrap();
+        let (_, queues) = parse_file(text).unwrap();
         let reports = serde_json::to_string(&queues["reports"]).unwrap();
         assert_eq!(
             reports,
@@ -82,20 +84,20 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_are_refused_with_a_guess() {
-        let told = |text: &str| {
-            let failure = understand(text).unwrap_err();
+    fn unknown_keys_are_refused_with_a_suggestion() {
+        let refusal = |text: &str| {
+            let failure = parse_file(text).unwrap_err();
             (failure.message, failure.hint.unwrap_or_default())
         };
-        let (message, hint) = told("lisen = \"x\"");
+        let (message, hint) = refusal("lisen = \"x\"");
         assert!(message.contains("unknown field `lisen`") && hint == "did you mean \"listen\"?", "{message} {hint}");
-        let (message, hint) = told("[queues.a]\nsettings = { leese = \"1m\" }");
+        let (message, hint) = refusal("[queues.a]\nsettings = { leese = \"1m\" }");
         assert!(message.starts_with("queues.a.settings") && hint == "did you mean \"lease\"?", "{message} {hint}");
-        let (message, hint) = told("[queue.a]");
+        let (message, hint) = refusal("[queue.a]");
         assert!(message.contains("unknown field `queue`") && hint == "did you mean \"queues\"?", "{message} {hint}");
-        let (message, _) = told("[queues.a]\nsettings = { lease = -1 }");
+        let (message, _) = refusal("[queues.a]\nsettings = { lease = -1 }");
         assert!(message.starts_with("queues.a.settings.lease: "), "{message}");
-        assert!(told("listen = ").0.contains("line 1"));
-        assert!(told("queues = 3").0.contains("table"));
+        assert!(refusal("listen = ").0.contains("line 1"));
+        assert!(refusal("queues = 3").0.contains("table"));
     }
 }

@@ -1,4 +1,6 @@
-//! Flags over environment over file over defaults: each says only what it says, and the first that speaks is heard.
+//! Merges flags, environment, file and defaults into the configuration of the server.
+//!
+//! Each source is a [`Layer`] with optional values. The first layer that has a value decides.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,36 +14,39 @@ use longshore_core::profile::Profile;
 use serde::Deserialize;
 
 use super::file;
+use super::logging::LogFormat;
 use crate::arguments::DEFAULT_ADDRESS;
-use crate::commands::words;
-use crate::terminal::failure::Failure;
+use crate::commands::parse;
+use crate::terminal::error::CliError;
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Flags {
-    /// A file with any of these options, and queues [env: LONGSHORE_CONFIG]
+    /// Configuration file with these options, and queues [env: LONGSHORE_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     layer: Layer,
 }
 
-/// What one of them says.
+/// Values of one source.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Layer {
-    /// Address to listen on; port 0 is any free one [env: LONGSHORE_LISTEN] [default: 127.0.0.1:7070]
+    /// Address to listen on; port 0 selects a free port [env: LONGSHORE_LISTEN]
+    /// [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// Directory to keep jobs in [env: LONGSHORE_DATA] [default: longshore-data]
+    /// Data directory of the embedded store [env: LONGSHORE_DATA] [default: longshore-data]
     #[arg(long, value_name = "DIR", conflicts_with = "store")]
     data: Option<PathBuf>,
-    /// Where jobs are kept: a directory, memory: for nowhere, or postgres://… [env: LONGSHORE_STORE]
+    /// Store instead of --data: DIR, memory: or postgres://… [env: LONGSHORE_STORE]
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
-    /// Profile of queues that are created without one [env: LONGSHORE_DEFAULT_PROFILE] [default: standard]
+    /// Profile of queues that are created without one [env: LONGSHORE_DEFAULT_PROFILE]
+    /// [default: standard]
     #[arg(long, value_name = "PROFILE")]
     default_profile: Option<String>,
-    /// Refuse a submission to a queue that does not exist [env: LONGSHORE_NO_AUTO_QUEUES]
+    /// The positive form, for the file and the environment.
     #[arg(skip)]
     auto_queues: Option<bool>,
     #[arg(
@@ -50,105 +55,118 @@ pub(super) struct Layer {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "true",
-        help = "Refuse a submission to a queue that does not exist [env: LONGSHORE_NO_AUTO_QUEUES]"
+        help = "Refuse submissions to queues that do not exist, instead of creating them \
+                [env: LONGSHORE_NO_AUTO_QUEUES] [default: false]"
     )]
     #[serde(skip)]
     no_auto_queues: Option<bool>,
-    /// A clock that stands still until it is advanced over the wire [env: LONGSHORE_VIRTUAL_CLOCK]
+    /// Use a clock that only `clock advance` moves, for tests [env: LONGSHORE_VIRTUAL_CLOCK]
+    /// [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     virtual_clock: Option<bool>,
-    /// For requests under way, once told to stop [env: LONGSHORE_DRAIN_TIMEOUT] [default: 30s]
+    /// Time to finish requests in flight on shutdown [env: LONGSHORE_DRAIN_TIMEOUT] [default: 30s]
     #[arg(long, value_name = "DURATION")]
     drain_timeout: Option<Duration>,
-    /// What is logged to standard error, as error, warn, info or debug [env: LONGSHORE_LOG] [default: info]
+    /// Level or filter of the log on standard error, such as warn or info,longshore_server=debug
+    /// [env: LONGSHORE_LOG] [default: info]
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
+    /// Format of the log: text, json, or auto, which is text on a terminal and json elsewhere
+    /// [env: LONGSHORE_LOG_FORMAT] [default: auto]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
 }
 
-/// Where jobs are kept.
+/// Location of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum StorePlace {
+pub(super) enum StoreUrl {
     Memory,
     Directory(PathBuf),
-    Postgres(Address),
+    Postgres(SecretUrl),
 }
 
-/// An address that may hold a password: it is never shown.
+/// A URL that may have a password: it is never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Address(pub(crate) String);
+pub(crate) struct SecretUrl(pub(crate) String);
 
-impl fmt::Debug for Address {
+impl fmt::Debug for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Address(…)")
+        f.write_str("SecretUrl(…)")
     }
 }
 
-impl fmt::Display for StorePlace {
+impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory"),
             Self::Directory(directory) => {
-                // Wherever it was started: this is the place to back up.
-                let whole = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
-                write!(f, "{}", whole.display())
+                let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
+                write!(f, "{}", absolute.display())
             }
             Self::Postgres(_) => f.write_str("PostgreSQL"),
         }
     }
 }
 
-/// What the server is started with.
+/// The merged configuration.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ServeConfig {
     pub(super) listen: SocketAddr,
-    pub(super) store: StorePlace,
+    pub(super) store: StoreUrl,
     pub(super) default_profile: Profile,
     pub(super) auto_queues: bool,
     pub(super) virtual_clock: bool,
     pub(super) drain_timeout: Duration,
     pub(super) log: String,
-    /// Put at start, in order of their names.
+    pub(super) log_format: LogFormat,
+    /// Queues that are declared at the start, by name.
     pub(super) queues: BTreeMap<String, PutQueue>,
 }
 
-/// A layer, and how its options are called there.
-struct Named<'a> {
+/// A layer, and the function that names its options in messages.
+struct NamedLayer<'a> {
     layer: Layer,
     name: &'a dyn Fn(&str) -> String,
 }
 
-impl Plan {
-    pub(super) fn make(flags: Flags, environment: impl Fn(&str) -> Option<String>) -> Result<Self, Failure> {
-        let config = flags.config.or_else(|| set(&environment, "config").map(PathBuf::from));
+impl ServeConfig {
+    /// Merges the layers. Messages name the flag, variable or key of a wrong value.
+    pub(super) fn make(flags: Flags, environment: impl Fn(&str) -> Option<String>) -> Result<Self, CliError> {
+        let config = flags.config.or_else(|| non_empty(&environment, "config").map(PathBuf::from));
         let (file, queues) = match &config {
             Some(path) => file::read(path)?,
             None => (Layer::default(), BTreeMap::new()),
         };
         let shown = config.map(|path| path.display().to_string()).unwrap_or_default();
         let layers = [
-            Named { layer: flags.layer, name: &|option| format!("--{}", option.replace('_', "-")) },
-            Named { layer: from_environment(&environment)?, name: &variable },
-            Named { layer: file, name: &|option| format!("{shown}: {option}") },
+            NamedLayer { layer: flags.layer, name: &|option| format!("--{}", option.replace('_', "-")) },
+            NamedLayer { layer: from_environment(&environment)?, name: &variable },
+            NamedLayer { layer: file, name: &|option| format!("{shown}: {option}") },
         ];
         let first = |pick: fn(&Layer) -> Option<String>, option: &str| {
             layers.iter().find_map(|named| pick(&named.layer).map(|value| (value, (named.name)(option))))
         };
         let listen = match first(|layer| layer.listen.clone(), "listen") {
-            Some((text, name)) => address(&text).map_err(|failure| failure.while_at(name))?,
-            None => address(DEFAULT_ADDRESS)?,
+            Some((text, name)) => parse_address(&text).map_err(|failure| failure.context(name))?,
+            None => parse_address(DEFAULT_ADDRESS)?,
         };
         let default_profile = match first(|layer| layer.default_profile.clone(), "default_profile") {
-            Some((word, name)) => profile(&word).map_err(|failure| failure.while_at(name))?,
+            Some((word, name)) => parse_profile(&word).map_err(|failure| failure.context(name))?,
             None => Profile::Standard,
+        };
+        let log_format = match first(|layer| layer.log_format.clone(), "log_format") {
+            Some((text, name)) => LogFormat::parse(&text).map_err(|failure| failure.context(name))?,
+            None => LogFormat::Auto,
         };
         Ok(Self {
             listen,
-            store: store(&layers)?,
+            store: choose_store(&layers)?,
             default_profile,
             auto_queues: layers.iter().find_map(|named| named.layer.auto_queues()).unwrap_or(true),
             virtual_clock: layers.iter().find_map(|named| named.layer.virtual_clock).unwrap_or(false),
             drain_timeout: layers.iter().find_map(|named| named.layer.drain_timeout).unwrap_or(Duration::from_secs(30)),
             log: layers.iter().find_map(|named| named.layer.log.clone()).unwrap_or_else(|| "info".to_owned()),
+            log_format,
             queues,
         })
     }
@@ -164,25 +182,25 @@ fn variable(option: &str) -> String {
     format!("LONGSHORE_{}", option.to_uppercase())
 }
 
-/// An empty variable says nothing.
-fn set(environment: &impl Fn(&str) -> Option<String>, option: &str) -> Option<String> {
+/// Returns the value of a variable. An empty one counts as not set.
+fn non_empty(environment: &impl Fn(&str) -> Option<String>, option: &str) -> Option<String> {
     environment(&variable(option)).filter(|value| !value.is_empty())
 }
 
-fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Layer, Failure> {
-    let text = |option: &str| set(environment, option);
+fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Layer, CliError> {
+    let text = |option: &str| non_empty(environment, option);
     let choice = |option: &str| {
         let Some(word) = text(option) else { return Ok(None) };
         match word.to_lowercase().as_str() {
             "1" | "true" | "yes" | "on" => Ok(Some(true)),
             "0" | "false" | "no" | "off" => Ok(Some(false)),
-            _ => Err(Failure::refused(format!("{}: expected true or false", variable(option)))),
+            _ => Err(CliError::refused(format!("{}: expected true or false", variable(option)))),
         }
     };
     let drain_timeout = match text("drain_timeout") {
         Some(word) => Some(
             word.parse()
-                .map_err(|wanted| Failure::refused(format!("{}: expected {wanted}", variable("drain_timeout"))))?,
+                .map_err(|expected| CliError::refused(format!("{}: expected {expected}", variable("drain_timeout"))))?,
         ),
         None => None,
     };
@@ -196,48 +214,57 @@ fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Lay
         virtual_clock: choice("virtual_clock")?,
         drain_timeout,
         log: text("log"),
+        log_format: text("log_format"),
     })
 }
 
-fn address(text: &str) -> Result<SocketAddr, Failure> {
-    let wrong = || Failure::refused(format!("\"{text}\" is no address")).hint("write ADDRESS:PORT, as 127.0.0.1:7070");
+/// Keys of the configuration file, as serde knows them.
+#[cfg(test)]
+pub(crate) fn file_keys() -> Vec<String> {
+    let message = serde_json::from_str::<Layer>(r#"{"-": 0}"#).unwrap_err().to_string();
+    message.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, CliError> {
+    let wrong =
+        || CliError::refused(format!("invalid address \"{text}\"")).hint("write ADDRESS:PORT, such as 127.0.0.1:7070");
     let mut found = text.to_socket_addrs().map_err(|_| wrong())?;
     found.next().ok_or_else(wrong)
 }
 
-fn profile(word: &str) -> Result<Profile, Failure> {
-    let known = words::profile(word).map_err(|expected| Failure::refused(format!("\"{word}\": {expected}")))?;
-    Profile::from_word(known.word()).ok_or_else(|| Failure::failed(format!("this build has no profile {known}")))
+fn parse_profile(word: &str) -> Result<Profile, CliError> {
+    let known = parse::profile(word).map_err(|expected| CliError::refused(format!("\"{word}\": {expected}")))?;
+    Profile::parse(known.as_str()).ok_or_else(|| CliError::failed(format!("this build has no profile {known}")))
 }
 
-/// `data` and `store` are two ways to say one thing: the layer that says either is heard.
-fn store(layers: &[Named<'_>]) -> Result<StorePlace, Failure> {
-    for Named { layer, name } in layers {
+/// `data` and `store` exclude each other: the first layer that has one of them decides.
+fn choose_store(layers: &[NamedLayer<'_>]) -> Result<StoreUrl, CliError> {
+    for NamedLayer { layer, name } in layers {
         return match (&layer.store, &layer.data) {
             (None, None) => continue,
             (Some(_), Some(_)) => {
-                Err(Failure::refused(format!("{} and {} are both given", name("store"), name("data")))
-                    .hint("they say the same thing: give one of them"))
+                Err(CliError::refused(format!("{} and {} are both given", name("store"), name("data")))
+                    .hint("both name the store: give one of them"))
             }
-            (None, Some(directory)) => Ok(StorePlace::Directory(directory.clone())),
-            (Some(text), None) => place(text).map_err(|failure| failure.while_at(name("store"))),
+            (None, Some(directory)) => Ok(StoreUrl::Directory(directory.clone())),
+            (Some(text), None) => parse_store(text).map_err(|failure| failure.context(name("store"))),
         };
     }
-    Ok(StorePlace::Directory(PathBuf::from("longshore-data")))
+    Ok(StoreUrl::Directory(PathBuf::from("longshore-data")))
 }
 
-fn place(text: &str) -> Result<StorePlace, Failure> {
+fn parse_store(text: &str) -> Result<StoreUrl, CliError> {
     if text == "memory:" || text == "memory" {
-        return Ok(StorePlace::Memory);
+        return Ok(StoreUrl::Memory);
     }
     if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        return Ok(StorePlace::Postgres(Address(text.to_owned())));
+        return Ok(StoreUrl::Postgres(SecretUrl(text.to_owned())));
     }
     let directory = text.strip_prefix("file://").unwrap_or(text);
     if directory.is_empty() || directory.contains("://") {
-        return Err(Failure::refused("this is no store").hint("a directory, memory:, or postgres://…"));
+        return Err(CliError::refused("invalid store").hint("use a directory, memory: or postgres://…"));
     }
-    Ok(StorePlace::Directory(PathBuf::from(directory)))
+    Ok(StoreUrl::Directory(PathBuf::from(directory)))
 }
 
 #[cfg(test)]
@@ -246,13 +273,13 @@ mod tests {
 
     use super::*;
 
-    fn plan(flags: Layer, environment: &[(&str, &str)], file: Option<&str>) -> Result<Plan, Failure> {
+    fn config(flags: Layer, environment: &[(&str, &str)], file: Option<&str>) -> Result<ServeConfig, CliError> {
         let mut kept = tempfile::NamedTempFile::new().unwrap();
         let config = file.map(|text| {
             kept.write_all(text.as_bytes()).unwrap();
             kept.path().to_owned()
         });
-        Plan::make(Flags { config, layer: flags }, |name| {
+        ServeConfig::make(Flags { config, layer: flags }, |name| {
             environment.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         })
     }
@@ -262,48 +289,48 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_environment_over_file_over_defaults() {
+    fn flags_override_environment_file_and_defaults() {
         let file = Some("listen = \"127.0.0.1:3\"");
         let environment = [("LONGSHORE_LISTEN", "127.0.0.1:2")];
-        let port = |made: Result<Plan, Failure>| made.unwrap().listen.port();
-        assert_eq!(port(plan(listen("127.0.0.1:1"), &environment, file)), 1);
-        assert_eq!(port(plan(Layer::default(), &environment, file)), 2);
-        assert_eq!(port(plan(Layer::default(), &[], file)), 3);
-        assert_eq!(port(plan(Layer::default(), &[("LONGSHORE_LISTEN", "")], None)), 7070);
+        let port = |made: Result<ServeConfig, CliError>| made.unwrap().listen.port();
+        assert_eq!(port(config(listen("127.0.0.1:1"), &environment, file)), 1);
+        assert_eq!(port(config(Layer::default(), &environment, file)), 2);
+        assert_eq!(port(config(Layer::default(), &[], file)), 3);
+        assert_eq!(port(config(Layer::default(), &[("LONGSHORE_LISTEN", "")], None)), 7070);
     }
 
     #[test]
-    fn a_store_in_one_layer_hides_the_data_of_another() {
+    fn a_store_in_one_layer_overrides_the_data_of_another() {
         let file = Some("data = \"/from/file\"");
         let memory = Layer { store: Some("memory:".to_owned()), ..Layer::default() };
-        assert_eq!(plan(memory, &[("LONGSHORE_DATA", "/from/env")], file).unwrap().store, StorePlace::Memory);
-        let made = plan(Layer::default(), &[("LONGSHORE_DATA", "/from/env")], file).unwrap();
-        assert_eq!(made.store, StorePlace::Directory(PathBuf::from("/from/env")));
+        assert_eq!(config(memory, &[("LONGSHORE_DATA", "/from/env")], file).unwrap().store, StoreUrl::Memory);
+        let made = config(Layer::default(), &[("LONGSHORE_DATA", "/from/env")], file).unwrap();
+        assert_eq!(made.store, StoreUrl::Directory(PathBuf::from("/from/env")));
         let both = [("LONGSHORE_DATA", "/a"), ("LONGSHORE_STORE", "/b")];
         assert!(
-            plan(Layer::default(), &both, None).unwrap_err().message.contains("LONGSHORE_STORE and LONGSHORE_DATA")
+            config(Layer::default(), &both, None).unwrap_err().message.contains("LONGSHORE_STORE and LONGSHORE_DATA")
         );
     }
 
     #[test]
-    fn a_choice_can_be_taken_back() {
+    fn a_flag_can_revert_an_option() {
         let file = Some("auto_queues = false\nvirtual_clock = true");
-        let made = plan(Layer::default(), &[], file).unwrap();
+        let made = config(Layer::default(), &[], file).unwrap();
         assert_eq!((made.auto_queues, made.virtual_clock), (false, true));
         let flags = Layer { no_auto_queues: Some(false), virtual_clock: Some(false), ..Layer::default() };
-        let made = plan(flags, &[("LONGSHORE_NO_AUTO_QUEUES", "yes")], file).unwrap();
+        let made = config(flags, &[("LONGSHORE_NO_AUTO_QUEUES", "yes")], file).unwrap();
         assert_eq!((made.auto_queues, made.virtual_clock), (true, false));
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_name() {
-        let told = |environment: &[(&str, &str)]| plan(Layer::default(), environment, None).unwrap_err().message;
-        assert!(told(&[("LONGSHORE_LISTEN", "nowhere")]).starts_with("LONGSHORE_LISTEN: "));
-        assert!(told(&[("LONGSHORE_DEFAULT_PROFILE", "best")]).contains("standard, gopherqueue"));
-        assert!(told(&[("LONGSHORE_VIRTUAL_CLOCK", "maybe")]).contains("true or false"));
-        assert!(told(&[("LONGSHORE_DRAIN_TIMEOUT", "soon")]).contains("duration"));
-        assert!(told(&[("LONGSHORE_STORE", "s3://bucket")]).starts_with("LONGSHORE_STORE: "));
-        let secret = plan(Layer::default(), &[("LONGSHORE_STORE", "postgres://u:secret@h/d")], None).unwrap();
+    fn an_invalid_value_is_refused_with_the_name_of_its_option() {
+        let message = |environment: &[(&str, &str)]| config(Layer::default(), environment, None).unwrap_err().message;
+        assert!(message(&[("LONGSHORE_LISTEN", "nowhere")]).starts_with("LONGSHORE_LISTEN: "));
+        assert!(message(&[("LONGSHORE_DEFAULT_PROFILE", "best")]).contains("standard, gopherqueue"));
+        assert!(message(&[("LONGSHORE_VIRTUAL_CLOCK", "maybe")]).contains("true or false"));
+        assert!(message(&[("LONGSHORE_DRAIN_TIMEOUT", "soon")]).contains("duration"));
+        assert!(message(&[("LONGSHORE_STORE", "s3://bucket")]).starts_with("LONGSHORE_STORE: "));
+        let secret = config(Layer::default(), &[("LONGSHORE_STORE", "postgres://u:secret@h/d")], None).unwrap();
         assert!(!format!("{secret:?}").contains("secret"));
     }
 }

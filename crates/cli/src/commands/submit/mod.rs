@@ -1,4 +1,4 @@
-//! `longshore submit`: one job by flags, or many from lines of JSON.
+//! `longshore submit`: one job from flags, or many from lines of JSON.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use longshore_api::enums::Priority;
 use longshore_api::job::NewJob;
 use longshore_api::settings::{Retention, Retry};
 use longshore_api::tags::{TagMap, Tags};
-use longshore_api::words::Priority;
 use longshore_api::{Duration, Time};
 use serde::de::DeserializeOwned;
 
-use super::words;
+use super::parse;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-mod many;
+mod ndjson;
 
-/// Hand in jobs: one by flags, or many from a file with one JSON object a line.
+/// Submit one job from flags, or many from a file with one JSON object per line.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The answer means that the job is stored. The id goes to standard output.
+Prints the id of the job when it is stored.
 
 Examples:
   longshore submit -t email.send -p '{\"to\":\"ann\"}'
@@ -31,25 +31,25 @@ Examples:
   longshore submit -q reports --ndjson jobs.ndjson
   generate | longshore submit -t email.send --ndjson -
 
-A line for --ndjson is a job as the API takes it:
+A line for --ndjson is a job as in the API:
   {\"type\":\"email.send\",\"payload\":{\"to\":\"ann\"},\"priority\":\"high\"}
-Flags fill in what a line leaves out. Lines go in batches, each stored as a whole or not at all;
-\"#ref\" names a job of the same batch.")]
-pub(crate) struct Submit {
-    /// The queue
+Flags are defaults for fields that a line does not have. Each batch of lines is stored as a whole
+or not at all. \"#ref\" names a job of the same batch.")]
+pub(crate) struct SubmitJobs {
+    /// Queue of the jobs
     #[arg(short, long, default_value = "default")]
     queue: String,
-    /// What sort of work it is, such as email.send
+    /// Type of the job, such as email.send
     #[arg(short = 't', long = "type", value_name = "TYPE", required_unless_present = "ndjson")]
     job_type: Option<String>,
     #[command(flatten)]
     payload: PayloadArgs,
     #[command(flatten)]
-    fields: Fields,
-    /// Many jobs: a file with one JSON object a line, - for standard input
+    fields: JobFields,
+    /// File with one JSON object per line, - for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["payload", "payload_file"], help_heading = "Many jobs")]
     ndjson: Option<PathBuf>,
-    /// Jobs in one batch
+    /// Jobs per batch
     #[arg(
         long,
         value_name = "N",
@@ -58,88 +58,88 @@ pub(crate) struct Submit {
         help_heading = "Many jobs"
     )]
     batch: u64,
-    /// Read and check everything, submit nothing
+    /// Read and check all input, and submit nothing
     #[arg(long, help_heading = "Many jobs")]
     dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 struct PayloadArgs {
-    /// The payload as JSON, - for standard input
+    /// Payload as JSON, - for standard input
     #[arg(short, long, value_name = "JSON")]
     payload: Option<String>,
-    /// The payload from a file, - for standard input
+    /// File with the payload, - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     payload_file: Option<PathBuf>,
-    /// The payload is bytes, not JSON
+    /// Submit the payload as bytes instead of JSON
     #[arg(long, conflicts_with = "ndjson")]
     binary: bool,
 }
 
-/// The fields of a job besides type and payload.
+/// Fields of a job besides type and payload.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Fields of the job")]
-struct Fields {
+#[command(next_help_heading = "JobFields of the job")]
+struct JobFields {
     /// critical, high, normal, low or bulk
-    #[arg(long, value_parser = words::priority)]
+    #[arg(long, value_parser = parse::priority)]
     priority: Option<Priority>,
-    /// Not before this instant, as 2026-11-15T18:00:00Z
+    /// Run not before this time, such as 2026-11-15T18:00:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "delay")]
     run_at: Option<Time>,
-    /// Not before this long from now, as 10m or 1h30m
+    /// Run not before this delay, such as 10m or 1h30m
     #[arg(long, value_name = "DURATION")]
     delay: Option<Duration>,
-    /// A second submission with the same key answers the first job
+    /// Key that makes a repeated submission return the first job
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Your own id, where the queue's profile allows it
+    /// Id of your own, if the queue's profile allows it
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
-    /// A label: KEY or KEY=VALUE; may be repeated
+    /// Tag: KEY or KEY=VALUE; may be repeated
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Ties jobs to something of yours
+    /// Id of your own that groups related jobs
     #[arg(long, value_name = "ID")]
     correlation_id: Option<String>,
-    /// Told when the job has ended
+    /// URL that is called when the job has ended
     #[arg(long, value_name = "URL")]
     callback_url: Option<String>,
-    /// Only after this job has completed; may be repeated
+    /// Run only after this job has completed; may be repeated
     #[arg(long, value_name = "ID")]
     after: Vec<String>,
-    /// Only after one of these has ended, in whatever way; may be repeated
+    /// Run after one of these jobs has ended in any state; may be repeated
     #[arg(long, value_name = "ID")]
     after_any: Vec<String>,
-    /// A name for "#ref" inside of a batch
+    /// Name of the job for "#ref" in the same batch
     #[arg(long = "ref", value_name = "NAME")]
     reference: Option<String>,
-    /// Stay pending until submitted by hand; --hold=false where the profile holds by itself
+    /// Hold the job until `jobs submit`; --hold=false overrides a profile that holds
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     hold: Option<bool>,
-    /// Where retrying stops
+    /// Limit of retries
     #[arg(long, value_name = "N", conflicts_with = "retry")]
     retry_limit: Option<u32>,
-    /// Retry settings as JSON, as '{"limit":5,"backoff":{"base":"10s"}}'
+    /// Retry settings as JSON, such as '{"limit":5,"backoff":{"base":"10s"}}'
     #[arg(long, value_name = "JSON")]
     retry: Option<String>,
-    /// The longest that one attempt may take
+    /// Longest duration of one attempt
     #[arg(long, value_name = "DURATION")]
     execution_timeout: Option<Duration>,
-    /// How long a worker has it without a heartbeat
+    /// Duration of a lease without a heartbeat
     #[arg(long, value_name = "DURATION")]
     lease: Option<Duration>,
-    /// The longest from now to its end
+    /// Longest time from submission to the end of the job
     #[arg(long, value_name = "DURATION")]
     lifetime: Option<Duration>,
-    /// How long it is kept when it has ended, as '{"completed":"1d"}'
+    /// Time until an ended job is pruned, by state, such as '{"completed":"1d"}'
     #[arg(long, value_name = "JSON")]
     retention: Option<String>,
-    /// Expired leases before it ends: a number, or "unlimited"
+    /// Limit of expired leases: a number, or "unlimited"
     #[arg(long, value_name = "N", value_parser = max_reclaims)]
     max_reclaims: Option<Reclaims>,
 }
 
-/// `None`: unlimited.
+/// Limit of reclaims; `None` is unlimited.
 #[derive(Clone, Copy, Debug)]
 struct Reclaims(Option<u32>);
 
@@ -150,40 +150,40 @@ fn max_reclaims(text: &str) -> Result<Reclaims, String> {
     }
 }
 
-impl Submit {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl SubmitJobs {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let defaults = self.fields.job(self.job_type.unwrap_or_default())?;
         let client = context.client()?;
         if let Some(file) = &self.ndjson {
             let source = open(file)?;
             let batch = usize::try_from(self.batch).unwrap_or(1_000);
-            let many = many::Many { client, queue: self.queue, defaults, batch, dry_run: self.dry_run };
-            return context.call(many.run(context, source));
+            let submit = ndjson::NdjsonSubmit { client, queue: self.queue, defaults, batch, dry_run: self.dry_run };
+            return context.call(submit.run(context, source));
         }
         let job = self.payload.read()?.into_job(defaults);
         if self.dry_run {
-            context.screen.note(&format!("this can be sent to queue \"{}\"; nothing was submitted", self.queue));
-            return context.screen.json(&job);
+            context.output.info(&format!("job for queue \"{}\"; nothing was submitted", self.queue));
+            return context.output.json(&job);
         }
         let submitted = context.call(async { Ok(client.submit(&self.queue, &job).await?) })?;
-        if context.screen.json {
-            return context.screen.json(&submitted);
+        if context.output.json {
+            return context.output.json(&submitted);
         }
-        let state = submitted.state.map_or("no longer kept", |state| state.word());
-        let told = if submitted.duplicate { "was submitted before under this key" } else { "submitted" };
-        context.screen.note(&format!("{told}: queue \"{}\", number {}, {state}", self.queue, submitted.seq));
-        context.screen.line(&submitted.id)
+        let state = submitted.state.map_or("already pruned", |state| state.as_str());
+        let status = if submitted.duplicate { "was submitted before with this key" } else { "submitted" };
+        context.output.info(&format!("{status}: queue \"{}\", number {}, {state}", self.queue, submitted.seq));
+        context.output.line(&submitted.id)
     }
 }
 
-/// What a payload was given as.
-enum Payload {
+/// A payload as it was given.
+enum PayloadInput {
     None,
     Json(Box<serde_json::value::RawValue>),
     Binary(Vec<u8>),
 }
 
-impl Payload {
+impl PayloadInput {
     fn into_job(self, defaults: NewJob) -> NewJob {
         match self {
             Self::None => defaults,
@@ -194,64 +194,63 @@ impl Payload {
 }
 
 impl PayloadArgs {
-    fn read(&self) -> Result<Payload, Failure> {
+    fn read(&self) -> Result<PayloadInput, CliError> {
         let bytes = match (&self.payload, &self.payload_file) {
             (Some(text), _) if text != "-" => text.clone().into_bytes(),
             (Some(_), _) => read_all(Path::new("-"))?,
             (None, Some(file)) => read_all(file)?,
-            (None, None) => return Ok(Payload::None),
+            (None, None) => return Ok(PayloadInput::None),
         };
         if self.binary {
-            return Ok(Payload::Binary(bytes));
+            return Ok(PayloadInput::Binary(bytes));
         }
         let text = String::from_utf8(bytes)
-            .map_err(|_| Failure::refused("the payload is not UTF-8").hint("send bytes with --binary"))?;
-        words::json(&text, "the payload").map(Payload::Json)
+            .map_err(|_| CliError::refused("the payload is not UTF-8").hint("submit bytes with --binary"))?;
+        parse::json(&text, "the payload").map(PayloadInput::Json)
     }
 }
 
-fn read_all(file: &Path) -> Result<Vec<u8>, Failure> {
+fn read_all(file: &Path) -> Result<Vec<u8>, CliError> {
     let mut bytes = Vec::new();
     let read = open(file)?.reader.read_to_end(&mut bytes);
-    read.map_err(|error| Failure::failed(format!("cannot read {}: {error}", file.display())))?;
+    read.map_err(|error| CliError::failed(format!("cannot read {}: {error}", file.display())))?;
     Ok(bytes)
 }
 
-/// A file of text, or standard input.
-pub(crate) fn read_text(file: &Path) -> Result<String, Failure> {
-    let told = |_| Failure::refused(format!("{} is not UTF-8", file.display()));
-    String::from_utf8(read_all(file)?).map_err(told)
+/// Reads a file of text, or standard input.
+pub(crate) fn read_text(file: &Path) -> Result<String, CliError> {
+    String::from_utf8(read_all(file)?).map_err(|_| CliError::refused(format!("{} is not UTF-8", file.display())))
 }
 
 /// A file, or standard input.
-pub(super) struct Source {
+pub(super) struct InputSource {
     reader: Box<dyn BufRead>,
-    /// Known of a file.
+    /// Bytes of a file; `None` for a pipe.
     length: Option<u64>,
 }
 
-fn open(file: &Path) -> Result<Source, Failure> {
+fn open(file: &Path) -> Result<InputSource, CliError> {
     if file == Path::new("-") {
-        return Ok(Source { reader: Box::new(BufReader::new(std::io::stdin())), length: None });
+        return Ok(InputSource { reader: Box::new(BufReader::new(std::io::stdin())), length: None });
     }
-    let told = |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", file.display()));
-    let opened = std::fs::File::open(file).map_err(told)?;
-    let about = opened.metadata().map_err(told)?;
-    if about.is_dir() {
-        return Err(Failure::failed(format!("cannot read {}: it is a directory", file.display())));
+    let failed = |error: std::io::Error| CliError::failed(format!("cannot read {}: {error}", file.display()));
+    let opened = std::fs::File::open(file).map_err(failed)?;
+    let metadata = opened.metadata().map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(CliError::failed(format!("cannot read {}: it is a directory", file.display())));
     }
-    let length = about.is_file().then_some(about.len());
-    Ok(Source { reader: Box::new(BufReader::with_capacity(1 << 16, opened)), length })
+    let length = metadata.is_file().then_some(metadata.len());
+    Ok(InputSource { reader: Box::new(BufReader::with_capacity(1 << 16, opened)), length })
 }
 
-impl Fields {
-    fn job(self, job_type: String) -> Result<NewJob, Failure> {
+impl JobFields {
+    fn job(self, job_type: String) -> Result<NewJob, CliError> {
         let retry = match self.retry_limit {
             Some(limit) => Some(Retry { limit: Some(limit), ..Retry::default() }),
             None => self.retry.as_deref().map(|text| object::<Retry>(text, "--retry")).transpose()?,
         };
         let retention = self.retention.as_deref().map(|text| object::<Retention>(text, "--retention")).transpose()?;
-        let listed = |ids: Vec<String>| (!ids.is_empty()).then_some(ids);
+        let non_empty = |ids: Vec<String>| (!ids.is_empty()).then_some(ids);
         Ok(NewJob {
             job_type,
             queue: None,
@@ -265,8 +264,8 @@ impl Fields {
             tags: tags(&self.tags)?,
             correlation_id: self.correlation_id,
             callback_url: self.callback_url,
-            after: listed(self.after),
-            after_any: listed(self.after_any),
+            after: non_empty(self.after),
+            after_any: non_empty(self.after_any),
             reference: self.reference,
             hold: self.hold,
             retry,
@@ -279,19 +278,19 @@ impl Fields {
     }
 }
 
-fn object<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, Failure> {
+fn object<T: DeserializeOwned>(text: &str, flag: &str) -> Result<T, CliError> {
     serde_json::from_str(text).map_err(|error| {
-        let complaint = error.to_string();
-        let failure = Failure::refused(format!("{what}: {complaint}"));
-        match words::guess(&complaint) {
-            Some(guess) => failure.hint(guess),
+        let message = error.to_string();
+        let failure = CliError::refused(format!("{flag}: {message}"));
+        match parse::suggest(&message) {
+            Some(suggestion) => failure.hint(suggestion),
             None => failure,
         }
     })
 }
 
-/// A list where no tag has a value, else a map.
-pub(crate) fn tags(given: &[String]) -> Result<Option<Tags>, Failure> {
+/// Returns a list if no tag has a value, else a map.
+pub(crate) fn tags(given: &[String]) -> Result<Option<Tags>, CliError> {
     if given.is_empty() {
         return Ok(None);
     }
@@ -302,7 +301,7 @@ pub(crate) fn tags(given: &[String]) -> Result<Option<Tags>, Failure> {
     for tag in given {
         let (key, value) = tag.split_once('=').map_or((tag.as_str(), None), |(key, value)| (key, Some(value)));
         if map.insert(key.to_owned(), value.map(str::to_owned)).is_some() {
-            return Err(Failure::refused(format!("the tag \"{key}\" is given twice")));
+            return Err(CliError::refused(format!("the tag \"{key}\" is given twice")));
         }
     }
     Ok(Some(Tags::Map(map)))

@@ -1,17 +1,17 @@
-//! Which columns of queues fit into a width, and their texts.
+//! Columns of the queue table: their texts, and which of them fit into a width.
 
 use longshore_api::Time;
+use longshore_api::enums::State;
 use longshore_api::queue::Queue;
-use longshore_api::watch::Rates;
-use longshore_api::words::State;
+use longshore_api::system::Rates;
 
 use crate::commands::age::age_between;
 
-/// A column of the table of queues, besides the name.
+/// A column of the queue table besides the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     Count(State),
-    /// How long the job at the head of the line has been there.
+    /// How long the first ready job has been waiting.
     Oldest,
     Submitted,
     Claimed,
@@ -19,7 +19,7 @@ pub(super) enum Column {
     Failed,
 }
 
-/// All columns in the order in which they are shown.
+/// All columns in display order.
 const SHOWN: [Column; 14] = [
     Column::Count(State::Scheduled),
     Column::Oldest,
@@ -37,7 +37,7 @@ const SHOWN: [Column; 14] = [
     Column::Failed,
 ];
 
-/// All columns, the one that is given up last first.
+/// All columns, the most important first.
 const BY_IMPORTANCE: [Column; 14] = [
     Column::Count(State::Scheduled),
     Column::Count(State::Running),
@@ -55,7 +55,7 @@ const BY_IMPORTANCE: [Column; 14] = [
     Column::Count(State::Cancelled),
 ];
 
-/// A name keeps this much before columns are given up, or a third of the width if that is more.
+/// Least width of names, if columns must be dropped; a third of the width if that is more.
 const NAME_LEAST: usize = 24;
 
 pub(super) const NAME_HEADER: &str = "QUEUE";
@@ -101,7 +101,7 @@ fn rate(per_second: f64) -> String {
     if per_second >= 100.0 { format!("{per_second:.0}") } else { format!("{per_second:.1}") }
 }
 
-/// One queue as text, with a cell for each of [`SHOWN`].
+/// A queue as text, with one cell per column of [`SHOWN`].
 #[derive(Clone, Debug)]
 pub(super) struct QueueLine {
     pub(super) name: String,
@@ -116,30 +116,30 @@ impl QueueLine {
     }
 
     pub(super) fn cell(&self, column: Column) -> &str {
-        let place = SHOWN.iter().position(|other| *other == column);
-        place.and_then(|place| self.cells.get(place)).map_or("", String::as_str)
+        let index = SHOWN.iter().position(|other| *other == column);
+        index.and_then(|index| self.cells.get(index)).map_or("", String::as_str)
     }
 }
 
-/// What fits side by side.
+/// The columns that fit into a width.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fit {
-    /// Characters for the name.
+    /// Width of the name.
     pub(super) name: usize,
-    /// A column says which queues are paused; there is none where no queue is.
+    /// Whether there is a column for "paused": only if a queue is paused.
     pub(super) paused: bool,
     /// Columns with their widths, from left to right.
     pub(super) columns: Vec<(Column, usize)>,
 }
 
 impl Fit {
-    /// Every column in full: for output that is no terminal.
+    /// All columns, for output that is not a terminal.
     pub(super) fn everything(lines: &[QueueLine]) -> Self {
         Self::choose(lines, usize::MAX, 1)
     }
 
-    /// Columns are as wide as their contents, and never cut: one that does not fit is left out, and so are all less
-    /// important ones. The name takes what is left.
+    /// Chooses columns by importance until one does not fit. Columns are as wide as their contents;
+    /// the name gets the remaining width.
     pub(super) fn choose(lines: &[QueueLine], width: usize, gap: usize) -> Self {
         let paused = lines.iter().any(|line| line.paused);
         let longest = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).max(NAME_HEADER.len());
@@ -164,7 +164,7 @@ fn column_width(lines: &[QueueLine], column: Column) -> usize {
     lines.iter().map(|line| line.cell(column).len()).max().unwrap_or(0).max(column.header().len())
 }
 
-/// Both ends of a text that is too long: names of queues often differ in their last part.
+/// Shortens a text in the middle: names of queues often differ at their end.
 pub(super) fn shorten(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -172,8 +172,8 @@ pub(super) fn shorten(text: &str, width: usize) -> String {
     }
     let kept = width.saturating_sub(1);
     let (tail, head) = (kept / 2, kept - kept / 2);
-    let mark = if width > 0 { "…" } else { "" };
-    text.chars().take(head).chain(mark.chars()).chain(text.chars().skip(length - tail)).collect()
+    let ellipsis = if width > 0 { "…" } else { "" };
+    text.chars().take(head).chain(ellipsis.chars()).chain(text.chars().skip(length - tail)).collect()
 }
 
 #[cfg(test)]
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_wider_than_the_screen_and_nothing_is_cut() {
+    fn columns_fit_into_any_width() {
         for width in 0..260 {
             for gap in [1, 2] {
                 for paused in [false, true] {

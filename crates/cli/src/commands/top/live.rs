@@ -1,12 +1,12 @@
-//! The terminal's view, and its keys.
+//! The live view on a terminal, and its keys.
 
 use std::time::Duration;
 
+use longshore_api::enums::State;
 use longshore_api::queue::Queue;
-use longshore_api::watch::Worker;
-use longshore_api::words::State;
+use longshore_api::system::Worker;
 use longshore_client::Client;
-use longshore_store::clock::monotonic;
+use longshore_client::monotonic;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -21,64 +21,70 @@ use super::rates::{CounterLog, RecentRates};
 use super::snapshot::Snapshot;
 use crate::commands::age::age_between;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::safe::safe;
+use crate::terminal::error::CliError;
+use crate::terminal::escape::escape_line;
 
-/// What the view shows; trouble beside the last that was seen.
+/// Contents of the view: the last snapshot, and the error of a later poll.
 #[derive(Clone)]
-struct Seen {
+struct LiveView {
     snapshot: Snapshot,
     rates: RecentRates,
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
-/// How long a key is waited for before the view is drawn again.
-const GLANCE: Duration = Duration::from_millis(100);
+/// Time between two redraws without a key.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
-pub(super) fn run(context: &Context, client: Client, first: Snapshot, apart: Duration) -> Result<(), Failure> {
+pub(super) fn run(
+    context: &Context,
+    client: Client,
+    first: Snapshot,
+    interval_length: Duration,
+) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let rates = RecentRates::of_server(&first);
-    let (sender, receiver) = watch::channel(Seen { snapshot: first, rates, trouble: None });
-    let looking = runtime.spawn(look(client, sender, apart));
-    // The terminal is put back whatever happens in between, a panic included.
+    let (sender, receiver) = watch::channel(LiveView { snapshot: first, rates, error: None });
+    let poller = runtime.spawn(poll(client, sender, interval_length));
+    // `try_init` installs a panic hook that restores the terminal.
     let mut terminal = ratatui::try_init()?;
     let shown = view(&mut terminal, &receiver, context);
     ratatui::restore();
-    looking.abort();
+    poller.abort();
     runtime.shutdown_background();
     shown
 }
 
-async fn look(client: Client, sender: watch::Sender<Seen>, apart: Duration) {
+/// Takes a snapshot per interval until the view is closed.
+async fn poll(client: Client, sender: watch::Sender<LiveView>, interval_length: Duration) {
     let mut counters = CounterLog::default();
-    let mut turns = interval(apart);
-    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = interval(interval_length);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !sender.is_closed() {
-        turns.tick().await;
-        match Snapshot::take(&client).await {
+        ticks.tick().await;
+        match Snapshot::fetch(&client).await {
             Ok(snapshot) => {
                 counters.add(monotonic(), &snapshot.stats);
                 let rates = counters.rates().unwrap_or_else(|| RecentRates::of_server(&snapshot));
-                drop(sender.send_replace(Seen { snapshot, rates, trouble: None }));
+                drop(sender.send_replace(LiveView { snapshot, rates, error: None }));
             }
-            Err(error) => sender.send_modify(|seen| seen.trouble = Some(error.to_string())),
+            Err(error) => sender.send_modify(|seen| seen.error = Some(error.to_string())),
         }
     }
 }
 
-/// Which of the lists is scrolled is clear from its length: queues come first.
+/// Draws the view and handles keys until the user quits. The keys scroll the queues.
 fn view(
     terminal: &mut ratatui::DefaultTerminal,
-    seen: &watch::Receiver<Seen>,
+    seen: &watch::Receiver<LiveView>,
     context: &Context,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let mut offset = 0_usize;
     loop {
         let now = seen.borrow().clone();
         let last = now.snapshot.queues.len().saturating_sub(1);
         offset = offset.min(last);
         terminal.draw(|frame| draw(frame, &now, offset, context))?;
-        if !event::poll(GLANCE)? {
+        if !event::poll(REFRESH_INTERVAL)? {
             continue;
         }
         if let Event::Key(key) = event::read()?
@@ -99,28 +105,28 @@ fn view(
     }
 }
 
-fn draw(frame: &mut Frame<'_>, seen: &Seen, offset: usize, context: &Context) {
+fn draw(frame: &mut Frame<'_>, seen: &LiveView, offset: usize, context: &Context) {
     let workers = u16::try_from(seen.snapshot.workers.len()).unwrap_or(u16::MAX);
     // A blank line, the header, and a line for each worker.
     let below = workers.saturating_add(2).min(frame.area().height / 2);
-    let [head, queues, people, foot] =
+    let [head, queues, workers_area, foot] =
         Layout::vertical([Constraint::Length(3), Constraint::Min(3), Constraint::Length(below), Constraint::Length(1)])
             .areas(frame.area());
-    let paint = Paint { colour: context.screen.colour };
+    let paint = Paint { colour: context.output.colour };
     let title = format!("{} at {}", seen.snapshot.summary(), context.server);
     let about = format!("{}, rates per second over {}", seen.snapshot.stats.now, seen.rates.window());
-    let titles = vec![Line::styled(safe(&title).into_owned(), paint.bold()), Line::raw(about)];
+    let titles = vec![Line::styled(escape_line(&title).into_owned(), paint.bold()), Line::raw(about)];
     frame.render_widget(Paragraph::new(titles), head);
     draw_queues(frame, queues, seen, offset, paint);
-    draw_workers(frame, people, &seen.snapshot, paint);
-    let foot_line = match &seen.trouble {
-        Some(trouble) => Line::styled(safe(trouble).into_owned(), paint.alarm()),
+    draw_workers(frame, workers_area, &seen.snapshot, paint);
+    let foot_line = match &seen.error {
+        Some(error) => Line::styled(escape_line(error).into_owned(), paint.alarm()),
         None => Line::raw(shown_part(offset, queues.height, seen.snapshot.queues.len())),
     };
     frame.render_widget(Paragraph::new(foot_line), foot);
 }
 
-/// Which queues are on the screen, and the keys. `height`: of the table with its header.
+/// The last line: the range of visible queues, and the keys. `height` includes the header.
 fn shown_part(offset: usize, height: u16, queues: usize) -> String {
     let last = (offset + usize::from(height.saturating_sub(1))).min(queues);
     let part = if offset == 0 && last == queues {
@@ -131,7 +137,7 @@ fn shown_part(offset: usize, height: u16, queues: usize) -> String {
     format!("{part}q quits, arrows scroll")
 }
 
-/// Styles, or none where colours are not wanted.
+/// Styles, without colours if they are disabled.
 #[derive(Clone, Copy)]
 struct Paint {
     colour: bool,
@@ -169,7 +175,7 @@ fn number(text: &str, style: Style) -> Cell<'static> {
 /// Blanks between two columns.
 const GAP: u16 = 1;
 
-fn draw_queues(frame: &mut Frame<'_>, area: Rect, seen: &Seen, offset: usize, paint: Paint) {
+fn draw_queues(frame: &mut Frame<'_>, area: Rect, seen: &LiveView, offset: usize, paint: Paint) {
     let lines = seen.snapshot.lines(&seen.rates);
     let fit = Fit::choose(&lines, usize::from(area.width), usize::from(GAP));
     let mut header = vec![Cell::new(NAME_HEADER)];
@@ -187,7 +193,7 @@ fn draw_queues(frame: &mut Frame<'_>, area: Rect, seen: &Seen, offset: usize, pa
 
 fn queue_row(queue: &Queue, line: &QueueLine, fit: &Fit, paint: Paint) -> Row<'static> {
     let style = if line.paused { paint.in_colour(Color::Yellow) } else { Style::new() };
-    let mut cells = vec![Cell::new(shorten(&safe(&line.name), fit.name)).style(style)];
+    let mut cells = vec![Cell::new(shorten(&escape_line(&line.name), fit.name)).style(style)];
     cells.extend(fit.paused.then(|| Cell::new(if line.paused { PAUSED } else { "" }).style(style)));
     cells.extend(fit.columns.iter().map(|(column, _)| {
         let style = match column {
@@ -202,9 +208,9 @@ fn queue_row(queue: &Queue, line: &QueueLine, fit: &Fit, paint: Paint) -> Row<'s
 fn draw_workers(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, paint: Paint) {
     let [_, area] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     if snapshot.workers.is_empty() {
-        return frame.render_widget(Paragraph::new("no worker has asked for jobs"), area);
+        return frame.render_widget(Paragraph::new("no worker has claimed from this server"), area);
     }
-    let name = |worker: &Worker| safe(&worker.name).into_owned();
+    let name = |worker: &Worker| escape_line(&worker.name).into_owned();
     let longest = snapshot.workers.iter().map(|worker| name(worker).chars().count()).max().unwrap_or(0);
     let width = longest.clamp("WORKER".len(), (usize::from(area.width) / 3).max("WORKER".len()));
     let rows = snapshot.workers.iter().map(|worker| {
@@ -214,7 +220,7 @@ fn draw_workers(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, paint: P
             number(&worker.running.to_string(), Style::new()),
             number(&worker.waiting.to_string(), Style::new()),
             number(&seen, Style::new()),
-            Cell::new(safe(&worker.queues.join(", ")).into_owned()),
+            Cell::new(escape_line(&worker.queues.join(", ")).into_owned()),
         ])
     });
     let widths = [

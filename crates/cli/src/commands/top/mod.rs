@@ -1,10 +1,10 @@
-//! `longshore top`: a server, seen live.
+//! `longshore top`: live figures of a server.
 //!
-//! - `snapshot.rs`: what is asked of the server
-//! - `columns.rs`: which columns fit into a width
-//! - `rates.rs`: rates per second, and the window that they look back
-//! - `plain.rs`: one look, as tables or JSON
-//! - `live.rs`: the terminal's view, and its keys
+//! - `snapshot.rs`: the figures of one moment
+//! - `columns.rs`: columns of the queue table, and which of them fit into a width
+//! - `rates.rs`: rates per second and their window
+//! - `plain.rs`: one snapshot as tables or JSON
+//! - `live.rs`: the live view on a terminal, and its keys
 
 mod columns;
 mod live;
@@ -17,14 +17,14 @@ use longshore_api::Duration;
 
 use self::snapshot::Snapshot;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Watch a server live: queues, counts, rates, workers. q ends it.
+/// Show live figures of a server: queues, counts, rates, workers. q quits.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-OLDEST is how long the first job in line has been there. Rates are jobs per second; a line above
-the table names the time that they look back. A narrow terminal shows fewer columns, the most
-important ones; without a terminal --once shows all.
+OLDEST is how long the first ready job has been waiting. Rates are jobs per second; the line above
+the table names their window. A narrow terminal shows the most important columns; output that is
+not a terminal has all.
 
 Examples:
   longshore top
@@ -32,20 +32,20 @@ Examples:
   longshore top --once
   longshore top --once --json")]
 pub(crate) struct Top {
-    /// Between two looks
+    /// Time between two updates
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     interval: Duration,
-    /// One look as plain tables; also where standard output is no terminal
+    /// Print one snapshot as tables; the default if standard output is not a terminal
     #[arg(long)]
     once: bool,
 }
 
 impl Top {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
-        // Told before the screen is cleared: a wrong address is no view.
-        let first = context.call(async { Ok(Snapshot::take(&client).await?) })?;
-        if self.once || context.screen.json || !context.screen.terminal {
+        // An unreachable server is reported before the screen is cleared.
+        let first = context.call(async { Ok(Snapshot::fetch(&client).await?) })?;
+        if self.once || context.output.json || !context.output.terminal {
             return plain::show(context, &first);
         }
         live::run(context, client, first, self.interval.as_std().max(std::time::Duration::from_millis(100)))

@@ -1,6 +1,6 @@
-//! One look, as tables or JSON.
+//! One snapshot as tables or JSON.
 
-use longshore_api::watch::Worker;
+use longshore_api::system::Worker;
 use ratatui::crossterm::terminal;
 
 use super::columns::{Fit, NAME_HEADER, PAUSED, QueueLine, shorten};
@@ -8,55 +8,55 @@ use super::rates::RecentRates;
 use super::snapshot::Snapshot;
 use crate::commands::age::age_between;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::error::CliError;
+use crate::terminal::table::{CellValue, TextTable};
 
 /// Blanks between two columns of a [`Table`].
 const GAP: usize = 2;
 
-pub(super) fn show(context: &Context, snapshot: &Snapshot) -> Result<(), Failure> {
-    if context.screen.json {
-        return context.screen.json(snapshot);
+pub(super) fn show(context: &Context, snapshot: &Snapshot) -> Result<(), CliError> {
+    if context.output.json {
+        return context.output.json(snapshot);
     }
     let rates = RecentRates::of_server(snapshot);
-    context.screen.line(&format!("{} at {}", snapshot.summary(), context.server))?;
-    context.screen.line(&format!("rates per second over {}", rates.window()))?;
-    context.screen.line("")?;
+    context.output.line(&format!("{} at {}", snapshot.summary(), context.server))?;
+    context.output.line(&format!("rates per second over {}", rates.window()))?;
+    context.output.line("")?;
     let width =
-        if context.screen.terminal { terminal::size().ok().map(|(columns, _)| usize::from(columns)) } else { None };
+        if context.output.terminal { terminal::size().ok().map(|(columns, _)| usize::from(columns)) } else { None };
     let lines: Vec<QueueLine> = snapshot.lines(&rates);
-    context.screen.table(&queues(&lines, width))?;
-    context.screen.line("")?;
+    context.output.table(&queues(&lines, width))?;
+    context.output.line("")?;
     if snapshot.workers.is_empty() {
-        return context.screen.line("no worker has asked for jobs");
+        return context.output.line("no worker has claimed from this server");
     }
-    context.screen.table(&workers(&snapshot.workers, snapshot))
+    context.output.table(&workers(&snapshot.workers, snapshot))
 }
 
-fn queues(lines: &[QueueLine], width: Option<usize>) -> Table {
+fn queues(lines: &[QueueLine], width: Option<usize>) -> TextTable {
     let fit = width.map_or_else(|| Fit::everything(lines), |width| Fit::choose(lines, width, GAP));
     let mut header = vec![NAME_HEADER];
     header.extend(fit.paused.then_some(""));
     header.extend(fit.columns.iter().map(|(column, _)| column.header()));
-    let mut table = Table::new(&header);
+    let mut table = TextTable::new(&header);
     for line in lines {
         let mut row = vec![shorten(&line.name, fit.name).into()];
         if fit.paused {
-            row.push(if line.paused { Value::Alarm(PAUSED.to_owned()) } else { "".into() });
+            row.push(if line.paused { CellValue::Alarm(PAUSED.to_owned()) } else { "".into() });
         }
-        row.extend(fit.columns.iter().map(|(column, _)| Value::number(line.cell(*column))));
+        row.extend(fit.columns.iter().map(|(column, _)| CellValue::number(line.cell(*column))));
         table.row(row);
     }
     table
 }
 
-fn workers(workers: &[Worker], snapshot: &Snapshot) -> Table {
-    let mut table = Table::new(&["WORKER", "RUNNING", "WAITING", "SEEN", "QUEUES"]);
+fn workers(workers: &[Worker], snapshot: &Snapshot) -> TextTable {
+    let mut table = TextTable::new(&["WORKER", "RUNNING", "WAITING", "SEEN", "QUEUES"]);
     for worker in workers {
         table.row(vec![
             worker.name.as_str().into(),
-            Value::number(worker.running),
-            Value::number(worker.waiting),
+            CellValue::number(worker.running),
+            CellValue::number(worker.waiting),
             format!("{} ago", age_between(worker.last_seen_at, snapshot.stats.now)).into(),
             worker.queues.join(", ").into(),
         ]);

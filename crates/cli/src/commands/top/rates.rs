@@ -1,17 +1,17 @@
-//! Rates per second, and the window that they look back.
+//! Rates per second and their window.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use longshore_api::watch::{Rates, Stats, Tally};
+use longshore_api::system::{Rates, Stats, ThroughputTotals};
 
 use super::snapshot::Snapshot;
 
-/// The live view looks back this far.
+/// Window of the live view.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Looks are not exactly an interval apart: a window that is shorter by this much will do.
+/// Tolerance of the window: samples are not exactly one interval apart.
 const SLACK: Duration = Duration::from_millis(500);
-/// The rates of the server look back this far, or to its start.
+/// Window of the server's own rates; shorter after its start.
 const SERVER_WINDOW: Duration = Duration::from_secs(60);
 
 /// Rates of every queue over the same window.
@@ -22,7 +22,7 @@ pub(super) struct RecentRates {
 }
 
 impl RecentRates {
-    /// As the server counts them.
+    /// The rates that the server reports.
     pub(super) fn of_server(snapshot: &Snapshot) -> Self {
         let queues = snapshot.stats.queues.iter().map(|(name, stats)| (name.clone(), stats.rates));
         let uptime = snapshot.info.uptime.as_std().max(Duration::from_secs(1));
@@ -38,52 +38,50 @@ impl RecentRates {
     }
 }
 
-/// Earlier looks at the counters of a server.
+/// Samples of the counters of a server.
 #[derive(Debug, Default)]
 pub(super) struct CounterLog {
-    looks: VecDeque<Look>,
+    samples: VecDeque<CounterSample>,
 }
 
 #[derive(Debug)]
-struct Look {
+struct CounterSample {
     at: Duration,
-    total: Tally,
-    queues: BTreeMap<String, Tally>,
+    total: ThroughputTotals,
+    queues: BTreeMap<String, ThroughputTotals>,
 }
 
 impl CounterLog {
-    /// `at`: by a clock that does not go back.
+    /// Adds a sample. `at` is a monotonic time.
     pub(super) fn add(&mut self, at: Duration, stats: &Stats) {
         let queues = stats.queues.iter().map(|(name, stats)| (name.clone(), stats.since_start)).collect();
-        let look = Look { at, total: stats.totals.since_start, queues };
-        // Counters that went down belong to a server that was restarted.
-        if self
-            .looks
-            .back()
-            .is_some_and(|last| last.total.submitted > look.total.submitted || last.total.claimed > look.total.claimed)
-        {
-            self.looks.clear();
+        let sample = CounterSample { at, total: stats.totals.since_start, queues };
+        // Counters decrease only when the server was restarted.
+        if self.samples.back().is_some_and(|last| {
+            last.total.submitted > sample.total.submitted || last.total.claimed > sample.total.claimed
+        }) {
+            self.samples.clear();
         }
-        self.looks.push_back(look);
-        // One look that is at least as old as the window is kept: it is what the newest is compared with.
-        while self.looks.get(1).is_some_and(|second| second.at + WINDOW <= at + SLACK) {
-            self.looks.pop_front();
+        self.samples.push_back(sample);
+        // The oldest sample is at least as old as the window; rates compare it with the newest.
+        while self.samples.get(1).is_some_and(|second| second.at + WINDOW <= at + SLACK) {
+            self.samples.pop_front();
         }
     }
 
-    /// `None` until the looks span the window.
+    /// Returns the rates, or `None` until the samples span the window.
     pub(super) fn rates(&self) -> Option<RecentRates> {
-        let (first, last) = (self.looks.front()?, self.looks.back()?);
+        let (first, last) = (self.samples.front()?, self.samples.back()?);
         let window = last.at.checked_sub(first.at).filter(|window| *window + SLACK >= WINDOW)?;
-        let queues = last.queues.iter().map(|(name, tally)| {
+        let queues = last.queues.iter().map(|(name, totals)| {
             let before = first.queues.get(name).copied().unwrap_or_default();
-            (name.clone(), difference(&before, tally, window))
+            (name.clone(), difference(&before, totals, window))
         });
         Some(RecentRates { window, queues: queues.collect() })
     }
 }
 
-fn difference(before: &Tally, after: &Tally, window: Duration) -> Rates {
+fn difference(before: &ThroughputTotals, after: &ThroughputTotals, window: Duration) -> Rates {
     let rate = |before: u64, after: u64| {
         f64::from(u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX)) / window.as_secs_f64()
     };
@@ -98,30 +96,33 @@ fn difference(before: &Tally, after: &Tally, window: Duration) -> Rates {
 #[cfg(test)]
 mod tests {
     use longshore_api::Time;
-    use longshore_api::watch::QueueStats;
+    use longshore_api::system::QueueStats;
 
     use super::*;
 
     fn stats(submitted: u64) -> Stats {
-        let queue = QueueStats { since_start: Tally { submitted, ..Tally::default() }, ..QueueStats::default() };
+        let queue = QueueStats {
+            since_start: ThroughputTotals { submitted, ..ThroughputTotals::default() },
+            ..QueueStats::default()
+        };
         Stats { now: Time(0), totals: queue.clone(), queues: [("mail".to_owned(), queue)].into() }
     }
 
     #[test]
-    fn rates_look_back_ten_seconds() {
+    fn the_window_is_ten_seconds() {
         let mut log = CounterLog::default();
         for second in 0..10 {
             log.add(Duration::from_secs(second), &stats(second * 5));
             assert_eq!(log.rates(), None, "{second}");
         }
-        // Much was submitted long ago, little lately.
+        // The rate drops after ten seconds.
         for second in 10..60 {
             log.add(Duration::from_secs(second), &stats(50 + (second - 10) * 2));
         }
         let rates = log.rates().unwrap();
         assert_eq!((rates.of("mail").submitted, rates.window().as_str()), (2.0, "the last 10 s"));
         assert_eq!(rates.of("unknown"), Rates::default());
-        assert!(log.looks.len() <= 11, "{}", log.looks.len());
+        assert!(log.samples.len() <= 11, "{}", log.samples.len());
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_server_counts_anew() {
+    fn a_restart_of_the_server_clears_the_samples() {
         let mut log = CounterLog::default();
         log.add(Duration::from_secs(0), &stats(1_000));
         log.add(Duration::from_secs(20), &stats(3));

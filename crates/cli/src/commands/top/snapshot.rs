@@ -1,7 +1,7 @@
-//! What is asked of the server, all at about the same time.
+//! The figures of a server at one moment.
 
 use longshore_api::queue::Queue;
-use longshore_api::watch::{Info, Stats, Worker};
+use longshore_api::system::{Info, Stats, Worker};
 use longshore_client::{Client, Error};
 use serde::Serialize;
 
@@ -17,13 +17,14 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) async fn take(client: &Client) -> Result<Self, Error> {
+    /// Sends all requests at the same time.
+    pub(super) async fn fetch(client: &Client) -> Result<Self, Error> {
         let (info, stats, queues, workers) =
             tokio::try_join!(client.info(), client.stats(), client.queues(), client.workers())?;
         Ok(Self { info, stats, queues: queues.queues, workers: workers.workers })
     }
 
-    /// Every queue as text.
+    /// All queues as text.
     pub(super) fn lines(&self, rates: &RecentRates) -> Vec<QueueLine> {
         self.queues.iter().map(|queue| QueueLine::new(queue, &rates.of(&queue.name), self.stats.now)).collect()
     }

@@ -1,39 +1,39 @@
-//! One job, from its claim to its end.
+//! Runs one job: program, heartbeats, deadlines, settlement.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_api::words::{ReportedCategory, State};
+use longshore_api::enums::{ReportedCategory, State};
 use longshore_api::work::{ClaimedJob, ReportedError};
 use longshore_client::Client;
-use longshore_store::clock::monotonic;
+use longshore_client::monotonic;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Work;
+use super::WorkOptions;
 use super::connectivity::Connectivity;
-use super::program::{Ended, Program};
-use super::pulse::{Beat, Pulse};
-use super::report::{Report, Reporter, Told};
-use super::worker::{Phase, abandoning};
-use crate::terminal::screen::Screen;
+use super::heartbeat::{LeaseEvent, LeaseKeeper};
+use super::program::{Program, ProgramExit};
+use super::settle::{Reporter, SettleResult, SettlementRequest};
+use super::worker::{WorkerPhase, abandoning};
+use crate::terminal::output::Output;
 
-pub(super) struct Attempt {
-    pub(super) work: Arc<Work>,
+pub(super) struct AttemptRunner {
+    pub(super) options: Arc<WorkOptions>,
     pub(super) client: Client,
-    pub(super) screen: Screen,
-    /// When the claim was sent: the lease is no older than that.
-    pub(super) asked_at: Duration,
-    pub(super) phase: watch::Receiver<Phase>,
+    pub(super) output: Output,
+    /// When the claim was sent, by the monotonic clock. The lease starts later.
+    pub(super) claimed_at: Duration,
+    pub(super) phase: watch::Receiver<WorkerPhase>,
     pub(super) connectivity: Arc<Connectivity>,
 }
 
-/// What became of it.
+/// Result of an attempt, as it is printed.
 #[derive(Debug, Serialize)]
-pub(super) struct Outcome {
+pub(super) struct AttemptReport {
     id: String,
     queue: String,
     #[serde(rename = "type")]
@@ -42,14 +42,14 @@ pub(super) struct Outcome {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_code: Option<i32>,
-    /// As the server has it now.
+    /// State of the job after the settlement.
     state: Option<State>,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for AttemptReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, job_type, attempt, outcome, seconds, .. } = self;
         write!(f, "{id}  {outcome:<10}  {job_type}, attempt {attempt}, {seconds:.2} s")?;
@@ -63,53 +63,53 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Why a program was told to end before it did by itself.
+/// Why the worker stopped a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
+enum StopReason {
     Cancelled,
     TimedOut,
     LeaseLost,
     Abandoned,
 }
 
-/// What the server keeps to itself in a claim and tells when asked.
+/// Limits of the job, which the response to a claim does not have.
 #[derive(Clone, Copy, Debug, Default)]
-struct Terms {
+struct EffectiveLimits {
     lease: Option<Duration>,
     execution_timeout: Option<Duration>,
 }
 
-impl Attempt {
-    pub(super) async fn run(self, job: ClaimedJob) -> Outcome {
+impl AttemptRunner {
+    pub(super) async fn run(self, job: ClaimedJob) -> AttemptReport {
         let started = monotonic();
-        let terms = self.terms(&job).await;
+        let limits = self.limits(&job).await;
         let reporter = Reporter {
             client: self.client.clone(),
-            screen: self.screen,
+            output: self.output,
             id: job.id.clone(),
             token: job.lease.token.clone(),
             phase: self.phase.clone(),
             connectivity: Arc::clone(&self.connectivity),
         };
-        let (report, exit_code) = match Program::start(&self.work, &job, self.client.url(), self.screen) {
+        let (report, exit_code) = match Program::start(&self.options, &job, self.client.url(), self.output) {
             Ok(program) => {
-                let pulse = Pulse::new(&self.client, &job, terms.lease, self.asked_at, &self.connectivity);
-                let (ended, cut) = self.supervise(program, pulse, &terms).await;
-                (self.judge(&ended, cut), ended.code)
+                let keeper = LeaseKeeper::new(&self.client, &job, limits.lease, self.claimed_at, &self.connectivity);
+                let (ended, stop_reason) = self.supervise(program, keeper, &limits).await;
+                (self.outcome_of(&ended, stop_reason), ended.code)
             }
             Err(error) => {
-                let message = format!("the program cannot be started: {error}");
-                (Report::Fail(reported(ReportedCategory::System, "cannot_start", message)), None)
+                let message = format!("cannot start the program: {error}");
+                (SettlementRequest::Fail(reported(ReportedCategory::System, "cannot_start", message)), None)
             }
         };
-        let word = report.word();
-        let Told { state, detail } = reporter.tell(report).await;
-        Outcome {
+        let outcome = report.as_str();
+        let SettleResult { state, detail } = reporter.settle(report).await;
+        AttemptReport {
             id: job.id,
             queue: job.queue,
             job_type: job.job_type,
             attempt: job.attempt,
-            outcome: word,
+            outcome,
             exit_code,
             state,
             seconds: (monotonic() - started).as_secs_f64(),
@@ -117,85 +117,93 @@ impl Attempt {
         }
     }
 
-    /// How long its lease is. The server tells when it ends by a clock of its own; how long that is, is known without comparing clocks.
-    async fn terms(&self, job: &ClaimedJob) -> Terms {
+    /// Fetches the length of the lease and the execution timeout. The claim has the expiry by the
+    /// server's clock; a length does not depend on the difference of the clocks.
+    async fn limits(&self, job: &ClaimedJob) -> EffectiveLimits {
         let positive = |length: longshore_api::Duration| (length.0 > 0).then(|| length.as_std());
-        let (own_lease, own_timeout) = (self.work.lease, self.work.execution_timeout.and_then(positive));
-        let known = timeout(Duration::from_secs(2), self.client.job(&job.id)).await;
-        let Ok(Ok(record)) = known else {
-            return Terms { lease: own_lease.and_then(positive), execution_timeout: own_timeout };
+        let (own_lease, own_timeout) = (self.options.lease, self.options.execution_timeout.and_then(positive));
+        let fetched = timeout(Duration::from_secs(2), self.client.job(&job.id)).await;
+        let Ok(Ok(record)) = fetched else {
+            return EffectiveLimits { lease: own_lease.and_then(positive), execution_timeout: own_timeout };
         };
         let of_job = record.policy.execution_timeout.and_then(positive);
         let shorter = match (of_job, own_timeout) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        Terms { lease: own_lease.or(record.policy.lease).and_then(positive), execution_timeout: shorter }
+        EffectiveLimits { lease: own_lease.or(record.policy.lease).and_then(positive), execution_timeout: shorter }
     }
 
-    /// Until the program has ended, by itself or because it was told to.
-    async fn supervise(&self, mut program: Program, mut pulse: Pulse, terms: &Terms) -> (Ended, Option<Cut>) {
+    /// Waits for the end of the program, and stops it on cancel, timeout, lost lease or shutdown.
+    async fn supervise(
+        &self,
+        mut program: Program,
+        mut keeper: LeaseKeeper,
+        limits: &EffectiveLimits,
+    ) -> (ProgramExit, Option<StopReason>) {
         let far = Duration::from_secs(86_400 * 365);
-        let mut deadline = Instant::now() + terms.execution_timeout.unwrap_or(far);
+        let mut deadline = Instant::now() + limits.execution_timeout.unwrap_or(far);
         let mut kill_at = Instant::now() + far;
-        let mut cut: Option<Cut> = None;
-        let grace = self.work.grace.as_std();
+        let mut stop_reason: Option<StopReason> = None;
+        let grace = self.options.grace.as_std();
         loop {
-            let softly = tokio::select! {
+            let terminate = tokio::select! {
                 biased;
-                ended = program.ended() => return (ended, cut),
-                beat = pulse.next() => match beat {
-                    Beat::CancelRequested => Some(Cut::Cancelled),
-                    Beat::Lost => {
-                        // Somebody else may be at it already.
+                ended = program.wait() => return (ended, stop_reason),
+                event = keeper.next() => match event {
+                    LeaseEvent::CancelRequested => Some(StopReason::Cancelled),
+                    LeaseEvent::Lost => {
+                        // Another worker may already be running the job.
                         program.kill();
-                        cut = Some(Cut::LeaseLost);
+                        stop_reason = Some(StopReason::LeaseLost);
                         None
                     }
                 },
-                () = sleep_until(deadline) => Some(Cut::TimedOut),
-                () = abandoning(&self.phase), if cut.is_none() => Some(Cut::Abandoned),
+                () = sleep_until(deadline) => Some(StopReason::TimedOut),
+                () = abandoning(&self.phase), if stop_reason.is_none() => Some(StopReason::Abandoned),
                 () = sleep_until(kill_at) => {
                     program.kill();
                     kill_at = Instant::now() + far;
                     None
                 }
             };
-            if softly == Some(Cut::TimedOut) {
+            if terminate == Some(StopReason::TimedOut) {
                 deadline = Instant::now() + far;
             }
-            if let Some(reason) = softly
-                && cut.is_none()
+            if let Some(reason) = terminate
+                && stop_reason.is_none()
             {
-                cut = Some(reason);
-                program.ask_to_end();
+                stop_reason = Some(reason);
+                program.terminate();
                 kill_at = Instant::now() + grace;
             }
         }
     }
 
-    fn judge(&self, ended: &Ended, cut: Option<Cut>) -> Report {
-        match (cut, ended.code) {
-            (Some(Cut::LeaseLost), _) => Report::Nothing,
-            // It got there before it was stopped.
-            (None | Some(Cut::Cancelled | Cut::Abandoned), Some(0)) => Report::Complete(result(&ended.stdout)),
-            (Some(Cut::TimedOut), _) => {
-                Report::Fail(reported(ReportedCategory::Timeout, "execution_timeout", ended.message()))
+    fn outcome_of(&self, ended: &ProgramExit, stop_reason: Option<StopReason>) -> SettlementRequest {
+        match (stop_reason, ended.code) {
+            (Some(StopReason::LeaseLost), _) => SettlementRequest::Nothing,
+            // The program finished before the signal reached it.
+            (None | Some(StopReason::Cancelled | StopReason::Abandoned), Some(0)) => {
+                SettlementRequest::Complete(result(&ended.stdout))
             }
-            (Some(Cut::Cancelled), _) => {
-                let message = "the program was ended because the job was cancelled".to_owned();
-                Report::Cancelled(reported(ReportedCategory::Temporary, "cancelled", message))
+            (Some(StopReason::TimedOut), _) => {
+                SettlementRequest::Fail(reported(ReportedCategory::Timeout, "execution_timeout", ended.message()))
             }
-            (Some(Cut::Abandoned), _) => Report::Release,
-            (None, Some(code)) if code == i32::from(self.work.permanent_exit_code) => {
-                Report::Fail(reported(ReportedCategory::Permanent, &format!("exit_{code}"), ended.message()))
+            (Some(StopReason::Cancelled), _) => {
+                let message = "the program was stopped because the job was cancelled".to_owned();
+                SettlementRequest::Cancelled(reported(ReportedCategory::Temporary, "cancelled", message))
+            }
+            (Some(StopReason::Abandoned), _) => SettlementRequest::Release,
+            (None, Some(code)) if code == i32::from(self.options.permanent_exit_code) => {
+                SettlementRequest::Fail(reported(ReportedCategory::Permanent, &format!("exit_{code}"), ended.message()))
             }
             (None, Some(code)) => {
-                Report::Fail(reported(ReportedCategory::Temporary, &format!("exit_{code}"), ended.message()))
+                SettlementRequest::Fail(reported(ReportedCategory::Temporary, &format!("exit_{code}"), ended.message()))
             }
             (None, None) => {
                 let code = ended.signal.map_or("ended".to_owned(), |signal| format!("signal_{signal}"));
-                Report::Fail(reported(ReportedCategory::Temporary, &code, ended.message()))
+                SettlementRequest::Fail(reported(ReportedCategory::Temporary, &code, ended.message()))
             }
         }
     }
@@ -212,7 +220,7 @@ fn reported(category: ReportedCategory, code: &str, message: String) -> Reported
     }
 }
 
-/// Output that is JSON is the result, as it stands.
+/// Returns the output as the result if it is JSON.
 fn result(stdout: &[u8]) -> Option<Box<RawValue>> {
     let text = std::str::from_utf8(stdout).ok()?.trim();
     if text.is_empty() { None } else { serde_json::from_str(text).ok() }

@@ -1,22 +1,22 @@
-//! Whether the server answers. All calls of a worker report here: claims, heartbeats and settlements.
+//! Tracks whether the server responds, by the results of all requests of a worker.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_client::Error;
 
-use crate::terminal::screen::Screen;
+use crate::terminal::output::Output;
 
-/// Prints one line when the server stops answering and one when it is back, not one for each retry.
+/// Prints one line when the server stops responding and one when it responds again.
 #[derive(Debug)]
 pub(super) struct Connectivity {
-    screen: Screen,
+    output: Output,
     is_lost: AtomicBool,
 }
 
 impl Connectivity {
-    pub(super) fn new(screen: Screen) -> Self {
-        Self { screen, is_lost: AtomicBool::new(false) }
+    pub(super) fn new(output: Output) -> Self {
+        Self { output, is_lost: AtomicBool::new(false) }
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -29,30 +29,33 @@ impl Connectivity {
             Err(error) if is_outage(error) => self.lost(error),
             Err(Error::Refused(_)) => self.restored(),
             Err(
-                Error::Unreachable { .. } | Error::NoAnswer { .. } | Error::NotUnderstood { .. } | Error::Request(_),
+                Error::Connect { .. }
+                | Error::ResponseLost { .. }
+                | Error::UnexpectedResponse { .. }
+                | Error::InvalidRequest(_),
             ) => {}
         }
     }
 
     pub(super) fn lost(&self, why: impl Display) {
         if !self.is_lost.swap(true, Ordering::Relaxed) {
-            self.screen.warn(&format!("the server is away: {why}; trying again until it answers"));
+            self.output.warn(&format!("the server does not respond: {why}; retrying"));
         }
     }
 
     fn restored(&self) {
         if self.is_lost.swap(false, Ordering::Relaxed) {
-            self.screen.warn("the server answers again");
+            self.output.warn("the server responds again");
         }
     }
 }
 
-/// No answer, or one that says that the server, or a proxy in front of it, cannot serve now.
+/// Whether there was no response, or a status of 500 or above from the server or a proxy.
 fn is_outage(error: &Error) -> bool {
     match error {
-        Error::Unreachable { .. } | Error::NoAnswer { .. } => true,
+        Error::Connect { .. } | Error::ResponseLost { .. } => true,
         Error::Refused(problem) => problem.status >= 500,
-        Error::NotUnderstood { status, .. } => *status >= 500,
-        Error::Request(_) => false,
+        Error::UnexpectedResponse { status, .. } => *status >= 500,
+        Error::InvalidRequest(_) => false,
     }
 }

@@ -1,105 +1,105 @@
 //! `longshore work`: a worker that runs a program for each job.
 //!
-//! - `worker.rs`: claims, slots, draining
-//! - `attempt.rs`: one job from its claim to its end: the program, heartbeats, deadlines, what to report
-//! - `connectivity.rs`: one line when the server stops answering, one when it is back
-//! - `paused.rs`: whether a paused queue keeps jobs from `--until-empty`
-//! - `pulse.rs`: heartbeats, and what they tell
-//! - `program.rs`: the program itself: its input, output, environment and end
-//! - `report.rs`: telling the server, as often as it takes
+//! - `worker.rs`: claims jobs, limits concurrency, drains
+//! - `attempt.rs`: runs one job: program, heartbeats, deadlines, settlement
+//! - `program.rs`: the program: input, output, environment, exit
+//! - `heartbeat.rs`: heartbeats and the state of the lease
+//! - `settle.rs`: settles a lease, with retries
+//! - `connectivity.rs`: reports when the server stops responding and when it is back
+//! - `paused.rs`: finds paused queues with jobs, for `--until-empty`
 
 mod attempt;
 mod connectivity;
+mod heartbeat;
 mod paused;
 mod program;
-mod pulse;
-mod report;
+mod settle;
 mod worker;
 
 use clap::Args;
 use longshore_api::Duration;
 
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Work on jobs: run a program for each one.
+/// Run a program for each job.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-The program gets the payload on standard input and the job's facts in its environment. Its exit
-code decides: 0 completes the job (standard output is the result, if it is JSON), 100 is a
-permanent failure, any other a temporary one that is retried as the queue says. The last of
-standard error is the job's error message.
+The program gets the payload on standard input and the fields of the job in its environment. Exit
+code 0 completes the job; standard output is the result if it is JSON. Exit code 100 is a permanent
+failure. Any other exit code is a temporary failure, which is retried by the job's policy. The end
+of standard error is the error message.
 
 Examples:
   longshore work --exec ./send-mail.sh
   longshore work -q reports -q default --concurrency 4 --exec 'python3 report.py'
   longshore work --until-empty --exec 'jq .to'
 
-In the program's environment:
+Environment of the program:
   LONGSHORE_JOB_ID  _SEQ  _QUEUE  _TYPE  _PRIORITY  _ATTEMPT  _ATTEMPT_ID  _PREVIOUS_ATTEMPT_ID
   LONGSHORE_JOB_TAGS (JSON)  _CHECKPOINT (JSON)  _CORRELATION_ID  _IDEMPOTENCY_KEY  _WORKFLOW
   LONGSHORE_JOB_CREATED_AT  _DEADLINE_AT  _PAYLOAD_KIND (json, binary or none)
-  LONGSHORE_LEASE_TOKEN, LONGSHORE_SERVER for calls of its own, as a heartbeat with progress
+  LONGSHORE_LEASE_TOKEN, LONGSHORE_SERVER for requests of the program, such as progress
 
-Heartbeats are sent while the program runs. It is ended (SIGTERM, after --grace SIGKILL) when
-somebody cancels the job or its time is up, and killed when the lease is lost. SIGTERM to the
-worker drains: no new jobs, those that run are finished; a second SIGTERM, or the end of
---drain-timeout, ends them and gives the jobs back.
+The worker sends heartbeats while the program runs. It stops the program (SIGTERM, and SIGKILL after
+--grace) when the job is cancelled or its execution timeout ends. It kills the program when the
+lease is lost. SIGTERM to the worker drains: no new claims, and running programs finish. A second
+SIGTERM, or the end of --drain-timeout, stops the programs and releases their jobs.
 
-A server that is away is asked again until it answers; one line says that it is away, one that it
-is back. With --until-empty the worker ends when no jobs are in line: exit code 0, or 1 where a
-paused queue holds jobs in line.")]
-pub(crate) struct Work {
-    /// The program, run by sh -c
+If the server does not respond, the worker retries, and prints one line about the outage and one
+when it is over. With --until-empty the worker ends when no job is ready: exit code 0, or 1 if a
+paused queue still has jobs.")]
+pub(crate) struct WorkOptions {
+    /// Program, run by sh -c
     #[arg(long, value_name = "CMD")]
     exec: String,
-    /// Queues to serve, in this order; may be repeated
+    /// Queue to claim from; may be repeated, in order of preference
     #[arg(short, long = "queue", value_name = "QUEUE", default_value = "default")]
     queues: Vec<String>,
-    /// Only jobs of these types; may be repeated
+    /// Claim only jobs of this type; may be repeated
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     types: Vec<String>,
-    /// Programs at the same time
+    /// Programs that run at the same time
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     concurrency: u16,
-    /// This worker's name; host and process id unless given
+    /// Name of the worker [default: HOST-PID]
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
-    /// Lease of claimed jobs, instead of their own
+    /// Lease of claimed jobs, instead of the job's own
     #[arg(long, value_name = "DURATION")]
     lease: Option<Duration>,
-    /// The longest that a program may take, where the job does not allow less
+    /// Longest duration of a program; a job may have a shorter one
     #[arg(long, value_name = "DURATION")]
     execution_timeout: Option<Duration>,
-    /// How long one claim waits for jobs
+    /// Time that one claim waits for jobs
     #[arg(long, value_name = "DURATION", default_value = "20s")]
     wait: Duration,
-    /// Between SIGTERM and SIGKILL to a program
+    /// Time between SIGTERM and SIGKILL to a program
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     grace: Duration,
-    /// For programs to finish, once the worker is told to stop
+    /// Time for programs to finish on shutdown
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     drain_timeout: Duration,
     /// Stop after this many jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_jobs: Option<u64>,
-    /// Stop when no jobs are in line; exit code 1 if a paused queue holds some
+    /// Stop when no job is ready; exit code 1 if a paused queue still has jobs
     #[arg(long)]
     until_empty: bool,
-    /// The exit code that means: do not try again
+    /// Exit code that means a permanent failure
     #[arg(long, value_name = "CODE", default_value_t = 100, value_parser = clap::value_parser!(u8).range(1..))]
     permanent_exit_code: u8,
 }
 
-impl Work {
-    pub(crate) fn run(mut self, context: &Context) -> Result<(), Failure> {
-        let name = self.worker.take().unwrap_or_else(own_name);
+impl WorkOptions {
+    pub(crate) fn run(mut self, context: &Context) -> Result<(), CliError> {
+        let name = self.worker.take().unwrap_or_else(default_name);
         let client = context.client()?;
-        context.call(worker::Worker::new(self, name, client, context.screen).run())
+        context.call(worker::ExecWorker::new(self, name, client, context.output).run())
     }
 }
 
-fn own_name() -> String {
+fn default_name() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}-{}", std::process::id())
 }

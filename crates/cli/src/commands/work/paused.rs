@@ -1,11 +1,11 @@
-//! Whether a paused queue keeps jobs from a worker that runs until nothing is left.
+//! Finds paused queues with jobs, for `--until-empty`.
 
-use longshore_api::words::State;
-use longshore_client::{Client, Error, JobFilter};
+use longshore_api::enums::State;
+use longshore_client::{Client, Error, JobListQuery};
 
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// The first of these queues that is paused and has jobs in line, of these types where some are given.
+/// Returns the first paused queue with ready jobs; with `types`, only jobs of these types count.
 pub(super) async fn paused_with_work(
     client: &Client,
     queues: &[String],
@@ -14,26 +14,26 @@ pub(super) async fn paused_with_work(
     for name in queues {
         let queue = match client.queue(name).await {
             Ok(queue) => queue,
-            // The queue does not exist, or this worker may not look at it: then only the claim can tell.
+            // The queue does not exist, or the worker has no access to it.
             Err(Error::Refused(problem)) if problem.status < 500 => continue,
             Err(error) => return Err(error),
         };
-        let in_line = queue.counts.get(&State::Scheduled).copied().unwrap_or(0);
-        if queue.paused && in_line > 0 && has_type(client, name, types).await? {
+        let ready = queue.counts.get(&State::Scheduled).copied().unwrap_or(0);
+        if queue.paused && ready > 0 && has_ready_job(client, name, types).await? {
             return Ok(Some(name.clone()));
         }
     }
     Ok(None)
 }
 
-async fn has_type(client: &Client, queue: &str, types: &[String]) -> Result<bool, Error> {
+async fn has_ready_job(client: &Client, queue: &str, types: &[String]) -> Result<bool, Error> {
     for job_type in types {
-        let filter = JobFilter {
+        let filter = JobListQuery {
             queue: Some(queue.to_owned()),
             states: vec![State::Scheduled],
             job_type: Some(job_type.clone()),
             limit: Some(1),
-            ..JobFilter::default()
+            ..JobListQuery::default()
         };
         if !client.jobs(&filter).await?.jobs.is_empty() {
             return Ok(true);
@@ -42,7 +42,7 @@ async fn has_type(client: &Client, queue: &str, types: &[String]) -> Result<bool
     Ok(types.is_empty())
 }
 
-pub(super) fn paused(queue: &str) -> Failure {
-    Failure::refused(format!("queue \"{queue}\" is paused and holds jobs: the worker ends without them"))
-        .hint(format!("`longshore queues resume {queue}` lets claims go on"))
+pub(super) fn paused_error(queue: &str) -> CliError {
+    CliError::refused(format!("queue \"{queue}\" is paused and still has jobs"))
+        .hint(format!("`longshore queues resume {queue}` resumes claims"))
 }

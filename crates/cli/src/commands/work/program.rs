@@ -1,4 +1,4 @@
-//! The program that works on a job.
+//! The program that runs a job: input, output, environment, exit.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
@@ -13,38 +13,38 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Work;
-use crate::terminal::screen::Screen;
+use super::WorkOptions;
+use crate::terminal::output::Output;
 
-/// Output beyond this is read and dropped: no result is as long.
+/// Limit of standard output, above the largest result. Longer output is no result.
 const STDOUT_MAX: usize = 16 << 20;
-/// The last of standard error is the error's message.
+/// Bytes at the end of standard error that become the error message.
 const STDERR_KEPT: usize = 4 << 10;
-/// A longer line of standard error is passed on in parts.
+/// A longer line of standard error is printed in parts.
 const LINE_MAX: usize = 8 << 10;
-/// One variable may not be longer than this on Linux (128 KiB with its name).
+/// Limit of a variable; Linux allows 128 KiB with the name.
 const VARIABLE_MAX: usize = 100 << 10;
-/// For output that is still under way when the program has ended.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time to read the remaining output after the program has exited.
+const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) struct Program {
     child: Child,
     group: Option<Pid>,
-    stdout: Output,
-    stderr: Output,
-    /// Once it has ended; reading what it left behind may be interrupted and taken up again.
+    stdout: ProgramOutput,
+    stderr: ProgramOutput,
+    /// Set when the program has exited: `wait` may be called again while it reads the output.
     status: Option<ExitStatus>,
 }
 
-/// Bytes that are still being read, or all of them.
-enum Output {
+/// Output that is being read, or that is complete.
+enum ProgramOutput {
     Reading(JoinHandle<Vec<u8>>),
     Read(Vec<u8>),
 }
 
-impl Output {
-    /// May be dropped and called again.
-    async fn end(&mut self) {
+impl ProgramOutput {
+    /// Waits for the end of the output. Cancel safe.
+    async fn finish(&mut self) {
         if let Self::Reading(reading) = self {
             let bytes = reading.await.unwrap_or_default();
             *self = Self::Read(bytes);
@@ -59,33 +59,38 @@ impl Output {
     }
 }
 
-/// How it ended.
-pub(super) struct Ended {
+/// Exit of a program, with its output.
+pub(super) struct ProgramExit {
     pub(super) code: Option<i32>,
     pub(super) signal: Option<i32>,
     pub(super) stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
-impl Ended {
-    /// What the program said last, else how it ended.
+impl ProgramExit {
+    /// Returns the end of standard error, or the exit code if it is empty.
     pub(super) fn message(&self) -> String {
-        let said = String::from_utf8_lossy(&self.stderr);
-        let said = said.trim();
-        match (said.is_empty(), self.code, self.signal) {
-            (false, _, _) => said.to_owned(),
-            (true, Some(code), _) => format!("the program ended with exit code {code}"),
-            (true, None, Some(signal)) => format!("the program was ended by signal {signal}"),
-            (true, None, None) => "the program ended".to_owned(),
+        let stderr = String::from_utf8_lossy(&self.stderr);
+        let stderr = stderr.trim();
+        match (stderr.is_empty(), self.code, self.signal) {
+            (false, _, _) => stderr.to_owned(),
+            (true, Some(code), _) => format!("the program exited with code {code}"),
+            (true, None, Some(signal)) => format!("the program was killed by signal {signal}"),
+            (true, None, None) => "the program exited".to_owned(),
         }
     }
 }
 
 impl Program {
-    pub(super) fn start(work: &Work, job: &ClaimedJob, server: &str, screen: Screen) -> std::io::Result<Self> {
+    pub(super) fn start(
+        options: &WorkOptions,
+        job: &ClaimedJob,
+        server: &str,
+        output: Output,
+    ) -> std::io::Result<Self> {
         let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(&work.exec);
-        // A group of its own: signals reach whatever it starts, and a terminal's interrupt reaches only us.
+        command.arg("-c").arg(&options.exec);
+        // A new process group: signals reach its children too, and Ctrl-C reaches only the worker.
         command.process_group(0).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for (name, value) in environment(job, server) {
@@ -98,17 +103,17 @@ impl Program {
         let mut child = command.spawn()?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(stdin) = child.stdin.take() {
-            tokio::spawn(feed(stdin, payload));
+            tokio::spawn(write_stdin(stdin, payload));
         }
         let (out, errors) = (child.stdout.take(), child.stderr.take());
-        let stdout = Output::Reading(tokio::spawn(collect(out)));
+        let stdout = ProgramOutput::Reading(tokio::spawn(read_stdout(out)));
         let label = job.id.chars().take(8).collect();
-        let stderr = Output::Reading(tokio::spawn(pass_on(errors, label, screen)));
+        let stderr = ProgramOutput::Reading(tokio::spawn(forward_stderr(errors, label, output)));
         Ok(Self { child, group, stdout, stderr, status: None })
     }
 
-    /// May be dropped and called again.
-    pub(super) async fn ended(&mut self) -> Ended {
+    /// Waits for the exit and the output. Cancel safe.
+    pub(super) async fn wait(&mut self) -> ProgramExit {
         let status = match self.status {
             Some(status) => Some(status),
             None => {
@@ -116,17 +121,17 @@ impl Program {
                 self.status
             }
         };
-        // Something it left running may hold its output open.
+        // A child of the program may hold the pipes open.
         let all = async {
-            self.stdout.end().await;
-            self.stderr.end().await;
+            self.stdout.finish().await;
+            self.stderr.finish().await;
         };
-        if timeout(LAST_WORDS, all).await.is_err() {
+        if timeout(OUTPUT_DRAIN_TIMEOUT, all).await.is_err() {
             self.kill();
-            self.stdout.end().await;
-            self.stderr.end().await;
+            self.stdout.finish().await;
+            self.stderr.finish().await;
         }
-        Ended {
+        ProgramExit {
             code: status.and_then(|status| status.code()),
             signal: status.and_then(|status| status.signal()),
             stdout: self.stdout.take(),
@@ -134,7 +139,7 @@ impl Program {
         }
     }
 
-    pub(super) fn ask_to_end(&self) {
+    pub(super) fn terminate(&self) {
         self.send(Signal::TERM);
     }
 
@@ -144,7 +149,7 @@ impl Program {
 
     fn send(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // Nobody left to hear it is what was wanted.
+            // An error means that the group has already exited.
             let _: Result<(), _> = kill_process_group(group, signal);
         }
     }
@@ -158,12 +163,12 @@ fn payload(job: &ClaimedJob) -> Vec<u8> {
     }
 }
 
-/// A program need not read its payload.
-async fn feed(mut stdin: ChildStdin, payload: Vec<u8>) {
+/// Writes the payload. Ignores errors: a program need not read its payload.
+async fn write_stdin(mut stdin: ChildStdin, payload: Vec<u8>) {
     drop(stdin.write_all(&payload).await);
 }
 
-async fn collect(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+async fn read_stdout(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut kept = Vec::new();
     let Some(mut source) = source else { return kept };
     let mut piece = vec![0_u8; 16 << 10];
@@ -177,18 +182,18 @@ async fn collect(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     if too_long { Vec::new() } else { kept }
 }
 
-/// Shows standard error line by line, and keeps the last of it.
-async fn pass_on(source: Option<impl AsyncRead + Unpin>, label: String, screen: Screen) -> Vec<u8> {
+/// Prints standard error line by line, and returns its end.
+async fn forward_stderr(source: Option<impl AsyncRead + Unpin>, label: String, output: Output) -> Vec<u8> {
     let mut kept: Vec<u8> = Vec::new();
     let Some(mut source) = source else { return kept };
     let mut line: Vec<u8> = Vec::new();
     let mut piece = vec![0_u8; 4 << 10];
-    let show = |line: &[u8]| screen.note(&format!("[{label}] {}", String::from_utf8_lossy(line).trim_end()));
+    let show = |line: &[u8]| output.info(&format!("[{label}] {}", String::from_utf8_lossy(line).trim_end()));
     while let Ok(read @ 1..) = source.read(&mut piece).await {
-        let said = piece.get(..read).unwrap_or_default();
-        kept.extend_from_slice(said);
+        let bytes = piece.get(..read).unwrap_or_default();
+        kept.extend_from_slice(bytes);
         kept.drain(..kept.len().saturating_sub(STDERR_KEPT));
-        for part in said.split_inclusive(|byte| *byte == b'\n') {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             line.extend_from_slice(part);
             if part.ends_with(b"\n") || line.len() > LINE_MAX {
                 show(&line);
@@ -202,7 +207,7 @@ async fn pass_on(source: Option<impl AsyncRead + Unpin>, label: String, screen: 
     kept
 }
 
-/// The job's facts. What there is none of is taken out, lest an outer job's shine through.
+/// Variables of the job. `None` removes a variable, which may come from an outer job.
 fn environment(job: &ClaimedJob, server: &str) -> Vec<(&'static str, Option<String>)> {
     let kind = match (&job.payload, &job.payload_base64) {
         (Some(_), _) => "json",
@@ -214,7 +219,7 @@ fn environment(job: &ClaimedJob, server: &str) -> Vec<(&'static str, Option<Stri
         ("LONGSHORE_JOB_SEQ", Some(job.seq.to_string())),
         ("LONGSHORE_JOB_QUEUE", Some(job.queue.clone())),
         ("LONGSHORE_JOB_TYPE", Some(job.job_type.clone())),
-        ("LONGSHORE_JOB_PRIORITY", Some(job.priority.word().to_owned())),
+        ("LONGSHORE_JOB_PRIORITY", Some(job.priority.as_str().to_owned())),
         ("LONGSHORE_JOB_ATTEMPT", Some(job.attempt.to_string())),
         ("LONGSHORE_JOB_ATTEMPT_ID", job.attempt_id.clone()),
         ("LONGSHORE_JOB_PREVIOUS_ATTEMPT_ID", job.previous_attempt_id.clone()),

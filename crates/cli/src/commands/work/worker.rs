@@ -1,172 +1,184 @@
-//! Claims, slots, draining.
+//! Claims jobs, limits concurrency, drains.
 
 use std::sync::Arc;
 
 use longshore_api::Duration;
 use longshore_api::work::{Claim, Claimed};
+use longshore_client::monotonic;
 use longshore_client::{Client, Error};
-use longshore_store::clock::monotonic;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep};
 
-use super::Work;
-use super::attempt::{Attempt, Outcome};
+use super::WorkOptions;
+use super::attempt::{AttemptReport, AttemptRunner};
 use super::connectivity::Connectivity;
-use super::paused::{paused, paused_with_work};
-use crate::commands::words::counted;
+use super::paused::{paused_error, paused_with_work};
+use crate::commands::parse::counted;
 use crate::signals::Signals;
-use crate::terminal::failure::{Ending, Failure};
-use crate::terminal::screen::Screen;
+use crate::terminal::error::{CliError, ExitKind};
+use crate::terminal::output::Output;
 
-/// What running programs are told.
+/// Phase of the worker; all attempts watch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
+pub(super) enum WorkerPhase {
     Working,
-    /// End now, and give the jobs back.
+    /// Attempts stop their programs and release their jobs.
     Abandoning,
 }
 
-/// Until programs are to end.
-pub(super) async fn abandoning(phase: &watch::Receiver<Phase>) {
-    if phase.clone().wait_for(|phase| *phase == Phase::Abandoning).await.is_err() {
+/// Waits for [`WorkerPhase::Abandoning`].
+pub(super) async fn abandoning(phase: &watch::Receiver<WorkerPhase>) {
+    if phase.clone().wait_for(|phase| *phase == WorkerPhase::Abandoning).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-pub(super) struct Worker {
-    work: Arc<Work>,
+pub(super) struct ExecWorker {
+    options: Arc<WorkOptions>,
     name: String,
     client: Client,
-    screen: Screen,
-    running: JoinSet<Outcome>,
-    taken: u64,
-    phase: watch::Sender<Phase>,
+    output: Output,
+    running: JoinSet<AttemptReport>,
+    claimed_jobs: u64,
+    phase: watch::Sender<WorkerPhase>,
     connectivity: Arc<Connectivity>,
 }
 
-/// What follows a claim.
-enum Step {
+/// What follows the response to a claim.
+enum ClaimStep {
     Start(Claimed),
-    /// No jobs are left.
+    /// No job is ready.
     Empty,
-    /// This queue is paused and holds jobs.
+    /// This queue is paused and has ready jobs.
     Paused(String),
 }
 
 const BACKOFF_FIRST: std::time::Duration = std::time::Duration::from_millis(250);
-const BACKOFF_MOST: std::time::Duration = std::time::Duration::from_secs(10);
+const BACKOFF_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 
-impl Worker {
-    pub(super) fn new(work: Work, name: String, client: Client, screen: Screen) -> Self {
-        let phase = watch::Sender::new(Phase::Working);
-        let connectivity = Arc::new(Connectivity::new(screen));
-        Self { work: Arc::new(work), name, client, screen, running: JoinSet::new(), taken: 0, phase, connectivity }
+impl ExecWorker {
+    pub(super) fn new(options: WorkOptions, name: String, client: Client, output: Output) -> Self {
+        let phase = watch::Sender::new(WorkerPhase::Working);
+        let connectivity = Arc::new(Connectivity::new(output));
+        Self {
+            options: Arc::new(options),
+            name,
+            client,
+            output,
+            running: JoinSet::new(),
+            claimed_jobs: 0,
+            phase,
+            connectivity,
+        }
     }
 
-    pub(super) async fn run(mut self) -> Result<(), Failure> {
+    pub(super) async fn run(mut self) -> Result<(), CliError> {
         let signals = Signals::listen()?;
-        // A wrong address is told at once; a server that goes away later is waited for.
+        // An unreachable server is an error at the start, and an outage later.
         self.client.info().await?;
-        let queues = self.work.queues.join(", ");
-        self.screen.note(&format!("worker \"{}\" serves {queues} at {}", self.name, self.client.url()));
+        let queues = self.options.queues.join(", ");
+        self.output.info(&format!("worker \"{}\" claims from {queues} at {}", self.name, self.client.url()));
         let claimed = self.claim_and_run(&signals).await;
         self.drain(&signals).await;
         claimed
     }
 
-    /// Until told to stop, or there is nothing left to do.
-    async fn claim_and_run(&mut self, signals: &Signals) -> Result<(), Failure> {
+    /// Claims and starts jobs until a signal arrives or there is nothing left to do.
+    async fn claim_and_run(&mut self, signals: &Signals) -> Result<(), CliError> {
         let mut backoff = BACKOFF_FIRST;
-        let slots = usize::from(self.work.concurrency);
-        while signals.times() == 0 {
+        let slots = usize::from(self.options.concurrency);
+        while signals.count() == 0 {
             if self.running.len() >= slots {
                 tokio::select! {
-                    Some(outcome) = self.running.join_next() => self.tell(outcome),
-                    () = signals.told(1) => {}
+                    Some(outcome) = self.running.join_next() => self.print_report(outcome),
+                    () = signals.received(1) => {}
                 }
                 continue;
             }
-            let left = self.work.max_jobs.map_or(u64::MAX, |most| most.saturating_sub(self.taken));
+            let left = self.options.max_jobs.map_or(u64::MAX, |most| most.saturating_sub(self.claimed_jobs));
             if left == 0 {
                 return Ok(());
             }
             let free = (slots - self.running.len()) as u64;
-            let asked_at = monotonic();
-            let Some(answer) = self.claim(free.min(left), signals).await else { return Ok(()) };
-            let answer = self.judge(answer).await;
-            self.connectivity.observe(&answer);
-            match answer {
-                Ok(Step::Start(claimed)) => {
+            let claimed_at = monotonic();
+            let Some(response) = self.claim(free.min(left), signals).await else { return Ok(()) };
+            let step = self.next_step(response).await;
+            self.connectivity.observe(&step);
+            match step {
+                Ok(ClaimStep::Start(claimed)) => {
                     backoff = BACKOFF_FIRST;
-                    self.start(claimed, asked_at);
+                    self.start(claimed, claimed_at);
                 }
-                Ok(Step::Empty) => return Ok(()),
-                Ok(Step::Paused(queue)) => return Err(paused(&queue)),
+                Ok(ClaimStep::Empty) => return Ok(()),
+                Ok(ClaimStep::Paused(queue)) => return Err(paused_error(&queue)),
                 Err(error) => {
-                    let failure = Failure::from(error);
-                    if failure.ending == Ending::Refused {
-                        return Err(failure.while_at("claim"));
+                    let failure = CliError::from(error);
+                    if failure.exit_kind == ExitKind::Refused {
+                        return Err(failure.context("claim"));
                     }
                     tokio::select! {
                         () = sleep(backoff) => {}
-                        () = signals.told(1) => {}
+                        () = signals.received(1) => {}
                     }
-                    backoff = (backoff * 2).min(BACKOFF_MOST);
+                    backoff = (backoff * 2).min(BACKOFF_MAX);
                 }
             }
         }
         Ok(())
     }
 
-    /// With `--until-empty`, an empty answer ends the worker, unless a paused queue is the reason for it.
-    async fn judge(&self, answer: Result<Claimed, Error>) -> Result<Step, Error> {
-        let claimed = answer?;
-        if !claimed.jobs.is_empty() || !self.work.until_empty || !self.running.is_empty() {
-            return Ok(Step::Start(claimed));
+    /// With `--until-empty` an empty response ends the worker. A paused queue with jobs is an
+    /// error.
+    async fn next_step(&self, response: Result<Claimed, Error>) -> Result<ClaimStep, Error> {
+        let claimed = response?;
+        if !claimed.jobs.is_empty() || !self.options.until_empty || !self.running.is_empty() {
+            return Ok(ClaimStep::Start(claimed));
         }
-        let paused = paused_with_work(&self.client, &self.work.queues, &self.work.types).await?;
-        Ok(paused.map_or(Step::Empty, Step::Paused))
+        let paused = paused_with_work(&self.client, &self.options.queues, &self.options.types).await?;
+        Ok(paused.map_or(ClaimStep::Empty, ClaimStep::Paused))
     }
 
-    /// One claim, reporting what ends meanwhile; `None` when told to stop. A claim that is dropped gives its jobs back.
+    /// Sends one claim, and prints attempts that end meanwhile. Returns `None` on a signal: the
+    /// server releases the jobs of a dropped request.
     async fn claim(&mut self, limit: u64, signals: &Signals) -> Option<Result<Claimed, Error>> {
-        let types = self.work.types.clone();
-        // To see whether there is nothing left one must not wait for it; while something runs, something may still come of it.
-        let wait = if self.work.until_empty { Duration(500) } else { self.work.wait };
-        let wait = if self.work.until_empty && self.running.is_empty() { Duration(0) } else { wait };
-        // A server that was away answers at once: the line that it is back must not wait for a job.
+        let types = self.options.types.clone();
+        // With `--until-empty` an idle worker does not wait. A busy one waits a little: a running
+        // job may submit others.
+        let wait = if self.options.until_empty { Duration(500) } else { self.options.wait };
+        let wait = if self.options.until_empty && self.running.is_empty() { Duration(0) } else { wait };
+        // During an outage the claim does not wait, so that its end is reported at once.
         let wait = if self.connectivity.is_lost() { Duration(0) } else { wait };
         let claim = Claim {
-            queues: self.work.queues.clone(),
+            queues: self.options.queues.clone(),
             worker: Some(self.name.clone()),
             limit: Some(limit),
             wait: (wait.0 > 0).then_some(wait),
             types: (!types.is_empty()).then_some(types),
-            lease: self.work.lease,
-            execution_timeout: self.work.execution_timeout,
+            lease: self.options.lease,
+            execution_timeout: self.options.execution_timeout,
         };
         let client = self.client.clone();
-        let answer = client.claim(&claim);
-        tokio::pin!(answer);
+        let response = client.claim(&claim);
+        tokio::pin!(response);
         loop {
             tokio::select! {
                 biased;
-                answer = &mut answer => return Some(answer),
-                () = signals.told(1) => return None,
-                Some(outcome) = self.running.join_next() => self.tell(outcome),
+                response = &mut response => return Some(response),
+                () = signals.received(1) => return None,
+                Some(outcome) = self.running.join_next() => self.print_report(outcome),
             }
         }
     }
 
-    fn start(&mut self, claimed: Claimed, asked_at: std::time::Duration) {
+    fn start(&mut self, claimed: Claimed, claimed_at: std::time::Duration) {
         for job in claimed.jobs {
-            self.taken += 1;
-            let attempt = Attempt {
-                work: Arc::clone(&self.work),
+            self.claimed_jobs += 1;
+            let attempt = AttemptRunner {
+                options: Arc::clone(&self.options),
                 client: self.client.clone(),
-                screen: self.screen,
-                asked_at,
+                output: self.output,
+                claimed_at,
                 phase: self.phase.subscribe(),
                 connectivity: Arc::clone(&self.connectivity),
             };
@@ -174,46 +186,46 @@ impl Worker {
         }
     }
 
-    /// Lets programs finish, or ends them when there is no more time.
+    /// Waits for running programs, and stops them on a second signal or after the drain timeout.
     async fn drain(&mut self, signals: &Signals) {
-        let mut told = false;
-        let patience = sleep(self.work.drain_timeout.as_std());
-        tokio::pin!(patience);
+        let mut draining = false;
+        let drain_deadline = sleep(self.options.drain_timeout.as_std());
+        tokio::pin!(drain_deadline);
         loop {
-            let working = *self.phase.borrow() == Phase::Working;
+            let working = *self.phase.borrow() == WorkerPhase::Working;
             tokio::select! {
                 biased;
                 finished = self.running.join_next() => match finished {
-                    Some(outcome) => self.tell(outcome),
+                    Some(outcome) => self.print_report(outcome),
                     None => return,
                 },
-                () = signals.told(1), if !told => {
-                    told = true;
-                    patience.as_mut().reset(Instant::now() + self.work.drain_timeout.as_std());
+                () = signals.received(1), if !draining => {
+                    draining = true;
+                    drain_deadline.as_mut().reset(Instant::now() + self.options.drain_timeout.as_std());
                     let jobs = counted(self.running.len(), "running job");
-                    self.screen.note(&format!("draining: finishing {jobs}; a second signal releases the rest"));
+                    self.output.info(&format!("draining: finishing {jobs}; a second signal releases them"));
                 }
-                () = signals.told(2), if working => self.abandon(),
-                () = &mut patience, if working && told => self.abandon(),
+                () = signals.received(2), if working => self.abandon(),
+                () = &mut drain_deadline, if working && draining => self.abandon(),
             }
         }
     }
 
     fn abandon(&self) {
-        self.screen.note("ending programs; their jobs are given back");
-        self.phase.send_replace(Phase::Abandoning);
+        self.output.info("stopping programs and releasing their jobs");
+        self.phase.send_replace(WorkerPhase::Abandoning);
     }
 
-    /// A worker whose output nobody reads works all the same.
-    fn tell(&self, outcome: Result<Outcome, JoinError>) {
-        let told = match outcome {
-            Ok(outcome) if self.screen.json => self.screen.json_line(&outcome),
-            Ok(outcome) => self.screen.line(&outcome.to_string()),
+    /// Prints the result of an attempt. A closed standard output does not stop the worker.
+    fn print_report(&self, outcome: Result<AttemptReport, JoinError>) {
+        let printed = match outcome {
+            Ok(outcome) if self.output.json => self.output.json_line(&outcome),
+            Ok(outcome) => self.output.line(&outcome.to_string()),
             Err(error) => {
-                self.screen.note(&format!("a job was dropped, its lease will end: {error}"));
+                self.output.info(&format!("an attempt failed, and its lease will expire: {error}"));
                 Ok(())
             }
         };
-        drop(told);
+        drop(printed);
     }
 }

@@ -4,38 +4,38 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::commands::parse;
 use crate::commands::submit::read_text;
-use crate::commands::words;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::table::Table;
+use crate::terminal::error::CliError;
+use crate::terminal::table::TextTable;
 
 /// Add jobs to an open workflow.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The file has the form of a workflow, or is an array of jobs. \"#ref\" may name jobs of earlier calls.
+The file has the form of a workflow, or is an array of jobs. \"#ref\" may name earlier members.
 
 Example:
   longshore workflows add 0b6f… more.json")]
-pub(crate) struct Add {
+pub(crate) struct AddJobs {
     /// The workflow's id
     id: String,
-    /// A file with JSON; - is standard input
+    /// File with JSON, - for standard input
     file: PathBuf,
 }
 
-impl Add {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
-        let body = words::json(&read_text(&self.file)?, "the list of jobs")?;
+impl AddJobs {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
+        let body = parse::json(&read_text(&self.file)?, "the list of jobs")?;
         let client = context.client()?;
-        let made = context.call(async { Ok(client.grow_workflow(&self.id, &body).await?) })?;
-        if context.screen.json {
-            return context.screen.json(&made);
+        let created = context.call(async { Ok(client.add_workflow_jobs(&self.id, &body).await?) })?;
+        if context.output.json {
+            return context.output.json(&created);
         }
-        let mut table = Table::new(&["REF", "ID"]);
-        for (reference, id) in &made.jobs {
+        let mut table = TextTable::new(&["REF", "ID"]);
+        for (reference, id) in &created.jobs {
             table.row(vec![reference.into(), id.into()]);
         }
-        context.screen.table(&table)
+        context.output.table(&table)
     }
 }

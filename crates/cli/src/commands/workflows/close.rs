@@ -4,17 +4,17 @@ use clap::Args;
 
 use super::show;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Say that no more jobs will be added to an open workflow.
+/// Close an open workflow: no more jobs can be added.
 #[derive(Debug, Args)]
-pub(crate) struct Close {
+pub(crate) struct CloseWorkflow {
     /// The workflow's id
     id: String,
 }
 
-impl Close {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl CloseWorkflow {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         show(context, &context.call(async { Ok(client.close_workflow(&self.id).await?) })?)
     }

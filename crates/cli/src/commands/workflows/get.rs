@@ -3,12 +3,12 @@
 use clap::Args;
 use longshore_api::workflow::WorkflowWithJobs;
 
-use super::{facts, graph};
+use super::{graph, summary_table};
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::error::CliError;
+use crate::terminal::table::{CellValue, TextTable};
 
-/// Members that one page has.
+/// Members per page.
 const PAGE: u64 = 1_000;
 
 /// Show one workflow and its jobs.
@@ -18,56 +18,56 @@ Examples:
   longshore workflows get 0b6f… --graph
   longshore workflows get 0b6f… --dot | dot -Tsvg > flow.svg
   longshore workflows get 0b6f… --mermaid >> README.md")]
-pub(crate) struct Get {
+pub(crate) struct GetWorkflow {
     /// The workflow's id
     id: String,
-    /// Draw who waits for whom
+    /// Draw the dependencies as a tree
     #[arg(long, conflicts_with_all = ["dot", "mermaid"])]
     graph: bool,
-    /// The same for Graphviz
+    /// Print the dependencies for Graphviz
     #[arg(long, conflicts_with = "mermaid")]
     dot: bool,
-    /// The same for Mermaid
+    /// Print the dependencies for Mermaid
     #[arg(long)]
     mermaid: bool,
 }
 
-impl Get {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl GetWorkflow {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let workflow = context.call(async {
-            let mut whole = client.workflow(&self.id, Some(PAGE), None).await?;
-            while let Some(cursor) = whole.next.take() {
+            let mut workflow = client.workflow(&self.id, Some(PAGE), None).await?;
+            while let Some(cursor) = workflow.next.take() {
                 let page = client.workflow(&self.id, Some(PAGE), Some(&cursor)).await?;
-                whole.jobs.extend(page.jobs);
-                whole.next = page.next;
+                workflow.jobs.extend(page.jobs);
+                workflow.next = page.next;
             }
-            Ok(whole)
+            Ok(workflow)
         })?;
         if self.dot {
-            return context.screen.line(&graph::dot(&workflow));
+            return context.output.line(&graph::dot(&workflow));
         }
         if self.mermaid {
-            return context.screen.line(&graph::mermaid(&workflow));
+            return context.output.line(&graph::mermaid(&workflow));
         }
-        if context.screen.json {
-            return context.screen.json(&workflow);
+        if context.output.json {
+            return context.output.json(&workflow);
         }
         if self.graph {
-            context.screen.table(&facts(&workflow.workflow))?;
-            return context.screen.table(&graph::tree(&workflow));
+            context.output.table(&summary_table(&workflow.workflow))?;
+            return context.output.table(&graph::tree(&workflow));
         }
-        context.screen.table(&facts(&workflow.workflow))?;
-        members(context, &workflow)
+        context.output.table(&summary_table(&workflow.workflow))?;
+        print_members(context, &workflow)
     }
 }
 
-fn members(context: &Context, workflow: &WorkflowWithJobs) -> Result<(), Failure> {
+fn print_members(context: &Context, workflow: &WorkflowWithJobs) -> Result<(), CliError> {
     if workflow.jobs.is_empty() {
         return Ok(());
     }
     let names = graph::names(workflow);
-    let mut table = Table::new(&["REF", "ID", "QUEUE", "TYPE", "STATE", "AFTER"]);
+    let mut table = TextTable::new(&["REF", "ID", "QUEUE", "TYPE", "STATE", "AFTER"]);
     for job in &workflow.jobs {
         let after = job.after.iter().chain(&job.after_any).map(|id| *names.get(id.as_str()).unwrap_or(&id.as_str()));
         table.row(vec![
@@ -75,14 +75,14 @@ fn members(context: &Context, workflow: &WorkflowWithJobs) -> Result<(), Failure
             job.id.as_str().into(),
             job.queue.as_str().into(),
             job.job_type.as_str().into(),
-            Value::State(job.state),
+            CellValue::State(job.state),
             shortened(&after.collect::<Vec<_>>()).into(),
         ]);
     }
-    context.screen.table(&table)
+    context.output.table(&table)
 }
 
-/// Some names, and how many more there are.
+/// Joins the first five names and says how many more there are.
 pub(super) fn shortened(names: &[&str]) -> String {
     const SHOWN: usize = 5;
     match names.get(..SHOWN) {

@@ -1,14 +1,14 @@
-//! Who waits for whom, drawn: as a tree in the terminal, for Graphviz, for Mermaid.
+//! Draws the dependencies of a workflow: as a tree, for Graphviz, for Mermaid.
 
 use std::collections::{BTreeMap, HashMap};
 
-use longshore_api::words::State;
+use longshore_api::enums::State;
 use longshore_api::workflow::{Member, WorkflowWithJobs};
 
 use super::get::shortened;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::table::{CellValue, TextTable};
 
-/// What jobs are called, by id.
+/// Names of members by id.
 pub(super) fn names(workflow: &WorkflowWithJobs) -> HashMap<&str, &str> {
     workflow.jobs.iter().map(|job| (job.id.as_str(), job.reference.as_str())).collect()
 }
@@ -26,45 +26,48 @@ fn sign(state: State) -> char {
     }
 }
 
-fn waits_for(job: &Member) -> impl Iterator<Item = &str> {
+fn dependencies(job: &Member) -> impl Iterator<Item = &str> {
     job.after.iter().chain(&job.after_any).map(String::as_str)
 }
 
-/// Each job once, under the last of those it waits for; the others are named beside it.
-pub(super) fn tree(workflow: &WorkflowWithJobs) -> Table {
-    let places: HashMap<&str, usize> =
-        workflow.jobs.iter().enumerate().map(|(place, job)| (job.id.as_str(), place)).collect();
-    let (mut below, mut roots): (BTreeMap<usize, Vec<usize>>, Vec<usize>) = (BTreeMap::new(), Vec::new());
-    let mut above = vec![None; workflow.jobs.len()];
-    for (place, job) in workflow.jobs.iter().enumerate() {
-        let last = waits_for(job).filter_map(|id| places.get(id).copied()).last();
+fn indexes_by_id(workflow: &WorkflowWithJobs) -> HashMap<&str, usize> {
+    workflow.jobs.iter().enumerate().map(|(index, job)| (job.id.as_str(), index)).collect()
+}
+
+/// Draws each job once, below the last of its dependencies, and names the others beside it.
+pub(super) fn tree(workflow: &WorkflowWithJobs) -> TextTable {
+    let indexes = indexes_by_id(workflow);
+    let (mut children_of, mut roots): (BTreeMap<usize, Vec<usize>>, Vec<usize>) = (BTreeMap::new(), Vec::new());
+    let mut parents = vec![None; workflow.jobs.len()];
+    for (index, job) in workflow.jobs.iter().enumerate() {
+        let last = dependencies(job).filter_map(|id| indexes.get(id).copied()).last();
         match last {
-            Some(last) => below.entry(last).or_default().push(place),
-            None => roots.push(place),
+            Some(last) => children_of.entry(last).or_default().push(index),
+            None => roots.push(index),
         }
-        if let Some(slot) = above.get_mut(place) {
+        if let Some(slot) = parents.get_mut(index) {
             *slot = last;
         }
     }
     let names = names(workflow);
-    let mut table = Table::new(&["JOB", "STATE", "TYPE", "ALSO AFTER"]);
-    // A stack, not a recursion: chains may be long.
+    let mut table = TextTable::new(&["JOB", "STATE", "TYPE", "ALSO AFTER"]);
+    // A stack instead of recursion: chains may be long.
     let mut stack: Vec<(usize, String, bool)> = roots.iter().rev().map(|root| (*root, String::new(), true)).collect();
-    while let Some((place, indent, root)) = stack.pop() {
-        let Some(job) = workflow.jobs.get(place) else { continue };
-        let under = above.get(place).copied().flatten().and_then(|above| workflow.jobs.get(above));
-        let others: Vec<&str> = waits_for(job)
-            .filter(|id| under.is_none_or(|under| under.id != *id))
+    while let Some((index, indent, root)) = stack.pop() {
+        let Some(job) = workflow.jobs.get(index) else { continue };
+        let parent = parents.get(index).copied().flatten().and_then(|parent| workflow.jobs.get(parent));
+        let others: Vec<&str> = dependencies(job)
+            .filter(|id| parent.is_none_or(|parent| parent.id != *id))
             .map(|id| names.get(id).copied().unwrap_or(id))
             .collect();
         table.row(vec![
             format!("{indent}{} {}", sign(job.state), job.reference).into(),
-            Value::State(job.state),
+            CellValue::State(job.state),
             job.job_type.as_str().into(),
             shortened(&others).into(),
         ]);
-        let inner = if root { String::new() } else { continued(&indent) };
-        let children = below.get(&place).map_or(&[][..], Vec::as_slice);
+        let inner = if root { String::new() } else { continue_lines(&indent) };
+        let children = children_of.get(&index).map_or(&[][..], Vec::as_slice);
         for (number, child) in children.iter().enumerate().rev() {
             let branch = if number + 1 == children.len() { "└─ " } else { "├─ " };
             stack.push((*child, format!("{inner}{branch}"), false));
@@ -73,8 +76,8 @@ pub(super) fn tree(workflow: &WorkflowWithJobs) -> Table {
     table
 }
 
-/// The same lines go on below a branch, or do not.
-fn continued(indent: &str) -> String {
+/// Indent of the rows below a branch: its line continues unless it was the last child.
+fn continue_lines(indent: &str) -> String {
     match (indent.strip_suffix("├─ "), indent.strip_suffix("└─ ")) {
         (Some(front), _) => format!("{front}│  "),
         (None, Some(front)) => format!("{front}   "),
@@ -82,15 +85,14 @@ fn continued(indent: &str) -> String {
     }
 }
 
-/// Numbers for ids: short, and safe in any language.
+/// Edges as (dependency, dependent, is `after_any`). Indexes instead of ids need no quoting.
 fn edges(workflow: &WorkflowWithJobs) -> impl Iterator<Item = (usize, usize, bool)> {
-    let places: HashMap<&str, usize> =
-        workflow.jobs.iter().enumerate().map(|(place, job)| (job.id.as_str(), place)).collect();
-    workflow.jobs.iter().enumerate().flat_map(move |(place, job)| {
+    let indexes = indexes_by_id(workflow);
+    workflow.jobs.iter().enumerate().flat_map(move |(index, job)| {
         let strict = job.after.iter().map(|id| (id, false));
         let any = job.after_any.iter().map(|id| (id, true));
-        let found = strict.chain(any).filter_map(|(id, any)| Some((*places.get(id.as_str())?, any)));
-        found.map(move |(from, any)| (from, place, any)).collect::<Vec<_>>()
+        let found = strict.chain(any).filter_map(|(id, any)| Some((*indexes.get(id.as_str())?, any)));
+        found.map(move |(from, any)| (from, index, any)).collect::<Vec<_>>()
     })
 }
 
@@ -104,7 +106,7 @@ fn colour(state: State) -> &'static str {
     }
 }
 
-/// Between quotes.
+/// Escapes text for a quoted string of Graphviz.
 fn quoted(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
@@ -114,10 +116,10 @@ fn quoted(text: &str) -> String {
 
 pub(super) fn dot(workflow: &WorkflowWithJobs) -> String {
     let mut lines = vec!["digraph workflow {".to_owned(), "  node [shape=box, style=\"rounded,filled\"];".to_owned()];
-    for (place, job) in workflow.jobs.iter().enumerate() {
+    for (index, job) in workflow.jobs.iter().enumerate() {
         let (name, kind) = (quoted(&job.reference), quoted(&job.job_type));
         let (state, colour) = (job.state, colour(job.state));
-        lines.push(format!("  j{place} [label=\"{name}\\n{kind}\\n{state}\", fillcolor={colour}];"));
+        lines.push(format!("  j{index} [label=\"{name}\\n{kind}\\n{state}\", fillcolor={colour}];"));
     }
     for (from, to, any) in edges(workflow) {
         lines.push(format!("  j{from} -> j{to}{};", if any { " [style=dashed]" } else { "" }));
@@ -127,12 +129,12 @@ pub(super) fn dot(workflow: &WorkflowWithJobs) -> String {
 }
 
 pub(super) fn mermaid(workflow: &WorkflowWithJobs) -> String {
-    // Quotes end a label there, whatever stands before them.
+    // Mermaid has no escape character: a quote always ends the label.
     let label = |text: &str| text.chars().filter(|c| !c.is_control()).collect::<String>().replace('"', "#quot;");
     let mut lines = vec!["flowchart TD".to_owned()];
-    for (place, job) in workflow.jobs.iter().enumerate() {
+    for (index, job) in workflow.jobs.iter().enumerate() {
         let text = format!("{}<br/>{}<br/>{}", label(&job.reference), label(&job.job_type), job.state);
-        lines.push(format!("  j{place}[\"{text}\"]:::{}", job.state));
+        lines.push(format!("  j{index}[\"{text}\"]:::{}", job.state));
     }
     for (from, to, any) in edges(workflow) {
         lines.push(format!("  j{from} {} j{to}", if any { "-.->" } else { "-->" }));
@@ -148,9 +150,9 @@ pub(super) fn mermaid(workflow: &WorkflowWithJobs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::screen::Screen;
+    use crate::terminal::output::Output;
 
-    fn flow() -> WorkflowWithJobs {
+    fn workflow() -> WorkflowWithJobs {
         let job = |name: &str, state: State, after: &[&str], any: &[&str]| Member {
             reference: name.to_owned(),
             id: format!("id-{name}"),
@@ -178,8 +180,8 @@ mod tests {
 
     #[test]
     fn a_tree_shows_each_job_once() {
-        let screen = Screen { json: false, terminal: false, colour: false };
-        let drawn = tree(&flow()).drawn(&screen);
+        let output = Output { json: false, terminal: false, colour: false };
+        let drawn = tree(&workflow()).render(&output);
         let lines: Vec<&str> = drawn.lines().map(|line| line.split("  t\"1").next().unwrap().trim_end()).collect();
         assert_eq!(
             lines,
@@ -197,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn exports_name_and_quote() {
-        let dot = dot(&flow());
+    fn exports_escape_quotes() {
+        let dot = dot(&workflow());
         assert!(dot.contains(r#"j0 [label="a\nt\"1\ncompleted", fillcolor=palegreen];"#), "{dot}");
         assert!(dot.contains("j1 -> j3;") && dot.contains("j0 -> j4 [style=dashed];"), "{dot}");
-        let mermaid = mermaid(&flow());
+        let mermaid = mermaid(&workflow());
         assert!(mermaid.contains(r#"j2["c<br/>t#quot;1<br/>failed"]:::failed"#), "{mermaid}");
         assert!(mermaid.contains("j2 --> j3") && mermaid.contains("j0 -.-> j4"), "{mermaid}");
     }

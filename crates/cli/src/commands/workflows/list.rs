@@ -1,15 +1,15 @@
 //! `longshore workflows list`
 
 use clap::Args;
-use longshore_api::words::WorkflowState;
+use longshore_api::enums::WorkflowState;
 use longshore_api::workflow::Workflows;
 
 use super::state;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
-use crate::terminal::table::{Table, Value};
+use crate::terminal::error::CliError;
+use crate::terminal::table::{CellValue, TextTable};
 
-/// What the server answers in one page.
+/// Most workflows that the server returns in one page.
 const PAGE_MAX: u64 = 1_000;
 
 /// List workflows, newest first.
@@ -18,28 +18,28 @@ const PAGE_MAX: u64 = 1_000;
 Examples:
   longshore workflows list --state failed
   longshore workflows list --json --all | jq -r '.workflows[].id'")]
-pub(crate) struct List {
-    /// Only running, completed, failed or cancelled ones
-    #[arg(short, long, value_parser = word)]
+pub(crate) struct ListWorkflows {
+    /// Workflows in this state: running, completed, failed or cancelled
+    #[arg(short, long, value_parser = parse_state)]
     state: Option<WorkflowState>,
-    /// At most this many
+    /// List at most N workflows
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
-    /// All of them
+    /// List all workflows
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Go on where an earlier list ended ("next")
+    /// Continue an earlier list: its "next"
     #[arg(long)]
     cursor: Option<String>,
 }
 
-fn word(text: &str) -> Result<WorkflowState, String> {
-    let known = || WorkflowState::ALL.iter().map(|state| state.word()).collect::<Vec<_>>().join(", ");
-    WorkflowState::from_word(text).ok_or_else(|| format!("expected one of {}", known()))
+fn parse_state(text: &str) -> Result<WorkflowState, String> {
+    let states = || WorkflowState::ALL.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(", ");
+    WorkflowState::parse(text).ok_or_else(|| format!("expected one of {}", states()))
 }
 
-impl List {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl ListWorkflows {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let limit = if self.all { u64::MAX } else { self.limit };
         let client = context.client()?;
         let found = context.call(async {
@@ -61,28 +61,28 @@ impl List {
     }
 }
 
-fn show(context: &Context, found: &Workflows) -> Result<(), Failure> {
-    if context.screen.json {
-        return context.screen.json(found);
+fn show(context: &Context, found: &Workflows) -> Result<(), CliError> {
+    if context.output.json {
+        return context.output.json(found);
     }
     if found.workflows.is_empty() {
-        context.screen.note("no such workflows");
+        context.output.info("no workflows match");
         return Ok(());
     }
-    let mut table = Table::new(&["ID", "NAME", "STATE", "ENDED", "JOBS", "CREATED"]);
+    let mut table = TextTable::new(&["ID", "NAME", "STATE", "ENDED", "JOBS", "CREATED"]);
     for workflow in &found.workflows {
         table.row(vec![
             workflow.id.as_str().into(),
-            Value::maybe(workflow.name.as_ref()),
+            CellValue::maybe(workflow.name.as_ref()),
             state(workflow),
-            Value::number(workflow.ended),
-            Value::number(workflow.total),
+            CellValue::number(workflow.ended),
+            CellValue::number(workflow.total),
             workflow.created_at.into(),
         ]);
     }
-    context.screen.table(&table)?;
+    context.output.table(&table)?;
     if let Some(next) = &found.next {
-        context.screen.note(&format!("there are more: --cursor {next}, --limit N or --all"));
+        context.output.info(&format!("more workflows match: use --cursor {next}, --limit N or --all"));
     }
     Ok(())
 }

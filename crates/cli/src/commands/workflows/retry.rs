@@ -4,20 +4,19 @@ use clap::Args;
 
 use super::show;
 use crate::context::Context;
-use crate::terminal::failure::Failure;
+use crate::terminal::error::CliError;
 
-/// Run again what failed or was cancelled, and bring back what waited on it.
+/// Retry failed and cancelled members of a workflow, and revive those that waited for them.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Jobs run again in place, or as clones that take their places, as their queues say (manual_requeue)."
-)]
-pub(crate) struct Retry {
+#[command(after_help = "\
+The queue setting manual_requeue decides whether a member runs again itself, or as a clone.")]
+pub(crate) struct RetryWorkflow {
     /// The workflow's id
     id: String,
 }
 
-impl Retry {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl RetryWorkflow {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         show(context, &context.call(async { Ok(client.retry_workflow(&self.id).await?) })?)
     }

@@ -1,36 +1,53 @@
-//! `/info` and `/info/version`
+//! `/health`, `/info` and `/info/version`
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longshore_core::engine::count_of;
+use axum::http::StatusCode;
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::job::Job;
+use longshore_core::ocypod::status::{OCYPOD_TYPE, Status};
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
-use longshore_core::status::{OCYPOD_TYPE, Status};
-use longshore_store::{JobFilter, QueueReport};
+use longshore_engine::count_of;
+use longshore_store::{JobFilter, QueueStats};
 use serde::Serialize;
 
-use super::answer::{Answer, No, ok};
-use super::call::{Call, speakable};
-use super::jobs::each;
-use crate::app::AppState;
+use super::jobs::for_each_job;
+use super::request::{OcypodRequest, is_valid_queue_name};
+use super::response::{OcypodError, OcypodResult, ok};
+use crate::state::AppState;
 
-/// The version of Ocypod whose words these are.
+/// The version of Ocypod that this dialect implements.
 const VERSION: &str = "0.8.0";
 
-pub(super) async fn version(_: Call) -> Answer {
+/// `GET /info/version`
+pub(super) async fn version(_: OcypodRequest) -> OcypodResult {
     ok(&VERSION)
 }
 
 #[derive(Serialize)]
-struct Info {
-    queues: BTreeMap<String, Counts>,
+struct OcypodHealth {
+    status: &'static str,
+}
+
+/// `GET /health`: 503 if the store does not answer.
+pub(super) async fn health(call: OcypodRequest) -> OcypodResult {
+    call.app.call_store(call.app.store.queues()).await?;
+    if call.app.store_health.has_failed() {
+        let text = "the store has failed: restart the server";
+        return Err(OcypodError::own(StatusCode::SERVICE_UNAVAILABLE, text));
+    }
+    ok(&OcypodHealth { status: "healthy" })
+}
+
+#[derive(Serialize)]
+struct OcypodInfo {
+    queues: BTreeMap<String, StatusCounts>,
     statistics: Statistics,
 }
 
 #[derive(Default, Serialize)]
-struct Counts {
+struct StatusCounts {
     queued: u64,
     running: u64,
     failed: u64,
@@ -39,7 +56,7 @@ struct Counts {
     timed_out: u64,
 }
 
-impl Counts {
+impl StatusCounts {
     fn add(&mut self, status: Status) {
         let counter = match status {
             Status::Queued => &mut self.queued,
@@ -54,7 +71,7 @@ impl Counts {
 }
 
 #[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "the names of the wire")]
+#[expect(clippy::struct_field_names, reason = "field names of the wire format")]
 struct Statistics {
     total_jobs_created: u64,
     total_jobs_completed: u64,
@@ -64,16 +81,17 @@ struct Statistics {
     total_jobs_cancelled: u64,
 }
 
-pub(super) async fn info(call: Call) -> Answer {
+/// `GET /info`
+pub(super) async fn info(call: OcypodRequest) -> OcypodResult {
     let app = &call.app;
-    let reports = app.ask(app.store.queues()).await?;
+    let reports = app.call_store(app.store.queues()).await?;
     let mut queues = BTreeMap::new();
-    for report in reports.iter().filter(|report| is_ours(report)) {
+    for report in reports.iter().filter(|report| is_ocypod_queue(report)) {
         queues.insert(report.queue.name.to_string(), counts(app, report).await?);
     }
-    let there: BTreeSet<&QueueName> = reports.iter().map(|report| &report.queue.name).collect();
-    left_behind(app, &there, &mut queues).await?;
-    let totals = app.ask(app.store.totals()).await?;
+    let existing: BTreeSet<&QueueName> = reports.iter().map(|report| &report.queue.name).collect();
+    count_deleted_queues(app, &existing, &mut queues).await?;
+    let totals = app.call_store(app.store.ocypod_totals()).await?;
     let statistics = Statistics {
         total_jobs_created: totals.created,
         total_jobs_completed: totals.completed,
@@ -82,43 +100,43 @@ pub(super) async fn info(call: Call) -> Answer {
         total_jobs_timed_out: totals.timed_out,
         total_jobs_cancelled: totals.cancelled,
     };
-    ok(&Info { queues, statistics })
+    ok(&OcypodInfo { queues, statistics })
 }
 
-/// Of the dialect, and with a name that it can spell.
-pub(super) fn is_ours(report: &QueueReport) -> bool {
-    report.queue.profile == Profile::Ocypod && speakable(report.queue.name.as_str())
+/// Whether a queue has the profile `ocypod` and a name that is valid in Ocypod.
+pub(super) fn is_ocypod_queue(report: &QueueStats) -> bool {
+    report.queue.profile == Profile::Ocypod && is_valid_queue_name(report.queue.name.as_str())
 }
 
-/// Most are counted already; only which of the failures timed out is told by the jobs themselves.
-async fn counts(app: &AppState, report: &QueueReport) -> Result<Counts, No> {
+/// Counts jobs by status. Only failures are read one by one: the store does not count timeouts.
+async fn counts(app: &AppState, report: &QueueStats) -> Result<StatusCounts, OcypodError> {
     let of = |state| count_of(&report.counts, state);
-    let mut counts = Counts {
+    let mut counts = StatusCounts {
         queued: of(StateKind::Pending) + of(StateKind::Scheduled) + of(StateKind::Delayed),
         running: of(StateKind::Running),
         completed: of(StateKind::Completed),
         cancelled: of(StateKind::Cancelled),
-        ..Counts::default()
+        ..StatusCounts::default()
     };
     for state in [StateKind::Retrying, StateKind::Failed, StateKind::DeadLetter] {
         if of(state) > 0 {
             let filter =
                 JobFilter { queue: Some(report.queue.name.clone()), states: state.into(), ..JobFilter::default() };
-            each(app, filter, |job| counts.add(Status::of(job))).await?;
+            for_each_job(app, filter, |job| counts.add(Status::of(job))).await?;
         }
     }
     Ok(counts)
 }
 
-/// A queue that is gone is shown while there are jobs of it.
-async fn left_behind(
+/// Adds deleted queues that still have jobs.
+async fn count_deleted_queues(
     app: &AppState,
-    there: &BTreeSet<&QueueName>,
-    queues: &mut BTreeMap<String, Counts>,
-) -> Result<(), No> {
+    existing: &BTreeSet<&QueueName>,
+    queues: &mut BTreeMap<String, StatusCounts>,
+) -> Result<(), OcypodError> {
     let job_type = JobType::new(OCYPOD_TYPE)?;
     let mut count = |job: &Job| {
-        if !there.contains(&job.queue) && job.policy.profile == Profile::Ocypod {
+        if !existing.contains(&job.queue) && job.policy.profile == Profile::Ocypod {
             queues.entry(job.queue.to_string()).or_default().add(Status::of(job));
         }
     };
@@ -126,7 +144,7 @@ async fn left_behind(
         [StateKind::Running, StateKind::Completed, StateKind::Failed, StateKind::DeadLetter, StateKind::Cancelled]
     {
         let filter = JobFilter { job_type: Some(job_type.clone()), states: state.into(), ..JobFilter::default() };
-        each(app, filter, &mut count).await?;
+        for_each_job(app, filter, &mut count).await?;
     }
     Ok(())
 }

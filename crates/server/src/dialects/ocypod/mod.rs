@@ -1,50 +1,50 @@
-//! Ocypod 0.8: its own routes and words, on the jobs of the same store.
+//! The HTTP API of Ocypod 0.8, on the jobs of the same store. Migration guide: `docs/ocypod.md`.
 //!
-//! Its queues are the queues of the profile `ocypod`, its job ids are sequence numbers, its jobs have the type `ocypod`. What a client may do to the status of
-//! a job is a rule of `longshore-core` ([`longshore_core::status`]). How to move from Ocypod to Longshore: `docs/ocypod.md`.
+//! Its queues have the profile `ocypod`, its jobs have the type `ocypod`, and its job ids are
+//! sequence numbers. [`longshore_core::ocypod::status`] decides which status changes are legal.
 //!
-//! - `call.rs`: a request as these routes see it; `answer.rs`: answers, and refusals in prose
-//! - `length.rs`: durations such as `1h 15m`; [`settings`](QueueKeys): the five settings of a queue; `object.rs`: the 17 fields of a job
-//! - `queues/`, `jobs/`, `tag.rs`, `info.rs`, `health.rs`: one file a verb
+//! - `request.rs`, `response.rs`: extractor and responses
+//! - `duration.rs`: durations such as `1h 15m`
+//! - `settings.rs`: the five settings of a queue ([`QueueKeys`])
+//! - `job.rs`: the 17 fields of a job
+//! - `queues.rs`, `jobs.rs`, `info.rs`: the routes
 
-mod answer;
-mod call;
-mod health;
+mod duration;
 mod info;
+mod job;
 mod jobs;
-mod length;
-mod object;
 mod queues;
+mod request;
+mod response;
 mod settings;
-mod tag;
 
 pub use settings::{QueueKeys, queue_settings};
 
 use axum::Router;
 use axum::routing::{MethodRouter, any};
 
-use crate::app::AppState;
+use crate::state::AppState;
 
-pub(crate) use call::{nothing_there, owns};
+pub(crate) use request::{is_ocypod_path, unknown_path};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/health", any(call::not_here).get(health::health).head(call::not_here))
+        .route("/health", any(request::not_found).get(info::health).head(request::not_found))
         .route("/info", any(info::info))
         .route("/info/version", any(info::version))
-        .route("/queue", any(queues::list::list))
-        .route("/queue/{name}", known().get(queues::get::get).put(queues::put::put).delete(queues::delete::delete))
-        .route("/queue/{name}/size", any(queues::size::size))
-        .route("/queue/{name}/job_ids", any(queues::job_ids::job_ids))
-        .route("/queue/{name}/job", known().get(queues::take::take).post(queues::create::create))
-        .route("/job/{id}", known().get(jobs::get::get).patch(jobs::patch::patch).delete(jobs::delete::delete))
-        .route("/job/{id}/status", any(jobs::status::status))
-        .route("/job/{id}/output", known().get(jobs::output::get).put(jobs::output::put))
-        .route("/job/{id}/heartbeat", known().put(jobs::heartbeat::heartbeat))
-        .route("/tag/{tag}", any(call::not_here).get(tag::tag).head(call::not_here))
+        .route("/queue", any(queues::list))
+        .route("/queue/{name}", known_path().get(queues::get).put(queues::put).delete(queues::delete))
+        .route("/queue/{name}/size", any(queues::size))
+        .route("/queue/{name}/job_ids", any(queues::job_ids))
+        .route("/queue/{name}/job", known_path().get(queues::claim).post(queues::submit))
+        .route("/job/{id}", known_path().get(jobs::get).patch(jobs::patch).delete(jobs::delete))
+        .route("/job/{id}/status", any(jobs::status))
+        .route("/job/{id}/output", known_path().get(jobs::get_output).put(jobs::put_output))
+        .route("/job/{id}/heartbeat", known_path().put(jobs::heartbeat))
+        .route("/tag/{tag}", any(request::not_found).get(jobs::tag).head(request::not_found))
 }
 
-/// A path that takes some methods; the others, HEAD among them, hear so without a word.
-fn known() -> MethodRouter<AppState> {
-    any(call::no_such_method).head(call::no_such_method)
+/// A path with routes for some methods; all others, also HEAD, get 405 with an empty body.
+fn known_path() -> MethodRouter<AppState> {
+    any(request::method_not_allowed).head(request::method_not_allowed)
 }

@@ -1,4 +1,4 @@
-//! The five settings of an Ocypod queue, and the settings of ours that they stand for.
+//! The five settings of an Ocypod queue, and the corresponding settings of Longshore.
 //!
 //! | Ocypod | Longshore |
 //! | --- | --- |
@@ -9,16 +9,17 @@
 //! | `retry_delays` | `retry.backoff` of the kind `list`, `delays` |
 
 use longshore_core::backoff::BackoffKind;
-use longshore_core::engine::Queue;
 use longshore_core::limits::BACKOFF_DELAYS_MAX;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
-use longshore_core::policy::{Counts, Policy, Retry};
+use longshore_core::policy::{Policy, Retry, RetryLimitUnit};
+use longshore_engine::Queue;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::answer::No;
-use super::length::Length;
+use super::duration::OcypodDuration;
+use super::response::OcypodError;
 
-/// The keys of a `[queue.NAME]` section in Ocypod's own configuration file; what is absent has Ocypod's default.
+/// The keys of a `[queue.NAME]` section in Ocypod's configuration file. A missing key has Ocypod's
+/// default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueKeys<'a> {
     pub timeout: Option<&'a str>,
@@ -28,54 +29,55 @@ pub struct QueueKeys<'a> {
     pub retry_delays: Option<Vec<&'a str>>,
 }
 
-/// What these keys override in a queue of the profile `ocypod`; or which of them is wrong, and why.
+/// Returns the overrides for a queue of the profile `ocypod`, or the error of an invalid key.
 pub fn queue_settings(keys: &QueueKeys<'_>) -> Result<SettingsPatch, String> {
-    let length = |key: &str, text: Option<&str>| {
-        text.map(Length::read).transpose().map_err(|complaint| format!("{key}: {complaint}"))
+    let duration = |key: &str, text: Option<&str>| {
+        text.map(OcypodDuration::parse).transpose().map_err(|error| format!("{key}: {error}"))
     };
-    let delays = |delays: &Vec<&str>| delays.iter().map(|text| Length::read(text)).collect::<Result<Vec<_>, _>>();
-    let given = Given {
-        timeout: length("timeout", keys.timeout)?,
-        heartbeat_timeout: length("heartbeat_timeout", keys.heartbeat_timeout)?,
-        expires_after: length("expires_after", keys.expires_after)?,
+    let delays =
+        |delays: &Vec<&str>| delays.iter().map(|text| OcypodDuration::parse(text)).collect::<Result<Vec<_>, _>>();
+    let settings = SettingsBody {
+        timeout: duration("timeout", keys.timeout)?,
+        heartbeat_timeout: duration("heartbeat_timeout", keys.heartbeat_timeout)?,
+        expires_after: duration("expires_after", keys.expires_after)?,
         retries: keys.retries,
         retry_delays: keys
             .retry_delays
             .as_ref()
             .map(delays)
             .transpose()
-            .map_err(|complaint| format!("retry_delays: {complaint}"))?,
+            .map_err(|error| format!("retry_delays: {error}"))?,
     };
-    given.check()?;
-    Ok(given.overrides(&SettingsPatch::default()))
+    settings.check()?;
+    Ok(settings.overrides(&SettingsPatch::default()))
 }
 
-/// The body of a PUT: an absent field returns to the default, `null` is an error.
+/// The body of a PUT: a missing field gets its default, `null` is an error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Given {
-    #[serde(deserialize_with = "there")]
-    pub timeout: Option<Length>,
-    #[serde(deserialize_with = "there")]
-    pub heartbeat_timeout: Option<Length>,
-    #[serde(deserialize_with = "there")]
-    pub expires_after: Option<Length>,
-    #[serde(deserialize_with = "there")]
+pub(super) struct SettingsBody {
+    #[serde(deserialize_with = "not_null")]
+    pub timeout: Option<OcypodDuration>,
+    #[serde(deserialize_with = "not_null")]
+    pub heartbeat_timeout: Option<OcypodDuration>,
+    #[serde(deserialize_with = "not_null")]
+    pub expires_after: Option<OcypodDuration>,
+    #[serde(deserialize_with = "not_null")]
     pub retries: Option<u64>,
-    #[serde(deserialize_with = "there")]
-    pub retry_delays: Option<Vec<Length>>,
+    #[serde(deserialize_with = "not_null")]
+    pub retry_delays: Option<Vec<OcypodDuration>>,
 }
 
-fn there<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
-impl Given {
+impl SettingsBody {
     fn check(&self) -> Result<(), String> {
         check_delays(self.retry_delays.as_deref())
     }
 
-    /// What was overridden in words that Ocypod does not have stays.
+    /// Keeps overrides that have no Ocypod setting.
     fn overrides(self, before: &SettingsPatch) -> SettingsPatch {
         let retry = RetryPatch {
             limit: self.retries.map(limit),
@@ -84,99 +86,99 @@ impl Given {
             base: None,
             multiplier: None,
             cap: None,
-            delays: self.retry_delays.map(lengths),
+            delays: self.retry_delays.map(durations),
             jitter_kind: None,
             jitter_factor: None,
             ..before.job.retry.clone()
         };
         let job = PolicyPatch {
             retry,
-            execution_timeout: self.timeout.map(|length| length.0),
-            lease: self.heartbeat_timeout.map(|length| length.0),
+            execution_timeout: self.timeout.map(|duration| duration.0),
+            lease: self.heartbeat_timeout.map(|duration| duration.0),
             retention: retention(self.expires_after),
             ..before.job.clone()
         };
         SettingsPatch { job, ..before.clone() }
     }
 
-    /// `before`: the queue, if there is one.
-    pub(super) fn read(self, before: Option<&Queue>) -> Result<SettingsPatch, No> {
-        self.check().map_err(No::bad)?;
+    /// Returns the overrides of a queue; `before` is its present version.
+    pub(super) fn overrides_of(self, before: Option<&Queue>) -> Result<SettingsPatch, OcypodError> {
+        self.check().map_err(OcypodError::bad)?;
         let none = SettingsPatch::default();
         Ok(self.overrides(before.map_or(&none, |queue| &queue.overrides)))
     }
 
-    /// The same of a job, instead of its queue's.
-    pub(super) fn of_job(self) -> Result<PolicyPatch, No> {
-        self.check().map_err(No::bad)?;
+    /// Returns the overrides of a single job.
+    pub(super) fn job_overrides(self) -> Result<PolicyPatch, OcypodError> {
+        self.check().map_err(OcypodError::bad)?;
         let retry = RetryPatch {
             limit: self.retries.map(limit),
-            counts: self.retries.map(|_| Counts::Retries),
+            counts: self.retries.map(|_| RetryLimitUnit::Retries),
             backoff_kind: self.retry_delays.as_ref().map(|_| BackoffKind::List),
-            delays: self.retry_delays.map(lengths),
+            delays: self.retry_delays.map(durations),
             ..RetryPatch::default()
         };
         Ok(PolicyPatch {
             retry,
-            execution_timeout: self.timeout.map(|length| length.0),
-            lease: self.heartbeat_timeout.map(|length| length.0),
+            execution_timeout: self.timeout.map(|duration| duration.0),
+            lease: self.heartbeat_timeout.map(|duration| duration.0),
             retention: retention(self.expires_after),
             ..PolicyPatch::default()
         })
     }
 }
 
-fn check_delays(delays: Option<&[Length]>) -> Result<(), String> {
+fn check_delays(delays: Option<&[OcypodDuration]>) -> Result<(), String> {
     if delays.is_some_and(|delays| delays.len() > BACKOFF_DELAYS_MAX) {
         return Err(format!("retry_delays: may have at most {BACKOFF_DELAYS_MAX} entries"));
     }
     Ok(())
 }
 
-fn lengths(given: Vec<Length>) -> Vec<longshore_core::Duration> {
-    given.into_iter().map(|length| length.0).collect()
+fn durations(delays: Vec<OcypodDuration>) -> Vec<longshore_core::Duration> {
+    delays.into_iter().map(|duration| duration.0).collect()
 }
 
-fn retention(expires_after: Option<Length>) -> RetentionPatch {
-    let kept = expires_after.map(|length| length.0);
-    RetentionPatch { completed: kept, failed: kept, dead_letter: kept, cancelled: kept }
+fn retention(expires_after: Option<OcypodDuration>) -> RetentionPatch {
+    let retention = expires_after.map(|duration| duration.0);
+    RetentionPatch { completed: retention, failed: retention, dead_letter: retention, cancelled: retention }
 }
 
-/// More retries than can be counted are retries for ever.
+/// Saturates: `u32::MAX` means unlimited retries.
 fn limit(retries: u64) -> u32 {
     u32::try_from(retries).unwrap_or(u32::MAX)
 }
 
-/// The number of retries, as it was given.
+/// Returns the number of retries; unlimited retries are `u64::MAX`.
 pub(super) fn retries(retry: &Retry) -> u64 {
     match retry.counts {
-        Counts::Retries if retry.limit == u32::MAX => u64::MAX,
-        Counts::Retries => u64::from(retry.limit),
-        Counts::Starts | Counts::Failures => u64::from(retry.retries_max()),
+        RetryLimitUnit::Retries if retry.limit == u32::MAX => u64::MAX,
+        RetryLimitUnit::Retries => u64::from(retry.limit),
+        RetryLimitUnit::Starts | RetryLimitUnit::Failures => u64::from(retry.retries_max()),
     }
 }
 
-pub(super) fn delays(retry: &Retry) -> Vec<Length> {
+pub(super) fn delays(retry: &Retry) -> Vec<OcypodDuration> {
     match retry.backoff.kind {
-        BackoffKind::List => retry.backoff.delays.iter().copied().map(Length).collect(),
+        BackoffKind::List => retry.backoff.delays.iter().copied().map(OcypodDuration).collect(),
         BackoffKind::Constant | BackoffKind::Linear | BackoffKind::Exponential | BackoffKind::Custom(_) => Vec::new(),
     }
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Shown {
-    timeout: Length,
-    heartbeat_timeout: Length,
-    expires_after: Length,
+pub(super) struct OcypodSettings {
+    timeout: OcypodDuration,
+    heartbeat_timeout: OcypodDuration,
+    expires_after: OcypodDuration,
     retries: u64,
-    retry_delays: Vec<Length>,
+    retry_delays: Vec<OcypodDuration>,
 }
 
-pub(super) fn shown(policy: &Policy) -> Shown {
-    Shown {
-        timeout: Length::shown(policy.execution_timeout),
-        heartbeat_timeout: Length::shown(policy.lease),
-        expires_after: Length::shown(policy.retention.completed),
+pub(super) fn to_wire(policy: &Policy) -> OcypodSettings {
+    OcypodSettings {
+        timeout: OcypodDuration::or_zero(policy.execution_timeout),
+        heartbeat_timeout: OcypodDuration::or_zero(policy.lease),
+        expires_after: OcypodDuration::or_zero(policy.retention.completed),
         retries: retries(&policy.retry),
         retry_delays: delays(&policy.retry),
     }
@@ -188,18 +190,18 @@ mod tests {
 
     use super::*;
 
-    fn told(keys: &QueueKeys<'_>) -> String {
+    fn resolved(keys: &QueueKeys<'_>) -> String {
         match queue_settings(keys) {
-            Ok(patch) => serde_json::to_string(&shown(&patch.resolve(Profile::Ocypod).unwrap().policy)).unwrap(),
-            Err(complaint) => complaint,
+            Ok(patch) => serde_json::to_string(&to_wire(&patch.resolve(Profile::Ocypod).unwrap().policy)).unwrap(),
+            Err(error) => error,
         }
     }
 
     /// Proves O-20, O-21, O-22, O-23, O-25, O-37, O-47, O-50.
     #[test]
-    fn the_keys_of_a_configuration_file() {
+    fn keys_of_a_configuration_file_resolve() {
         assert_eq!(
-            told(&QueueKeys::default()),
+            resolved(&QueueKeys::default()),
             r#"{"timeout":"5m","heartbeat_timeout":"0s","expires_after":"5m","retries":0,"retry_delays":[]}"#
         );
         let keys = QueueKeys {
@@ -210,39 +212,39 @@ mod tests {
             retry_delays: Some(vec!["10s", "1m", "5m"]),
         };
         assert_eq!(
-            told(&keys),
+            resolved(&keys),
             r#"{"timeout":"1h 15m","heartbeat_timeout":"1m 30s","expires_after":"0s","retries":4,"retry_delays":["10s","1m","5m"]}"#
         );
         assert_eq!(
-            told(&QueueKeys { timeout: Some("10"), ..QueueKeys::default() }),
+            resolved(&QueueKeys { timeout: Some("10"), ..QueueKeys::default() }),
             "timeout: time unit needed, for example 10sec or 10ms"
         );
         let many = QueueKeys { retry_delays: Some(vec!["1s"; 101]), ..QueueKeys::default() };
-        assert_eq!(told(&many), "retry_delays: may have at most 100 entries");
+        assert_eq!(resolved(&many), "retry_delays: may have at most 100 entries");
     }
 
     #[test]
-    fn more_retries_than_anybody_counts() {
-        for given in [0, 1_000_001, u64::from(u32::MAX) - 1, u64::MAX] {
-            let patch = queue_settings(&QueueKeys { retries: Some(given), ..QueueKeys::default() }).unwrap();
-            assert_eq!(retries(&patch.resolve(Profile::Ocypod).unwrap().policy.retry), given);
+    fn large_retry_counts_survive_a_round_trip() {
+        for count in [0, 1_000_001, u64::from(u32::MAX) - 1, u64::MAX] {
+            let patch = queue_settings(&QueueKeys { retries: Some(count), ..QueueKeys::default() }).unwrap();
+            assert_eq!(retries(&patch.resolve(Profile::Ocypod).unwrap().policy.retry), count);
         }
     }
 
-    /// What an operator set in our own words outlives a PUT of the dialect, unless the dialect has a word for it.
+    /// Overrides without an Ocypod setting survive a PUT of Ocypod.
     #[test]
-    fn a_put_speaks_only_of_its_five_settings() {
+    fn a_put_replaces_only_its_five_settings() {
         let before = SettingsPatch {
             job: PolicyPatch {
                 lease: Some(longshore_core::Duration::from_secs(9)),
                 max_reclaims: Some(Some(3)),
-                retry: RetryPatch { counts: Some(Counts::Starts), limit: Some(7), ..RetryPatch::default() },
+                retry: RetryPatch { counts: Some(RetryLimitUnit::Starts), limit: Some(7), ..RetryPatch::default() },
                 ..PolicyPatch::default()
             },
             payload_max: Some(1_000),
             ..SettingsPatch::default()
         };
-        let after = Given::default().overrides(&before);
+        let after = SettingsBody::default().overrides(&before);
         assert_eq!((after.payload_max, after.job.max_reclaims), (Some(1_000), Some(Some(3))));
         assert_eq!((after.job.lease, after.job.retry), (None, RetryPatch::default()));
     }

@@ -1,88 +1,131 @@
-//! `POST /v1/queues/{queue}/jobs`
+//! `POST /v1/queues/{queue}/jobs`: submit a job, or an array of jobs.
+
+use std::collections::HashMap;
 
 use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use longshore_api::job::SubmittedBatch;
-use longshore_core::engine::SubmitRequest;
-use longshore_core::id::QueueName;
+use longshore_api::job::{Submitted as WireSubmitted, SubmittedBatch};
+use longshore_core::id::{QueueName, Seq};
+use longshore_core::submit::Payload;
+use longshore_engine::{ParsedSubmission, SubmitRequest, Submitted};
 use serde_json::value::RawValue;
 
-use super::same_payload::{KeyedPayloads, tell};
-use crate::app::AppState;
-use crate::routes::batch::{Batch, OwnQueue};
-use crate::wire::answer::{Answer, json};
+use crate::routes::batch::{Batch, QueueField, to_wire};
+use crate::state::AppState;
 use crate::wire::body::JsonBody;
 use crate::wire::path::QueuePath;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
+use crate::wire::response::{ApiResult, json};
 
-/// One job, or an array of them.
 pub(crate) async fn submit(
     State(app): State<AppState>,
     QueuePath(queue): QueuePath,
     _: NoQuery,
-    IdempotencyKey(key): IdempotencyKey,
+    IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     body: JsonBody,
-) -> Answer {
+) -> ApiResult {
     let text = body.text()?;
     match serde_json::from_str::<Vec<&RawValue>>(text) {
-        Ok(_) if key.is_some() => {
-            Err(Failure::validation(IDEMPOTENCY_KEY, "is for a single job: give each job of an array its own field"))
-        }
-        Ok(members) => submit_batch(&app, &queue, &members).await,
+        Ok(_) if key.is_some() => Err(ApiError::validation(
+            IDEMPOTENCY_KEY,
+            "is for a single job: set idempotency_key in each job of an array",
+        )),
+        Ok(jobs) => submit_batch(&app, &queue, &jobs).await,
         Err(_) => submit_one(&app, &queue, text, key).await,
     }
 }
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
-/// The header `Idempotency-Key`, taken as it stands.
+/// The header `Idempotency-Key`.
 #[derive(Debug)]
-pub(crate) struct IdempotencyKey(Option<String>);
+pub(crate) struct IdempotencyKeyHeader(Option<String>);
 
-impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
-    type Rejection = Failure;
+impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKeyHeader {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
-        let mut given = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
-        let key = match (given.next(), given.next()) {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let mut values = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
+        let key = match (values.next(), values.next()) {
             (None, _) => return Ok(Self(None)),
             (Some(key), None) => key,
-            (Some(_), Some(_)) => return Err(Failure::validation(IDEMPOTENCY_KEY, "must be given once")),
+            (Some(_), Some(_)) => return Err(ApiError::validation(IDEMPOTENCY_KEY, "must be given once")),
         };
         let text = std::str::from_utf8(key.as_bytes());
-        let text = text.map_err(|_| Failure::validation(IDEMPOTENCY_KEY, "must be UTF-8"))?;
+        let text = text.map_err(|_| ApiError::validation(IDEMPOTENCY_KEY, "must be UTF-8"))?;
         Ok(Self(Some(text.to_owned())))
     }
 }
 
-async fn submit_one(app: &AppState, queue: &QueueName, text: &str, key: Option<String>) -> Answer {
+async fn submit_one(app: &AppState, queue: &QueueName, text: &str, key: Option<String>) -> ApiResult {
     let mut batch = Batch::with_header_key(key);
-    batch.add(text, queue, OwnQueue::Refused)?;
-    if let Some(failure) = batch.take_unreadable() {
-        return Err(failure.into());
+    batch.add(text, queue, QueueField::Refused);
+    if let Some(error) = batch.take_unreadable() {
+        return Err(error.into());
     }
     let payloads = KeyedPayloads::of(&batch.members);
-    let submitted = batch.submit(app, SubmitRequest::new, Batch::single_refusal).await?;
-    match tell(app, &submitted, payloads).await.first() {
+    let submitted = batch.submit(app, SubmitRequest::parsed, Batch::single_refusal).await?;
+    match compare_duplicates(app, &submitted, payloads).await.first() {
         Some(job) => json(status(job.duplicate), job),
-        None => Err(Failure::bad_request("no job was given")),
+        None => Err(ApiError::bad_request("no job was submitted")),
     }
 }
 
-async fn submit_batch(app: &AppState, queue: &QueueName, members: &[&RawValue]) -> Answer {
-    Batch::check_size(members.len())?;
+async fn submit_batch(app: &AppState, queue: &QueueName, jobs: &[&RawValue]) -> ApiResult {
+    Batch::check_size(jobs.len())?;
     let mut batch = Batch::default();
-    for member in members {
-        batch.add(member.get(), queue, OwnQueue::Refused)?;
+    for job in jobs {
+        batch.add(job.get(), queue, QueueField::Refused);
     }
     let payloads = KeyedPayloads::of(&batch.members);
-    let submitted = batch.submit(app, SubmitRequest::new, Batch::refusal).await?;
+    let submitted = batch.submit(app, SubmitRequest::parsed, Batch::refusal).await?;
     let status = status(submitted.iter().all(|job| job.duplicate));
-    json(status, &SubmittedBatch { jobs: tell(app, &submitted, payloads).await })
+    json(status, &SubmittedBatch { jobs: compare_duplicates(app, &submitted, payloads).await })
 }
 
-fn status(nothing_new: bool) -> StatusCode {
-    if nothing_new { StatusCode::OK } else { StatusCode::CREATED }
+fn status(all_duplicates: bool) -> StatusCode {
+    if all_duplicates { StatusCode::OK } else { StatusCode::CREATED }
+}
+
+/// Payloads that are read from the store at once: each may have megabytes.
+const PAYLOADS_SLICE: usize = 16;
+
+/// Payloads of the jobs with an idempotency key, by index; only those can be duplicates.
+///
+/// A client that reuses a key for another payload has a defect, which `same_payload` reveals.
+struct KeyedPayloads(HashMap<usize, Payload>);
+
+impl KeyedPayloads {
+    /// Clones share their bytes.
+    fn of(submissions: &[ParsedSubmission]) -> Self {
+        let payload = |(index, submission): (usize, &ParsedSubmission)| {
+            let job = &submission.as_ref().ok()?.job;
+            job.key().map(|_| (index, job.payload.clone()))
+        };
+        Self(submissions.iter().enumerate().filter_map(payload).collect())
+    }
+}
+
+/// Converts the results of a submission. Compares each duplicate with the job that it repeats.
+async fn compare_duplicates(app: &AppState, submitted: &[Submitted], payloads: KeyedPayloads) -> Vec<WireSubmitted> {
+    let mut responses: Vec<WireSubmitted> = submitted.iter().map(to_wire).collect();
+    let KeyedPayloads(payloads) = payloads;
+    let duplicate = |(index, job): (usize, &Submitted)| {
+        let payload = payloads.get(&index).filter(|_| job.duplicate && job.state.is_some())?;
+        Some((index, job.seq, payload))
+    };
+    let duplicates: Vec<(usize, Seq, &Payload)> = submitted.iter().enumerate().filter_map(duplicate).collect();
+    for slice in duplicates.chunks(PAYLOADS_SLICE) {
+        let earlier = app.call_store(app.store.payloads(slice.iter().map(|(_, seq, _)| *seq).collect())).await;
+        // The submission is durable: the response leaves out the comparison.
+        let Ok(earlier) = earlier else { break };
+        for ((index, _, payload), earlier) in slice.iter().zip(earlier) {
+            if let Some(response) = responses.get_mut(*index) {
+                response.same_payload = earlier.map(|earlier| earlier == **payload);
+            }
+        }
+    }
+    responses
 }

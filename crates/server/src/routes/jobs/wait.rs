@@ -1,4 +1,4 @@
-//! `GET /v1/jobs/{id}/wait`
+//! `GET /v1/jobs/{id}/wait`: long poll for the end of a job.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -6,32 +6,32 @@ use longshore_api::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::get::find;
-use crate::app::AppState;
 use crate::convert::job::record;
-use crate::routes::work::claim::WAIT_MAX;
-use crate::wire::answer::{Answer, json};
+use crate::routes::leases::claim::WAIT_MAX;
+use crate::state::AppState;
 use crate::wire::path::JobPath;
 use crate::wire::query::Query;
+use crate::wire::response::{ApiResult, json};
 
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// 200 with the job once it has ended, 202 with the job as it is when the time is up.
-pub(crate) async fn wait(State(app): State<AppState>, JobPath(id): JobPath, mut query: Query) -> Answer {
-    let patience = query.duration("timeout", WAIT_MAX)?.unwrap_or(WAIT_DEFAULT);
+/// 200 with the job once it has ended, 202 with its present state at the timeout.
+pub(crate) async fn wait(State(app): State<AppState>, JobPath(id): JobPath, mut query: Query) -> ApiResult {
+    let timeout = query.duration("timeout", WAIT_MAX)?.unwrap_or(WAIT_DEFAULT);
     query.end()?;
-    let deadline = Instant::now() + patience.as_std();
-    let watch = app.endings.watch(id);
-    let bell = watch.bell();
+    let deadline = Instant::now() + timeout.as_std();
+    let watch = app.completion_waiters.watch(id);
+    let notify = watch.notify();
     loop {
-        // From here on an end is heard, so that it cannot fall between the look and the wait.
-        let mut rung = std::pin::pin!(bell.notified());
-        rung.as_mut().enable();
+        // Registered before the read, so that an end between read and wait is not missed.
+        let mut notified = std::pin::pin!(notify.notified());
+        notified.as_mut().enable();
         let job = find(&app, id).await?;
         if job.state.terminal() {
             return json(StatusCode::OK, &record(&job));
         }
         tokio::select! {
-            () = rung => {}
+            () = notified => {}
             () = sleep_until(deadline) => break,
             () = app.stopping.cancelled() => break,
         }

@@ -1,34 +1,32 @@
-//! `GET /v1/jobs/{id}/why`
+//! `GET /v1/jobs/{id}/why`: the reasons why a job does not run.
 
 use axum::extract::State;
-use longshore_api::operate::Requeue as RequeueBody;
-use longshore_api::watch::{Reason, RequeueAction, Why};
+use longshore_api::admin::Requeue as RequeueBody;
+use longshore_api::system::{Reason, RequeueAction, Why};
 use longshore_core::Timestamp;
 use longshore_core::job::Job;
 use longshore_core::policy::Reclaim;
 use longshore_core::requeue::{self, Requeue, Reset};
 use longshore_core::state::State as JobState;
-use longshore_store::{InLine, JobRef, QueueReport};
+use longshore_store::{JobRef, QueuePosition, QueueStats};
 
 use super::get::find;
-use crate::app::AppState;
 use crate::convert::job::error;
-use crate::convert::words::ToWire;
 use crate::convert::{time, times};
-use crate::wire::answer::{Answer, ok};
+use crate::state::AppState;
 use crate::wire::path::JobPath;
-use crate::wire::problem::Failure;
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
+use crate::wire::response::{ApiResult, ok};
 
-/// Why a job is not running, with the facts.
-pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery) -> Answer {
+pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery) -> ApiResult {
     let job = find(&app, id).await?;
-    let queue = app.ask(app.store.queue(job.queue.clone())).await?;
-    let ahead = ahead(&app, &job, queue.as_ref()).await?;
+    let queue = app.call_store(app.store.queue(job.queue.clone())).await?;
+    let ahead = count_ahead(&app, &job, queue.as_ref()).await?;
     let paused = queue.as_ref().is_some_and(|report| report.queue.paused);
-    let waits = !job.state.terminal() && job.state.lease().is_none();
+    let is_waiting = !job.state.terminal() && job.state.lease().is_none();
     let mut reasons = Vec::new();
-    if paused && waits {
+    if paused && is_waiting {
         reasons.push(Reason::QueuePaused { queue: job.queue.to_string() });
     }
     reasons.extend(own_reasons(&job));
@@ -36,13 +34,13 @@ pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: No
     if let Some(ahead) = ahead.filter(|ahead| *ahead > 0) {
         reasons.push(Reason::Behind { ahead });
     }
-    if ahead.is_some() && !app.workers.asked_lately(&job.queue) {
-        let last_seen_at = times(app.workers.last_asked(&job.queue));
+    if ahead.is_some() && !app.workers.has_recent_claims(&job.queue) {
+        let last_seen_at = times(app.workers.last_claim_at(&job.queue));
         reasons.push(Reason::NoWorker { queue: job.queue.to_string(), last_seen_at });
     }
-    let runnable = !paused && queue.is_some() && claimable(&job, app.now());
+    let runnable = !paused && queue.is_some() && is_claimable(&job, app.now());
     ok(&Why {
-        state: job.kind().wire(),
+        state: job.kind(),
         runnable,
         reasons,
         ahead,
@@ -52,30 +50,32 @@ pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: No
     })
 }
 
-/// The requeue that lets an ended job run again. A job that ended through a dependency comes back with that one.
+/// Returns the requeue that lets an ended job run again.
+///
+/// A job that ended because of a dependency is revived by requeuing that dependency.
 async fn requeue_action(
     app: &AppState,
     job: &Job,
-    queue: Option<&QueueReport>,
-) -> Result<Option<RequeueAction>, Failure> {
+    queue: Option<&QueueStats>,
+) -> Result<Option<RequeueAction>, ApiError> {
     if !can_requeue(job, queue) {
         return Ok(None);
     }
-    let Some(through) = job.dependencies.ended_through else { return Ok(Some(action(job, "requeue"))) };
-    let found = app.ask(app.store.get(vec![JobRef::Id(through.dependency)])).await?;
-    let Some(dependency) = found.into_iter().next().flatten() else { return Ok(None) };
-    // A dependency that runs again as a clone, or that completed since, is no obstacle.
-    let obstacle = dependency.state.terminal() && !matches!(dependency.state, JobState::Completed { .. });
-    if dependency.requeued_as.is_some() || !obstacle {
+    let Some(end) = job.dependencies.ended_by else { return Ok(Some(action(job, "requeue"))) };
+    let jobs = app.call_store(app.store.get(vec![JobRef::Id(end.dependency)])).await?;
+    let Some(dependency) = jobs.into_iter().next().flatten() else { return Ok(None) };
+    // A dependency that runs again as a clone, or has completed since, does not block the job.
+    let blocks = dependency.state.terminal() && !matches!(dependency.state, JobState::Completed { .. });
+    if dependency.requeued_as.is_some() || !blocks {
         return Ok(Some(action(job, "requeue")));
     }
-    let queue = app.ask(app.store.queue(dependency.queue.clone())).await?;
+    let queue = app.call_store(app.store.queue(dependency.queue.clone())).await?;
     Ok(can_requeue(&dependency, queue.as_ref()).then(|| action(&dependency, "requeue the dependency")))
 }
 
-fn can_requeue(job: &Job, queue: Option<&QueueReport>) -> bool {
-    let plain = Requeue { counters: Reset::Zero, run_at: None };
-    requeue::check(job, &plain, queue.map(|report| &report.queue.intake)).is_ok()
+fn can_requeue(job: &Job, queue: Option<&QueueStats>) -> bool {
+    let with_reset = Requeue { counters: Reset::Zero, run_at: None };
+    requeue::check(job, &with_reset, queue.map(|report| &report.queue.intake)).is_ok()
 }
 
 fn action(job: &Job, label: &str) -> RequeueAction {
@@ -88,7 +88,7 @@ fn action(job: &Job, label: &str) -> RequeueAction {
     }
 }
 
-/// Reasons that lie in the job itself.
+/// Returns the reasons that follow from the job's own state.
 fn own_reasons(job: &Job) -> Vec<Reason> {
     match &job.state {
         JobState::Pending { held, run_at } => {
@@ -122,29 +122,29 @@ fn own_reasons(job: &Job) -> Vec<Reason> {
 fn waiting_on(job: &Job) -> Reason {
     let dependencies = &job.dependencies;
     let after = dependencies.after.iter().filter(|after| !after.met).map(|after| after.id.to_string()).collect();
-    let any = dependencies.after_any.iter().filter(|_| !dependencies.any_met).map(ToString::to_string).collect();
+    let any = dependencies.after_any.iter().filter(|_| !dependencies.any_satisfied).map(ToString::to_string).collect();
     Reason::WaitingOn { count: dependencies.waiting_on(), after, after_any: any }
 }
 
-/// Its lifetime ended it, or will before its time comes.
+/// Returns a reason if the lifetime ended the job, or will end it before its run time.
 fn lifetime(job: &Job) -> Option<Reason> {
     let end = job.lifetime_ends_at?;
-    let ended_it = matches!(job.state, JobState::DeadLetter { .. })
+    let has_expired = matches!(job.state, JobState::DeadLetter { .. })
         && job.error.as_ref().is_some_and(|error| error.code.as_deref() == Some("lifetime"));
-    let too_late = job.state.run_at().is_some_and(|run_at| run_at >= end);
-    (ended_it || too_late).then(|| Reason::Lifetime { at: time(end) })
+    let runs_too_late = job.state.run_at().is_some_and(|run_at| run_at >= end);
+    (has_expired || runs_too_late).then(|| Reason::Lifetime { at: time(end) })
 }
 
-/// `None`: it does not stand in line.
-async fn ahead(app: &AppState, job: &Job, queue: Option<&QueueReport>) -> Result<Option<u64>, Failure> {
+/// Returns the number of jobs before this one; `None` for a job that is not scheduled.
+async fn count_ahead(app: &AppState, job: &Job, queue: Option<&QueueStats>) -> Result<Option<u64>, ApiError> {
     let (JobState::Scheduled { position }, Some(report)) = (&job.state, queue) else { return Ok(None) };
     let priority = report.queue.intake.priority_order.then(|| job.effective_priority());
-    let place = InLine { queue: job.queue.clone(), position: *position, priority };
-    Ok(Some(app.ask(app.store.ahead(place)).await?))
+    let position = QueuePosition { queue: job.queue.clone(), position: *position, priority };
+    Ok(Some(app.call_store(app.store.count_ahead(position)).await?))
 }
 
-/// In line, or left behind by a lost worker where the next claim takes over.
-fn claimable(job: &Job, now: Timestamp) -> bool {
+/// Whether the next claim may lease the job: scheduled, or expired under lazy reclaim.
+fn is_claimable(job: &Job, now: Timestamp) -> bool {
     match &job.state {
         JobState::Scheduled { .. } => true,
         JobState::Running(lease) => lease.expired(now) && job.policy.reclaim == Reclaim::Lazy,

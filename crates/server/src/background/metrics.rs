@@ -1,0 +1,307 @@
+//! Metrics in the text format of Prometheus: requests, calls of the store, queues.
+//!
+//! Labels have bounded sets of values: routes, operations, states, and up to 200 queues.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use longshore_api::system::ThroughputTotals as Totals;
+use longshore_core::state::StateKind;
+use longshore_engine::count_of;
+use longshore_store::{
+    HistogramSnapshot, HitCount, Observer, QueueStats, StoreCall, StoreHealth, StoreMetrics, StoreOp,
+};
+use parking_lot::RwLock;
+
+use crate::routes::system::VERSION;
+use crate::state::AppState;
+
+/// Queues with their own series; the others are summed as `_other`.
+const QUEUES_MAX: usize = 200;
+
+/// Upper bounds of the buckets, in seconds.
+const BOUNDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
+
+#[derive(Debug, Default)]
+struct Histogram {
+    buckets: [AtomicU64; BOUNDS.len()],
+    count: AtomicU64,
+    micros: AtomicU64,
+}
+
+impl Histogram {
+    fn observe(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        if let Some((bucket, _)) = self.buckets.iter().zip(BOUNDS).find(|(_, bound)| seconds <= *bound) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn write(&self, text: &mut Exposition, name: &str, labels: &str) {
+        let mut cumulative = 0;
+        for (bucket, bound) in self.buckets.iter().zip(BOUNDS) {
+            cumulative += bucket.load(Ordering::Relaxed);
+            text.sample(&format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""), cumulative);
+        }
+        let count = self.count.load(Ordering::Relaxed);
+        text.sample(&format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), count);
+        text.sample(&format!("{name}_count"), labels, count);
+        text.sample(
+            &format!("{name}_sum"),
+            labels,
+            Duration::from_micros(self.micros.load(Ordering::Relaxed)).as_secs_f64(),
+        );
+    }
+}
+
+/// Requests of one method and route.
+#[derive(Debug, Default)]
+struct RouteMetrics {
+    duration: Histogram,
+    /// By status class, 1xx to 5xx.
+    statuses: [AtomicU64; 5],
+}
+
+/// Calls of one operation of the store.
+#[derive(Debug, Default)]
+struct OperationMetrics {
+    duration: Histogram,
+    items: AtomicU64,
+    refused: AtomicU64,
+    errors: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    routes: RwLock<HashMap<(String, String), Arc<RouteMetrics>>>,
+    store: [OperationMetrics; StoreOp::ALL.len()],
+    pub(crate) connections: AtomicU64,
+    pub(crate) panics: AtomicU64,
+}
+
+impl Metrics {
+    /// Counts a request. `route` is the pattern of the path, never the path itself.
+    pub(crate) fn request(&self, method: &str, route: &str, status: u16, took: Duration) {
+        let key = (method.to_owned(), route.to_owned());
+        let existing = self.routes.read().get(&key).cloned();
+        let metrics = existing.unwrap_or_else(|| Arc::clone(self.routes.write().entry(key).or_default()));
+        metrics.duration.observe(took);
+        let class = usize::from(status / 100).saturating_sub(1);
+        if let Some(counter) = metrics.statuses.get(class) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Observer for Metrics {
+    fn observe(&self, call: &StoreCall<'_>) {
+        let index = StoreOp::ALL.iter().position(|operation| *operation == call.verb);
+        let Some(metrics) = index.and_then(|index| self.store.get(index)) else { return };
+        if !call.waits {
+            metrics.duration.observe(call.took);
+        }
+        metrics.items.fetch_add(call.items as u64, Ordering::Relaxed);
+        metrics.refused.fetch_add(call.refused as u64, Ordering::Relaxed);
+        if matches!(call.outcome, Some(Err(_))) {
+            metrics.errors.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The text of the response.
+struct Exposition(String);
+
+impl Exposition {
+    fn push(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a string cannot fail.
+        if self.0.write_fmt(line).is_ok() {
+            self.0.push('\n');
+        }
+    }
+
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+        self.push(format_args!("{name}{{{labels}}} {value}"));
+    }
+
+    fn unlabelled(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.push(format_args!("{name} {value}"));
+    }
+}
+
+/// Returns all metrics.
+pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHealth, store: &StoreMetrics) -> String {
+    let mut text = Exposition(String::with_capacity(16 << 10));
+    text.family("longshore_info", "gauge", "Version and store of the server.");
+    text.sample("longshore_info", &format!("version=\"{VERSION}\",store=\"{}\"", app.about.kind), 1);
+    text.family("longshore_uptime_seconds", "gauge", "Seconds since the server started.");
+    text.unlabelled("longshore_uptime_seconds", app.uptime().as_secs());
+    text.family("longshore_connections", "gauge", "Open connections.");
+    text.unlabelled("longshore_connections", app.metrics.connections.load(Ordering::Relaxed));
+    text.family("longshore_waiting_claims", "gauge", "Claims that wait for jobs.");
+    text.unlabelled("longshore_waiting_claims", app.store.parked_claims());
+    text.family(
+        "longshore_http_request_panics_total",
+        "counter",
+        "Requests whose handler panicked, which is a defect.",
+    );
+    text.unlabelled("longshore_http_request_panics_total", app.metrics.panics.load(Ordering::Relaxed));
+    text.family("longshore_store_poisoned", "gauge", "1 after a failed write: the server must be restarted.");
+    text.unlabelled("longshore_store_poisoned", u8::from(store.is_poisoned || app.store_health.has_failed()));
+    write_health(&mut text, health);
+    write_store_internals(&mut text, store);
+    write_queues(&mut text, app, queues);
+    write_requests(&mut text, &app.metrics);
+    write_store(&mut text, &app.metrics);
+    text.0
+}
+
+/// Leaves out values that the store does not have.
+fn write_health(text: &mut Exposition, health: &StoreHealth) {
+    text.family("longshore_store_writable", "gauge", "1 while the store accepts new jobs, 0 while it rejects them.");
+    text.unlabelled("longshore_store_writable", u8::from(health.writable()));
+    if let Some(bytes) = health.reserve_bytes {
+        let help = "Bytes that are reserved for a full disk; 0 while the reserve is in use.";
+        text.family("longshore_store_reserve_bytes", "gauge", help);
+        text.unlabelled("longshore_store_reserve_bytes", bytes);
+    }
+    if let Some(bytes) = health.free_bytes {
+        text.family("longshore_store_free_bytes", "gauge", "Free bytes on the disk of the store.");
+        text.unlabelled("longshore_store_free_bytes", bytes);
+    }
+}
+
+/// Leaves out parts that the store does not have.
+fn write_store_internals(text: &mut Exposition, store: &StoreMetrics) {
+    let histograms: [(&str, &str, &Option<HistogramSnapshot>); 2] = [
+        ("longshore_store_commit_duration_seconds", "Duration of commits.", &store.commit_seconds),
+        ("longshore_store_commit_batch_size", "Commands per commit.", &store.batch_commands),
+    ];
+    for (name, help, histogram) in histograms {
+        if let Some(histogram) = histogram {
+            write_snapshot(text, name, help, histogram);
+        }
+    }
+    if let Some(bytes) = store.wal_bytes {
+        text.family("longshore_store_wal_bytes", "gauge", "Size of the write-ahead log.");
+        text.unlabelled("longshore_store_wal_bytes", bytes);
+    }
+    if let Some(seconds) = store.watermark_age_seconds {
+        text.family("longshore_store_watermark_age_seconds", "gauge", "Age of the watermark of commits.");
+        text.unlabelled("longshore_store_watermark_age_seconds", seconds);
+    }
+    let caches: [(&str, &str, Option<HitCount>); 2] = [
+        ("longshore_store_cache", "Records by result of the cache lookup.", store.cache),
+        ("longshore_store_fast_path", "Transactions by result of the fast path.", store.fast_path),
+    ];
+    for (name, help, counts) in caches {
+        if let Some(HitCount { hits, misses }) = counts {
+            let name = format!("{name}_total");
+            text.family(&name, "counter", help);
+            text.sample(&name, "result=\"hit\"", hits);
+            text.sample(&name, "result=\"miss\"", misses);
+        }
+    }
+}
+
+fn write_snapshot(text: &mut Exposition, name: &str, help: &str, histogram: &HistogramSnapshot) {
+    text.family(name, "histogram", help);
+    for (bound, count) in &histogram.buckets {
+        text.sample(&format!("{name}_bucket"), &format!("le=\"{bound}\""), count);
+    }
+    text.sample(&format!("{name}_bucket"), "le=\"+Inf\"", histogram.count);
+    text.unlabelled(&format!("{name}_count"), histogram.count);
+    text.unlabelled(&format!("{name}_sum"), histogram.sum);
+}
+
+fn write_queues(text: &mut Exposition, app: &AppState, queues: &[QueueStats]) {
+    let (listed, others) = queues.split_at(queues.len().min(QUEUES_MAX));
+    text.family("longshore_jobs", "gauge", "Jobs by queue and state.");
+    for state in StateKind::ALL {
+        let labels = |queue: &str| format!("queue=\"{queue}\",state=\"{state}\"");
+        for report in listed {
+            text.sample("longshore_jobs", &labels(report.queue.name.as_str()), count_of(&report.counts, *state));
+        }
+        if !others.is_empty() {
+            let rest: u64 = others.iter().map(|report| count_of(&report.counts, *state)).sum();
+            text.sample("longshore_jobs", &labels("_other"), rest);
+        }
+    }
+    text.family("longshore_oldest_ready_job_age_seconds", "gauge", "Age of the oldest scheduled job of a queue.");
+    let now = app.now();
+    for report in listed {
+        let age = report.oldest_scheduled_at.map_or(0, |at| now.since(at).as_millis() / 1_000);
+        text.sample("longshore_oldest_ready_job_age_seconds", &format!("queue=\"{}\"", report.queue.name), age);
+    }
+    let throughput = app.throughput.snapshot();
+    type TotalOf = fn(&Totals) -> u64;
+    let counters: [(&str, TotalOf); 4] = [
+        ("submitted", |totals| totals.submitted),
+        ("claimed", |totals| totals.claimed),
+        ("completed", |totals| totals.completed),
+        ("failed", |totals| totals.failed),
+    ];
+    for (event, total) in counters {
+        let name = format!("longshore_jobs_{event}_total");
+        text.family(&name, "counter", &format!("Jobs {event} since the server started."));
+        let mut rest = total(&throughput.all.since_start);
+        for report in listed {
+            let number = throughput.queues.get(&report.queue.name).map_or(0, |queue| total(&queue.since_start));
+            rest = rest.saturating_sub(number);
+            text.sample(&name, &format!("queue=\"{}\"", report.queue.name), number);
+        }
+        text.sample(&name, "queue=\"_other\"", rest);
+    }
+}
+
+fn write_requests(text: &mut Exposition, metrics: &Metrics) {
+    let routes = metrics.routes.read();
+    let mut routes: Vec<_> = routes.iter().collect();
+    routes.sort_unstable_by_key(|(key, _)| *key);
+    text.family("longshore_http_requests_total", "counter", "Requests by route and status class.");
+    for ((method, route), metrics) in &routes {
+        for (class, count) in (1..).zip(&metrics.statuses) {
+            let count = count.load(Ordering::Relaxed);
+            if count > 0 {
+                let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{class}xx\"");
+                text.sample("longshore_http_requests_total", &labels, count);
+            }
+        }
+    }
+    let name = "longshore_http_request_duration_seconds";
+    text.family(name, "histogram", "Duration of requests, including long polls.");
+    for ((method, route), metrics) in &routes {
+        metrics.duration.write(text, name, &format!("method=\"{method}\",route=\"{route}\""));
+    }
+}
+
+fn write_store(text: &mut Exposition, metrics: &Metrics) {
+    let operations = || StoreOp::ALL.iter().zip(&metrics.store);
+    let name = "longshore_store_call_duration_seconds";
+    text.family(name, "histogram", "Duration of calls of the store, without parked claims.");
+    for (operation, metrics) in operations() {
+        metrics.duration.write(text, name, &format!("operation=\"{}\"", operation.as_str()));
+    }
+    type CounterOf = fn(&OperationMetrics) -> &AtomicU64;
+    let counters: [(&str, &str, CounterOf); 3] = [
+        ("batch_items", "Items of calls.", |metrics| &metrics.items),
+        ("refused", "Items that the rules refused.", |metrics| &metrics.refused),
+        ("errors", "Calls that failed.", |metrics| &metrics.errors),
+    ];
+    for (word, help, counter) in counters {
+        let name = format!("longshore_store_{word}_total");
+        text.family(&name, "counter", help);
+        for (operation, metrics) in operations() {
+            let labels = format!("operation=\"{}\"", operation.as_str());
+            text.sample(&name, &labels, counter(metrics).load(Ordering::Relaxed));
+        }
+    }
+}

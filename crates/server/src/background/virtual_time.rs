@@ -1,0 +1,97 @@
+//! Time that stands still until somebody advances it.
+//!
+//! A store in virtual time, as routes see it: whatever a command made due is done before its answer is given, and while the clock is being
+//! advanced commands wait. Nothing happens by the passage of real time.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use longshore_core::refusal::Refusal;
+use longshore_core::{Duration, Timestamp};
+use longshore_engine::{ClaimRequest, Ticked};
+use longshore_store::{Clock, Grant, Park, Store, StoreError, StoreFuture, StoreLayer, VirtualClock};
+use tokio::sync::RwLock;
+
+use crate::options::SaveVirtualTime;
+
+const TICK_JOBS_MAX: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
+
+#[derive(Debug)]
+pub(crate) struct VirtualTime {
+    store: Arc<dyn Store>,
+    clock: Arc<VirtualClock>,
+    kept: Option<SaveVirtualTime>,
+    /// Commands share it, an advance has it alone.
+    gate: RwLock<()>,
+}
+
+impl VirtualTime {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>, kept: Option<SaveVirtualTime>) -> Self {
+        Self { store, clock, kept, gate: RwLock::new(()) }
+    }
+
+    /// Moves the clock from one deadline to the next and does there what is due, until `by` has passed.
+    pub(crate) async fn advance(&self, by: Duration) -> Result<Timestamp, StoreError> {
+        let _alone = self.gate.write().await;
+        let target = self.clock.now() + by;
+        if let Some(SaveVirtualTime(keep)) = &self.kept {
+            keep(target).map_err(StoreError::not_applied)?;
+        }
+        self.store.hold_grants(true).await?;
+        let advanced = self.advance_to(target).await;
+        self.store.hold_grants(false).await?;
+        advanced.map(|()| self.clock.now())
+    }
+
+    async fn advance_to(&self, target: Timestamp) -> Result<(), StoreError> {
+        let mut next = self.tick_until_idle().await?;
+        while let Some(due) = next.filter(|due| *due <= target) {
+            self.clock.advance_to(due);
+            next = self.tick_until_idle().await?;
+        }
+        self.clock.advance_to(target);
+        Ok(())
+    }
+
+    /// Ticks until nothing is due at this instant; says when something will be.
+    pub(crate) async fn tick_until_idle(&self) -> Result<Option<Timestamp>, StoreError> {
+        loop {
+            let ticked = self.store.tick(TICK_JOBS_MAX).await?;
+            if ticked.next.is_none_or(|next| next > self.clock.now()) {
+                return Ok(ticked.next);
+            }
+        }
+    }
+}
+
+impl StoreLayer for VirtualTime {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// Runs a write, then processes everything that it made due.
+    fn write<'a, T: Send + 'a>(
+        &'a self,
+        call: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        Box::pin(async move {
+            let _shared = self.gate.read().await;
+            let result = call(&*self.store).await?;
+            self.tick_until_idle().await?;
+            Ok(result)
+        })
+    }
+
+    /// A claim that may wait does not hold the gate, because an advance would wait for it. The hold on
+    /// grants keeps the claim unserved during an advance.
+    fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
+        match park {
+            Park::No => self.write(move |store| store.claim_or_park(request, Park::No)),
+            Park::Until(_) => self.store.claim_or_park(request, park),
+        }
+    }
+
+    fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
+        self.store.tick(budget)
+    }
+}

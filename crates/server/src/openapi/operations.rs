@@ -1,0 +1,228 @@
+//! The operations of the description: one entry per route.
+
+use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
+use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
+use longshore_api::queue::{PutQueue, Queue, Queues};
+use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Workers};
+use longshore_api::work::{
+    BatchHeartbeat, Children, ChildrenCreated, Claim, Claimed, Complete, Extended, Fail, Heartbeat, Heartbeats,
+    JobState, Release, Results, Settlement, Settlements, Snooze,
+};
+use longshore_api::workflow::{
+    Chord, Inputs, NewWorkflow, Workflow, WorkflowCreated, WorkflowNode, WorkflowWithJobs, Workflows,
+};
+use utoipa::openapi::path::HttpMethod;
+use utoipa::openapi::{OneOfBuilder, RefOr, Schema};
+
+use super::{Content, SpecBuilder};
+
+/// Adds all operations.
+pub(super) fn describe(spec: &mut SpecBuilder) {
+    queues(spec);
+    jobs(spec);
+    job_commands(spec);
+    leases(spec);
+    workflows(spec);
+    system(spec);
+}
+
+fn queues(spec: &mut SpecBuilder) {
+    use HttpMethod::{Delete, Get, Post, Put};
+    spec.route(Get, "/v1/queues", "All queues").response::<Queues>("200", "By name").add();
+    spec.route(Get, "/v1/queues/{queue}", "One queue").response::<Queue>("200", "The queue").add();
+    let put = spec.route(Put, "/v1/queues/{queue}", "Creates or changes a queue").request::<PutQueue>();
+    put.response::<Queue>("201", "Created").response::<Queue>("200", "Changed").add();
+    spec.route(Delete, "/v1/queues/{queue}", "Deletes a queue")
+        .query(&[("force", "true: cancels its jobs first")])
+        .response_with("204", "Deleted", Content::Empty)
+        .add();
+    let pause = spec.route(Post, "/v1/queues/{queue}/pause", "Pauses a queue: claims get no jobs from it");
+    pause.response::<Queue>("200", "Paused").add();
+    let resume = spec.route(Post, "/v1/queues/{queue}/resume", "Resumes a paused queue");
+    resume.response::<Queue>("200", "Resumed").add();
+}
+
+fn jobs(spec: &mut SpecBuilder) {
+    use HttpMethod::{Get, Post};
+    let one_or_many = {
+        let job = spec.schema::<NewJob>();
+        let many = utoipa::openapi::schema::ArrayBuilder::new().items(job.clone()).max_items(Some(1_000));
+        RefOr::T(Schema::from(OneOfBuilder::new().item(job).item(many).build()))
+    };
+    let submitted = {
+        let (one, many) = (spec.schema::<Submitted>(), spec.schema::<SubmittedBatch>());
+        RefOr::T(Schema::from(OneOfBuilder::new().item(one).item(many).build()))
+    };
+    spec.route(Post, "/v1/queues/{queue}/jobs", "Submits a job, or an array of up to 1,000 jobs, all or none")
+        .header("Idempotency-Key", "the `idempotency_key` of a single job; not for an array")
+        .request_schema(one_or_many)
+        .response_with("201", "Stored durably; at least one job is new", Content::Json(Box::new(submitted.clone())))
+        .response_with("200", "Every job is a duplicate: nothing changed", Content::Json(Box::new(submitted)))
+        .add();
+    spec.route(Get, "/v1/jobs", "Jobs, newest first")
+        .query(&[
+            ("queue", "of this queue"),
+            ("state", "in this state; several are separated by commas, as in `failed,dead_letter`"),
+            ("type", "of this type"),
+            ("tag", "`alice`: with this key; `tenant:acme`: with this key and value"),
+            ("priority", "a name or 0-4"),
+            ("workflow", "of this workflow"),
+            ("external_id", "with this external id: at most one job of each queue"),
+            ("idempotency_key", "created with this key, in any scope, also after its window has ended"),
+            ("correlation_id", "with this correlation id"),
+            ("error_code", "whose error has this code"),
+            ("created_after", "created at this time or later"),
+            ("created_before", "created before this time"),
+            ("fields", "fields of a row, separated by commas; default: all"),
+            ("limit", "1-1000, default 100"),
+            ("cursor", "`next` of the previous page"),
+        ])
+        .response::<Jobs>("200", "A page; it may be short or empty while `next` is set")
+        .add();
+    spec.route(Get, "/v1/jobs/{id}", "One job")
+        .query(&[
+            ("include", "`payload`"),
+            ("view", "gopherqueue, taskharbor, ocypod, weave or document: the fields of that specification"),
+        ])
+        .response::<Job>("200", "The record, or the requested view")
+        .add();
+    spec.route(Get, "/v1/jobs/{id}/payload", "The payload, byte for byte")
+        .response_with("200", "application/json, or application/octet-stream for binary", Content::Other("*/*"))
+        .add();
+    spec.route(Get, "/v1/jobs/{id}/attempts", "The attempts of a job")
+        .response::<Attempts>("200", "Oldest first")
+        .add();
+    spec.route(Get, "/v1/jobs/{id}/history", "The state transitions of a job")
+        .response::<History>("200", "Oldest first")
+        .add();
+    spec.route(Get, "/v1/jobs/{id}/inputs", "The results of its dependencies")
+        .query(&[("limit", "1-1000"), ("cursor", "`next` of the previous page")])
+        .response::<Inputs>("200", "Id, ref, state and result of each")
+        .add();
+    spec.route(Get, "/v1/jobs/{id}/why", "Why a job is not running").response::<Why>("200", "The reasons").add();
+    spec.route(Get, "/v1/jobs/{id}/wait", "Waits for the end of a job")
+        .query(&[("timeout", "at most 60s, default 30s")])
+        .response::<Job>("200", "The job has ended")
+        .response::<Job>("202", "Timeout: the present state")
+        .add();
+}
+
+fn job_commands(spec: &mut SpecBuilder) {
+    use HttpMethod::{Delete, Patch as PatchMethod, Post};
+    let patch = spec.route(PatchMethod, "/v1/jobs/{id}", "Changes fields of a job").request::<Patch>();
+    patch.response::<Job>("200", "The new state").add();
+    spec.route(Delete, "/v1/jobs/{id}", "Deletes an ended job").response_with("204", "Deleted", Content::Empty).add();
+    let submit = spec.route(Post, "/v1/jobs/{id}/submit", "Submits a held job");
+    submit.response::<JobState>("200", "Submitted").add();
+    let cancel = spec.route(Post, "/v1/jobs/{id}/cancel", "Cancels a job").request::<Cancel>();
+    let cancel = cancel.response::<JobState>("200", "Cancelled");
+    cancel.response::<JobState>("202", "Requested: its worker is notified at the next heartbeat").add();
+    let requeue = spec.route(Post, "/v1/jobs/{id}/requeue", "Runs an ended job again, in place or as a clone");
+    requeue.request::<Requeue>().response::<JobState>("200", "The job that will run").add();
+    let dead = spec.route(Post, "/v1/jobs/{id}/dead-letter", "Moves a job to dead_letter").request::<DeadLetter>();
+    dead.response::<JobState>("200", "In dead_letter").add();
+    let now = spec.route(Post, "/v1/jobs/{id}/run-now", "Schedules a delayed or retrying job now");
+    now.response::<JobState>("200", "Scheduled").add();
+    let bulk = spec.route(Post, "/v1/jobs/bulk", "Requeues, cancels or deletes many jobs").request::<Bulk>();
+    bulk.response::<BulkResult>("200", "The number of changed jobs").add();
+}
+
+fn leases(spec: &mut SpecBuilder) {
+    use HttpMethod::Post;
+    let claim = spec.route(Post, "/v1/claims", "Leases jobs, with an optional long poll").request::<Claim>();
+    claim.response::<Claimed>("200", "The jobs; empty after `wait`").add();
+    let complete = spec.route(Post, "/v1/jobs/{id}/complete", "Completes a job").request::<Complete>();
+    complete.response::<JobState>("200", "The new state").add();
+    let fail = spec.route(Post, "/v1/jobs/{id}/fail", "Reports a failed attempt").request::<Fail>();
+    fail.response::<JobState>("200", "The new state").add();
+    let heartbeat = spec.route(Post, "/v1/jobs/{id}/heartbeat", "Renews the lease").request::<Heartbeat>();
+    heartbeat.response::<Extended>("200", "The new expiry, and whether to stop").add();
+    let snooze = spec.route(Post, "/v1/jobs/{id}/snooze", "Returns a job with a delay").request::<Snooze>();
+    snooze.response::<JobState>("200", "Delayed").add();
+    let release = spec.route(Post, "/v1/jobs/{id}/release", "Returns a job at once").request::<Release>();
+    release.response::<JobState>("200", "Scheduled").add();
+    // Items of generic lists are not found through their list.
+    drop((spec.schema::<Settlement>(), spec.schema::<BatchHeartbeat>()));
+    let children = spec.schema_named::<Children>("Children");
+    let operation =
+        spec.route(Post, "/v1/jobs/{id}/children", "Submits children of a running job").request_schema(children);
+    operation.response::<ChildrenCreated>("201", "Ids of the children").add();
+    let (settlements, settled) =
+        (spec.schema_named::<Settlements>("Settlements"), spec.schema_named::<Results<JobState>>("SettlementResults"));
+    spec.route(Post, "/v1/settlements", "Settles up to 1,000 leases")
+        .request_schema(settlements)
+        .response_with("200", "One verdict each, in the same order", Content::Json(Box::new(settled)))
+        .add();
+    let (heartbeats, extended) =
+        (spec.schema_named::<Heartbeats>("Heartbeats"), spec.schema_named::<Results<Extended>>("HeartbeatResults"));
+    spec.route(Post, "/v1/heartbeats", "Renews up to 1,000 leases")
+        .request_schema(heartbeats)
+        .response_with("200", "One verdict each, in the same order", Content::Json(Box::new(extended)))
+        .add();
+}
+
+fn workflows(spec: &mut SpecBuilder) {
+    use HttpMethod::{Get, Post};
+    drop((spec.schema::<WorkflowNode>(), spec.schema_named::<Chord>("Chord")));
+    let body = spec.schema_named::<NewWorkflow>("NewWorkflow");
+    spec.route(Post, "/v1/workflows", "Submits jobs as a workflow: with refs, or as a nested chain, group or chord")
+        .request_schema(body.clone())
+        .response::<WorkflowCreated>("201", "Stored durably, with all jobs")
+        .response::<WorkflowCreated>("200", "Every job is a duplicate of this workflow")
+        .add();
+    spec.route(Get, "/v1/workflows", "Workflows, newest first")
+        .query(&[
+            ("state", "running, completed, failed or cancelled"),
+            ("limit", "1-1000, default 100"),
+            ("cursor", "`next` of the previous page"),
+        ])
+        .response::<Workflows>("200", "A page; it may be short or empty while `next` is set")
+        .add();
+    spec.route(Get, "/v1/workflows/{id}", "One workflow")
+        .query(&[
+            ("limit", "members of one page, 0-1000; without it up to 10,000"),
+            ("cursor", "`next` of the previous page"),
+        ])
+        .response::<WorkflowWithJobs>("200", "State, counts, and members, oldest first")
+        .add();
+    spec.route(
+        Post,
+        "/v1/workflows/{id}/jobs",
+        "Adds up to 1,000 jobs to an open workflow, in any form or as an array",
+    )
+    .request_schema(body)
+    .response::<WorkflowCreated>("201", "Ids of the new jobs")
+    .add();
+    let close = spec.route(Post, "/v1/workflows/{id}/close", "Closes a workflow: it accepts no more jobs");
+    close.response::<Workflow>("200", "The new state").add();
+    let cancel =
+        spec.route(Post, "/v1/workflows/{id}/cancel", "Cancels all jobs that have not ended, and closes the workflow");
+    let cancel = cancel.request::<Cancel>().response::<Workflow>("200", "All jobs have ended");
+    cancel.response::<Workflow>("202", "Some jobs still run: their workers are notified at the next heartbeat").add();
+    let retry = spec.route(Post, "/v1/workflows/{id}/retry", "Requeues failed members and revives their dependents");
+    retry.response::<Workflow>("200", "The new state").add();
+}
+
+fn system(spec: &mut SpecBuilder) {
+    use HttpMethod::{Get, Post};
+    spec.route(Get, "/v1/stats", "Counts and rates").response::<Stats>("200", "Rates over the last minute").add();
+    spec.route(Get, "/v1/workers", "Workers that claim jobs")
+        .response::<Workers>("200", "The workers of this server")
+        .add();
+    spec.route(Get, "/v1/info", "The server itself")
+        .response::<Info>("200", "Version, store, durability, whether the store accepts new jobs")
+        .add();
+    spec.route(Get, "/metrics", "Metrics")
+        .response_with("200", "Text format of Prometheus", Content::Other("text/plain"))
+        .add();
+    spec.route(Get, "/livez", "Liveness").response::<Health>("200", "Healthy").add();
+    let ready = spec.route(Get, "/readyz", "Readiness: 503 names the reason why new jobs are rejected");
+    ready.response::<Health>("200", "Healthy").add();
+    let openapi = Content::Other("application/json");
+    spec.route(Get, "/openapi.json", "This description").response_with("200", "OpenAPI", openapi).add();
+    spec.route(Get, "/", "Start page").response_with("200", "HTML", Content::Other("text/html")).add();
+    let clock = spec.route(Get, "/v1/clock", "Virtual time; only with --virtual-clock");
+    clock.response::<Clock>("200", "Now").add();
+    let advance = spec.route(Post, "/v1/clock/advance", "Advances virtual time; only with --virtual-clock");
+    advance.request::<Advance>().response::<Clock>("200", "The new time; all due work is done").add();
+}

@@ -1,0 +1,73 @@
+//! `POST /v1/claims`: lease jobs to a worker, with an optional long poll.
+
+use axum::extract::State;
+use longshore_api::work::{Claim, Claimed};
+use longshore_api::{Duration as WireDuration, ErrorCode};
+use longshore_core::claim::ClaimOptions;
+use longshore_core::id::{JobType, QueueName, WorkerName};
+use longshore_core::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
+use longshore_core::refusal::Invalid;
+use longshore_engine::ClaimRequest;
+
+use crate::convert::claimed::claimed;
+use crate::convert::time;
+use crate::net::delivery;
+use crate::state::AppState;
+use crate::wire::body::JsonBody;
+use crate::wire::problem::ApiError;
+use crate::wire::query::NoQuery;
+use crate::wire::response::ApiResult;
+
+/// Longest wait of a long poll.
+pub(crate) const WAIT_MAX: WireDuration = WireDuration::from_secs(60);
+
+pub(crate) async fn claim(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> ApiResult {
+    let claim: Claim = body.required()?;
+    let wait = claim.wait.unwrap_or_default();
+    let request = parse(claim)?;
+    let worker = request.terms.worker.clone();
+    let claim_guard = app.workers.claim_started(worker.as_ref(), &request.queues, app.now());
+    let grant = app.claim(request, wait.as_std()).await?;
+    drop(claim_guard);
+    app.workers.jobs_assigned(worker.as_ref(), grant.jobs().iter().map(|job| job.claimed.id), app.now());
+    let response = Claimed { jobs: grant.jobs().iter().map(claimed).collect(), now: time(app.now()) };
+    let bytes = serde_json::to_vec(&response);
+    let bytes =
+        bytes.map_err(|_| ApiError::new(ErrorCode::Internal, "internal error: cannot serialize the response"))?;
+    Ok(delivery::response(bytes, grant))
+}
+
+/// Validates a claim before the store is called.
+fn parse(claim: Claim) -> Result<ClaimRequest, ApiError> {
+    if claim.wait.is_some_and(|wait| wait > WAIT_MAX) {
+        return Err(ApiError::validation("wait", &format!("may be at most {WAIT_MAX}")));
+    }
+    let limit = usize::try_from(claim.limit.unwrap_or(1)).unwrap_or(usize::MAX);
+    if !(1..=BATCH_ITEMS_MAX).contains(&limit) {
+        return Err(ApiError::validation("limit", &format!("must be 1-{BATCH_ITEMS_MAX}")));
+    }
+    if !(1..=BATCH_ITEMS_MAX).contains(&claim.queues.len()) {
+        return Err(ApiError::validation("queues", &format!("must name 1-{BATCH_ITEMS_MAX} queues")));
+    }
+    let types = claim.types.unwrap_or_default();
+    if types.len() > CLAIM_TYPES_MAX {
+        return Err(ApiError::validation("types", &format!("may name at most {CLAIM_TYPES_MAX} types")));
+    }
+    let queue = |(index, name): (usize, &String)| {
+        QueueName::new(name).map_err(|invalid| invalid.at(format!("queues[{index}]")))
+    };
+    let job_type =
+        |(index, name): (usize, &String)| JobType::new(name).map_err(|invalid| invalid.at(format!("types[{index}]")));
+    let terms = ClaimOptions {
+        worker: claim.worker.as_deref().map(WorkerName::new).transpose()?,
+        lease: claim.lease,
+        execution_timeout: claim.execution_timeout,
+    };
+    terms.check()?;
+    Ok(ClaimRequest {
+        queues: claim.queues.iter().enumerate().map(queue).collect::<Result<_, Invalid>>()?,
+        limit,
+        types: types.iter().enumerate().map(job_type).collect::<Result<_, Invalid>>()?,
+        terms,
+    })
+}

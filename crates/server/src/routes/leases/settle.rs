@@ -1,0 +1,116 @@
+//! The ends of a lease: complete, fail, snooze, release; one at a time or as a batch.
+
+use axum::extract::State;
+use longshore_api::ErrorCode;
+use longshore_api::work::{
+    Complete, Fail, JobState, Release, Results, Settlement as WireSettlement, Settlements, Snooze, Verdict,
+};
+use longshore_core::id::JobId;
+use longshore_core::limits::BATCH_ITEMS_MAX;
+use longshore_core::settle::Outcome;
+use longshore_engine::Settlement;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::convert::raw;
+use crate::convert::settlement::{reported, settlement, token};
+use crate::state::AppState;
+use crate::wire::body::JsonBody;
+use crate::wire::json;
+use crate::wire::path::JobPath;
+use crate::wire::problem::{ApiError, ItemError};
+use crate::wire::query::NoQuery;
+use crate::wire::response::{ApiResult, ok};
+
+/// `POST /v1/jobs/{id}/complete`
+pub(crate) async fn complete(
+    State(app): State<AppState>,
+    JobPath(id): JobPath,
+    _: NoQuery,
+    body: JsonBody,
+) -> ApiResult {
+    let Complete { lease, result, progress } = body.object()?;
+    let outcome = Outcome::Complete { result: result.map(raw::bytes), progress: progress.map(raw::bytes) };
+    settle(&app, id, lease.as_deref(), outcome).await
+}
+
+/// `POST /v1/jobs/{id}/fail`
+pub(crate) async fn fail(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery, body: JsonBody) -> ApiResult {
+    let Fail { lease, error } = body.object()?;
+    settle(&app, id, lease.as_deref(), Outcome::Fail(reported(error))).await
+}
+
+/// `POST /v1/jobs/{id}/snooze`
+pub(crate) async fn snooze(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery, body: JsonBody) -> ApiResult {
+    let Snooze { lease, delay } = body.object()?;
+    settle(&app, id, lease.as_deref(), Outcome::Snooze { delay: delay }).await
+}
+
+/// `POST /v1/jobs/{id}/release`
+pub(crate) async fn release(
+    State(app): State<AppState>,
+    JobPath(id): JobPath,
+    _: NoQuery,
+    body: JsonBody,
+) -> ApiResult {
+    let Release { lease } = body.object()?;
+    settle(&app, id, lease.as_deref(), Outcome::Release).await
+}
+
+/// Ends a lease. Returns the new state of the job.
+async fn settle(app: &AppState, id: JobId, lease: Option<&str>, outcome: Outcome) -> ApiResult {
+    let settlement = Settlement { id, token: token(lease), outcome };
+    let verdicts = app.call_store(app.store.settle(vec![settlement])).await?;
+    let verdict = verdicts.into_iter().next().ok_or_else(no_verdict)?;
+    ok(&JobState { id: id.to_string(), state: verdict?, cancel_requested: None })
+}
+
+/// `POST /v1/settlements`: each item has its own verdict; an invalid one does not affect others.
+pub(crate) async fn settlements(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> ApiResult {
+    let Settlements::<&RawValue> { settlements } = body.required()?;
+    check_size("settlements", settlements.len())?;
+    let parse = |item: &&RawValue| json::object::<WireSettlement>(item.get()).and_then(settlement);
+    let items: Vec<_> = settlements.iter().map(parse).collect();
+    let valid: Vec<_> = items.iter().filter_map(|item| item.as_ref().ok()).cloned().collect();
+    let ids: Vec<JobId> = valid.iter().map(|settlement| settlement.id).collect();
+    let verdicts = if valid.is_empty() { Vec::new() } else { app.call_store(app.store.settle(valid)).await? };
+    let mut verdicts = ids.into_iter().zip(verdicts);
+    let result = |(raw, item): (&&RawValue, Result<_, ItemError>)| {
+        let verdict = item.and_then(|_| {
+            let (id, verdict) = verdicts.next().ok_or_else(no_verdict)?;
+            Ok(JobState { id: id.to_string(), state: verdict?, cancel_requested: None })
+        });
+        to_wire(raw, verdict)
+    };
+    ok(&Results { results: settlements.iter().zip(items).map(result).collect(), now: None })
+}
+
+pub(super) fn check_size(field: &str, items: usize) -> Result<(), ApiError> {
+    if items <= BATCH_ITEMS_MAX {
+        return Ok(());
+    }
+    Err(ApiError::validation(field, &format!("may be at most {BATCH_ITEMS_MAX}")))
+}
+
+/// The store returned fewer verdicts than items: a defect.
+pub(super) fn no_verdict() -> ItemError {
+    ItemError::new(ErrorCode::Internal, "internal error: the store returned no verdict")
+}
+
+/// Converts the verdict on an item. A refusal names the job as the request did.
+pub(super) fn to_wire<T>(raw: &RawValue, verdict: Result<T, ItemError>) -> Verdict<T> {
+    #[derive(Deserialize)]
+    struct JobIdOnly {
+        id: String,
+    }
+    verdict.map_or_else(
+        |error| Verdict::Refused {
+            id: serde_json::from_str(raw.get()).ok().map(|item: JobIdOnly| item.id),
+            code: error.code.code().to_owned(),
+            detail: error.detail,
+            field: error.field,
+            allowed: error.allowed,
+        },
+        Verdict::Done,
+    )
+}

@@ -1,0 +1,164 @@
+//! The server itself: health, info, stats, workers, metrics, virtual clock, OpenAPI, start page.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::IntoResponse;
+use longshore_api::system::{Advance, Clock, Health, Info, QueueStats, Stats, StoreInfo, Workers};
+use longshore_api::{Duration as WireDuration, ErrorCode};
+use longshore_core::id::QueueName;
+use longshore_store::StoreHealth;
+use tokio::time::timeout;
+
+use crate::background::metrics::exposition;
+use crate::background::worker_check;
+use crate::convert::{queue::counts, time};
+use crate::openapi;
+use crate::state::AppState;
+use crate::wire::body::JsonBody;
+use crate::wire::problem::ApiError;
+use crate::wire::query::NoQuery;
+use crate::wire::response::{ApiResult, JSON, ok};
+
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A store that needs longer for its health is not ready.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// `GET /livez`: the process answers.
+pub(crate) async fn livez(_: NoQuery) -> ApiResult {
+    ok(&Health { status: "ok".to_owned() })
+}
+
+/// `GET /readyz`: the store accepts new jobs and the server is not stopping.
+pub(crate) async fn readyz(State(app): State<AppState>, _: NoQuery) -> ApiResult {
+    let not_ready = |why: &str| ApiError::new(ErrorCode::StoreUnavailable, why);
+    if app.stopping.is_cancelled() {
+        return Err(not_ready("the server is stopping"));
+    }
+    if app.store_health.has_failed() {
+        return Err(not_ready("the store has failed: restart the server"));
+    }
+    match store_health(&app).await.refusing {
+        None => ok(&Health { status: "ready".to_owned() }),
+        Some(why) => Err(not_ready(&format!("new jobs are rejected: {why}"))),
+    }
+}
+
+/// Returns the health of the store. A store that does not answer counts as rejecting new jobs.
+async fn store_health(app: &AppState) -> StoreHealth {
+    let refusing = |why: String| StoreHealth { refusing: Some(why), ..StoreHealth::default() };
+    match timeout(HEALTH_TIMEOUT, app.store.health()).await {
+        Ok(Ok(health)) => health,
+        Ok(Err(error)) => {
+            app.on_store_error(&error);
+            refusing(error.cause())
+        }
+        Err(_) => refusing(format!("store timed out after {} s", HEALTH_TIMEOUT.as_secs())),
+    }
+}
+
+/// `GET /v1/info`
+pub(crate) async fn info(State(app): State<AppState>, _: NoQuery) -> ApiResult {
+    let health = store_health(&app).await;
+    ok(&Info {
+        name: "longshore".to_owned(),
+        version: VERSION.to_owned(),
+        api: "v1".to_owned(),
+        store: StoreInfo {
+            kind: app.about.kind.clone(),
+            durability: app.about.durability.clone(),
+            writable: health.writable(),
+            refusing: health.refusing,
+            reserve_bytes: health.reserve_bytes,
+            free_bytes: health.free_bytes,
+        },
+        now: time(app.now()),
+        virtual_clock: app.virtual_time.is_some(),
+        default_profile: app.default_profile,
+        auto_queues: app.auto_queues,
+        uptime: WireDuration::from_secs(app.uptime().as_secs()),
+    })
+}
+
+/// `GET /v1/stats`
+pub(crate) async fn stats(State(app): State<AppState>, _: NoQuery) -> ApiResult {
+    let reports = app.call_store(app.store.queues()).await?;
+    let names: HashSet<&QueueName> = reports.iter().map(|report| &report.queue.name).collect();
+    app.throughput.retain(|name| names.contains(name));
+    let throughput = app.throughput.snapshot();
+    let (rates, since_start) = (throughput.all.rates, throughput.all.since_start);
+    let mut totals = QueueStats { rates, since_start, ..QueueStats::default() };
+    let mut stats = Stats { now: time(app.now()), totals: QueueStats::default(), queues: [].into() };
+    for report in &reports {
+        let counts = counts(&report.counts);
+        for (state, jobs) in &counts {
+            *totals.counts.entry(*state).or_default() += jobs;
+        }
+        let name = &report.queue.name;
+        let of_queue = throughput.queues.get(name).copied().unwrap_or_default();
+        let queue_stats = QueueStats { counts, rates: of_queue.rates, since_start: of_queue.since_start };
+        stats.queues.insert(name.to_string(), queue_stats);
+    }
+    stats.totals = totals;
+    ok(&stats)
+}
+
+/// `GET /v1/workers`
+pub(crate) async fn workers(State(app): State<AppState>, _: NoQuery) -> ApiResult {
+    worker_check::check_now(&app).await;
+    ok(&Workers { workers: app.workers.to_wire() })
+}
+
+/// `GET /metrics`, in the text format of Prometheus.
+pub(crate) async fn metrics(State(app): State<AppState>, _: NoQuery) -> ApiResult {
+    let queues = app.call_store(app.store.queues()).await?;
+    let health = store_health(&app).await;
+    let store = app.call_store(app.store.metrics()).await?;
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    Ok(([(header::CONTENT_TYPE, kind)], exposition(&app, &queues, &health, &store)).into_response())
+}
+
+/// `GET /v1/clock`, in virtual time only.
+pub(crate) async fn clock(State(app): State<AppState>, _: NoQuery) -> ApiResult {
+    ok(&Clock { now: time(app.now()) })
+}
+
+/// `POST /v1/clock/advance`, in virtual time only: answers when all due work is done.
+pub(crate) async fn advance_clock(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> ApiResult {
+    let Advance { by } = body.required()?;
+    let virtual_time = app.virtual_time.as_ref();
+    let virtual_time = virtual_time.ok_or_else(|| ApiError::new(ErrorCode::NotFound, REAL_TIME))?;
+    let now = app.report_error(virtual_time.advance(by).await)?;
+    ok(&Clock { now: time(now) })
+}
+
+/// Detail of 404 for the clock's routes in real time.
+pub(super) const REAL_TIME: &str =
+    "this server runs in real time: start it with --virtual-clock to have a clock to read and advance";
+
+/// `GET /openapi.json`
+pub(crate) async fn openapi(_: NoQuery) -> ApiResult {
+    Ok(([(header::CONTENT_TYPE, JSON)], openapi::json()).into_response())
+}
+
+const START_PAGE: &str = "<!doctype html>
+<html lang=\"en\">
+<title>Longshore</title>
+<h1>Longshore</h1>
+<p>A durable job queue. This server speaks HTTP and JSON: see <a href=\"/openapi.json\">its description</a>,
+<a href=\"/v1/info\">info</a>, <a href=\"/v1/queues\">queues</a>, <a href=\"/v1/stats\">stats</a>, <a href=\"/metrics\">metrics</a>.</p>
+</html>
+";
+
+/// `GET /`
+pub(crate) async fn start_page() -> ApiResult {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    Ok((headers, START_PAGE).into_response())
+}

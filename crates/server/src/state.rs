@@ -1,0 +1,187 @@
+//! The state that all routes and background tasks share, and their calls to the store.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_api::ErrorCode;
+use longshore_core::Timestamp;
+use longshore_core::profile::Profile;
+use longshore_engine::{AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
+use longshore_store::clock::monotonic;
+use longshore_store::{Grant, InstrumentedStore, Park, Store, StoreError, StoreFuture};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::background::completion_waiters::CompletionWaiters;
+use crate::background::metrics::Metrics;
+use crate::background::throughput::ThroughputStats;
+use crate::background::virtual_time::VirtualTime;
+use crate::background::worker_registry::WorkerRegistry;
+use crate::options::{Limits, ServerClock, ServerOptions, StoreInfo};
+use crate::store_health::StoreFailures;
+use crate::wire::problem::ApiError;
+use crate::wire::request_id::RequestIds;
+
+/// A handle of the shared state.
+#[derive(Clone, Debug)]
+pub struct AppState(Arc<App>);
+
+impl Deref for AppState {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.0
+    }
+}
+
+#[derive(Debug)]
+pub struct App {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) virtual_time: Option<Arc<VirtualTime>>,
+    pub(crate) about: StoreInfo,
+    pub(crate) default_profile: Profile,
+    pub(crate) auto_queues: bool,
+    pub(crate) limits: Limits,
+    pub(crate) request_ids: RequestIds,
+    pub(crate) completion_waiters: Arc<CompletionWaiters>,
+    pub(crate) workers: Arc<WorkerRegistry>,
+    pub(crate) throughput: ThroughputStats,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Requests a tick for work that has no announced deadline.
+    pub(crate) tick_now: Notify,
+    pub(crate) body_budget: Arc<Semaphore>,
+    /// Connections and their requests.
+    pub(crate) tasks: TaskTracker,
+    /// Change listener, ticker and worker check.
+    pub(crate) background_tasks: TaskTracker,
+    /// Cancelled when all requests are answered: background tasks end.
+    pub(crate) drained: CancellationToken,
+    /// Cancelled when the server stops: it accepts no connections, and waiting claims end empty.
+    pub(crate) stopping: CancellationToken,
+    pub(crate) store_health: StoreFailures,
+    started: Duration,
+}
+
+impl AppState {
+    pub(crate) fn new(options: ServerOptions) -> Self {
+        let ServerOptions { store, about, time, default_profile, auto_queues, limits, request_id_seed, .. } = options;
+        let metrics: Arc<Metrics> = Arc::default();
+        let store: Arc<dyn Store> = Arc::new(InstrumentedStore::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
+        let virtual_time = match time {
+            ServerClock::Real => None,
+            ServerClock::Virtual { clock, save } => Some(Arc::new(VirtualTime::new(store.clone(), clock, save))),
+        };
+        let store = virtual_time.as_ref().map_or(store, |time| Arc::clone(time) as Arc<dyn Store>);
+        Self(Arc::new(App {
+            store,
+            virtual_time,
+            about,
+            default_profile,
+            auto_queues,
+            body_budget: Arc::new(Semaphore::new(limits.bodies_bytes_max / BODY_PERMIT_BYTES)),
+            limits,
+            request_ids: RequestIds::new(request_id_seed),
+            completion_waiters: Arc::default(),
+            workers: Arc::default(),
+            throughput: ThroughputStats::default(),
+            metrics,
+            tick_now: Notify::new(),
+            tasks: TaskTracker::new(),
+            background_tasks: TaskTracker::new(),
+            drained: CancellationToken::new(),
+            stopping: CancellationToken::new(),
+            store_health: StoreFailures::default(),
+            started: monotonic(),
+        }))
+    }
+
+    /// Returns the store that routes use, with metrics and virtual time.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+}
+
+/// Unit of the semaphore that bounds the bytes of request bodies.
+pub(crate) const BODY_PERMIT_BYTES: usize = 1 << 10;
+
+impl App {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        monotonic().saturating_sub(self.started)
+    }
+
+    /// Submits jobs. A timeout has its own error code: the jobs may be stored or not.
+    pub(crate) async fn submit(
+        &self,
+        request: SubmitRequest,
+    ) -> Result<Result<Vec<Submitted>, BatchRefusal>, ApiError> {
+        let timeout = self.limits.submission_timeout;
+        match tokio::time::timeout(timeout, self.store.submit(request)).await {
+            Ok(result) => self.report_error(result),
+            Err(_) => {
+                let detail = format!("no acknowledgement within {} s", timeout.as_secs_f64());
+                Err(ApiError::new(ErrorCode::SubmissionTimeout, detail))
+            }
+        }
+    }
+
+    /// Awaits a call to the store, for at most the submission timeout.
+    pub(crate) async fn call_store<T>(&self, call: StoreFuture<'_, T>) -> Result<T, ApiError> {
+        let timeout = self.limits.submission_timeout;
+        let timed_out = |_| {
+            let text = format!("no answer within {} s", timeout.as_secs_f64());
+            Err(StoreError::unknown(std::io::Error::new(std::io::ErrorKind::TimedOut, text)))
+        };
+        self.report_error(tokio::time::timeout(timeout, call).await.unwrap_or_else(timed_out))
+    }
+
+    /// Claims jobs. The store has the submission timeout beyond the wait.
+    ///
+    /// Dropping the call leaves no job leased.
+    pub(crate) async fn claim(&self, request: ClaimRequest, wait: Duration) -> Result<Grant, ApiError> {
+        let timeout = self.limits.submission_timeout;
+        let park = if wait.is_zero() {
+            Park::No
+        } else {
+            let stopping = self.stopping.clone();
+            let end = async move {
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = stopping.cancelled_owned() => {}
+                }
+            };
+            Park::Until(Box::pin(end))
+        };
+        let claim = self.store.claim_or_park(request, park);
+        let Ok(result) = tokio::time::timeout(wait + timeout, claim).await else {
+            let seconds = timeout.as_secs_f64();
+            let detail = format!("store timed out after {seconds} s; jobs claimed by this request will be released");
+            return Err(ApiError::new(ErrorCode::StoreUnavailable, detail));
+        };
+        Ok(self.report_error(result)??)
+    }
+
+    pub(crate) async fn admin(&self, command: AdminCommand) -> Result<AdminResponse, ApiError> {
+        Ok(self.call_store(self.store.admin(command)).await??)
+    }
+
+    pub(crate) fn report_error<T>(&self, result: Result<T, StoreError>) -> Result<T, ApiError> {
+        result.map_err(|error| {
+            self.on_store_error(&error);
+            error.into()
+        })
+    }
+
+    pub(crate) fn on_store_error(&self, error: &StoreError) {
+        self.store_health.record(error);
+        if matches!(error, StoreError::Unknown(_)) {
+            // The commit failed: the next tick shows whether the store still works.
+            self.tick_now.notify_one();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Clock floor: the store's time never runs backwards over restarts.
+//!
+//! In real time each commit records its time, and the watermark file records a later one
+//! (`watermark.rs`). After a start the clock continues from the later of the two.
+//!
+//! A forward jump of the wall clock looks like downtime. In both cases workers could not send
+//! heartbeats, so live leases keep the time that was left. Delays, lifetimes, retention and
+//! idempotency windows follow the clock.
+
+use std::sync::{Arc, PoisonError};
+
+use longshore_core::time::Timestamp;
+use longshore_engine::ExecutionContext;
+use longshore_store::{Clock, StoreError};
+use rusqlite::Connection;
+
+use crate::error::{DiskErrorKind, classify};
+use crate::meta;
+use crate::records::RecordsError;
+use crate::schema::ClockMode;
+use crate::sqlite::Location;
+use crate::watermark;
+use crate::writer::StoreWriter;
+
+/// Lag of the wall clock that causes a warning.
+const WARN_BEHIND_MS: u64 = 1_000;
+
+/// Advances the clock to the last recorded time and returns that time.
+///
+/// Returns `None` in virtual time and for a new store.
+pub(crate) fn apply(
+    location: &Location,
+    connection: &Connection,
+    clock_mode: ClockMode,
+    clock: &dyn Clock,
+) -> Result<Option<Timestamp>, StoreError> {
+    if clock_mode == ClockMode::Virtual {
+        return Ok(None);
+    }
+    let recorded = watermark::read_time(location, meta::id_key(connection)?);
+    let Some(floor) = meta::clock_floor(connection)?.max(recorded) else { return Ok(None) };
+    let behind_ms = floor.since(clock.now()).as_millis();
+    clock.advance_to(floor);
+    if behind_ms > WARN_BEHIND_MS {
+        tracing::warn!(
+            behind_ms,
+            "wall clock is behind the store: time continues from the store's last time and runs up to 5 % slower until both agree (check the clock)"
+        );
+    }
+    Ok(Some(floor))
+}
+
+impl StoreWriter {
+    /// Records the time of a commit.
+    pub(crate) fn raise_clock_floor(&self, now: Timestamp) -> rusqlite::Result<()> {
+        match self.clock_mode {
+            ClockMode::Real => meta::set_clock_floor(self.records.connection(), now),
+            ClockMode::Virtual => Ok(()),
+        }
+    }
+
+    /// Extends live leases by the downtime, before the first request. From then on the watermark
+    /// file records the time.
+    ///
+    /// A crash before that leaves the clock floor as it was, so the next start repeats the work.
+    pub(crate) fn extend_leases(&mut self, floor: Option<Timestamp>) -> Result<(), StoreError> {
+        if let Some(floor) = floor {
+            let mut extended = self.try_extend_leases(floor);
+            if let Err(RecordsError::Sql(error)) = &extended
+                && classify(&self.location, error) == DiskErrorKind::Full
+                && self.roll_back()
+                && self.reserve.release()
+            {
+                extended = self.try_extend_leases(floor);
+            }
+            extended?;
+        }
+        if self.clock_mode == ClockMode::Real {
+            let mut watermark = self.shared.watermark.lock().unwrap_or_else(PoisonError::into_inner);
+            watermark.follow_clock(Arc::clone(&self.clock));
+        }
+        Ok(())
+    }
+
+    /// Extends all leases in one commit: a second one would add the downtime twice.
+    fn try_extend_leases(&mut self, floor: Timestamp) -> Result<(), RecordsError> {
+        let now = self.clock.now();
+        self.records.connection().execute_batch("BEGIN IMMEDIATE")?;
+        self.engine.begin();
+        let Self { engine, records, rng, effects, .. } = self;
+        let leases = engine.keep_remainders(floor, ExecutionContext { records, rng, now, effects })?;
+        self.effects.clear();
+        self.records.flush()?;
+        let mut commit_seq = self.commit_seq;
+        if leases > 0 {
+            commit_seq += 1;
+            meta::set_commit_seq(self.records.connection(), commit_seq, self.records.live_jobs())?;
+            self.raise_clock_floor(now)?;
+        }
+        self.records.connection().execute_batch("COMMIT")?;
+        self.commit_seq = commit_seq;
+        self.engine.commit();
+        self.records.committed();
+        if leases > 0 {
+            let downtime_ms = now.since(floor).as_millis();
+            tracing::info!(leases, downtime_ms, "live leases extended by the downtime");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,324 @@
+//! Checkpoint thread: copies WAL frames into the database while the writer appends, and writes the
+//! watermark.
+//!
+//! [`Checkpointer`]: each round copies the frames that were committed before it, so a few rounds
+//! leave little. The writer copies the rest itself, which lets SQLite restart the WAL.
+//!
+//! [`WatermarkWriter`]: between two checkpoints only the WAL holds the acknowledged commits. The
+//! watermark follows within a second of each commit, so recovery notices a WAL that is missing or
+//! has lost more than the last second. In real time it also records the time.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use longshore_store::StoreError;
+use longshore_store::clock::monotonic;
+use rusqlite::Connection;
+
+use crate::error::{DiskErrorKind, classify, io_as_sqlite, sql};
+use crate::meta;
+use crate::schema::ClockMode;
+use crate::shared::SharedState;
+use crate::sqlite::{Location, Role};
+use crate::watermark::WatermarkFile;
+
+/// WAL pages that start a checkpoint.
+const CHECKPOINT_MIN_PAGES: i64 = 4_000;
+/// WAL pages that the writer copies itself.
+const WRITER_PAGES_MAX: i64 = 128;
+/// Rounds of one checkpoint.
+const ROUNDS_MAX: usize = 8;
+/// Commits between two measurements of the WAL.
+const CHECK_EVERY_COMMITS: usize = 16;
+/// Interval of the watermark while the writer commits. Each write costs one sync.
+const WATERMARK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval in which an idle store records the time.
+const IDLE_WATERMARK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The writer's side of the checkpoint thread.
+#[derive(Debug)]
+pub(crate) struct CheckpointHandle {
+    worker: Option<CheckpointWorker>,
+    commits: usize,
+    /// Closed last: closing any handle of a file releases the locks that SQLite holds on it.
+    _database: Option<Arc<File>>,
+}
+
+#[derive(Debug)]
+struct CheckpointWorker {
+    wake_tx: SyncSender<()>,
+    state: Arc<CheckpointState>,
+    thread: JoinHandle<()>,
+}
+
+/// State that the writer and the checkpoint thread share.
+#[derive(Debug, Default)]
+struct CheckpointState {
+    /// The writer requests a checkpoint.
+    is_requested: AtomicBool,
+    /// Few pages are left: the writer copies them.
+    writer_may_finish: AtomicBool,
+    /// Sequence number of the last commit.
+    commit_seq: AtomicI64,
+    /// The thread sleeps without a timeout: the next commit has to wake it.
+    is_asleep: AtomicBool,
+}
+
+impl CheckpointHandle {
+    /// Creates the handle of a store in memory, which has no WAL.
+    pub(crate) fn none() -> Self {
+        Self { worker: None, commits: 0, _database: None }
+    }
+
+    pub(crate) fn start(
+        database: &Path,
+        commit_seq: i64,
+        clock_mode: ClockMode,
+        shared: &Arc<SharedState>,
+    ) -> Result<Self, StoreError> {
+        let location = Location::File(database.to_owned());
+        let file = Arc::new(File::open(database).map_err(StoreError::not_applied)?);
+        let state = Arc::new(CheckpointState { commit_seq: AtomicI64::new(commit_seq), ..CheckpointState::default() });
+        let (wake_tx, wake_rx) = sync_channel(1);
+        let mut thread = CheckpointThread {
+            checkpointer: Checkpointer {
+                connection: location.open(Role::Checkpointer).map_err(sql)?,
+                snapshot: location.open(Role::Reader).map_err(sql)?,
+                location: location.clone(),
+                database: Arc::clone(&file),
+                shared: Arc::clone(shared),
+            },
+            watermark: WatermarkWriter { location, shared: Arc::clone(shared), written_seq: commit_seq, next_at: None },
+            state: Arc::clone(&state),
+            wake_rx,
+            clock_mode,
+        };
+        let work = move || {
+            if let Err(error) = thread.run() {
+                thread.checkpointer.shared.poison(&error);
+            }
+        };
+        let thread =
+            Builder::new().name("longshore-checkpoint".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
+        Ok(Self { worker: Some(CheckpointWorker { wake_tx, state, thread }), commits: 0, _database: Some(file) })
+    }
+
+    /// Runs the writer's share of a checkpoint. The writer calls it between two commits.
+    pub(crate) fn run_on_writer(
+        &mut self,
+        connection: &Connection,
+        commit_seq: i64,
+        shared: &SharedState,
+    ) -> rusqlite::Result<()> {
+        let Some(worker) = &self.worker else { return Ok(()) };
+        worker.state.commit_seq.store(commit_seq, Ordering::SeqCst);
+        if worker.state.is_asleep.swap(false, Ordering::SeqCst) {
+            worker.wake();
+        }
+        // While the prefetch thread reads, the WAL cannot restart: the next commit tries again.
+        if let Ok(_no_prefetch) = shared.prefetch_lock.try_lock()
+            && worker.state.writer_may_finish.swap(false, Ordering::SeqCst)
+        {
+            advance_watermark(&shared.watermark, commit_seq)?;
+            return checkpoint(connection, "PASSIVE").map(drop);
+        }
+        self.commits += 1;
+        if self.commits < CHECK_EVERY_COMMITS {
+            return Ok(());
+        }
+        self.commits = 0;
+        let (wal_pages, _) = checkpoint(connection, "NOOP")?;
+        if wal_pages >= CHECKPOINT_MIN_PAGES {
+            self.request();
+        }
+        Ok(())
+    }
+
+    /// Requests a checkpoint, even of a short WAL.
+    pub(crate) fn request(&self) {
+        if let Some(worker) = &self.worker {
+            worker.state.is_requested.store(true, Ordering::SeqCst);
+            worker.wake();
+        }
+    }
+
+    /// Stops the thread.
+    pub(crate) fn stop(&mut self) {
+        if let Some(CheckpointWorker { wake_tx, thread, .. }) = self.worker.take() {
+            drop(wake_tx);
+            drop(thread.join());
+        }
+    }
+}
+
+impl CheckpointWorker {
+    fn wake(&self) {
+        // A full channel means that the thread is already awake.
+        let _ = self.wake_tx.try_send(());
+    }
+}
+
+struct CheckpointThread {
+    checkpointer: Checkpointer,
+    watermark: WatermarkWriter,
+    state: Arc<CheckpointState>,
+    wake_rx: Receiver<()>,
+    clock_mode: ClockMode,
+}
+
+impl CheckpointThread {
+    /// Works until the writer is gone or a write fails.
+    fn run(&mut self) -> rusqlite::Result<()> {
+        // Records the state at open, so the first commit has an older watermark below it.
+        self.watermark.write(self.watermark.written_seq)?;
+        while self.wait() {
+            if self.state.is_requested.swap(false, Ordering::SeqCst) {
+                self.checkpointer.run()?;
+                self.state.writer_may_finish.store(true, Ordering::SeqCst);
+            }
+            self.watermark.follow(self.state.commit_seq.load(Ordering::SeqCst))?;
+        }
+        // After a failed write the files stay as they are.
+        if self.checkpointer.shared.is_poisoned() { Ok(()) } else { self.watermark.write(self.watermark.written_seq) }
+    }
+
+    /// Waits for work. Returns false once the writer is gone.
+    fn wait(&self) -> bool {
+        if let Some(next_at) = self.watermark.next_at {
+            let rest = next_at.saturating_sub(monotonic());
+            return self.wake_rx.recv_timeout(rest) != Err(RecvTimeoutError::Disconnected);
+        }
+        self.state.is_asleep.store(true, Ordering::SeqCst);
+        // A commit before this store has not sent a wakeup.
+        let pending = self.state.commit_seq.load(Ordering::SeqCst) > self.watermark.written_seq;
+        let is_open = pending || self.sleep();
+        self.state.is_asleep.store(false, Ordering::SeqCst);
+        is_open
+    }
+
+    /// Sleeps until a wakeup, in real time until the time has to be recorded.
+    fn sleep(&self) -> bool {
+        match self.clock_mode {
+            ClockMode::Real => {
+                self.wake_rx.recv_timeout(IDLE_WATERMARK_INTERVAL) != Err(RecvTimeoutError::Disconnected)
+            }
+            ClockMode::Virtual => self.wake_rx.recv().is_ok(),
+        }
+    }
+}
+
+/// Copies WAL frames into the database.
+struct Checkpointer {
+    location: Location,
+    connection: Connection,
+    /// Limits a round to the commits that the watermark covers.
+    snapshot: Connection,
+    database: Arc<File>,
+    shared: Arc<SharedState>,
+}
+
+impl Checkpointer {
+    fn run(&self) -> rusqlite::Result<()> {
+        let start = monotonic();
+        for round in 1..=ROUNDS_MAX {
+            match checkpoint_with_watermark(&self.connection, &self.snapshot, &self.shared.watermark) {
+                Ok((wal_pages, copied)) => {
+                    // SQLite syncs the database only with the last frame of the WAL. A sync here
+                    // spares the writer from it.
+                    self.database.sync_data().map_err(|error| io_as_sqlite(&error))?;
+                    if wal_pages - copied <= WRITER_PAGES_MAX || round == ROUNDS_MAX {
+                        let elapsed = monotonic() - start;
+                        tracing::debug!(wal_pages, copied, round, ?elapsed, "checkpoint");
+                        break;
+                    }
+                }
+                // The frames stay in the WAL until the disk has space.
+                Err(error) if classify(&self.location, &error) == DiskErrorKind::Full => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the watermark at most once per [`WATERMARK_INTERVAL`].
+struct WatermarkWriter {
+    location: Location,
+    shared: Arc<SharedState>,
+    written_seq: i64,
+    /// Earliest time of the next write. `None`: the watermark covers the last commit.
+    next_at: Option<Duration>,
+}
+
+impl WatermarkWriter {
+    /// Writes the watermark unless the last write is too recent.
+    fn follow(&mut self, commit_seq: i64) -> rusqlite::Result<()> {
+        if self.next_at.is_some_and(|next_at| monotonic() < next_at) {
+            return Ok(());
+        }
+        self.next_at = (commit_seq > self.written_seq).then(|| monotonic() + WATERMARK_INTERVAL);
+        self.write(commit_seq)?;
+        self.written_seq = commit_seq;
+        Ok(())
+    }
+
+    fn write(&self, commit_seq: i64) -> rusqlite::Result<()> {
+        match advance_watermark(&self.shared.watermark, commit_seq) {
+            // The next write tries again.
+            Err(error) if classify(&self.location, &error) == DiskErrorKind::Full => Ok(()),
+            written => written,
+        }
+    }
+}
+
+/// Records that a commit is durable. A checkpoint copies no frame above the watermark.
+pub(crate) fn advance_watermark(watermark: &Mutex<WatermarkFile>, commit_seq: i64) -> rusqlite::Result<()> {
+    let mut watermark = watermark.lock().unwrap_or_else(PoisonError::into_inner);
+    watermark.advance(commit_seq).map_err(|error| io_as_sqlite(&error))
+}
+
+/// Advances the watermark and runs one checkpoint round up to it.
+///
+/// The open snapshot limits the round: SQLite copies no frame that is newer than a reader.
+pub(crate) fn checkpoint_with_watermark(
+    connection: &Connection,
+    snapshot: &Connection,
+    watermark: &Mutex<WatermarkFile>,
+) -> rusqlite::Result<(i64, i64)> {
+    let snapshot = snapshot.unchecked_transaction()?;
+    let commit_seq = meta::commit_seq(&snapshot).map_err(|error| io_as_sqlite(&io::Error::other(error)))?;
+    advance_watermark(watermark, commit_seq)?;
+    checkpoint(connection, "PASSIVE")
+}
+
+/// Copies the whole WAL into the database and truncates it. Returns its frames.
+///
+/// The checkpoint follows a commit of its own, so the copied pages carry a number above the last
+/// commit.
+pub(crate) fn truncate_wal(
+    connection: &Connection,
+    commit_seq: i64,
+    watermark: &Mutex<WatermarkFile>,
+) -> rusqlite::Result<i64> {
+    let (wal_pages, _) = checkpoint(connection, "NOOP")?;
+    if wal_pages > 0 {
+        let transaction = connection.unchecked_transaction()?;
+        meta::bump_commit_seq(&transaction, commit_seq + 1)?;
+        transaction.commit()?;
+        advance_watermark(watermark, commit_seq + 1)?;
+    }
+    checkpoint(connection, "TRUNCATE")?;
+    Ok(wal_pages)
+}
+
+/// Runs `PRAGMA wal_checkpoint`. Returns the pages in the WAL and how many of them are copied.
+fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<(i64, i64)> {
+    let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
+    statement.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
+}

@@ -1,0 +1,1 @@
+SELECT @.create_archive_partition($1)

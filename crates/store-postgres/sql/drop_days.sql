@@ -1,1 +1,0 @@
-SELECT @.drop_days($1)

@@ -1,0 +1,2 @@
+SELECT j.seq, j.state, j.lease_version, j.ready_position, j.due_at, j.timer_kind, j.record, j.propagation_cursor FROM @.jobs j
+WHERE j.due_at <= $1 ORDER BY j.due_at, j.timer_kind, j.seq LIMIT $2 FOR UPDATE SKIP LOCKED

@@ -1,1 +1,0 @@
-SELECT number, revision, counts, record FROM @.workflows WHERE errand AND pg_try_advisory_xact_lock($1) ORDER BY number LIMIT $2

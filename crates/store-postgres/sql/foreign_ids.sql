@@ -1,1 +1,0 @@
-SELECT id, seq FROM @.foreign_ids WHERE id = ANY($1)

@@ -1,0 +1,1 @@
+SELECT id, seq FROM @.imported_ids WHERE id = ANY($1)

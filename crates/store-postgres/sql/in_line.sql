@@ -1,1 +1,0 @@
-SELECT seq FROM @.jobs WHERE queue = $1 AND place IS NOT NULL AND state = 1 ORDER BY seq LIMIT $2

@@ -1,1 +1,0 @@
-SELECT path, seq, id, at, purge_at FROM @.keys WHERE path = ANY($1) FOR UPDATE

@@ -1,0 +1,1 @@
+SELECT @.mark_claimed($1, $2, $3, $4, $5, $6, NULL)

@@ -1,0 +1,1 @@
+SELECT @.mark_heartbeat($1, $2, $3, NULL)

@@ -1,1 +1,0 @@
-SELECT m.workflow, m.name, m.seq FROM unnest($1::bigint[], $2::text[]) AS u(workflow, name) JOIN @.member_names m USING (workflow, name)

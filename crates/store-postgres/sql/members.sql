@@ -1,1 +1,0 @@
-SELECT seq FROM @.members WHERE workflow = $1 AND seq > $2 ORDER BY seq LIMIT $3

@@ -1,2 +1,0 @@
-INSERT INTO @.member_names (workflow, name, seq) SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[])
-ON CONFLICT (workflow, name) DO UPDATE SET seq = excluded.seq

@@ -1,0 +1,38 @@
+//! Vocabulary of Longshore: closed enums and durations, shared by the wire types and the rules.
+//!
+//! A leaf crate without dependencies. `serde` adds JSON, `schema` adds OpenAPI schemas.
+//!
+//! - [`lifecycle`]: states, causes of transitions, outcomes, failure categories
+//! - [`settings`]: the values of settings that are a closed set
+//! - [`profile`]: the six bundles of settings; [`priority`]: the five levels of urgency
+//! - [`duration`]: lengths of time, with their parser and printer
+//! - [`string_enum`](mod@string_enum): the macro that defines a closed set of strings
+//!
+//! ```
+//! use longshore_types::{Duration, Priority, StateKind};
+//!
+//! let lease: Duration = "1h15m5s".parse().unwrap();
+//! assert_eq!((lease.as_millis(), lease.to_string()), (4_505_000, "1h15m5s".to_owned()));
+//!
+//! assert_eq!("dead_letter".parse(), Ok(StateKind::DeadLetter));
+//! assert_eq!(
+//!     "gone".parse::<StateKind>().unwrap_err().to_string(),
+//!     "expected one of pending, scheduled, delayed, running, retrying, completed, failed, \
+//!      dead_letter, cancelled",
+//! );
+//! assert!(Priority::Critical < Priority::Bulk, "the more urgent priority sorts first");
+//! ```
+
+pub mod duration;
+pub mod lifecycle;
+pub mod priority;
+pub mod profile;
+pub mod settings;
+pub mod string_enum;
+
+pub use duration::{Duration, ParseError};
+pub use lifecycle::*;
+pub use priority::{PRIORITY_FORMAT, Priority};
+pub use profile::{Profile, View};
+pub use settings::*;
+pub use string_enum::UnknownValue;
