@@ -11,11 +11,11 @@ use crate::arguments::Arguments;
 
 /// Parses the arguments of the process.
 pub(crate) fn parse() -> Result<Arguments, Error> {
-    parse_from(std::env::args_os().collect())
+    parse_from(&std::env::args_os().collect::<Vec<_>>())
 }
 
-fn parse_from(words: Vec<OsString>) -> Result<Arguments, Error> {
-    let matches = Arguments::command().try_get_matches_from(&words).map_err(|error| with_full_usage(error, &words))?;
+fn parse_from(words: &[OsString]) -> Result<Arguments, Error> {
+    let matches = Arguments::command().try_get_matches_from(words).map_err(|error| with_full_usage(error, words))?;
     Arguments::from_arg_matches(&matches)
 }
 

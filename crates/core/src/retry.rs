@@ -62,10 +62,10 @@ pub(crate) fn fail_attempt(
             job.transition_to(State::Retrying { until: context.now + delay }, cause, context);
         }
         (RetryDecision::Retry(_), QueueContext::Deleted) => {
-            job.finish(TerminalState::Failed, Cause::QueueDeleted, context)
+            job.finish(TerminalState::Failed, Cause::QueueDeleted, context);
         }
         (RetryDecision::End(ending), QueueContext::Exists(_) | QueueContext::Deleted) => {
-            job.finish(ending, cause, context)
+            job.finish(ending, cause, context);
         }
     }
 }

@@ -16,6 +16,6 @@ pub async fn declare(store: &dyn Store, name: &str, declared: PutQueue) -> Resul
     };
     let PutQueue { profile, settings } = declared;
     let overrides = Some(Box::new(queue_overrides(settings.unwrap_or_default())));
-    let put = AdminCommand::PutQueue { queue, profile: profile, overrides };
+    let put = AdminCommand::PutQueue { queue, profile, overrides };
     Ok(store.admin(put).await?.map(|_| ()).map_err(ApiError::from))
 }

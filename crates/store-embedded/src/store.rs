@@ -226,7 +226,7 @@ fn recover(options: &EmbeddedOptions, database: &Location) -> Result<Recovered, 
     let dictionary = crate::dictionary::load(&connection)?;
     let epoch = meta::integer(&connection, meta::EPOCH)?;
     let lease_floor = LeaseVersion::floor(epoch.max(1).unsigned_abs());
-    let engine_options = longshore_engine::EngineOptions { lease_floor, ..options.engine.clone() };
+    let engine_options = longshore_engine::EngineOptions { lease_floor, ..options.engine };
     let mut live = LiveIndex::default();
     let engine = recovery::recover(&connection, engine_options, &dictionary, &mut live)?;
     let (live_jobs, elapsed) = (live.jobs(), monotonic() - start);

@@ -1,8 +1,9 @@
 //! Executes transactions: which failures are retried, and when a connection is replaced.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use longshore_store::clock::monotonic;
 use tracing::Instrument;
 
 use crate::connection::Connection;
@@ -42,13 +43,13 @@ impl TransactionRunner {
     /// Executes requests in one optimistic round trip. Returns `None` if nothing was applied.
     pub(crate) async fn execute_fast(&mut self, requests: &[TxRequest]) -> Result<Option<Committed>, TxError> {
         let span = tracing::debug_span!("transaction", path = "fast", requests = requests.len());
-        let (node, started) = (Arc::clone(&self.node), Instant::now());
+        let (node, started) = (Arc::clone(&self.node), monotonic());
         let executed = fast_path::execute(&node, self.connection().await?, requests).instrument(span).await;
         let error = match executed {
             Ok(committed) => {
                 node.stats.count_fast_path(committed.is_some());
                 if committed.is_some() {
-                    node.stats.count_commit(requests, started.elapsed());
+                    node.stats.count_commit(requests, monotonic().saturating_sub(started));
                 }
                 return Ok(committed);
             }
@@ -76,11 +77,11 @@ impl TransactionRunner {
         loop {
             let span =
                 tracing::debug_span!("transaction", path = "slow", requests = requests.len(), exclusive, attempt);
-            let started = Instant::now();
+            let started = monotonic();
             let transaction = Transaction::new(&node, self.connection().await?, exclusive, lock_wait.timeout);
             let error = match transaction.execute(requests).instrument(span).await {
                 Ok(committed) => {
-                    node.stats.count_commit(requests, started.elapsed());
+                    node.stats.count_commit(requests, monotonic().saturating_sub(started));
                     return Ok(committed);
                 }
                 Err(error) => error,

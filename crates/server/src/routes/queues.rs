@@ -38,7 +38,7 @@ pub(crate) async fn put(
     let PutQueue { profile, settings } = body.object()?;
     let command = AdminCommand::PutQueue {
         queue: queue.clone(),
-        profile: profile,
+        profile,
         overrides: settings.map(|settings| Box::new(queue_overrides(settings))),
     };
     let response = app.admin(command).await.map_err(|error| error.inside("settings"))?;

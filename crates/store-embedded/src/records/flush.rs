@@ -60,14 +60,14 @@ impl SqliteRecords {
                     writer.insert_live(seq, &record);
                 }
                 (StoredIn::Finished(_), StoredIn::Finished(_)) => {
-                    writer.update_finished(job, FilterKey::of(job, &dictionary), &record)
+                    writer.update_finished(job, FilterKey::of(job, &dictionary), &record);
                 }
                 (StoredIn::Live(_), StoredIn::Finished(_)) => {
                     writer.delete_live(seq);
                     writer.insert_finished(job, FilterKey::of(job, &dictionary), &record);
                 }
                 (StoredIn::Nowhere, StoredIn::Finished(_)) => {
-                    writer.insert_finished(job, FilterKey::of(job, &dictionary), &record)
+                    writer.insert_finished(job, FilterKey::of(job, &dictionary), &record);
                 }
                 (_, StoredIn::Nowhere) => {}
             }

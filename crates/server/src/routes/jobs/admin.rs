@@ -99,9 +99,7 @@ pub(crate) async fn delete(State(app): State<AppState>, JobPath(id): JobPath, _:
 /// Runs a command on one job. Returns its new state.
 async fn change_state(app: &AppState, id: JobId, command: AdminCommand) -> ApiResult {
     match app.admin(command).await? {
-        AdminResponse::State { id, state } => {
-            ok(&JobState { id: id.to_string(), state: state, cancel_requested: None })
-        }
+        AdminResponse::State { id, state } => ok(&JobState { id: id.to_string(), state, cancel_requested: None }),
         AdminResponse::Done
         | AdminResponse::QueuePut { .. }
         | AdminResponse::CancelRequested

@@ -43,7 +43,7 @@ pub(crate) async fn fail(State(app): State<AppState>, JobPath(id): JobPath, _: N
 /// `POST /v1/jobs/{id}/snooze`
 pub(crate) async fn snooze(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery, body: JsonBody) -> ApiResult {
     let Snooze { lease, delay } = body.object()?;
-    settle(&app, id, lease.as_deref(), Outcome::Snooze { delay: delay }).await
+    settle(&app, id, lease.as_deref(), Outcome::Snooze { delay }).await
 }
 
 /// `POST /v1/jobs/{id}/release`
