@@ -7,13 +7,28 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+/// The documented way to run the scenario player. The test runs the binary that cargo built for it:
+/// `cargo run` would compile all crates again, with other features.
+const SCENARIO_COMMAND: &str = "cargo run --quiet -p longshore-testkit --bin scenario --";
+
+/// Adds the Markdown files below a directory.
+fn add_pages(directory: &Path, pages: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            add_pages(&path, pages);
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            pages.push(path);
+        }
+    }
+}
+
 /// Returns the lines of all fenced blocks marked `sh`. Blocks marked `shell` need a server and are
 /// run by the tests of the command line.
 fn shown_commands() -> Vec<(String, String)> {
     let root = root();
     let mut files = vec![root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("scenarios/README.md")];
-    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    files.extend(docs.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
+    add_pages(&root.join("docs"), &mut files);
     let mut commands = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
@@ -43,7 +58,7 @@ fn documented_commands_work() {
         let command = if long.iter().any(|long| command.contains(long)) {
             command.replacen("make", "make -n", 1)
         } else {
-            command
+            command.replace(SCENARIO_COMMAND, env!("CARGO_BIN_EXE_scenario"))
         };
         let mut shell = Command::new("bash");
         shell.args(["-euo", "pipefail", "-c", &command]).current_dir(root());

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::terminal::error::CliError;
 use crate::terminal::table::{CellValue, TextTable};
 
-/// Blanks between two columns of a [`Table`].
+/// Blanks between two columns of a [`TextTable`].
 const GAP: usize = 2;
 
 pub(super) fn show(context: &Context, snapshot: &Snapshot) -> Result<(), CliError> {
