@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_client::{Builder, Client};
+use longshore::{Builder, Client};
 
 use crate::arguments::DEFAULT_ADDRESS;
 use crate::terminal::error::CliError;

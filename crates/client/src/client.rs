@@ -26,7 +26,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// use std::time::Duration;
 /// use longshore_api::RetryAdvice;
 /// use longshore_api::job::NewJob;
-/// use longshore_client::Client;
+/// use longshore::Client;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let client = Client::builder().timeout(Duration::from_secs(5)).build("http://127.0.0.1:1")?;
@@ -37,7 +37,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 ///     Err(error) if error.retry() == RetryAdvice::Safe => println!("retry later: {error}"),
 ///     Err(error) => println!("failed: {error}"),
 /// }
-/// # Ok::<(), longshore_client::BadUrl>(())
+/// # Ok::<(), longshore::BadUrl>(())
 /// # }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
@@ -190,7 +190,7 @@ impl Client {
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         let headers = request.headers_mut();
-        let agent = concat!("longshore-client/", env!("CARGO_PKG_VERSION"));
+        let agent = concat!("longshore-rust/", env!("CARGO_PKG_VERSION"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         headers.insert(ACCEPT, JSON);
         if body.is_some() {

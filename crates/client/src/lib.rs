@@ -3,7 +3,7 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use longshore_api::job::NewJob;
-//! use longshore_client::Client;
+//! use longshore::Client;
 //!
 //! let client = Client::new("http://127.0.0.1:7070")?;
 //! let job = NewJob { job_type: "email.send".to_owned(), ..NewJob::default() };

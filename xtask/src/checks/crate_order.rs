@@ -9,6 +9,8 @@ use crate::tree::SourceFile;
 
 const CHECK: &str = "crate-order";
 const PREFIX: &str = "longshore-";
+/// The package of the SDK has no prefix.
+const SDK: &str = "longshore";
 
 pub(crate) fn check(files: &[SourceFile], list: &List) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -92,7 +94,8 @@ fn dependencies(manifest: &str) -> Vec<(usize, String)> {
         let package = text.split_once("package").map_or("", |(_, value)| value.trim_matches([' ', '=', '"']));
         let package = package.split('"').next().unwrap_or_default();
         for name in [key, package] {
-            if let Some(name) = name.trim_matches('"').strip_prefix(PREFIX) {
+            let name = name.trim_matches('"');
+            if let Some(name) = name.strip_prefix(PREFIX).or_else(|| (name == SDK).then_some(SDK)) {
                 found.push((line, name.to_owned()));
             }
         }
@@ -120,6 +123,7 @@ mod tests {
         assert_eq!(found("longshore-types", "[build-dependencies]\na = { package = \"longshore-core\" }"), ["4:core"]);
         assert_eq!(found("longshore-types", "[target.'cfg(unix)'.dependencies.longshore-core]"), ["3:core"]);
         assert_eq!(found("longshore-cli", "[dependencies]\nlongshore-testkit.workspace = true"), ["4:testkit"]);
+        assert_eq!(found("longshore-types", "[dependencies]\nlongshore.workspace = true"), ["4:longshore"]);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Changes of many jobs: by id, or all that match a filter.
 
 use clap::Args;
+use longshore::Client;
 use longshore_api::admin::{Bulk, BulkFilter, BulkResult};
 use longshore_api::enums::{BulkAction, State};
 use longshore_api::states::States;
-use longshore_client::Client;
 use serde::Serialize;
 
 use super::parse::{self, counted};
@@ -212,7 +212,7 @@ pub(crate) async fn apply_to_each<F>(
     change: impl Fn(String) -> F,
 ) -> Result<(), CliError>
 where
-    F: Future<Output = Result<JobVerdict, longshore_client::Error>>,
+    F: Future<Output = Result<JobVerdict, longshore::Error>>,
 {
     let mut refusals = Vec::new();
     for id in ids {

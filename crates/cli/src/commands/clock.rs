@@ -46,7 +46,7 @@ impl ClockCommand {
 }
 
 /// Adds a hint for servers in real time, which do not have the route.
-fn explain(error: longshore_client::Error) -> CliError {
+fn explain(error: longshore::Error) -> CliError {
     let real_time = error.code() == Some(ErrorCode::NotFound);
     let failure = CliError::from(error);
     if real_time { failure.hint("only a server with --virtual-clock can advance its time") } else { failure }

@@ -1,9 +1,9 @@
 //! `longshore health`
 
 use clap::Args;
+use longshore::Error;
 use longshore_api::Duration;
 use longshore_api::system::Health;
-use longshore_client::Error;
 use serde::Serialize;
 
 use crate::context::Context;

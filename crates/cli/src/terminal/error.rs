@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
+use longshore::Error as ClientError;
 use longshore_api::{ErrorCode, Problem};
-use longshore_client::Error as ClientError;
 use serde::Serialize;
 
 use super::escape::{safe_json, safe_lines};

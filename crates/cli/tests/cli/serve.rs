@@ -4,8 +4,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use longshore::Client;
 use longshore_api::job::NewJob;
-use longshore_client::Client;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use longshore_client::monotonic;
+use longshore::monotonic;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

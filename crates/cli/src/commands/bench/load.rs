@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use longshore::monotonic;
+use longshore::{Client, JobListQuery};
 use longshore_api::enums::OutcomeKind;
 use longshore_api::job::NewJob;
 use longshore_api::queue::PutQueue;
 use longshore_api::work::{Claim, ClaimedJob, Complete, Settlement, Verdict};
-use longshore_client::monotonic;
-use longshore_client::{Client, JobListQuery};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -265,12 +265,7 @@ impl Load {
     }
 
     /// Counts the error, and pauses so that a failing server is not flooded.
-    async fn record_failure(
-        &self,
-        measurements: &mut Measurements,
-        operation: Operation,
-        error: &longshore_client::Error,
-    ) {
+    async fn record_failure(&self, measurements: &mut Measurements, operation: Operation, error: &longshore::Error) {
         measurements.record_error(operation, &error.to_string());
         sleep(Duration::from_millis(50)).await;
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use longshore_client::monotonic;
+use longshore::monotonic;
 use tokio::time::sleep;
 
 /// Hands out time slots to the tasks of one operation.

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use longshore_client::monotonic;
+use longshore::monotonic;
 use serde::Serialize;
 
 use crate::commands::parse::counted;

@@ -1,8 +1,8 @@
 //! `longshore dead-letters`
 
 use clap::{ArgGroup, Args, Subcommand};
+use longshore::JobListQuery;
 use longshore_api::enums::{BulkAction, State};
-use longshore_client::JobListQuery;
 
 use super::bulk::{BulkScope, Filter, Matching, change_matching};
 use super::jobs::{jobs_matching, show_list};

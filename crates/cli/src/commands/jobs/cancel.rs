@@ -1,9 +1,9 @@
 //! `longshore jobs cancel`
 
 use clap::{ArgGroup, Args};
+use longshore::Client;
 use longshore_api::admin::Cancel as Body;
 use longshore_api::enums::BulkAction;
-use longshore_client::Client;
 
 use crate::commands::bulk::{
     BulkScope, JobVerdict, Matching, SELECTORS, apply_to_each, change_matching, count_matching,

@@ -1,10 +1,10 @@
 //! `longshore jobs list`
 
 use clap::Args;
+use longshore::{Client, JobListQuery};
 use longshore_api::Time;
 use longshore_api::enums::{Priority, State};
 use longshore_api::job::{Job, Jobs};
-use longshore_client::{Client, JobListQuery};
 
 use crate::commands::parse;
 use crate::context::Context;

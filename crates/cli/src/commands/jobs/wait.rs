@@ -1,11 +1,11 @@
 //! `longshore jobs wait`
 
 use clap::Args;
+use longshore::Client;
+use longshore::monotonic;
 use longshore_api::Duration;
 use longshore_api::enums::State;
 use longshore_api::job::Job;
-use longshore_client::Client;
-use longshore_client::monotonic;
 
 use super::get;
 use crate::context::Context;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
+use longshore::Client;
 use longshore_api::job::{NewJob, Submitted};
-use longshore_client::Client;
 use serde_json::value::RawValue;
 
 use super::InputSource;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use longshore::Client;
+use longshore::monotonic;
 use longshore_api::enums::State;
 use longshore_api::queue::Queue;
 use longshore_api::system::Worker;
-use longshore_client::Client;
-use longshore_client::monotonic;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};

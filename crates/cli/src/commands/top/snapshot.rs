@@ -1,8 +1,8 @@
 //! The figures of a server at one moment.
 
+use longshore::{Client, Error};
 use longshore_api::queue::Queue;
 use longshore_api::system::{Info, Stats, Worker};
-use longshore_client::{Client, Error};
 use serde::Serialize;
 
 use super::columns::QueueLine;

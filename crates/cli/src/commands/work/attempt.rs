@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore::Client;
+use longshore::monotonic;
 use longshore_api::enums::{ReportedCategory, State};
 use longshore_api::work::{ClaimedJob, ReportedError};
-use longshore_client::Client;
-use longshore_client::monotonic;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::watch;

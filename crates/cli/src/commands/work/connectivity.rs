@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use longshore_client::Error;
+use longshore::Error;
 
 use crate::terminal::output::Output;
 

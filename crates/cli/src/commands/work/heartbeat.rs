@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore::Client;
+use longshore::monotonic;
 use longshore_api::ErrorCode;
 use longshore_api::work::{ClaimedJob, Heartbeat};
-use longshore_client::Client;
-use longshore_client::monotonic;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connectivity::Connectivity;

@@ -1,7 +1,7 @@
 //! Finds paused queues with jobs, for `--until-empty`.
 
+use longshore::{Client, Error, JobListQuery};
 use longshore_api::enums::State;
-use longshore_client::{Client, Error, JobListQuery};
 
 use crate::terminal::error::CliError;
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore::monotonic;
+use longshore::{Client, Error};
 use longshore_api::enums::State;
 use longshore_api::work::{Complete, Fail, JobState, Release, ReportedError};
 use longshore_api::{ErrorCode, RetryAdvice};
-use longshore_client::monotonic;
-use longshore_client::{Client, Error};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::sleep;

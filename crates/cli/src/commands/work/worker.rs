@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use longshore::monotonic;
+use longshore::{Client, Error};
 use longshore_api::Duration;
 use longshore_api::work::{Claim, Claimed};
-use longshore_client::monotonic;
-use longshore_client::{Client, Error};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep};
