@@ -9,8 +9,9 @@ CALL_POINTS ?= 40
 FLIPS ?= 20000
 NODE_KILLS ?= 50
 WORKER_KILLS ?= 200
+PYTHON ?= python3
 
-.PHONY: help run setup test check tidy fmt lint unit docs update-docs audit \
+.PHONY: help run setup test check tidy fmt lint unit docs update-docs audit test-python update-python-lock \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-cluster test-http-postgres regenerate-fixtures
 
 help: ## lists the targets
@@ -34,13 +35,14 @@ setup: ## installs the tools and packages that the tests need
 	command -v strace >/dev/null || missing+=(strace); \
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || test -n "$${LONGSHORE_PG_BIN:-}" || missing+=(postgresql); \
 	test -x /usr/sbin/pgbouncer -o -x /usr/bin/pgbouncer || missing+=(pgbouncer); \
+	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv); \
 	if test $${#missing[@]} -gt 0; then \
 		echo "setup: installing $${missing[*]}"; \
 		(apt-get update -qq && apt-get install -y -qq "$${missing[@]}") >/dev/null \
 			|| echo "setup: cannot install $${missing[*]} (install them by hand; for PostgreSQL 14 or later elsewhere set LONGSHORE_PG_BIN to its bin directory)"; \
 	fi
 
-test: setup fmt tidy lint unit docs ## runs all tests and checks
+test: setup fmt tidy lint unit docs test-python ## runs all tests and checks
 	@echo "all tests and checks passed"
 
 check: fmt tidy lint ## runs format, house rules, lints and the tests of the rules; for every commit
@@ -57,6 +59,33 @@ lint:
 
 unit:
 	cargo nextest run --workspace
+
+# The virtual environment is made again if the pinned packages have changed.
+test-python: ## checks and tests the Python package against the real server
+	@target="$$(realpath -m "$${CARGO_TARGET_DIR:-target}")"; \
+	test -x "$$target/debug/longshore" || cargo build --package longshore-cli; \
+	environment="$$target/python"; \
+	if ! cmp -s clients/python/requirements-dev.txt "$$environment/requirements-dev.txt"; then \
+		echo "test-python: installing the tools into $$environment"; \
+		rm -rf "$$environment"; \
+		$(PYTHON) -m venv "$$environment"; \
+		"$$environment/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r clients/python/requirements-dev.txt; \
+		"$$environment/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e clients/python; \
+		cp clients/python/requirements-dev.txt "$$environment/"; \
+	fi; \
+	cd clients/python; \
+	"$$environment/bin/ruff" format --check --quiet .; \
+	"$$environment/bin/ruff" check --quiet .; \
+	"$$environment/bin/mypy" --no-error-summary; \
+	LONGSHORE_BIN="$$target/debug/longshore" "$$environment/bin/python" -m pytest
+
+update-python-lock: ## resolves the development packages of the Python package again
+	@target="$$(realpath -m "$${CARGO_TARGET_DIR:-target}")"; \
+	$(PYTHON) -m venv "$$target/python-lock"; \
+	"$$target/python-lock/bin/pip" install --quiet --disable-pip-version-check uv; \
+	cd clients/python; \
+	"$$target/python-lock/bin/uv" pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.10 \
+		--no-emit-index-url --no-header --no-annotate requirements-dev.in -o requirements-dev.txt
 
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet

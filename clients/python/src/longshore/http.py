@@ -1,0 +1,286 @@
+"""HTTP/1.1 over asyncio and over a blocking socket.
+
+Two transports share the address, the request head and the reading of errors:
+`AsyncTransport` keeps a pool for the event loop, `BlockingTransport` has one connection for one
+thread. Both raise `Refused` for an error answer and `Unreachable` if there is no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import ssl
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from .errors import ConfigurationError, Refused, Unreachable
+
+DEFAULT_URL = "http://127.0.0.1:7070"
+_USER_AGENT = "longshore-python/0.1.0"
+_HEAD_BYTES_MAX = 65_536
+# The server closes a connection that was idle for longer than this.
+_IDLE_SECONDS_MAX = 30.0
+_BROKEN_EXCHANGE = (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError, asyncio.TimeoutError)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server is, and how the client identifies itself."""
+
+    url: str
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    base: str
+    headers: str
+
+    @classmethod
+    def make(cls, url: str | None, token: str | None, tls: ssl.SSLContext | None = None) -> Address:
+        """Parses a URL. The defaults are LONGSHORE_SERVER and LONGSHORE_TOKEN."""
+        text = url or os.environ.get("LONGSHORE_SERVER") or DEFAULT_URL
+        token = token or os.environ.get("LONGSHORE_TOKEN") or None
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError(f"{text!r} is not a URL of a server (write it as {DEFAULT_URL})")
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise ConfigurationError("the token has characters that a header cannot carry")
+        context = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
+        port = parts.port or (443 if context else 80)
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        headers = f"host: {host}:{port}\r\nuser-agent: {_USER_AGENT}\r\naccept: application/json\r\n"
+        if token:
+            headers += f"authorization: Bearer {token}\r\n"
+        return cls(text, parts.hostname, port, context, parts.path.rstrip("/"), headers)
+
+
+def _request_bytes(address: Address, method: str, path: str, body: bytes | None) -> bytes:
+    head = f"{method} {address.base}{path} HTTP/1.1\r\n{address.headers}"
+    if body is None:
+        return (head + ("content-length: 0\r\n\r\n" if method != "GET" else "\r\n")).encode("ascii")
+    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode("ascii") + body
+
+
+def _read_answer(status: int, headers: dict[str, str], body: bytes) -> Any:
+    if status < 400:
+        return json.loads(body) if body else None
+    try:
+        problem = json.loads(body)
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict):
+        # An answer of a proxy, not of the server.
+        problem = {"code": "unknown", "detail": f"HTTP status {status}"}
+    retry_after = headers.get("retry-after", "")
+    raise Refused(status, problem, float(retry_after) if retry_after.isdigit() else None)
+
+
+class _Connection:
+    """One connection of the pool."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.idle_since = 0.0
+
+    def is_usable(self, now: float) -> bool:
+        stale = now - self.idle_since > _IDLE_SECONDS_MAX
+        return not (stale or self.reader.at_eof() or self.writer.transport.is_closing())
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self.writer.close()
+
+    async def read_head(self) -> tuple[int, dict[str, str]]:
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        status = int(lines[0].split(" ", 2)[1])
+        headers: dict[str, str] = {}
+        for line in lines[1:]:
+            if line:
+                name, _, value = line.partition(":")
+                headers[name.strip().lower()] = value.strip()
+        return status, headers
+
+    async def read_body(self, status: int, headers: dict[str, str]) -> bytes:
+        if status in (204, 304):
+            return b""
+        if "content-length" in headers:
+            return await self.reader.readexactly(int(headers["content-length"]))
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            return await self.read_chunks()
+        headers["connection"] = "close"
+        return await self.reader.read()
+
+    async def read_chunks(self) -> bytes:
+        chunks: list[bytes] = []
+        while True:
+            size = int((await self.reader.readline()).split(b";")[0], 16)
+            chunk = await self.reader.readexactly(size)
+            await self.reader.readline()
+            if size == 0:
+                return b"".join(chunks)
+            chunks.append(chunk)
+
+
+class Hangup:
+    """Ends a waiting request early without losing its answer.
+
+    It closes the sending side only. The server then answers no more, or has answered already: the
+    request returns that answer, or raises `Unreachable`.
+    """
+
+    def __init__(self) -> None:
+        self._connection: _Connection | None = None
+        self.is_requested = False
+
+    def request(self) -> None:
+        self.is_requested = True
+        if self._connection is not None:
+            self._close_sending_side(self._connection)
+
+    def attach(self, connection: _Connection | None) -> None:
+        self._connection = connection
+        if self.is_requested and connection is not None:
+            self._close_sending_side(connection)
+
+    @staticmethod
+    def _close_sending_side(connection: _Connection) -> None:
+        writer = connection.writer
+        if writer.can_write_eof():
+            with contextlib.suppress(OSError):
+                writer.write_eof()
+        else:
+            connection.close()
+
+
+class AsyncTransport:
+    """Connections of one event loop."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._idle: list[_Connection] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def request(
+        self, method: str, path: str, body: bytes | None, timeout: float, hangup: Hangup | None = None
+    ) -> Any:
+        """Sends one request and returns its JSON."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            # Connections of an earlier loop are dead.
+            self._idle, self._loop = [], loop
+        connection = self._take_idle(loop.time()) or await self._connect(timeout)
+        try:
+            status, headers, data = await asyncio.wait_for(
+                self._exchange(connection, _request_bytes(self.address, method, path, body), hangup), timeout
+            )
+        except _BROKEN_EXCHANGE as error:
+            connection.close()
+            reason = "no answer in time" if isinstance(error, asyncio.TimeoutError) else _describe(error)
+            raise Unreachable(f"{method} {path} got no answer from {self.address.url}: {reason}", sent=True) from error
+        except BaseException:
+            connection.close()
+            raise
+        if headers.get("connection", "").lower() == "close" or (hangup and hangup.is_requested):
+            connection.close()
+        else:
+            connection.idle_since = loop.time()
+            self._idle.append(connection)
+        return _read_answer(status, headers, data)
+
+    @staticmethod
+    async def _exchange(
+        connection: _Connection, request: bytes, hangup: Hangup | None
+    ) -> tuple[int, dict[str, str], bytes]:
+        connection.writer.write(request)
+        await connection.writer.drain()
+        if hangup:
+            hangup.attach(connection)
+        try:
+            status, headers = await connection.read_head()
+            return status, headers, await connection.read_body(status, headers)
+        finally:
+            if hangup:
+                hangup.attach(None)
+
+    def _take_idle(self, now: float) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable(now):
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self, timeout: float) -> _Connection:
+        address = self.address
+        try:
+            opening = asyncio.open_connection(address.host, address.port, ssl=address.tls, limit=_HEAD_BYTES_MAX)
+            reader, writer = await asyncio.wait_for(opening, min(timeout, 10.0))
+        except (OSError, asyncio.TimeoutError) as error:
+            raise Unreachable(f"cannot connect to {address.url}: {_describe(error)}", sent=False) from error
+        return _Connection(reader, writer)
+
+    async def close(self) -> None:
+        """Closes all idle connections."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+        for connection in idle:
+            with contextlib.suppress(OSError, asyncio.TimeoutError):
+                await asyncio.wait_for(connection.writer.wait_closed(), 1.0)
+
+
+class BlockingTransport:
+    """One connection for one thread."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._connection: http.client.HTTPConnection | None = None
+
+    def request(self, method: str, path: str, body: bytes | None, timeout: float) -> Any:
+        """Sends one request and returns its JSON."""
+        sent = False
+        try:
+            connection = self._open(timeout)
+            sent = True
+            connection.send(_request_bytes(self.address, method, path, body))
+            response = http.client.HTTPResponse(connection.sock, method=method)
+            response.begin()
+            data = response.read()
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            if response.will_close:
+                self.close()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise Unreachable(
+                f"{method} {path} got no answer from {self.address.url}: {_describe(error)}", sent=sent
+            ) from error
+        return _read_answer(response.status, headers, data)
+
+    def _open(self, timeout: float) -> http.client.HTTPConnection:
+        if self._connection is None:
+            address = self.address
+            if address.tls:
+                self._connection = http.client.HTTPSConnection(
+                    address.host, address.port, timeout=timeout, context=address.tls
+                )
+            else:
+                self._connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout)
+            self._connection.connect()
+        self._connection.sock.settimeout(timeout)
+        return self._connection
+
+    def close(self) -> None:
+        """Closes the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _describe(error: BaseException) -> str:
+    return str(error) or type(error).__name__

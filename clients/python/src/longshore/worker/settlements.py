@@ -1,0 +1,79 @@
+"""Outcomes on their way to the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from .held import HeldJob
+
+BATCH_MAX = 1000
+_BATCH_BYTES_MAX = 8 * 1024 * 1024
+
+
+@dataclass
+class Settlement:
+    """One encoded outcome."""
+
+    __slots__ = ("body", "held", "verb")
+    held: HeldJob
+    verb: str
+    body: bytes
+
+
+class SettlementBuffer:
+    """Settlements that are not sent yet. The claim loop or the settlement loop takes them."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Settlement] = deque()
+        self._in_flight = 0
+        self.arrived = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def is_empty(self) -> bool:
+        """Returns whether all settlements have their answers."""
+        return not self._waiting and not self._in_flight
+
+    def add(self, settlement: Settlement) -> None:
+        """Adds one settlement."""
+        self._waiting.append(settlement)
+        self.arrived.set()
+
+    def take(self) -> list[Settlement]:
+        """Returns the next batch. `finish` or `restore` has to follow."""
+        batch: list[Settlement] = []
+        size = 0
+        while self._waiting and len(batch) < BATCH_MAX:
+            size += len(self._waiting[0].body) + 1
+            if batch and size > _BATCH_BYTES_MAX:
+                break
+            batch.append(self._waiting.popleft())
+        self._in_flight += len(batch)
+        if not self._waiting:
+            self.arrived.clear()
+        return batch
+
+    def finish(self, batch: list[Settlement]) -> None:
+        """Ends a batch that has its answers."""
+        self._in_flight -= len(batch)
+
+    def restore(self, batch: list[Settlement]) -> None:
+        """Puts a batch back whose call failed."""
+        self._in_flight -= len(batch)
+        self._waiting.extendleft(reversed(batch))
+        if self._waiting:
+            self.arrived.set()
+
+
+def join(batch: list[Settlement]) -> bytes:
+    """Returns a batch as a JSON array."""
+    return b"[" + b",".join(settlement.body for settlement in batch) + b"]"
+
+
+def is_lost(result: dict[str, Any]) -> bool:
+    """Returns whether a verdict says that the lease is not this worker's any more."""
+    return result.get("code") in ("stale_lease", "job_not_found", "illegal_transition")

@@ -1,0 +1,203 @@
+"""The worker: claims jobs and runs their handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ..client import Client
+from ..durations import Duration, to_seconds
+from ..errors import ConfigurationError
+from ..jobs import JobType
+from ..sync import SyncClient
+from .options import Classifier, Middleware, WorkerOptions, default_name
+from .report import Report
+from .run import WorkerRun
+from .signals import SignalWatch, Watchdog, exit_now
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_LOG = logging.getLogger("longshore.worker")
+_LEFTOVER_SECONDS = 0.5
+
+
+class Worker:
+    """Runs handlers for the jobs of some queues.
+
+    | option | meaning | default |
+    | --- | --- | --- |
+    | `queues` | queues to claim from, in order | those of the job types |
+    | `slots` | handlers that run at the same time | 32 |
+    | `prefetch` | claimed jobs per slot, for short handlers | 2.0 |
+    | `name` | name for operators | host and process id |
+    | `grace` | time from the first signal until the remaining jobs are released | 25 s |
+    | `cancel_grace` | time from a cancel request until CancelledError is raised in the handler | 5 s |
+    | `stuck_grace` | time from the deadline until a handler is abandoned | 10 s |
+    | `stuck_limit` | stuck handlers that make the worker drain | none |
+    | `middleware` | functions `(ctx, call)` around each handler, outermost first | none |
+    | `state` | shared object, `ctx.state` in handlers | None |
+    | `classify` | function from an exception to an outcome, or None for the default | none |
+    | `lease` | lease of claimed jobs | setting of the queue |
+    | `wait` | longest long poll | 20 s |
+    | `lag_warning` | time without a response of the event loop that is logged | 1 s |
+    | `version` | version of the program, shown to operators | none |
+    """
+
+    def __init__(
+        self,
+        client: Client | SyncClient,
+        jobs: Iterable[JobType[Any, Any]],
+        *,
+        queues: Sequence[str] | None = None,
+        slots: int = 32,
+        prefetch: float = 2.0,
+        name: str | None = None,
+        grace: Duration = 25,
+        cancel_grace: Duration = 5,
+        stuck_grace: Duration = 10,
+        stuck_limit: int | None = None,
+        middleware: Sequence[Middleware] = (),
+        state: Any = None,
+        classify: Classifier | None = None,
+        lease: Duration | None = None,
+        wait: Duration = 20,
+        lag_warning: Duration = 1,
+        version: str | None = None,
+    ) -> None:
+        self.client = client.client if isinstance(client, SyncClient) else client
+        self.jobs = list(jobs)
+        _check_jobs(self.jobs)
+        self.options = WorkerOptions(
+            name=name or default_name(),
+            queues=tuple(queues or dict.fromkeys(job_type.queue for job_type in self.jobs)),
+            slots=slots,
+            prefetch=prefetch,
+            wait=to_seconds(wait),
+            lease=None if lease is None else to_seconds(lease),
+            grace=to_seconds(grace),
+            cancel_grace=to_seconds(cancel_grace),
+            stuck_grace=to_seconds(stuck_grace),
+            stuck_limit=stuck_limit,
+            lag_warning=to_seconds(lag_warning),
+            middleware=middleware,
+            state=state,
+            classify=classify,
+            version=version,
+        )
+        self._run: WorkerRun | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Report] | None = None
+        self._early_command: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the worker, for operators."""
+        return self.options.name
+
+    def run(self, *, signals: bool = True, until_idle: bool = False) -> Report:
+        """Runs the worker in this thread until it ends, and returns its report.
+
+        SIGTERM or SIGINT drains. A second signal releases all running jobs. A third exits at once.
+        With `until_idle` the run ends if no job is ready and no handler runs.
+        """
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        handles_signals = signals and threading.current_thread() is threading.main_thread()
+        watchdog = Watchdog(self.client.address, self._held)
+        watch = SignalWatch(lambda count, number: self._on_signal(count, number, watchdog))
+        try:
+            with watch if handles_signals else contextlib.nullcontext():
+                report = loop.run_until_complete(self.serve(until_idle=until_idle))
+                loop.run_until_complete(_cancel_leftovers())
+                watchdog.end()
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+        _LOG.info("worker %s ended: %s", self.name, report)
+        return report
+
+    async def serve(self, *, until_idle: bool = False) -> Report:
+        """Runs the worker on the present event loop until `drain`, and returns its report."""
+        self._loop = asyncio.get_running_loop()
+        self._run = run = WorkerRun(self.client, self.jobs, self.options)
+        if self._early_command is not None:
+            getattr(run, self._early_command)()
+        try:
+            return await run.serve(until_idle=until_idle)
+        finally:
+            self._run = None
+            self._early_command = None
+
+    async def __aenter__(self) -> Self:
+        """Starts the worker beside the application, for example in an ASGI lifespan."""
+        self._task = asyncio.get_running_loop().create_task(self.serve())
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Drains the worker."""
+        self.drain()
+        if self._task is not None:
+            report = await self._task
+            _LOG.info("worker %s ended: %s", self.name, report)
+
+    def drain(self) -> None:
+        """Stops claims and ends the run after its handlers. Any thread may call it."""
+        self._post("drain")
+
+    def release_all(self) -> None:
+        """Ends the run now and releases all running jobs. Any thread may call it."""
+        self._post("release_all")
+
+    def _post(self, command: str) -> None:
+        run, loop = self._run, self._loop
+        if run is None:
+            # A signal before the start. The run begins with it.
+            self._early_command = command
+        elif loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(getattr(run, command))
+
+    def _held(self) -> list[Any]:
+        run = self._run
+        return [] if run is None else run.keeper.held()
+
+    def _on_signal(self, count: int, number: int, watchdog: Watchdog) -> None:
+        """Runs in the thread of the signals."""
+        if count == 1:
+            self.drain()
+        elif count == 2:
+            self.release_all()
+            watchdog.start(number)
+        else:
+            exit_now(number)
+
+
+async def _cancel_leftovers() -> None:
+    """Cancels what abandoned handlers left on the loop. A handler that ignores it is left behind."""
+    tasks = {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_LEFTOVER_SECONDS)
+
+
+def _check_jobs(jobs: list[JobType[Any, Any]]) -> None:
+    if not jobs:
+        raise ConfigurationError("the worker has no job types (decorate handlers with @job and list them)")
+    seen: set[str] = set()
+    for job_type in jobs:
+        if not isinstance(job_type, JobType):
+            raise ConfigurationError(f"{job_type!r} is not a job type (decorate the handler with @job)")
+        if job_type.handler is None:
+            raise ConfigurationError(f"job type {job_type.type!r} has no handler (decorate a function with @job)")
+        if job_type.type in seen:
+            raise ConfigurationError(f"two handlers have the type {job_type.type!r}")
+        seen.add(job_type.type)
