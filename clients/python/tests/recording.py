@@ -18,6 +18,8 @@ class Recorder:
     def __init__(self, url: str) -> None:
         self.requests: list[tuple[float, str, Any]] = []
         self.is_down = False
+        # With `directive` the proxy offers what newer servers do: settlements in claims, directives.
+        self.directive: str | None = None
         recorder = self
         target = urlsplit(url)
 
@@ -37,15 +39,37 @@ class Recorder:
                 recorder.requests.append((time.monotonic(), self.path, json.loads(body) if body else None))
                 # The worker may hang up meanwhile: the next request needs a new connection.
                 self.close_connection = True
-                connection = HTTPConnection(target.hostname or "", target.port, timeout=70)
-                connection.request(self.command, self.path, body, {"content-type": "application/json"})
-                response = connection.getresponse()
-                data = response.read()
-                connection.close()
-                self.send_response(response.status)
+                status, data = self.answer(body)
+                self.send_response(status)
+                self.send_header("connection", "close")
                 self.send_header("content-length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
+
+            def answer(self, body: bytes) -> tuple[int, bytes]:
+                if recorder.directive is None or self.path not in ("/v1/claims", "/v1/heartbeats"):
+                    return self.call(self.path, body)
+                request = json.loads(body)
+                results = None
+                if settle := request.pop("settle", None):
+                    settled = self.call("/v1/settlements", json.dumps({"settlements": settle}).encode())
+                    results = json.loads(settled[1])["results"]
+                    request.pop("wait", None)
+                if recorder.directive != "run" and self.path == "/v1/claims":
+                    return 200, json.dumps({"jobs": [], "directive": recorder.directive}).encode()
+                status, data = self.call(self.path, json.dumps(request).encode())
+                answer = {**json.loads(data), "directive": recorder.directive}
+                if results is not None:
+                    answer["results"] = results
+                return status, json.dumps(answer).encode()
+
+            def call(self, path: str, body: bytes) -> tuple[int, bytes]:
+                connection = HTTPConnection(target.hostname or "", target.port, timeout=70)
+                connection.request(self.command, path, body, {"content-type": "application/json"})
+                response = connection.getresponse()
+                data = response.read()
+                connection.close()
+                return response.status, data
 
             do_GET = do_POST = do_PUT = forward
 

@@ -11,6 +11,7 @@ import pytest
 
 from longshore import (
     Client,
+    ConfigurationError,
     Context,
     Done,
     Fail,
@@ -212,6 +213,28 @@ def test_steps_run_once_over_attempts(server: TestServer, client: SyncClient, na
     assert calls == ["compute None", "compute 0", "fail"]
 
 
+def test_checkpoint_before_a_failure_is_stored(server: TestServer, client: SyncClient, name: str) -> None:
+    @job("checkpoint")
+    async def handler(ctx: Context, payload: None) -> None:
+        ctx.set_checkpoint({"row": 7})
+        raise ValueError("stop")
+
+    handle = handler.submit(client, None, queue=name)
+    run_until_idle(server, name, handler)
+    assert handle.get()["checkpoint"] == {"row": 7}
+
+
+def test_cancelled_error_of_the_handler_itself_is_a_failure(server: TestServer, client: SyncClient, name: str) -> None:
+    @job("own")
+    async def handler(ctx: Context, payload: None) -> None:
+        raise asyncio.CancelledError
+
+    handle = handler.submit(client, None, queue=name)
+    run_until_idle(server, name, handler)
+    record = handle.get()
+    assert (record["state"], record["error"]["code"]) == ("retrying", "CancelledError")
+
+
 def test_children(server: TestServer, client: SyncClient, name: str) -> None:
     @job("child")
     async def child(ctx: Context, n: int) -> int:
@@ -244,7 +267,30 @@ def test_worker_beside_an_application(server: TestServer, name: str) -> None:
     assert asyncio.run(application()) == 42
 
 
-def test_wrong_token_ends_the_start(server: TestServer, name: str) -> None:
+def test_cancelled_application_releases_its_jobs(server: TestServer, client: SyncClient, name: str) -> None:
+    started = asyncio.Event()
+
+    @job("interrupted", queue=name)
+    async def handler(ctx: Context, payload: None) -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    async def application() -> None:
+        worker = asyncio.create_task(Worker(Client(server.url), [handler]).serve())
+        await started.wait()
+        worker.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await worker
+        with pytest.raises(ConfigurationError, match="serve"):
+            Worker(Client(server.url), [handler]).run()
+
+    handle = handler.submit(client, None)
+    asyncio.run(application())
+    record = handle.get()
+    assert (record["state"], record["counters"]["starts"]) == ("scheduled", 0)
+
+
+def test_wrong_queue_ends_the_start(server: TestServer, name: str) -> None:
     @job("x")
     async def handler(ctx: Context, payload: None) -> None:
         return None

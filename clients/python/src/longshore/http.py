@@ -225,6 +225,10 @@ class AsyncTransport:
             raise Unreachable(f"cannot connect to {address.url}: {_describe(error)}", sent=False) from error
         return _Connection(reader, writer)
 
+    def is_open(self) -> bool:
+        """Returns whether there are idle connections."""
+        return bool(self._idle)
+
     async def close(self) -> None:
         """Closes all idle connections."""
         idle, self._idle = self._idle, []

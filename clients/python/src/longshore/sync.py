@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -46,6 +49,14 @@ class LoopThread:
 
 
 _LOOP_THREAD = LoopThread()
+_CLIENTS: weakref.WeakSet[SyncClient] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_clients() -> None:
+    for client in list(_CLIENTS):
+        with contextlib.suppress(Exception):
+            client.close()
 
 
 class SyncClient:
@@ -53,6 +64,7 @@ class SyncClient:
 
     def __init__(self, url: str | None = None, *, token: str | None = None, **options: Any) -> None:
         self.client = Client(url, token=token, **options)
+        _CLIENTS.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +76,8 @@ class SyncClient:
 
     def close(self) -> None:
         """Closes idle connections. The client can still be used."""
-        _LOOP_THREAD.run(self.client.close())
+        if self.client.transport.is_open():
+            _LOOP_THREAD.run(self.client.close())
 
     def request(self, method: str, path: str, body: Any = None, *, is_idempotent: bool | None = None) -> Any:
         """See `Client.request`."""

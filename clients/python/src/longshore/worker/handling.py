@@ -53,8 +53,11 @@ class HandlerRunner:
         self.handled[job_type.type] = self.handled.get(job_type.type, 0) + 1
         try:
             outcome = await self._call(job_type, held, ctx, payload)
-        except asyncio.CancelledError:
-            return self._interrupted(held)
+        except asyncio.CancelledError as error:
+            if held.cancellation.is_set():
+                return self._interrupted(held)
+            # The handler's own: a release would start it again without end.
+            outcome = self._classify_error(held, error)
         except (Exception, SystemExit) as error:
             outcome = self._classify_error(held, error)
         if isinstance(outcome, Fail) and outcome.category == "temporary":

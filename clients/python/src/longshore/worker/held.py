@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
@@ -118,7 +117,3 @@ class HeldJob:
             self.force_is_pending = True
         else:
             self.task.cancel()
-
-    def age(self) -> float:
-        """Returns the time since the claim."""
-        return time.monotonic() - self.claimed_at

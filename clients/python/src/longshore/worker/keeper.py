@@ -13,13 +13,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from ..cancellation import CancelReason
 from ..codec import encode
 from ..durations import parse_time
 from ..errors import LongshoreError, Refused
-from ..http import Address, BlockingTransport
 from ..retry import Backoff
 from .clock import ServerClock
 from .held import ABSENT, HeldJob, HeldState
@@ -55,13 +54,31 @@ class KeeperEvents:
             pass
 
 
+class Transport(Protocol):
+    """What the keeper needs of `BlockingTransport`."""
+
+    def request(self, method: str, path: str, body: bytes | None, timeout: float) -> Any:
+        """Sends one request and returns its JSON."""
+
+    def close(self) -> None:
+        """Closes the connection."""
+
+
 class LeaseKeeper:
     """Keeps the leases of all held jobs."""
 
     def __init__(
-        self, address: Address, clock: ServerClock, *, cancel_grace: float, stuck_grace: float, lag_warning: float
+        self,
+        transport: Transport,
+        clock: ServerClock,
+        *,
+        cancel_grace: float,
+        stuck_grace: float,
+        lag_warning: float,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._transport = BlockingTransport(address)
+        self._transport = transport
+        self._now = now
         self._clock = clock
         self._cancel_grace = cancel_grace
         self._stuck_grace = stuck_grace
@@ -78,9 +95,13 @@ class LeaseKeeper:
 
     def start(self, events: KeeperEvents) -> None:
         """Starts the thread."""
-        self._events = events
+        self.attach(events)
         self._thread = threading.Thread(target=self._run, name="longshore-heartbeats", daemon=True)
         self._thread.start()
+
+    def attach(self, events: KeeperEvents) -> None:
+        """Sets where the keeper reports to."""
+        self._events = events
 
     def stop(self) -> None:
         """Stops the thread. It ends after a call that is in flight."""
@@ -91,7 +112,7 @@ class LeaseKeeper:
     def add(self, jobs: list[HeldJob]) -> None:
         """Keeps the leases of these jobs until `remove`."""
         # From now on the thread also watches the event loop.
-        earliest = time.monotonic() + self._lag.warn_after
+        earliest = self._now() + self._lag.warn_after
         for held in jobs:
             self._held[held.token] = held
             earliest = min(earliest, self._due_at(held))
@@ -116,15 +137,15 @@ class LeaseKeeper:
     def _run(self) -> None:
         while True:
             try:
-                wake_at = self._tick(time.monotonic())
+                wake_at = self.tick(self._now())
             except Exception:
                 # A defect here must not end the heartbeats of all jobs.
                 _LOG.exception("the heartbeat thread failed; it continues")
-                wake_at = time.monotonic() + 0.5
+                wake_at = self._now() + 0.5
             with self._wake:
                 self._wake_at = wake_at
                 if not self._is_stopping and not self._is_woken:
-                    self._wake.wait(max(0.0, min(wake_at - time.monotonic(), 3600.0)))
+                    self._wake.wait(max(0.0, min(wake_at - self._now(), 3600.0)))
                 self._is_woken = False
                 if self._is_stopping:
                     break
@@ -137,7 +158,7 @@ class LeaseKeeper:
             due = min(due, held.stop_at)
         return due
 
-    def _tick(self, now: float) -> float:
+    def tick(self, now: float) -> float:
         """Does what is due. Returns the next instant at which something is."""
         soon: list[HeldJob] = []
         is_due = False
@@ -145,7 +166,7 @@ class LeaseKeeper:
         has_running = False
         for held in self.held():
             has_running = has_running or held.state in (HeldState.WAITING, HeldState.RUNNING)
-            if held.state is HeldState.WAITING and held.age() > held.lease_seconds / 2:
+            if held.state is HeldState.WAITING and now - held.claimed_at > held.lease_seconds / 2:
                 self._post(self._require_events().release_waiting, held)
             elif held.state is HeldState.RUNNING:
                 wake_at = min(wake_at, self._check_running(held, now))
@@ -160,7 +181,7 @@ class LeaseKeeper:
         if is_due and now >= self._retry_at:
             self._send(soon)
             # The times of the next heartbeats have moved: look again.
-            return max(time.monotonic() + 0.005, self._retry_at)
+            return max(self._now() + 0.005, self._retry_at)
         if has_running:
             wake_at = min(wake_at, self._lag.check(self._require_events(), self.held(), now))
         return wake_at
@@ -206,14 +227,14 @@ class LeaseKeeper:
     def _send(self, due: list[HeldJob]) -> None:
         for start in range(0, len(due), _BATCH_MAX):
             part = due[start : start + _BATCH_MAX]
-            sent = time.monotonic()
+            sent = self._now()
             timeout = min(_CALL_SECONDS_MAX, max(0.5, min(held.lease_seconds for held in part) / 3))
             body = self._encode(part)
             try:
                 answer = self._transport.request("POST", "/v1/heartbeats", body, timeout)
             except LongshoreError as error:
                 self._restore(part)
-                self._retry_at = time.monotonic() + self._backoff.next_delay()
+                self._retry_at = self._now() + self._backoff.next_delay()
                 if isinstance(error, Refused) and error.retry == "never":
                     _LOG.error("heartbeats are refused: %s", error)
                 elif self._backoff.failures == 1:
@@ -248,7 +269,7 @@ class LeaseKeeper:
                 held.next_checkpoint = held.checkpoint
 
     def _apply(self, part: list[HeldJob], answer: dict[str, Any], sent: float) -> None:
-        now = time.monotonic()
+        now = self._now()
         if "now" in answer:
             self._clock.add(sent, parse_time(answer["now"]))
         for held, result in zip(part, answer["results"]):

@@ -17,13 +17,13 @@ from ..cancellation import CancelReason
 from ..codec import encode
 from ..durations import parse_time, to_seconds, to_wire
 from ..errors import LongshoreError, Refused
-from ..http import AsyncTransport, Hangup
+from ..http import AsyncTransport, BlockingTransport, Hangup
 from ..jobs import BatchJobType, JobType
-from ..outcomes import Fail, Outcome, Release, encode_settlement
+from ..outcomes import Done, Fail, Outcome, Release, encode_settlement
 from ..retry import Backoff
 from .clock import ServerClock
 from .handling import HandlerRunner
-from .held import HeldJob, HeldState
+from .held import ABSENT, HeldJob, HeldState
 from .keeper import KeeperEvents, LeaseKeeper
 from .options import WorkerOptions
 from .report import Report
@@ -37,6 +37,8 @@ _LOG = logging.getLogger("longshore.worker")
 _LINGER_SECONDS = 0.005
 _LINGER_JOBS = 64
 _CALL_SECONDS = 30.0
+_CARRY_SECONDS = 0.5
+_CHECKPOINT_SECONDS = 2.0
 _QUIET_POLL_SECONDS = 1.0
 _HANGUP_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
@@ -58,7 +60,7 @@ class WorkerRun:
         self._runner = HandlerRunner(client, options.state, tuple(options.middleware), options.classify)
         self._clock = ServerClock()
         self.keeper = LeaseKeeper(
-            client.address,
+            BlockingTransport(client.address),
             self._clock,
             cancel_grace=options.cancel_grace,
             stuck_grace=options.stuck_grace,
@@ -68,7 +70,8 @@ class WorkerRun:
         self._settlements = SettlementBuffer()
         self._has_room = asyncio.Event()
         self._changed = asyncio.Event()
-        self._short_claim: asyncio.Future[None] | None = None
+        # Set while the claim loop takes no settlements: it waits for jobs, for room, or for the server.
+        self._claims_wait = asyncio.Event()
         self._hangup: Hangup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._optional_fields = {"settle"}
@@ -106,8 +109,14 @@ class WorkerRun:
         settlements = loop.create_task(self._settle_loop())
         requested = loop.create_task(self._drain_requested.wait())
         try:
-            await asyncio.wait({claims, settlements, requested}, return_when=asyncio.FIRST_COMPLETED)
-            await self._drain(claims)
+            try:
+                await asyncio.wait({claims, settlements, requested}, return_when=asyncio.FIRST_COMPLETED)
+                await self._drain(claims)
+            except asyncio.CancelledError:
+                # The application ends without `drain`: no job may be lost with it.
+                self.release_all()
+                await self._drain(claims)
+                raise
             for task in (claims, settlements):
                 if task.done() and not task.cancelled():
                     task.result()
@@ -125,12 +134,17 @@ class WorkerRun:
         backoff = Backoff()
         while not self._is_draining:
             if self._is_quiet:
+                self._claims_wait.set()
                 await asyncio.sleep(_QUIET_POLL_SECONDS)
             groups = [group for group in self._groups if group.free() > 0]
             if not groups:
                 self._has_room.clear()
+                self._claims_wait.set()
                 await self._has_room.wait()
                 continue
+            self._claims_wait.clear()
+            # An outcome during the claim may make a job ready: only an idle worker's claim proves that none is.
+            was_idle = self._is_idle()
             batch = self._settlements.take() if self._settle_in_claim and not self._is_quiet else []
             try:
                 count = await self._claim(groups, batch)
@@ -150,8 +164,9 @@ class WorkerRun:
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
             elif self._until_idle:
-                if self._is_idle():
+                if was_idle:
                     return
+                self._claims_wait.set()
                 await self._wait_until(
                     lambda: bool(self._settlements) or not self._running(), time.monotonic() + 1.0, 0.0
                 )
@@ -181,16 +196,14 @@ class WorkerRun:
             data = data[:-1] + b',"settle":' + join(batch) + b"}"
         timeout = _CALL_SECONDS + (options.wait if is_waiting else 0.0)
         self._hangup = Hangup() if is_waiting else None
-        short = None if is_waiting else asyncio.get_running_loop().create_future()
-        self._short_claim = short
+        if is_waiting:
+            self._claims_wait.set()
         sent = time.monotonic()
         try:
             answer = await self._transport.request("POST", "/v1/claims", data, timeout, self._hangup)
         finally:
             self._hangup = None
-            self._short_claim = None
-            if short is not None:
-                short.set_result(None)
+            self._claims_wait.clear()
         self._has_claimed = True
         if batch:
             self._apply_results(batch, answer["results"])
@@ -214,6 +227,7 @@ class WorkerRun:
             if (error.field or "").startswith("settle["):
                 # One item spoils the claim: the settlement loop gets a verdict for each.
                 self._settle_in_claim = False
+                self._claims_wait.set()
                 await self._wait_until(self._settlements.is_empty, time.monotonic() + _CALL_SECONDS, 0.0)
                 self._settle_in_claim = True
                 return
@@ -222,6 +236,7 @@ class WorkerRun:
         if not self._claims_are_failing:
             self._claims_are_failing = True
             _LOG.warning("cannot claim jobs, trying again: %s", error)
+        self._claims_wait.set()
         await asyncio.sleep(backoff.next_delay())
 
     def _accept(self, jobs: list[dict[str, Any]], now_text: str | None, sent: float) -> None:
@@ -285,6 +300,8 @@ class WorkerRun:
 
     async def _execute(self, held: HeldJob, group: SlotGroup) -> None:
         outcome = await self._runner.run(held)
+        if held.next_checkpoint is not ABSENT and not isinstance(outcome, Done):
+            await self._send_checkpoint(held)
         if held.state is not HeldState.RUNNING:
             # Abandoned, or released by the drain: the slot is free already.
             return
@@ -292,8 +309,24 @@ class WorkerRun:
         group.record_run(time.monotonic() - held.started_at)
         self._settle(held, outcome)
         self._dispatch(group)
-        self._has_room.set()
+        self._make_room()
         self._changed.set()
+
+    def _make_room(self) -> None:
+        """Wakes the claim loop if it waits for free slots."""
+        if not self._has_room.is_set():
+            self._has_room.set()
+            # The settlement loop leaves to it what is here now.
+            self._claims_wait.clear()
+
+    async def _send_checkpoint(self, held: HeldJob) -> None:
+        """Sends a checkpoint that no heartbeat has carried yet: the next attempt needs it."""
+        body = encode({"lease": held.token, "checkpoint": held.next_checkpoint}).encode()
+        held.next_checkpoint = ABSENT
+        try:
+            await self._transport.request("POST", f"/v1/jobs/{held.id}/heartbeat", body, _CHECKPOINT_SECONDS)
+        except LongshoreError as error:
+            _LOG.warning("the checkpoint of job %s is not stored: %s", held.id, error)
 
     def _abandon(self, held: HeldJob) -> None:
         """Frees the slot of a stuck handler. Its lease is not settled: the server ends it."""
@@ -307,7 +340,7 @@ class WorkerRun:
             self._count_lost(held)
         _LOG.error("handler %s of job %s is stuck: it ignores its token and is abandoned", held.type.__name__, held.id)
         self._dispatch(group)
-        self._has_room.set()
+        self._make_room()
         self._changed.set()
         limit = self._options.stuck_limit
         if limit is not None and self.report.abandoned >= limit:
@@ -341,11 +374,12 @@ class WorkerRun:
         backoff = Backoff()
         while True:
             await self._settlements.arrived.wait()
-            if self._settle_in_claim and self._short_claim is not None:
+            if self._settle_in_claim and not self._claims_wait.is_set():
                 # The next claim carries what is here now.
-                await asyncio.wait({self._short_claim}, timeout=1.0)
-                await asyncio.sleep(0)
-            elif len(self._settlements) < _LINGER_JOBS and self._running():
+                await self._wait_for_claims()
+                if not self._settlements:
+                    continue
+            if len(self._settlements) < _LINGER_JOBS and self._running():
                 await asyncio.sleep(_LINGER_SECONDS)
             batch = self._settlements.take()
             if not batch:
@@ -358,6 +392,13 @@ class WorkerRun:
                 if backoff.failures == 0:
                     _LOG.warning("cannot settle %s jobs, trying again: %s", len(batch), error)
                 await asyncio.sleep(backoff.next_delay())
+
+    async def _wait_for_claims(self) -> None:
+        try:
+            await asyncio.wait_for(self._claims_wait.wait(), _CARRY_SECONDS)
+        except asyncio.TimeoutError:
+            # The claim is slow. Its answer must not hold up outcomes.
+            pass
 
     async def _send_settlements(self, batch: list[Settlement]) -> None:
         body = b'{"settlements":' + join(batch) + b"}"
@@ -422,7 +463,7 @@ class WorkerRun:
         if held.state is HeldState.WAITING:
             self._group_of[held.type.type].waiting.remove(held)
             self._settle(held, Release())
-            self._has_room.set()
+            self._make_room()
 
     def _release_waiting_jobs(self) -> None:
         for group in self._groups:
@@ -455,6 +496,8 @@ class WorkerRun:
             claims.cancel()
         await asyncio.wait({claims}, timeout=_HANGUP_SECONDS)
         claims.cancel()
+        self._settle_in_claim = False
+        self._claims_wait.set()
 
     async def _wait_until(self, condition: Callable[[], bool], deadline: float, urgent_seconds: float) -> bool:
         """Waits for a condition until the deadline, which a second signal brings forward."""

@@ -106,6 +106,8 @@ class Worker:
         SIGTERM or SIGINT drains. A second signal releases all running jobs. A third exits at once.
         With `until_idle` the run ends if no job is ready and no handler runs.
         """
+        if asyncio._get_running_loop() is not None:
+            raise ConfigurationError("run() is called on an event loop (use `await worker.serve()`)")
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         handles_signals = signals and threading.current_thread() is threading.main_thread()
@@ -115,6 +117,7 @@ class Worker:
             with watch if handles_signals else contextlib.nullcontext():
                 report = loop.run_until_complete(self.serve(until_idle=until_idle))
                 loop.run_until_complete(_cancel_leftovers())
+                loop.run_until_complete(self.client.close())
                 watchdog.end()
         finally:
             asyncio.set_event_loop(None)
