@@ -15,8 +15,8 @@ from longshore.testing import TestServer, find_binary
 
 GUIDE = ROOT / "docs" / "guides" / "python.md"
 README = ROOT / "clients" / "python" / "README.md"
-# The virtual environment of the tests has the package and pytest already.
-_INSTALLATION = ("python3 -m venv", ". .venv/bin/activate", "pip install")
+# The virtual environment of the tests has the package and pytest already, and LONGSHORE_BIN is set.
+_INSTALLATION = ("python3 -m venv", ". .venv/bin/activate", "pip install", "export LONGSHORE_BIN=")
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from ..durations import parse_time, to_seconds, to_wire
 from ..errors import LongshoreError, Refused
 from ..http import AsyncTransport, BlockingTransport, Hangup
 from ..jobs import BatchJobType, JobType
-from ..outcomes import Done, Fail, Outcome, Release, encode_settlement
+from ..outcomes import Done, Release
 from ..retry import Backoff
 from .clock import ServerClock
 from .handling import HandlerRunner
@@ -27,17 +27,15 @@ from .held import ABSENT, HeldJob, HeldState
 from .keeper import KeeperEvents, LeaseKeeper
 from .options import WorkerOptions
 from .report import Report
-from .settlements import BATCH_MAX, Settlement, SettlementBuffer, is_lost, join
+from .settlements import BATCH_MAX, Settlement, join
+from .settling import Settler
 from .slots import SlotGroup
 
 if TYPE_CHECKING:
     from ..client import Client
 
 _LOG = logging.getLogger("longshore.worker")
-_LINGER_SECONDS = 0.005
-_LINGER_JOBS = 64
 _CALL_SECONDS = 30.0
-_CARRY_SECONDS = 0.5
 _CHECKPOINT_SECONDS = 2.0
 _QUIET_POLL_SECONDS = 1.0
 _HANGUP_SECONDS = 1.0
@@ -45,7 +43,6 @@ _FLUSH_SECONDS = 5.0
 _URGENT_SECONDS = 0.5
 _CANCEL_PART = 0.75
 _FORCE_PART = 0.9
-_COUNTED = {"complete": "completed", "fail": "failed", "snooze": "snoozed", "release": "released"}
 
 
 class WorkerRun:
@@ -67,15 +64,12 @@ class WorkerRun:
             lag_warning=options.lag_warning,
         )
         self.report = Report(handled=self._runner.handled)
-        self._settlements = SettlementBuffer()
         self._has_room = asyncio.Event()
         self._changed = asyncio.Event()
-        # Set while the claim loop takes no settlements: it waits for jobs, for room, or for the server.
-        self._claims_wait = asyncio.Event()
+        self._settler = Settler(self._transport, self.keeper, self.report, self._changed, self._running)
         self._hangup: Hangup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._optional_fields = {"settle"}
-        self._settle_in_claim = True
         self._is_quiet = False
         self._is_draining = False
         self._has_claimed = False
@@ -106,7 +100,7 @@ class WorkerRun:
         self._until_idle = until_idle
         self.keeper.start(KeeperEvents(loop, self._abandon, self._release_waiting, self._direct))
         claims = loop.create_task(self._claim_loop())
-        settlements = loop.create_task(self._settle_loop())
+        settlements = loop.create_task(self._settler.run())
         requested = loop.create_task(self._drain_requested.wait())
         try:
             try:
@@ -134,26 +128,26 @@ class WorkerRun:
         backoff = Backoff()
         while not self._is_draining:
             if self._is_quiet:
-                self._claims_wait.set()
+                self._settler.claims_wait.set()
                 await asyncio.sleep(_QUIET_POLL_SECONDS)
             groups = [group for group in self._groups if group.free() > 0]
             if not groups:
                 self._has_room.clear()
-                self._claims_wait.set()
+                self._settler.claims_wait.set()
                 await self._has_room.wait()
                 continue
-            self._claims_wait.clear()
+            self._settler.claims_wait.clear()
             # An outcome during the claim may make a job ready: only an idle worker's claim proves that none is.
             was_idle = self._is_idle()
-            batch = self._settlements.take() if self._settle_in_claim and not self._is_quiet else []
+            batch = self._settler.buffer.take() if self._settler.is_carried and not self._is_quiet else []
             try:
                 count = await self._claim(groups, batch)
             except LongshoreError as error:
-                self._settlements.restore(batch)
+                self._settler.buffer.restore(batch)
                 await self._after_failed_claim(error, backoff)
                 continue
             except BaseException:
-                self._settlements.restore(batch)
+                self._settler.buffer.restore(batch)
                 raise
             if self._claims_are_failing:
                 self._claims_are_failing = False
@@ -166,13 +160,15 @@ class WorkerRun:
             elif self._until_idle:
                 if was_idle:
                     return
-                self._claims_wait.set()
+                self._settler.claims_wait.set()
                 await self._wait_until(
-                    lambda: bool(self._settlements) or not self._running(), time.monotonic() + 1.0, 0.0
+                    lambda: bool(self._settler.buffer) or not self._running(), time.monotonic() + 1.0, 0.0
                 )
 
     def _is_idle(self) -> bool:
-        return self._settlements.is_empty() and not self._running() and not any(group.waiting for group in self._groups)
+        return (
+            self._settler.buffer.is_empty() and not self._running() and not any(group.waiting for group in self._groups)
+        )
 
     async def _claim(self, groups: list[SlotGroup], batch: list[Settlement]) -> int:
         """Claims jobs for these groups, settles a batch, and starts handlers. Returns the count."""
@@ -197,16 +193,16 @@ class WorkerRun:
         timeout = _CALL_SECONDS + (options.wait if is_waiting else 0.0)
         self._hangup = Hangup() if is_waiting else None
         if is_waiting:
-            self._claims_wait.set()
+            self._settler.claims_wait.set()
         sent = time.monotonic()
         try:
             answer = await self._transport.request("POST", "/v1/claims", data, timeout, self._hangup)
         finally:
             self._hangup = None
-            self._claims_wait.clear()
+            self._settler.claims_wait.clear()
         self._has_claimed = True
         if batch:
-            self._apply_results(batch, answer["results"])
+            self._settler.apply_results(batch, answer["results"])
         jobs: list[dict[str, Any]] = answer["jobs"]
         if jobs:
             self._accept(jobs, answer.get("now"), sent)
@@ -222,21 +218,21 @@ class WorkerRun:
             if error.code == "validation" and error.field in self._optional_fields:
                 # A server of an earlier version.
                 self._optional_fields.discard(error.field)
-                self._settle_in_claim = "settle" in self._optional_fields
+                self._settler.is_carried = "settle" in self._optional_fields
                 return
             if (error.field or "").startswith("settle["):
                 # One item spoils the claim: the settlement loop gets a verdict for each.
-                self._settle_in_claim = False
-                self._claims_wait.set()
-                await self._wait_until(self._settlements.is_empty, time.monotonic() + _CALL_SECONDS, 0.0)
-                self._settle_in_claim = True
+                self._settler.is_carried = False
+                self._settler.claims_wait.set()
+                await self._wait_until(self._settler.buffer.is_empty, time.monotonic() + _CALL_SECONDS, 0.0)
+                self._settler.is_carried = True
                 return
             if error.status in (400, 401, 403) and not self._has_claimed:
                 raise error
         if not self._claims_are_failing:
             self._claims_are_failing = True
             _LOG.warning("cannot claim jobs, trying again: %s", error)
-        self._claims_wait.set()
+        self._settler.claims_wait.set()
         await asyncio.sleep(backoff.next_delay())
 
     def _accept(self, jobs: list[dict[str, Any]], now_text: str | None, sent: float) -> None:
@@ -289,7 +285,7 @@ class WorkerRun:
             if held.state is not HeldState.WAITING:
                 continue
             if held.is_lost:
-                self._drop_lost(held)
+                self._settler.drop_lost(held)
                 continue
             held.state = HeldState.RUNNING
             held.started_at = time.monotonic()
@@ -307,7 +303,7 @@ class WorkerRun:
             return
         group.running -= 1
         group.record_run(time.monotonic() - held.started_at)
-        self._settle(held, outcome)
+        self._settler.settle(held, outcome)
         self._dispatch(group)
         self._make_room()
         self._changed.set()
@@ -317,7 +313,7 @@ class WorkerRun:
         if not self._has_room.is_set():
             self._has_room.set()
             # The settlement loop leaves to it what is here now.
-            self._claims_wait.clear()
+            self._settler.claims_wait.clear()
 
     async def _send_checkpoint(self, held: HeldJob) -> None:
         """Sends a checkpoint that no heartbeat has carried yet: the next attempt needs it."""
@@ -337,7 +333,7 @@ class WorkerRun:
         group.running -= 1
         self.report.abandoned += 1
         if held.is_lost:
-            self._count_lost(held)
+            self._settler.count_lost(held)
         _LOG.error("handler %s of job %s is stuck: it ignores its token and is abandoned", held.type.__name__, held.id)
         self._dispatch(group)
         self._make_room()
@@ -347,128 +343,19 @@ class WorkerRun:
             _LOG.error("%s handlers are stuck: the worker drains", self.report.abandoned)
             self.drain()
 
-    # Settlements
-
-    def _settle(self, held: HeldJob, outcome: Outcome) -> None:
-        held.state = HeldState.SETTLING
-        if held.is_lost:
-            self._drop_lost(held)
-            return
-        try:
-            verb, body = encode_settlement(held.id, held.token, outcome)
-        except (TypeError, ValueError, RecursionError) as error:
-            _LOG.error("the result of handler %s is not JSON: %s", held.type.__name__, error)
-            verb, body = encode_settlement(held.id, held.token, Fail.permanent("bad_result", f"result: {error}"))
-        self._settlements.add(Settlement(held, verb, body))
-
-    def _drop_lost(self, held: HeldJob) -> None:
-        self.keeper.remove(held)
-        self._count_lost(held)
-
-    def _count_lost(self, held: HeldJob) -> None:
-        if not held.is_lost_counted:
-            held.is_lost_counted = True
-            self.report.lost += 1
-
-    async def _settle_loop(self) -> None:
-        backoff = Backoff()
-        while True:
-            await self._settlements.arrived.wait()
-            if self._settle_in_claim and not self._claims_wait.is_set():
-                # The next claim carries what is here now.
-                await self._wait_for_claims()
-                if not self._settlements:
-                    continue
-            if len(self._settlements) < _LINGER_JOBS and self._running():
-                await asyncio.sleep(_LINGER_SECONDS)
-            batch = self._settlements.take()
-            if not batch:
-                continue
-            try:
-                await self._send_settlements(batch)
-                backoff.reset()
-            except LongshoreError as error:
-                self._settlements.restore(batch)
-                if backoff.failures == 0:
-                    _LOG.warning("cannot settle %s jobs, trying again: %s", len(batch), error)
-                await asyncio.sleep(backoff.next_delay())
-
-    async def _wait_for_claims(self) -> None:
-        try:
-            await asyncio.wait_for(self._claims_wait.wait(), _CARRY_SECONDS)
-        except asyncio.TimeoutError:
-            # The claim is slow. Its answer must not hold up outcomes.
-            pass
-
-    async def _send_settlements(self, batch: list[Settlement]) -> None:
-        body = b'{"settlements":' + join(batch) + b"}"
-        try:
-            answer = await self._transport.request("POST", "/v1/settlements", body, _CALL_SECONDS)
-        except Refused as error:
-            if error.retry != "never" or error.status in (401, 403):
-                raise
-            # One item spoils the batch: each gets its own verdict.
-            if len(batch) > 1:
-                for settlement in batch:
-                    await self._send_alone(settlement)
-                self._settlements.finish(batch)
-                self._changed.set()
-                return
-            self._apply_results(batch, [{"code": error.code, "detail": error.detail}])
-            return
-        self._apply_results(batch, answer["results"])
-
-    async def _send_alone(self, settlement: Settlement) -> None:
-        body = b'{"settlements":' + join([settlement]) + b"}"
-        try:
-            answer = await self._transport.request("POST", "/v1/settlements", body, _CALL_SECONDS)
-            results = answer["results"]
-        except Refused as error:
-            if error.retry != "never":
-                self._settlements.add(settlement)
-                return
-            results = [{"code": error.code, "detail": error.detail}]
-        except LongshoreError:
-            self._settlements.add(settlement)
-            return
-        self._apply_result(settlement, results[0])
-
-    def _apply_results(self, batch: list[Settlement], results: list[dict[str, Any]]) -> None:
-        for settlement, result in zip(batch, results):
-            self._apply_result(settlement, result)
-        self._settlements.finish(batch)
-        self._changed.set()
-
-    def _apply_result(self, settlement: Settlement, result: dict[str, Any]) -> None:
-        held = settlement.held
-        if "code" not in result:
-            self.keeper.remove(held)
-            name = _COUNTED[settlement.verb]
-            setattr(self.report, name, getattr(self.report, name) + 1)
-        elif is_lost(result):
-            _LOG.warning("the outcome of job %s comes too late: %s", held.id, result.get("detail", result["code"]))
-            self._drop_lost(held)
-        elif settlement.verb == "complete":
-            # For example a result over the size limit. Without an outcome the job would run again.
-            _LOG.error("the result of job %s is refused: %s", held.id, result.get("detail", ""))
-            self._settle(held, Fail.permanent("bad_result", f"{result['code']}: {result.get('detail', '')}"))
-        else:
-            _LOG.error("the outcome of job %s is refused: %s: %s", held.id, result["code"], result.get("detail", ""))
-            self._drop_lost(held)
-
     # The end
 
     def _release_waiting(self, held: HeldJob) -> None:
         """Releases a job that has waited too long for a slot."""
         if held.state is HeldState.WAITING:
             self._group_of[held.type.type].waiting.remove(held)
-            self._settle(held, Release())
+            self._settler.settle(held, Release())
             self._make_room()
 
     def _release_waiting_jobs(self) -> None:
         for group in self._groups:
             while group.waiting:
-                self._settle(group.waiting.popleft(), Release())
+                self._settler.settle(group.waiting.popleft(), Release())
 
     async def _drain(self, claims: asyncio.Task[None]) -> None:
         """Finishes, cancels, releases: in this order, within the grace time."""
@@ -485,7 +372,9 @@ class WorkerRun:
             self._cancel_running(start + grace * _FORCE_PART)
             await self._wait_until(lambda: not self._running(), start + grace, _URGENT_SECONDS)
             self._release_running()
-        is_flushed = await self._wait_until(self._settlements.is_empty, start + grace + _FLUSH_SECONDS, _FLUSH_SECONDS)
+        is_flushed = await self._wait_until(
+            self._settler.buffer.is_empty, start + grace + _FLUSH_SECONDS, _FLUSH_SECONDS
+        )
         if not is_flushed:
             _LOG.error("the server does not answer: %s outcomes are not settled", len(self.keeper.held()))
 
@@ -496,8 +385,8 @@ class WorkerRun:
             claims.cancel()
         await asyncio.wait({claims}, timeout=_HANGUP_SECONDS)
         claims.cancel()
-        self._settle_in_claim = False
-        self._claims_wait.set()
+        self._settler.is_carried = False
+        self._settler.claims_wait.set()
 
     async def _wait_until(self, condition: Callable[[], bool], deadline: float, urgent_seconds: float) -> bool:
         """Waits for a condition until the deadline, which a second signal brings forward."""
@@ -528,7 +417,7 @@ class WorkerRun:
             if held.state is HeldState.RUNNING:
                 self._group_of[held.type.type].running -= 1
                 _LOG.warning("job %s is released: handler %s did not finish", held.id, held.type.__name__)
-                self._settle(held, Release())
+                self._settler.settle(held, Release())
 
 
 def _make_groups(types: list[JobType[Any, Any]], options: WorkerOptions) -> list[SlotGroup]:
