@@ -274,7 +274,8 @@ def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(_function_of(handler), include_extras=True)
     except NameError as error:
         raise ConfigurationError(
-            f"cannot read the types of handler {handler!r}: {error} (import the name outside of TYPE_CHECKING)"
+            f"cannot read the types of handler {handler!r}: {error} "
+            "(define the type at the top of a module, and import it outside of TYPE_CHECKING)"
         ) from error
 
 
