@@ -79,7 +79,7 @@ class Recorder:
         self.proxy = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.proxy.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.proxy.server_address[1]}"
-        threading.Thread(target=self.proxy.serve_forever, daemon=True).start()
+        threading.Thread(target=self.proxy.serve_forever, args=(0.02,), daemon=True).start()
 
     def of(self, path: str) -> list[tuple[float, Any]]:
         """Returns the times and bodies of the requests to a path."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Literal, NewType, Optional, Union
+from typing import Annotated, Any, Literal, NewType, Optional, Union
 from uuid import UUID
 
 import msgspec
@@ -76,6 +76,8 @@ UUID_TEXT = "5f0c7fe2-7c40-4bd3-8ba4-2c1c7b6f0a0d"
         (date, date(2026, 11, 18)),
         (datetime, datetime(2026, 11, 18, 1, 2, 3, tzinfo=timezone.utc)),
         (UserId, 7),
+        (Annotated[int, {"unit": "s"}], 7),
+        (list[Annotated[int, {"unit": "s"}]], [7]),
         (Person, Person("Ada", Address("Row", 2), ["x"], [Person("Bob", Address("Lane"))])),
         (Mail, {"to": "ada", "copies": ["bob"]}),
         (Model, Model(to="ada", at=datetime(2026, 1, 1, tzinfo=timezone.utc))),

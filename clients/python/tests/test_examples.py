@@ -48,7 +48,7 @@ class Site(BaseHTTPRequestHandler):
 def site() -> Iterator[str]:
     web = ThreadingHTTPServer(("127.0.0.1", 0), Site)
     web.daemon_threads = True
-    threading.Thread(target=web.serve_forever, daemon=True).start()
+    threading.Thread(target=web.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{web.server_address[1]}"
     web.shutdown()
     web.server_close()

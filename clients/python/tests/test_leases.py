@@ -73,7 +73,7 @@ async def block(ctx: Context, seconds: float) -> int:
 
 
 def test_long_handlers_keep_their_leases(recorder: Recorder, client: SyncClient, name: str) -> None:
-    jobs = client.submit_many([sleep.new(2.5, queue=name, lease="1500ms") for _ in range(3)])
+    jobs = client.submit_many([sleep.new(2.0, queue=name, lease="1500ms") for _ in range(3)])
     worker = WorkerThread(recorder.url, name, sleep)
     assert [handle.wait(20) for handle in jobs] == ["slept"] * 3
     worker.end()
@@ -84,7 +84,7 @@ def test_long_handlers_keep_their_leases(recorder: Recorder, client: SyncClient,
 def test_blocked_loop_keeps_its_lease(
     server: TestServer, client: SyncClient, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    handle = block.submit(client, 3.0, queue=name, lease="1s")
+    handle = block.submit(client, 2.5, queue=name, lease="1s")
     with caplog.at_level(logging.WARNING, "longshore.worker"):
         worker = WorkerThread(server.url, name, block, lag_warning="500ms")
         assert handle.wait(20) == 1

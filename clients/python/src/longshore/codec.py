@@ -61,18 +61,31 @@ def _encode_object(value: Any) -> Any:
     raise TypeError(f"{type(value).__qualname__} has no JSON form")
 
 
-@lru_cache(maxsize=4096)
 def decoder(declared: Any) -> Decoder:
     """Returns the function that decodes JSON as the declared type."""
+    try:
+        hash(declared)
+    except TypeError:
+        # An annotation with metadata that has no hash.
+        return _make_decoder(declared)
+    return _cached_decoder(declared)
+
+
+@lru_cache(maxsize=4096)
+def _cached_decoder(declared: Any) -> Decoder:
+    return _make_decoder(declared)
+
+
+def _make_decoder(declared: Any) -> Decoder:
+    origin = get_origin(declared)
+    if origin is not None:
+        return _generic_decoder(declared, origin, get_args(declared))
     if declared in (Any, object) or isinstance(declared, typing.TypeVar):
         return lambda value, path: value
     if declared is None or declared is type(None):
         return _exact((type(None),), "null")
     if declared in _SCALARS:
         return _SCALARS[declared]
-    origin = get_origin(declared)
-    if origin is not None:
-        return _generic_decoder(declared, origin, get_args(declared))
     if isinstance(declared, type):
         return _class_decoder(declared)
     if hasattr(declared, "__supertype__"):
