@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -290,13 +291,39 @@ def test_cancelled_application_releases_its_jobs(server: TestServer, client: Syn
     assert (record["state"], record["counters"]["starts"]) == ("scheduled", 0)
 
 
-def test_wrong_queue_ends_the_start(server: TestServer, name: str) -> None:
+def test_one_client_on_two_event_loops(server: TestServer, client: SyncClient, name: str) -> None:
+    """The worker has a loop of its own, and the application goes on with the same client."""
+
+    @job("shared", queue=name)
+    async def handler(ctx: Context, n: int) -> int:
+        return int((await ctx.client.get(ctx.id))["attempt"]) + n
+
+    worker = Worker(client, [handler])
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    handles = [handler.submit(client, n) for n in range(50)]
+    assert [handle.wait(20) for handle in handles] == list(range(1, 51))
+    worker.drain()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_wrong_queue_ends_the_start(server: TestServer, caplog: pytest.LogCaptureFixture) -> None:
     @job("x")
     async def handler(ctx: Context, payload: None) -> None:
         return None
 
     with pytest.raises(Refused, match="validation"):
         Worker(Client(server.url), [handler], queues=["no such name"]).run(until_idle=True)
+
+    async def application() -> None:
+        async with Worker(Client(server.url), [handler], queues=["no such name"]) as worker:
+            assert worker._task is not None
+            await asyncio.wait({worker._task}, timeout=20)
+
+    with caplog.at_level(logging.ERROR, "longshore.worker"), pytest.raises(Refused):
+        asyncio.run(application())
+    assert "failed: validation" in caplog.text
 
 
 def test_ten_thousand_jobs_once(server: TestServer, client: SyncClient, name: str) -> None:

@@ -13,6 +13,7 @@ import http.client
 import json
 import os
 import ssl
+import weakref
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -159,22 +160,20 @@ class Hangup:
 
 
 class AsyncTransport:
-    """Connections of one event loop."""
+    """A pool of connections for each event loop that uses it."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._idle: list[_Connection] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Connection]]
+        self._pools = weakref.WeakKeyDictionary()
 
     async def request(
         self, method: str, path: str, body: bytes | None, timeout: float, hangup: Hangup | None = None
     ) -> Any:
         """Sends one request and returns its JSON."""
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            # Connections of an earlier loop are dead.
-            self._idle, self._loop = [], loop
-        connection = self._take_idle(loop.time()) or await self._connect(timeout)
+        pool = self._pools.setdefault(loop, [])
+        connection = self._take_idle(pool, loop.time()) or await self._connect(timeout)
         try:
             status, headers, data = await asyncio.wait_for(
                 self._exchange(connection, _request_bytes(self.address, method, path, body), hangup), timeout
@@ -190,7 +189,7 @@ class AsyncTransport:
             connection.close()
         else:
             connection.idle_since = loop.time()
-            self._idle.append(connection)
+            pool.append(connection)
         return _read_answer(status, headers, data)
 
     @staticmethod
@@ -208,9 +207,10 @@ class AsyncTransport:
             if hangup:
                 hangup.attach(None)
 
-    def _take_idle(self, now: float) -> _Connection | None:
-        while self._idle:
-            connection = self._idle.pop()
+    @staticmethod
+    def _take_idle(pool: list[_Connection], now: float) -> _Connection | None:
+        while pool:
+            connection = pool.pop()
             if connection.is_usable(now):
                 return connection
             connection.close()
@@ -227,11 +227,11 @@ class AsyncTransport:
 
     def is_open(self) -> bool:
         """Returns whether there are idle connections."""
-        return bool(self._idle)
+        return any(self._pools.values())
 
     async def close(self) -> None:
-        """Closes all idle connections."""
-        idle, self._idle = self._idle, []
+        """Closes the idle connections of the present event loop."""
+        idle = self._pools.pop(asyncio.get_running_loop(), [])
         for connection in idle:
             connection.close()
         for connection in idle:

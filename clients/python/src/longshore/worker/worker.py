@@ -140,6 +140,7 @@ class Worker:
     async def __aenter__(self) -> Self:
         """Starts the worker beside the application, for example in an ASGI lifespan."""
         self._task = asyncio.get_running_loop().create_task(self.serve())
+        self._task.add_done_callback(self._log_failure)
         await asyncio.sleep(0)
         return self
 
@@ -151,6 +152,11 @@ class Worker:
         if self._task is not None:
             report = await self._task
             _LOG.info("worker %s ended: %s", self.name, report)
+
+    def _log_failure(self, task: asyncio.Task[Report]) -> None:
+        """Reports an early end at once, not only when the application ends."""
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.error("worker %s failed: %s", self.name, task.exception())
 
     def drain(self) -> None:
         """Stops claims and ends the run after its handlers. Any thread may call it."""
