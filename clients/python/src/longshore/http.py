@@ -287,4 +287,6 @@ class BlockingTransport:
 
 
 def _describe(error: BaseException) -> str:
+    if isinstance(error, EOFError):
+        return "the server closed the connection"
     return str(error) or type(error).__name__
