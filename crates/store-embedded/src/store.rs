@@ -23,8 +23,8 @@ use longshore_store::OsRng;
 use longshore_store::clock::monotonic;
 use longshore_store::{
     ChangeFeed, Clock, Grant, HitCount, JobQuery, JobRef, Mailbox, MemberQuery, Page, Park, QueuePosition, QueueStats,
-    SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreMetrics, StoreReader, Ticket, WorkflowPage, WorkflowQuery,
-    await_grant, mailbox,
+    SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreMetrics, StoreReader, Ticket, WorkflowPage,
+    WorkflowQuery, await_grant, mailbox,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;

@@ -24,8 +24,8 @@ use longshore_engine::{
 };
 use longshore_store::{
     ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueuePosition,
-    QueueStats, SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreReader, TakeBack, Ticket, WakeupsSender,
-    WorkflowPage, WorkflowQuery, await_grant,
+    QueueStats, SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreReader, TakeBack, Ticket,
+    WakeupsSender, WorkflowPage, WorkflowQuery, await_grant,
 };
 use tokio::sync::oneshot;
 

@@ -80,11 +80,8 @@ pub(super) fn settlement_verdicts_are_independent(h: &mut Harness) {
 pub(super) fn refused_claim_applies_no_settlement(h: &mut Harness) {
     h.submit_all("q", vec![work(), work()]);
     let claimed = h.claim_one("q");
-    let invalid = [
-        ClaimRequest { queues: Vec::new(), ..request("q", 1) },
-        request("q", 0),
-        request("q", BATCH_ITEMS_MAX + 1),
-    ];
+    let invalid =
+        [ClaimRequest { queues: Vec::new(), ..request("q", 1) }, request("q", 0), request("q", BATCH_ITEMS_MAX + 1)];
     for claim in invalid {
         h.refused("validation", "a claim with a settlement", |h| {
             answered(h.store().settle_and_claim(vec![settlement(&claimed, complete())], claim)).map(drop)
