@@ -270,7 +270,7 @@ impl Store for MemoryStore {
         settlements: Vec<Settlement>,
         request: ClaimRequest,
     ) -> StoreFuture<'_, Result<SettledGrant, Refusal>> {
-        later!(self.turn(|held, now, effects| {
+        later!(self.turn(|held, now, effects| -> Result<SettledGrant, Refusal> {
             held.engine.check_claim(&request)?;
             let verdict = |one| answer!(held.apply(Command::Settle(one), now, effects), Settled);
             let verdicts = settlements.into_iter().map(verdict).collect();
