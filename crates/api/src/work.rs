@@ -9,13 +9,18 @@ use crate::serde_util::{any_json, maybe_object, object};
 use crate::tags::TagMap;
 use crate::time::{Duration, Time};
 
-/// Claims jobs: `POST /v1/claims`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Claims jobs: `POST /v1/claims`. Each member of `settle` is parsed as a [`Settlement`].
+#[derive(Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Claim {
+#[expect(missing_debug_implementations, reason = "lease tokens are never logged")]
+pub struct Claim<T = Settlement> {
     /// Queues to claim from, in this order.
     pub queues: Vec<String>,
+    /// Settlements of earlier claims, at most 1000. They are applied before the claim, in the same
+    /// commit. With a settlement the claim does not wait. Absent: none.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Vec<T>>,
     /// Name of the worker, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
@@ -36,10 +41,28 @@ pub struct Claim {
     pub execution_timeout: Option<Duration>,
 }
 
+impl<T> Default for Claim<T> {
+    fn default() -> Self {
+        Self {
+            queues: Vec::new(),
+            settle: None,
+            worker: None,
+            limit: None,
+            wait: None,
+            types: None,
+            lease: None,
+            execution_timeout: None,
+        }
+    }
+}
+
 /// Result of a claim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Claimed {
+    /// One verdict for each settlement of the claim, in the same order; absent without `settle`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Vec<Verdict<JobState>>>,
     /// Claimed jobs; empty if none became ready.
     pub jobs: Vec<ClaimedJob>,
     /// Time of the server: compare `expires_at` with it, not with the clock of the client.

@@ -94,24 +94,32 @@ impl Engine {
             !settings.paused && self.index.next_ready(queue, types, settings.intake.priority_order).is_some()
         })
     }
+
+    /// Returns the refusal of a claim, which depends on its fields and on the queues that exist.
+    ///
+    /// A store checks a claim that carries settlements before it applies these.
+    pub fn check_claim(&self, request: &ClaimRequest) -> Result<(), Refusal> {
+        if !(1..=BATCH_ITEMS_MAX).contains(&request.limit) {
+            return Err(Refusal::invalid("limit", format!("must be 1-{BATCH_ITEMS_MAX}")));
+        }
+        if !(1..=BATCH_ITEMS_MAX).contains(&request.queues.len()) {
+            return Err(Refusal::invalid("queues", format!("must name 1-{BATCH_ITEMS_MAX} queues")));
+        }
+        if request.types.len() > CLAIM_TYPES_MAX {
+            return Err(Refusal::invalid("types", format!("may name at most {CLAIM_TYPES_MAX} types")));
+        }
+        request.terms.check()?;
+        let all_exist = || request.queues.iter().all(|name| self.queue(name).is_some());
+        if !self.options.auto_queues && !all_exist() {
+            return Err(Refusal::QueueNotFound);
+        }
+        Ok(())
+    }
 }
 
 impl<R: JobRecords> CommandContext<'_, R> {
     pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, CommandError<R::Error>> {
-        if !(1..=BATCH_ITEMS_MAX).contains(&request.limit) {
-            return Err(Refusal::invalid("limit", format!("must be 1-{BATCH_ITEMS_MAX}")).into());
-        }
-        if !(1..=BATCH_ITEMS_MAX).contains(&request.queues.len()) {
-            return Err(Refusal::invalid("queues", format!("must name 1-{BATCH_ITEMS_MAX} queues")).into());
-        }
-        if request.types.len() > CLAIM_TYPES_MAX {
-            return Err(Refusal::invalid("types", format!("may name at most {CLAIM_TYPES_MAX} types")).into());
-        }
-        request.terms.check()?;
-        let all_exist = || request.queues.iter().all(|name| self.engine.queue(name).is_some());
-        if !self.engine.options.auto_queues && !all_exist() {
-            return Err(Refusal::QueueNotFound.into());
-        }
+        self.engine.check_claim(request)?;
         let mut claimed = Vec::new();
         for name in &request.queues {
             let Some(queue) = self.engine.queue(name) else { continue };

@@ -104,6 +104,27 @@ impl StoreWriter {
         Ok(PendingReply::Nothing)
     }
 
+    /// Settles leases, then serves a claim without waiting. Parked claims come before it.
+    pub(crate) fn settle_and_claim(
+        &mut self,
+        settlements: &[Settlement],
+        claim: Option<&ClaimRequest>,
+        now: Timestamp,
+    ) -> Result<PendingReply, RecordsError> {
+        if let Some(Err(refusal)) = claim.map(|claim| self.engine.check_claim(claim)) {
+            return Ok(PendingReply::SettleAndClaim(Err(refusal)));
+        }
+        let mut verdicts = Vec::with_capacity(settlements.len());
+        for settlement in settlements {
+            let Self { engine, records, rng, effects, .. } = self;
+            verdicts.push(engine.settle(settlement, ExecutionContext { records, rng, now, effects })?);
+        }
+        let Some(claim) = claim else { return Ok(PendingReply::SettleAndClaim(Ok((verdicts, Vec::new())))) };
+        self.grant_parked(now)?;
+        let claimed = self.claim(claim, now)?;
+        Ok(PendingReply::SettleAndClaim(claimed.map(|jobs| (verdicts, jobs))))
+    }
+
     fn claim(
         &mut self,
         request: &ClaimRequest,

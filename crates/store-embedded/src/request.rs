@@ -9,7 +9,7 @@ use longshore_core::state::StateKind;
 use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_store::{ClaimedJob, Grant, StoreError, TakeBack, Ticket};
+use longshore_store::{ClaimedJob, Grant, SettledGrant, StoreError, TakeBack, Ticket};
 use tokio::sync::oneshot;
 
 pub(crate) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -28,6 +28,9 @@ pub(crate) enum WriteRequest {
     /// Releases leases that were not delivered to a worker.
     TakeBack(Vec<Settlement>),
     Settle(Vec<Settlement>, ReplySender<Vec<Result<StateKind, Refusal>>>),
+    /// Settlements with a claim. The claim is dropped if a corrupt job prevents it, so that the
+    /// settlements stand.
+    SettleAndClaim(Vec<Settlement>, Option<ClaimRequest>, ReplySender<Result<SettledGrant, Refusal>>),
     Heartbeat(Vec<Heartbeat>, ReplySender<Vec<Result<LeaseRenewal, Refusal>>>),
     Admin(Box<AdminCommand>, ReplySender<Result<AdminResponse, Refusal>>),
     Tick(NonZeroUsize, ReplySender<Ticked>),
@@ -39,11 +42,15 @@ impl std::fmt::Debug for WriteRequest {
     }
 }
 
+/// Verdicts on settlements, and the jobs of the claim that carried them.
+pub(crate) type SettledJobs = (Vec<Result<StateKind, Refusal>>, Vec<ClaimedJob>);
+
 /// A reply that waits for the commit.
 pub(crate) enum PendingReply {
     Submit(Result<Vec<Submitted>, BatchRefusal>),
     Claim(Result<Vec<ClaimedJob>, Refusal>),
     Settle(Vec<Result<StateKind, Refusal>>),
+    SettleAndClaim(Result<SettledJobs, Refusal>),
     Heartbeat(Vec<Result<LeaseRenewal, Refusal>>),
     Admin(Result<AdminResponse, Refusal>),
     Tick(Ticked),
@@ -60,9 +67,29 @@ impl WriteRequest {
             Self::Submit(request, _) => request.batch.len(),
             Self::Claim(request, ..) => request.limit,
             Self::TakeBack(settlements) | Self::Settle(settlements, _) => settlements.len(),
+            Self::SettleAndClaim(settlements, claim, _) => {
+                settlements.len() + claim.as_ref().map_or(0, |claim| claim.limit)
+            }
             Self::Heartbeat(heartbeats, _) => heartbeats.len(),
             Self::Parked(_) | Self::Unpark(_) | Self::HoldGrants(..) => 0,
             Self::Admin(..) | Self::Tick(..) => 1,
+        }
+    }
+
+    /// Drops the claim that settlements carry. Returns whether there was one.
+    pub(crate) fn drop_claim(&mut self) -> bool {
+        match self {
+            Self::SettleAndClaim(_, claim, _) => claim.take().is_some(),
+            Self::Submit(..)
+            | Self::Claim(..)
+            | Self::Parked(_)
+            | Self::Unpark(_)
+            | Self::HoldGrants(..)
+            | Self::TakeBack(_)
+            | Self::Settle(..)
+            | Self::Heartbeat(..)
+            | Self::Admin(..)
+            | Self::Tick(..) => false,
         }
     }
 
@@ -74,6 +101,13 @@ impl WriteRequest {
                 drop(reply.send(Ok(value.map(|jobs| Grant::new(jobs, Arc::clone(take_back))))));
             }
             (Self::Settle(_, reply), PendingReply::Settle(value)) => drop(reply.send(Ok(value))),
+            (Self::SettleAndClaim(_, _, reply), PendingReply::SettleAndClaim(value)) => {
+                let settled = |(verdicts, jobs)| {
+                    let grant = Grant::new(jobs, Arc::clone(take_back));
+                    SettledGrant { verdicts, grant }
+                };
+                drop(reply.send(Ok(value.map(settled))));
+            }
             (Self::Heartbeat(_, reply), PendingReply::Heartbeat(value)) => drop(reply.send(Ok(value))),
             (Self::Admin(_, reply), PendingReply::Admin(value)) => drop(reply.send(Ok(value))),
             (Self::Tick(_, reply), PendingReply::Tick(value)) => drop(reply.send(Ok(value))),
@@ -92,6 +126,7 @@ impl WriteRequest {
             Self::Submit(_, reply) => drop(reply.send(Err(error))),
             Self::Claim(_, _, reply) => drop(reply.send(Err(error))),
             Self::Settle(_, reply) => drop(reply.send(Err(error))),
+            Self::SettleAndClaim(_, _, reply) => drop(reply.send(Err(error))),
             Self::Heartbeat(_, reply) => drop(reply.send(Err(error))),
             Self::Admin(_, reply) => drop(reply.send(Err(error))),
             Self::Tick(_, reply) => drop(reply.send(Err(error))),

@@ -23,8 +23,8 @@ use longshore_store::OsRng;
 use longshore_store::clock::monotonic;
 use longshore_store::{
     ChangeFeed, Clock, Grant, HitCount, JobQuery, JobRef, Mailbox, MemberQuery, Page, Park, QueuePosition, QueueStats,
-    Store, StoreError, StoreFuture, StoreHealth, StoreMetrics, StoreReader, Ticket, WorkflowPage, WorkflowQuery,
-    await_grant, mailbox,
+    SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreMetrics, StoreReader, Ticket, WorkflowPage,
+    WorkflowQuery, await_grant, mailbox,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -281,6 +281,14 @@ impl Store for EmbeddedStore {
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
         Box::pin(self.ask(|reply| WriteRequest::Settle(settlements, reply)))
+    }
+
+    fn settle_and_claim(
+        &self,
+        settlements: Vec<Settlement>,
+        request: ClaimRequest,
+    ) -> StoreFuture<'_, Result<SettledGrant, Refusal>> {
+        Box::pin(self.ask(|reply| WriteRequest::SettleAndClaim(settlements, Some(request), reply)))
     }
 
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {

@@ -241,6 +241,11 @@ impl StoreWriter {
                 let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, context!()));
                 PendingReply::Settle(verdicts.collect::<Result<_, _>>()?)
             }
+            WriteRequest::SettleAndClaim(settlements, claim, reply) => {
+                // A caller that is gone gets no jobs.
+                let claim = claim.as_ref().filter(|_| !reply.is_closed());
+                return self.settle_and_claim(settlements, claim, now);
+            }
             WriteRequest::Heartbeat(heartbeats, _) => {
                 let verdicts = heartbeats.iter().map(|heartbeat| engine.heartbeat(heartbeat, context!()));
                 PendingReply::Heartbeat(verdicts.collect::<Result<_, _>>()?)
@@ -305,7 +310,7 @@ impl StoreWriter {
             | RecordsError::CorruptPayload(_)
             | RecordsError::NotStorable => DiskErrorKind::Corrupt,
         };
-        let FailedBatch { requests: batch, had_grants, failed_claim } = self.undo_grants(batch);
+        let FailedBatch { requests: mut batch, had_grants, failed_claim } = self.undo_grants(batch);
         if kind == DiskErrorKind::Io || !self.roll_back() {
             self.shared.poison(&error);
             let error = Arc::new(ErrorText(error.to_string()));
@@ -337,6 +342,9 @@ impl StoreWriter {
             return;
         }
         if batch.len() == 1 {
+            if kind == DiskErrorKind::Corrupt && batch.iter_mut().any(WriteRequest::drop_claim) {
+                return self.serve(batch, &mut || None);
+            }
             batch.into_iter().for_each(|request| request.fail(error.clone()));
             return;
         }

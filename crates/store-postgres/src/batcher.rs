@@ -185,7 +185,7 @@ impl BatchWorker {
     async fn serve(&mut self, batch: Vec<QueuedRequest>) {
         let tried_fast_path = batch.iter().any(|request| request.tried_fast_path);
         let mut requests: Vec<TxRequest> = batch.into_iter().map(|request| request.request).collect();
-        requests.retain(|request| !request.is_abandoned());
+        drop_abandoned(&mut requests);
         if requests.iter().any(|request| matches!(request, TxRequest::Tick(..))) {
             for request in requests {
                 self.serve_tick_or(request).await;
@@ -214,7 +214,7 @@ impl BatchWorker {
 
     /// Tries the fast path. Returns the requests if it has not applied them.
     async fn try_fast_path(&mut self, mut requests: Vec<TxRequest>) -> Vec<TxRequest> {
-        requests.retain(|request| !request.is_abandoned());
+        drop_abandoned(&mut requests);
         if requests.is_empty() {
             return requests;
         }
@@ -243,7 +243,7 @@ impl BatchWorker {
     }
 
     /// Executes the parts of a failed batch if one request may be the cause.
-    async fn split_batch(&mut self, requests: Vec<TxRequest>, error: TxError) {
+    async fn split_batch(&mut self, mut requests: Vec<TxRequest>, error: TxError) {
         let is_single = requests.len() == 1;
         let is_caused_by_request = match error {
             TxError::Refused(_) | TxError::TooLarge | TxError::Damaged(_) | TxError::NotStorable => true,
@@ -254,6 +254,9 @@ impl BatchWorker {
                 Box::pin(self.execute(vec![request])).await;
             }
             return;
+        }
+        if matches!(error, TxError::Damaged(_)) && requests.iter_mut().any(TxRequest::drop_claim) {
+            return Box::pin(self.execute(requests)).await;
         }
         let lock_waiters = self.lock_waiters.clone().filter(|_| error.is_lock_timeout());
         match lock_waiters {
@@ -274,6 +277,12 @@ impl BatchWorker {
             None => fail_all(requests, error),
         }
     }
+}
+
+/// Removes claims whose caller is gone. Settlements that came with them stay.
+fn drop_abandoned(requests: &mut Vec<TxRequest>) {
+    requests.retain(|request| !request.is_abandoned());
+    requests.iter_mut().for_each(TxRequest::drop_abandoned_claim);
 }
 
 fn fail_all(requests: Vec<TxRequest>, error: TxError) {

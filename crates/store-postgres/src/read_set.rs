@@ -56,6 +56,8 @@ pub(crate) struct ListPrefix {
 #[derive(Debug, Default)]
 pub(crate) struct MissingReads {
     pub rows: BTreeSet<Seq>,
+    /// Payloads of rows that were read without them.
+    pub payloads: BTreeSet<Seq>,
     pub keys: HashSet<ScopedIdempotencyKey>,
     pub external_ids: HashSet<(QueueName, Arc<str>)>,
     pub dependents: HashMap<Seq, (Seq, usize)>,
@@ -74,6 +76,7 @@ pub(crate) struct MissingReads {
 impl MissingReads {
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
+            && self.payloads.is_empty()
             && self.keys.is_empty()
             && self.external_ids.is_empty()
             && self.dependents.is_empty()

@@ -9,7 +9,7 @@ use longshore_core::state::StateKind;
 use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_store::{ClaimedJob, Grant, StoreError, TakeBack};
+use longshore_store::{ClaimedJob, Grant, SettledGrant, StoreError, TakeBack};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::ErrorMessage;
@@ -58,10 +58,28 @@ impl ClaimResponder {
     }
 }
 
+/// Settlements with a claim. The claim is dropped if the caller is gone, or if a corrupt job
+/// prevents it; the settlements stand.
+pub(crate) struct SettleAndClaim {
+    pub settlements: Vec<Settlement>,
+    pub claim: Option<ClaimRequest>,
+}
+
+/// Responder channel of settlements with a claim. Leases that do not reach the caller are returned.
+#[derive(Debug)]
+pub(crate) struct SettledResponder {
+    pub reply: Responder<Result<SettledGrant, Refusal>>,
+    pub take_back: Arc<dyn TakeBack>,
+}
+
+/// Verdicts on settlements, and the jobs of the claim that carried them.
+pub(crate) type SettledJobs = (Vec<Result<StateKind, Refusal>>, Vec<ClaimedJob>);
+
 pub(crate) enum TxRequest {
     Submit(Box<SubmitRequest>, Responder<Result<Vec<Submitted>, BatchRefusal>>),
     Claim(ClaimRequest, ClaimResponder),
     Settle(Vec<Settlement>, Responder<Vec<Result<StateKind, Refusal>>>),
+    SettleAndClaim(SettleAndClaim, SettledResponder),
     Heartbeat(Vec<Heartbeat>, Responder<Vec<Result<LeaseRenewal, Refusal>>>),
     Admin(Box<AdminCommand>, Responder<Result<AdminResponse, Refusal>>),
     Tick(NonZeroUsize, Responder<Ticked>),
@@ -79,24 +97,73 @@ pub(crate) enum TxResponse {
     Submit(Result<Vec<Submitted>, BatchRefusal>),
     Claim(Result<Vec<ClaimedJob>, Refusal>),
     Settle(Vec<Result<StateKind, Refusal>>),
+    SettleAndClaim(Result<SettledJobs, Refusal>),
     Heartbeat(Vec<Result<LeaseRenewal, Refusal>>),
     Admin(Result<AdminResponse, Refusal>),
     Tick(Ticked),
 }
 
+impl TxResponse {
+    /// Returns the jobs of a claim that was not refused.
+    pub(crate) fn claimed(&self) -> Option<&[ClaimedJob]> {
+        match self {
+            Self::Claim(Ok(jobs)) | Self::SettleAndClaim(Ok((_, jobs))) => Some(jobs),
+            Self::Claim(Err(_)) | Self::SettleAndClaim(Err(_)) => None,
+            Self::Submit(_) | Self::Settle(_) | Self::Heartbeat(_) | Self::Admin(_) | Self::Tick(_) => None,
+        }
+    }
+}
+
 impl TxRequest {
     pub(crate) fn is_claim(&self) -> bool {
         match self {
-            Self::Claim(..) => true,
+            Self::Claim(..) | Self::SettleAndClaim(..) => true,
             Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
         }
     }
 
-    /// Whether this is a claim whose caller is gone.
+    /// Whether this is a claim whose caller is gone. Settlements are not abandoned.
     pub(crate) fn is_abandoned(&self) -> bool {
         match self {
             Self::Claim(_, reply) => reply.is_closed(),
-            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
+            Self::Submit(..) | Self::Settle(..) | Self::SettleAndClaim(..) => false,
+            Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
+        }
+    }
+
+    /// Drops the claim that settlements carry. Returns whether there was one.
+    pub(crate) fn drop_claim(&mut self) -> bool {
+        match self {
+            Self::SettleAndClaim(request, _) => request.claim.take().is_some(),
+            Self::Claim(..) | Self::Submit(..) | Self::Settle(..) => false,
+            Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
+        }
+    }
+
+    /// Drops the claim that settlements carry if its caller is gone.
+    pub(crate) fn drop_abandoned_claim(&mut self) {
+        if let Self::SettleAndClaim(_, responder) = self
+            && responder.reply.is_closed()
+        {
+            self.drop_claim();
+        }
+    }
+
+    /// Returns the claim of the request.
+    pub(crate) fn claim(&self) -> Option<&ClaimRequest> {
+        match self {
+            Self::Claim(claim, _) => Some(claim),
+            Self::SettleAndClaim(request, _) => request.claim.as_ref(),
+            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => None,
+        }
+    }
+
+    /// Returns the settlements of the request.
+    pub(crate) fn settlements(&self) -> &[Settlement] {
+        match self {
+            Self::Settle(settlements, _) => settlements,
+            Self::SettleAndClaim(request, _) => &request.settlements,
+            Self::Submit(..) | Self::Claim(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => &[],
         }
     }
 
@@ -106,6 +173,9 @@ impl TxRequest {
             Self::Submit(request, _) => request.batch.len(),
             Self::Claim(request, _) => request.limit,
             Self::Settle(settlements, _) => settlements.len(),
+            Self::SettleAndClaim(request, _) => {
+                request.settlements.len() + request.claim.as_ref().map_or(0, |claim| claim.limit)
+            }
             Self::Heartbeat(heartbeats, _) => heartbeats.len(),
             Self::Admin(..) | Self::Tick(..) => 1,
         }
@@ -120,6 +190,11 @@ impl TxRequest {
                 reply.send(Ok(value.map(|jobs| Grant::new(jobs, take_back))));
             }
             (Self::Settle(_, reply), TxResponse::Settle(value)) => drop(reply.send(Ok(value))),
+            (Self::SettleAndClaim(_, responder), TxResponse::SettleAndClaim(value)) => {
+                let SettledResponder { reply, take_back } = responder;
+                let settled = |(verdicts, jobs)| SettledGrant { verdicts, grant: Grant::new(jobs, take_back) };
+                drop(reply.send(Ok(value.map(settled))));
+            }
             (Self::Heartbeat(_, reply), TxResponse::Heartbeat(value)) => drop(reply.send(Ok(value))),
             (Self::Admin(_, reply), TxResponse::Admin(value)) => drop(reply.send(Ok(value))),
             (Self::Tick(_, reply), TxResponse::Tick(value)) => drop(reply.send(Ok(value))),
@@ -134,6 +209,7 @@ impl TxRequest {
             Self::Submit(_, reply) => drop(reply.send(Err(error))),
             Self::Claim(_, reply) => reply.send(Err(error)),
             Self::Settle(_, reply) => drop(reply.send(Err(error))),
+            Self::SettleAndClaim(_, responder) => drop(responder.reply.send(Err(error))),
             Self::Heartbeat(_, reply) => drop(reply.send(Err(error))),
             Self::Admin(_, reply) => drop(reply.send(Err(error))),
             Self::Tick(_, reply) => drop(reply.send(Err(error))),

@@ -16,7 +16,8 @@ use longshore_engine::{
 };
 use longshore_store::OsRng;
 use longshore_store::{
-    ChangeFeed, Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, await_grant, mailbox,
+    ChangeFeed, Clock, Grant, Mailbox, Park, SettledGrant, Store, StoreError, StoreFuture, TakeBack, Ticket,
+    await_grant, mailbox,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -32,7 +33,9 @@ use crate::migrate;
 use crate::node::{Node, lock_key};
 use crate::notify;
 use crate::pool;
-use crate::request::{ClaimResponder, QueuedRequest, RequestSender, Responder, TxRequest};
+use crate::request::{
+    ClaimResponder, QueuedRequest, RequestSender, Responder, SettleAndClaim, SettledResponder, TxRequest,
+};
 use crate::retry::{LockWait, TransactionRunner};
 use crate::stats::NodeStats;
 
@@ -440,6 +443,18 @@ impl Store for PostgresStore {
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
         Box::pin(self.request(&self.queues.settles, |reply| TxRequest::Settle(settlements, reply)))
+    }
+
+    fn settle_and_claim(
+        &self,
+        settlements: Vec<Settlement>,
+        request: ClaimRequest,
+    ) -> StoreFuture<'_, Result<SettledGrant, Refusal>> {
+        let take_back = Arc::clone(&self.take_back);
+        let request = SettleAndClaim { settlements, claim: Some(request) };
+        Box::pin(self.request(&self.queues.claims, |reply| {
+            TxRequest::SettleAndClaim(request, SettledResponder { reply, take_back })
+        }))
     }
 
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {

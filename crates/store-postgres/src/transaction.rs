@@ -31,7 +31,7 @@ use crate::error::TxError;
 use crate::node::Node;
 use crate::node_cache::{ReadyPosition, ScanTicket};
 use crate::read_set::{MissingReads, ReadSet};
-use crate::request::{TxRequest, TxResponse};
+use crate::request::{SettleAndClaim, TxRequest, TxResponse};
 use crate::row::Origin;
 use crate::working_set::WorkingSet;
 
@@ -222,7 +222,9 @@ impl<'a> Transaction<'a> {
         };
         for request in requests {
             match request {
-                TxRequest::Settle(settlements, _) => settlements.iter().for_each(|settlement| add(&settlement.id)),
+                TxRequest::Settle(..) | TxRequest::SettleAndClaim(..) => {
+                    request.settlements().iter().for_each(|settlement| add(&settlement.id));
+                }
                 TxRequest::Heartbeat(heartbeats, _) => heartbeats.iter().for_each(|heartbeat| add(&heartbeat.id)),
                 TxRequest::Admin(command, _) => command.job().iter().for_each(&mut add),
                 TxRequest::Submit(request, _) => {
@@ -266,7 +268,8 @@ impl<'a> Transaction<'a> {
                     | AdminCommand::RetryWorkflow { .. }
                     | AdminCommand::ChangeStatus { .. } => {}
                 },
-                TxRequest::Claim(..) | TxRequest::Settle(..) | TxRequest::Heartbeat(..) | TxRequest::Tick(..) => {}
+                TxRequest::Claim(..) | TxRequest::Settle(..) | TxRequest::SettleAndClaim(..) => {}
+                TxRequest::Heartbeat(..) | TxRequest::Tick(..) => {}
             }
         }
         queues
@@ -333,7 +336,7 @@ fn needs_seqs(request: &TxRequest) -> bool {
     match request {
         TxRequest::Submit(..) | TxRequest::Admin(..) | TxRequest::Tick(..) => true,
         TxRequest::Claim(..) | TxRequest::Heartbeat(..) => false,
-        TxRequest::Settle(settlements, _) => !settlements.iter().all(completes),
+        TxRequest::Settle(..) | TxRequest::SettleAndClaim(..) => !request.settlements().iter().all(completes),
     }
 }
 
@@ -382,12 +385,29 @@ impl Evaluation<'_> {
         Ok(match request {
             TxRequest::Submit(request, _) => TxResponse::Submit(engine.submit(request, context!())?),
             TxRequest::Claim(request, _) => match engine.claim(request, context!())? {
-                Ok(claimed) => TxResponse::Claim(Ok(with_payloads(claimed, read_set)?)),
+                Ok(claimed) => TxResponse::Claim(Ok(with_payloads(claimed, read_set, working_set)?)),
                 Err(refusal) => TxResponse::Claim(Err(refusal)),
             },
             TxRequest::Settle(settlements, _) => {
                 let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, context!()));
                 TxResponse::Settle(verdicts.collect::<Result<_, _>>()?)
+            }
+            TxRequest::SettleAndClaim(SettleAndClaim { settlements, claim }, _) => {
+                if let Some(Err(refusal)) = claim.as_ref().map(|claim| engine.check_claim(claim)) {
+                    return Ok(TxResponse::SettleAndClaim(Err(refusal)));
+                }
+                let verdicts = settlements.iter().map(|settlement| engine.settle(settlement, context!()));
+                let verdicts = verdicts.collect::<Result<_, _>>()?;
+                let claimed = match claim {
+                    Some(claim) => engine.claim(claim, context!())?,
+                    None => Ok(Vec::new()),
+                };
+                match claimed {
+                    Ok(claimed) => {
+                        TxResponse::SettleAndClaim(Ok((verdicts, with_payloads(claimed, read_set, working_set)?)))
+                    }
+                    Err(refusal) => TxResponse::SettleAndClaim(Err(refusal)),
+                }
             }
             TxRequest::Heartbeat(heartbeats, _) => {
                 let verdicts = heartbeats.iter().map(|heartbeat| engine.heartbeat(heartbeat, context!()));
@@ -410,13 +430,23 @@ fn tick(
     engine.tick(working_set, now, budget, rng, effects)
 }
 
-fn with_payloads(claimed: Vec<Claimed>, read_set: &ReadSet) -> Result<Vec<ClaimedJob>, TxError> {
-    let with_payload = |claimed: Claimed| {
-        let payload = read_set.rows.get(&claimed.seq).and_then(|row| row.payload.clone());
-        let payload = payload.ok_or_else(|| TxError::Damaged(format!("payload of job {}", claimed.seq)))?;
-        Ok(ClaimedJob { claimed, payload })
-    };
-    claimed.into_iter().map(with_payload).collect()
+/// Adds the payloads. A job that became ready in this transaction was read without its payload: that
+/// payload is recorded as missing, and the evaluation is repeated.
+fn with_payloads(
+    claimed: Vec<Claimed>,
+    read_set: &ReadSet,
+    working_set: &WorkingSet<'_>,
+) -> Result<Vec<ClaimedJob>, TxError> {
+    let mut jobs = Vec::with_capacity(claimed.len());
+    for claimed in claimed {
+        let row = read_set.rows.get(&claimed.seq);
+        let row = row.ok_or_else(|| TxError::Damaged(format!("payload of job {}", claimed.seq)))?;
+        match &row.payload {
+            Some(payload) => jobs.push(ClaimedJob { claimed, payload: payload.clone() }),
+            None => working_set.add_missing_payload(claimed.seq),
+        }
+    }
+    Ok(jobs)
 }
 
 /// A dependency on a job that is not part of the batch.

@@ -91,6 +91,11 @@ impl<'a> WorkingSet<'a> {
         std::mem::take(&mut self.missing())
     }
 
+    /// Records that a row was read without its payload.
+    pub(crate) fn add_missing_payload(&self, seq: Seq) {
+        self.missing().payloads.insert(seq);
+    }
+
     /// Decodes all rows of the read set, in order.
     pub(crate) fn decode_all(&mut self, names: &Dictionary) -> Result<(), TxError> {
         for seq in &self.read_set.order {

@@ -5,7 +5,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
+use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
+use longshore_core::state::StateKind;
 use longshore_engine::Settlement;
 use tokio::sync::oneshot;
 
@@ -40,6 +42,14 @@ pub trait TakeBack: Debug + Send + Sync {
 pub struct Grant {
     jobs: Vec<ClaimedJob>,
     take_back: Option<Arc<dyn TakeBack>>,
+}
+
+/// The response to a claim that carries settlements. Both parts are of one commit.
+#[derive(Debug)]
+pub struct SettledGrant {
+    /// One verdict for each settlement, in order.
+    pub verdicts: Vec<Result<StateKind, Refusal>>,
+    pub grant: Grant,
 }
 
 impl Grant {

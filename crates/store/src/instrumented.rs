@@ -18,7 +18,7 @@ use longshore_engine::{
 };
 
 use crate::error::StoreError;
-use crate::grant::{Grant, Park};
+use crate::grant::{Grant, Park, SettledGrant};
 use crate::layer::StoreLayer;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use crate::store::{JobRef, QueueStats, Store, StoreFuture};
@@ -29,6 +29,7 @@ pub enum StoreOp {
     Submit,
     Claim,
     Settle,
+    SettleAndClaim,
     Heartbeat,
     Admin,
     Tick,
@@ -49,6 +50,7 @@ impl StoreOp {
         Self::Submit,
         Self::Claim,
         Self::Settle,
+        Self::SettleAndClaim,
         Self::Heartbeat,
         Self::Admin,
         Self::Tick,
@@ -70,6 +72,7 @@ impl StoreOp {
             Self::Submit => "submit",
             Self::Claim => "claim",
             Self::Settle => "settle",
+            Self::SettleAndClaim => "settle_and_claim",
             Self::Heartbeat => "extend",
             Self::Admin => "admin",
             Self::Tick => "tick",
@@ -89,7 +92,8 @@ impl StoreOp {
     /// Whether the operation may change jobs.
     pub fn writes(self) -> bool {
         match self {
-            Self::Submit | Self::Claim | Self::Settle | Self::Heartbeat | Self::Admin | Self::Tick => true,
+            Self::Submit | Self::Claim | Self::Settle | Self::SettleAndClaim => true,
+            Self::Heartbeat | Self::Admin | Self::Tick => true,
             Self::Get | Self::Payloads | Self::List | Self::Ahead | Self::Queue | Self::Queues | Self::Totals => false,
             Self::Workflow | Self::Workflows | Self::Members => false,
         }
@@ -228,6 +232,23 @@ impl StoreLayer for InstrumentedStore {
         self.measure(StoreOp::Settle, settlements.len(), self.store.settle(settlements), |verdicts| count(verdicts))
     }
 
+    fn settle_and_claim(
+        &self,
+        settlements: Vec<Settlement>,
+        request: ClaimRequest,
+    ) -> StoreFuture<'_, Result<SettledGrant, Refusal>> {
+        let requested = settlements.len();
+        let items = move |result: &Result<SettledGrant, _>| match result {
+            Ok(settled) => {
+                let (verdicts, refused) = count(&settled.verdicts);
+                (verdicts + settled.grant.jobs().len(), refused)
+            }
+            Err(_) => (requested, requested.max(1)),
+        };
+        let call = self.store.settle_and_claim(settlements, request);
+        self.measure(StoreOp::SettleAndClaim, requested, call, items)
+    }
+
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         self.measure(StoreOp::Heartbeat, heartbeats.len(), self.store.heartbeat(heartbeats), |verdicts| count(verdicts))
     }
@@ -344,6 +365,11 @@ mod tests {
         let verdicts = finish(store.settle(vec![settlement(), settlement()])).unwrap();
         assert!(verdicts[0].is_ok() && verdicts[1].is_err());
         assert_eq!(last(&recorder), (StoreOp::Settle, 2, 1, "completed", 3));
+        let settled = finish(store.settle_and_claim(vec![settlement(), settlement()], claim(1))).unwrap().unwrap();
+        assert_eq!(settled.verdicts.len(), 2);
+        assert_eq!(last(&recorder), (StoreOp::SettleAndClaim, 2, 1, "completed", 3));
+        assert!(finish(store.settle_and_claim(vec![settlement()], claim(0))).unwrap().is_err());
+        assert_eq!(last(&recorder), (StoreOp::SettleAndClaim, 1, 1, "completed", 3));
         assert!(finish(store.heartbeat(Vec::new())).unwrap().is_empty());
         assert_eq!(last(&recorder), (StoreOp::Heartbeat, 0, 0, "completed", 3));
         assert!(finish(store.admin(pause())).unwrap().is_err());
@@ -351,7 +377,7 @@ mod tests {
         assert_eq!(finish(store.tick(NonZeroUsize::MIN)).unwrap().done, 1);
         assert_eq!(last(&recorder), (StoreOp::Tick, 1, 0, "completed", 3));
         let calls = recorder.0.lock().unwrap().len();
-        assert_eq!((store.now(), calls), (Timestamp::from_millis(17), 9), "now is not reported");
+        assert_eq!((store.now(), calls), (Timestamp::from_millis(17), 11), "now is not reported");
     }
 
     #[test]
@@ -410,6 +436,6 @@ mod tests {
     fn labels_are_unique() {
         let labels: std::collections::BTreeSet<_> = StoreOp::ALL.iter().map(|op| op.as_str()).collect();
         assert_eq!(labels.len(), StoreOp::ALL.len());
-        assert_eq!(StoreOp::ALL.iter().filter(|op| op.writes()).count(), 6);
+        assert_eq!(StoreOp::ALL.iter().filter(|op| op.writes()).count(), 7);
     }
 }

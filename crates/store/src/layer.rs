@@ -18,7 +18,7 @@ use longshore_engine::{
 };
 
 use crate::change_feed::ChangeFeed;
-use crate::grant::{Grant, Park};
+use crate::grant::{Grant, Park, SettledGrant};
 use crate::health::StoreHealth;
 use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
@@ -149,6 +149,7 @@ store_layer! {
         fn submit(request: SubmitRequest) -> Result<Vec<Submitted>, BatchRefusal>;
         fn claim_or_park(request: ClaimRequest, park: Park) -> Result<Grant, Refusal>;
         fn settle(settlements: Vec<Settlement>) -> Vec<Result<StateKind, Refusal>>;
+        fn settle_and_claim(settlements: Vec<Settlement>, request: ClaimRequest) -> Result<SettledGrant, Refusal>;
         fn heartbeat(heartbeats: Vec<Heartbeat>) -> Vec<Result<LeaseRenewal, Refusal>>;
         fn admin(command: AdminCommand) -> Result<AdminResponse, Refusal>;
         fn tick(budget: NonZeroUsize) -> Ticked;

@@ -42,7 +42,7 @@ pub use change_feed::{ChangeFeed, WakeupsSender};
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{Cause, FormatError, StoreError};
 pub use error_message::ErrorMessage;
-pub use grant::{Grant, Park, TakeBack, await_grant};
+pub use grant::{Grant, Park, SettledGrant, TakeBack, await_grant};
 pub use health::StoreHealth;
 pub use instrumented::{InstrumentedStore, Observer, StoreCall, StoreOp};
 pub use layer::StoreLayer;

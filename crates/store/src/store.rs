@@ -21,7 +21,7 @@ use longshore_engine::{
 
 use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
-use crate::grant::{Grant, Park};
+use crate::grant::{Grant, Park, SettledGrant};
 use crate::health::StoreHealth;
 use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
@@ -87,6 +87,16 @@ pub trait Store: StoreReader {
 
     /// Settles leases. Returns one verdict for each, in order.
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>>;
+
+    /// Settles leases, then claims jobs that are ready, in one commit. The call never waits for jobs.
+    ///
+    /// A refused claim applies no settlement. If the caller is gone, or if the jobs are not
+    /// delivered, the leases are returned and the settlements stand.
+    fn settle_and_claim(
+        &self,
+        settlements: Vec<Settlement>,
+        request: ClaimRequest,
+    ) -> StoreFuture<'_, Result<SettledGrant, Refusal>>;
 
     /// Renews leases. Returns one verdict for each, in order.
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>>;

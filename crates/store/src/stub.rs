@@ -24,7 +24,7 @@ use longshore_engine::{
 
 use crate::change_feed::{ChangeFeed, WakeupsSender};
 use crate::error::StoreError;
-use crate::grant::{Grant, Park};
+use crate::grant::{Grant, Park, SettledGrant};
 use crate::health::StoreHealth;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use crate::store::{JobRef, QueueStats, Store, StoreFuture, StoreReader};
@@ -84,6 +84,17 @@ impl Store for Stub {
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
         let verdict = |index| if index == 0 { Ok(StateKind::Completed) } else { Err(Refusal::JobNotFound) };
         self.write((0..settlements.len()).map(verdict).collect())
+    }
+
+    fn settle_and_claim(
+        &self,
+        settlements: Vec<Settlement>,
+        request: ClaimRequest,
+    ) -> StoreFuture<'_, Result<SettledGrant, Refusal>> {
+        let verdict = |index| if index == 0 { Ok(StateKind::Completed) } else { Err(Refusal::JobNotFound) };
+        let verdicts = (0..settlements.len()).map(verdict).collect();
+        let settled = SettledGrant { verdicts, grant: Grant::delivered(Vec::new()) };
+        self.write(if request.limit > 0 { Ok(settled) } else { Err(Refusal::JobNotFound) })
     }
 
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {

@@ -27,6 +27,7 @@ mod recovery;
 mod refusals;
 mod retries;
 mod settle;
+mod settle_and_claim;
 mod store_fixture;
 mod submit;
 mod suites;
@@ -124,6 +125,15 @@ macro_rules! with_conformance_cases {
                 settle_max_batch
                 settle_propagates_to_dependents
                 settle_propagates_in_slices
+            }
+            settle_and_claim {
+                worker_needs_one_call_per_job
+                claim_follows_its_settlements
+                settlement_verdicts_are_independent
+                refused_claim_applies_no_settlement
+                undelivered_jobs_return_and_settlements_stand
+                settle_and_claim_max_batch
+                settle_and_claim_never_waits
             }
             extend {
                 heartbeat_extends_lease_from_now

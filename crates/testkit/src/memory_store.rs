@@ -24,8 +24,8 @@ use longshore_engine::{
 };
 use longshore_store::{
     ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueuePosition,
-    QueueStats, Store, StoreError, StoreFuture, StoreHealth, StoreReader, TakeBack, Ticket, WakeupsSender,
-    WorkflowPage, WorkflowQuery, await_grant,
+    QueueStats, SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreReader, TakeBack, Ticket,
+    WakeupsSender, WorkflowPage, WorkflowQuery, await_grant,
 };
 use tokio::sync::oneshot;
 
@@ -262,6 +262,21 @@ impl Store for MemoryStore {
         later!(self.turn(|held, now, effects| {
             let verdict = |one| answer!(held.apply(Command::Settle(one), now, effects), Settled);
             settlements.into_iter().map(verdict).collect()
+        }))
+    }
+
+    fn settle_and_claim(
+        &self,
+        settlements: Vec<Settlement>,
+        request: ClaimRequest,
+    ) -> StoreFuture<'_, Result<SettledGrant, Refusal>> {
+        later!(self.turn(|held, now, effects| -> Result<SettledGrant, Refusal> {
+            held.engine.check_claim(&request)?;
+            let verdict = |one| answer!(held.apply(Command::Settle(one), now, effects), Settled);
+            let verdicts = settlements.into_iter().map(verdict).collect();
+            self.grant(held, now, effects);
+            let grant = self.granted(held.claim(request, now, effects)?);
+            Ok(SettledGrant { verdicts, grant })
         }))
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use longshore_core::refusal::Refusal;
-use longshore_engine::{BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
-use longshore_store::{Grant, Park, Store, StoreFuture, StoreHealth, StoreLayer};
+use longshore_engine::{BatchRefusal, ClaimRequest, Settlement, SubmitRequest, Submitted};
+use longshore_store::{Grant, Park, SettledGrant, Store, StoreFuture, StoreHealth, StoreLayer};
 use tokio::sync::watch;
 
 #[derive(Debug)]
@@ -62,6 +62,18 @@ impl StoreLayer for Slow {
         Box::pin(async move {
             // The leases are committed; the grant is delayed.
             let answer = self.store.claim_or_park(request, park).await;
+            self.gate().await;
+            answer
+        })
+    }
+
+    fn settle_and_claim(
+        &self,
+        settlements: Vec<Settlement>,
+        request: ClaimRequest,
+    ) -> StoreFuture<'_, Result<SettledGrant, Refusal>> {
+        Box::pin(async move {
+            let answer = self.store.settle_and_claim(settlements, request).await;
             self.gate().await;
             answer
         })

@@ -97,14 +97,7 @@ fn hashes(types: &[JobType]) -> Vec<i64> {
 }
 
 fn claims(requests: &[TxRequest]) -> impl Iterator<Item = (usize, &ClaimRequest)> {
-    requests.iter().enumerate().filter_map(|(index, request)| match request {
-        TxRequest::Claim(claim, _) => Some((index, claim)),
-        TxRequest::Submit(..)
-        | TxRequest::Settle(..)
-        | TxRequest::Heartbeat(..)
-        | TxRequest::Admin(..)
-        | TxRequest::Tick(..) => None,
-    })
+    requests.iter().enumerate().filter_map(|(index, request)| Some((index, request.claim()?)))
 }
 
 impl Claims {
@@ -135,7 +128,7 @@ impl Claims {
         let (mut shortages, mut queues_total) = (Vec::<Shortage>::new(), 0);
         let mut indexes = HashMap::new();
         for (index, claim) in claims(requests) {
-            let Some(TxResponse::Claim(Ok(claimed))) = answers.get(index) else { continue };
+            let Some(claimed) = answers.get(index).and_then(TxResponse::claimed) else { continue };
             let missing = claim.limit.saturating_sub(claimed.len());
             if missing == 0 || queues_total >= QUEUES_MAX {
                 continue;

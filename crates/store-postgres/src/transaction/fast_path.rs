@@ -61,7 +61,9 @@ pub(crate) async fn execute(
 fn kind_of_all(requests: &[TxRequest]) -> Option<BatchKind> {
     let mut kinds = requests.iter().map(|request| match request {
         TxRequest::Submit(..) => Some(BatchKind::Submit),
-        TxRequest::Claim(..) | TxRequest::Settle(..) | TxRequest::Heartbeat(..) => Some(BatchKind::Work),
+        TxRequest::Claim(..) | TxRequest::Settle(..) | TxRequest::SettleAndClaim(..) | TxRequest::Heartbeat(..) => {
+            Some(BatchKind::Work)
+        }
         TxRequest::Admin(..) | TxRequest::Tick(..) => None,
     });
     let first = kinds.next()??;
@@ -196,7 +198,8 @@ impl Transaction<'_> {
     ) -> Result<Option<FastWork>, TxError> {
         let Ok((evaluation, missing)) = self.evaluate(requests, read_set) else { return Ok(None) };
         let length = head_claim.map_or(0, |(_, length)| length);
-        let claimed_all = evaluation.answers.iter().map(claimed_jobs).sum::<usize>() == length;
+        let claimed = evaluation.answers.iter().filter_map(TxResponse::claimed);
+        let claimed_all = claimed.map(<[_]>::len).sum::<usize>() == length;
         let allocates_seqs = evaluation.engine.next_number() > 0;
         if missing.is_some() || !claimed_all || allocates_seqs || !evaluation.working_set.only_job_rows() {
             return Ok(None);
@@ -220,7 +223,7 @@ impl Transaction<'_> {
     /// The queue whose first jobs all claims want, and how many. `None` if claims differ.
     pub(super) fn head_claim(&self, requests: &[TxRequest]) -> Option<(i32, usize)> {
         let scans = Claims::default().first_scans(requests, &self.catalog);
-        let jobs: usize = requests.iter().filter(|request| request.is_claim()).map(TxRequest::commands).sum();
+        let jobs: usize = requests.iter().filter_map(TxRequest::claim).map(|claim| claim.limit).sum();
         match scans.as_slice() {
             [scan] => scan.is_head_of(jobs).then_some((scan.queue_id(), jobs)),
             [] | [_, ..] => None,
@@ -248,18 +251,6 @@ impl Transaction<'_> {
 
 fn no_response() -> TxError {
     TxError::Unknown(ErrorMessage("empty response of the fast path".to_owned()))
-}
-
-fn claimed_jobs(answer: &TxResponse) -> usize {
-    match answer {
-        TxResponse::Claim(Ok(jobs)) => jobs.len(),
-        TxResponse::Claim(Err(_))
-        | TxResponse::Submit(_)
-        | TxResponse::Settle(_)
-        | TxResponse::Heartbeat(_)
-        | TxResponse::Admin(_)
-        | TxResponse::Tick(_) => 0,
-    }
 }
 
 /// Returns what is published after the commit, and the count deltas.

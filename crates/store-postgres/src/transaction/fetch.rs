@@ -17,7 +17,7 @@ use super::{Transaction, numbers};
 use crate::connection::{TxBoundary, get, stmt};
 use crate::error::TxError;
 use crate::read_set::{ListPrefix, MissingReads};
-use crate::row::{JobRow, seq};
+use crate::row::{JobRow, payload, seq};
 
 impl Transaction<'_> {
     pub(super) fn add_rows(&mut self, rows: &[Row]) -> Result<(), TxError> {
@@ -42,6 +42,9 @@ impl Transaction<'_> {
         }
         if !missing.counts.is_empty() {
             self.fetch_counts(missing.counts.into_iter().collect()).await?;
+        }
+        if !missing.payloads.is_empty() {
+            self.fetch_payloads(missing.payloads).await?;
         }
         if !missing.keys.is_empty() {
             self.fetch_keys(missing.keys.into_iter().collect()).await?;
@@ -98,6 +101,21 @@ impl Transaction<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads payloads of rows that are locked.
+    async fn fetch_payloads(&mut self, mut seqs: BTreeSet<Seq>) -> Result<(), TxError> {
+        let rows = self.connection.query(stmt!(self.node.sql.payloads, numbers(seqs.iter().copied()))).await?;
+        for row in &rows {
+            let seq = seq(row)?;
+            let payload = payload(get(row, 1)?, get(row, 2)?, seq)?;
+            if let Some(job) = self.read_set.rows.get_mut(&seq) {
+                job.payload = Some(payload);
+                seqs.remove(&seq);
+            }
+        }
+        let damaged = |seq: Seq| Err(TxError::Damaged(format!("payload of job {seq}")));
+        seqs.pop_first().map_or(Ok(()), damaged)
     }
 
     async fn fetch_keys(&mut self, keys: Vec<ScopedIdempotencyKey>) -> Result<(), TxError> {

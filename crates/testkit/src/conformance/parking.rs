@@ -37,7 +37,7 @@ fn park<'a>(h: &'a Harness, number: usize, queues: &[&str], types: &[&str]) -> (
     (call, end)
 }
 
-fn wait_for(reached: impl Fn() -> bool) {
+pub(super) fn wait_for(reached: impl Fn() -> bool) {
     for _ in 0..6_000 {
         if reached() {
             return;

@@ -157,6 +157,7 @@ impl ExecWorker {
             types: (!types.is_empty()).then_some(types),
             lease: self.options.lease,
             execution_timeout: self.options.execution_timeout,
+            ..Claim::default()
         };
         let client = self.client.clone();
         let response = client.claim(&claim);

@@ -8,7 +8,9 @@ use longshore_core::id::{JobType, QueueName, WorkerName};
 use longshore_core::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
 use longshore_core::refusal::Invalid;
 use longshore_engine::ClaimRequest;
+use serde_json::value::RawValue;
 
+use super::settle::SettlementBatch;
 use crate::convert::claimed::claimed;
 use crate::convert::time;
 use crate::net::delivery;
@@ -22,15 +24,23 @@ use crate::wire::response::ApiResult;
 pub(crate) const WAIT_MAX: WireDuration = WireDuration::from_secs(60);
 
 pub(crate) async fn claim(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> ApiResult {
-    let claim: Claim = body.required()?;
+    let mut claim: Claim<&RawValue> = body.required()?;
     let wait = claim.wait.unwrap_or_default();
+    let settle = claim.settle.take();
     let request = parse(claim)?;
     let worker = request.terms.worker.clone();
+    let settlements = settle.as_deref().map(|items| SettlementBatch::parse("settle", items)).transpose()?;
     let claim_guard = app.workers.claim_started(worker.as_ref(), &request.queues, app.now());
-    let grant = app.claim(request, wait.as_std()).await?;
+    let (results, grant) = match settlements {
+        Some((batch, valid)) if !batch.is_empty() => {
+            let settled = app.call_store(app.store.settle_and_claim(valid, request)).await??;
+            (Some(batch.into_results(settled.verdicts)), settled.grant)
+        }
+        empty => (empty.map(|_| Vec::new()), app.claim(request, wait.as_std()).await?),
+    };
     drop(claim_guard);
     app.workers.jobs_assigned(worker.as_ref(), grant.jobs().iter().map(|job| job.claimed.id), app.now());
-    let response = Claimed { jobs: grant.jobs().iter().map(claimed).collect(), now: time(app.now()) };
+    let response = Claimed { results, jobs: grant.jobs().iter().map(claimed).collect(), now: time(app.now()) };
     let bytes = serde_json::to_vec(&response);
     let bytes =
         bytes.map_err(|_| ApiError::new(ErrorCode::Internal, "internal error: cannot serialize the response"))?;
@@ -38,7 +48,7 @@ pub(crate) async fn claim(State(app): State<AppState>, _: NoQuery, body: JsonBod
 }
 
 /// Validates a claim before the store is called.
-fn parse(claim: Claim) -> Result<ClaimRequest, ApiError> {
+fn parse(claim: Claim<&RawValue>) -> Result<ClaimRequest, ApiError> {
     if claim.wait.is_some_and(|wait| wait > WAIT_MAX) {
         return Err(ApiError::validation("wait", &format!("may be at most {WAIT_MAX}")));
     }

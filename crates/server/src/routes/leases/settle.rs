@@ -7,7 +7,9 @@ use longshore_api::work::{
 };
 use longshore_core::id::JobId;
 use longshore_core::limits::BATCH_ITEMS_MAX;
+use longshore_core::refusal::Refusal;
 use longshore_core::settle::Outcome;
+use longshore_core::state::StateKind;
 use longshore_engine::Settlement;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -68,21 +70,47 @@ async fn settle(app: &AppState, id: JobId, lease: Option<&str>, outcome: Outcome
 /// `POST /v1/settlements`: each item has its own verdict; an invalid one does not affect others.
 pub(crate) async fn settlements(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> ApiResult {
     let Settlements::<&RawValue> { settlements } = body.required()?;
-    check_size("settlements", settlements.len())?;
-    let parse = |item: &&RawValue| json::object::<WireSettlement>(item.get()).and_then(settlement);
-    let items: Vec<_> = settlements.iter().map(parse).collect();
-    let valid: Vec<_> = items.iter().filter_map(|item| item.as_ref().ok()).cloned().collect();
-    let ids: Vec<JobId> = valid.iter().map(|settlement| settlement.id).collect();
+    let (batch, valid) = SettlementBatch::parse("settlements", &settlements)?;
     let verdicts = if valid.is_empty() { Vec::new() } else { app.call_store(app.store.settle(valid)).await? };
-    let mut verdicts = ids.into_iter().zip(verdicts);
-    let result = |(raw, item): (&&RawValue, Result<_, ItemError>)| {
-        let verdict = item.and_then(|_| {
-            let (id, verdict) = verdicts.next().ok_or_else(no_verdict)?;
-            Ok(JobState { id: id.to_string(), state: verdict?, cancel_requested: None })
-        });
-        to_wire(raw, verdict)
-    };
-    ok(&Results { results: settlements.iter().zip(items).map(result).collect(), now: None })
+    ok(&Results { results: batch.into_results(verdicts), now: None })
+}
+
+/// The settlements of a request: each item is valid, or has its error.
+pub(super) struct SettlementBatch<'a>(Vec<(&'a RawValue, Result<JobId, ItemError>)>);
+
+impl<'a> SettlementBatch<'a> {
+    /// Returns the batch, and the valid settlements for the store.
+    pub(super) fn parse(field: &str, raw: &[&'a RawValue]) -> Result<(Self, Vec<Settlement>), ApiError> {
+        check_size(field, raw.len())?;
+        let mut valid = Vec::with_capacity(raw.len());
+        let parse = |item: &&'a RawValue| {
+            let parsed = json::object::<WireSettlement>(item.get()).and_then(settlement);
+            let id = parsed.map(|settlement| {
+                let id = settlement.id;
+                valid.push(settlement);
+                id
+            });
+            (*item, id)
+        };
+        Ok((Self(raw.iter().map(parse).collect()), valid))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Combines the store's verdicts on valid settlements with the errors of the others.
+    pub(super) fn into_results(self, verdicts: Vec<Result<StateKind, Refusal>>) -> Vec<Verdict<JobState>> {
+        let mut verdicts = verdicts.into_iter();
+        let result = |(raw, item): (&RawValue, Result<JobId, ItemError>)| {
+            let verdict = item.and_then(|id| {
+                let state = verdicts.next().ok_or_else(no_verdict)??;
+                Ok(JobState { id: id.to_string(), state, cancel_requested: None })
+            });
+            to_wire(raw, verdict)
+        };
+        self.0.into_iter().map(result).collect()
+    }
 }
 
 pub(super) fn check_size(field: &str, items: usize) -> Result<(), ApiError> {

@@ -103,6 +103,7 @@ impl Transaction<'_> {
             TxRequest::Submit(..)
             | TxRequest::Claim(..)
             | TxRequest::Settle(..)
+            | TxRequest::SettleAndClaim(..)
             | TxRequest::Heartbeat(..)
             | TxRequest::Tick(..) => false,
         };
