@@ -48,7 +48,8 @@ macro_rules! uuid_v4 {
 
             fn from_str(text: &str) -> Result<Self, Invalid> {
                 // Only the canonical spelling, so that a job has one address.
-                let id = Uuid::try_parse(text).ok().filter(|id| text.len() == 36 && id.to_string() == text);
+                let is_canonical = text.len() == 36 && !text.bytes().any(|byte| byte.is_ascii_uppercase());
+                let id = is_canonical.then(|| Uuid::try_parse(text).ok()).flatten();
                 id.map(Self).ok_or_else(|| Invalid::new("id", "must be a UUID such as 0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10"))
             }
         }

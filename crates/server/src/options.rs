@@ -20,6 +20,8 @@ pub struct ServerOptions {
     pub default_profile: Profile,
     pub auto_queues: bool,
     pub limits: Limits,
+    /// Threads that serve connections, on a runtime of one thread. That thread is the first.
+    pub io_threads: usize,
     /// Random prefix of request ids, which differs between processes.
     pub request_id_seed: u64,
 }
@@ -34,6 +36,7 @@ impl ServerOptions {
             default_profile: Profile::Standard,
             auto_queues: true,
             limits: Limits::default(),
+            io_threads: 1,
             request_id_seed: 0,
         }
     }

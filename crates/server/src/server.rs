@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::background::{change_listener, ticker, worker_check};
 use crate::net::accept::accept;
+use crate::net::io_threads::IoThreads;
 use crate::options::ServerOptions;
 use crate::routes;
 use crate::state::AppState;
@@ -22,6 +23,7 @@ use crate::state::AppState;
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    io_threads: usize,
     app: AppState,
 }
 
@@ -31,6 +33,8 @@ pub enum ServerError {
         address: SocketAddr,
         error: std::io::Error,
     },
+    /// A thread for connections cannot be started.
+    Threads(std::io::Error),
     Store(StoreError),
     /// The store is poisoned by a failed write: only a restart helps.
     StoreFailed,
@@ -40,6 +44,7 @@ impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bind { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            Self::Threads(error) => write!(f, "cannot start a thread: {error}"),
             Self::Store(error) => write!(f, "the store failed: {error}"),
             Self::StoreFailed => f.write_str("the store failed permanently: restart the server"),
         }
@@ -50,11 +55,11 @@ impl std::error::Error for ServerError {}
 
 impl Server {
     pub async fn bind(options: ServerOptions) -> Result<Self, ServerError> {
-        let listen = options.listen;
+        let (listen, io_threads) = (options.listen, options.io_threads);
         let bind = |error| ServerError::Bind { address: listen, error };
         let listener = TcpListener::bind(listen).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
-        Ok(Self { listener, address, app: AppState::new(options) })
+        Ok(Self { listener, address, io_threads, app: AppState::new(options) })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -65,21 +70,22 @@ impl Server {
     ///
     /// Drops all handles of the store before it returns, unless the store hangs.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { listener, address, app } = self;
+        let Self { listener, address, io_threads, app } = self;
         if let Some(time) = &app.virtual_time {
             time.tick_until_idle().await.map_err(ServerError::Store)?;
         }
         restore_workers(&app).await.map_err(ServerError::Store)?;
-        app.background_tasks.spawn(change_listener::run(app.clone(), app.store.wakeups()));
-        app.background_tasks.spawn(worker_check::keep_checking(app.clone()));
+        let io_threads = IoThreads::start(io_threads).map_err(ServerError::Threads)?;
+        io_threads.spawn_here(&app.background_tasks, change_listener::run(app.clone(), app.store.wakeups()));
+        io_threads.spawn_here(&app.background_tasks, worker_check::keep_checking(app.clone()));
         if app.virtual_time.is_none() {
-            app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));
+            io_threads.spawn_here(&app.background_tasks, ticker::run_ticker(app.clone(), app.store.wakeups()));
         }
         let force_close = CancellationToken::new();
         let router = routes::router(app.clone());
         tracing::info!(%address, version = routes::system::VERSION, store = app.about.kind, "server started");
         tokio::select! {
-            () = accept(&app, listener, router, &force_close) => {}
+            () = accept(&app, &io_threads, listener, router, &force_close) => {}
             () = shutdown => {}
             () = app.store_health.failed() => {}
         }

@@ -12,7 +12,7 @@ use longshore_core::time::Timestamp;
 use longshore_engine::{AdminCommand, Effect, Engine, ExecutionContext, JobRecords, Queue};
 use longshore_store::OsRng;
 use longshore_store::clock::monotonic;
-use longshore_store::{Clock, MailboxReceiver, QueueStats, StoreError};
+use longshore_store::{Clock, MailboxReceiver, QueueStats, StoreError, batch_wakeups};
 
 use crate::disk_reserve::DiskReserve;
 use crate::error::{DiskErrorKind, classify};
@@ -119,11 +119,13 @@ impl StoreWriter {
         }
         match self.commit(&mut batch, more) {
             Ok(replies) => {
-                // A caller may read as soon as it has its reply.
-                self.publish();
                 let take_back = Arc::clone(&self.grants.take_back);
-                batch.into_iter().zip(replies).for_each(|(request, reply)| request.answer(reply, &take_back));
-                self.answer_granted();
+                batch_wakeups(|| {
+                    // A caller may read as soon as it has its reply.
+                    self.publish();
+                    batch.into_iter().zip(replies).for_each(|(request, reply)| request.answer(reply, &take_back));
+                    self.answer_granted();
+                });
                 self.count_parked();
             }
             Err(error) => self.handle_commit_error(batch, error),

@@ -436,6 +436,10 @@ mod tests {
     fn labels_are_unique() {
         let labels: std::collections::BTreeSet<_> = StoreOp::ALL.iter().map(|op| op.as_str()).collect();
         assert_eq!(labels.len(), StoreOp::ALL.len());
+        assert!(
+            StoreOp::ALL.iter().enumerate().all(|(index, op)| *op as usize == index),
+            "observers index by operation"
+        );
         assert_eq!(StoreOp::ALL.iter().filter(|op| op.writes()).count(), 7);
     }
 }

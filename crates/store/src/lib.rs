@@ -17,6 +17,7 @@
 //! - [`ParkedClaims`] (`parked.rs`): claims that wait for jobs
 //! - [`Mailbox`] (`mailbox.rs`): the bounded channel from callers to the serving component
 //! - [`Request`], [`Response`] (`request.rs`): the messages on that channel
+//! - [`WakeQueue`] (`wake_queue.rs`): wakes the callers of a commit with one system call
 //! - [`StoreLayer`] (`layer.rs`): a store that wraps another store
 //! - [`InstrumentedStore`] (`instrumented.rs`): a layer that counts and times every call
 
@@ -37,6 +38,7 @@ mod request;
 mod store;
 #[cfg(test)]
 mod stub;
+mod wake_queue;
 
 pub use change_feed::{ChangeFeed, WakeupsSender};
 pub use clock::{Clock, SystemClock, VirtualClock};
@@ -53,3 +55,4 @@ pub use parked::{ParkedClaim, ParkedClaims, Ticket};
 pub use query::{JobFilter, JobQuery, MemberQuery, Page, QueuePosition, StateSet, WorkflowPage, WorkflowQuery};
 pub use request::{ClaimReply, Reply, Request, Response};
 pub use store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};
+pub use wake_queue::{QueuedWakeups, WakeQueue, batch_wakeups};

@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -24,6 +23,9 @@ const QUEUES_MAX: usize = 200;
 
 /// Upper bounds of the buckets, in seconds.
 const BOUNDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
+
+/// Labels of methods, sorted. Other methods share the last one, which bounds the number of series.
+const METHODS: [&str; 7] = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT", "other"];
 
 #[derive(Debug, Default)]
 struct Histogram {
@@ -67,6 +69,16 @@ struct RouteMetrics {
     statuses: [AtomicU64; 5],
 }
 
+impl RouteMetrics {
+    fn count(&self, status: u16, took: Duration) {
+        self.duration.observe(took);
+        let class = usize::from(status / 100).saturating_sub(1);
+        if let Some(counter) = self.statuses.get(class) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Calls of one operation of the store.
 #[derive(Debug, Default)]
 struct OperationMetrics {
@@ -78,7 +90,8 @@ struct OperationMetrics {
 
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    routes: RwLock<HashMap<(String, String), Arc<RouteMetrics>>>,
+    /// By method, in the order of [`METHODS`], and route.
+    routes: [RwLock<HashMap<String, RouteMetrics>>; METHODS.len()],
     store: [OperationMetrics; StoreOp::ALL.len()],
     pub(crate) connections: AtomicU64,
     pub(crate) panics: AtomicU64,
@@ -87,21 +100,18 @@ pub(crate) struct Metrics {
 impl Metrics {
     /// Counts a request. `route` is the pattern of the path, never the path itself.
     pub(crate) fn request(&self, method: &str, route: &str, status: u16, took: Duration) {
-        let key = (method.to_owned(), route.to_owned());
-        let existing = self.routes.read().get(&key).cloned();
-        let metrics = existing.unwrap_or_else(|| Arc::clone(self.routes.write().entry(key).or_default()));
-        metrics.duration.observe(took);
-        let class = usize::from(status / 100).saturating_sub(1);
-        if let Some(counter) = metrics.statuses.get(class) {
-            counter.fetch_add(1, Ordering::Relaxed);
+        let method = METHODS.iter().position(|known| *known == method).unwrap_or(METHODS.len() - 1);
+        let Some(routes) = self.routes.get(method) else { return };
+        if let Some(metrics) = routes.read().get(route) {
+            return metrics.count(status, took);
         }
+        routes.write().entry(route.to_owned()).or_default().count(status, took);
     }
 }
 
 impl Observer for Metrics {
     fn observe(&self, call: &StoreCall<'_>) {
-        let index = StoreOp::ALL.iter().position(|operation| *operation == call.verb);
-        let Some(metrics) = index.and_then(|index| self.store.get(index)) else { return };
+        let Some(metrics) = self.store.get(call.verb as usize) else { return };
         if !call.waits {
             metrics.duration.observe(call.took);
         }
@@ -263,8 +273,11 @@ fn write_queues(text: &mut Exposition, app: &AppState, queues: &[QueueStats]) {
 }
 
 fn write_requests(text: &mut Exposition, metrics: &Metrics) {
-    let routes = metrics.routes.read();
-    let mut routes: Vec<_> = routes.iter().collect();
+    let maps: Vec<_> = METHODS.into_iter().zip(metrics.routes.each_ref().map(|routes| routes.read())).collect();
+    let mut routes: Vec<_> = maps
+        .iter()
+        .flat_map(|(method, routes)| routes.iter().map(move |(route, metrics)| ((*method, route), metrics)))
+        .collect();
     routes.sort_unstable_by_key(|(key, _)| *key);
     text.family("longshore_http_requests_total", "counter", "Requests by route and status class.");
     for ((method, route), metrics) in &routes {

@@ -1,9 +1,11 @@
 //! A job that is handed in.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use longshore_api::enums::Priority;
 use longshore_api::job::NewJob as Given;
 use longshore_api::tags::Tags as GivenTags;
 use longshore_core::id::{JobId, JobType};
@@ -11,6 +13,8 @@ use longshore_core::patch::PolicyPatch;
 use longshore_core::refusal::Invalid;
 use longshore_core::submit::{DependencyRef, NewJob, Payload, Start};
 use longshore_core::tags::Tags;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use super::settings::{retention_overrides, retry_overrides};
 use super::{instant, raw, shared};
@@ -60,6 +64,37 @@ pub(crate) fn read(given: Given) -> Result<NewJob, ItemError> {
     Ok(job)
 }
 
+/// The fields that most jobs have, borrowed from the body. A job with other fields is a [`Given`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PlainJob<'a> {
+    #[serde(rename = "type", borrow)]
+    job_type: Cow<'a, str>,
+    #[serde(default, borrow, deserialize_with = "any_json")]
+    payload: Option<&'a RawValue>,
+    #[serde(default)]
+    priority: Option<Priority>,
+    #[serde(default, borrow)]
+    idempotency_key: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    correlation_id: Option<Cow<'a, str>>,
+}
+
+/// Reads JSON of a user: an explicit `null` is a value.
+fn any_json<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Returns the same job as [`read`] for the same JSON.
+pub(crate) fn read_plain(given: &PlainJob<'_>) -> Result<NewJob, Invalid> {
+    let payload = given.payload.map_or(Bytes::from_static(NULL), |json| Bytes::copy_from_slice(json.get().as_bytes()));
+    let mut job = NewJob::new(JobType::new(&given.job_type)?, Payload::Json(payload));
+    job.priority = given.priority.unwrap_or(job.priority);
+    job.idempotency_key = given.idempotency_key.as_deref().map(Arc::from);
+    job.correlation_id = given.correlation_id.as_deref().map(Arc::from);
+    Ok(job)
+}
+
 pub(crate) fn tags(given: Option<GivenTags>) -> Result<Tags, Invalid> {
     let tags = match given {
         None => Tags::None,
@@ -87,4 +122,46 @@ pub(crate) fn dependencies(given: Option<&[String]>) -> Vec<DependencyRef> {
 
 fn nil_job_id() -> JobId {
     JobId::from_bytes([0; 16])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::json::valid_object;
+
+    fn shown(job: &NewJob) -> String {
+        format!("{job:?} {:?}", job.payload.bytes())
+    }
+
+    #[test]
+    fn a_plain_job_is_read_as_any_job() {
+        let jobs = [
+            r#"{"type":"a"}"#,
+            r#" { "type" : "a\u00e4\n" , "payload" : null } "#,
+            r#"{"type":"a","payload": {"b": [1, 2]} ,"priority":"low"}"#,
+            r#"{"type":"a","payload":"\"","priority":0,"idempotency_key":"k","correlation_id":"c\\"}"#,
+            r#"{"type":"a","priority":null,"idempotency_key":null,"correlation_id":null}"#,
+            r#"{"type":"a","idempotency_key":""}"#,
+        ];
+        for json in jobs {
+            let plain = read_plain(&valid_object(json).expect(json)).unwrap();
+            assert_eq!(shown(&plain), shown(&read(valid_object(json).expect(json)).unwrap()), "{json}");
+        }
+    }
+
+    #[test]
+    fn other_fields_and_invalid_jobs_are_not_plain() {
+        let others = [
+            r#"{"type":"a","delay":"1s"}"#,
+            r#"{"type":"a","payload_base64":""}"#,
+            r#"{"type":"a","type":"a"}"#,
+            r#"{"payload":1}"#,
+            r#"{"type":"a","priority":"urgent"}"#,
+            r#"["a"]"#,
+            r#"{"type":"a"}x"#,
+        ];
+        for json in others {
+            assert!(valid_object::<PlainJob<'_>>(json).is_none(), "{json}");
+        }
+    }
 }

@@ -11,13 +11,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection;
 use super::connection_limits::ConnectionLimits;
+use super::io_threads::IoThreads;
 use crate::state::AppState;
 
 /// Pause after a failed accept, mostly for lack of file descriptors: connections must end first.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts until the server stops. `force_close` ends connections that outlive the drain timeout.
-pub(crate) async fn accept(app: &AppState, listener: TcpListener, router: Router, force_close: &CancellationToken) {
+pub(crate) async fn accept(
+    app: &AppState,
+    io_threads: &IoThreads,
+    listener: TcpListener,
+    router: Router,
+    force_close: &CancellationToken,
+) {
     let limits = ConnectionLimits::new(app.limits.connections_max, app.limits.connections_per_address_max);
     loop {
         let accepted = tokio::select! {
@@ -26,11 +33,11 @@ pub(crate) async fn accept(app: &AppState, listener: TcpListener, router: Router
         };
         match accepted {
             Ok((stream, permit)) => {
-                let serve = connection::serve(app.clone(), router.clone(), stream, force_close.clone());
+                let (app, router, force_close) = (app.clone(), router.clone(), force_close.clone());
                 let metrics = Arc::clone(&app.metrics);
                 metrics.connections.fetch_add(1, Ordering::Relaxed);
-                app.tasks.spawn(async move {
-                    serve.await;
+                io_threads.spawn_connection(&app.tasks.clone(), stream, move |stream| async move {
+                    connection::serve(app, router, stream, force_close).await;
                     drop(permit);
                     metrics.connections.fetch_sub(1, Ordering::Relaxed);
                 });

@@ -18,7 +18,6 @@ use longshore_api::ErrorCode;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 use tracing::Instrument;
 
 use super::delivery::{UndeliveredGrants, track};
@@ -26,6 +25,7 @@ use super::drain_body::BodyDrain;
 use super::timeout_stream::{RequestCounter, TimeoutStream, Timeouts};
 use crate::dialects;
 use crate::options::Limits;
+use crate::routes::hot::{RequestBody, respond};
 use crate::state::AppState;
 use crate::wire::body::{BodyBudget, SMALL, collect};
 use crate::wire::problem::ApiError;
@@ -95,21 +95,20 @@ async fn answer(app: &AppState, router: Router, request: Request<Incoming>, id: 
     // A small body is read even if the request fails: unread bytes would end the connection.
     let body = match body.size_hint().exact() {
         Some(length) if length <= SMALL_BODY => match collect_small(app, body).await {
-            Ok(bytes) => Body::from(bytes),
+            Ok(bytes) => RequestBody::Whole(bytes),
             Err(refused) => return refused.into_response(),
         },
-        Some(_) | None => Body::new(drain.lend(body)),
+        Some(_) | None => RequestBody::Stream(Body::new(drain.lend(body))),
     };
-    let call = router.oneshot(Request::from_parts(parts, body));
+    let call = respond(app, router, parts, body);
     // A panic in one request must not end the process.
     match AssertUnwindSafe(call).catch_unwind().await {
-        Ok(Ok(response)) => {
+        Ok(response) => {
             if !expects_continue {
                 drain.discard().await;
             }
             response
         }
-        Ok(Err(never)) => match never {},
         Err(_) => {
             tracing::error!(request_id = id.to_str().unwrap_or_default(), "request handler panicked");
             app.metrics.panics.fetch_add(1, Ordering::Relaxed);

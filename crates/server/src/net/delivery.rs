@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use longshore_store::Grant;
 use parking_lot::Mutex;
 
-use crate::wire::response::JSON;
+use crate::wire::response::json_bytes;
 
 /// Grants of one connection whose responses are encoded, but not yet accepted by the socket.
 ///
@@ -55,7 +55,7 @@ struct AttachedGrant(Arc<Mutex<Option<Grant>>>);
 
 /// Returns the response to a claim, with its grant attached.
 pub(crate) fn response(json: Vec<u8>, grant: Grant) -> Response {
-    let mut response = ([(header::CONTENT_TYPE, JSON)], json).into_response();
+    let mut response = json_bytes(StatusCode::OK, json);
     if !grant.jobs().is_empty() {
         response.extensions_mut().insert(AttachedGrant(Arc::new(Mutex::new(Some(grant)))));
     }

@@ -5,4 +5,5 @@ mod connection;
 mod connection_limits;
 pub(crate) mod delivery;
 mod drain_body;
+pub(crate) mod io_threads;
 mod timeout_stream;

@@ -64,8 +64,11 @@ pub(crate) struct TimeoutStream<S> {
     finished: u64,
     timeouts: Timeouts,
     phase: ConnectionPhase,
-    /// Timer of the phase; reset when the phase changes.
+    /// Timer of the phase; reset when the phase changes. It keeps running while the connection is
+    /// busy, because a later deadline costs less than a new timer. Its end is then ignored.
     read_timer: Option<Pin<Box<Sleep>>>,
+    /// Whether the timer of the head runs. It starts when a head does not arrive at once.
+    times_head: bool,
     /// Runs while the client does not accept bytes.
     write_timer: Option<Pin<Box<Sleep>>>,
 }
@@ -81,26 +84,22 @@ impl<S> TimeoutStream<S> {
             timeouts,
             phase: ConnectionPhase::Idle,
             read_timer,
+            times_head: false,
             write_timer,
         }
     }
 
-    /// Enters a phase and starts its timer.
-    fn enter(&mut self, phase: ConnectionPhase) {
-        self.phase = phase;
-        let timeout = match phase {
-            ConnectionPhase::Idle => self.timeouts.idle,
-            ConnectionPhase::Head => self.timeouts.head,
-            ConnectionPhase::Busy => {
-                // Thousands of waiting claims need no timer.
-                self.read_timer = None;
-                return;
-            }
-        };
+    /// Starts or restarts the timer of the phase.
+    fn start_timer(&mut self, timeout: Duration) {
         match &mut self.read_timer {
             Some(timer) => timer.as_mut().reset(Instant::now() + timeout),
             None => self.read_timer = Some(Box::pin(sleep(timeout))),
         }
+    }
+
+    fn enter_idle(&mut self) {
+        self.phase = ConnectionPhase::Idle;
+        self.start_timer(self.timeouts.idle);
     }
 
     /// Starts the idle timer once a request has finished.
@@ -112,7 +111,7 @@ impl<S> TimeoutStream<S> {
             return;
         }
         self.finished = finished;
-        self.enter(ConnectionPhase::Idle);
+        self.enter_idle();
         if let Some(timer) = &mut self.read_timer
             && timer.as_mut().poll(context).is_ready()
         {
@@ -145,22 +144,25 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         if self.requests.is_busy() {
-            if self.phase != ConnectionPhase::Busy {
-                self.enter(ConnectionPhase::Busy);
-            }
+            self.phase = ConnectionPhase::Busy;
             return result;
         }
         self.on_response_end(context);
         if self.read_timer.is_none() {
-            self.enter(ConnectionPhase::Idle);
+            self.enter_idle();
         }
         match result {
             Poll::Ready(Ok(())) if buffer.filled().len() > before && self.phase == ConnectionPhase::Idle => {
-                self.enter(ConnectionPhase::Head);
+                (self.phase, self.times_head) = (ConnectionPhase::Head, false);
                 result
             }
             Poll::Ready(_) => result,
             Poll::Pending => {
+                if self.phase == ConnectionPhase::Head && !self.times_head {
+                    let timeout = self.timeouts.head;
+                    self.times_head = true;
+                    self.start_timer(timeout);
+                }
                 let Some(timer) = &mut self.read_timer else { return Poll::Pending };
                 ready!(timer.as_mut().poll(context));
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longshore_api::job::{NewJob as Given, Submitted as Told};
+use longshore_api::job::NewJob as Given;
 use longshore_core::id::QueueName;
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::refusal::Refusal;
@@ -12,7 +12,7 @@ use longshore_engine::{BatchRefusal, InvalidSubmission, ParsedSubmission, Submis
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::convert::new_job;
+use crate::convert::new_job::{self, PlainJob};
 use crate::state::AppState;
 use crate::wire::json;
 use crate::wire::problem::{ApiError, ItemError};
@@ -52,6 +52,30 @@ impl Batch {
         self.add(text, queue, own_queue);
     }
 
+    /// Parses an array of jobs in one pass over its text. Returns `None` if an item is invalid, or
+    /// if the array has no allowed size.
+    pub(crate) fn of_valid_jobs(text: &str, queue: &QueueName) -> Option<Self> {
+        let mut batch = Self::default();
+        let plain = json::for_each_object::<PlainJob<'_>>(text, |given| {
+            let job = new_job::read_plain(&given).ok()?;
+            batch.add_valid(Submission { queue: queue.clone(), job })
+        });
+        if plain.is_none() {
+            batch.members.clear();
+            json::for_each_object::<Given>(text, |given| {
+                let submission = batch.convert(batch.members.len(), given, queue, QueueField::Refused).ok()?;
+                batch.add_valid(submission)
+            })?;
+        }
+        (!batch.members.is_empty()).then_some(batch)
+    }
+
+    /// Returns `None` if the batch is full.
+    fn add_valid(&mut self, submission: Submission) -> Option<()> {
+        self.members.push(Ok(submission));
+        (self.members.len() <= BATCH_ITEMS_MAX).then_some(())
+    }
+
     pub(crate) fn check_size(members: usize) -> Result<(), ApiError> {
         if (1..=BATCH_ITEMS_MAX).contains(&members) {
             return Ok(());
@@ -77,7 +101,22 @@ impl Batch {
         queue: &QueueName,
         own_queue: QueueField,
     ) -> Result<Submission, ItemError> {
-        let mut given: Given = json::object(text)?;
+        if self.header_key.is_none()
+            && own_queue != QueueField::Required
+            && let Some(plain) = json::valid_object(text)
+        {
+            return Ok(Submission { queue: queue.clone(), job: new_job::read_plain(&plain)? });
+        }
+        self.convert(place, json::object(text)?, queue, own_queue)
+    }
+
+    fn convert(
+        &mut self,
+        place: usize,
+        mut given: Given,
+        queue: &QueueName,
+        own_queue: QueueField,
+    ) -> Result<Submission, ItemError> {
         self.take_header_key(&mut given)?;
         let queue = match (given.queue.take(), own_queue) {
             (None, QueueField::Required) => return Err(ItemError::validation("queue", "is required")),
@@ -190,15 +229,5 @@ fn invalid_submission(text: &str, error: &ItemError) -> InvalidSubmission {
         reference: reference.map(Arc::from),
         after: list(partial.after),
         after_any: list(partial.after_any),
-    }
-}
-
-pub(crate) fn to_wire(submitted: &Submitted) -> Told {
-    Told {
-        id: submitted.id.to_string(),
-        seq: submitted.seq.0,
-        state: submitted.state,
-        duplicate: submitted.duplicate,
-        same_payload: None,
     }
 }

@@ -4,14 +4,18 @@
 
 mod batch;
 mod fallback;
+pub(crate) mod hot;
 mod jobs;
 pub(crate) mod leases;
 mod queues;
 pub(crate) mod system;
 mod workflows;
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing;
@@ -100,14 +104,12 @@ async fn measure(State(app): State<AppState>, request: Request, next: Next) -> R
     let method = request.method().clone();
     let response = next.run(request).await;
     let route = route.as_ref().map_or("unknown", MatchedPath::as_str);
-    // Other methods share one label, which bounds the number of series.
-    let method = if ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"].contains(&method.as_str()) {
-        method.as_str()
-    } else {
-        "other"
-    };
-    let (status, duration) = (response.status().as_u16(), monotonic().saturating_sub(started));
-    app.metrics.request(method, route, status, duration);
-    tracing::debug!(method, route, status, ?duration, "request finished");
+    record_request(&app, method.as_str(), route, response.status(), monotonic().saturating_sub(started));
     response
+}
+
+/// Counts and logs a finished request. `route` is a path of the table.
+fn record_request(app: &AppState, method: &str, route: &str, status: StatusCode, duration: Duration) {
+    app.metrics.request(method, route, status.as_u16(), duration);
+    tracing::debug!(method, route, status = status.as_u16(), ?duration, "request finished");
 }

@@ -36,16 +36,7 @@ impl FromRequest<AppState> for JsonBody {
 
     async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let json = is_json(&parts.headers);
-        // A body of the wrong type is not read.
-        if announced(&parts.headers) > 0 && !json {
-            return Err(not_json());
-        }
-        let body = Self::whole(app, &parts.headers, body).await?;
-        if !body.bytes.is_empty() && !json {
-            return Err(not_json());
-        }
-        Ok(body)
+        Self::of_stream(app, &parts.headers, body).await
     }
 }
 
@@ -92,6 +83,28 @@ impl<'a> BodyBudget<'a> {
 }
 
 impl JsonBody {
+    /// Reads a body, which must be JSON.
+    pub(crate) async fn of_stream(app: &AppState, headers: &HeaderMap, body: Body) -> Result<Self, ApiError> {
+        let json = is_json(headers);
+        // A body of the wrong type is not read.
+        if announced(headers) > 0 && !json {
+            return Err(not_json());
+        }
+        let body = Self::whole(app, headers, body).await?;
+        if !body.bytes.is_empty() && !json {
+            return Err(not_json());
+        }
+        Ok(body)
+    }
+
+    /// Returns a small body that was read already. It must be JSON.
+    pub(crate) fn of_bytes(headers: &HeaderMap, bytes: Bytes) -> Result<Self, ApiError> {
+        if !bytes.is_empty() && !is_json(headers) {
+            return Err(not_json());
+        }
+        Ok(Self { bytes, _budget: None })
+    }
+
     /// Reads a body of any content type.
     pub(crate) async fn whole(app: &AppState, headers: &HeaderMap, body: Body) -> Result<Self, ApiError> {
         let (announced, bytes_max) = (announced(headers), app.limits.body_bytes_max);
@@ -175,6 +188,10 @@ pub(crate) async fn collect(
             return Ok(data);
         }
         budget.grow_to(whole.len() + data.len()).await?;
+        if whole.is_empty() {
+            // A bulk submission is copied once. A client that announces more must send it first.
+            whole.reserve(announced.clamp(data.len(), (SMALL + STEP).max(data.len())));
+        }
         whole.extend_from_slice(&data);
     }
 }

@@ -9,11 +9,13 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::marker::PhantomData;
 
 use longshore_api::ErrorCode;
 use longshore_api::enums::{PRIORITIES, Priority};
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::nearest::suggestion;
 use super::problem::ItemError;
@@ -30,22 +32,36 @@ const NAME_CHARS_MAX: usize = 100;
 /// Returns the text of a body. Checks encoding and depth.
 pub(crate) fn text(bytes: &[u8]) -> Result<&str, ItemError> {
     let text = std::str::from_utf8(bytes).map_err(|_| bad("the body is not UTF-8"))?;
-    if depth(bytes) > DEPTH_MAX {
+    // A text cannot be deeper than it has brackets. Most texts have few.
+    if brackets(bytes) > DEPTH_MAX && depth(bytes) > DEPTH_MAX {
         return Err(bad(format!("the body nests deeper than {DEPTH_MAX} levels")));
     }
     Ok(text)
 }
 
+/// Whether the text can only be an array.
+pub(crate) fn is_array(text: &str) -> bool {
+    text.trim_start_matches(WHITESPACE).starts_with('[')
+}
+
+/// White space of JSON.
+const WHITESPACE: [char; 4] = [' ', '\n', '\r', '\t'];
+
 /// Parses an object.
 pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ItemError> {
     // serde would accept an array of field values.
-    if !text.trim_start_matches([' ', '\n', '\r', '\t']).starts_with('{') {
+    if !text.trim_start_matches(WHITESPACE).starts_with('{') {
         return Err(match serde_json::from_str::<IgnoredAny>(text) {
             Ok(_) => ItemError::new(ErrorCode::Validation, "an object is expected"),
             Err(error) => bad(not_json(&error)),
         });
     }
     serde_json::from_str(text).map_err(|_| diagnose::<T>(text))
+}
+
+/// Parses an object, and returns `None` if anything is wrong with it.
+pub(crate) fn valid_object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    serde_json::from_str(text).ok().map(|Object(value)| value)
 }
 
 /// Finds the error in a text that failed to parse. Slow: it parses the text up to three times.
@@ -143,21 +159,20 @@ fn describe_type(expected: &str) -> &str {
     }
 }
 
+/// Counts the opening brackets of a text, those in strings included.
+fn brackets(bytes: &[u8]) -> usize {
+    // Short blocks, so that a byte holds the count of one: the compiler vectorizes this.
+    let count = |block: &[u8]| block.iter().fold(0_u8, |sum, byte| sum.wrapping_add(u8::from(byte | 0x20 == b'{')));
+    bytes.chunks(128).map(|block| usize::from(count(block))).sum()
+}
+
 /// Returns the nesting depth of a text, which need not be JSON. Ignores brackets in strings.
 pub(crate) fn depth(bytes: &[u8]) -> usize {
-    let (mut now, mut most, mut in_string, mut escaped) = (0_usize, 0, false, false);
-    for byte in bytes {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
+    let (mut now, mut most) = (0_usize, 0);
+    let mut rest = bytes.iter();
+    while let Some(byte) = rest.next() {
         match byte {
-            b'"' => in_string = true,
+            b'"' => rest = after_string(rest.as_slice()).iter(),
             b'{' | b'[' => {
                 now += 1;
                 most = most.max(now);
@@ -167,6 +182,88 @@ pub(crate) fn depth(bytes: &[u8]) -> usize {
         }
     }
     most
+}
+
+/// Returns what follows a string. The text starts behind the opening quote.
+fn after_string(mut text: &[u8]) -> &[u8] {
+    loop {
+        let Some(at) = quote_or_backslash(text) else { return &[] };
+        match text.split_at_checked(at) {
+            Some((_, [b'"', rest @ ..])) => return rest,
+            Some((_, [_, _, rest @ ..])) => text = rest,
+            Some(_) | None => return &[],
+        }
+    }
+}
+
+/// Returns the position of the first quote or backslash. Reads eight bytes at a time.
+fn quote_or_backslash(text: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // The lowest set bit marks the first byte that is zero.
+    let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let (words, rest) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found = zero_bytes(word ^ (ONES * u64::from(b'"'))) | zero_bytes(word ^ (ONES * u64::from(b'\\')));
+        if found != 0 {
+            return Some(index * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let at = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    Some(words.len() * 8 + at)
+}
+
+/// A value that must be an object. The derived implementation of a struct would also accept an
+/// array of its field values.
+#[derive(Debug)]
+pub(crate) struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(StrictObjectVisitor(PhantomData))
+    }
+}
+
+struct StrictObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for StrictObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+/// Hands the objects of an array to `add`, one after the other, in one pass over the text.
+///
+/// Returns `None` if the text is not such an array, or if `add` returns `None`. The caller then
+/// parses item by item, to find out what is wrong with each.
+pub(crate) fn for_each_object<'a, T: Deserialize<'a>>(text: &'a str, add: impl FnMut(T) -> Option<()>) -> Option<()> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    reader.deserialize_seq(ArrayVisitor(add, PhantomData)).ok()?;
+    reader.end().ok()
+}
+
+struct ArrayVisitor<F, T>(F, PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Option<()>> Visitor<'de> for ArrayVisitor<F, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(Object(item)) = list.next_element::<Object<T>>()? {
+            (self.0)(item).ok_or_else(|| A::Error::custom("refused"))?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the first duplicate field outside of the values of users.
@@ -345,6 +442,61 @@ mod tests {
         assert_eq!(error_of::<NewJob>(&job(64)), "bad_request the body nests deeper than 64 levels");
         assert_eq!(error_of::<NewJob>(&job(100_000)), "bad_request the body nests deeper than 64 levels");
         assert_eq!(depth(br#"{"a":"[[[[\"[["}"#), 1);
+        assert_eq!(error_of::<NewJob>(&format!(r#"{{"type":"{}"}}"#, "[".repeat(200))), "fine");
+    }
+
+    /// Compares the depth with that of a scan byte by byte.
+    #[test]
+    fn depth_ignores_strings_of_any_length_and_escape() {
+        fn slow_depth(text: &str) -> usize {
+            let (mut now, mut most, mut in_string, mut escaped) = (0_usize, 0, false, false);
+            for byte in text.bytes() {
+                match byte {
+                    _ if escaped => escaped = false,
+                    b'\\' if in_string => escaped = true,
+                    b'"' => in_string = !in_string,
+                    b'{' | b'[' if !in_string => {
+                        now += 1;
+                        most = most.max(now);
+                    }
+                    b'}' | b']' if !in_string => now = now.saturating_sub(1),
+                    _ => {}
+                }
+            }
+            most
+        }
+        let (mut seed, parts) = (1_u32, ["[", "]", "{", "}", "\"", "\\", "aaaaaaaa", "b", "\u{e4}", ":,", "\"[[\""]);
+        for _ in 0..20_000 {
+            let mut text = String::new();
+            for _ in 0..12 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                text.push_str(parts[(seed >> 16) as usize % parts.len()]);
+            }
+            assert_eq!(depth(text.as_bytes()), slow_depth(&text), "{text}");
+        }
+    }
+
+    #[test]
+    fn objects_of_an_array_are_handed_over_one_by_one() {
+        let types = |json: &str| {
+            let mut types = Vec::new();
+            for_each_object::<NewJob>(json, |job| {
+                types.push(job.job_type);
+                (types.len() < 4).then_some(())
+            })
+            .map(|()| types)
+        };
+        assert_eq!(
+            types(r#" [ {"type":"a"} , {"type":"b","payload":[1]} ] "#),
+            Some(vec!["a".to_owned(), "b".to_owned()])
+        );
+        assert_eq!(types("[]"), Some(Vec::new()));
+        for bad in
+            ["", "{}", "[1]", r#"[["a"]]"#, r#"[{"type":"a"}"#, r#"[{"type":"a"}]x"#, r#"[{"type":"a","type":"a"}]"#]
+        {
+            assert_eq!(types(bad), None, "{bad}");
+        }
+        assert_eq!(types(&format!("[{}]", vec![r#"{"type":"a"}"#; 4].join(","))), None, "the fourth is refused");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod json;
+pub(crate) mod json_writer;
 pub(crate) mod nearest;
 pub(crate) mod path;
 pub(crate) mod problem;

@@ -103,6 +103,8 @@ impl Setup {
         options.default_profile = self.default_profile;
         options.auto_queues = self.auto_queues;
         options.limits = self.limits;
+        // Every second connection is served by another thread.
+        options.io_threads = 2;
         let server = Server::bind(options).await.unwrap();
         let address = server.address();
         let (stop, stopped) = oneshot::channel::<()>();

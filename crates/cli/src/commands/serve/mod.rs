@@ -62,8 +62,13 @@ impl Serve {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let config = ServeConfig::make(self.flags, |name| std::env::var(name).ok())?;
         logging::start(&config.log, config.log_format)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(serve(context, config))
+        let mut runtime = match &config.store {
+            // The store runs on the threads of the server.
+            StoreUrl::Postgres(_) => tokio::runtime::Builder::new_multi_thread(),
+            // The store has threads of its own, and threads that share work wake each other.
+            StoreUrl::Memory | StoreUrl::Directory(_) => tokio::runtime::Builder::new_current_thread(),
+        };
+        runtime.enable_all().build()?.block_on(serve(context, config))
     }
 }
 
@@ -81,6 +86,7 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
     options.default_profile = config.default_profile;
     options.auto_queues = config.auto_queues;
     options.limits.drain_timeout = config.drain_timeout.as_std();
+    options.io_threads = io_threads();
     options.request_id_seed = OsRng::default().next_u64();
     let server = Server::bind(options).await.map_err(server_failed)?;
     banner::print(context, &config, server.address(), &about);
@@ -93,6 +99,11 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
         served = server.serve(shutdown) => served.map_err(server_failed),
         () = signals.received(2) => Err(CliError::failed("second signal: requests in flight were aborted")),
     }
+}
+
+/// Threads that serve connections: half of the cores. The store uses the other half.
+fn io_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
 }
 
 /// A store, its clock and its description.
@@ -179,7 +190,7 @@ fn server_failed(error: ServerError) -> CliError {
     match error {
         ServerError::Bind { error, .. } if error.kind() == std::io::ErrorKind::AddrInUse => failure
             .hint("another server may be running there: use another --listen ADDRESS:PORT; port 0 selects a free port"),
-        ServerError::Bind { .. } | ServerError::Store(_) => failure,
+        ServerError::Bind { .. } | ServerError::Threads(_) | ServerError::Store(_) => failure,
         ServerError::StoreFailed => failure.hint("check the disk and the log, then restart the server"),
     }
 }

@@ -1,8 +1,8 @@
 //! `POST /v1/claims`: lease jobs to a worker, with an optional long poll.
 
 use axum::extract::State;
-use longshore_api::work::{Claim, Claimed};
-use longshore_api::{Duration as WireDuration, ErrorCode};
+use longshore_api::Duration as WireDuration;
+use longshore_api::work::Claim;
 use longshore_core::claim::ClaimOptions;
 use longshore_core::id::{JobType, QueueName, WorkerName};
 use longshore_core::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
@@ -11,11 +11,11 @@ use longshore_engine::ClaimRequest;
 use serde_json::value::RawValue;
 
 use super::settle::SettlementBatch;
-use crate::convert::claimed::claimed;
-use crate::convert::time;
+use crate::convert::claimed::{JOB_BYTES, write_claimed};
 use crate::net::delivery;
 use crate::state::AppState;
 use crate::wire::body::JsonBody;
+use crate::wire::json_writer::JsonWriter;
 use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 use crate::wire::response::ApiResult;
@@ -40,11 +40,16 @@ pub(crate) async fn claim(State(app): State<AppState>, _: NoQuery, body: JsonBod
     };
     drop(claim_guard);
     app.workers.jobs_assigned(worker.as_ref(), grant.jobs().iter().map(|job| job.claimed.id), app.now());
-    let response = Claimed { results, jobs: grant.jobs().iter().map(claimed).collect(), now: time(app.now()) };
-    let bytes = serde_json::to_vec(&response);
-    let bytes =
-        bytes.map_err(|_| ApiError::new(ErrorCode::Internal, "internal error: cannot serialize the response"))?;
-    Ok(delivery::response(bytes, grant))
+    let payloads: usize = grant.jobs().iter().map(|job| job.payload.bytes().len()).sum();
+    let mut json = JsonWriter::with_capacity(64 + payloads + grant.jobs().len() * JOB_BYTES);
+    json.object(|json| {
+        if let Some(results) = &results {
+            json.field("results").value(results);
+        }
+        json.field("jobs").array(grant.jobs(), write_claimed);
+        json.field("now").time(app.now());
+    });
+    Ok(delivery::response(json.finish()?, grant))
 }
 
 /// Validates a claim before the store is called.

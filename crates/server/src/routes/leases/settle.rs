@@ -1,6 +1,7 @@
 //! The ends of a lease: complete, fail, snooze, release; one at a time or as a batch.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use longshore_api::ErrorCode;
 use longshore_api::work::{
     Complete, Fail, JobState, Release, Results, Settlement as WireSettlement, Settlements, Snooze, Verdict,
@@ -18,11 +19,12 @@ use crate::convert::raw;
 use crate::convert::settlement::{reported, settlement, token};
 use crate::state::AppState;
 use crate::wire::body::JsonBody;
-use crate::wire::json;
+use crate::wire::json::{self, Object};
+use crate::wire::json_writer::JsonWriter;
 use crate::wire::path::JobPath;
 use crate::wire::problem::{ApiError, ItemError};
 use crate::wire::query::NoQuery;
-use crate::wire::response::{ApiResult, ok};
+use crate::wire::response::{ApiResult, json_bytes, ok};
 
 /// `POST /v1/jobs/{id}/complete`
 pub(crate) async fn complete(
@@ -64,11 +66,16 @@ async fn settle(app: &AppState, id: JobId, lease: Option<&str>, outcome: Outcome
     let settlement = Settlement { id, token: token(lease), outcome };
     let verdicts = app.call_store(app.store.settle(vec![settlement])).await?;
     let verdict = verdicts.into_iter().next().ok_or_else(no_verdict)?;
-    ok(&JobState { id: id.to_string(), state: verdict?, cancel_requested: None })
+    let (mut json, state) = (JsonWriter::with_capacity(VERDICT_BYTES), verdict?);
+    write_state(&mut json, id, state);
+    Ok(json_bytes(StatusCode::OK, json.finish()?))
 }
 
 /// `POST /v1/settlements`: each item has its own verdict; an invalid one does not affect others.
 pub(crate) async fn settlements(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> ApiResult {
+    if let Some(valid) = valid_settlements(body.text()?) {
+        return settle_valid(&app, valid).await;
+    }
     let Settlements::<&RawValue> { settlements } = body.required()?;
     let (batch, valid) = SettlementBatch::parse("settlements", &settlements)?;
     let verdicts = if valid.is_empty() { Vec::new() } else { app.call_store(app.store.settle(valid)).await? };
@@ -113,6 +120,41 @@ impl<'a> SettlementBatch<'a> {
     }
 }
 
+/// Parses a batch in one pass over its text. Returns `None` if something is invalid.
+fn valid_settlements(text: &str) -> Option<Vec<Settlement>> {
+    let Settlements::<Object<WireSettlement>> { settlements } = json::valid_object(text)?;
+    settlements.into_iter().map(|Object(item)| settlement(item).ok()).collect()
+}
+
+async fn settle_valid(app: &AppState, settlements: Vec<Settlement>) -> ApiResult {
+    check_size("settlements", settlements.len())?;
+    let ids: Vec<JobId> = settlements.iter().map(|settlement| settlement.id).collect();
+    let verdicts = if ids.is_empty() { Vec::new() } else { app.call_store(app.store.settle(settlements)).await? };
+    let mut verdicts = verdicts.into_iter();
+    let mut json = JsonWriter::with_capacity(16 + ids.len() * VERDICT_BYTES);
+    json.object(|json| {
+        json.field("results").array(ids, |json, id| {
+            let verdict = verdicts.next().map_or_else(|| Err(no_verdict()), |verdict| verdict.map_err(ItemError::from));
+            match verdict {
+                Ok(state) => write_state(json, id, state),
+                Err(error) => json.value(&refused::<JobState>(Some(id.to_string()), error)),
+            }
+        });
+    });
+    Ok(json_bytes(StatusCode::OK, json.finish()?))
+}
+
+/// Bytes of a written verdict, about.
+const VERDICT_BYTES: usize = 72;
+
+/// Writes the state of a settled job as the wire type `JobState` describes it.
+fn write_state(json: &mut JsonWriter, id: JobId, state: StateKind) {
+    json.object(|json| {
+        json.field("id").uuid(id.as_bytes());
+        json.field("state").word(state.as_str());
+    });
+}
+
 pub(super) fn check_size(field: &str, items: usize) -> Result<(), ApiError> {
     if items <= BATCH_ITEMS_MAX {
         return Ok(());
@@ -131,14 +173,11 @@ pub(super) fn to_wire<T>(raw: &RawValue, verdict: Result<T, ItemError>) -> Verdi
     struct JobIdOnly {
         id: String,
     }
-    verdict.map_or_else(
-        |error| Verdict::Refused {
-            id: serde_json::from_str(raw.get()).ok().map(|item: JobIdOnly| item.id),
-            code: error.code.code().to_owned(),
-            detail: error.detail,
-            field: error.field,
-            allowed: error.allowed,
-        },
-        Verdict::Done,
-    )
+    let id = || serde_json::from_str(raw.get()).ok().map(|item: JobIdOnly| item.id);
+    verdict.map_or_else(|error| refused(id(), error), Verdict::Done)
+}
+
+fn refused<T>(id: Option<String>, error: ItemError) -> Verdict<T> {
+    let ItemError { code, detail, field, allowed } = error;
+    Verdict::Refused { id, code: code.code().to_owned(), detail, field, allowed }
 }
