@@ -57,6 +57,7 @@ export class LeaseKeeper {
   /** Starts heartbeats of jobs. */
   track(jobs: HeldJob[]): void {
     if (jobs.length === 0) return;
+    this.start();
     this.post({ kind: "track", leases: jobs.map((job) => [job.id, job.job.lease.token, job.leaseMs, job.claimedAt]) });
   }
 
@@ -77,6 +78,8 @@ export class LeaseKeeper {
   /** Resolves once the checkpoint is durable. */
   saveCheckpoint(id: string, text: string): Promise<void> {
     const request = this.nextSave++;
+    if (this.thread === undefined)
+      return Promise.reject(new LongshoreError("checkpoint not saved: the worker has ended"));
     return new Promise((resolve, reject) => {
       this.saves.set(request, { resolve, reject });
       this.post({ kind: "checkpoint", id, text, request });
@@ -85,7 +88,7 @@ export class LeaseKeeper {
 
   /** Lets the thread end the process at a monotonic instant, unless this is taken back with null. */
   setWatchdog(at: number | null): void {
-    if (this.thread !== undefined) this.post({ kind: "watchdog", at });
+    this.post({ kind: "watchdog", at });
   }
 
   /** Resolves once heartbeats can be sent: a lease that is claimed then is kept. */
@@ -96,8 +99,8 @@ export class LeaseKeeper {
   }
 
   /** Starts the thread. */
-  start(): Thread {
-    if (this.thread !== undefined) return this.thread;
+  private start(): void {
+    if (this.thread !== undefined) return;
     const options: ThreadOptions = {
       endpoint: this.client.endpoint,
       worker: this.worker,
@@ -111,7 +114,6 @@ export class LeaseKeeper {
     // After the listeners: adding one makes the thread keep the process alive again.
     thread.unref();
     this.thread = thread;
-    return thread;
   }
 
   /** Ends the thread. */
@@ -126,8 +128,9 @@ export class LeaseKeeper {
     this.saves.clear();
   }
 
+  /** Only `track` and `ready` start the thread: a handler that outlived its worker does not. */
   private post(message: ToThread): void {
-    this.start().postMessage(message);
+    this.thread?.postMessage(message);
   }
 
   private endThread(thread: Thread, error: Error): void {

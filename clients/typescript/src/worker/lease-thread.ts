@@ -16,6 +16,8 @@ import type { FromThread, KeptLease, ThreadOptions, ToThread } from "./thread-me
 const BATCH_MAX = 1_000;
 /** Longest interval of heartbeats: cancels and directives arrive with their answers. */
 const INTERVAL_MAX_MS = 10_000;
+/** Longest wait for an answer. */
+const CALL_MAX_MS = 3_000;
 /** A loop that is blocked for this long is reported while it is blocked. */
 const BLOCKED_REPORT_MS = 5_000;
 
@@ -143,7 +145,8 @@ async function sendBatch(batch: [string, Lease][]): Promise<boolean> {
   const worker = canNameWorker ? `,"worker":${JSON.stringify(options.worker)}` : "";
   const body = `{"heartbeats":[${members.join(",")}]${worker}}`;
   try {
-    const timeoutMs = Math.max(500, Math.min(30_000, shortest));
+    // A call that hangs must not keep the next one of a shorter lease waiting.
+    const timeoutMs = Math.max(500, Math.min(CALL_MAX_MS, shortest));
     const answer = await transport.send({ method: "POST", path: "/v1/heartbeats", body, timeoutMs });
     const parsed = JSON.parse(answer.text) as HeartbeatAnswer;
     const serverNow = Date.parse(parsed.now);

@@ -58,6 +58,8 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
   private isDraining = false;
   private isQuiet = false;
   private isReachable = true;
+  private areHeartbeatsSent = true;
+  private areOutcomesSent = true;
   private fatal: unknown;
   private activeLoops = 0;
   private resolveEnd: () => void = () => {};
@@ -267,7 +269,9 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
     const canClaim = !this.isDraining && !this.isQuiet && this.settler.size < this.setup.unsettledMax;
     const [pool] = canClaim ? [...this.pools].sort((a, b) => b.free() - a.free()) : [];
     const target = pool !== undefined && pool.free() > 0 ? pool : undefined;
-    return this.claimer.settle(texts, target, (claimed) => target && this.receive(target, claimed));
+    const verdicts = await this.claimer.settle(texts, target, (claimed) => target && this.receive(target, claimed));
+    this.areOutcomesSent = true;
+    return verdicts;
   }
 
   onSettled({ job, outcome }: PendingSettlement, verdict: Verdict | undefined): void {
@@ -286,12 +290,14 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
   }
 
   onSettleError(error: unknown, count: number): void {
-    this.logger.warn("cannot send outcomes", { worker: this.setup.worker, count, error });
+    if (this.areOutcomesSent) this.logger.warn("cannot send outcomes", { worker: this.setup.worker, count, error });
+    this.areOutcomesSent = false;
   }
 
   // Leases
 
   onKept(leases: [id: string, expiry: number, isCancelRequested: boolean][], directive: Directive | undefined): void {
+    this.areHeartbeatsSent = true;
     for (const [id, expiry, isCancelRequested] of leases) {
       const job = this.held.get(id);
       if (job === undefined) continue;
@@ -322,7 +328,9 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
   }
 
   onFailed(message: string): void {
-    this.logger.warn("heartbeats fail, trying again", { worker: this.setup.worker, error: message });
+    if (this.areHeartbeatsSent)
+      this.logger.warn("heartbeats fail, trying again", { worker: this.setup.worker, error: message });
+    this.areHeartbeatsSent = false;
   }
 
   onThreadEnded(error: Error): void {
