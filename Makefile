@@ -12,6 +12,7 @@ WORKER_KILLS ?= 200
 PYTHON ?= python3
 
 .PHONY: help run setup test check tidy fmt lint unit docs update-docs audit test-python update-python-lock \
+	test-typescript setup-typescript \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-cluster test-http-postgres regenerate-fixtures
 
 help: ## lists the targets
@@ -42,8 +43,26 @@ setup: ## installs the tools and packages that the tests need
 			|| echo "setup: cannot install $${missing[*]} (install them by hand; for PostgreSQL 14 or later elsewhere set LONGSHORE_PG_BIN to its bin directory)"; \
 	fi
 
-test: setup fmt tidy lint unit docs test-python ## runs all tests and checks
+test: setup fmt tidy lint unit docs test-python test-typescript ## runs all tests and checks
 	@echo "all tests and checks passed"
+
+# Node.js 20.11 or later: an older one, or none, is replaced by the package of the system.
+setup-typescript:
+	@has_node() { command -v node >/dev/null && command -v npm >/dev/null \
+		&& node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 11) ? 0 : 1)'; }; \
+	has_node || { \
+		echo "setup: installing Node.js and npm"; \
+		(apt-get update -qq && apt-get install -y -qq nodejs npm) >/dev/null || true; \
+		has_node || { echo "setup: cannot install Node.js 20.11 or later (install it by hand)"; exit 1; }; \
+	}
+
+TYPESCRIPT := clients/typescript
+LONGSHORE_DEBUG = $${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/longshore
+
+test-typescript: setup-typescript ## builds and tests the TypeScript package against the real server
+	@test -n "$${LONGSHORE_BIN:-}" || test -x "$(LONGSHORE_DEBUG)" || cargo build --package longshore-cli
+	cd $(TYPESCRIPT) && npm ci --silent --no-audit --no-fund
+	cd $(TYPESCRIPT) && LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent test
 
 check: fmt tidy lint ## runs format, house rules, lints and the tests of the rules; for every commit
 	cargo nextest run -p longshore-core

@@ -1,0 +1,135 @@
+import http from "node:http";
+import https from "node:https";
+
+import { ConnectionError, ProblemError } from "./errors.js";
+import type { Problem } from "./errors.js";
+
+/** How to reach a server. It is plain data, so that a thread can have a connection of its own. */
+export interface Endpoint {
+  url: string;
+  token?: string;
+}
+
+/** One HTTP request; `body` is JSON text. */
+export interface HttpRequest {
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  path: string;
+  body?: string;
+  headers?: Record<string, string>;
+  /** Longest time without an answer. */
+  timeoutMs: number;
+  signal?: AbortSignal | undefined;
+}
+
+/** A successful answer. */
+export interface HttpAnswer {
+  status: number;
+  text: string;
+}
+
+/** Sends requests over kept connections. Never retries. */
+export class Transport {
+  private readonly agent: http.Agent | https.Agent;
+  private readonly request: typeof http.request;
+  private readonly base: URL;
+  private readonly headers: Record<string, string>;
+
+  constructor(endpoint: Endpoint) {
+    this.base = new URL(endpoint.url);
+    const module = this.base.protocol === "https:" ? https : http;
+    if (this.base.protocol !== "https:" && this.base.protocol !== "http:") {
+      throw new TypeError(`invalid server URL ${endpoint.url}: expected http or https`);
+    }
+    this.request = module.request as typeof http.request;
+    // A kept connection is dropped before the server would close it.
+    this.agent = new module.Agent({ keepAlive: true, noDelay: true, scheduling: "lifo", timeout: 70_000 });
+    this.headers = { accept: "application/json" };
+    if (endpoint.token !== undefined) this.headers["authorization"] = `Bearer ${endpoint.token}`;
+  }
+
+  /** Closes all connections. */
+  close(): void {
+    this.agent.destroy();
+  }
+
+  /** Resolves with a 2xx answer. Rejects with a ProblemError, a ConnectionError or the abort reason. */
+  send(request: HttpRequest): Promise<HttpAnswer> {
+    return new Promise((resolve, reject) => {
+      const { signal } = request;
+      if (signal?.aborted) {
+        reject(signal.reason);
+        return;
+      }
+      const headers: Record<string, string | number> = { ...this.headers, ...request.headers };
+      if (request.body !== undefined) {
+        headers["content-type"] = "application/json";
+        headers["content-length"] = Buffer.byteLength(request.body);
+      }
+      let isSent = false;
+      const call = this.request({
+        agent: this.agent,
+        protocol: this.base.protocol,
+        hostname: this.base.hostname.replace(/^\[|\]$/g, ""),
+        port: this.base.port,
+        method: request.method,
+        path: this.base.pathname.replace(/\/$/, "") + request.path,
+        headers,
+      });
+      const onAbort = () => call.destroy();
+      const timer = setTimeout(
+        () => call.destroy(new Error(`no answer within ${request.timeoutMs} ms`)),
+        request.timeoutMs,
+      );
+      const finish = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", onAbort);
+      };
+      const fail = (error: Error) => {
+        finish();
+        if (signal?.aborted) reject(signal.reason);
+        else reject(this.connectionError(request, error, isSent));
+      };
+      signal?.addEventListener("abort", onAbort, { once: true });
+      call.on("error", fail);
+      call.on("socket", (socket) => {
+        if (socket.connecting) socket.once("connect", () => (isSent = true));
+        else isSent = true;
+      });
+      call.on("response", (response) => {
+        const chunks: Buffer[] = [];
+        response.on("data", (chunk: Buffer) => chunks.push(chunk));
+        response.on("error", fail);
+        response.on("aborted", () => fail(new Error("the answer is incomplete")));
+        response.on("end", () => {
+          finish();
+          const text = (chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)).toString("utf8");
+          const status = response.statusCode ?? 0;
+          if (status >= 200 && status < 300) resolve({ status, text });
+          else reject(problemOf(status, text, response.headers["retry-after"]));
+        });
+      });
+      call.end(request.body);
+    });
+  }
+
+  /** A request that never reached the server is safe to repeat; otherwise its effect is unknown. */
+  private connectionError(request: HttpRequest, error: Error, isSent: boolean): ConnectionError {
+    const cause = error.message || (error as NodeJS.ErrnoException).code || "the connection was closed";
+    const message = `no answer from ${this.base.origin}: ${request.method} ${request.path}: ${cause}`;
+    return new ConnectionError(message, isSent ? "unknown" : "safe", { cause: error });
+  }
+}
+
+/** Returns the error of an answer; one that is no problem document comes from a proxy. */
+function problemOf(status: number, text: string, retryAfter: string | undefined): ProblemError {
+  const seconds = Number(retryAfter);
+  const waitMs = retryAfter !== undefined && Number.isFinite(seconds) ? seconds * 1_000 : undefined;
+  try {
+    const problem = JSON.parse(text) as Problem;
+    if (typeof problem.code === "string") return new ProblemError({ ...problem, status }, waitMs);
+  } catch {
+    // Not JSON: handled below.
+  }
+  const retry = status >= 500 ? "unknown" : status === 429 ? "safe" : "never";
+  return new ProblemError({ status, code: "http_error", detail: `answer with status ${status}`, retry }, waitMs);
+}

@@ -1,0 +1,104 @@
+import { fromMilliseconds, monotonicMs } from "../duration.js";
+import { ProblemError } from "../errors.js";
+import { parseJson } from "../json.js";
+import type { Transport } from "../transport.js";
+import type { ClaimAnswer, Verdict } from "./claimed.js";
+import { AnswerText, HeldJob } from "./held-job.js";
+import type { Pool } from "./pool.js";
+import { ServerClock } from "./server-clock.js";
+
+const LIMIT_MAX = 1_000;
+const REQUEST_MS = 30_000;
+
+/** The fields of every claim of a worker. */
+export interface ClaimOptions {
+  worker: string;
+  /** Lease instead of the setting of the jobs, in wire form. */
+  lease: string | undefined;
+  /** Version of the worker's program, for people. */
+  version: string | undefined;
+}
+
+/** Jobs that a claim brought, and the directive of the server. */
+export interface Claimed {
+  jobs: HeldJob[];
+  answer: ClaimAnswer;
+}
+
+/** Sends claims and settlements, in one request where the server can. */
+export class Claimer {
+  private readonly clock = new ServerClock();
+  private canSettleInClaim = true;
+  private canSendVersion = true;
+
+  constructor(
+    private readonly transport: Transport,
+    private readonly options: ClaimOptions,
+  ) {}
+
+  /** Claims jobs for a pool; waits up to `waitMs` for the first one. */
+  async claim(pool: Pool, waitMs: number, signal?: AbortSignal): Promise<Claimed> {
+    return this.send(pool, Math.min(pool.free(), LIMIT_MAX), waitMs, undefined, signal);
+  }
+
+  /** Sends settlements; claims jobs for `pool` with the same request. */
+  async settle(texts: string[], pool: Pool | undefined, accept: (claimed: Claimed) => void): Promise<Verdict[]> {
+    if (pool !== undefined && this.canSettleInClaim) {
+      try {
+        const claimed = await this.send(pool, Math.min(pool.free(), LIMIT_MAX), 0, texts);
+        accept(claimed);
+        return claimed.answer.results ?? [];
+      } catch (error) {
+        if (!(error instanceof ProblemError) || error.retry !== "never") throw error;
+        // An older server has no settlements in claims. Other refusals concern the claim alone.
+        if (error.field === "settle") this.canSettleInClaim = false;
+      }
+    }
+    const body = `{"settlements":[${texts.join(",")}]}`;
+    const answer = await this.transport.send({ method: "POST", path: "/v1/settlements", body, timeoutMs: REQUEST_MS });
+    return (JSON.parse(answer.text) as { results: Verdict[] }).results;
+  }
+
+  private async send(
+    pool: Pool,
+    limit: number,
+    waitMs: number,
+    texts?: string[],
+    signal?: AbortSignal,
+  ): Promise<Claimed> {
+    const { worker, lease, version } = this.options;
+    const fields: Record<string, unknown> = { queues: pool.queues, worker, limit, types: pool.types };
+    if (waitMs > 0) fields["wait"] = fromMilliseconds(waitMs);
+    if (lease !== undefined) fields["lease"] = lease;
+    if (version !== undefined && this.canSendVersion) fields["version"] = version;
+    const plain = JSON.stringify(fields);
+    const body = texts === undefined ? plain : `${plain.slice(0, -1)},"settle":[${texts.join(",")}]}`;
+    const sentAt = monotonicMs();
+    pool.reserved += limit;
+    try {
+      const answer = await this.transport.send({
+        method: "POST",
+        path: "/v1/claims",
+        body,
+        timeoutMs: waitMs + REQUEST_MS,
+        signal,
+      });
+      return this.read(answer.text, sentAt);
+    } catch (error) {
+      if (!(error instanceof ProblemError) || error.field !== "version" || !this.canSendVersion) throw error;
+      this.canSendVersion = false;
+    } finally {
+      pool.reserved -= limit;
+    }
+    return this.send(pool, limit, waitMs, texts, signal);
+  }
+
+  private read(text: string, sentAt: number): Claimed {
+    const answer = parseJson(text) as ClaimAnswer;
+    const serverNow = Date.parse(answer.now);
+    const claimedAt = this.clock.answeredAt(sentAt, monotonicMs(), serverNow);
+    const answerText = new AnswerText(text);
+    const jobs = answer.jobs.map((job, index) => new HeldJob(job, claimedAt, serverNow, answerText, index));
+    return { jobs, answer };
+  }
+}
