@@ -339,7 +339,7 @@ impl JobRecords for SqliteRecords {
         let origin = match self.checked_out.take() {
             Some((checked_out, origin, before)) if checked_out == seq => {
                 if !before.are_those_of(&job) {
-                    self.reindex(seq, &before.words(), &TermFields::of(&job).words())?;
+                    self.reindex(seq, &before.terms(), &TermFields::of(&job).terms())?;
                 }
                 origin
             }
@@ -392,7 +392,7 @@ impl JobRecords for SqliteRecords {
             self.workflows.admit(self.indexes.id_cipher.seq_of_workflow(membership.workflow), seq);
         }
         if has_words(&job) {
-            self.reindex(seq, &BTreeSet::new(), &TermFields::of(&job).words())?;
+            self.reindex(seq, &BTreeSet::new(), &TermFields::of(&job).terms())?;
         }
         self.changed.insert(seq, StoredIn::Nowhere);
         self.jobs.insert(seq, job);
@@ -417,7 +417,7 @@ impl JobRecords for SqliteRecords {
             let workflow = self.indexes.id_cipher.seq_of_workflow(membership.workflow);
             workflows::unname(&self.connection, workflow, &membership.reference, seq)?;
         }
-        self.reindex(seq, &TermFields::of(&job).words(), &BTreeSet::new())?;
+        self.reindex(seq, &TermFields::of(&job).terms(), &BTreeSet::new())?;
         for dependency in job.dependencies.all() {
             let dependency = self.indexes.id_cipher.decrypt(dependency).0.cast_signed();
             let mut delete = self

@@ -233,7 +233,7 @@ impl Import {
                 }
             }
             ids.push((job.id.as_bytes().to_vec(), number));
-            tags.extend(TermFields::of(job).words().into_iter().map(|term| (term, number)));
+            tags.extend(TermFields::of(job).terms().into_iter().map(|term| (term, number)));
             self.count(job);
         }
         let rows = (0..live.seq.len()).filter_map(|index| live.row(index));

@@ -229,8 +229,8 @@ impl Transaction<'_> {
             if after.is_some_and(|job| before.is_some_and(|before| before.are_those_of(job))) {
                 continue;
             }
-            let before = before.map(TermFields::words).unwrap_or_default();
-            let after = after.map(|job| TermFields::of(job).words()).unwrap_or_default();
+            let before = before.map(TermFields::terms).unwrap_or_default();
+            let after = after.map(|job| TermFields::of(job).terms()).unwrap_or_default();
             for (of, without, (terms, seqs)) in [(&before, &after, &mut removed), (&after, &before, &mut added)] {
                 for term in of.difference(without) {
                     terms.push(term.clone());
