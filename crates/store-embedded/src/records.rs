@@ -375,7 +375,7 @@ impl JobRecords for SqliteRecords {
             job.policy = canonical;
         }
         let payload = match payload {
-            PayloadSource::Given(payload) => Some(payload),
+            PayloadSource::New(payload) => Some(payload),
             PayloadSource::CopyOf(original) => self.payload(original)?,
         };
         if let Some(payload) = payload {

@@ -198,7 +198,7 @@ impl EmbeddedStore {
         self.shared.commits()
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(ReplySender<T>) -> WriteRequest) -> Result<T, StoreError> {
+    async fn call<T>(&self, request: impl FnOnce(ReplySender<T>) -> WriteRequest) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         self.send(request(reply)).await?;
         // A writer that dies without an answer may have committed.
@@ -254,7 +254,7 @@ impl Drop for EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
-        Box::pin(self.ask(|reply| WriteRequest::Submit(Box::new(request), reply)))
+        Box::pin(self.call(|reply| WriteRequest::Submit(Box::new(request), reply)))
     }
 
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
@@ -276,23 +276,23 @@ impl Store for EmbeddedStore {
     }
 
     fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
-        Box::pin(self.ask(move |reply| WriteRequest::HoldGrants(hold, reply)))
+        Box::pin(self.call(move |reply| WriteRequest::HoldGrants(hold, reply)))
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
-        Box::pin(self.ask(|reply| WriteRequest::Settle(settlements, reply)))
+        Box::pin(self.call(|reply| WriteRequest::Settle(settlements, reply)))
     }
 
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        Box::pin(self.ask(|reply| WriteRequest::Heartbeat(heartbeats, reply)))
+        Box::pin(self.call(|reply| WriteRequest::Heartbeat(heartbeats, reply)))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
-        Box::pin(self.ask(|reply| WriteRequest::Admin(Box::new(command), reply)))
+        Box::pin(self.call(|reply| WriteRequest::Admin(Box::new(command), reply)))
     }
 
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
-        Box::pin(self.ask(move |reply| WriteRequest::Tick(budget, reply)))
+        Box::pin(self.call(move |reply| WriteRequest::Tick(budget, reply)))
     }
 
     fn wakeups(&self) -> ChangeFeed {

@@ -96,7 +96,7 @@ impl StoreWriter {
             }
             Err(error) => return self.shared.poison(&error),
         };
-        self.announce_deadline();
+        self.publish_next_deadline();
     }
 
     /// Vacuums for one slice. Returns the pause after it.

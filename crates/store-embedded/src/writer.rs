@@ -146,7 +146,7 @@ impl StoreWriter {
         self.records.flush()?;
         if self.records.has_deletes {
             // Recovery derives the next number from existing jobs. A deleted number needs the key.
-            let next_seq = self.engine.next_number().cast_signed();
+            let next_seq = self.engine.next_seq().cast_signed();
             meta::set_integer(self.records.connection(), meta::NEXT_SEQ, next_seq)?;
             self.vacuum.mark_dirty();
         }
@@ -277,10 +277,10 @@ impl StoreWriter {
         }
         self.shared.set_totals(self.totals);
         self.shared.wakeups.publish(&mut self.effects);
-        self.announce_deadline();
+        self.publish_next_deadline();
     }
 
-    pub(crate) fn announce_deadline(&self) {
+    pub(crate) fn publish_next_deadline(&self) {
         let now = self.clock.now();
         // Virtual time does not advance while the disk is full.
         let reserve = self.reserve.deadline(now).filter(|_| self.clock_mode == ClockMode::Real);

@@ -159,7 +159,7 @@ impl Node {
     }
 
     /// Publishes the effects of a committed transaction.
-    pub(crate) fn announce(&self, mut effects: Vec<Effect>, deadline: Option<Timestamp>) {
+    pub(crate) fn publish_effects(&self, mut effects: Vec<Effect>, deadline: Option<Timestamp>) {
         self.notify_queue.add(&effects);
         self.inform_dispatcher(&effects);
         self.wakeups.publish(&mut effects);

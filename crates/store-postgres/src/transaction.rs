@@ -102,13 +102,13 @@ impl<'a> Transaction<'a> {
             let (evaluation, missing) = self.evaluate(requests, &read_set)?;
             match missing.or_else(|| self.missing_seqs(&evaluation.engine)) {
                 None => {
-                    let shortages = self.claims.shortages(requests, &evaluation.answers, &self.catalog);
-                    if shortages.is_empty() {
+                    let unmet_claims = self.claims.unmet_claims(requests, &evaluation.answers, &self.catalog);
+                    if unmet_claims.is_empty() {
                         return self.write(requests, evaluation, &read_set).await;
                     }
                     drop(evaluation);
                     self.read_set = read_set;
-                    self.fetch_more_claims(&shortages).await?;
+                    self.fetch_more_claims(&unmet_claims).await?;
                 }
                 Some(missing) => {
                     drop(evaluation);
@@ -239,7 +239,7 @@ impl<'a> Transaction<'a> {
     fn capacity_limited_queues(&self, requests: &[TxRequest]) -> BTreeSet<QueueName> {
         let mut queues = BTreeSet::new();
         let limited =
-            |name: &QueueName| self.catalog.queues.get(name).is_some_and(|queue| queue.intake.max_queued.is_some());
+            |name: &QueueName| self.catalog.queues.get(name).is_some_and(|queue| queue.admission.max_queued.is_some());
         for request in requests {
             match request {
                 TxRequest::Submit(request, _) => {
@@ -317,7 +317,7 @@ impl<'a> Transaction<'a> {
 
     /// Whether the rules have assigned more sequence numbers than the transaction has allocated.
     fn missing_seqs(&self, engine: &Engine) -> Option<MissingReads> {
-        let assigned = engine.next_number() - self.first_seq.unwrap_or(0);
+        let assigned = engine.next_seq() - self.first_seq.unwrap_or(0);
         match self.first_seq {
             None if assigned > 0 => Some(MissingReads { seqs: true, ..MissingReads::default() }),
             None => None,
@@ -382,7 +382,7 @@ impl Evaluation<'_> {
         Ok(match request {
             TxRequest::Submit(request, _) => TxResponse::Submit(engine.submit(request, context!())?),
             TxRequest::Claim(request, _) => match engine.claim(request, context!())? {
-                Ok(claimed) => TxResponse::Claim(Ok(with_payloads(claimed, read_set)?)),
+                Ok(claimed) => TxResponse::Claim(Ok(attach_payloads(claimed, read_set)?)),
                 Err(refusal) => TxResponse::Claim(Err(refusal)),
             },
             TxRequest::Settle(settlements, _) => {
@@ -410,7 +410,7 @@ fn tick(
     engine.tick(working_set, now, budget, rng, effects)
 }
 
-fn with_payloads(claimed: Vec<Claimed>, read_set: &ReadSet) -> Result<Vec<ClaimedJob>, TxError> {
+fn attach_payloads(claimed: Vec<Claimed>, read_set: &ReadSet) -> Result<Vec<ClaimedJob>, TxError> {
     let with_payload = |claimed: Claimed| {
         let payload = read_set.rows.get(&claimed.seq).and_then(|row| row.payload.clone());
         let payload = payload.ok_or_else(|| TxError::Damaged(format!("payload of job {}", claimed.seq)))?;

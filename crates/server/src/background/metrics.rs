@@ -76,7 +76,7 @@ impl Metrics {
 
 impl Observer for Metrics {
     fn observe(&self, call: &StoreCall<'_>) {
-        let index = StoreOp::ALL.iter().position(|operation| *operation == call.verb);
+        let index = StoreOp::ALL.iter().position(|operation| *operation == call.operation);
         let Some(metrics) = index.and_then(|index| self.store.get(index)) else { return };
         if !call.waits {
             metrics.duration.observe_duration(call.took);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use longshore_api::job::NewJob as Given;
+use longshore_api::job::NewJob as WireJob;
 use longshore_api::tags::Tags as GivenTags;
 use longshore_core::id::{JobId, JobType};
 use longshore_core::patch::PolicyPatch;
@@ -20,7 +20,7 @@ use crate::wire::problem::ItemError;
 const NULL: &[u8] = b"null";
 
 /// What a job says by itself is checked here, as far as the rules do not look at it.
-pub(crate) fn read(given: Given) -> Result<NewJob, ItemError> {
+pub(crate) fn read(given: WireJob) -> Result<NewJob, ItemError> {
     let payload = match (given.payload, given.payload_base64) {
         (None, None) => Payload::Json(Bytes::from_static(NULL)),
         (Some(json), None) => Payload::Json(raw::bytes(json)),
