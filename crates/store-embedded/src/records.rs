@@ -11,7 +11,7 @@ mod seq_map;
 pub(crate) mod workflows;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::Arc;
 
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
@@ -22,7 +22,8 @@ use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCountDelta, Workflow};
 use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
 use longshore_store::StoreError;
-use longshore_store::query::{TermFields, has_words};
+use longshore_store::query::{TermFields, has_terms};
+use parking_lot::RwLockReadGuard;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::finished_index::{FilterKey, NextPrune, PruneQueue, earlier};
@@ -391,7 +392,7 @@ impl JobRecords for SqliteRecords {
         if let Some(membership) = &job.membership {
             self.workflows.admit(self.indexes.id_cipher.seq_of_workflow(membership.workflow), seq);
         }
-        if has_words(&job) {
+        if has_terms(&job) {
             self.reindex(seq, &BTreeSet::new(), &TermFields::of(&job).terms())?;
         }
         self.changed.insert(seq, StoredIn::Nowhere);

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longshore_core::heartbeat::LeaseRenewal;
@@ -26,6 +26,7 @@ use longshore_store::{
     Store, StoreError, StoreFuture, StoreHealth, StoreMetrics, StoreReader, Ticket, WorkflowPage, WorkflowQuery,
     await_grant, mailbox,
 };
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -332,7 +333,7 @@ impl StoreReader for EmbeddedStore {
     }
 
     fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
-        let totals = *self.shared.totals.read().unwrap_or_else(PoisonError::into_inner);
+        let totals = *self.shared.totals.read();
         Box::pin(async move { Ok(totals) })
     }
 
@@ -349,13 +350,13 @@ impl StoreReader for EmbeddedStore {
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
-        let queues = self.shared.queues.read().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.shared.queues.read();
         let found = queues.get(&name).cloned();
         Box::pin(async move { Ok(found) })
     }
 
     fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
-        let queues = self.shared.queues.read().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.shared.queues.read();
         let all = queues.values().cloned().collect();
         Box::pin(async move { Ok(all) })
     }
@@ -363,7 +364,7 @@ impl StoreReader for EmbeddedStore {
 
 fn metrics(shared: &SharedState, database: &Location) -> StoreMetrics {
     let measured = &shared.metrics;
-    let watermark = shared.watermark.lock().unwrap_or_else(PoisonError::into_inner);
+    let watermark = shared.watermark.lock();
     let watermark_age = watermark.age(measured.commit_seq.load(Ordering::Relaxed));
     let wal_bytes = match database {
         Location::Memory(_) => None,

@@ -11,14 +11,15 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use longshore_store::StoreError;
 use longshore_store::clock::monotonic;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::error::{DiskErrorKind, classify, io_as_sqlite, sql};
@@ -122,7 +123,7 @@ impl CheckpointHandle {
             worker.wake();
         }
         // While the prefetch thread reads, the WAL cannot restart: the next commit tries again.
-        if let Ok(_no_prefetch) = shared.prefetch_lock.try_lock()
+        if let Some(_no_prefetch) = shared.prefetch_lock.try_lock()
             && worker.state.writer_may_finish.swap(false, Ordering::SeqCst)
         {
             advance_watermark(&shared.watermark, commit_seq)?;
@@ -279,7 +280,7 @@ impl WatermarkWriter {
 
 /// Records that a commit is durable. A checkpoint copies no frame above the watermark.
 pub(crate) fn advance_watermark(watermark: &Mutex<WatermarkFile>, commit_seq: i64) -> rusqlite::Result<()> {
-    let mut watermark = watermark.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut watermark = watermark.lock();
     watermark.advance(commit_seq).map_err(|error| io_as_sqlite(&error))
 }
 

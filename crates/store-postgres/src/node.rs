@@ -1,13 +1,14 @@
 //! What all tasks of a node share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use deadpool_postgres::Pool;
 use longshore_core::id::QueueName;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_engine::Effect;
 use longshore_store::WakeupsSender;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::archive::ArchiveState;
 use crate::catalog::Catalog;
@@ -89,7 +90,7 @@ impl Node {
     }
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.catalog.read())
     }
 
     /// Reads what has changed since `catalog`, and publishes the result.
@@ -105,7 +106,7 @@ impl Node {
     /// Makes a catalog the current one, unless that is newer.
     pub(crate) fn publish_catalog(&self, catalog: Catalog) -> Arc<Catalog> {
         let catalog = Arc::new(catalog);
-        let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.catalog.write();
         if current.version < catalog.version {
             *current = Arc::clone(&catalog);
         }
@@ -155,7 +156,7 @@ impl Node {
     }
 
     fn deadline(&self) -> MutexGuard<'_, Option<Timestamp>> {
-        self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+        self.deadline.lock()
     }
 
     /// Publishes the effects of a committed transaction.

@@ -165,7 +165,7 @@ impl TermFields {
 }
 
 /// Whether the term index lists this job.
-pub fn has_words(job: &Job) -> bool {
+pub fn has_terms(job: &Job) -> bool {
     job.tags.pairs().next().is_some() || job.correlation_id.is_some() || job.idempotency.is_some()
 }
 
