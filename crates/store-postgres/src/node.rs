@@ -20,7 +20,7 @@ use crate::node_cache::NodeCache;
 use crate::notify::NotifyQueue;
 use crate::pool;
 use crate::statements::Statements;
-use crate::stats::StatCounters;
+use crate::stats::NodeStats;
 use crate::store::PostgresOptions;
 
 /// Queue id under which the totals of the Ocypod API are counted.
@@ -45,7 +45,7 @@ pub(crate) struct Node {
     pub parked_claims: AtomicUsize,
     pub archive: ArchiveState,
     pub cache: NodeCache,
-    pub stats: StatCounters,
+    pub stats: NodeStats,
     /// How long archived jobs may exceed their retention, so that whole partitions can be dropped.
     pub retention_slack: Duration,
     /// Longest wait for any response of the database.
@@ -80,7 +80,7 @@ impl Node {
             parked_claims: AtomicUsize::new(0),
             archive: ArchiveState::default(),
             cache: NodeCache::default(),
-            stats: StatCounters::default(),
+            stats: NodeStats::default(),
             retention_slack: options.retention_slack,
             response_timeout: options.response_timeout,
             timeline: AtomicU64::new(0),

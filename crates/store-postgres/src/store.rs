@@ -16,7 +16,8 @@ use longshore_engine::{
 };
 use longshore_store::OsRng;
 use longshore_store::{
-    ChangeFeed, Clock, Grant, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, await_grant, mailbox,
+    ChangeFeed, Clock, Grant, HitCount, Mailbox, Park, Store, StoreError, StoreFuture, TakeBack, Ticket, await_grant,
+    mailbox,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -34,7 +35,6 @@ use crate::notify;
 use crate::pool;
 use crate::request::{ClaimResponder, QueuedRequest, RequestSender, Responder, TxRequest};
 use crate::retry::{LockWait, TransactionRunner};
-use crate::stats::NodeStats;
 
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
@@ -240,8 +240,9 @@ impl PostgresStore {
         })
     }
 
-    pub fn stats(&self) -> NodeStats {
-        self.node.stats.snapshot()
+    /// Returns how many batches the fast path has applied, and how many needed the slow path.
+    pub fn fast_path(&self) -> HitCount {
+        self.node.stats.fast_path()
     }
 
     /// Stores the virtual time. Blocks the calling thread.
