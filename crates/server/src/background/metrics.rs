@@ -201,14 +201,16 @@ fn write_series(text: &mut Exposition, name: &str, labels: &str, histogram: &His
         text.sample(&bucket, &format!("{labels}{separator}le=\"{bound}\""), count);
     }
     text.sample(&bucket, &format!("{labels}{separator}le=\"+Inf\""), histogram.count);
-    for (suffix, value) in [("count", &histogram.count as &dyn std::fmt::Display), ("sum", &histogram.sum)] {
+    let mut write_total = |suffix: &str, value: &dyn std::fmt::Display| {
         let name = format!("{name}_{suffix}");
         if labels.is_empty() {
             text.unlabelled(&name, value);
         } else {
             text.sample(&name, labels, value);
         }
-    }
+    };
+    write_total("count", &histogram.count);
+    write_total("sum", &histogram.sum);
 }
 
 fn write_queues(text: &mut Exposition, app: &AppState, queues: &[QueueStats]) {
