@@ -136,6 +136,7 @@ impl StoreWriter {
         batch: &mut Vec<WriteRequest>,
         more: &mut dyn FnMut() -> Option<WriteRequest>,
     ) -> Result<Vec<PendingReply>, RecordsError> {
+        let _span = tracing::debug_span!("commit", requests = batch.len(), commit_seq = self.commit_seq + 1).entered();
         let (now, start) = (self.clock.now(), monotonic());
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
