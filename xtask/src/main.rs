@@ -5,12 +5,10 @@
 //! - `lexer.rs`: splits Rust and SQL into comments, strings, names and punctuation
 //! - `tree.rs`: the files of a tree
 //! - `config.rs`: the lists of `xtask/*.txt`
-//! - `ratchet.rs`: findings that may only become fewer
 
 mod checks;
 mod config;
 mod lexer;
-mod ratchet;
 mod tidy;
 mod tree;
 
@@ -18,14 +16,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask tidy [--root DIR] [--summary | --all | --ratchet] [PATH...]
+usage: cargo xtask tidy [--root DIR] [--summary] [PATH...]
 
 Checks the rules of CONTRIBUTING.md that clippy and rustfmt cannot check.
 
   --root DIR  check this tree instead of the current repository
   --summary   print counts per check, per banned word and per file instead of the findings
-  --all       print also the findings that xtask/ratchet.txt records
-  --ratchet   lower the counts of xtask/ratchet.txt to the present findings
   PATH        report only findings below these paths, relative to the root
 
 Exit code: 0 without findings, 1 with findings, 2 if the checks could not run.";
@@ -53,14 +49,12 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<bool, String> {
         None => return Err(USAGE.to_owned()),
     }
     let mut root = None;
-    let mut mode = tidy::Mode::New;
+    let mut report = tidy::Report::List;
     let mut paths = Vec::new();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--root" => root = Some(PathBuf::from(arguments.next().ok_or("--root needs a directory")?)),
-            "--summary" => mode = tidy::Mode::Summary,
-            "--all" => mode = tidy::Mode::All,
-            "--ratchet" => mode = tidy::Mode::Ratchet,
+            "--summary" => report = tidy::Report::Summary,
             "--help" | "-h" => {
                 println!("{USAGE}");
                 return Ok(true);
@@ -73,7 +67,7 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<bool, String> {
         Some(root) => root,
         None => repository()?,
     };
-    tidy::run(&root, mode, &paths)
+    tidy::run(&root, report, &paths)
 }
 
 /// The nearest directory above the current one that has an `xtask` directory.

@@ -4,45 +4,34 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::Path;
 
-use crate::checks::{Finding, banned_words, crate_order, option_docs, size, type_names};
+use crate::checks::{Finding, banned_words, crate_order, doc_names, option_docs, size, type_names};
 use crate::config::{Config, List};
-use crate::ratchet;
 use crate::tree::{self, SourceFile};
 
 const MARK: &str = "tidy-allow:";
 
-/// What a run reports.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Findings beyond the recorded counts.
-    New,
-    /// All findings.
-    All,
-    /// Counts of all findings.
+/// What a run prints.
+#[derive(Clone, Copy)]
+pub(crate) enum Report {
+    /// Every finding, one per line.
+    List,
+    /// Counts of the findings.
     Summary,
-    /// Nothing: the recorded counts are lowered.
-    Ratchet,
 }
 
 /// Prints the findings below `paths` (all if empty) and returns whether there are none.
-pub(crate) fn run(root: &Path, mode: Mode, paths: &[String]) -> Result<bool, String> {
+pub(crate) fn run(root: &Path, report: Report, paths: &[String]) -> Result<bool, String> {
     let files = tree::read(root)?;
     let mut findings = find(&files, &Config::read(root));
-    let recorded = ratchet::read(root);
-    match mode {
-        Mode::New => findings = ratchet::without_recorded(findings, &recorded),
-        Mode::All | Mode::Summary => {}
-        Mode::Ratchet => {
-            ratchet::write(root, &findings, &recorded)?;
-            findings.clear();
-        }
-    }
     if !paths.is_empty() {
         findings.retain(|finding| paths.iter().any(|path| is_below(&finding.path, path)));
     }
-    let report = if mode == Mode::Summary { summarize(&findings) } else { list(&findings) };
+    let text = match report {
+        Report::List => list(&findings),
+        Report::Summary => summarize(&findings),
+    };
     // A reader that has seen enough (`| head`) closes the pipe: that is no error.
-    let _closed = std::io::stdout().write_all(report.as_bytes());
+    let _closed = std::io::stdout().write_all(text.as_bytes());
     let with_findings: BTreeSet<_> = findings.iter().map(|finding| finding.path.as_str()).collect();
     eprintln!("tidy: {} files, {} findings in {} of them", files.len(), findings.len(), with_findings.len());
     Ok(findings.is_empty())
@@ -60,6 +49,7 @@ fn find(files: &[SourceFile], config: &Config) -> Vec<Finding> {
     findings.extend(size::check_file_length(files));
     findings.extend(crate_order::check(files, &config.crate_order));
     findings.extend(option_docs::check(files));
+    findings.extend(doc_names::check(files));
     let mut findings = without_allowed(findings, &config.allowed, config.own);
     let by_path: HashMap<_, _> = files.iter().map(|file| (file.path.as_str(), file)).collect();
     findings.retain(|finding| by_path.get(finding.path.as_str()).is_none_or(|file| !is_marked(file, finding.line)));

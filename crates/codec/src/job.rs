@@ -118,8 +118,8 @@ fn encode_body(job: &Job, names: &Dictionary, mut buffer: Vec<u8>) -> Option<Vec
     for attempt in &job.attempts {
         put_attempt(&mut encoder, attempt, job.error.as_ref(), &base);
     }
-    encoder.varint(job.history.moves().len() as u64);
-    for transition in job.history.moves() {
+    encoder.varint(job.history.transitions().len() as u64);
+    for transition in job.history.transitions() {
         encoder.option(transition.from, |encoder, from| encoder.byte(variant_index(StateKind::ALL, &from)));
         encoder.byte(variant_index(StateKind::ALL, &transition.to));
         base.put(&mut encoder, transition.at);

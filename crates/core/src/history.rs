@@ -35,7 +35,7 @@ impl History {
     }
 
     /// Returns the transitions, oldest first.
-    pub fn moves(&self) -> &[Transition] {
+    pub fn transitions(&self) -> &[Transition] {
         &self.0
     }
 }

@@ -33,7 +33,7 @@
 //!
 //! let patch = SettingsPatch { max_queued: Some(Some(1_000)), ..SettingsPatch::default() };
 //! let settings = patch.resolve(Profile::Standard).unwrap();
-//! assert_eq!(settings.intake.max_queued, Some(1_000));
+//! assert_eq!(settings.admission.max_queued, Some(1_000));
 //! assert_eq!(settings.policy.lease, Some(Duration::from_secs(30)), "inherited from the profile");
 //! ```
 

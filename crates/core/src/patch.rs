@@ -72,14 +72,14 @@ impl SettingsPatch {
     pub fn resolve(&self, profile: Profile) -> Result<Settings, Invalid> {
         let mut settings = Settings::of_profile(profile);
         self.merge(&mut settings);
-        check_intake(&settings.intake)?;
+        check_admission(&settings.admission)?;
         check_policy(&settings.policy)?;
         check_locks(&Settings::of_profile(profile), &settings)?;
         Ok(settings)
     }
 
     fn merge(&self, settings: &mut Settings) {
-        let Settings { policy, intake } = settings;
+        let Settings { policy, admission } = settings;
         self.job.merge(policy);
         set(&mut policy.on_lease_expiry, self.on_lease_expiry);
         set(&mut policy.reclaim, self.reclaim);
@@ -88,16 +88,16 @@ impl SettingsPatch {
         set(&mut policy.manual_requeue, self.manual_requeue);
         set(&mut policy.cancel_running, self.cancel_running);
         set(&mut policy.clear_error_on_success, self.clear_error_on_success);
-        set(&mut intake.idempotency.scope, self.idempotency_scope);
-        set_duration(&mut intake.idempotency.window, self.idempotency_window);
-        set(&mut intake.external_ids, self.external_ids);
-        // `check_intake` refuses a value out of range.
-        set(&mut intake.payload_max, self.payload_max.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)));
-        set(&mut intake.priority_order, self.priority_order);
-        set(&mut intake.submit, self.submit);
-        set(&mut intake.delayed_start, self.delayed_start);
+        set(&mut admission.idempotency.scope, self.idempotency_scope);
+        set_duration(&mut admission.idempotency.window, self.idempotency_window);
+        set(&mut admission.external_ids, self.external_ids);
+        // `check_admission` refuses a value out of range.
+        set(&mut admission.payload_max, self.payload_max.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)));
+        set(&mut admission.priority_order, self.priority_order);
+        set(&mut admission.submit, self.submit);
+        set(&mut admission.delayed_start, self.delayed_start);
         // 0 means "off", as for durations.
-        set(&mut intake.max_queued, self.max_queued.map(|max| max.filter(|max| *max > 0)));
+        set(&mut admission.max_queued, self.max_queued.map(|max| max.filter(|max| *max > 0)));
     }
 }
 
@@ -216,11 +216,11 @@ fn check_policy(policy: &Policy) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn check_intake(intake: &AdmissionSettings) -> Result<(), Invalid> {
-    if !(1..=PAYLOAD_BYTES_MAX).contains(&intake.payload_max) {
+fn check_admission(admission: &AdmissionSettings) -> Result<(), Invalid> {
+    if !(1..=PAYLOAD_BYTES_MAX).contains(&admission.payload_max) {
         return Err(Invalid::new("payload_max", format!("must be 1-{PAYLOAD_BYTES_MAX} bytes")));
     }
-    check_duration("idempotency.window", intake.idempotency.window.unwrap_or_default())
+    check_duration("idempotency.window", admission.idempotency.window.unwrap_or_default())
 }
 
 /// Settings that a queue of this profile cannot change; `retry` stands for all settings in it.
@@ -234,7 +234,7 @@ pub fn locked_settings(profile: Profile) -> &'static [&'static str] {
 /// Refuses a changed value of a locked setting. The value of the profile may be repeated, so that
 /// the settings of a queue can be sent back.
 fn check_locks(profile: &Settings, settings: &Settings) -> Result<(), Invalid> {
-    let (Settings { policy: old, intake: old_intake }, Settings { policy: new, intake: new_intake }) =
+    let (Settings { policy: old, admission: old_admission }, Settings { policy: new, admission: new_admission }) =
         (profile, settings);
     let name = old.profile;
     for field in locked_settings(name) {
@@ -243,9 +243,9 @@ fn check_locks(profile: &Settings, settings: &Settings) -> Result<(), Invalid> {
             "on_lease_expiry" => old.on_lease_expiry == new.on_lease_expiry,
             "fencing" => old.fencing == new.fencing,
             "manual_requeue" => old.manual_requeue == new.manual_requeue,
-            "submit" => old_intake.submit == new_intake.submit,
-            "delayed_start" => old_intake.delayed_start == new_intake.delayed_start,
-            _ => old == new && old_intake == new_intake,
+            "submit" => old_admission.submit == new_admission.submit,
+            "delayed_start" => old_admission.delayed_start == new_admission.delayed_start,
+            _ => old == new && old_admission == new_admission,
         };
         if !is_same {
             return Err(locked(field, name));
@@ -269,12 +269,12 @@ mod tests {
     /// Proves G-4.1, G-4.2, G-4.4, G-4.9, G-5.1, G-1.11.
     #[test]
     fn gopherqueue_defaults() {
-        let Settings { policy, intake } = Settings::of_profile(Profile::Gopherqueue);
+        let Settings { policy, admission } = Settings::of_profile(Profile::Gopherqueue);
         assert_eq!(policy.execution_timeout, Some(Duration::from_mins(30)));
         assert_eq!(policy.lease, Some(Duration::from_mins(5)));
         assert_eq!(policy.lifetime, Some(Duration::from_days(7)));
         assert_eq!((policy.retry.limit, policy.retry.counts), (3, RetryLimitUnit::Starts));
-        assert_eq!(intake.idempotency.window, Some(Duration::from_hours(24)));
+        assert_eq!(admission.idempotency.window, Some(Duration::from_hours(24)));
         assert_eq!(policy.retention.dead_letter, None, "dead letters are kept for an operator");
     }
 

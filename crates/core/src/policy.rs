@@ -17,7 +17,7 @@ pub use longshore_types::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub policy: Policy,
-    pub intake: AdmissionSettings,
+    pub admission: AdmissionSettings,
 }
 
 /// Settings that a job keeps from its creation to its end.

@@ -51,9 +51,9 @@ fn gopherqueue() -> Settings {
             cancel_running: CancelRunning::Cooperative,
             clear_error_on_success: false,
         },
-        intake: AdmissionSettings {
-            idempotency: Idempotency { scope: IdempotencyScope::Type, ..INTAKE.idempotency },
-            ..INTAKE
+        admission: AdmissionSettings {
+            idempotency: Idempotency { scope: IdempotencyScope::Type, ..ADMISSION.idempotency },
+            ..ADMISSION
         },
     }
 }
@@ -98,10 +98,10 @@ fn taskharbor() -> Settings {
             cancel_running: CancelRunning::Cooperative,
             clear_error_on_success: false,
         },
-        intake: AdmissionSettings {
+        admission: AdmissionSettings {
             idempotency: Idempotency { scope: IdempotencyScope::Queue, window: None },
             priority_order: false,
-            ..INTAKE
+            ..ADMISSION
         },
     }
 }
@@ -146,7 +146,7 @@ fn ocypod() -> Settings {
             cancel_running: CancelRunning::Immediate,
             clear_error_on_success: false,
         },
-        intake: AdmissionSettings { payload_max: 256 << 10, priority_order: false, ..INTAKE },
+        admission: AdmissionSettings { payload_max: 256 << 10, priority_order: false, ..ADMISSION },
     }
 }
 
@@ -178,7 +178,7 @@ fn weave() -> Settings {
             cancel_running: CancelRunning::Immediate,
             clear_error_on_success: false,
         },
-        intake: AdmissionSettings { external_ids: true, ..INTAKE },
+        admission: AdmissionSettings { external_ids: true, ..ADMISSION },
     }
 }
 
@@ -216,16 +216,16 @@ fn document() -> Settings {
             cancel_running: CancelRunning::Immediate,
             clear_error_on_success: true,
         },
-        intake: AdmissionSettings {
+        admission: AdmissionSettings {
             submit: SubmitMode::Explicit,
             delayed_start: false,
             priority_order: false,
-            ..INTAKE
+            ..ADMISSION
         },
     }
 }
 
-const INTAKE: AdmissionSettings = AdmissionSettings {
+const ADMISSION: AdmissionSettings = AdmissionSettings {
     idempotency: Idempotency { scope: IdempotencyScope::Off, window: Some(Duration::from_hours(24)) },
     external_ids: false,
     payload_max: PAYLOAD_BYTES_DEFAULT,

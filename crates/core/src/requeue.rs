@@ -27,8 +27,8 @@ pub enum Reset {
     Keep,
 }
 
-/// Returns how the job is requeued, or why it cannot be. `intake`: of its queue, if that exists.
-pub fn check(job: &Job, requeue: &Requeue, intake: Option<&AdmissionSettings>) -> Result<ManualRequeue, Refusal> {
+/// Returns how the job is requeued, or why it cannot be. `admission`: of its queue, if that exists.
+pub fn check(job: &Job, requeue: &Requeue, admission: Option<&AdmissionSettings>) -> Result<ManualRequeue, Refusal> {
     match job.kind() {
         StateKind::Failed | StateKind::DeadLetter | StateKind::Cancelled => {}
         StateKind::Pending
@@ -41,8 +41,8 @@ pub fn check(job: &Job, requeue: &Requeue, intake: Option<&AdmissionSettings>) -
     if job.requeued_as.is_some() {
         return Err(Refusal::Illegal("the job was already requeued: see \"requeued_as\""));
     }
-    let intake = intake.ok_or(Refusal::QueueNotFound)?;
-    if requeue.run_at.is_some() && !intake.delayed_start {
+    let admission = admission.ok_or(Refusal::QueueNotFound)?;
+    if requeue.run_at.is_some() && !admission.delayed_start {
         return Err(Refusal::invalid("run_at", "is not taken by this queue: it has no delayed start"));
     }
     Ok(job.policy.manual_requeue)

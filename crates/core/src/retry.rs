@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn failure_of_last_attempt_ends_job() {
         for profile in Profile::ALL {
-            let intake = Settings::of_profile(*profile).intake;
+            let admission = Settings::of_profile(*profile).admission;
             for (counts, limit) in
                 RetryLimitUnit::ALL.iter().flat_map(|counts| (0..4).map(move |limit| (*counts, limit)))
             {
@@ -204,7 +204,7 @@ mod tests {
                     let (is_last, now) = (is_last_attempt(&job), i64::from(attempt) * 1_000);
                     let token = job.state.lease().map(|lease| lease.token);
                     let failed = Outcome::Fail(ReportedFailure::new(ReportedCategory::Temporary, "x"));
-                    at(now, |context| settle(&mut job, token, &failed, QueueContext::Exists(&intake), context))
+                    at(now, |context| settle(&mut job, token, &failed, QueueContext::Exists(&admission), context))
                         .unwrap();
                     assert_eq!(job.state.terminal(), is_last, "{profile} {counts} {limit}: attempt {attempt}");
                     if is_last {
@@ -223,11 +223,11 @@ mod tests {
     /// A released attempt does not count; a requested cancel makes any attempt the last.
     #[test]
     fn release_and_cancel_change_last_attempt() {
-        let intake = Settings::of_profile(Profile::Standard).intake;
+        let admission = Settings::of_profile(Profile::Standard).admission;
         let mut job = running(Profile::Standard, RetryLimitUnit::Starts, 2);
         assert!(!is_last_attempt(&job));
         let token = job.state.lease().map(|lease| lease.token);
-        at(1_000, |context| settle(&mut job, token, &Outcome::Release, QueueContext::Exists(&intake), context))
+        at(1_000, |context| settle(&mut job, token, &Outcome::Release, QueueContext::Exists(&admission), context))
             .unwrap();
         at(1_000, |context| claim(&mut job, &ClaimOptions::default(), context)).unwrap();
         assert!(!is_last_attempt(&job), "the first start was released");

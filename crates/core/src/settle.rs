@@ -70,8 +70,8 @@ pub(crate) fn check_output_size(
 ) -> Result<(), Refusal> {
     let bytes = output.map_or(0, Bytes::len);
     match queue {
-        QueueContext::Exists(intake) => check_size(field, bytes, intake),
-        QueueContext::Deleted => check_size(field, bytes, &Settings::of_profile(job.policy.profile).intake),
+        QueueContext::Exists(admission) => check_size(field, bytes, admission),
+        QueueContext::Deleted => check_size(field, bytes, &Settings::of_profile(job.policy.profile).admission),
     }
 }
 

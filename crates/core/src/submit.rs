@@ -114,15 +114,15 @@ pub enum DependencyRef {
 }
 
 /// Checks everything that does not depend on other jobs. Returns the resolved policy of the job.
-pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &AdmissionSettings) -> Result<Arc<Policy>, Refusal> {
+pub fn check(new: &NewJob, policy: &Arc<Policy>, admission: &AdmissionSettings) -> Result<Arc<Policy>, Refusal> {
     check_texts(new)?;
-    if new.key().is_some() && intake.idempotency.scope == IdempotencyScope::Off {
+    if new.key().is_some() && admission.idempotency.scope == IdempotencyScope::Off {
         return Err(Refusal::invalid(
             "idempotency_key",
             "is not taken by this queue: its idempotency scope is \"off\"",
         ));
     }
-    if new.external_id.is_some() && !intake.external_ids {
+    if new.external_id.is_some() && !admission.external_ids {
         return Err(Refusal::invalid("external_id", "is not taken by this queue"));
     }
     let is_delayed = match new.start {
@@ -133,11 +133,11 @@ pub fn check(new: &NewJob, policy: &Arc<Policy>, intake: &AdmissionSettings) -> 
             delay > Duration::ZERO
         }
     };
-    if is_delayed && !intake.delayed_start {
+    if is_delayed && !admission.delayed_start {
         return Err(Refusal::invalid("run_at", "is not taken by this queue: it has no delayed start"));
     }
     let resolved = if new.policy.is_empty() { Arc::clone(policy) } else { Arc::new(new.policy.resolve(policy)?) };
-    check_size("payload", new.payload.bytes().len(), intake)?;
+    check_size("payload", new.payload.bytes().len(), admission)?;
     Ok(resolved)
 }
 
@@ -163,8 +163,8 @@ pub fn check_breadth(after: &[DependencyRef], after_any: &[DependencyRef]) -> Re
 }
 
 /// Checks the size of a payload, result, progress note or checkpoint.
-pub fn check_size(field: &'static str, bytes: usize, intake: &AdmissionSettings) -> Result<(), Refusal> {
-    let bytes_max = intake.payload_max;
+pub fn check_size(field: &'static str, bytes: usize, admission: &AdmissionSettings) -> Result<(), Refusal> {
+    let bytes_max = admission.payload_max;
     let fits = u32::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max);
     if fits { Ok(()) } else { Err(Refusal::PayloadTooLarge { field, bytes, bytes_max }) }
 }
@@ -190,7 +190,7 @@ pub struct ResolvedSubmission {
 pub fn create(
     new: &NewJob,
     resolved: ResolvedSubmission,
-    intake: &AdmissionSettings,
+    admission: &AdmissionSettings,
     context: &mut TransitionContext<'_>,
 ) -> Job {
     let now = context.now;
@@ -199,7 +199,7 @@ pub fn create(
         Start::At(at) => if_in_future(Some(at), now),
         Start::In(delay) => if_in_future(Some(now + delay), now),
     };
-    let held = new.hold.unwrap_or(intake.submit == SubmitMode::Explicit);
+    let held = new.hold.unwrap_or(admission.submit == SubmitMode::Explicit);
     let mut job = Job {
         dependencies: resolved.dependencies,
         inherited_priority: resolved.inherited_priority,
@@ -214,7 +214,7 @@ pub fn create(
     job.callback_url = new.callback_url.clone();
     job.idempotency = new.key().map(|key| IdempotencyKey {
         key: Arc::clone(key),
-        scope: intake.idempotency.scope,
+        scope: admission.idempotency.scope,
         job_type: new.job_type.clone(),
     });
     job.external_id = new.external_id.clone();

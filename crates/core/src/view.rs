@@ -160,7 +160,7 @@ pub fn ocypod(job: &Job, input: Option<Bytes>) -> OcypodView {
 /// Whether the job runs its last attempt, waits for the retry of it, or ended from there.
 fn last_run_is_current(job: &Job) -> bool {
     let last_active =
-        if job.state.terminal() { job.history.moves().last().and_then(|end| end.from) } else { Some(job.kind()) };
+        if job.state.terminal() { job.history.transitions().last().and_then(|end| end.from) } else { Some(job.kind()) };
     match last_active {
         None | Some(StateKind::Pending | StateKind::Scheduled | StateKind::Delayed) => false,
         Some(

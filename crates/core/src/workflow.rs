@@ -87,7 +87,7 @@ impl Workflow {
 
     /// Returns the state, derived from the counts.
     pub fn state(&self) -> WorkflowState {
-        if self.open || self.operation.is_some() || self.tally.alive() > 0 {
+        if self.open || self.operation.is_some() || self.tally.unfinished() > 0 {
             WorkflowState::Running
         } else if self.tally.of(StateKind::Failed) + self.tally.of(StateKind::DeadLetter) > 0 {
             WorkflowState::Failed
@@ -105,7 +105,7 @@ impl MemberCounts {
     }
 
     /// Returns the number of members that have not ended.
-    pub fn alive(&self) -> u64 {
+    pub fn unfinished(&self) -> u64 {
         StateKind::ALL.iter().filter(|state| !state.terminal()).map(|state| self.of(*state)).sum()
     }
 
@@ -224,7 +224,7 @@ mod tests {
         sum.join(&MemberCountDelta::moved(Some(StateKind::Pending), Some(StateKind::Completed)));
         tally.add(&sum);
         tally.add(&MemberCountDelta::gone());
-        assert_eq!((tally.of(StateKind::Completed), tally.alive(), tally.records), (1, 0, 0));
+        assert_eq!((tally.of(StateKind::Completed), tally.unfinished(), tally.records), (1, 0, 0));
         assert!(MemberCountDelta::moved(Some(StateKind::Running), Some(StateKind::Running)).is_nothing());
     }
 }

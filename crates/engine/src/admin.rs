@@ -62,7 +62,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
         let fields =
             self.with_job(seq, |job| (job.queue.clone(), job.state.held(), job.policy.profile.fails_when_full()))?;
         let (name, held, fails_when_full) = fields.ok_or(Refusal::JobNotFound)?;
-        let max = self.engine.queue(&name).and_then(|queue| queue.intake.max_queued);
+        let max = self.engine.queue(&name).and_then(|queue| queue.admission.max_queued);
         let full = max.filter(|max| self.engine.index.queued_count(&name) >= *max);
         if let Some(max_queued) = full
             && held
@@ -78,7 +78,8 @@ impl<R: JobRecords> CommandContext<'_, R> {
         let seq = self.find(id)?;
         let name = self.with_job(seq, |job| job.queue.clone())?.ok_or(Refusal::JobNotFound)?;
         let queue = self.engine.queue(&name).cloned();
-        let checked = self.with_job(seq, |job| requeue::check(job, how, queue.as_ref().map(|queue| &queue.intake)))?;
+        let checked =
+            self.with_job(seq, |job| requeue::check(job, how, queue.as_ref().map(|queue| &queue.admission)))?;
         match checked.ok_or(Refusal::JobNotFound)?? {
             // A clone has no dependencies: those of its original have ended.
             ManualRequeue::Clone => self.requeue_as_clone(seq, how, Dependencies::default()),
@@ -106,16 +107,16 @@ impl<R: JobRecords> CommandContext<'_, R> {
         how: &Requeue,
         dependencies: Dependencies,
     ) -> Result<(JobId, StateKind), CommandError<R::Error>> {
-        let clone_seq = Seq(self.engine.next_number);
+        let clone_seq = Seq(self.engine.next_seq);
         let clone_id = self.records.new_id(clone_seq, self.rng);
-        self.engine.next_number += 1;
+        self.engine.next_seq += 1;
         let mut transitions = Vec::new();
         let copy = self.update(seq, |job, context| {
             let (now, lease_floor) = (context.now, context.lease_floor);
-            let (rng, next_number) = (&mut *context.rng, &mut *context.next_seq);
+            let (rng, next_seq) = (&mut *context.rng, &mut *context.next_seq);
             // The transitions of the clone: those of the original are separate effects.
             let transitions = &mut transitions;
-            let mut clone_context = TransitionContext { now, rng, next_seq: next_number, lease_floor, transitions };
+            let mut clone_context = TransitionContext { now, rng, next_seq, lease_floor, transitions };
             Ok(requeue::clone(job, (clone_id, clone_seq), how, dependencies, &mut clone_context))
         })?;
         self.transitions = transitions;
@@ -159,8 +160,8 @@ impl<R: JobRecords> CommandContext<'_, R> {
             StatusAction::Requeue => {
                 let how = Requeue { counters: Reset::Keep, run_at: None };
                 let queue = self.engine.queue(&name).cloned();
-                let intake = queue.as_ref().map(|queue| &queue.intake);
-                self.with_job(seq, |job| requeue::check(job, &how, intake))?.ok_or(Refusal::JobNotFound)??;
+                let admission = queue.as_ref().map(|queue| &queue.admission);
+                self.with_job(seq, |job| requeue::check(job, &how, admission))?.ok_or(Refusal::JobNotFound)??;
                 self.requeue_in_place(seq, &how)
             }
             action @ (StatusAction::Note
@@ -305,8 +306,10 @@ fn release_idempotency_key<R: JobRecords>(
     let entry = context.records.key(&path).map_err(CommandError::Storage)?;
     let Some(entry) = entry.filter(|entry| entry.seq == job.seq) else { return Ok(()) };
     // The queue may have been deleted: then the window of the profile applies.
-    let profile_window = || longshore_core::policy::Settings::of_profile(job.policy.profile).intake.idempotency.window;
-    let window = context.engine.queue(&job.queue).map_or_else(profile_window, |queue| queue.intake.idempotency.window);
+    let profile_window =
+        || longshore_core::policy::Settings::of_profile(job.policy.profile).admission.idempotency.window;
+    let window =
+        context.engine.queue(&job.queue).map_or_else(profile_window, |queue| queue.admission.idempotency.window);
     match window.map(|window| entry.at + window).filter(|end| *end > context.now) {
         Some(end) => {
             context.records.put_key(path, KeyEntry { prune_at: Some(end), ..entry }).map_err(CommandError::Storage)

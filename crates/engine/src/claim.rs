@@ -91,7 +91,7 @@ impl Engine {
     /// now.
     pub fn has_ready(&self, queue: &QueueName, types: &[JobType]) -> bool {
         self.queue(queue).is_some_and(|settings| {
-            !settings.paused && self.index.next_ready(queue, types, settings.intake.priority_order).is_some()
+            !settings.paused && self.index.next_ready(queue, types, settings.admission.priority_order).is_some()
         })
     }
 
@@ -123,7 +123,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
         let mut claimed = Vec::new();
         for name in &request.queues {
             let Some(queue) = self.engine.queue(name) else { continue };
-            let priority_order = queue.intake.priority_order;
+            let priority_order = queue.admission.priority_order;
             if queue.paused {
                 continue;
             }

@@ -100,11 +100,11 @@ impl<'a, R: JobRecords> CommandContext<'a, R> {
         let before = IndexEntry::of(&job);
         let (was_terminal, counted_before) = (job.state.terminal(), counted_state(&job));
         // A copy, because the verb borrows the settings of the queue from the engine.
-        let mut next_number = self.engine.next_number;
+        let mut next_seq = self.engine.next_seq;
         let mut context = TransitionContext {
             now: self.now,
             rng: self.rng,
-            next_seq: &mut next_number,
+            next_seq: &mut next_seq,
             lease_floor: self.engine.options.lease_floor,
             transitions: &mut self.transitions,
         };
@@ -115,7 +115,7 @@ impl<'a, R: JobRecords> CommandContext<'a, R> {
                 Err(refusal.into())
             }
             Ok(value) => {
-                self.engine.next_number = next_number;
+                self.engine.next_seq = next_seq;
                 self.engine.reindex(Some(before), Some(IndexEntry::of(&job)));
                 self.emit_effects(&job);
                 self.save(job, was_terminal, counted_before)?;

@@ -30,7 +30,7 @@ pub struct Engine {
     /// Workflows with a cancel or a retry that has not reached all members yet.
     pub(crate) active_operations: BTreeSet<WorkflowId>,
     /// The next sequence number of a job or workflow, or position in a queue.
-    pub(crate) next_number: u64,
+    pub(crate) next_seq: u64,
     pub(crate) options: EngineOptions,
     pub(crate) undo_log: UndoLog,
 }
@@ -87,7 +87,7 @@ impl Engine {
             propagation: PropagationQueue::default(),
             deleting_queues: BTreeSet::new(),
             active_operations: BTreeSet::new(),
-            next_number: 1,
+            next_seq: 1,
             undo_log: UndoLog::default(),
             options: EngineOptions { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
         };
@@ -98,14 +98,14 @@ impl Engine {
     /// Restores an engine from the records.
     ///
     /// `jobs` are the live ones ([`Job::is_live`]). `ended` counts the other jobs per queue and
-    /// state. `next_number` is greater than the sequence number of every job that `jobs` does not
+    /// state. `next_seq` is greater than the sequence number of every job that `jobs` does not
     /// list.
     pub fn rebuild<'a>(
         options: EngineOptions,
         queues: impl IntoIterator<Item = Queue>,
         jobs: impl IntoIterator<Item = &'a Job>,
         ended: impl IntoIterator<Item = (QueueName, StateKind, u64)>,
-        next_number: u64,
+        next_seq: u64,
     ) -> Self {
         let mut engine = Self::new(options);
         for queue in queues {
@@ -114,7 +114,7 @@ impl Engine {
             }
             Arc::make_mut(&mut engine.queues).insert(queue.name.clone(), Arc::new(queue));
         }
-        engine.next_number = next_number.max(1);
+        engine.next_seq = next_seq.max(1);
         let jobs: Vec<IndexedFields<'a>> = jobs.into_iter().map(Job::outline).collect();
         engine.bulk_load(&jobs);
         for (queue, state, jobs) in ended {
@@ -126,8 +126,8 @@ impl Engine {
     /// Creates an engine for some of the jobs of a store; the store keeps the index of all of them.
     ///
     /// The caller adds the jobs with [`Engine::index_job`] and [`Engine::restore_reclaimable`].
-    /// `next_number` is the first number that this engine may assign.
-    pub fn partial(options: EngineOptions, queues: Arc<BTreeMap<QueueName, Arc<Queue>>>, next_number: u64) -> Self {
+    /// `next_seq` is the first number that this engine may assign.
+    pub fn partial(options: EngineOptions, queues: Arc<BTreeMap<QueueName, Arc<Queue>>>, next_seq: u64) -> Self {
         Self {
             deleting_queues: queues
                 .values()
@@ -138,7 +138,7 @@ impl Engine {
             index: Index::default(),
             propagation: PropagationQueue::default(),
             active_operations: BTreeSet::new(),
-            next_number,
+            next_seq,
             undo_log: UndoLog::default(),
             options: EngineOptions { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
         }
@@ -183,15 +183,15 @@ impl Engine {
     }
 
     /// Sets the next number to assign, for a store that allocates numbers in blocks.
-    pub fn set_next_seq(&mut self, next_number: u64) {
-        self.next_number = next_number;
+    pub fn set_next_seq(&mut self, next_seq: u64) {
+        self.next_seq = next_seq;
     }
 
     /// Indexes one live job during a rebuild.
     pub fn index_job(&mut self, job: &IndexedFields<'_>) {
         let entry = IndexEntry::from_fields(job);
         let last = entry.position().unwrap_or(0).max(job.seq.0);
-        self.next_number = self.next_number.max(last.saturating_add(1));
+        self.next_seq = self.next_seq.max(last.saturating_add(1));
         self.index.replace(None, Some(&entry));
         if job.pending_propagation != PendingPropagation::Nothing {
             // Jobs propagate in the order in which they ended, also after a restart.
@@ -251,11 +251,11 @@ impl Engine {
     }
 
     /// Returns the next number: greater than every sequence number and position assigned so far.
-    pub fn next_number(&self) -> u64 {
-        self.next_number
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
     }
 
     pub(crate) fn queue_context(&self, queue: &QueueName) -> QueueContext<'_> {
-        self.queue(queue).map_or(QueueContext::Deleted, |queue| QueueContext::Exists(&queue.intake))
+        self.queue(queue).map_or(QueueContext::Deleted, |queue| QueueContext::Exists(&queue.admission))
     }
 }

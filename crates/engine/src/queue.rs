@@ -23,7 +23,7 @@ pub struct Queue {
     pub overrides: SettingsPatch,
     /// Shared by all jobs without overrides.
     pub policy: Arc<Policy>,
-    pub intake: AdmissionSettings,
+    pub admission: AdmissionSettings,
     pub paused: bool,
     /// Set while the queue is deleted in slices; it then accepts no commands.
     pub deleting: Option<QueueDeleteMode>,
@@ -47,8 +47,8 @@ pub enum DeleteQueue {
 
 impl Queue {
     pub fn new(name: QueueName, profile: Profile, overrides: SettingsPatch) -> Result<Self, Invalid> {
-        let Settings { policy, intake } = overrides.resolve(profile)?;
-        Ok(Self { name, profile, overrides, policy: Arc::new(policy), intake, paused: false, deleting: None })
+        let Settings { policy, admission } = overrides.resolve(profile)?;
+        Ok(Self { name, profile, overrides, policy: Arc::new(policy), admission, paused: false, deleting: None })
     }
 
     /// The queue of submissions that name none. It always exists.

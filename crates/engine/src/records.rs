@@ -81,7 +81,7 @@ pub trait JobRecords {
 /// The payload of a new record.
 #[derive(Clone, Debug)]
 pub enum PayloadSource {
-    Given(Payload),
+    New(Payload),
     /// A clone shares the payload of its original.
     CopyOf(Seq),
 }

@@ -146,7 +146,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
     ) -> Result<BatchItem, CommandError<R::Error>> {
         let Submission { queue: name, job: new } = submission;
         let queue = self.queue_for_submit(name)?;
-        let policy = submit::check(new, &queue.policy, &queue.intake)?;
+        let policy = submit::check(new, &queue.policy, &queue.admission)?;
         let key = scoped_key(new, &queue);
         if let Some(key) = &key {
             if let Some(first) = plan.keys.get(key) {
@@ -164,7 +164,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
                 return Err(Refusal::DuplicateId.into());
             }
         }
-        let held = new.hold.unwrap_or(queue.intake.submit == SubmitMode::Explicit);
+        let held = new.hold.unwrap_or(queue.admission.submit == SubmitMode::Explicit);
         Ok(BatchItem::New(Box::new(JobPlan { policy, key, priority: new.priority, held })))
     }
 
@@ -178,7 +178,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
         for (index, parsed) in batch.iter().enumerate() {
             let Ok(Submission { queue: name, .. }) = parsed else { continue };
             let Some(job) = plan.new_job_at(index).filter(|job| !job.held) else { continue };
-            let max_queued = self.engine.queue(name).and_then(|queue| queue.intake.max_queued);
+            let max_queued = self.engine.queue(name).and_then(|queue| queue.admission.max_queued);
             let Some(max_queued) = max_queued.filter(|_| !job.policy.profile.fails_when_full()) else { continue };
             let queued = queued.entry(name).or_insert_with(|| self.engine.index.queued_count(name));
             if *queued >= max_queued {
@@ -196,7 +196,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
         queue: &Queue,
     ) -> Result<Option<Submitted>, CommandError<R::Error>> {
         let Some(entry) = self.records.key(key).map_err(CommandError::Storage)? else { return Ok(None) };
-        let window = queue.intake.idempotency.window;
+        let window = queue.admission.idempotency.window;
         if window.is_some_and(|window| entry.at + window <= self.now) {
             return Ok(None);
         }
@@ -210,6 +210,6 @@ impl<R: JobRecords> CommandContext<'_, R> {
 
 fn scoped_key(new: &NewJob, queue: &Queue) -> Option<ScopedIdempotencyKey> {
     let key = Arc::clone(new.key()?);
-    let key = IdempotencyKey { key, scope: queue.intake.idempotency.scope, job_type: new.job_type.clone() };
+    let key = IdempotencyKey { key, scope: queue.admission.idempotency.scope, job_type: new.job_type.clone() };
     ScopedIdempotencyKey::of(&key, &queue.name)
 }

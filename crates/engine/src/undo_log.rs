@@ -23,7 +23,7 @@ pub(crate) struct UndoLog {
 struct Savepoint {
     deleting_queues: BTreeSet<QueueName>,
     active_operations: BTreeSet<WorkflowId>,
-    next_number: u64,
+    next_seq: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ impl Engine {
         self.undo_log.open = Some(Savepoint {
             deleting_queues: self.deleting_queues.clone(),
             active_operations: self.active_operations.clone(),
-            next_number: self.next_number,
+            next_seq: self.next_seq,
         });
     }
 
@@ -69,7 +69,7 @@ impl Engine {
         }
         self.deleting_queues = savepoint.deleting_queues;
         self.active_operations = savepoint.active_operations;
-        self.next_number = savepoint.next_number;
+        self.next_seq = savepoint.next_seq;
     }
 
     fn record_undo(&mut self, undo: Undo) {

@@ -50,8 +50,8 @@ impl<R: JobRecords> CommandContext<'_, R> {
         name: Option<&Arc<str>>,
         open: bool,
     ) -> Result<Workflow, CommandError<R::Error>> {
-        let number = Seq(self.engine.next_number);
-        self.engine.next_number += 1;
+        let number = Seq(self.engine.next_seq);
+        self.engine.next_seq += 1;
         let id = WorkflowId::from_bytes(*self.records.new_id(number, self.rng).as_bytes());
         let (name, created_at) = (name.cloned(), self.now);
         let workflow = Workflow {
@@ -131,7 +131,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
         let operation = Some(WorkflowOperation {
             action,
             cursor: Seq(0),
-            last_seq: Seq(self.engine.next_number.saturating_sub(1)),
+            last_seq: Seq(self.engine.next_seq.saturating_sub(1)),
             changed: 0,
         });
         let was_cancelled = workflow.cancelled;
@@ -298,8 +298,10 @@ impl<R: JobRecords> CommandContext<'_, R> {
             return Ok(false);
         };
         let queue = self.engine.queue(&name).cloned();
-        let intake = queue.as_ref().map(|queue| &queue.intake);
-        let Some(Ok(mode)) = self.with_job(seq, |job| requeue::check(job, &RERUN, intake))? else { return Ok(false) };
+        let admission = queue.as_ref().map(|queue| &queue.admission);
+        let Some(Ok(mode)) = self.with_job(seq, |job| requeue::check(job, &RERUN, admission))? else {
+            return Ok(false);
+        };
         let ResolvedDependencies { dependencies, dependency_statuses: statuses, links } =
             self.resolve_replacements(seq, AfterAnyMode::Anew)?;
         let mut recomputed = dependencies.clone();

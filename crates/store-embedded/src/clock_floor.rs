@@ -7,7 +7,7 @@
 //! heartbeats, so live leases keep the time that was left. Delays, lifetimes, retention and
 //! idempotency windows follow the clock.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use longshore_core::time::Timestamp;
 use longshore_engine::ExecutionContext;
@@ -76,7 +76,7 @@ impl StoreWriter {
             extended?;
         }
         if self.clock_mode == ClockMode::Real {
-            let mut watermark = self.shared.watermark.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut watermark = self.shared.watermark.lock();
             watermark.follow_clock(Arc::clone(&self.clock));
         }
         Ok(())

@@ -42,7 +42,7 @@ pub struct StoreMeta {
     /// Lease versions of this epoch start at `epoch * 2^12`.
     pub epoch: i64,
     /// Above every number that the store has used.
-    pub next_number: u64,
+    pub next_seq: u64,
     pub totals: Totals,
 }
 
@@ -108,7 +108,7 @@ impl Export {
         Ok(StoreMeta {
             time: meta::clock_mode(&self.connection)?,
             epoch: meta::integer(&self.connection, meta::EPOCH)?,
-            next_number: next.max(1).cast_unsigned(),
+            next_seq: next.max(1).cast_unsigned(),
             totals: meta::totals(&self.connection)?,
         })
     }

@@ -136,13 +136,13 @@ impl StoreWriter {
         match engine.claim(request, ExecutionContext { records: &mut *records, rng, now, effects })? {
             Ok(claimed) => {
                 records.record_claim(request, &claimed, reads);
-                Ok(Ok(self.with_payloads(claimed)?))
+                Ok(Ok(self.attach_payloads(claimed)?))
             }
             Err(refusal) => Ok(Err(refusal)),
         }
     }
 
-    fn with_payloads(&mut self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, RecordsError> {
+    fn attach_payloads(&mut self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, RecordsError> {
         let with_payload = |claimed: Claimed| {
             let payload = match self.records.payload(claimed.seq) {
                 Ok(Some(payload)) => payload,

@@ -1,9 +1,8 @@
 //! In-memory indexes that the writer updates and the readers share.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
 use longshore_codec::Dictionary;
 use longshore_store::StoreError;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rusqlite::Connection;
 
 use crate::finished_index::Chunks;
@@ -31,26 +30,26 @@ impl Indexes {
     }
 
     pub(crate) fn dictionary(&self) -> RwLockReadGuard<'_, Dictionary> {
-        self.dictionary.read().unwrap_or_else(PoisonError::into_inner)
+        self.dictionary.read()
     }
 
     pub(crate) fn dictionary_mut(&self) -> RwLockWriteGuard<'_, Dictionary> {
-        self.dictionary.write().unwrap_or_else(PoisonError::into_inner)
+        self.dictionary.write()
     }
 
     pub(crate) fn live(&self) -> RwLockReadGuard<'_, LiveIndex> {
-        self.live.read().unwrap_or_else(PoisonError::into_inner)
+        self.live.read()
     }
 
     pub(crate) fn live_mut(&self) -> RwLockWriteGuard<'_, LiveIndex> {
-        self.live.write().unwrap_or_else(PoisonError::into_inner)
+        self.live.write()
     }
 
     pub(crate) fn chunks(&self) -> RwLockReadGuard<'_, Chunks> {
-        self.chunks.read().unwrap_or_else(PoisonError::into_inner)
+        self.chunks.read()
     }
 
     pub(crate) fn chunks_mut(&self) -> RwLockWriteGuard<'_, Chunks> {
-        self.chunks.write().unwrap_or_else(PoisonError::into_inner)
+        self.chunks.write()
     }
 }

@@ -332,7 +332,7 @@ impl LiveIndex {
     }
 
     /// Returns the number of jobs before a position. Adds up set sizes and visits no job.
-    pub(crate) fn ahead(&self, position: &QueuePosition) -> u64 {
+    pub(crate) fn count_ahead(&self, position: &QueuePosition) -> u64 {
         let (Some(queue), Some(scheduled)) =
             (self.queues.0.get(&position.queue), self.states.0.get(&StateKind::Scheduled))
         else {

@@ -263,7 +263,7 @@ impl SnapshotReader {
     }
 
     pub(crate) fn count_ahead(&self, position: &QueuePosition) -> u64 {
-        self.indexes.live().ahead(position)
+        self.indexes.live().count_ahead(position)
     }
 
     /// Searches the live index and starts the snapshot.

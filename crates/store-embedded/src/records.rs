@@ -11,7 +11,7 @@ mod seq_map;
 pub(crate) mod workflows;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::Arc;
 
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
@@ -22,7 +22,8 @@ use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCountDelta, Workflow};
 use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
 use longshore_store::StoreError;
-use longshore_store::query::{TermFields, has_words};
+use longshore_store::query::{TermFields, has_terms};
+use parking_lot::RwLockReadGuard;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::finished_index::{FilterKey, NextPrune, PruneQueue, earlier};
@@ -339,7 +340,7 @@ impl JobRecords for SqliteRecords {
         let origin = match self.checked_out.take() {
             Some((checked_out, origin, before)) if checked_out == seq => {
                 if !before.are_those_of(&job) {
-                    self.reindex(seq, &before.words(), &TermFields::of(&job).words())?;
+                    self.reindex(seq, &before.terms(), &TermFields::of(&job).terms())?;
                 }
                 origin
             }
@@ -375,7 +376,7 @@ impl JobRecords for SqliteRecords {
             job.policy = canonical;
         }
         let payload = match payload {
-            PayloadSource::Given(payload) => Some(payload),
+            PayloadSource::New(payload) => Some(payload),
             PayloadSource::CopyOf(original) => self.payload(original)?,
         };
         if let Some(payload) = payload {
@@ -391,8 +392,8 @@ impl JobRecords for SqliteRecords {
         if let Some(membership) = &job.membership {
             self.workflows.admit(self.indexes.id_cipher.seq_of_workflow(membership.workflow), seq);
         }
-        if has_words(&job) {
-            self.reindex(seq, &BTreeSet::new(), &TermFields::of(&job).words())?;
+        if has_terms(&job) {
+            self.reindex(seq, &BTreeSet::new(), &TermFields::of(&job).terms())?;
         }
         self.changed.insert(seq, StoredIn::Nowhere);
         self.jobs.insert(seq, job);
@@ -417,7 +418,7 @@ impl JobRecords for SqliteRecords {
             let workflow = self.indexes.id_cipher.seq_of_workflow(membership.workflow);
             workflows::unname(&self.connection, workflow, &membership.reference, seq)?;
         }
-        self.reindex(seq, &TermFields::of(&job).words(), &BTreeSet::new())?;
+        self.reindex(seq, &TermFields::of(&job).terms(), &BTreeSet::new())?;
         for dependency in job.dependencies.all() {
             let dependency = self.indexes.id_cipher.decrypt(dependency).0.cast_signed();
             let mut delete = self

@@ -2,7 +2,6 @@
 //! live jobs.
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 
@@ -13,6 +12,7 @@ use longshore_core::id::{QueueName, Seq};
 use longshore_core::state::StateKind;
 use longshore_engine::{Engine, Queue};
 use longshore_store::StoreError;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use longshore_core::id::QueueName;
 use longshore_core::ocypod::totals::Totals;
 use longshore_store::{Histogram, QueueStats, WakeupsSender};
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::watermark::WatermarkFile;
@@ -68,12 +69,12 @@ impl SharedState {
     }
 
     pub(crate) fn set_totals(&self, totals: Totals) {
-        *self.totals.write().unwrap_or_else(PoisonError::into_inner) = totals;
+        *self.totals.write() = totals;
     }
 
     /// Publishes the statistics of a queue, or removes a queue that is gone.
     pub(crate) fn set_queue(&self, name: QueueName, stats: Option<QueueStats>) {
-        let mut queues = self.queues.write().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.write();
         match stats {
             Some(stats) => drop(queues.insert(name, stats)),
             None => drop(queues.remove(&name)),

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longshore_core::heartbeat::LeaseRenewal;
@@ -26,6 +26,7 @@ use longshore_store::{
     SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreMetrics, StoreReader, Ticket, WorkflowPage,
     WorkflowQuery, await_grant, mailbox,
 };
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -198,7 +199,7 @@ impl EmbeddedStore {
         self.shared.commits()
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(ReplySender<T>) -> WriteRequest) -> Result<T, StoreError> {
+    async fn call<T>(&self, request: impl FnOnce(ReplySender<T>) -> WriteRequest) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         self.send(request(reply)).await?;
         // A writer that dies without an answer may have committed.
@@ -254,7 +255,7 @@ impl Drop for EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
-        Box::pin(self.ask(|reply| WriteRequest::Submit(Box::new(request), reply)))
+        Box::pin(self.call(|reply| WriteRequest::Submit(Box::new(request), reply)))
     }
 
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
@@ -276,11 +277,11 @@ impl Store for EmbeddedStore {
     }
 
     fn hold_grants(&self, hold: bool) -> StoreFuture<'_, ()> {
-        Box::pin(self.ask(move |reply| WriteRequest::HoldGrants(hold, reply)))
+        Box::pin(self.call(move |reply| WriteRequest::HoldGrants(hold, reply)))
     }
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
-        Box::pin(self.ask(|reply| WriteRequest::Settle(settlements, reply)))
+        Box::pin(self.call(|reply| WriteRequest::Settle(settlements, reply)))
     }
 
     fn settle_and_claim(
@@ -292,15 +293,15 @@ impl Store for EmbeddedStore {
     }
 
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
-        Box::pin(self.ask(|reply| WriteRequest::Heartbeat(heartbeats, reply)))
+        Box::pin(self.call(|reply| WriteRequest::Heartbeat(heartbeats, reply)))
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
-        Box::pin(self.ask(|reply| WriteRequest::Admin(Box::new(command), reply)))
+        Box::pin(self.call(|reply| WriteRequest::Admin(Box::new(command), reply)))
     }
 
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
-        Box::pin(self.ask(move |reply| WriteRequest::Tick(budget, reply)))
+        Box::pin(self.call(move |reply| WriteRequest::Tick(budget, reply)))
     }
 
     fn wakeups(&self) -> ChangeFeed {
@@ -340,7 +341,7 @@ impl StoreReader for EmbeddedStore {
     }
 
     fn ocypod_totals(&self) -> StoreFuture<'_, Totals> {
-        let totals = *self.shared.totals.read().unwrap_or_else(PoisonError::into_inner);
+        let totals = *self.shared.totals.read();
         Box::pin(async move { Ok(totals) })
     }
 
@@ -357,13 +358,13 @@ impl StoreReader for EmbeddedStore {
     }
 
     fn queue(&self, name: QueueName) -> StoreFuture<'_, Option<QueueStats>> {
-        let queues = self.shared.queues.read().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.shared.queues.read();
         let found = queues.get(&name).cloned();
         Box::pin(async move { Ok(found) })
     }
 
     fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>> {
-        let queues = self.shared.queues.read().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.shared.queues.read();
         let all = queues.values().cloned().collect();
         Box::pin(async move { Ok(all) })
     }
@@ -371,7 +372,7 @@ impl StoreReader for EmbeddedStore {
 
 fn metrics(shared: &SharedState, database: &Location) -> StoreMetrics {
     let measured = &shared.metrics;
-    let watermark = shared.watermark.lock().unwrap_or_else(PoisonError::into_inner);
+    let watermark = shared.watermark.lock();
     let watermark_age = watermark.age(measured.commit_seq.load(Ordering::Relaxed));
     let wal_bytes = match database {
         Location::Memory(_) => None,

@@ -46,12 +46,24 @@ pub(crate) struct IncrementalVacuum {
     is_requested: bool,
     /// Commits of the store at the end of the last slice.
     commits: u64,
+    /// Slices since the last log line, and the pages that they returned.
+    slices: u64,
+    pages: u64,
 }
 
 impl IncrementalVacuum {
     pub(crate) fn new(is_enabled: bool, clock_mode: ClockMode) -> Self {
         let is_real_time = clock_mode == ClockMode::Real;
-        Self { is_enabled, is_real_time, is_dirty: true, due: None, is_requested: false, commits: 0 }
+        Self {
+            is_enabled,
+            is_real_time,
+            is_dirty: true,
+            due: None,
+            is_requested: false,
+            commits: 0,
+            slices: 0,
+            pages: 0,
+        }
     }
 
     pub(crate) fn mark_dirty(&mut self) {
@@ -62,6 +74,12 @@ impl IncrementalVacuum {
         if self.due.is_some_and(|due| due <= now) {
             (self.is_requested, self.due) = (true, Some(now + RETRY_PAUSE));
         }
+    }
+
+    /// Logs the slices since the last line, once no more are due.
+    fn log(&mut self) {
+        let (slices, pages) = (std::mem::take(&mut self.slices), std::mem::take(&mut self.pages));
+        tracing::info!(pages, slices, "free pages returned to the file system");
     }
 
     /// Returns when the next slice needs a tick.
@@ -86,6 +104,7 @@ impl StoreWriter {
             Ok(Some(_)) => Some(now),
             Ok(None) => {
                 if is_requested {
+                    self.vacuum.log();
                     // The checkpoint truncates the database file.
                     self.checkpoints.request();
                 }
@@ -96,7 +115,7 @@ impl StoreWriter {
             }
             Err(error) => return self.shared.poison(&error),
         };
-        self.announce_deadline();
+        self.publish_next_deadline();
     }
 
     /// Vacuums for one slice. Returns the pause after it.
@@ -104,8 +123,9 @@ impl StoreWriter {
         let start = monotonic();
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
+        let mut pages = 0;
         for _ in 0..STEPS_MAX {
-            step(connection)?;
+            pages += step(connection)?;
             if monotonic() - start >= SLICE || free_pages(connection)? == 0 {
                 break;
             }
@@ -121,7 +141,9 @@ impl StoreWriter {
         let factor =
             if is_idle || self.reserve.missing_bytes().is_some() { REST_FACTOR_IDLE } else { REST_FACTOR_BUSY };
         let elapsed = monotonic() - start;
-        tracing::debug!(?elapsed, "incremental vacuum");
+        tracing::debug!(pages, ?elapsed, "incremental vacuum");
+        self.vacuum.slices += 1;
+        self.vacuum.pages += pages;
         let rest = elapsed * factor;
         Ok(Duration::from_millis(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX).max(1)))
     }
@@ -146,10 +168,13 @@ fn free_pages(connection: &Connection) -> rusqlite::Result<i64> {
     connection.prepare_cached("PRAGMA freelist_count")?.query_row([], |row| row.get(0))
 }
 
-/// Vacuums some pages; SQLite returns one row per page.
-fn step(connection: &Connection) -> rusqlite::Result<()> {
+/// Vacuums some pages and returns their number; SQLite returns one row per page.
+fn step(connection: &Connection) -> rusqlite::Result<u64> {
     let mut vacuum = connection.prepare_cached(STEP)?;
-    let mut pages = vacuum.query([])?;
-    while pages.next()?.is_some() {}
-    Ok(())
+    let mut rows = vacuum.query([])?;
+    let mut pages = 0;
+    while rows.next()?.is_some() {
+        pages += 1;
+    }
+    Ok(pages)
 }

@@ -176,7 +176,7 @@ impl ExpectedIndexes {
         if let Some(membership) = &job.membership {
             self.members.add(self.id_cipher.seq_of_workflow(membership.workflow), job);
         }
-        self.tags.extend(TermFields::of(job).words().into_iter().map(|term| (term, number)));
+        self.tags.extend(TermFields::of(job).terms().into_iter().map(|term| (term, number)));
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.to_string(), external_id.to_string(), number));
         }

@@ -11,14 +11,15 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use longshore_store::StoreError;
 use longshore_store::clock::monotonic;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::error::{DiskErrorKind, classify, io_as_sqlite, sql};
@@ -40,6 +41,8 @@ const CHECK_EVERY_COMMITS: usize = 16;
 const WATERMARK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval in which an idle store records the time.
 const IDLE_WATERMARK_INTERVAL: Duration = Duration::from_secs(10);
+/// Shortest time between two log lines about checkpoints.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The writer's side of the checkpoint thread.
 #[derive(Debug)]
@@ -93,6 +96,7 @@ impl CheckpointHandle {
                 location: location.clone(),
                 database: Arc::clone(&file),
                 shared: Arc::clone(shared),
+                log: CheckpointLog::default(),
             },
             watermark: WatermarkWriter { location, shared: Arc::clone(shared), written_seq: commit_seq, next_at: None },
             state: Arc::clone(&state),
@@ -122,7 +126,7 @@ impl CheckpointHandle {
             worker.wake();
         }
         // While the prefetch thread reads, the WAL cannot restart: the next commit tries again.
-        if let Ok(_no_prefetch) = shared.prefetch_lock.try_lock()
+        if let Some(_no_prefetch) = shared.prefetch_lock.try_lock()
             && worker.state.writer_may_finish.swap(false, Ordering::SeqCst)
         {
             advance_watermark(&shared.watermark, commit_seq)?;
@@ -221,10 +225,11 @@ struct Checkpointer {
     snapshot: Connection,
     database: Arc<File>,
     shared: Arc<SharedState>,
+    log: CheckpointLog,
 }
 
 impl Checkpointer {
-    fn run(&self) -> rusqlite::Result<()> {
+    fn run(&mut self) -> rusqlite::Result<()> {
         let start = monotonic();
         for round in 1..=ROUNDS_MAX {
             match checkpoint_with_watermark(&self.connection, &self.snapshot, &self.shared.watermark) {
@@ -233,8 +238,7 @@ impl Checkpointer {
                     // spares the writer from it.
                     self.database.sync_data().map_err(|error| io_as_sqlite(&error))?;
                     if wal_pages - copied <= WRITER_PAGES_MAX || round == ROUNDS_MAX {
-                        let elapsed = monotonic() - start;
-                        tracing::debug!(wal_pages, copied, round, ?elapsed, "checkpoint");
+                        self.log.record(copied, start, monotonic());
                         break;
                     }
                 }
@@ -244,6 +248,32 @@ impl Checkpointer {
             }
         }
         Ok(())
+    }
+}
+
+/// Checkpoints since the last log line. A busy store makes several per second, so lines are limited
+/// to one per [`LOG_INTERVAL`].
+#[derive(Debug, Default)]
+struct CheckpointLog {
+    checkpoints: u64,
+    pages: i64,
+    busy: Duration,
+    logged_at: Option<Duration>,
+}
+
+impl CheckpointLog {
+    /// Returns whether a line was logged.
+    fn record(&mut self, pages: i64, start: Duration, end: Duration) -> bool {
+        self.checkpoints += 1;
+        self.pages += pages;
+        self.busy += end.saturating_sub(start);
+        if self.logged_at.is_some_and(|at| end.saturating_sub(at) < LOG_INTERVAL) {
+            return false;
+        }
+        let Self { checkpoints, pages, busy, .. } = *self;
+        tracing::info!(checkpoints, pages, ?busy, "WAL copied into the database");
+        *self = Self { logged_at: Some(end), ..Self::default() };
+        true
     }
 }
 
@@ -279,7 +309,7 @@ impl WatermarkWriter {
 
 /// Records that a commit is durable. A checkpoint copies no frame above the watermark.
 pub(crate) fn advance_watermark(watermark: &Mutex<WatermarkFile>, commit_seq: i64) -> rusqlite::Result<()> {
-    let mut watermark = watermark.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut watermark = watermark.lock();
     watermark.advance(commit_seq).map_err(|error| io_as_sqlite(&error))
 }
 
@@ -321,4 +351,21 @@ pub(crate) fn truncate_wal(
 fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<(i64, i64)> {
     let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
     statement.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_are_logged_at_most_once_per_interval() {
+        let mut log = CheckpointLog::default();
+        let second = Duration::from_secs(1);
+        assert!(log.record(4_000, second, second * 2));
+        assert!(!log.record(4_000, second * 3, second * 4));
+        assert!(!log.record(5_000, second * 30, second * 31));
+        assert_eq!((log.checkpoints, log.pages, log.busy), (2, 9_000, second * 2));
+        assert!(log.record(4_000, second * 31, second * 32));
+        assert_eq!((log.checkpoints, log.pages, log.busy), (0, 0, Duration::ZERO));
+    }
 }

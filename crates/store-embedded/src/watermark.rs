@@ -210,10 +210,10 @@ fn with_checksum(number: i64, checksum: u32) -> [u8; FIELD_BYTES] {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
 
     use longshore_core::time::Duration;
     use longshore_store::VirtualClock;
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::meta;

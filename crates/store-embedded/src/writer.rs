@@ -138,6 +138,7 @@ impl StoreWriter {
         batch: &mut Vec<WriteRequest>,
         more: &mut dyn FnMut() -> Option<WriteRequest>,
     ) -> Result<Vec<PendingReply>, RecordsError> {
+        let _span = tracing::debug_span!("commit", requests = batch.len(), commit_seq = self.commit_seq + 1).entered();
         let (now, start) = (self.clock.now(), monotonic());
         let connection = self.records.connection();
         connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -148,7 +149,7 @@ impl StoreWriter {
         self.records.flush()?;
         if self.records.has_deletes {
             // Recovery derives the next number from existing jobs. A deleted number needs the key.
-            let next_seq = self.engine.next_number().cast_signed();
+            let next_seq = self.engine.next_seq().cast_signed();
             meta::set_integer(self.records.connection(), meta::NEXT_SEQ, next_seq)?;
             self.vacuum.mark_dirty();
         }
@@ -284,10 +285,10 @@ impl StoreWriter {
         }
         self.shared.set_totals(self.totals);
         self.shared.wakeups.publish(&mut self.effects);
-        self.announce_deadline();
+        self.publish_next_deadline();
     }
 
-    pub(crate) fn announce_deadline(&self) {
+    pub(crate) fn publish_next_deadline(&self) {
         let now = self.clock.now();
         // Virtual time does not advance while the disk is full.
         let reserve = self.reserve.deadline(now).filter(|_| self.clock_mode == ClockMode::Real);

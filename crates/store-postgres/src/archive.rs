@@ -1,10 +1,11 @@
 //! Moves finished jobs to the archive, creates and drops its partitions, and compacts job counts.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
+use parking_lot::Mutex;
 
 use crate::connection::{Connection, TxBoundary, get, stmt};
 use crate::error::{TxError, error_chain};
@@ -121,26 +122,22 @@ impl Default for ArchiveCursor {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl ArchiveState {
     fn has_partition(&self, day: i32) -> bool {
-        lock(&self.partitions).contains(&day)
+        self.partitions.lock().contains(&day)
     }
 
     fn add_partition(&self, day: i32) {
-        lock(&self.partitions).insert(day);
+        self.partitions.lock().insert(day);
     }
 
     fn forget_partitions(&self) {
-        lock(&self.partitions).clear();
+        self.partitions.lock().clear();
     }
 
     /// Where the next slice starts. Starts over every [`FULL_PASS_INTERVAL`].
     fn cursor(&self, now: Timestamp) -> StateKey {
-        let mut cursor = lock(&self.cursor);
+        let mut cursor = self.cursor.lock();
         if cursor.started.is_none_or(|started| now < started || now >= started + FULL_PASS_INTERVAL) {
             *cursor = ArchiveCursor { key: FIRST, started: Some(now) };
         }
@@ -148,12 +145,12 @@ impl ArchiveState {
     }
 
     fn set_cursor(&self, key: StateKey) {
-        lock(&self.cursor).key = key;
+        self.cursor.lock().key = key;
     }
 
     /// When the scan starts over. `None`: it is at its start.
     fn next_full_pass(&self) -> Option<Timestamp> {
-        let cursor = lock(&self.cursor);
+        let cursor = self.cursor.lock();
         cursor.started.filter(|_| cursor.key != FIRST).map(|started| started + FULL_PASS_INTERVAL)
     }
 
@@ -161,17 +158,17 @@ impl ArchiveState {
     fn pause(&self, started: Timestamp, ended: Timestamp) {
         let duration = (ended.as_millis() - started.as_millis()).max(0);
         let until = Timestamp::from_millis(ended.as_millis() + PAUSE_FACTOR * duration);
-        *lock(&self.pause) = Some((ended, until));
+        *self.pause.lock() = Some((ended, until));
     }
 
     fn paused_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let pause = *lock(&self.pause);
+        let pause = *self.pause.lock();
         pause.filter(|(from, until)| (*from..*until).contains(&now)).map(|(_, until)| until)
     }
 
     /// Returns the time if partitions should be dropped now.
     fn next_drop(&self, now: Timestamp) -> Option<Timestamp> {
-        let mut last = lock(&self.last_drop);
+        let mut last = self.last_drop.lock();
         if last.is_some_and(|last| now < last + DROP_INTERVAL) {
             return None;
         }

@@ -238,7 +238,7 @@ impl BatchWorker {
     }
 
     fn answer(&self, requests: Vec<TxRequest>, committed: Committed) {
-        self.runner.node.announce(committed.effects, committed.deadline);
+        self.runner.node.publish_effects(committed.effects, committed.deadline);
         requests.into_iter().zip(committed.answers).for_each(|(request, answer)| request.answer(answer));
     }
 

@@ -33,7 +33,7 @@ const DAY_MS: i64 = 86_400_000;
 pub struct ImportMeta {
     pub epoch: i64,
     /// Above every sequence number in use.
-    pub next_number: u64,
+    pub next_seq: u64,
     pub totals: Totals,
     /// The time of a store in virtual time.
     pub virtual_now: Option<Timestamp>,
@@ -233,7 +233,7 @@ impl Import {
                 }
             }
             ids.push((job.id.as_bytes().to_vec(), number));
-            tags.extend(TermFields::of(job).words().into_iter().map(|term| (term, number)));
+            tags.extend(TermFields::of(job).terms().into_iter().map(|term| (term, number)));
             self.count(job);
         }
         let rows = (0..live.seq.len()).filter_map(|index| live.row(index));
@@ -447,7 +447,7 @@ impl Import {
         self.run(&format!("INSERT INTO @.queue_count_deltas (queue, deltas) VALUES ({TOTALS_QUEUE}, '{{{totals}}}')"))
             .await?;
         // New blocks start above all numbers in use.
-        let (block, last) = (crate::transaction::SEQ_BLOCK_SIZE, meta.next_number);
+        let (block, last) = (crate::transaction::SEQ_BLOCK_SIZE, meta.next_seq);
         let next = last.div_ceil(block).max(1) * block;
         self.run(&format!("SELECT setval('@.seq_blocks', {next}, false)")).await?;
         let now = meta.virtual_now.map_or(0, |now| now.as_millis().max(1));

@@ -17,8 +17,8 @@ use longshore_core::time::Timestamp;
 use longshore_core::workflow::Workflow;
 use longshore_engine::{StateCounts, count_of};
 use longshore_store::{
-    JobQuery, JobRef, MemberQuery, Page, QueuePosition, QueueStats, StoreError, StoreFuture, StoreHealth, StoreReader,
-    WorkflowPage, WorkflowQuery,
+    JobQuery, JobRef, MemberQuery, Page, QueuePosition, QueueStats, StoreError, StoreFuture, StoreHealth, StoreMetrics,
+    StoreReader, WorkflowPage, WorkflowQuery,
 };
 use tokio_postgres::Row;
 
@@ -296,6 +296,11 @@ impl StoreReader for PostgresStore {
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {
         read_store!(self, |reads| reads.health())
+    }
+
+    fn metrics(&self) -> StoreFuture<'_, StoreMetrics> {
+        let metrics = self.node.stats.metrics();
+        Box::pin(async move { Ok(metrics) })
     }
 
     fn get(&self, jobs: Vec<JobRef>) -> StoreFuture<'_, Vec<Option<Arc<Job>>>> {

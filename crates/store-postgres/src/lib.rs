@@ -51,6 +51,5 @@ mod working_set;
 
 pub use connection::StatementMode;
 pub use import::{Import, ImportMeta, Imported};
-pub use stats::NodeStats;
 pub use store::{Connections, PostgresOptions, PostgresStore};
 pub use submit_in_transaction::{SqlSubmission, SqlSubmitError, submit_in_transaction};

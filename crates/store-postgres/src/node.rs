@@ -1,13 +1,14 @@
 //! What all tasks of a node share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use deadpool_postgres::Pool;
 use longshore_core::id::QueueName;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_engine::Effect;
 use longshore_store::WakeupsSender;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::archive::ArchiveState;
 use crate::catalog::Catalog;
@@ -19,7 +20,7 @@ use crate::node_cache::NodeCache;
 use crate::notify::NotifyQueue;
 use crate::pool;
 use crate::statements::Statements;
-use crate::stats::StatCounters;
+use crate::stats::NodeStats;
 use crate::store::PostgresOptions;
 
 /// Queue id under which the totals of the Ocypod API are counted.
@@ -44,7 +45,7 @@ pub(crate) struct Node {
     pub parked_claims: AtomicUsize,
     pub archive: ArchiveState,
     pub cache: NodeCache,
-    pub stats: StatCounters,
+    pub stats: NodeStats,
     /// How long archived jobs may exceed their retention, so that whole partitions can be dropped.
     pub retention_slack: Duration,
     /// Longest wait for any response of the database.
@@ -79,7 +80,7 @@ impl Node {
             parked_claims: AtomicUsize::new(0),
             archive: ArchiveState::default(),
             cache: NodeCache::default(),
-            stats: StatCounters::default(),
+            stats: NodeStats::default(),
             retention_slack: options.retention_slack,
             response_timeout: options.response_timeout,
             timeline: AtomicU64::new(0),
@@ -89,7 +90,7 @@ impl Node {
     }
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.catalog.read())
     }
 
     /// Reads what has changed since `catalog`, and publishes the result.
@@ -105,7 +106,7 @@ impl Node {
     /// Makes a catalog the current one, unless that is newer.
     pub(crate) fn publish_catalog(&self, catalog: Catalog) -> Arc<Catalog> {
         let catalog = Arc::new(catalog);
-        let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.catalog.write();
         if current.version < catalog.version {
             *current = Arc::clone(&catalog);
         }
@@ -155,11 +156,11 @@ impl Node {
     }
 
     fn deadline(&self) -> MutexGuard<'_, Option<Timestamp>> {
-        self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+        self.deadline.lock()
     }
 
     /// Publishes the effects of a committed transaction.
-    pub(crate) fn announce(&self, mut effects: Vec<Effect>, deadline: Option<Timestamp>) {
+    pub(crate) fn publish_effects(&self, mut effects: Vec<Effect>, deadline: Option<Timestamp>) {
         self.notify_queue.add(&effects);
         self.inform_dispatcher(&effects);
         self.wakeups.publish(&mut effects);

@@ -9,10 +9,9 @@ mod running_jobs;
 mod scan_start;
 mod seq_block;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use longshore_core::id::Seq;
 use longshore_core::time::Timestamp;
+use parking_lot::Mutex;
 use tokio_postgres::Row;
 
 use crate::row::JobRow;
@@ -57,14 +56,10 @@ pub(crate) struct FinishedScan<'a> {
     pub head: Option<&'a [Row]>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl NodeCache {
     /// Applies the rows of a transaction after its commit.
     pub(crate) fn apply(&self, rows: CommittedRows) {
-        let mut running = lock(&self.running);
+        let mut running = self.running.lock();
         running.evict(&rows.stopped);
         running.store(rows.running);
         drop(running);
@@ -72,38 +67,38 @@ impl NodeCache {
     }
 
     pub(crate) fn has_running(&self, seqs: &[Seq]) -> bool {
-        lock(&self.running).has_all(seqs)
+        self.running.lock().has_all(seqs)
     }
 
     /// Removes and returns running jobs. The caller stores them again if they go on running.
     pub(crate) fn take_running(&self, seqs: &[Seq]) -> Vec<(Seq, JobRow)> {
-        lock(&self.running).take(seqs)
+        self.running.lock().take(seqs)
     }
 
     /// Removes and returns the first `length` jobs of a queue, if the cache has as many.
     pub(crate) fn take_head(&self, queue_id: i32, length: usize) -> Option<Vec<(Seq, JobRow)>> {
-        lock(&self.heads).take(queue_id, length)
+        self.heads.lock().take(queue_id, length)
     }
 
     /// Returns how many jobs to prefetch after a claim of `claimed` jobs with `bytes` of payload.
     pub(crate) fn prefetch_size(&self, queue_id: i32, claimed: usize, bytes: usize) -> usize {
-        lock(&self.heads).prefetch_size(queue_id, claimed, bytes)
+        self.heads.lock().prefetch_size(queue_id, claimed, bytes)
     }
 
     /// The head of a queue was not the cached one: another node claims from it.
     pub(crate) fn on_mispredict(&self, queue_id: i32) {
-        lock(&self.heads).on_mispredict(queue_id);
-        lock(&self.scan_starts).forget(queue_id);
+        self.heads.lock().on_mispredict(queue_id);
+        self.scan_starts.lock().forget(queue_id);
     }
 
     /// Where to start the scan of a queue. `None`: at its beginning.
     pub(crate) fn scan_start(&self, queue_id: i32, now: Timestamp) -> Option<ReadyPosition> {
-        lock(&self.scan_starts).get(queue_id, now)
+        self.scan_starts.lock().get(queue_id, now)
     }
 
     /// Must be called before the statement that scans these queues is sent.
     pub(crate) fn begin_scan(&self, queue_ids: impl Iterator<Item = i32>) -> ScanTicket {
-        lock(&self.scan_starts).begin(queue_ids)
+        self.scan_starts.lock().begin(queue_ids)
     }
 
     /// Stores where the next scan of a queue starts, and its head.
@@ -117,45 +112,45 @@ impl NodeCache {
             // The full scan found jobs before the start of the partial one.
             ScanCoverage { full: true, partial: true } => return self.invalidate_queue(scan.queue_id),
         };
-        if !lock(&self.scan_starts).finish(scan.queue_id, scan.ticket, scan.first, full_scan_at) {
-            lock(&self.heads).clear_queue(scan.queue_id);
+        if !self.scan_starts.lock().finish(scan.queue_id, scan.ticket, scan.first, full_scan_at) {
+            self.heads.lock().clear_queue(scan.queue_id);
         } else if let Some(rows) = scan.head {
-            lock(&self.heads).store(scan.queue_id, rows);
+            self.heads.lock().store(scan.queue_id, rows);
         }
     }
 
     /// A job became ready at this position.
     pub(crate) fn on_ready(&self, queue_id: i32, position: ReadyPosition) {
-        if lock(&self.scan_starts).on_ready(queue_id, position) {
-            lock(&self.heads).clear_queue(queue_id);
+        if self.scan_starts.lock().on_ready(queue_id, position) {
+            self.heads.lock().clear_queue(queue_id);
         }
     }
 
     /// A job may have become ready anywhere in the queue.
     pub(crate) fn invalidate_queue(&self, queue_id: i32) {
-        lock(&self.scan_starts).on_ready(queue_id, START);
-        lock(&self.heads).clear_queue(queue_id);
+        self.scan_starts.lock().on_ready(queue_id, START);
+        self.heads.lock().clear_queue(queue_id);
     }
 
     /// A job may have become ready in any queue.
     pub(crate) fn invalidate_all(&self) {
-        lock(&self.scan_starts).clear();
-        lock(&self.heads).clear();
+        self.scan_starts.lock().clear();
+        self.heads.lock().clear();
     }
 
     /// Returns the block, and the first of `count` consecutive numbers of it.
     pub(crate) fn allocate_seqs(&self, count: u64) -> Option<(u64, u64)> {
-        lock(&self.seq_block).allocate(count)
+        self.seq_block.lock().allocate(count)
     }
 
     /// First number of the block in use; 0: none.
     pub(crate) fn seq_block(&self) -> u64 {
-        lock(&self.seq_block).first()
+        self.seq_block.lock().first()
     }
 
     /// Stores a new block, of which the first `used` numbers are in use.
     pub(crate) fn store_seq_block(&self, first: u64, used: u64) {
-        lock(&self.seq_block).replace(first, used);
+        self.seq_block.lock().replace(first, used);
     }
 }
 

@@ -2,12 +2,13 @@
 //! are hints; nothing depends on their delivery.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_core::id::QueueName;
 use longshore_core::state::StateKind;
 use longshore_engine::Effect;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio_postgres::{AsyncMessage, Config, NoTls};
 
@@ -40,7 +41,7 @@ struct PendingNotification {
 
 impl NotifyQueue {
     fn pending(&self) -> MutexGuard<'_, PendingNotification> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 
     pub(crate) fn add(&self, effects: &[Effect]) {

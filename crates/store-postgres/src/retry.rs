@@ -49,7 +49,7 @@ impl TransactionRunner {
             Ok(committed) => {
                 node.stats.count_fast_path(committed.is_some());
                 if committed.is_some() {
-                    node.stats.count_commit(requests, monotonic().saturating_sub(started));
+                    node.stats.observe_commit(requests, monotonic().saturating_sub(started));
                 }
                 return Ok(committed);
             }
@@ -81,7 +81,7 @@ impl TransactionRunner {
             let transaction = Transaction::new(&node, self.connection().await?, exclusive, lock_wait.timeout);
             let error = match transaction.execute(requests).instrument(span).await {
                 Ok(committed) => {
-                    node.stats.count_commit(requests, monotonic().saturating_sub(started));
+                    node.stats.observe_commit(requests, monotonic().saturating_sub(started));
                     return Ok(committed);
                 }
                 Err(error) => error,

@@ -8,7 +8,7 @@ use longshore_core::state::{State, StateKind};
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_engine::ReadyKey;
-use longshore_store::query::has_words;
+use longshore_store::query::has_terms;
 use tokio_postgres::Row;
 
 use crate::connection::get;
@@ -152,7 +152,7 @@ impl IndexColumns {
             effective_priority: i16::from(job.effective_priority().level()),
             priority: i16::from(job.priority.level()),
             archivable: !job.is_live() && job.unfinished_dependents == 0,
-            standalone: !has_words(job)
+            standalone: !has_terms(job)
                 && job.external_id.is_none()
                 && job.dependencies.all().is_empty()
                 && job.parent.is_none()

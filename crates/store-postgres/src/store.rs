@@ -16,7 +16,7 @@ use longshore_engine::{
 };
 use longshore_store::OsRng;
 use longshore_store::{
-    ChangeFeed, Clock, Grant, Mailbox, Park, SettledGrant, Store, StoreError, StoreFuture, TakeBack, Ticket,
+    ChangeFeed, Clock, Grant, HitCount, Mailbox, Park, SettledGrant, Store, StoreError, StoreFuture, TakeBack, Ticket,
     await_grant, mailbox,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -37,7 +37,6 @@ use crate::request::{
     ClaimResponder, QueuedRequest, RequestSender, Responder, SettleAndClaim, SettledResponder, TxRequest,
 };
 use crate::retry::{LockWait, TransactionRunner};
-use crate::stats::NodeStats;
 
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
@@ -243,8 +242,9 @@ impl PostgresStore {
         })
     }
 
-    pub fn stats(&self) -> NodeStats {
-        self.node.stats.snapshot()
+    /// Returns how many batches the fast path has applied, and how many needed the slow path.
+    pub fn fast_path(&self) -> HitCount {
+        self.node.stats.fast_path()
     }
 
     /// Stores the virtual time. Blocks the calling thread.

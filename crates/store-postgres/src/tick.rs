@@ -46,7 +46,7 @@ async fn run_tick(
         return Err(TxError::Damaged("response to a tick".to_owned()));
     };
     let (now, ticked) = (committed.now, *ticked);
-    runner.node.announce(committed.effects, None);
+    runner.node.publish_effects(committed.effects, None);
     if committed.archivable {
         next_slice = run_housekeeping(runner).await?.or(next_slice);
     }

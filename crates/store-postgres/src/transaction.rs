@@ -102,13 +102,13 @@ impl<'a> Transaction<'a> {
             let (evaluation, missing) = self.evaluate(requests, &read_set)?;
             match missing.or_else(|| self.missing_seqs(&evaluation.engine)) {
                 None => {
-                    let shortages = self.claims.shortages(requests, &evaluation.answers, &self.catalog);
-                    if shortages.is_empty() {
+                    let unmet_claims = self.claims.unmet_claims(requests, &evaluation.answers, &self.catalog);
+                    if unmet_claims.is_empty() {
                         return self.write(requests, evaluation, &read_set).await;
                     }
                     drop(evaluation);
                     self.read_set = read_set;
-                    self.fetch_more_claims(&shortages).await?;
+                    self.fetch_more_claims(&unmet_claims).await?;
                 }
                 Some(missing) => {
                     drop(evaluation);
@@ -241,7 +241,7 @@ impl<'a> Transaction<'a> {
     fn capacity_limited_queues(&self, requests: &[TxRequest]) -> BTreeSet<QueueName> {
         let mut queues = BTreeSet::new();
         let limited =
-            |name: &QueueName| self.catalog.queues.get(name).is_some_and(|queue| queue.intake.max_queued.is_some());
+            |name: &QueueName| self.catalog.queues.get(name).is_some_and(|queue| queue.admission.max_queued.is_some());
         for request in requests {
             match request {
                 TxRequest::Submit(request, _) => {
@@ -320,7 +320,7 @@ impl<'a> Transaction<'a> {
 
     /// Whether the rules have assigned more sequence numbers than the transaction has allocated.
     fn missing_seqs(&self, engine: &Engine) -> Option<MissingReads> {
-        let assigned = engine.next_number() - self.first_seq.unwrap_or(0);
+        let assigned = engine.next_seq() - self.first_seq.unwrap_or(0);
         match self.first_seq {
             None if assigned > 0 => Some(MissingReads { seqs: true, ..MissingReads::default() }),
             None => None,
@@ -385,7 +385,7 @@ impl Evaluation<'_> {
         Ok(match request {
             TxRequest::Submit(request, _) => TxResponse::Submit(engine.submit(request, context!())?),
             TxRequest::Claim(request, _) => match engine.claim(request, context!())? {
-                Ok(claimed) => TxResponse::Claim(Ok(with_payloads(claimed, read_set, working_set)?)),
+                Ok(claimed) => TxResponse::Claim(Ok(attach_payloads(claimed, read_set, working_set)?)),
                 Err(refusal) => TxResponse::Claim(Err(refusal)),
             },
             TxRequest::Settle(settlements, _) => {
@@ -404,7 +404,7 @@ impl Evaluation<'_> {
                 };
                 match claimed {
                     Ok(claimed) => {
-                        TxResponse::SettleAndClaim(Ok((verdicts, with_payloads(claimed, read_set, working_set)?)))
+                        TxResponse::SettleAndClaim(Ok((verdicts, attach_payloads(claimed, read_set, working_set)?)))
                     }
                     Err(refusal) => TxResponse::SettleAndClaim(Err(refusal)),
                 }
@@ -432,7 +432,7 @@ fn tick(
 
 /// Adds the payloads. A job that became ready in this transaction was read without its payload: that
 /// payload is recorded as missing, and the evaluation is repeated.
-fn with_payloads(
+fn attach_payloads(
     claimed: Vec<Claimed>,
     read_set: &ReadSet,
     working_set: &WorkingSet<'_>,

@@ -5,7 +5,7 @@
 mod workflows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use longshore_codec::{self as codec, Dictionary};
 use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
@@ -15,7 +15,8 @@ use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCountDelta, Workflow};
 use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
-use longshore_store::query::{TermFields, has_words};
+use longshore_store::query::{TermFields, has_terms};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::catalog::Catalog;
 use crate::error::TxError;
@@ -84,7 +85,7 @@ impl<'a> WorkingSet<'a> {
     }
 
     fn missing(&self) -> MutexGuard<'_, MissingReads> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.missing.lock()
     }
 
     pub(crate) fn take_missing(&self) -> MissingReads {
@@ -130,7 +131,7 @@ impl<'a> WorkingSet<'a> {
             let Some(job) = self.job(*seq) else { return false };
             match self.before.get(seq) {
                 Some(before) => before.indexed.are_those_of(job),
-                None => !has_words(job) && job.external_id.is_none(),
+                None => !has_terms(job) && job.external_id.is_none(),
             }
         };
         self.removed.is_empty()

@@ -17,7 +17,7 @@ use longshore_core::profile::Profile;
 use longshore_core::settle::Outcome;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_engine::{AdminCommand, Settlement, Submission, SubmitRequest};
-use longshore_store::Store;
+use longshore_store::{Store, StoreReader};
 use longshore_store_postgres::PostgresStore;
 use tokio_postgres::NoTls;
 
@@ -61,8 +61,14 @@ fn urgent_jobs_overtake_and_others_keep_their_order() {
             assert_eq!(next(&store).await, Some(*id));
         }
         assert_eq!(next(&store).await, None);
-        let hits = store.stats().fast_path_hits;
-        assert!(hits > 20, "{hits} fast-path hits");
+        let fast_path = store.fast_path();
+        assert!(fast_path.hits > 20, "{fast_path:?}");
+        let metrics = store.metrics().await.expect("the store answers");
+        assert_eq!(metrics.fast_path, Some(fast_path));
+        let commits = metrics.commit_seconds.expect("durations of commits");
+        let batches = metrics.batch_commands.expect("sizes of batches");
+        assert!(commits.count > fast_path.hits && commits.sum > 0.0, "{commits:?}");
+        assert!(batches.count == commits.count && batches.sum >= 1.0, "{batches:?}");
     });
 }
 

@@ -59,7 +59,7 @@ fn picture(job: &Job, twin: &Job) -> Job {
     };
     let moves = job
         .history
-        .moves()
+        .transitions()
         .iter()
         .map(|step| longshore_core::history::Transition { at: shift(step.at), ..*step })
         .collect();

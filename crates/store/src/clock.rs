@@ -1,11 +1,12 @@
 //! Clocks. No other module of the program reads the time.
 
 use std::fmt::Debug;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use longshore_core::time::{Duration, Timestamp};
+use parking_lot::Mutex;
 
 pub trait Clock: Debug + Send + Sync + 'static {
     /// Returns the current time. It never decreases.
@@ -58,7 +59,7 @@ fn wall_us() -> i64 {
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     fn now(&self) -> Timestamp {
-        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.0.lock();
         let at = Instant::now();
         let passed_us = i64::try_from(at.duration_since(state.at).as_micros()).unwrap_or(i64::MAX);
         *state = SlewState { at, reported_us: slew(state.reported_us, passed_us, wall_us()) };
@@ -67,7 +68,7 @@ impl Clock for SystemClock {
 
     /// If the wall clock is behind this instant, the difference is slewed away as after a jump.
     fn advance_to(&self, instant: Timestamp) {
-        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.reported_us = state.reported_us.max(instant.as_millis().saturating_mul(1_000));
     }
 }

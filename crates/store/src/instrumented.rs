@@ -103,7 +103,7 @@ impl StoreOp {
 /// A finished call.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreCall<'a> {
-    pub verb: StoreOp,
+    pub operation: StoreOp,
     /// Items of the batch. For claim, tick and listings: the number of items in the result.
     pub items: usize,
     /// Items that the rules refused. A refused submission refuses its whole batch.
@@ -143,23 +143,23 @@ impl InstrumentedStore {
     /// items until there is one.
     fn measure<'a, T: 'a>(
         &'a self,
-        verb: StoreOp,
+        operation: StoreOp,
         requested: usize,
         call: StoreFuture<'a, T>,
         count: impl FnOnce(&T) -> (usize, usize) + Send + 'a,
     ) -> StoreFuture<'a, T> {
-        Box::pin(async move { self.start(verb, requested).finish(call.await, count) })
+        Box::pin(async move { self.start(operation, requested).finish(call.await, count) })
     }
 
-    fn start(&self, verb: StoreOp, requested: usize) -> CallTimer<'_> {
-        CallTimer { store: self, verb, requested, started: (self.monotonic)(), waits: false, reported: false }
+    fn start(&self, operation: StoreOp, requested: usize) -> CallTimer<'_> {
+        CallTimer { store: self, operation, requested, started: (self.monotonic)(), waits: false, reported: false }
     }
 }
 
 /// A call in flight. If it is dropped before its end, it reports an abandoned call.
 struct CallTimer<'a> {
     store: &'a InstrumentedStore,
-    verb: StoreOp,
+    operation: StoreOp,
     requested: usize,
     started: Duration,
     waits: bool,
@@ -180,7 +180,14 @@ impl CallTimer<'_> {
     fn report(&mut self, items: usize, refused: usize, outcome: Option<Result<(), &StoreError>>) {
         let took = (self.store.monotonic)().saturating_sub(self.started);
         self.reported = true;
-        self.store.observer.observe(&StoreCall { verb: self.verb, items, refused, outcome, took, waits: self.waits });
+        self.store.observer.observe(&StoreCall {
+            operation: self.operation,
+            items,
+            refused,
+            outcome,
+            took,
+            waits: self.waits,
+        });
     }
 }
 
@@ -327,9 +334,9 @@ mod tests {
                 Some(Err(_)) => "not applied",
                 None => "abandoned",
             };
-            let StoreCall { verb, items, refused, took, .. } = *call;
+            let StoreCall { operation, items, refused, took, .. } = *call;
             let took = u64::try_from(took.as_millis()).unwrap();
-            self.0.lock().unwrap().push((verb, items, refused, outcome, took));
+            self.0.lock().unwrap().push((operation, items, refused, outcome, took));
         }
     }
 

@@ -30,6 +30,7 @@ pub struct HitCount {
 }
 
 const SECONDS: &[f64] = &[0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
+const WAIT_SECONDS: &[f64] = &[0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 const SIZES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 2_048.0];
 
 /// Histogram with fixed buckets. Threads observe without a lock.
@@ -55,6 +56,11 @@ impl Histogram {
     /// Creates a histogram for durations from 250 µs to 2.5 s.
     pub fn seconds() -> Self {
         Self::with_bounds(SECONDS)
+    }
+
+    /// Creates a histogram for durations from 500 µs to 30 s, of calls that may wait.
+    pub fn wait_seconds() -> Self {
+        Self::with_bounds(WAIT_SECONDS)
     }
 
     /// Creates a histogram for counts from 1 to 2,048.

@@ -85,11 +85,11 @@ impl JobFilter {
             && self.created_after.is_none_or(|after| job.created_at >= after)
             && self.created_before.is_none_or(|before| job.created_at < before)
             && self.tag.as_ref().is_none_or(|tag| has_tag(&job.tags, tag))
-            && self.workflow.is_none_or(|wanted| job.workflow() == Some(wanted))
-            && self.error_code.as_ref().is_none_or(|wanted| code() == Some(wanted))
-            && self.external_id.as_ref().is_none_or(|wanted| job.external_id.as_ref() == Some(wanted))
-            && self.idempotency_key.as_ref().is_none_or(|wanted| key() == Some(wanted))
-            && self.correlation_id.as_ref().is_none_or(|wanted| job.correlation_id.as_ref() == Some(wanted))
+            && self.workflow.is_none_or(|id| job.workflow() == Some(id))
+            && self.error_code.as_ref().is_none_or(|value| code() == Some(value))
+            && self.external_id.as_ref().is_none_or(|id| job.external_id.as_ref() == Some(id))
+            && self.idempotency_key.as_ref().is_none_or(|value| key() == Some(value))
+            && self.correlation_id.as_ref().is_none_or(|id| job.correlation_id.as_ref() == Some(id))
     }
 
     /// Returns the most selective index term of the filter, if it has one.
@@ -111,8 +111,8 @@ impl JobFilter {
     }
 }
 
-fn has_tag(tags: &Tags, wanted: &str) -> bool {
-    tag_terms(tags).any(|word| word == wanted)
+fn has_tag(tags: &Tags, term: &str) -> bool {
+    tag_terms(tags).any(|other| other == term)
 }
 
 /// Returns the index terms of tags: each key, and each key with its value.
@@ -157,7 +157,7 @@ impl TermFields {
     }
 
     /// Returns the terms under which the index lists the job.
-    pub fn words(&self) -> BTreeSet<String> {
+    pub fn terms(&self) -> BTreeSet<String> {
         let key = self.key.as_deref().map(|key| hashed_term(KEY_PREFIX, key));
         let correlation_id = self.correlation_id.as_deref().map(|id| hashed_term(CORRELATION_PREFIX, id));
         tag_terms(&self.tags).chain(key).chain(correlation_id).collect()
@@ -165,7 +165,7 @@ impl TermFields {
 }
 
 /// Whether the term index lists this job.
-pub fn has_words(job: &Job) -> bool {
+pub fn has_terms(job: &Job) -> bool {
     job.tags.pairs().next().is_some() || job.correlation_id.is_some() || job.idempotency.is_some()
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn rebuild(engine: &Engine, records: &MemoryRecords) -> Engine {
         *ended.entry((job.queue.clone(), job.kind())).or_default() += 1;
     }
     let ended = ended.into_iter().map(|((queue, state), jobs)| (queue, state, jobs));
-    let mut rebuilt = Engine::rebuild(engine.options(), records.queues().cloned(), live, ended, engine.next_number());
+    let mut rebuilt = Engine::rebuild(engine.options(), records.queues().cloned(), live, ended, engine.next_seq());
     records
         .workflows()
         .filter(|workflow| workflow.operation.is_some())

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use longshore_core::refusal::Refusal;
 use longshore_core::rng::Rng;
 use longshore_engine::ClaimRequest;
 use longshore_store::{ClaimedJob, Store, StoreError, StoreFuture, StoreLayer};
+use parking_lot::{Mutex, MutexGuard};
 
 /// The outcome of one call: whether it is applied, and what the caller receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +132,7 @@ impl FaultyStore {
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+        self.plan.lock()
     }
 }
 

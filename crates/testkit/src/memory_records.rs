@@ -109,7 +109,7 @@ impl JobRecords for MemoryRecords {
 
     fn insert(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Infallible> {
         let payload = match payload {
-            PayloadSource::Given(payload) => Some(payload),
+            PayloadSource::New(payload) => Some(payload),
             PayloadSource::CopyOf(seq) => self.payloads.get(&seq).cloned(),
         };
         self.payloads.extend(payload.map(|payload| (job.seq, payload)));

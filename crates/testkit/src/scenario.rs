@@ -10,6 +10,7 @@
 //! scenario.
 
 mod arguments;
+mod comparison;
 mod matching;
 mod preprocess;
 mod runner;

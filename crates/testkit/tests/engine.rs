@@ -130,7 +130,7 @@ fn deleted_queue_lets_running_jobs_finish() {
     world.settle(&claims[1], fail());
     assert_eq!(world.state(runs), Some(StateKind::Failed), "no retry into a queue that is gone");
     let record = world.records.job_by_id(runs).unwrap();
-    assert_eq!(record.history.moves().last().unwrap().cause.as_str(), "queue_deleted");
+    assert_eq!(record.history.transitions().last().unwrap().cause.as_str(), "queue_deleted");
 }
 
 #[test]

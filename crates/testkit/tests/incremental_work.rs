@@ -52,7 +52,7 @@ fn restart(world: &mut EngineFixture) {
     }
     let ended = ended.into_iter().map(|((queue, state), jobs)| (queue, state, jobs));
     let (queues, live) = (world.records.queues().cloned(), world.records.jobs().filter(|job| job.is_live()));
-    world.engine = Engine::rebuild(world.engine.options(), queues, live, ended, world.engine.next_number());
+    world.engine = Engine::rebuild(world.engine.options(), queues, live, ended, world.engine.next_seq());
 }
 
 fn moves(world: &EngineFixture) -> usize {

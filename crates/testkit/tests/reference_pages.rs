@@ -139,7 +139,7 @@ fn is_locked(path: &str, profile: Profile) -> bool {
 
 /// Value of a setting in a profile, as the wire shows it.
 fn value(path: &str, settings: &Settings) -> String {
-    let Settings { policy, intake } = settings;
+    let Settings { policy, admission } = settings;
     let (retry, retention) = (&policy.retry, &policy.retention);
     let duration = |duration: Option<Duration>| duration.unwrap_or_default().to_string();
     let number = |number: Option<u64>| number.map_or("null".to_owned(), |number| number.to_string());
@@ -164,23 +164,23 @@ fn value(path: &str, settings: &Settings) -> String {
         "max_reclaims" => number(policy.max_reclaims.map(u64::from)),
         "reclaim" => policy.reclaim.to_string(),
         "fencing" => policy.fencing.to_string(),
-        "idempotency.scope" => intake.idempotency.scope.to_string(),
-        "idempotency.window" => duration(intake.idempotency.window),
-        "external_ids" => intake.external_ids.to_string(),
+        "idempotency.scope" => admission.idempotency.scope.to_string(),
+        "idempotency.window" => duration(admission.idempotency.window),
+        "external_ids" => admission.external_ids.to_string(),
         "lifetime" => duration(policy.lifetime),
         "retention.completed" => duration(retention.completed),
         "retention.failed" => duration(retention.failed),
         "retention.dead_letter" => duration(retention.dead_letter),
         "retention.cancelled" => duration(retention.cancelled),
-        "payload_max" => intake.payload_max.to_string(),
-        "priority_order" => intake.priority_order.to_string(),
+        "payload_max" => admission.payload_max.to_string(),
+        "priority_order" => admission.priority_order.to_string(),
         "requeue_order" => policy.requeue_order.to_string(),
-        "submit" => intake.submit.to_string(),
-        "delayed_start" => intake.delayed_start.to_string(),
+        "submit" => admission.submit.to_string(),
+        "delayed_start" => admission.delayed_start.to_string(),
         "manual_requeue" => policy.manual_requeue.to_string(),
         "cancel_running" => policy.cancel_running.to_string(),
         "clear_error_on_success" => policy.clear_error_on_success.to_string(),
-        "max_queued" => number(intake.max_queued),
+        "max_queued" => number(admission.max_queued),
         other => panic!("setting {other} of the wire is not in this table"),
     }
 }

@@ -139,8 +139,8 @@ async fn copy_store(
                 .map_err(|error| cannot_write(&error))?;
         }
     }
-    let (epoch, next_number, totals) = (meta.epoch, meta.next_number, meta.totals);
-    let meta = ImportMeta { epoch, next_number, totals, virtual_now, source };
+    let (epoch, next_seq, totals) = (meta.epoch, meta.next_seq, meta.totals);
+    let meta = ImportMeta { epoch, next_seq, totals, virtual_now, source };
     import.finish(&meta).await.map_err(|error| cannot_write(&error))
 }
 

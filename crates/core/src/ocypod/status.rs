@@ -1,4 +1,4 @@
-//! A job in the six words of Ocypod, and the moves between them that its clients may ask for.
+//! The six status values of Ocypod, and the transitions that its clients may request.
 
 use bytes::Bytes;
 
@@ -17,11 +17,11 @@ use crate::settle::{self, Outcome, check_output_size};
 use crate::state::{State, StateKind};
 use crate::time::Timestamp;
 
-/// The type of jobs that came in by the dialect.
+/// The type of jobs that Ocypod clients submit.
 pub const OCYPOD_TYPE: &str = "ocypod";
 
 longshore_types::string_enum!(
-    /// What an Ocypod client calls the state of a job.
+    /// The state of a job in the words of Ocypod.
     Status {
         Queued = "queued",
         Running = "running",
@@ -45,7 +45,7 @@ impl Status {
         }
     }
 
-    /// A run whose time is over has timed out, although no tick has noticed it yet.
+    /// Returns `TimedOut` for a job whose lease has expired, although no tick has processed it yet.
     fn effective_status(job: &Job, now: Timestamp) -> Self {
         match &job.state {
             State::Running(lease) if lease.expired(now) => Self::TimedOut,
@@ -70,7 +70,7 @@ pub struct StatusChange {
     pub output: Option<Bytes>,
 }
 
-/// What a change of status comes down to.
+/// The action that a change of status requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusAction {
     /// The status stays.
@@ -82,7 +82,7 @@ pub enum StatusAction {
     Requeue,
 }
 
-/// The 36 pairs. `None` is a move that nobody may ask for.
+/// Returns the action of a transition, for all 36 pairs. `None`: no client may request it.
 fn step(from: Status, to: Status) -> Option<StatusAction> {
     match (from, to) {
         (Status::Running, Status::Completed) => Some(StatusAction::Complete),
@@ -108,10 +108,10 @@ fn step(from: Status, to: Status) -> Option<StatusAction> {
     }
 }
 
-/// Says what a change comes down to, or why it is refused. The output is looked at first.
+/// Returns the action that a change requires, or its refusal. The output is checked first.
 pub fn check(job: &Job, change: &StatusChange, now: Timestamp) -> Result<StatusAction, Refusal> {
     if job.policy.profile != Profile::Ocypod {
-        // Other jobs have other rules, and nobody gets around them here.
+        // Jobs of other profiles have other rules, which this dialect must not bypass.
         return Err(Refusal::JobNotFound);
     }
     let from = Status::effective_status(job, now);
@@ -124,16 +124,16 @@ pub fn check(job: &Job, change: &StatusChange, now: Timestamp) -> Result<StatusA
     }
 }
 
-/// Does it, unless it is a requeue: that one has a file of its own. Only after [`check`].
+/// Applies an action that [`check`] returned. `requeue.rs` applies a requeue.
 pub fn change(
     job: &mut Job,
     change: &StatusChange,
     step: StatusAction,
-    home: QueueContext<'_>,
-    moment: &mut TransitionContext<'_>,
+    queue_context: QueueContext<'_>,
+    context: &mut TransitionContext<'_>,
 ) -> Result<StateKind, Refusal> {
-    check_output_size("output", change.output.as_ref(), job, home)?;
-    // Not a heartbeat: a worker that only writes is not thereby heard of.
+    check_output_size("output", change.output.as_ref(), job, queue_context)?;
+    // Output does not count as a heartbeat.
     if let Some(output) = &change.output {
         job.progress = Some(output.clone());
     }
@@ -143,49 +143,53 @@ pub fn change(
             settle_with_current_lease(
                 job,
                 &Outcome::Complete { result: change.output.clone(), progress: None },
-                home,
-                moment,
+                queue_context,
+                context,
             )?;
         }
         StatusAction::Fail => {
             let reported = ReportedFailure::new(ReportedCategory::Temporary, "reported as failed");
-            settle_with_current_lease(job, &Outcome::Fail(reported), home, moment)?;
+            settle_with_current_lease(job, &Outcome::Fail(reported), queue_context, context)?;
         }
-        StatusAction::TimeOut => time_out(job, home, moment)?,
+        StatusAction::TimeOut => time_out(job, queue_context, context)?,
         StatusAction::Cancel => {
-            // Whoever was cancelled by hand does not come back by itself.
+            // A manual cancel is final: the return of a dependency does not revive the job.
             job.dependencies.ended_by = None;
-            cancel::end_cancelled(job, "", moment);
+            cancel::end_cancelled(job, "", context);
         }
     }
     Ok(job.kind())
 }
 
-/// The dialect has no tokens: whoever speaks, speaks for the present lease.
+/// Settles with the token of the current lease, because the dialect has no tokens.
 fn settle_with_current_lease(
     job: &mut Job,
     outcome: &Outcome,
-    home: QueueContext<'_>,
-    moment: &mut TransitionContext<'_>,
+    queue_context: QueueContext<'_>,
+    context: &mut TransitionContext<'_>,
 ) -> Result<(), Refusal> {
     let token = job.state.lease().map(|lease| lease.token);
-    settle::settle(job, token, outcome, home, moment).map(|_| ())
+    settle::settle(job, token, outcome, queue_context, context).map(|_| ())
 }
 
-fn time_out(job: &mut Job, home: QueueContext<'_>, moment: &mut TransitionContext<'_>) -> Result<(), Refusal> {
+fn time_out(
+    job: &mut Job,
+    queue_context: QueueContext<'_>,
+    context: &mut TransitionContext<'_>,
+) -> Result<(), Refusal> {
     let token = job.state.lease().map(|lease| lease.token);
-    if lease::check(job, token, moment.now)?.cancel_requested.is_some() {
-        cancel::finish_requested_cancel(job, moment);
+    if lease::check(job, token, context.now)?.cancel_requested.is_some() {
+        cancel::finish_requested_cancel(job, context);
         return Ok(());
     }
-    let trouble = AttemptFailure {
-        failure: Failure::detected(Category::Timeout, "timed_out", "reported as timed out", moment.now),
+    let failure = AttemptFailure {
+        failure: Failure::detected(Category::Timeout, "timed_out", "reported as timed out", context.now),
         eligibility: RetryEligibility::ByCategory,
         retry_after: None,
         outcome: AttemptOutcome::TimedOut,
         cause: Cause::Timeout,
     };
-    fail_attempt(job, trouble, home, moment);
+    fail_attempt(job, failure, queue_context, context);
     Ok(())
 }
 

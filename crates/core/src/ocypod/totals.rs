@@ -1,4 +1,4 @@
-//! What has become of the jobs of the Ocypod dialect since the store was made. Told by moves, kept by stores.
+//! Totals of the jobs of the Ocypod dialect since the store was created, counted from transitions.
 
 use crate::history::{Cause, Transition};
 use crate::id::JobType;
@@ -9,7 +9,7 @@ use crate::state::StateKind;
 pub struct Totals {
     pub created: u64,
     pub completed: u64,
-    /// Back in line, by itself or by a client.
+    /// Ready again after a retry or a requeue.
     pub retried: u64,
     pub failed: u64,
     pub timed_out: u64,
@@ -31,7 +31,7 @@ impl Totals {
         let counter = match (step.to, step.cause) {
             (StateKind::Pending, Cause::Create) => &mut self.created,
             (StateKind::Completed, _) => &mut self.completed,
-            // Jobs that go with their queue were not cancelled by anybody.
+            // A deleted queue ends its jobs; no client cancelled them.
             (StateKind::Cancelled, cause) if cause != Cause::QueueDeleted => &mut self.cancelled,
             (StateKind::Retrying | StateKind::Failed | StateKind::DeadLetter, Cause::Timeout | Cause::LeaseExpired)
                 if from_running =>

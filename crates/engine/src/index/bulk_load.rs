@@ -14,7 +14,7 @@ impl Engine {
             match run.first() {
                 Some(first) if ready_position(first).is_some() => {
                     let last = self.index.insert_run(first, run);
-                    self.next_number = self.next_number.max(last.saturating_add(1));
+                    self.next_seq = self.next_seq.max(last.saturating_add(1));
                 }
                 Some(_) | None => run.iter().for_each(|job| self.index_job(job)),
             }

@@ -13,7 +13,7 @@ impl Engine {
     /// claims. A paused queue has none.
     pub fn peek_ready(&self, queue: &QueueName, types: &[JobType], limit: usize) -> Vec<Seq> {
         match self.queue(queue).filter(|queue| !queue.paused) {
-            Some(settings) => self.index.peek_ready(queue, types, settings.intake.priority_order, limit),
+            Some(settings) => self.index.peek_ready(queue, types, settings.admission.priority_order, limit),
             None => Vec::new(),
         }
     }

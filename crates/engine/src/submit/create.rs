@@ -83,7 +83,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
         let mut dependencies = creation.dependencies_of(index);
         let broken = recompute(&mut dependencies, |id| status_of(&creation.statuses, id));
         let queue = self.queue_for_submit(&submission.queue)?;
-        let max_queued = queue.intake.max_queued.filter(|_| job.policy.profile.fails_when_full());
+        let max_queued = queue.admission.max_queued.filter(|_| job.policy.profile.fails_when_full());
         let membership = creation.memberships.by_index.get(index).cloned().flatten();
         if let Some(Membership { workflow, reference }) = membership.as_ref().filter(|_| creation.memberships.named)
             && submission.job.reference.is_some()
@@ -111,8 +111,8 @@ impl<R: JobRecords> CommandContext<'_, R> {
     }
 
     fn allocate_id(&mut self) -> (JobId, Seq) {
-        let seq = Seq(self.engine.next_number);
-        self.engine.next_number += 1;
+        let seq = Seq(self.engine.next_seq);
+        self.engine.next_seq += 1;
         (self.records.new_id(seq, self.rng), seq)
     }
 
@@ -128,14 +128,14 @@ impl<R: JobRecords> CommandContext<'_, R> {
         let mut context = TransitionContext {
             now: self.now,
             rng: self.rng,
-            next_seq: &mut self.engine.next_number,
+            next_seq: &mut self.engine.next_seq,
             lease_floor: self.engine.options.lease_floor,
             transitions: &mut self.transitions,
         };
-        let job = submit::create(&submission.job, resolved, &queue.intake, &mut context);
+        let job = submit::create(&submission.job, resolved, &queue.admission, &mut context);
         let (id, seq, state) = (job.id, job.seq, job.kind());
         let dependencies = job.dependencies.all();
-        self.add(Box::new(job), PayloadSource::Given(submission.job.payload.clone()))?;
+        self.add(Box::new(job), PayloadSource::New(submission.job.payload.clone()))?;
         if let Some(key) = key {
             let entry = KeyEntry { id, seq, at: self.now, prune_at: None };
             self.records.put_key(key, entry).map_err(CommandError::Storage)?;

@@ -11,7 +11,7 @@ use longshore_api::system::ThroughputTotals as Totals;
 use longshore_core::state::StateKind;
 use longshore_engine::count_of;
 use longshore_store::{
-    HistogramSnapshot, HitCount, Observer, QueueStats, StoreCall, StoreHealth, StoreMetrics, StoreOp,
+    Histogram, HistogramSnapshot, HitCount, Observer, QueueStats, StoreCall, StoreHealth, StoreMetrics, StoreOp,
 };
 use parking_lot::RwLock;
 
@@ -21,57 +21,26 @@ use crate::state::AppState;
 /// Queues with their own series; the others are summed as `_other`.
 const QUEUES_MAX: usize = 200;
 
-/// Upper bounds of the buckets, in seconds.
-const BOUNDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
-
 /// Labels of methods, sorted. Other methods share the last one, which bounds the number of series.
 const METHODS: [&str; 7] = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT", "other"];
 
-#[derive(Debug, Default)]
-struct Histogram {
-    buckets: [AtomicU64; BOUNDS.len()],
-    count: AtomicU64,
-    micros: AtomicU64,
-}
-
-impl Histogram {
-    fn observe(&self, took: Duration) {
-        let seconds = took.as_secs_f64();
-        if let Some((bucket, _)) = self.buckets.iter().zip(BOUNDS).find(|(_, bound)| seconds <= *bound) {
-            bucket.fetch_add(1, Ordering::Relaxed);
-        }
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    fn write(&self, text: &mut Exposition, name: &str, labels: &str) {
-        let mut cumulative = 0;
-        for (bucket, bound) in self.buckets.iter().zip(BOUNDS) {
-            cumulative += bucket.load(Ordering::Relaxed);
-            text.sample(&format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""), cumulative);
-        }
-        let count = self.count.load(Ordering::Relaxed);
-        text.sample(&format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), count);
-        text.sample(&format!("{name}_count"), labels, count);
-        text.sample(
-            &format!("{name}_sum"),
-            labels,
-            Duration::from_micros(self.micros.load(Ordering::Relaxed)).as_secs_f64(),
-        );
-    }
-}
-
 /// Requests of one method and route.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct RouteMetrics {
     duration: Histogram,
     /// By status class, 1xx to 5xx.
     statuses: [AtomicU64; 5],
 }
 
+impl Default for RouteMetrics {
+    fn default() -> Self {
+        Self { duration: Histogram::wait_seconds(), statuses: Default::default() }
+    }
+}
+
 impl RouteMetrics {
     fn count(&self, status: u16, took: Duration) {
-        self.duration.observe(took);
+        self.duration.observe_duration(took);
         let class = usize::from(status / 100).saturating_sub(1);
         if let Some(counter) = self.statuses.get(class) {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -80,12 +49,19 @@ impl RouteMetrics {
 }
 
 /// Calls of one operation of the store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OperationMetrics {
     duration: Histogram,
     items: AtomicU64,
     refused: AtomicU64,
     errors: AtomicU64,
+}
+
+impl Default for OperationMetrics {
+    fn default() -> Self {
+        let (items, refused, errors) = Default::default();
+        Self { duration: Histogram::wait_seconds(), items, refused, errors }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -111,9 +87,9 @@ impl Metrics {
 
 impl Observer for Metrics {
     fn observe(&self, call: &StoreCall<'_>) {
-        let Some(metrics) = self.store.get(call.verb as usize) else { return };
+        let Some(metrics) = self.store.get(call.operation as usize) else { return };
         if !call.waits {
-            metrics.duration.observe(call.took);
+            metrics.duration.observe_duration(call.took);
         }
         metrics.items.fetch_add(call.items as u64, Ordering::Relaxed);
         metrics.refused.fetch_add(call.refused as u64, Ordering::Relaxed);
@@ -224,12 +200,27 @@ fn write_store_internals(text: &mut Exposition, store: &StoreMetrics) {
 
 fn write_snapshot(text: &mut Exposition, name: &str, help: &str, histogram: &HistogramSnapshot) {
     text.family(name, "histogram", help);
+    write_series(text, name, "", histogram);
+}
+
+/// Writes one series of a histogram; `labels` may be empty.
+fn write_series(text: &mut Exposition, name: &str, labels: &str, histogram: &HistogramSnapshot) {
+    let separator = if labels.is_empty() { "" } else { "," };
+    let bucket = format!("{name}_bucket");
     for (bound, count) in &histogram.buckets {
-        text.sample(&format!("{name}_bucket"), &format!("le=\"{bound}\""), count);
+        text.sample(&bucket, &format!("{labels}{separator}le=\"{bound}\""), count);
     }
-    text.sample(&format!("{name}_bucket"), "le=\"+Inf\"", histogram.count);
-    text.unlabelled(&format!("{name}_count"), histogram.count);
-    text.unlabelled(&format!("{name}_sum"), histogram.sum);
+    text.sample(&bucket, &format!("{labels}{separator}le=\"+Inf\""), histogram.count);
+    let mut write_total = |suffix: &str, value: &dyn std::fmt::Display| {
+        let name = format!("{name}_{suffix}");
+        if labels.is_empty() {
+            text.unlabelled(&name, value);
+        } else {
+            text.sample(&name, labels, value);
+        }
+    };
+    write_total("count", &histogram.count);
+    write_total("sum", &histogram.sum);
 }
 
 fn write_queues(text: &mut Exposition, app: &AppState, queues: &[QueueStats]) {
@@ -292,7 +283,8 @@ fn write_requests(text: &mut Exposition, metrics: &Metrics) {
     let name = "longshore_http_request_duration_seconds";
     text.family(name, "histogram", "Duration of requests, including long polls.");
     for ((method, route), metrics) in &routes {
-        metrics.duration.write(text, name, &format!("method=\"{method}\",route=\"{route}\""));
+        let labels = format!("method=\"{method}\",route=\"{route}\"");
+        write_series(text, name, &labels, &metrics.duration.snapshot());
     }
 }
 
@@ -301,7 +293,8 @@ fn write_store(text: &mut Exposition, metrics: &Metrics) {
     let name = "longshore_store_call_duration_seconds";
     text.family(name, "histogram", "Duration of calls of the store, without parked claims.");
     for (operation, metrics) in operations() {
-        metrics.duration.write(text, name, &format!("operation=\"{}\"", operation.as_str()));
+        let labels = format!("operation=\"{}\"", operation.as_str());
+        write_series(text, name, &labels, &metrics.duration.snapshot());
     }
     type CounterOf = fn(&OperationMetrics) -> &AtomicU64;
     let counters: [(&str, &str, CounterOf); 3] = [

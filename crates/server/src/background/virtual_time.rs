@@ -1,7 +1,7 @@
-//! Time that stands still until somebody advances it.
+//! Virtual time: the clock stands still until a request advances it.
 //!
-//! A store in virtual time, as routes see it: whatever a command made due is done before its answer is given, and while the clock is being
-//! advanced commands wait. Nothing happens by the passage of real time.
+//! `VirtualTime` wraps the store. A command responds after all work that it made due. Commands wait
+//! while the clock is being advanced. Real time has no effect.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct VirtualTime {
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
     kept: Option<SaveVirtualTime>,
-    /// Commands share it, an advance has it alone.
+    /// Shared by commands, exclusive for an advance.
     gate: RwLock<()>,
 }
 
@@ -30,7 +30,7 @@ impl VirtualTime {
         Self { store, clock, kept, gate: RwLock::new(()) }
     }
 
-    /// Moves the clock from one deadline to the next and does there what is due, until `by` has passed.
+    /// Advances the clock by `by`. It stops at every deadline and processes what is due there.
     pub(crate) async fn advance(&self, by: Duration) -> Result<Timestamp, StoreError> {
         let _alone = self.gate.write().await;
         let target = self.clock.now() + by;
@@ -53,7 +53,7 @@ impl VirtualTime {
         Ok(())
     }
 
-    /// Ticks until nothing is due at this instant; says when something will be.
+    /// Ticks until nothing is due at this instant. Returns the next deadline.
     pub(crate) async fn tick_until_idle(&self) -> Result<Option<Timestamp>, StoreError> {
         loop {
             let ticked = self.store.tick(TICK_JOBS_MAX).await?;
@@ -82,8 +82,8 @@ impl StoreLayer for VirtualTime {
         })
     }
 
-    /// A claim that may wait does not hold the gate, because an advance would wait for it. The hold on
-    /// grants keeps the claim unserved during an advance.
+    /// A claim that may wait does not hold the gate, because an advance would wait for it. The hold
+    /// on grants keeps the claim unserved during an advance.
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {
         match park {
             Park::No => self.write(move |store| store.claim_or_park(request, Park::No)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use longshore_api::enums::Priority;
-use longshore_api::job::NewJob as Given;
+use longshore_api::job::NewJob as WireJob;
 use longshore_api::tags::Tags as GivenTags;
 use longshore_core::id::{JobId, JobType};
 use longshore_core::patch::PolicyPatch;
@@ -24,7 +24,7 @@ use crate::wire::problem::ItemError;
 const NULL: &[u8] = b"null";
 
 /// What a job says by itself is checked here, as far as the rules do not look at it.
-pub(crate) fn read(given: Given) -> Result<NewJob, ItemError> {
+pub(crate) fn read(given: WireJob) -> Result<NewJob, ItemError> {
     let payload = match (given.payload, given.payload_base64) {
         (None, None) => Payload::Json(Bytes::from_static(NULL)),
         (Some(json), None) => Payload::Json(raw::bytes(json)),
@@ -64,7 +64,7 @@ pub(crate) fn read(given: Given) -> Result<NewJob, ItemError> {
     Ok(job)
 }
 
-/// The fields that most jobs have, borrowed from the body. A job with other fields is a [`Given`].
+/// The fields that most jobs have, borrowed from the body. A job with other fields is a [`WireJob`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlainJob<'a> {

@@ -14,7 +14,7 @@ pub(crate) fn to_wire(report: &QueueStats) -> wire::Queue {
     wire::Queue {
         name: queue.name.to_string(),
         profile: queue.profile,
-        settings: settings::of_queue(&queue.policy, &queue.intake),
+        settings: settings::of_queue(&queue.policy, &queue.admission),
         paused: queue.paused,
         counts: counts(states),
         oldest_scheduled_at: times(*oldest_scheduled_at),

@@ -67,18 +67,18 @@ pub(crate) fn retention_overrides(retention: Option<wire::Retention>) -> Retenti
 }
 
 /// Settings of a queue: the policy of its jobs, and its admission settings.
-pub(crate) fn of_queue(policy: &Policy, intake: &AdmissionSettings) -> wire::Settings {
+pub(crate) fn of_queue(policy: &Policy, admission: &AdmissionSettings) -> wire::Settings {
     wire::Settings {
         idempotency: Some(wire::Idempotency {
-            scope: Some(intake.idempotency.scope),
-            window: Some(wire_duration(intake.idempotency.window)),
+            scope: Some(admission.idempotency.scope),
+            window: Some(wire_duration(admission.idempotency.window)),
         }),
-        external_ids: Some(intake.external_ids),
-        payload_max: Some(intake.payload_max.into()),
-        priority_order: Some(intake.priority_order),
-        submit: Some(intake.submit),
-        delayed_start: Some(intake.delayed_start),
-        max_queued: Some(intake.max_queued),
+        external_ids: Some(admission.external_ids),
+        payload_max: Some(admission.payload_max.into()),
+        priority_order: Some(admission.priority_order),
+        submit: Some(admission.submit),
+        delayed_start: Some(admission.delayed_start),
+        max_queued: Some(admission.max_queued),
         ..of_job(policy)
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     fn shown_settings_can_be_sent_back() {
         for profile in Profile::ALL {
             let settings = longshore_core::policy::Settings::of_profile(*profile);
-            let response = of_queue(&settings.policy, &settings.intake);
+            let response = of_queue(&settings.policy, &settings.admission);
             let text = serde_json::to_string(&response).unwrap();
             let read: wire::Settings = serde_json::from_str(&text).unwrap();
             assert_eq!(read, response);

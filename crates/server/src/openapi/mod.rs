@@ -79,6 +79,7 @@ impl SpecBuilder {
             OperationBuilder::new().summary(Some(summary)).operation_id(Some(operation_id(&method, path)));
         for name in path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
             let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
+            let parameter = parameter.description(Some(path_parameter(path, name)));
             operation = operation.parameter(parameter.schema(Some(text())));
         }
         OperationSpec { spec: self, method, path, operation }
@@ -202,6 +203,14 @@ fn method_name(method: &HttpMethod) -> String {
     serde_json::to_string(method).unwrap_or_default().trim_matches('"').to_owned()
 }
 
+/// Describes a parameter of a path: `{id}` below `/v1/jobs` is the id of a job.
+fn path_parameter(path: &str, name: &str) -> String {
+    match name {
+        "id" => format!("Id of the {}.", path.split('/').nth(2).unwrap_or_default().trim_end_matches('s')),
+        name => format!("Name of the {name}."),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -252,6 +261,19 @@ mod tests {
             let words = schema["enum"].as_array().into_iter().flatten().filter_map(|word| word.as_str());
             let uppercase: Vec<&str> = words.filter(|word| word.chars().any(char::is_uppercase)).collect();
             assert!(uppercase.is_empty(), "{name}: {uppercase:?}");
+        }
+    }
+
+    #[test]
+    fn every_parameter_has_a_description() {
+        let document: Value = serde_json::from_str(json()).unwrap();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                    let description = parameter["description"].as_str().unwrap_or_default();
+                    assert!(!description.is_empty(), "{method} {path}: {parameter}");
+                }
+            }
         }
     }
 

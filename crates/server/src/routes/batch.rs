@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longshore_api::job::NewJob as Given;
+use longshore_api::job::NewJob as WireJob;
 use longshore_core::id::QueueName;
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::refusal::Refusal;
@@ -22,7 +22,7 @@ use crate::wire::problem::{ApiError, ItemError};
 pub(crate) enum QueueField {
     Refused,
     Allowed,
-    /// Nothing else says which.
+    /// The request names no other queue.
     Required,
 }
 
@@ -32,9 +32,9 @@ pub(crate) struct Batch {
     pub members: Vec<ParsedSubmission>,
     /// The errors of the invalid items, with all details of the wire.
     invalid_items: Vec<(usize, ItemError)>,
-    /// Dependencies that are no ids, by member: the rules know them as nobody's.
+    /// Dependencies that are no ids, by member. The rules get the nil id instead.
     malformed_dependencies: Vec<(usize, String)>,
-    /// Where members stand in the body, unless that is `jobs[place]`.
+    /// Paths of members in the body, if other than `jobs[index]`.
     paths: BTreeMap<usize, String>,
     /// The header `Idempotency-Key` of a single submission.
     header_key: Option<String>,
@@ -46,7 +46,7 @@ impl Batch {
         Self { header_key, ..Self::default() }
     }
 
-    /// As `add`, of a member that stands at another path than `jobs[place]`.
+    /// Like `add`, for a member at another path than `jobs[index]`.
     pub(crate) fn add_at(&mut self, path: String, text: &str, queue: &QueueName, own_queue: QueueField) {
         self.paths.insert(self.members.len(), path);
         self.add(text, queue, own_queue);
@@ -62,7 +62,7 @@ impl Batch {
         });
         if plain.is_none() {
             batch.members.clear();
-            json::for_each_object::<Given>(text, |given| {
+            json::for_each_object::<WireJob>(text, |given| {
                 let submission = batch.convert(batch.members.len(), given, queue, QueueField::Refused).ok()?;
                 batch.add_valid(submission)
             })?;
@@ -84,19 +84,19 @@ impl Batch {
     }
 
     pub(crate) fn add(&mut self, text: &str, queue: &QueueName, own_queue: QueueField) {
-        let place = self.members.len();
-        match self.read(place, text, queue, own_queue) {
+        let index = self.members.len();
+        match self.read(index, text, queue, own_queue) {
             Ok(submission) => self.members.push(Ok(submission)),
             Err(error) => {
                 self.members.push(Err(invalid_submission(text, &error)));
-                self.invalid_items.push((place, error));
+                self.invalid_items.push((index, error));
             }
         }
     }
 
     fn read(
         &mut self,
-        place: usize,
+        index: usize,
         text: &str,
         queue: &QueueName,
         own_queue: QueueField,
@@ -113,7 +113,7 @@ impl Batch {
     fn convert(
         &mut self,
         place: usize,
-        mut given: Given,
+        mut given: WireJob,
         queue: &QueueName,
         own_queue: QueueField,
     ) -> Result<Submission, ItemError> {
@@ -125,13 +125,14 @@ impl Batch {
             (Some(_), QueueField::Refused) => return Err(ItemError::validation("queue", "is not a known field")),
         };
         let named = given.after.iter().chain(&given.after_any).flatten();
-        let odd = |name: &&String| !name.starts_with('#') && name.parse::<longshore_core::id::JobId>().is_err();
-        self.malformed_dependencies.extend(named.filter(odd).take(1).map(|name| (place, name.clone())));
+        let is_malformed =
+            |name: &&String| !name.starts_with('#') && name.parse::<longshore_core::id::JobId>().is_err();
+        self.malformed_dependencies.extend(named.filter(is_malformed).take(1).map(|name| (index, name.clone())));
         Ok(Submission { queue, job: new_job::read(given)? })
     }
 
     /// The key of the header stands for that of the body; they must not differ.
-    fn take_header_key(&mut self, given: &mut Given) -> Result<(), ItemError> {
+    fn take_header_key(&mut self, given: &mut WireJob) -> Result<(), ItemError> {
         let Some(key) = self.header_key.take() else { return Ok(()) };
         match &given.idempotency_key {
             Some(own) if *own != key => {
@@ -146,41 +147,41 @@ impl Batch {
         }
     }
 
-    /// What is wrong with the only member.
-    pub(crate) fn take_unreadable(&mut self) -> Option<ItemError> {
+    /// Returns the error of the only member.
+    pub(crate) fn take_invalid_item(&mut self) -> Option<ItemError> {
         self.invalid_items.pop().map(|(_, failure)| failure)
     }
 
-    /// Everybody's complaints, by place.
+    /// Converts the refusal of a batch to a response that lists the errors of all items.
     pub(crate) fn refusal(self, refusal: BatchRefusal) -> ApiError {
         if refusal.errors.is_empty() {
             return refusal.first.into();
         }
         let paths = self.paths.clone();
-        let path = |place: usize| paths.get(&place).cloned().unwrap_or_else(|| format!("jobs[{place}]"));
+        let path = |index: usize| paths.get(&index).cloned().unwrap_or_else(|| format!("jobs[{index}]"));
         ApiError::batch(self.item_errors(refusal), path)
     }
 
     fn item_errors(self, refusal: BatchRefusal) -> Vec<(usize, ItemError)> {
-        let Self { invalid_items: unreadable, malformed_dependencies: odd, .. } = self;
-        let is_invalid = |place: usize| unreadable.iter().any(|(other, _)| *other == place);
-        let by_rules = refusal.errors.into_iter().filter(|(place, _)| !is_invalid(*place)).map(|(place, refusal)| {
-            let named = odd.iter().find(|(other, _)| *other == place);
+        let Self { invalid_items, malformed_dependencies, .. } = self;
+        let is_invalid = |index: usize| invalid_items.iter().any(|(other, _)| *other == index);
+        let by_rules = refusal.errors.into_iter().filter(|(index, _)| !is_invalid(*index)).map(|(index, refusal)| {
+            let named = malformed_dependencies.iter().find(|(other, _)| *other == index);
             let refusal = match (refusal, named) {
                 (Refusal::DependencyUnknown(id), Some((_, name))) if id.starts_with(NIL_ID_PREFIX) => {
                     Refusal::DependencyUnknown(name.chars().take(100).collect())
                 }
                 (refusal, _) => refusal,
             };
-            (place, ItemError::from(refusal))
+            (index, ItemError::from(refusal))
         });
         let mut all: Vec<_> = by_rules.collect();
-        all.extend(unreadable.iter().cloned());
-        all.sort_by_key(|(place, _)| *place);
+        all.extend(invalid_items.iter().cloned());
+        all.sort_by_key(|(index, _)| *index);
         all
     }
 
-    /// The one member of a request that was no batch.
+    /// Converts the refusal of a single job to its response.
     pub(crate) fn single_refusal(self, refusal: BatchRefusal) -> ApiError {
         if refusal.errors.is_empty() {
             return refusal.first.into();
@@ -201,10 +202,11 @@ impl Batch {
     }
 }
 
-/// How the id of nobody begins.
+/// The start of the nil id.
 const NIL_ID_PREFIX: &str = "00000000-0000-0000";
 
-/// An item that could not be parsed, with its reference and dependencies as far as they can be parsed.
+/// Describes an item that could not be parsed, with its reference and dependencies if they can be
+/// parsed.
 fn invalid_submission(text: &str, error: &ItemError) -> InvalidSubmission {
     #[derive(Default, Deserialize)]
     #[serde(default)]

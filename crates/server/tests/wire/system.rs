@@ -113,6 +113,35 @@ async fn workers_are_listed() {
     server.stop().await;
 }
 
+/// `docs/metrics.md` lists each metric with its type and its help.
+#[tokio::test]
+async fn every_metric_is_documented() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let server = Setup::directory(home.path()).start().await;
+    let mut c = server.client().await;
+    c.submit("q", r#"{"type":"t"}"#).await;
+    let text = c.get("/metrics").await.text().to_owned();
+    let kinds: std::collections::BTreeMap<&str, &str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+    let helps = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
+    let mut names = Vec::new();
+    for (name, help) in helps {
+        let row = format!("| `{name}` | {} | {help} |", kinds[name]);
+        assert!(page.lines().any(|line| line == row), "missing in docs/metrics.md: {row}");
+        names.push(name);
+    }
+    let common = ["commit_duration_seconds", "commit_batch_size", "poisoned", "writable"];
+    let embedded = ["wal_bytes", "watermark_age_seconds", "cache_total", "reserve_bytes", "free_bytes"];
+    let own: &[&str] = if crate::common::on_postgres() { &["fast_path_total"] } else { &embedded };
+    for name in common.iter().chain(own) {
+        assert!(names.contains(&format!("longshore_store_{name}").as_str()), "{name} is missing");
+    }
+    assert!(!text.contains("longshore_store_commit_duration_seconds_count 0\n"), "the submission is a commit");
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn metrics_are_bounded_and_valid() {
     let server = Setup::memory().start().await;

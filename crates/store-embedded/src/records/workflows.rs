@@ -95,10 +95,10 @@ impl WorkflowCache {
     }
 
     pub(super) fn flush(&mut self, connection: &Connection) -> Result<(), RecordsError> {
-        let mut admitted = std::mem::take(&mut self.added_members);
+        let mut added = std::mem::take(&mut self.added_members);
         // Members of one request have adjacent numbers, but not always in order.
-        admitted.sort_unstable();
-        for one in admitted.chunk_by(|a, b| a.0 == b.0) {
+        added.sort_unstable();
+        for one in added.chunk_by(|a, b| a.0 == b.0) {
             let Some((number, _)) = one.first() else { continue };
             let Some(cached) = self.load(connection, *number)? else { continue };
             cached.tail = append(connection, *number, cached.tail, one.iter().map(|(_, member)| member.0))?;

@@ -104,7 +104,7 @@ fn payload(payload: &Payload) -> String {
 
 fn queue(text: &mut String, report: &QueueStats) {
     let QueueStats { queue, counts, oldest_scheduled_at } = report;
-    let Queue { name, profile, overrides, policy: its_policy, intake: its_intake, paused, deleting: leaving } =
+    let Queue { name, profile, overrides, policy: its_policy, admission: its_admission, paused, deleting: leaving } =
         &**queue;
     writeln!(text, "queue {name}").expect("text takes everything");
     line(text, "profile", profile);
@@ -114,10 +114,10 @@ fn queue(text: &mut String, report: &QueueStats) {
     line(text, "counts", all.collect::<Vec<_>>().join(", "));
     line(text, "oldest_scheduled_at", or_none(*oldest_scheduled_at, at));
     policy(text, its_policy);
-    intake(text, its_intake);
+    admission(text, its_admission);
     // Overrides are visible in the settings. This checks that they round-trip.
     let again = overrides.resolve(*profile).expect("the overrides are good");
-    line(text, "overrides give the settings", again.policy == **its_policy && again.intake == *its_intake);
+    line(text, "overrides give the settings", again.policy == **its_policy && again.admission == *its_admission);
 }
 
 fn policy(text: &mut String, policy: &Policy) {
@@ -172,13 +172,13 @@ fn policy(text: &mut String, policy: &Policy) {
     line(text, "retention", kept.join(" "));
 }
 
-fn intake(text: &mut String, intake: &AdmissionSettings) {
+fn admission(text: &mut String, admission: &AdmissionSettings) {
     let AdmissionSettings { idempotency, external_ids, payload_max, priority_order, submit, delayed_start, max_queued } =
-        intake;
+        admission;
     let most = or_none(*max_queued, |most| most.to_string());
     line(
         text,
-        "intake",
+        "admission",
         format!(
             "idempotency {} {}, external ids {external_ids}, payload {payload_max}, by priority {priority_order}, {submit}, \
              delayed start {delayed_start}, at most {most}",
@@ -258,7 +258,7 @@ fn job(text: &mut String, job: &Job) {
     line(text, "member", or_none(membership.as_ref(), member));
     line(text, "settled", or_none(*settled, |(token, outcome)| format!("{outcome} {}", bytes(token.as_bytes()))));
     attempts.iter().for_each(|one| line(text, "attempt", attempt(one)));
-    history.moves().iter().for_each(|step| line(text, "move", move_words(step)));
+    history.transitions().iter().for_each(|step| line(text, "move", move_words(step)));
 }
 
 fn move_words(Transition { from, to, at: when, cause }: &Transition) -> String {

@@ -208,7 +208,7 @@ impl Ledger {
             assert_eq!(job.kind(), end, "job {seq} had ended");
         }
         assert!(job.counters.failures >= known.failures, "job {seq} has forgotten a failure");
-        let requeues = job.history.moves().iter().filter(|step| step.cause == Cause::Requeue).count();
+        let requeues = job.history.transitions().iter().filter(|step| step.cause == Cause::Requeue).count();
         assert!(requeues >= known.requeues, "job {seq} has forgotten that it was requeued");
         if known.requeued > 0 && known.requeued == version {
             // Only a cancel ends a job that was never claimed.

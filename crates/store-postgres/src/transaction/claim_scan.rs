@@ -84,7 +84,7 @@ impl ExhaustedQueues {
 
 /// Jobs that claims with the same queues and types lack.
 #[derive(Debug)]
-pub(crate) struct Shortage {
+pub(crate) struct UnmetClaims {
     /// Queues in the order of the claims, and whether each is in FIFO order.
     queues: Vec<(i32, bool)>,
     types: Vec<i64>,
@@ -106,7 +106,7 @@ impl Claims {
     }
 
     /// Returns one scan per queue that a claim names first. Of claims with different types only the
-    /// first is included; the others are served by [`Self::shortages`].
+    /// first is included; the others are served by [`Self::unmet_claims`].
     pub(crate) fn first_scans(&mut self, requests: &[TxRequest], catalog: &Catalog) -> Vec<ClaimScan> {
         let mut scans: BTreeMap<&QueueName, ClaimScan> = BTreeMap::new();
         for (_, claim) in claims(requests) {
@@ -124,8 +124,13 @@ impl Claims {
 
     /// Returns what claims lack and queues may still have. The result is bounded: claims that are
     /// left out follow after the next evaluation.
-    pub(crate) fn shortages(&self, requests: &[TxRequest], answers: &[TxResponse], catalog: &Catalog) -> Vec<Shortage> {
-        let (mut shortages, mut queues_total) = (Vec::<Shortage>::new(), 0);
+    pub(crate) fn unmet_claims(
+        &self,
+        requests: &[TxRequest],
+        answers: &[TxResponse],
+        catalog: &Catalog,
+    ) -> Vec<UnmetClaims> {
+        let (mut unmet_claims, mut queues_total) = (Vec::<UnmetClaims>::new(), 0);
         let mut indexes = HashMap::new();
         for (index, claim) in claims(requests) {
             let Some(claimed) = answers.get(index).and_then(TxResponse::claimed) else { continue };
@@ -139,23 +144,23 @@ impl Claims {
             if queues.is_empty() {
                 continue;
             }
-            let next = shortages.len();
+            let next = unmet_claims.len();
             let index = *indexes.entry((queues.clone(), types.clone())).or_insert(next);
-            if let Some(same) = shortages.get_mut(index) {
+            if let Some(same) = unmet_claims.get_mut(index) {
                 same.limit += missing;
             } else {
                 queues_total += queues.len();
-                shortages.push(Shortage { queues, types, limit: missing });
+                unmet_claims.push(UnmetClaims { queues, types, limit: missing });
             }
         }
-        shortages
+        unmet_claims
     }
 }
 
 /// Returns the id of a queue that can be claimed from, and whether it is in FIFO order.
 fn claimable_queue(name: &QueueName, catalog: &Catalog) -> Option<(i32, bool)> {
     let queue = catalog.queues.get(name).filter(|queue| !queue.paused && queue.deleting.is_none())?;
-    Some((catalog.queue_id(name)?, !queue.intake.priority_order))
+    Some((catalog.queue_id(name)?, !queue.admission.priority_order))
 }
 
 fn scan_of(name: &QueueName, claim: &ClaimRequest, catalog: &Catalog) -> Option<ClaimScan> {
@@ -182,13 +187,13 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Locks jobs for shortages, from all their queues in one round trip. Each call adds jobs or
+    /// Locks jobs for unmet claims, from all their queues in one round trip. Each call adds jobs or
     /// exhausts queues.
-    pub(super) async fn fetch_more_claims(&mut self, shortages: &[Shortage]) -> Result<(), TxError> {
+    pub(super) async fn fetch_more_claims(&mut self, unmet_claims: &[UnmetClaims]) -> Result<(), TxError> {
         let excluded = super::numbers(self.read_set.order.iter().copied());
-        let rows = self.connection.query(claim_queues(&self.node.sql, shortages, excluded)).await?;
+        let rows = self.connection.query(claim_queues(&self.node.sql, unmet_claims, excluded)).await?;
         self.claims.coverage.full = true;
-        let mut locked = vec![0_usize; shortages.iter().map(|shortage| shortage.queues.len()).sum()];
+        let mut locked = vec![0_usize; unmet_claims.iter().map(|unmet| unmet.queues.len()).sum()];
         for row in &rows {
             let (seq, job) = JobRow::claimable(row)?;
             self.read_set.add(seq, job);
@@ -198,7 +203,7 @@ impl Transaction<'_> {
             }
         }
         let mut locked = locked.into_iter();
-        for Shortage { queues, types, limit } in shortages {
+        for UnmetClaims { queues, types, limit } in unmet_claims {
             let mut missing = *limit;
             for ((queue_id, _), locked) in queues.iter().zip(locked.by_ref()) {
                 // A queue that had all missing jobs may have more.
@@ -212,19 +217,19 @@ impl Transaction<'_> {
     }
 }
 
-/// One statement for all shortages. `excluded` are jobs that were read before.
-fn claim_queues<'a>(sql: &'a Statements, shortages: &[Shortage], excluded: Vec<i64>) -> StatementCall<'a> {
+/// One statement for all unmet_claims. `excluded` are jobs that were read before.
+fn claim_queues<'a>(sql: &'a Statements, unmet_claims: &[UnmetClaims], excluded: Vec<i64>) -> StatementCall<'a> {
     let (mut queue_ids, mut fifo, mut queue_claims) = (Vec::new(), Vec::new(), Vec::new());
     let (mut types, mut type_claims, mut limits) = (Vec::<i64>::new(), Vec::new(), Vec::new());
-    for (claim, shortage) in (1_i32..).zip(shortages) {
-        for (queue_id, is_fifo) in &shortage.queues {
+    for (claim, unmet) in (1_i32..).zip(unmet_claims) {
+        for (queue_id, is_fifo) in &unmet.queues {
             queue_ids.push(*queue_id);
             fifo.push(*is_fifo);
             queue_claims.push(claim);
         }
-        types.extend(&shortage.types);
-        type_claims.extend(shortage.types.iter().map(|_| claim));
-        limits.push(i64::try_from(shortage.limit).unwrap_or(i64::MAX - OVERSCAN));
+        types.extend(&unmet.types);
+        type_claims.extend(unmet.types.iter().map(|_| claim));
+        limits.push(i64::try_from(unmet.limit).unwrap_or(i64::MAX - OVERSCAN));
     }
     stmt!(sql.claim_queues, queue_ids, fifo, queue_claims, types, type_claims, limits, excluded, OVERSCAN)
 }

@@ -95,7 +95,7 @@ impl Transaction<'_> {
         let read_set = ReadSet::default();
         // The slow path reports errors of the rules.
         let Ok((evaluation, missing)) = self.evaluate(requests, &read_set) else { return Ok(None) };
-        let allocated = evaluation.engine.next_number() - first_seq;
+        let allocated = evaluation.engine.next_seq() - first_seq;
         if missing.is_some() || allocated > count || !evaluation.working_set.only_job_rows() {
             return Ok(None);
         }
@@ -106,7 +106,7 @@ impl Transaction<'_> {
         }
         let (mut kinds, mut payloads) = (Vec::with_capacity(jobs), Vec::with_capacity(jobs));
         for source in evaluation.working_set.inserted.values() {
-            let PayloadSource::Given(payload) = source else { return Ok(None) };
+            let PayloadSource::New(payload) = source else { return Ok(None) };
             kinds.push(kind_of(payload));
             payloads.push(Blob(payload.bytes().clone()));
         }
@@ -200,7 +200,7 @@ impl Transaction<'_> {
         let length = head_claim.map_or(0, |(_, length)| length);
         let claimed = evaluation.answers.iter().filter_map(TxResponse::claimed);
         let claimed_all = claimed.map(<[_]>::len).sum::<usize>() == length;
-        let allocates_seqs = evaluation.engine.next_number() > 0;
+        let allocates_seqs = evaluation.engine.next_seq() > 0;
         if missing.is_some() || !claimed_all || allocates_seqs || !evaluation.working_set.only_job_rows() {
             return Ok(None);
         }

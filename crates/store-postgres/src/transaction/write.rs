@@ -79,7 +79,7 @@ impl Transaction<'_> {
             cache.finish_scan(&FinishedScan { queue_id, ticket, first, coverage, now: self.now, head });
         }
         if let Some(first_seq) = self.first_seq {
-            cache.store_seq_block(first_seq, evaluation.engine.next_number() - first_seq);
+            cache.store_seq_block(first_seq, evaluation.engine.next_seq() - first_seq);
         }
         Ok(evaluation.into_committed(&summary, self.now))
     }
@@ -161,7 +161,7 @@ impl Transaction<'_> {
         for (seq, source) in &working_set.inserted {
             let seq = seq.0.cast_signed();
             match source {
-                PayloadSource::Given(payload) => {
+                PayloadSource::New(payload) => {
                     payloads.push((seq, kind_of(payload), Blob(payload.bytes().clone())));
                 }
                 PayloadSource::CopyOf(original) => {
@@ -229,8 +229,8 @@ impl Transaction<'_> {
             if after.is_some_and(|job| before.is_some_and(|before| before.are_those_of(job))) {
                 continue;
             }
-            let before = before.map(TermFields::words).unwrap_or_default();
-            let after = after.map(|job| TermFields::of(job).words()).unwrap_or_default();
+            let before = before.map(TermFields::terms).unwrap_or_default();
+            let after = after.map(|job| TermFields::of(job).terms()).unwrap_or_default();
             for (of, without, (terms, seqs)) in [(&before, &after, &mut removed), (&after, &before, &mut added)] {
                 for term in of.difference(without) {
                     terms.push(term.clone());
@@ -356,7 +356,7 @@ fn write_jobs<'o>(
 
 /// The settings of a queue that `submit()` in SQL needs, as JSON.
 pub(crate) fn admission_json(queue: &Queue, policy: u32) -> String {
-    let Queue { intake: admission, deleting, .. } = queue;
+    let Queue { admission, deleting, .. } = queue;
     let option = |number: Option<u64>| number.map_or_else(|| "null".to_owned(), |number| number.to_string());
     let scope = match admission.idempotency.scope {
         IdempotencyScope::Off => None,

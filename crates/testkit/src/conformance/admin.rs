@@ -59,7 +59,7 @@ pub(super) fn put_queue_replaces_settings(h: &mut Harness) {
     assert_eq!(h.report("q").queue.overrides, lease(7), "kept");
     h.admin(put("q", None, Some(SettingsPatch { max_queued: Some(Some(5)), ..SettingsPatch::default() })));
     let queue = h.report("q").queue;
-    assert_eq!((queue.intake.max_queued, queue.policy.lease), (Some(5), Some(Duration::from_secs(30))), "replaced");
+    assert_eq!((queue.admission.max_queued, queue.policy.lease), (Some(5), Some(Duration::from_secs(30))), "replaced");
     let new = h.submit("q", work());
     let lease_of = |id| h.job(id).policy.lease;
     assert_eq!(lease_of(old.id), Some(Duration::from_secs(7)), "jobs keep what they were made with");

@@ -110,7 +110,7 @@ pub(super) fn concurrent_settlements_apply_once(h: &mut Harness) {
             (outcome.kind(), verdict)
         });
         let job = h.job(claimed.id);
-        assert_eq!((job.attempts.len(), job.history.moves().len()), (1, 4), "one settlement had an effect");
+        assert_eq!((job.attempts.len(), job.history.transitions().len()), (1, 4), "one settlement had an effect");
         let won: HashSet<_> = verdicts.iter().filter(|(_, verdict)| verdict.is_ok()).map(|(kind, _)| *kind).collect();
         assert_eq!(won.len(), 1, "all that were accepted say the same");
         for (kind, verdict) in verdicts {

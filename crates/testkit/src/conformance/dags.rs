@@ -103,10 +103,10 @@ impl RandomDagLoad<'_> {
         let jobs = self.jobs();
         self.seen_ended.extend(jobs.values().filter(|job| job.kind().terminal()).map(|job| job.id));
         // A job that ended and revived between two checks has the end in its history.
-        let ended_once = |job: &Job| job.history.moves().iter().any(|step| step.to.terminal());
+        let ended_once = |job: &Job| job.history.transitions().iter().any(|step| step.to.terminal());
         self.seen_ended.extend(jobs.values().filter(|job| ended_once(job)).map(|job| job.id));
         for job in jobs.values() {
-            let lives = job.history.moves().windows(2).filter(|pair| pair[0].to.terminal());
+            let lives = job.history.transitions().windows(2).filter(|pair| pair[0].to.terminal());
             for pair in lives {
                 let back = matches!(pair[1].cause, Cause::Requeue | Cause::Revive);
                 assert!(back, "{} left its end by {}", job.id, pair[1].cause);

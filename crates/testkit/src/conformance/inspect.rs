@@ -148,7 +148,7 @@ pub(super) fn count_ahead_matches_claim_order(h: &mut Harness) {
         let levels = [Priority::Low, Priority::Critical, Priority::Normal, Priority::Normal, Priority::Low];
         let jobs = levels.map(|priority| h.submit(name, work_with(|job| job.priority = priority)));
         let held = h.submit(name, work_with(|job| job.hold = Some(true)));
-        let priority_order = h.report(name).queue.intake.priority_order;
+        let priority_order = h.report(name).queue.admission.priority_order;
         let ahead = |position: u64, priority: Priority| {
             let priority = priority_order.then_some(priority);
             answered(h.store().count_ahead(QueuePosition { queue: queue(name), position, priority }))

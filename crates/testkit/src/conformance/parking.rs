@@ -76,7 +76,7 @@ pub(super) fn abandoned_claim_leases_nothing(h: &mut Harness) {
     drop(call);
     let job = h.submit("q", work());
     wait_for(|| h.store().parked_claims() == 0);
-    let history: Vec<_> = h.job(job.id).history.moves().iter().map(|step| step.to).collect();
+    let history: Vec<_> = h.job(job.id).history.transitions().iter().map(|step| step.to).collect();
     assert_eq!(history.last(), Some(&StateKind::Scheduled), "{history:?}");
     assert_eq!(h.claim_one("q").version, h.job(job.id).lease_version);
     assert_eq!(h.job(job.id).attempts.len(), 1);

@@ -250,7 +250,7 @@ pub(super) fn retry_revives_members_ended_by_failure(h: &mut Harness) {
         }
         assert_eq!(h.workflow(id).state(), WorkflowState::Completed, "{name}");
         assert_eq!(
-            h.job(original).history.moves().first().map(|step| step.to),
+            h.job(original).history.transitions().first().map(|step| step.to),
             Some(StateKind::Pending),
             "history is kept"
         );

@@ -62,7 +62,7 @@ pub(super) fn job(job: &Job, handles: &Handles) -> JobSnapshot {
         external_id: job.external_id.as_deref().map(str::to_owned),
         retry_limit: job.policy.retry.limit,
         attempts: job.attempts.iter().map(attempt).collect(),
-        history: job.history.moves().iter().map(step).collect(),
+        history: job.history.transitions().iter().map(step).collect(),
     }
 }
 

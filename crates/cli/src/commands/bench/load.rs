@@ -1,8 +1,8 @@
 //! Generates the load: one task per connection and operation.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
@@ -12,6 +12,7 @@ use longshore_api::enums::OutcomeKind;
 use longshore_api::job::NewJob;
 use longshore_api::queue::PutQueue;
 use longshore_api::work::{Claim, ClaimedJob, Complete, Settlement, Verdict};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -254,7 +255,7 @@ impl Load {
         if self.bench.mix.get == 0 {
             return;
         }
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock();
         recent.extend(ids);
         let surplus = recent.len().saturating_sub(RECENT_MAX);
         recent.drain(..surplus);
@@ -354,7 +355,7 @@ impl Load {
             let due = self.get_limiter.next_slot().await;
             position = position.wrapping_add(7);
             let id = {
-                let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+                let recent = self.recent.lock();
                 let index = position.checked_rem(recent.len());
                 index.and_then(|index| recent.get(index).cloned())
             };

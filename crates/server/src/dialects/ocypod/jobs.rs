@@ -124,7 +124,7 @@ async fn change_status(app: &AppState, id: Seq, change: StatusChange) -> OcypodR
 async fn output_max(app: &AppState, id: Seq) -> Result<u32, OcypodError> {
     let Some(job) = find_optional(app, id).await? else { return Ok(payload_max()) };
     let queue = app.call_store(app.store.queue(job.queue.clone())).await?;
-    Ok(queue.map_or(payload_max(), |report| report.queue.intake.payload_max))
+    Ok(queue.map_or(payload_max(), |report| report.queue.admission.payload_max))
 }
 
 /// `PUT /job/{id}/heartbeat`: the body is ignored.

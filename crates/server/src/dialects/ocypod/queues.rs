@@ -201,7 +201,7 @@ pub(super) async fn submit(call: OcypodRequest) -> OcypodResult {
     let (app, queue) = (call.app.clone(), call.queue());
     // The size limit depends on the queue; a missing queue is reported after the body was read.
     let report = call.existing_queue().await;
-    let bytes_max = report.as_ref().map_or(payload_max(), |report| report.queue.intake.payload_max);
+    let bytes_max = report.as_ref().map_or(payload_max(), |report| report.queue.admission.payload_max);
     let body = call.json_around(bytes_max)?;
     let job: JobBody<'_> = body.object()?;
     let queue = queue?;

@@ -141,7 +141,7 @@ pub(super) fn is_valid_queue_name(name: &str) -> bool {
 
 /// Returns the payload limit of a queue without overrides.
 pub(super) fn payload_max() -> u32 {
-    Settings::of_profile(Profile::Ocypod).intake.payload_max
+    Settings::of_profile(Profile::Ocypod).admission.payload_max
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

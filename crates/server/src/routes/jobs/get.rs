@@ -66,7 +66,7 @@ pub(crate) async fn attempts(State(app): State<AppState>, JobPath(id): JobPath, 
 /// `GET /v1/jobs/{id}/history`
 pub(crate) async fn history(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery) -> ApiResult {
     let job = find(&app, id).await?;
-    ok(&History { history: job.history.moves().iter().map(transition).collect() })
+    ok(&History { history: job.history.transitions().iter().map(transition).collect() })
 }
 
 /// Dependencies that are read from the store at once.

@@ -82,7 +82,7 @@ impl IdempotencyKeyHeader {
 async fn submit_one(app: &AppState, queue: &QueueName, text: &str, key: Option<String>) -> ApiResult {
     let mut batch = Batch::with_header_key(key);
     batch.add(text, queue, QueueField::Refused);
-    if let Some(error) = batch.take_unreadable() {
+    if let Some(error) = batch.take_invalid_item() {
         return Err(error.into());
     }
     let payloads = KeyedPayloads::of(&batch.members);

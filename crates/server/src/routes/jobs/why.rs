@@ -75,7 +75,7 @@ async fn requeue_action(
 
 fn can_requeue(job: &Job, queue: Option<&QueueStats>) -> bool {
     let with_reset = Requeue { counters: Reset::Zero, run_at: None };
-    requeue::check(job, &with_reset, queue.map(|report| &report.queue.intake)).is_ok()
+    requeue::check(job, &with_reset, queue.map(|report| &report.queue.admission)).is_ok()
 }
 
 fn action(job: &Job, label: &str) -> RequeueAction {
@@ -138,7 +138,7 @@ fn lifetime(job: &Job) -> Option<Reason> {
 /// Returns the number of jobs before this one; `None` for a job that is not scheduled.
 async fn count_ahead(app: &AppState, job: &Job, queue: Option<&QueueStats>) -> Result<Option<u64>, ApiError> {
     let (JobState::Scheduled { position }, Some(report)) = (&job.state, queue) else { return Ok(None) };
-    let priority = report.queue.intake.priority_order.then(|| job.effective_priority());
+    let priority = report.queue.admission.priority_order.then(|| job.effective_priority());
     let position = QueuePosition { queue: job.queue.clone(), position: *position, priority };
     Ok(Some(app.call_store(app.store.count_ahead(position)).await?))
 }

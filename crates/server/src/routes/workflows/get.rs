@@ -95,7 +95,7 @@ pub(super) fn to_wire(workflow: &Workflow) -> WireWorkflow {
         open: workflow.open,
         created_at: time(workflow.created_at),
         counts: StateKind::ALL.iter().map(|state| (*state, tally.of(*state))).collect(),
-        ended: total - tally.alive(),
+        ended: total - tally.unfinished(),
         total,
     }
 }

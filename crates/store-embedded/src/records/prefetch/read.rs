@@ -1,9 +1,9 @@
 //! Range reads of records and payloads.
 
 use std::sync::mpsc::{SendError, Sender};
-use std::sync::{Mutex, PoisonError};
 
 use longshore_core::id::Seq;
+use parking_lot::Mutex;
 use rusqlite::{Connection, Rows};
 
 use super::PrefetchRequest;
@@ -31,7 +31,7 @@ pub(super) fn serve(
 ) -> Result<(), SendError<RecordBlock>> {
     for keys in &request.blocks {
         let memory = request.spare.pop().unwrap_or_default();
-        let guard = prefetch_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = prefetch_lock.lock();
         let block = read(connection, keys, memory, &mut request.bytes_max).unwrap_or_default();
         drop(guard);
         blocks.send(block)?;

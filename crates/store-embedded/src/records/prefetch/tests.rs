@@ -151,7 +151,7 @@ impl Bench {
     fn read_requests(&mut self) {
         let (block_tx, blocks) = channel();
         for request in self.requests.try_iter() {
-            serve(&self.connection, request, &block_tx, &std::sync::Mutex::new(())).unwrap();
+            serve(&self.connection, request, &block_tx, &parking_lot::Mutex::new(())).unwrap();
         }
         self.undelivered.extend(blocks.try_iter());
     }
