@@ -9,8 +9,9 @@ CALL_POINTS ?= 40
 FLIPS ?= 20000
 NODE_KILLS ?= 50
 WORKER_KILLS ?= 200
+SDKS ?= rust
 
-.PHONY: help run setup test check tidy fmt lint unit docs update-docs audit \
+.PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-cluster test-http-postgres regenerate-fixtures
 
 help: ## lists the targets
@@ -42,6 +43,11 @@ setup: ## installs the tools and packages that the tests need
 
 test: setup fmt tidy lint unit docs ## runs all tests and checks
 	@echo "all tests and checks passed"
+
+test-sdk: ## checks the workers of the SDKs against the server; SDKS="rust python" selects some
+	cargo build --quiet -p longshore-cli
+	cargo build --quiet -p longshore --example conformance
+	python3 sdk-conformance/run.py $(SDKS)
 
 check: fmt tidy lint ## runs format, house rules, lints and the tests of the rules; for every commit
 	cargo nextest run -p longshore-core
