@@ -10,8 +10,9 @@ FLIPS ?= 20000
 NODE_KILLS ?= 50
 WORKER_KILLS ?= 200
 PYTHON ?= python3
+SDKS ?= rust python typescript
 
-.PHONY: help run setup test check tidy fmt lint unit docs update-docs audit test-python update-python-lock \
+.PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python update-python-lock \
 	test-typescript setup-typescript \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-cluster test-http-postgres regenerate-fixtures
 
@@ -63,6 +64,10 @@ test-typescript: setup-typescript ## builds and tests the TypeScript package aga
 	@test -n "$${LONGSHORE_BIN:-}" || test -x "$(LONGSHORE_DEBUG)" || cargo build --package longshore-cli
 	cd $(TYPESCRIPT) && npm ci --silent --no-audit --no-fund
 	cd $(TYPESCRIPT) && LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent test
+test-sdk: ## checks the workers of the SDKs against the server; SDKS="rust python" selects some
+	cargo build --quiet -p longshore-cli
+	cargo build --quiet -p longshore --example conformance
+	python3 sdk-conformance/run.py $(SDKS)
 
 check: fmt tidy lint ## runs format, house rules, lints and the tests of the rules; for every commit
 	cargo nextest run -p longshore-core

@@ -1,5 +1,7 @@
 //! The client: URL, connection pool, timeouts, requests and responses.
 
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +14,9 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use longshore_api::{ErrorCode, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::DuplexStream;
 
+use crate::connect::{Connector, Dial};
 use crate::error::{BadUrl, Error, TimeoutError};
 
 /// Limit of a response, above a page of 1,000 jobs or one payload.
@@ -31,7 +35,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let client = Client::builder().timeout(Duration::from_secs(5)).build("http://127.0.0.1:1")?;
 /// let job = NewJob { job_type: "email.send".to_owned(), ..NewJob::default() };
-/// match client.submit("emails", &job).await {
+/// match client.submit_job("emails", &job).await {
 ///     Ok(submitted) => println!("stored: {}", submitted.id),
 ///     // The job was not stored: the request can be repeated.
 ///     Err(error) if error.retry() == RetryAdvice::Safe => println!("retry later: {error}"),
@@ -40,12 +44,20 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// # Ok::<(), longshore::BadUrl>(())
 /// # }).unwrap();
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
-    http: legacy::Client<HttpConnector, Full<Bytes>>,
+    http: legacy::Client<Connector, Full<Bytes>>,
     /// URL without a slash at its end.
     base: String,
-    timeout: Duration,
+    options: Builder,
+    /// How to reach a server in this process, instead of TCP.
+    dial: Option<Dial>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("url", &self.base).finish_non_exhaustive()
+    }
 }
 
 /// Timeouts of a [`Client`].
@@ -53,13 +65,16 @@ pub struct Client {
 pub struct Builder {
     connect: Duration,
     timeout: Duration,
+    retry_time: Duration,
 }
 
 impl Default for Builder {
     /// 5 s to connect, and 40 s for a response: longer than the server's own timeout of a
-    /// submission, so that the client gets the server's error.
+    /// submission, so that the client gets the server's error. Typed submissions are retried for
+    /// 30 s.
     fn default() -> Self {
-        Self { connect: Duration::from_secs(5), timeout: Duration::from_secs(40) }
+        let [connect, timeout, retry_time] = [5, 40, 30].map(Duration::from_secs);
+        Self { connect, timeout, retry_time }
     }
 }
 
@@ -76,17 +91,38 @@ impl Builder {
         Self { timeout, ..self }
     }
 
+    /// How long typed submissions are retried, as far as their errors allow it. Zero: not at all.
+    #[must_use]
+    pub fn retry_time(self, retry_time: Duration) -> Self {
+        Self { retry_time, ..self }
+    }
+
+    /// Returns a client of a server in this process. `dial` opens a connection to it.
+    pub fn build_in_process(self, dial: impl Fn() -> io::Result<DuplexStream> + Send + Sync + 'static) -> Client {
+        // The name appears in no request line: there is one server.
+        self.connect_to("http://in-process".to_owned(), Some(Arc::new(dial)))
+    }
+
     /// Returns a client for the server at `url`. Connects with the first request.
     pub fn build(self, url: &str) -> Result<Client, BadUrl> {
-        let base = check(url)?;
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(self.connect));
+        Ok(self.connect_to(check(url)?, None))
+    }
+
+    fn connect_to(self, base: String, dial: Option<Dial>) -> Client {
+        let connector = match &dial {
+            Some(dial) => Connector::InProcess(Arc::clone(dial)),
+            None => {
+                let mut connector = HttpConnector::new();
+                connector.set_nodelay(true);
+                connector.set_connect_timeout(Some(self.connect));
+                Connector::Tcp(connector)
+            }
+        };
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         // The server closes idle connections after 75 s. The client closes them first, so that no
         // request is sent on a closed connection.
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(60));
-        Ok(Client { http: builder.build(connector), base, timeout: self.timeout })
+        Client { http: builder.build(connector), base, options: self, dial }
     }
 }
 
@@ -125,6 +161,15 @@ impl Client {
     /// URL of the server.
     pub fn url(&self) -> &str {
         &self.base
+    }
+
+    pub(crate) fn retry_time(&self) -> Duration {
+        self.options.retry_time
+    }
+
+    /// Returns a client of the same server that shares no connection with this one.
+    pub(crate) fn with_own_connections(&self) -> Self {
+        self.options.clone().connect_to(self.base.clone(), self.dial.clone())
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
@@ -196,7 +241,7 @@ impl Client {
         if body.is_some() {
             headers.insert(CONTENT_TYPE, JSON);
         }
-        let timeout = self.timeout.saturating_add(wait);
+        let timeout = self.options.timeout.saturating_add(wait);
         let response = tokio::time::timeout(timeout, self.exchange(request)).await;
         let response = response.map_err(|_| Error::ResponseLost { cause: Box::new(TimeoutError(timeout)) })??;
         if response.status.is_success() { Ok(response) } else { Err(refusal(&response)) }

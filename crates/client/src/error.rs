@@ -5,7 +5,7 @@ use std::fmt;
 use longshore_api::{ErrorCode, Problem, RetryAdvice};
 
 /// The error of a library.
-type BoxedError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug)]
 pub enum Error {

@@ -5,7 +5,7 @@ use longshore_api::Duration;
 use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
 use longshore_api::system::Why;
-use longshore_api::work::JobState;
+use longshore_api::work::{Children, ChildrenCreated, JobState};
 use longshore_api::workflow::Inputs;
 
 use crate::client::Client;
@@ -33,13 +33,14 @@ fn job_path(id: &str, verb: &str) -> String {
 }
 
 impl Client {
-    /// Submits a job. Returns when it is stored durably.
-    pub async fn submit(&self, queue: &str, job: &NewJob) -> Result<Submitted, Error> {
+    /// Submits a job without retries. Returns when it is stored durably.
+    pub async fn submit_job(&self, queue: &str, job: &NewJob) -> Result<Submitted, Error> {
         self.post(&format!("/v1/queues/{}/jobs", segment(queue)), job).await
     }
 
-    /// Submits up to 1,000 jobs, all or none. Returns the results in the same order.
-    pub async fn submit_batch(&self, queue: &str, jobs: &[NewJob]) -> Result<SubmittedBatch, Error> {
+    /// Submits up to 1,000 jobs, all or none, without retries. Returns the results in the same
+    /// order.
+    pub async fn submit_jobs(&self, queue: &str, jobs: &[NewJob]) -> Result<SubmittedBatch, Error> {
         self.post(&format!("/v1/queues/{}/jobs", segment(queue)), jobs).await
     }
 
@@ -117,6 +118,11 @@ impl Client {
     /// Deletes a job that has ended.
     pub async fn delete_job(&self, id: &str) -> Result<(), Error> {
         self.delete(&job_path(id, "")).await
+    }
+
+    /// Creates jobs from a running job.
+    pub async fn create_children(&self, id: &str, children: &Children) -> Result<ChildrenCreated, Error> {
+        self.post(&job_path(id, "/children"), children).await
     }
 
     pub async fn bulk(&self, bulk: &Bulk) -> Result<BulkResult, Error> {

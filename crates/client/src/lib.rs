@@ -1,39 +1,82 @@
-//! An HTTP client of Longshore.
+//! Client and worker of Longshore, a durable job queue.
+//!
+//! # Submit a job
 //!
 //! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use longshore_api::job::NewJob;
-//! use longshore::Client;
+//! use longshore::{Client, Job};
+//! use serde::{Deserialize, Serialize};
 //!
+//! #[derive(Serialize, Deserialize, Job)]
+//! #[job(type = "email.send", queue = "mail")]
+//! struct SendEmail { to: String }
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::new("http://127.0.0.1:7070")?;
-//! let job = NewJob { job_type: "email.send".to_owned(), ..NewJob::default() };
-//! let submitted = client.submit("emails", &job).await?;
-//! println!("{}", client.job(&submitted.id).await?.state);
+//! let job = client.submit(SendEmail { to: "ada@example.com".into() }).key("welcome 7").await?;
+//! println!("{} is stored", job.id());
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! The types are those of `longshore-api`. The client sends each request once; [`Error::retry`]
-//! says whether it can be repeated.
+//! # Run jobs
+//!
+//! A handler is a plain async function: see [`Worker`]. Outcomes are values: see [`HandlerError`].
+//!
+//! # Modules
 //!
 //! - `client.rs`: [`Client`]: URL, connection pool, timeouts, requests and responses
+//! - `connect.rs`: connections over TCP, or to a server in the same process
+//! - `job.rs`: [`Job`]: what producer and worker share
+//! - `submit.rs`: typed submissions with retries, workflows, [`JobHandle`]
+//! - `jobs.rs`, `queues.rs`, `system.rs`, `work.rs`, `workflows.rs`: one method per request, sent
+//!   once; [`Error::retry`] says whether it can be repeated
+//! - `worker/`: [`Worker`]: handlers, leases, settlements, shutdown
 //! - `error.rs`: [`Error`]: refused, not connected, no response, unexpected response
-//! - `jobs.rs`, `queues.rs`, `system.rs`, `work.rs`, `workflows.rs`: one method per request
 //! - `query.rs`: [`JobListQuery`], paths and query strings
-//! - `clock.rs`: [`monotonic`], for timeouts and latencies
+//! - `clock.rs`: [`monotonic`], for timeouts and latencies; `random.rs`: keys and jitter
+
+// The derive names the crate as its users do.
+extern crate self as longshore;
 
 mod client;
 mod clock;
+mod connect;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod error;
+mod job;
 mod jobs;
 mod query;
 mod queues;
+mod random;
+mod submit;
 mod system;
+#[cfg(feature = "testing")]
+pub mod testing;
+#[cfg(feature = "postgres")]
+mod transaction;
 mod work;
+mod worker;
 mod workflows;
 
 pub use client::{Builder, Client};
 pub use clock::monotonic;
+#[cfg(feature = "embedded")]
+pub use embedded::{Longshore, OpenError};
 pub use error::{BadUrl, Error};
+pub use job::Job;
 pub use jobs::{PayloadBytes, WaitResult};
+pub use longshore_api as api;
+pub use longshore_api::enums::Priority;
+pub use longshore_derive::Job;
 pub use query::JobListQuery;
+#[doc(hidden)]
+pub use serde_json;
+pub use submit::{JobHandle, JobRequest, Submit, WaitError, WorkflowRequest};
+#[cfg(feature = "postgres")]
+pub use transaction::{SubmitInError, submit_in, submit_in_schema};
+pub use worker::{
+    BatchHandler, BoxFuture, CancelReason, Handler, HandlerError, IntoOutcome, JobContext, JobItem, JobOutcome,
+    Middleware, NeededState, Next, RunEnd, RunReport, State, StateSource, Worker, WorkerError, WorkerEvent,
+    WorkerReport, WorkerShutdown,
+};

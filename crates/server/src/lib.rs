@@ -5,6 +5,7 @@
 //!
 //! In reading order:
 //! - `options.rs`, `server.rs`: [`ServerOptions`] and [`Server`]: bind, serve, drain
+//! - `in_process.rs`: [`InProcessServer`]: the same without a socket, for the SDK
 //! - `net/`: accept loop, connections, timeouts, delivery of claimed jobs
 //! - `routes/`: the route table (`mod.rs`) and one file per resource
 //! - `state.rs`: [`AppState`], which all routes share, and its calls to the store
@@ -20,6 +21,7 @@ mod background;
 mod convert;
 mod declared_queues;
 pub mod dialects;
+mod in_process;
 mod net;
 mod openapi;
 mod options;
@@ -30,6 +32,7 @@ mod store_health;
 mod wire;
 
 pub use declared_queues::declare;
+pub use in_process::InProcessServer;
 pub use options::{Limits, SaveVirtualTime, ServerClock, ServerOptions, StoreInfo};
 pub use server::{Server, ServerError};
 pub use state::AppState;

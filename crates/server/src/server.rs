@@ -100,7 +100,7 @@ impl Server {
 const PAGES_MAX: usize = 10;
 
 /// Restores the worker registry from the running jobs: workers go on after a restart.
-async fn restore_workers(app: &AppState) -> Result<(), StoreError> {
+pub(crate) async fn restore_workers(app: &AppState) -> Result<(), StoreError> {
     let filter = JobFilter { states: StateKind::Running.into(), ..JobFilter::default() };
     let mut before = None;
     for _ in 0..PAGES_MAX {
@@ -122,7 +122,7 @@ async fn restore_workers(app: &AppState) -> Result<(), StoreError> {
 const FORCE_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Stops accepting, waits for requests in flight up to the drain timeout, then closes connections.
-async fn drain(app: &AppState, force_close: &CancellationToken) {
+pub(crate) async fn drain(app: &AppState, force_close: &CancellationToken) {
     app.stopping.cancel();
     app.tasks.close();
     if timeout(app.limits.drain_timeout, app.tasks.wait()).await.is_err() {

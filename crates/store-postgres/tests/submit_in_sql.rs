@@ -245,3 +245,32 @@ fn a_job_from_sql_is_listed_by_its_ids() {
         assert_eq!(plain, 1, "a job that the index lists is removed by itself, not with its day");
     });
 }
+
+#[derive(serde::Serialize, serde::Deserialize, longshore::Job)]
+#[job(type = "order.confirm", queue = "default")]
+struct OrderConfirmation {
+    order: u32,
+}
+
+/// The SDK's typed submission uses the same function.
+#[test]
+fn a_typed_job_of_the_sdk_commits_with_the_transaction() {
+    runtime().block_on(async {
+        let (store, mut client, schema) = open_store().await;
+        let request =
+            || longshore::JobRequest::new(&OrderConfirmation { order: 7 }).key("order 7").tag("tenant", "acme");
+        let transaction = client.transaction().await.expect("a transaction");
+        let id = longshore::submit_in_schema(&transaction, &schema, request()).await.expect("the job is accepted");
+        let id: JobId = id.parse().expect("a job id");
+        assert_eq!(load::state(&*store, id).await, None, "the transaction is open");
+        transaction.commit().await.expect("the transaction commits");
+        assert_eq!(load::state(&*store, id).await, Some(StateKind::Scheduled));
+        let again = longshore::submit_in_schema(&client, &schema, request()).await.expect("the key is known");
+        assert_eq!(again.parse(), Ok(id));
+        let delayed = request().key("later").delay(std::time::Duration::from_secs(90));
+        let id = longshore::submit_in_schema(&client, &schema, delayed).await.expect("the job is accepted");
+        assert_eq!(load::state(&*store, id.parse().expect("a job id")).await, Some(StateKind::Delayed));
+        let error = longshore::submit_in_schema(&client, "x; drop", request()).await.expect_err("not a schema");
+        assert!(matches!(error, longshore::SubmitInError::Schema), "{error}");
+    });
+}

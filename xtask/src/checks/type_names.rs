@@ -9,6 +9,8 @@ use crate::lexer::{self, Kind, Token};
 use crate::tree::SourceFile;
 
 const CHECK: &str = "type-name";
+/// The directory of the SDK.
+const SDK: &str = "client";
 
 #[derive(Clone, Debug)]
 struct Definition {
@@ -24,7 +26,9 @@ pub(crate) fn check(files: &[SourceFile], config: &Config) -> Vec<Finding> {
     for (name, places) in &defined {
         let crates: BTreeSet<_> = places.iter().map(|place| place.crate_name.as_str()).collect();
         let is_shared = shared.get(name).is_some_and(|(_, allowed)| {
-            places.len() == 2 && crates.len() == 2 && crates.iter().all(|name| allowed.contains(*name))
+            // The SDK may use a name of its own domain beside the wire type and the core type.
+            let most = if crates.contains(SDK) { 3 } else { 2 };
+            places.len() == crates.len() && places.len() <= most && crates.iter().all(|name| allowed.contains(*name))
         });
         if places.len() < 2 || is_shared {
             continue;

@@ -13,6 +13,7 @@ mod outages;
 mod output;
 mod postgres;
 mod queues;
+mod sdk;
 mod serve;
 mod submit;
 mod support;

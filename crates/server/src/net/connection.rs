@@ -44,7 +44,7 @@ pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, forc
     }
 }
 
-async fn serve_stream<S>(app: AppState, router: Router, stream: S, force_close: CancellationToken)
+pub(crate) async fn serve_stream<S>(app: AppState, router: Router, stream: S, force_close: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

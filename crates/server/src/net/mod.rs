@@ -1,7 +1,7 @@
 //! Connections: accept, limit, time out, drain; delivery of claimed jobs.
 
 pub(crate) mod accept;
-mod connection;
+pub(crate) mod connection;
 mod connection_limits;
 pub(crate) mod delivery;
 mod drain_body;

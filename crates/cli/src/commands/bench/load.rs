@@ -225,10 +225,10 @@ impl Load {
             }
             let job = self.job();
             let ids = if count == 1 {
-                self.client.submit(&self.queue, &job).await.map(|done| vec![done.id])
+                self.client.submit_job(&self.queue, &job).await.map(|done| vec![done.id])
             } else {
                 let jobs = vec![job; usize::try_from(count).unwrap_or(1)];
-                let done = self.client.submit_batch(&self.queue, &jobs).await;
+                let done = self.client.submit_jobs(&self.queue, &jobs).await;
                 done.map(|done| done.jobs.into_iter().map(|job| job.id).collect())
             };
             match ids {

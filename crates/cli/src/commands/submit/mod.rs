@@ -165,7 +165,7 @@ impl SubmitJobs {
             context.output.info(&format!("job for queue \"{}\"; nothing was submitted", self.queue));
             return context.output.json(&job);
         }
-        let submitted = context.call(async { Ok(client.submit(&self.queue, &job).await?) })?;
+        let submitted = context.call(async { Ok(client.submit_job(&self.queue, &job).await?) })?;
         if context.output.json {
             return context.output.json(&submitted);
         }

@@ -95,7 +95,7 @@ impl NdjsonSubmit {
             totals.submitted += jobs.len() as u64;
             return Ok(());
         }
-        let submitted = self.client.submit_batch(&self.queue, &jobs).await.map_err(|error| {
+        let submitted = self.client.submit_jobs(&self.queue, &jobs).await.map_err(|error| {
             let failure = CliError::from(error).context(format_args!("lines {first_line} to {last_line}"));
             totals.with_progress(failure)
         })?;

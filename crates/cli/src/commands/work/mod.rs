@@ -1,19 +1,15 @@
 //! `longshore work`: a worker that runs a program for each job.
 //!
-//! - `worker.rs`: claims jobs, limits concurrency, drains
-//! - `attempt.rs`: runs one job: program, heartbeats, deadlines, settlement
+//! Claims, heartbeats, settlements and shutdown are those of the SDK's worker.
+//!
+//! - `worker.rs`: the worker, and what is printed of its events
+//! - `attempt.rs`: the handler: runs a program, and stops it when its token fires
 //! - `program.rs`: the program: input, output, environment, exit
-//! - `heartbeat.rs`: heartbeats and the state of the lease
-//! - `settle.rs`: settles a lease, with retries
-//! - `connectivity.rs`: reports when the server stops responding and when it is back
 //! - `paused.rs`: finds paused queues with jobs, for `--until-empty`
 
 mod attempt;
-mod connectivity;
-mod heartbeat;
 mod paused;
 mod program;
-mod settle;
 mod worker;
 
 use clap::Args;
@@ -95,7 +91,7 @@ impl WorkOptions {
     pub(crate) fn run(mut self, context: &Context) -> Result<(), CliError> {
         let name = self.worker.take().unwrap_or_else(default_name);
         let client = context.client()?;
-        context.call(worker::ExecWorker::new(self, name, client, context.output).run())
+        context.call(worker::run(self, name, client, context.output))
     }
 }
 

@@ -155,6 +155,15 @@ impl Program {
     }
 }
 
+impl Drop for Program {
+    /// Ends a program whose run was aborted, with its children.
+    fn drop(&mut self) {
+        if self.status.is_none() {
+            self.kill();
+        }
+    }
+}
+
 fn payload(job: &ClaimedJob) -> Vec<u8> {
     match (&job.payload, &job.payload_base64) {
         (Some(json), _) => json.get().as_bytes().to_vec(),

@@ -1,0 +1,202 @@
+//! The SDK's worker against the real server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use longshore::api::enums::State as JobStatus;
+use longshore::{
+    CancelReason, Client, HandlerError, Job, JobContext, JobItem, JobOutcome, JobRequest, Middleware, Next, State,
+    WaitError, Worker, WorkerError, WorkflowRequest,
+};
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::support::Server;
+
+#[derive(Debug, Serialize, Deserialize, Job)]
+#[job(type = "double", queue = "numbers", output = i64)]
+struct Double {
+    n: i64,
+}
+
+async fn double(_: JobContext, job: Double) -> Result<i64, HandlerError> {
+    Ok(2 * job.n)
+}
+
+#[derive(Debug, Serialize, Deserialize, Job)]
+#[job(type = "wait", queue = "numbers")]
+struct WaitForToken;
+
+type Reasons = mpsc::UnboundedSender<CancelReason>;
+
+/// Waits for its token, and sends the reason to the test.
+async fn wait_for_token(context: JobContext, _: WaitForToken, reasons: State<Reasons>) -> Result<(), HandlerError> {
+    let reason = context.cancelled().await;
+    drop(reasons.send(reason));
+    Err(HandlerError::temporary("stopped"))
+}
+
+fn client(server: &Server) -> Client {
+    Client::new(&server.url).unwrap()
+}
+
+#[tokio::test]
+async fn a_typed_job_returns_its_typed_result() {
+    let server = Server::in_memory();
+    let client = client(&server);
+    let job = client.submit(Double { n: 21 }).key("k").tag("tenant", "acme").await.unwrap();
+    let again = client.submit(Double { n: 21 }).key("k").await.unwrap();
+    assert_eq!((again.id(), again.submitted().duplicate), (job.id(), true));
+    let report = Worker::new(client.clone()).on(double).until_empty().run().await.unwrap();
+    assert_eq!((report.completed, report.failed), (1, 0));
+    assert_eq!(job.wait().await.unwrap(), 42);
+    assert_eq!(client.job(job.id()).await.unwrap().tags["tenant"].as_deref(), Some("acme"));
+}
+
+#[tokio::test]
+async fn many_jobs_and_workflows_are_submitted() {
+    let server = Server::in_memory();
+    let client = client(&server);
+    let requests = (0..2_500).map(|n| JobRequest::new(&Double { n }));
+    let submitted = client.submit_all(requests).await.unwrap();
+    assert!(submitted.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+    let chord = WorkflowRequest::chord([JobRequest::new(&Double { n: 1 })], JobRequest::new(&Double { n: 2 }));
+    let workflow = client.start_workflow(chord.name("two")).await.unwrap();
+    let report = Worker::new(client.clone()).on(double).slots(64).prefetch(2.0).until_empty().run().await.unwrap();
+    assert_eq!((report.completed, report.lost), (2_502, 0));
+    assert_eq!(client.workflow(&workflow.id, None, None).await.unwrap().workflow.ended, 2);
+}
+
+/// Proves T-14.
+#[tokio::test]
+async fn the_context_is_cancelled_on_timeout_and_on_shutdown() {
+    let server = Server::in_memory();
+    let client = client(&server);
+    let (sender, mut reasons) = mpsc::unbounded_channel();
+    let timed = client.submit(WaitForToken).execution_timeout(Duration::from_millis(300)).await.unwrap();
+    let worker = Worker::new(client.clone()).on(wait_for_token).state(sender).grace(Duration::from_millis(200));
+    let shutdown = worker.shutdown();
+    let running = tokio::spawn(worker.run());
+    assert_eq!(reasons.recv().await, Some(CancelReason::Deadline));
+    let drained = client.submit(WaitForToken).await.unwrap();
+    while client.job(drained.id()).await.unwrap().state != JobStatus::Running {
+        tokio::task::yield_now().await;
+    }
+    shutdown.stop();
+    assert_eq!(reasons.recv().await, Some(CancelReason::Drain));
+    let report = running.await.unwrap().unwrap();
+    assert_eq!((report.failed + report.lost, report.released), (1, 1));
+    assert_eq!(client.job(timed.id()).await.unwrap().error.unwrap().code.as_deref(), Some("execution_timeout"));
+    let job = client.job(drained.id()).await.unwrap();
+    assert_eq!((job.state, job.counters.starts), (JobStatus::Scheduled, 0), "shutdown costs no attempt");
+}
+
+/// Proves I-49.
+#[tokio::test]
+async fn a_worker_survives_an_outage_of_its_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::on(directory.path());
+    let address = server.url.trim_start_matches("http://").to_owned();
+    let kept = client(&server).submit(Double { n: 1 }).delay(Duration::from_millis(300)).await.unwrap();
+    let worker = Worker::new(client(&server)).on(double).max_jobs(2);
+    let (events, mut lost) = mpsc::unbounded_channel();
+    let worker = worker.observe(move |event| {
+        if let longshore::WorkerEvent::ServerLost { .. } = event {
+            drop(events.send(()));
+        }
+    });
+    let running = tokio::spawn(worker.run());
+    server.signal(Signal::KILL);
+    lost.recv().await.unwrap();
+    drop(server);
+    let server = Server::start(&["--data", directory.path().to_str().unwrap(), "--listen", &address]);
+    let later = client(&server).submit(Double { n: 2 }).await.unwrap();
+    assert_eq!(running.await.unwrap().unwrap().completed, 2);
+    assert_eq!(later.wait().await.unwrap(), 4);
+    assert_eq!(client(&server).job(kept.id()).await.unwrap().state, JobStatus::Completed);
+}
+
+#[derive(Debug, Serialize, Deserialize, Job)]
+#[job(type = "panic", queue = "numbers")]
+struct Panic;
+
+async fn panics(_: JobContext, _: Panic) -> Result<(), HandlerError> {
+    panic!("on purpose")
+}
+
+#[tokio::test]
+async fn a_panic_is_a_system_failure() {
+    let server = Server::in_memory();
+    let client = client(&server);
+    let job = client.submit(Panic).await.unwrap();
+    let report = Worker::new(client.clone()).on(panics).max_jobs(1).run().await.unwrap();
+    assert_eq!((report.panicked, report.failed), (1, 1));
+    let error = client.job(job.id()).await.unwrap().error.unwrap();
+    assert_eq!((error.category.as_str(), error.code.as_deref()), ("system", Some("panic")));
+    assert!(error.message.contains("on purpose"));
+}
+
+async fn sum(items: Vec<JobItem<Double>>, batches: State<AtomicU64>) -> Vec<Result<i64, HandlerError>> {
+    batches.fetch_add(1, Ordering::Relaxed);
+    items
+        .into_iter()
+        .map(|item| match item.payload.n {
+            0 => Err(HandlerError::permanent("zero", "zero is not allowed")),
+            n => Ok(n),
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_batch_handler_returns_one_outcome_per_job() {
+    let server = Server::in_memory();
+    let client = client(&server);
+    client.submit_all((0..10).map(|n| JobRequest::new(&Double { n }))).await.unwrap();
+    let zero = client.submit(Double { n: 0 }).await.unwrap();
+    let worker = Worker::new(client).on_batch(100, Duration::from_millis(50), sum).state(AtomicU64::new(0));
+    let report = worker.until_empty().run().await.unwrap();
+    assert_eq!((report.completed, report.failed), (9, 2));
+    assert!(matches!(zero.wait().await, Err(WaitError::NotCompleted { .. })));
+}
+
+struct CountRuns(Arc<AtomicU64>);
+
+impl Middleware for CountRuns {
+    fn call<'a>(&'a self, context: JobContext, next: Next<'a>) -> longshore::BoxFuture<'a, JobOutcome> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        next.run(context)
+    }
+}
+
+#[tokio::test]
+async fn middleware_runs_around_handlers() {
+    let server = Server::in_memory();
+    let client = client(&server);
+    client.submit(Double { n: 1 }).await.unwrap();
+    let runs = Arc::new(AtomicU64::new(0));
+    let worker = Worker::new(client).on(double).layer(CountRuns(Arc::clone(&runs)));
+    worker.until_empty().run().await.unwrap();
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_missing_state_is_an_error_before_the_first_claim() {
+    let worker = Worker::connect("http://127.0.0.1:1").unwrap().on(wait_for_token);
+    let error = worker.run().await.unwrap_err();
+    assert!(matches!(error, WorkerError::MissingState { .. }), "{error}");
+    let worker = Worker::connect("http://127.0.0.1:1").unwrap().on(double).on(double);
+    assert!(matches!(worker.run().await.unwrap_err(), WorkerError::DuplicateHandler { .. }));
+}
+
+/// Keys of queues whose profile has no idempotency are left out.
+#[tokio::test]
+async fn a_queue_without_idempotency_accepts_submissions() {
+    let server = Server::in_memory();
+    server.call("PUT", "/v1/queues/numbers", &serde_json::json!({"profile": "weave"}));
+    let job = client(&server).submit(Double { n: 4 }).await.unwrap();
+    let report = Worker::new(client(&server)).on(double).until_empty().run().await.unwrap();
+    assert_eq!(report.completed, 1);
+    assert_eq!(job.wait().await.unwrap(), 8);
+}

@@ -1,0 +1,236 @@
+//! Outcomes of handlers, as values.
+
+use std::time::Duration;
+
+use longshore_api::enums::{OutcomeKind, ReportedCategory};
+use longshore_api::work::{ReportedError, Settlement};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::wire_duration;
+
+/// How a run ends, as the server receives it.
+#[derive(Clone, Debug)]
+pub enum JobOutcome {
+    /// The work is done, with its result.
+    Complete(Option<Box<RawValue>>),
+    /// The work failed.
+    Fail(ReportedError),
+    /// The job is ready again after a delay. No attempt is counted.
+    Snooze(Duration),
+    /// The job is ready again at once. No attempt is counted.
+    Release,
+}
+
+impl JobOutcome {
+    pub fn kind(&self) -> OutcomeKind {
+        match self {
+            Self::Complete(_) => OutcomeKind::Complete,
+            Self::Fail(_) => OutcomeKind::Fail,
+            Self::Snooze(_) => OutcomeKind::Snooze,
+            Self::Release => OutcomeKind::Release,
+        }
+    }
+
+    pub(super) fn into_settlement(self, id: String, token: String, progress: Option<Box<RawValue>>) -> Settlement {
+        let kind = self.kind();
+        let (mut result, mut error, mut delay, mut note) = (None, None, None, None);
+        match self {
+            Self::Complete(value) => (result, note) = (value, progress),
+            Self::Fail(reported) => error = Some(reported),
+            Self::Snooze(wait) => delay = Some(wire_duration(wait)),
+            Self::Release => {}
+        }
+        Settlement { id, lease: Some(token), outcome: kind, result, progress: note, error, delay }
+    }
+}
+
+/// Why a handler did not complete its job: a failure, or a wish to run it again later.
+///
+/// Any error becomes a temporary failure by `?`. The other outcomes are values:
+///
+/// ```
+/// use std::time::Duration;
+/// use longshore::HandlerError;
+///
+/// fn charge(card: &str, bank_is_closed: bool) -> Result<u64, HandlerError> {
+///     if bank_is_closed {
+///         return Err(HandlerError::snooze(Duration::from_secs(3600)));
+///     }
+///     if card.is_empty() {
+///         return Err(HandlerError::permanent("no_card", "the customer has no card"));
+///     }
+///     Ok(card.parse()?)
+/// }
+/// # assert!(charge("x", false).is_err());
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "return it from the handler"]
+pub struct HandlerError(Box<JobOutcome>);
+
+impl HandlerError {
+    fn failure(category: ReportedCategory, code: Option<String>, message: String) -> Self {
+        Self(Box::new(JobOutcome::Fail(reported(category, code, message))))
+    }
+
+    /// A failure that another try may avoid. The job is retried by its policy.
+    pub fn temporary(message: impl Into<String>) -> Self {
+        Self::failure(ReportedCategory::Temporary, None, message.into())
+    }
+
+    /// A failure that another try would repeat.
+    pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::failure(ReportedCategory::Permanent, Some(code.into()), message.into())
+    }
+
+    /// A failure of the environment, not of the work.
+    pub fn system(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::failure(ReportedCategory::System, Some(code.into()), message.into())
+    }
+
+    /// Makes the job ready again after `delay`. No attempt is counted.
+    pub fn snooze(delay: Duration) -> Self {
+        Self(Box::new(JobOutcome::Snooze(delay)))
+    }
+
+    /// Makes the job ready again at once, for another worker. No attempt is counted.
+    pub fn release() -> Self {
+        Self(Box::new(JobOutcome::Release))
+    }
+
+    /// Sets the wait before the retry, instead of the backoff of the policy.
+    pub fn retry_after(self, delay: Duration) -> Self {
+        self.change(|error| error.retry_after = Some(wire_duration(delay)))
+    }
+
+    /// Sets the code of the failure, for programs.
+    pub fn with_code(self, code: impl Into<String>) -> Self {
+        self.change(|error| error.code = Some(code.into()))
+    }
+
+    /// Ends the job without another retry, for any category.
+    pub fn unrecoverable(self) -> Self {
+        self.change(|error| error.unrecoverable = Some(true))
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut ReportedError)) -> Self {
+        if let JobOutcome::Fail(error) = self.0.as_mut() {
+            change(error);
+        }
+        self
+    }
+
+    pub fn outcome(&self) -> &JobOutcome {
+        &self.0
+    }
+
+    pub fn into_outcome(self) -> JobOutcome {
+        *self.0
+    }
+}
+
+/// Any error is a temporary failure. Its sources become the cause.
+impl<E: std::error::Error> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        let mut causes = Vec::new();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            causes.push(cause.to_string());
+            source = cause.source();
+        }
+        let cause = (!causes.is_empty()).then(|| causes.join("\n"));
+        Self::temporary(error.to_string()).change(|error| error.cause = cause)
+    }
+}
+
+pub(super) fn reported(category: ReportedCategory, code: Option<String>, message: String) -> ReportedError {
+    ReportedError { category, message: Some(message), code, cause: None, retry_after: None, unrecoverable: None }
+}
+
+/// A failure of the worker, not of the work.
+pub(super) fn system_failure(code: &str, message: String) -> JobOutcome {
+    JobOutcome::Fail(reported(ReportedCategory::System, Some(code.to_owned()), message))
+}
+
+/// What a handler may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the result of a handler",
+    note = "a handler returns `Result<T, HandlerError>` where `T` implements `serde::Serialize`; use `()` without a result"
+)]
+pub trait IntoOutcome {
+    fn into_outcome(self) -> JobOutcome;
+}
+
+impl<T: Serialize, E: Into<HandlerError>> IntoOutcome for Result<T, E> {
+    fn into_outcome(self) -> JobOutcome {
+        let value = match self {
+            Ok(value) => value,
+            Err(error) => {
+                let error: HandlerError = error.into();
+                return error.into_outcome();
+            }
+        };
+        match to_raw_value(&value) {
+            Ok(json) => JobOutcome::Complete((json.get() != "null").then_some(json)),
+            Err(error) => system_failure("bad_result", format!("the result cannot be written as JSON: {error}")),
+        }
+    }
+}
+
+impl IntoOutcome for JobOutcome {
+    fn into_outcome(self) -> JobOutcome {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(outcome: JobOutcome) -> ReportedError {
+        match outcome {
+            JobOutcome::Fail(error) => error,
+            JobOutcome::Complete(_) | JobOutcome::Snooze(_) | JobOutcome::Release => panic!("{outcome:?}"),
+        }
+    }
+
+    #[test]
+    fn the_question_mark_is_a_temporary_failure_with_its_causes() {
+        #[derive(Debug)]
+        struct Outer(std::num::ParseIntError);
+        impl std::fmt::Display for Outer {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("cannot read the amount")
+            }
+        }
+        impl std::error::Error for Outer {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let run = || -> Result<u64, HandlerError> { Ok("x".parse().map_err(Outer)?) };
+        let error = failed(run().into_outcome());
+        assert_eq!(
+            (error.category, error.message.as_deref()),
+            (ReportedCategory::Temporary, Some("cannot read the amount"))
+        );
+        assert_eq!(error.cause.as_deref(), Some("invalid digit found in string"));
+    }
+
+    #[test]
+    fn failures_carry_code_and_delay() {
+        let error = HandlerError::temporary("busy").with_code("busy").retry_after(Duration::from_secs(90));
+        let error = failed(Err::<(), _>(error).into_outcome());
+        assert_eq!(error.code.as_deref(), Some("busy"));
+        assert_eq!(error.retry_after, Some(longshore_api::Duration::from_secs(90)));
+        let error = failed(Err::<(), _>(HandlerError::permanent("gone", "no such user")).into_outcome());
+        assert_eq!((error.category, error.code.as_deref()), (ReportedCategory::Permanent, Some("gone")));
+    }
+
+    #[test]
+    fn a_result_is_json_and_unit_is_none() {
+        let JobOutcome::Complete(Some(result)) = Ok::<_, HandlerError>(vec![1, 2]).into_outcome() else { panic!() };
+        assert_eq!(result.get(), "[1,2]");
+        assert!(matches!(Ok::<_, HandlerError>(()).into_outcome(), JobOutcome::Complete(None)));
+    }
+}
