@@ -1,0 +1,107 @@
+//! Producers and workers of a sweep: threads with one connection each.
+
+use std::net::SocketAddr;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use super::http::{BenchConnection, claim_body, parse_claim, settlements_of, submission};
+
+/// Connections of producers and of workers.
+pub const CONNECTIONS: usize = 8;
+
+/// What all threads of a phase did together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub jobs: usize,
+    /// From the common start to the last response.
+    pub seconds: f64,
+}
+
+impl Tally {
+    pub fn per_second(&self) -> f64 {
+        self.jobs as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// Runs `work` on every connection at once. `work` gets its index, its connection and the start.
+/// Returns the sum of jobs and the time until the last one.
+pub fn run_connections<F>(server: SocketAddr, work: F) -> Tally
+where
+    F: Fn(usize, &mut BenchConnection, Instant) -> usize + Sync,
+{
+    let barrier = Barrier::new(CONNECTIONS);
+    let one = |index: usize| {
+        let mut connection = BenchConnection::open(server);
+        barrier.wait();
+        let start = Instant::now();
+        let jobs = work(index, &mut connection, start);
+        (jobs, start.elapsed().as_secs_f64())
+    };
+    let results: Vec<(usize, f64)> = std::thread::scope(|scope| {
+        let one = &one;
+        let threads: Vec<_> = (0..CONNECTIONS).map(|index| scope.spawn(move || one(index))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a client that succeeds")).collect()
+    });
+    let add = |sum: Tally, (jobs, seconds): &(usize, f64)| Tally {
+        jobs: sum.jobs + jobs,
+        seconds: sum.seconds.max(*seconds),
+    };
+    results.iter().fold(Tally::default(), add)
+}
+
+/// Path of the submissions to a queue.
+pub fn jobs_path(queue: &str) -> String {
+    format!("/v1/queues/{queue}/jobs")
+}
+
+/// Submits `count` jobs per request for a time.
+pub fn submit_for(server: SocketAddr, queue: &str, payload: &str, count: usize, time: Duration) -> Tally {
+    let (path, body) = (jobs_path(queue), submission(payload, count));
+    run_connections(server, |_, connection, start| {
+        let mut jobs = 0;
+        while start.elapsed() < time {
+            connection.post(&path, &body);
+            jobs += count;
+        }
+        jobs
+    })
+}
+
+/// Submits `jobs` jobs in bulk.
+pub fn fill(server: SocketAddr, queue: &str, payload: &str, jobs: usize) {
+    let (path, size) = (jobs_path(queue), 500);
+    let body = submission(payload, size);
+    run_connections(server, |index, connection, _| {
+        let requests = (jobs / size).saturating_sub(index).div_ceil(CONNECTIONS);
+        (0..requests).for_each(|_| drop(connection.post(&path, &body).len()));
+        requests * size
+    });
+}
+
+/// Claims and completes for a time or until a queue is empty. Each claim carries the settlements of
+/// the one before.
+pub fn drain_for(server: SocketAddr, queues: &[String], limit: usize, time: Duration) -> Tally {
+    run_connections(server, |index, connection, start| {
+        let (mut settlements, mut held, mut done, mut turn) = (String::new(), 0, 0, index);
+        loop {
+            let is_over = start.elapsed() >= time;
+            if is_over && settlements.is_empty() {
+                return done;
+            }
+            if is_over {
+                let body = format!(r#"{{"settlements":[{settlements}]}}"#);
+                connection.post("/v1/settlements", body.as_bytes());
+                return done + held;
+            }
+            let queue = &queues[turn % queues.len()];
+            turn += CONNECTIONS;
+            let claim = claim_body(queue, limit, &settlements, "0s");
+            let jobs = parse_claim(connection.post("/v1/claims", claim.as_bytes()));
+            done += held;
+            (settlements, held) = (settlements_of(&jobs), jobs.len());
+            if jobs.is_empty() && queues.len() == 1 {
+                return done;
+            }
+        }
+    })
+}
