@@ -1,6 +1,7 @@
 //! Measures how throughput, latency and cost change with one size, and keeps the values as CSV.
 
 mod clients;
+mod costs;
 mod growth;
 mod http;
 mod latency;
@@ -23,6 +24,8 @@ pub enum SweepKind {
     Queues,
     ParkedClaims,
     Archived,
+    /// Costs of one job; no plot
+    Costs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -36,7 +39,7 @@ pub struct SweepOptions {
     /// Binary of the server
     #[arg(long, env = "LONGSHORE", default_value = "target/release/longshore")]
     longshore: PathBuf,
-    /// URL of a PostgreSQL database, to measure that store too (batch-size)
+    /// URL of a PostgreSQL database, to measure that store too (batch-size, costs)
     #[arg(long)]
     postgres: Option<String>,
     /// Measurements at each position
@@ -95,6 +98,7 @@ pub fn run(options: SweepOptions) -> Result<(), String> {
             SweepKind::Queues => throughput::sweep_queues(&context, &mut samples),
             SweepKind::ParkedClaims => latency::sweep_parked(&context, &mut samples),
             SweepKind::Archived => growth::sweep_archived(&context, &mut samples),
+            SweepKind::Costs => costs::sweep_costs(&context, &mut samples),
         }
         samples.provenance = describe(&host, rounds, label.as_deref());
         samples.write(&output.join(format!("{name}.csv")));
