@@ -43,6 +43,19 @@ struct BenchArguments {
 
 #[derive(clap::Subcommand)]
 enum BenchCommand {
+    /// Measure our servers and peers in turn with the peer harness; print ratios and goals
+    Compare(compare::CompareOptions),
+    /// Measure how throughput, latency and cost change with one size; write CSV files
+    Sweep(sweep::SweepOptions),
+    /// Draw the CSV files of sweeps as SVG
+    Plot(plot::PlotOptions),
+    #[command(flatten)]
+    InProcess(InProcessCommand),
+}
+
+/// Measurements of the embedded store in this process.
+#[derive(clap::Subcommand)]
+enum InProcessCommand {
     /// Submit, claim and complete in process, BATCH commands per commit
     Lifecycle { dir: PathBuf, batch: Count, seconds: Count },
     /// The same with one client, so that each response is one commit, while finished jobs are pruned
@@ -63,12 +76,6 @@ enum BenchCommand {
     },
     /// Single submissions in process on a store that vacuums, and on a new one
     Vacuum { dir: PathBuf, seconds: Count },
-    /// Measure our servers and peers in turn with the peer harness; print ratios and goals
-    Compare(compare::CompareOptions),
-    /// Measure how throughput, latency and cost change with one size; write CSV files
-    Sweep(sweep::SweepOptions),
-    /// Draw the CSV files of sweeps as SVG
-    Plot(plot::PlotOptions),
 }
 
 /// A number that may be written as `10_000`.
@@ -85,17 +92,13 @@ impl std::str::FromStr for Count {
 
 fn main() -> ExitCode {
     let outcome = match <BenchArguments as clap::Parser>::parse().command {
-        BenchCommand::Lifecycle { dir, batch, seconds } => finish(lifecycle(&dir, batch.0, seconds.0)),
-        BenchCommand::Sustained { dir, batch, seconds } => finish(sustained(&dir, batch.0, seconds.0)),
-        BenchCommand::Single { dir, times } => finish(single(&dir, times.0)),
-        BenchCommand::Workflows { dir, jobs, rounds } => finish(workflows(&dir, jobs.0, rounds.0)),
-        BenchCommand::Backlog { dir, jobs, batch, no_prefetch } => {
-            finish(backlog::run(&dir, jobs.0, batch.0, !no_prefetch))
-        }
-        BenchCommand::Vacuum { dir, seconds } => finish(vacuum::run(&dir, seconds.0 as u64)),
         BenchCommand::Compare(options) => compare::run(options),
         BenchCommand::Sweep(options) => sweep::run(options).map(|()| true),
         BenchCommand::Plot(options) => plot::run(&options).map(|()| true),
+        BenchCommand::InProcess(command) => {
+            measure_in_process(command);
+            Ok(true)
+        }
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -107,9 +110,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// A measurement that has printed its result.
-fn finish((): ()) -> Result<bool, String> {
-    Ok(true)
+fn measure_in_process(command: InProcessCommand) {
+    match command {
+        InProcessCommand::Lifecycle { dir, batch, seconds } => lifecycle(&dir, batch.0, seconds.0),
+        InProcessCommand::Sustained { dir, batch, seconds } => sustained(&dir, batch.0, seconds.0),
+        InProcessCommand::Single { dir, times } => single(&dir, times.0),
+        InProcessCommand::Workflows { dir, jobs, rounds } => workflows(&dir, jobs.0, rounds.0),
+        InProcessCommand::Backlog { dir, jobs, batch, no_prefetch } => {
+            backlog::run(&dir, jobs.0, batch.0, !no_prefetch);
+        }
+        InProcessCommand::Vacuum { dir, seconds } => vacuum::run(&dir, seconds.0 as u64),
+    }
 }
 
 fn open(dir: &Path) -> EmbeddedStore {

@@ -120,21 +120,8 @@ impl SampleFile {
         Self::from_csv(&text).map_err(|error| format!("cannot parse {}: {error}", path.display()))
     }
 
-    /// Replaces the series of this sweep in the file, and keeps series that were measured apart.
     pub fn write(&self, path: &Path) {
-        let mut file = self.clone();
-        if let Ok(earlier) = Self::read(path) {
-            let is_kept = |sample: &Sample| {
-                !self.samples.iter().any(|new| new.series == sample.series && new.metric == sample.metric)
-            };
-            file.samples.extend(earlier.samples.into_iter().filter(is_kept));
-            let fresh = |line: &String| !self.provenance.0.contains(line);
-            if file.samples.len() > self.samples.len() {
-                file.provenance.0.extend(earlier.provenance.0.into_iter().filter(fresh));
-            }
-        }
-        std::fs::write(path, file.to_csv()).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
-        eprintln!("wrote {}", path.display());
+        std::fs::write(path, self.to_csv()).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
     }
 }
 

@@ -82,7 +82,7 @@ impl Chart {
         let names = self.names();
         let mut body = String::new();
         let legend_bottom = write_legend(&mut body, theme, &names);
-        let top = legend_bottom + 30.0;
+        let top = legend_bottom + 42.0;
         let count = self.panels.len().max(1) as f64;
         let panel_width = (WIDTH - 2.0 * MARGIN - PANEL_GAP * (count - 1.0)) / count;
         for (index, panel) in self.panels.iter().enumerate() {
@@ -166,10 +166,10 @@ impl ChartPanel {
         let style = TextStyle { size: 11.0, weight: 400, color: theme.muted, anchor: "end" };
         for tick in up.ticks() {
             let y = up.place(tick);
-            let color = if (y - bottom).abs() < 0.5 { theme.axis } else { theme.grid };
-            let _ = writeln!(svg, r#"<path d="M{left:.1} {y:.1}H{right:.1}" stroke="{color}"/>"#);
+            let _ = writeln!(svg, r#"<path d="M{left:.1} {y:.1}H{right:.1}" stroke="{}"/>"#, theme.grid);
             write_text(svg, (left - 7.0, y + 4.0), &style, &self.value_notation.show(tick));
         }
+        let _ = writeln!(svg, r#"<path d="M{left:.1} {bottom:.1}H{right:.1}" stroke="{}"/>"#, theme.axis);
     }
 
     /// Labels the measured positions, as far as there is room.

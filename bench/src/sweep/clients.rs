@@ -23,28 +23,26 @@ impl Tally {
     }
 }
 
-/// Runs `work` on every connection at once. `work` gets its index, its connection and the start.
-/// Returns the sum of jobs and the time until the last one.
+/// Runs `work` on every connection at once. `work` gets its index, its connection and the start; it
+/// returns its jobs, and the time from the start to the last of them.
 pub fn run_connections<F>(server: SocketAddr, work: F) -> Tally
 where
-    F: Fn(usize, &mut BenchConnection, Instant) -> usize + Sync,
+    F: Fn(usize, &mut BenchConnection, Instant) -> (usize, Duration) + Sync,
 {
     let barrier = Barrier::new(CONNECTIONS);
     let one = |index: usize| {
         let mut connection = BenchConnection::open(server);
         barrier.wait();
-        let start = Instant::now();
-        let jobs = work(index, &mut connection, start);
-        (jobs, start.elapsed().as_secs_f64())
+        work(index, &mut connection, Instant::now())
     };
-    let results: Vec<(usize, f64)> = std::thread::scope(|scope| {
+    let results: Vec<(usize, Duration)> = std::thread::scope(|scope| {
         let one = &one;
         let threads: Vec<_> = (0..CONNECTIONS).map(|index| scope.spawn(move || one(index))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a client that succeeds")).collect()
     });
-    let add = |sum: Tally, (jobs, seconds): &(usize, f64)| Tally {
+    let add = |sum: Tally, (jobs, time): &(usize, Duration)| Tally {
         jobs: sum.jobs + jobs,
-        seconds: sum.seconds.max(*seconds),
+        seconds: sum.seconds.max(time.as_secs_f64()),
     };
     results.iter().fold(Tally::default(), add)
 }
@@ -63,7 +61,7 @@ pub fn submit_for(server: SocketAddr, queue: &str, payload: &str, count: usize, 
             connection.post(&path, &body);
             jobs += count;
         }
-        jobs
+        (jobs, start.elapsed())
     })
 }
 
@@ -71,37 +69,42 @@ pub fn submit_for(server: SocketAddr, queue: &str, payload: &str, count: usize, 
 pub fn fill(server: SocketAddr, queue: &str, payload: &str, jobs: usize) {
     let (path, size) = (jobs_path(queue), 500);
     let body = submission(payload, size);
-    run_connections(server, |index, connection, _| {
+    run_connections(server, |index, connection, start| {
         let requests = (jobs / size).saturating_sub(index).div_ceil(CONNECTIONS);
-        (0..requests).for_each(|_| drop(connection.post(&path, &body).len()));
-        requests * size
+        for _ in 0..requests {
+            connection.post(&path, &body);
+        }
+        (requests * size, start.elapsed())
     });
 }
+
+/// How long a worker without a job waits before it considers its only queue empty.
+const EMPTY_WAIT: &str = "100ms";
 
 /// Claims and completes for a time or until a queue is empty. Each claim carries the settlements of
 /// the one before.
 pub fn drain_for(server: SocketAddr, queues: &[String], limit: usize, time: Duration) -> Tally {
+    let wait = if queues.len() == 1 { EMPTY_WAIT } else { "0s" };
     run_connections(server, |index, connection, start| {
         let (mut settlements, mut held, mut done, mut turn) = (String::new(), 0, 0, index);
-        loop {
-            let is_over = start.elapsed() >= time;
-            if is_over && settlements.is_empty() {
-                return done;
-            }
-            if is_over {
-                let body = format!(r#"{{"settlements":[{settlements}]}}"#);
-                connection.post("/v1/settlements", body.as_bytes());
-                return done + held;
-            }
+        let mut last = Duration::ZERO;
+        while start.elapsed() < time {
             let queue = &queues[turn % queues.len()];
             turn += CONNECTIONS;
-            let claim = claim_body(queue, limit, &settlements, "0s");
+            let claim = claim_body(queue, limit, &settlements, wait);
             let jobs = parse_claim(connection.post("/v1/claims", claim.as_bytes()));
-            done += held;
-            (settlements, held) = (settlements_of(&jobs), jobs.len());
-            if jobs.is_empty() && queues.len() == 1 {
-                return done;
+            if held > 0 {
+                (done, last) = (done + held, start.elapsed());
+            } else if jobs.is_empty() && queues.len() == 1 {
+                return (done, last);
             }
+            (settlements, held) = (settlements_of(&jobs), jobs.len());
         }
+        if held > 0 {
+            let body = format!(r#"{{"settlements":[{settlements}]}}"#);
+            connection.post("/v1/settlements", body.as_bytes());
+            (done, last) = (done + held, start.elapsed());
+        }
+        (done, last)
     })
 }

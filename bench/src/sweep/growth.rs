@@ -78,6 +78,7 @@ pub fn sweep_backlog(context: &SweepContext, samples: &mut SampleFile) {
         }
         samples.push("resident_mib", "memory", backlog as f64, 1, process_resident_mib(std::process::id()));
         push_disk(samples, &directory.path().join("long"), backlog);
+        context.save(samples);
     }
 }
 
@@ -100,6 +101,7 @@ pub fn sweep_archived(context: &SweepContext, samples: &mut SampleFile) {
         }
         samples.push("resident_mib", "memory", archived as f64, 1, process_resident_mib(std::process::id()));
         push_disk(samples, &directory.path().join("store"), archived);
+        context.save(samples);
     }
 }
 
@@ -120,10 +122,21 @@ fn submit_jobs(store: &EmbeddedStore, jobs: usize) {
     }
 }
 
-/// Submits, claims and completes jobs; the three requests share a commit.
+/// Clients that finish jobs: while one reads its responses, the next commit runs.
+const CLIENTS: usize = 2;
+
 fn finish_jobs(store: &EmbeddedStore, jobs: usize) {
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| finish_share(store, jobs / CLIENTS));
+        }
+    });
+}
+
+/// Submits, claims and completes jobs; the three requests mostly share a commit.
+fn finish_share(store: &EmbeddedStore, jobs: usize) {
     let (mut done, mut held) = (0, Vec::<ClaimedJob>::new());
-    while done < jobs {
+    while done + held.len() < jobs {
         let settlements = completions(std::mem::take(&mut held));
         done += settlements.len();
         let (submitted, claimed, settled) = block_on(async {

@@ -1,8 +1,7 @@
 //! Sweeps of latency: offered load, parked claims.
 
 use std::net::SocketAddr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::SweepContext;
@@ -15,6 +14,8 @@ const RATES: [usize; 9] = [100, 300, 1_000, 2_000, 4_000, 6_000, 8_000, 12_000, 
 /// Producers, and as many workers.
 const THREADS: usize = 16;
 const PHASE: Duration = Duration::from_millis(1_500);
+/// Longest wait for the jobs that are left after a phase.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// A round ends when less than this part of the offered jobs was accepted in time.
 const SATURATION: f64 = 0.9;
 
@@ -61,27 +62,30 @@ struct LoadTimes {
     accepted: f64,
 }
 
-/// Offers jobs at a fixed rate. Times count from the instant at which a job was due, so that a slow
-/// response does not hide the wait of the next job.
+/// Offers jobs at a fixed rate. Times of a late job count from the instant at which it was due, so
+/// that a slow response does not hide the wait of the next job.
 fn offer_load(server: SocketAddr, queue: &str, rate: usize) -> LoadTimes {
     let start = Instant::now() + Duration::from_millis(200);
     let jobs = (rate as f64 * PHASE.as_secs_f64()) as usize;
-    let is_stopped = AtomicBool::new(false);
-    let handlers = Mutex::new(Vec::new());
-    let (submits, last) = std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| work(server, queue, start, &is_stopped, &handlers));
-        }
+    let (is_stopped, handled) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (submits, handlers, last) = std::thread::scope(|scope| {
+        let work = || work(server, queue, start, &is_stopped, &handled);
+        let workers: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
         let produce = |index| move || produce(server, queue, start, (index..jobs).step_by(THREADS), rate);
         let producers: Vec<_> = (0..THREADS).map(|index| scope.spawn(produce(index))).collect();
         let times: Vec<Vec<f64>> =
             producers.into_iter().map(|thread| thread.join().expect("a producer that succeeds")).collect();
         let last = start.elapsed().as_secs_f64();
-        std::thread::sleep(Duration::from_millis(100));
+        // Jobs that wait longest count too.
+        let deadline = Instant::now() + DRAIN_TIME;
+        while handled.load(Ordering::Relaxed) < jobs && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         is_stopped.store(true, Ordering::Relaxed);
-        (times.concat(), last)
+        let handlers: Vec<Vec<f64>> =
+            workers.into_iter().map(|thread| thread.join().expect("a worker that succeeds")).collect();
+        (times.concat(), handlers.concat(), last)
     });
-    let handlers = handlers.into_inner().expect("no panic");
     LoadTimes { submits, handlers, accepted: jobs as f64 / last.max(PHASE.as_secs_f64()) }
 }
 
@@ -97,30 +101,36 @@ fn produce(
     let mut times = Vec::new();
     for job in jobs {
         let due = start + Duration::from_secs_f64(job as f64 / rate as f64);
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let early = due.saturating_duration_since(Instant::now());
+        std::thread::sleep(early);
+        // A timer that fires late is no fault of the server.
+        let due = if early.is_zero() { due } else { Instant::now() };
         let due_us = due.duration_since(start).as_micros();
-        let payload = format!(r#"{{"due_us":{due_us:020},"pad":{padding}}}"#);
+        let payload = format!(r#"{{"due_us":"{due_us:020}","pad":{padding}}}"#);
         connection.post(&path, &submission(&payload, 1));
         times.push(due.elapsed().as_secs_f64() * 1e6);
     }
     times
 }
 
-/// Claims with a long poll, and settles in the next claim.
-fn work(server: SocketAddr, queue: &str, start: Instant, is_stopped: &AtomicBool, handlers: &Mutex<Vec<f64>>) {
+/// Claims with a long poll, and settles in the next claim. Returns microseconds from due time to
+/// response.
+fn work(server: SocketAddr, queue: &str, start: Instant, is_stopped: &AtomicBool, handled: &AtomicUsize) -> Vec<f64> {
     let (mut connection, mut settlements, mut times) = (BenchConnection::open(server), String::new(), Vec::new());
     while !is_stopped.load(Ordering::Relaxed) || !settlements.is_empty() {
         let claim = claim_body(queue, 1, &settlements, "50ms");
         let jobs = parse_claim(connection.post("/v1/claims", claim.as_bytes()));
         let now = start.elapsed().as_secs_f64() * 1e6;
         times.extend(jobs.iter().map(|job| now - due_us(job.payload.get())));
+        handled.fetch_add(jobs.len(), Ordering::Relaxed);
         settlements = settlements_of(&jobs);
     }
-    handlers.lock().expect("no panic").extend(times);
+    times
 }
 
+/// The due time in a payload of [`produce`].
 fn due_us(payload: &str) -> f64 {
-    let digits = payload.split_once(':').and_then(|(_, rest)| rest.get(..20)).expect("the due time");
+    let digits = payload.split('"').nth(3).expect("the due time");
     digits.parse().expect("a number")
 }
 
@@ -138,7 +148,7 @@ pub fn sweep_parked(context: &SweepContext, samples: &mut SampleFile) {
             for (index, connection) in parked.iter_mut().enumerate() {
                 park(connection, index);
             }
-            // The last claim has been read by the server once a later request on its own is answered.
+            // Time for the server to park the last claims.
             std::thread::sleep(Duration::from_millis(300));
             let cpu = server.cpu_seconds();
             let times = grant(server.address, &mut parked);
@@ -178,4 +188,23 @@ fn grant(server: SocketAddr, parked: &mut [BenchConnection]) -> Vec<f64> {
         std::thread::sleep(Duration::from_millis(1));
     }
     times
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{due_us, percentile};
+
+    #[test]
+    fn percentiles_are_values_of_the_sample() {
+        let mut times: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(percentile(&mut times, 0.5), 50.0);
+        assert_eq!(percentile(&mut times, 0.99), 99.0);
+        assert_eq!(percentile(&mut times, 1.0), 100.0);
+        assert!(percentile(&mut [], 0.5).is_nan());
+    }
+
+    #[test]
+    fn due_time_is_read_from_the_payload() {
+        assert_eq!(due_us(r#"{"due_us":"00000000000000012345","pad":"a"}"#), 12_345.0);
+    }
 }

@@ -63,11 +63,18 @@ struct SweepContext {
     rounds: usize,
     largest: usize,
     temporary: PathBuf,
+    /// File of the samples.
+    output: PathBuf,
 }
 
 impl SweepContext {
     fn start(&self, store: StoreChoice<'_>) -> BenchServer {
         BenchServer::start(&self.longshore, store, &self.temporary)
+    }
+
+    /// Saves what is measured so far, so that an interrupted sweep is not lost.
+    fn save(&self, samples: &SampleFile) {
+        samples.write(&self.output);
     }
 
     /// A directory that is deleted after the sweep.
@@ -84,12 +91,14 @@ pub fn run(options: SweepOptions) -> Result<(), String> {
         let binary = longshore.display();
         return Err(format!("cannot find {binary}: no such file (build it, or name it with --longshore)"));
     }
-    let context = SweepContext { longshore, postgres, rounds, largest, temporary };
+    let mut context = SweepContext { longshore, postgres, rounds, largest, temporary, output: PathBuf::new() };
     for kind in kinds {
         let name =
             clap::ValueEnum::to_possible_value(&kind).map_or_else(String::new, |value| value.get_name().to_owned());
         eprintln!("{name}");
+        context.output = output.join(format!("{name}.csv"));
         let (mut samples, host) = (SampleFile::default(), Host::now());
+        samples.provenance = describe(rounds, label.as_deref());
         match kind {
             SweepKind::BatchSize => throughput::sweep_batches(&context, &mut samples),
             SweepKind::LatencyByLoad => latency::sweep_load(&context, &mut samples),
@@ -100,16 +109,15 @@ pub fn run(options: SweepOptions) -> Result<(), String> {
             SweepKind::Archived => growth::sweep_archived(&context, &mut samples),
             SweepKind::Costs => costs::sweep_costs(&context, &mut samples),
         }
-        samples.provenance = describe(&host, rounds, label.as_deref());
-        samples.write(&output.join(format!("{name}.csv")));
+        samples.provenance.0.push(format!("steal {:.1} %", host.steal_percent_since()));
+        context.save(&samples);
     }
     Ok(())
 }
 
-/// Machine, rounds and noise, for the head of a file.
-fn describe(host: &Host, rounds: usize, label: Option<&str>) -> Provenance {
+/// Label, machine and rounds, for the head of a file.
+fn describe(rounds: usize, label: Option<&str>) -> Provenance {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let steal = host.steal_percent_since();
-    let machine = format!("{cores} cores shared by server and load generator; {rounds} rounds; steal {steal:.1} %");
+    let machine = format!("{cores} cores shared by server and load generator; {rounds} rounds");
     Provenance(label.map(str::to_owned).into_iter().chain([machine]).collect())
 }

@@ -111,11 +111,13 @@ fn push_rate(
 fn fill_queues(server: SocketAddr, names: &[String], each: usize) {
     let size = each.min(500);
     let body = submission(&payload_of(PAYLOAD), size);
-    run_connections(server, |index, connection, _| {
+    run_connections(server, |index, connection, start| {
         for name in names.iter().skip(index).step_by(CONNECTIONS) {
-            (0..each / size).for_each(|_| drop(connection.post(&jobs_path(name), &body).len()));
+            for _ in 0..each / size {
+                connection.post(&jobs_path(name), &body);
+            }
         }
-        0
+        (0, start.elapsed())
     });
 }
 
@@ -128,6 +130,6 @@ fn rotate_submissions(server: SocketAddr, names: &[String]) -> Tally {
             connection.post(&paths[(index + jobs * CONNECTIONS) % paths.len()], &body);
             jobs += 1;
         }
-        jobs
+        (jobs, start.elapsed())
     })
 }
