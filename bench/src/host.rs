@@ -60,3 +60,25 @@ pub fn memory() -> String {
     let kib: u64 = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
     format!("resident {} MiB", kib / 1024)
 }
+
+/// CPU time of a process so far, in seconds, in steps of 10 ms.
+pub fn process_cpu_seconds(pid: u32) -> f64 {
+    // A process that has ended counts as 0: backends of a database come and go.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// Resident memory of a process.
+pub fn process_resident_mib(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0) / 1_024.0
+}
+
+/// Bytes that a process has caused to be written to storage.
+pub fn process_written_bytes(pid: u32) -> f64 {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).expect("a running process");
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:")).unwrap_or("0");
+    line.trim().parse().unwrap_or(0.0)
+}

@@ -1,25 +1,20 @@
-//! Measures the embedded store in this process.
+//! Measures Longshore: the embedded store in this process, and servers beside their peers.
 //!
-//! - `longshore-bench lifecycle DIR BATCH SECONDS`: submit, claim and complete, BATCH commands per
-//!   commit
-//! - `longshore-bench sustained DIR BATCH SECONDS`: the same with one client, so each answer is
-//!   one commit, while finished jobs are pruned after a second
-//! - `longshore-bench single DIR TIMES`: single submissions, alternating with `fdatasync` calls
-//! - `longshore-bench workflows DIR JOBS ROUNDS`: a group of JOBS, submitted in batches, drained,
-//!   alternating with as many standalone jobs; then a fan-in of 1,000
-//! - `longshore-bench backlog DIR JOBS [BATCH] [no-prefetch]`: fill and reopen, then claim and
-//!   complete from a long and a short queue in turn. `no-prefetch` runs without the prefetch thread
-//! - `longshore-bench vacuum DIR SECONDS`: single submissions on a store that vacuums, and on a new
-//!   one
+//! `longshore-bench --help` lists the commands.
 
 mod backlog;
+mod compare;
 mod host;
+mod plot;
+mod samples;
+mod sweep;
 mod vacuum;
 
 use std::fs::File;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,28 +34,92 @@ use crate::host::{Host, Latencies, writer_seconds};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let number = |text: &str| text.replace('_', "").parse::<usize>().expect("a number");
-    match words.as_slice() {
-        ["lifecycle", dir, batch, seconds] => lifecycle(Path::new(dir), number(batch), number(seconds)),
-        ["sustained", dir, batch, seconds] => sustained(Path::new(dir), number(batch), number(seconds)),
-        ["workflows", dir, jobs, rounds] => workflows(Path::new(dir), number(jobs), number(rounds)),
-        ["single", dir, times] => single(Path::new(dir), number(times)),
-        ["backlog", dir, jobs] => backlog::run(Path::new(dir), number(jobs), 512, true),
-        ["backlog", dir, jobs, "no-prefetch"] => backlog::run(Path::new(dir), number(jobs), 512, false),
-        ["backlog", dir, jobs, batch] => backlog::run(Path::new(dir), number(jobs), number(batch), true),
-        ["backlog", dir, jobs, batch, "no-prefetch"] => {
-            backlog::run(Path::new(dir), number(jobs), number(batch), false);
+#[derive(clap::Parser)]
+#[command(name = "longshore-bench", about = "Measures Longshore")]
+struct BenchArguments {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum BenchCommand {
+    /// Measure our servers and peers in turn with the peer harness; print ratios and goals
+    Compare(compare::CompareOptions),
+    /// Measure how throughput, latency and cost change with one size; write CSV files
+    Sweep(sweep::SweepOptions),
+    /// Draw the CSV files of sweeps as SVG
+    Plot(plot::PlotOptions),
+    #[command(flatten)]
+    InProcess(InProcessCommand),
+}
+
+/// Measurements of the embedded store in this process.
+#[derive(clap::Subcommand)]
+enum InProcessCommand {
+    /// Submit, claim and complete in process, BATCH commands per commit
+    Lifecycle { dir: PathBuf, batch: Count, seconds: Count },
+    /// The same with one client, so that each response is one commit, while finished jobs are pruned
+    Sustained { dir: PathBuf, batch: Count, seconds: Count },
+    /// Single submissions in process, alternating with `fdatasync` calls
+    Single { dir: PathBuf, times: Count },
+    /// A group of JOBS, submitted in batches and drained, alternating with standalone jobs; then a fan-in
+    Workflows { dir: PathBuf, jobs: Count, rounds: Count },
+    /// Fill and reopen in process, then claim and complete from a long and a short queue in turn
+    Backlog {
+        dir: PathBuf,
+        jobs: Count,
+        #[arg(default_value = "512")]
+        batch: Count,
+        /// Run without the prefetch thread
+        #[arg(long)]
+        no_prefetch: bool,
+    },
+    /// Single submissions in process on a store that vacuums, and on a new one
+    Vacuum { dir: PathBuf, seconds: Count },
+}
+
+/// A number that may be written as `10_000`.
+#[derive(Clone, Copy)]
+struct Count(usize);
+
+impl std::str::FromStr for Count {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.replace('_', "").parse().map(Self)
+    }
+}
+
+fn main() -> ExitCode {
+    let outcome = match <BenchArguments as clap::Parser>::parse().command {
+        BenchCommand::Compare(options) => compare::run(options),
+        BenchCommand::Sweep(options) => sweep::run(options).map(|()| true),
+        BenchCommand::Plot(options) => plot::run(&options).map(|()| true),
+        BenchCommand::InProcess(command) => {
+            measure_in_process(command);
+            Ok(true)
         }
-        ["vacuum", dir, seconds] => vacuum::run(Path::new(dir), number(seconds) as u64),
-        _ => {
-            eprintln!(
-                "usage: longshore-bench lifecycle|sustained DIR BATCH SECONDS | single DIR TIMES | workflows DIR JOBS ROUNDS | backlog DIR JOBS [BATCH] [no-prefetch] | vacuum DIR SECONDS"
-            );
-            std::process::exit(2);
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("longshore-bench: {error}");
+            ExitCode::from(2)
         }
+    }
+}
+
+fn measure_in_process(command: InProcessCommand) {
+    match command {
+        InProcessCommand::Lifecycle { dir, batch, seconds } => lifecycle(&dir, batch.0, seconds.0),
+        InProcessCommand::Sustained { dir, batch, seconds } => sustained(&dir, batch.0, seconds.0),
+        InProcessCommand::Single { dir, times } => single(&dir, times.0),
+        InProcessCommand::Workflows { dir, jobs, rounds } => workflows(&dir, jobs.0, rounds.0),
+        InProcessCommand::Backlog { dir, jobs, batch, no_prefetch } => {
+            backlog::run(&dir, jobs.0, batch.0, !no_prefetch);
+        }
+        InProcessCommand::Vacuum { dir, seconds } => vacuum::run(&dir, seconds.0 as u64),
     }
 }
 
