@@ -137,7 +137,7 @@ mod tests {
     fn a_plain_job_is_read_as_any_job() {
         let jobs = [
             r#"{"type":"a"}"#,
-            r#" { "type" : "a\u00e4\n" , "payload" : null } "#,
+            r#" { "type" : "a\u00e4" , "correlation_id": "\n", "payload" : null } "#,
             r#"{"type":"a","payload": {"b": [1, 2]} ,"priority":"low"}"#,
             r#"{"type":"a","payload":"\"","priority":0,"idempotency_key":"k","correlation_id":"c\\"}"#,
             r#"{"type":"a","priority":null,"idempotency_key":null,"correlation_id":null}"#,
