@@ -9,12 +9,14 @@ export class LoopWatch {
   private lastTurn = 0;
   private syncStart = 0;
   private syncNumber = 0;
+  /** Types of handlers that have ended since the last turn: one of them may have blocked the loop. */
+  private readonly endedTypes = new Set<string>();
   private slowest: { number: number; ms: number } | undefined;
 
   constructor(
     private readonly keeper: LeaseKeeper,
     private readonly warningMs: number,
-    private readonly warn: (ms: number, type: string | undefined) => void,
+    private readonly warn: (ms: number, type: string | undefined, endedTypes: string[]) => void,
   ) {}
 
   /** Records the start of a handler's synchronous part, and with 0 its end. */
@@ -28,6 +30,11 @@ export class LoopWatch {
     }
     this.syncNumber = number;
   };
+
+  /** Records that a handler has ended. */
+  recordEnd(type: string): void {
+    this.endedTypes.add(type);
+  }
 
   /** Starts the timer; it also keeps the process alive during a run. */
   start(): void {
@@ -46,7 +53,8 @@ export class LoopWatch {
     const lag = now - this.lastTurn - TURN_MS;
     this.lastTurn = now;
     this.keeper.recordTurn();
-    if (lag > this.warningMs) this.warn(lag, this.keeper.typeOf(this.slowest?.number ?? 0));
+    if (lag > this.warningMs) this.warn(lag, this.keeper.typeOf(this.slowest?.number ?? 0), [...this.endedTypes]);
+    this.endedTypes.clear();
     this.slowest = undefined;
   }
 }

@@ -75,7 +75,7 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
       setup.abandonAfterMs,
       (job, now) => this.check(job, now),
     );
-    this.loopWatch = new LoopWatch(setup.keeper, setup.lagWarningMs, (ms, type) => this.warnAboutLag(ms, type));
+    this.loopWatch = new LoopWatch(setup.keeper, setup.lagWarningMs, (...lag) => this.warnAboutLag(...lag));
     setup.keeper.events = this;
     this.addPools();
   }
@@ -241,6 +241,7 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
   /** Ends a run with what its handler said. A run that was abandoned has ended before. */
   private endRun(job: HeldJob, said: Outcome): void {
     if (job.state !== "running") return;
+    this.loopWatch.recordEnd(job.job.type);
     const outcome = job.context === undefined ? said : outcomeAfterAbort(job.context, said);
     if (job.isLost || outcome === undefined) {
       this.report.lost += 1;
@@ -451,9 +452,9 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
     if (this.isDraining && this.activeLoops === 0 && this.held.size === 0 && this.settler.size === 0) this.resolveEnd();
   }
 
-  private warnAboutLag(ms: number, type: string | undefined): void {
+  private warnAboutLag(ms: number, type: string | undefined, endedTypes: string[]): void {
     const running = [...this.held.values()].filter((job) => job.state === "running").map((job) => job.job.type);
-    const handler = type ?? ([...new Set(running)].slice(0, 3).join(", ") || "none");
+    const handler = type ?? ([...new Set([...endedTypes, ...running])].slice(0, 3).join(", ") || "none");
     this.logger.warn("a handler blocked the event loop (move the work to a thread)", { handler, ms: Math.round(ms) });
   }
 }
