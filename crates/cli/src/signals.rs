@@ -31,8 +31,4 @@ impl Signals {
             std::future::pending::<()>().await;
         }
     }
-
-    pub(crate) fn count(&self) -> u8 {
-        *self.0.borrow()
-    }
 }

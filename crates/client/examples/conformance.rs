@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longshore::{CancelReason, Client, HandlerError, Job, JobContext, State, Worker};
+use longshore::{CancelReason, Client, HandlerError, Job, JobContext, State, Worker, WorkerReport};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -172,11 +172,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .handle_signals();
     print_line(&json!({"event": "ready"}));
     let report = worker.run().await?;
-    let mut line = serde_json::to_value(report)?;
-    line["event"] = json!("report");
-    line["handled"] = json!(*counts.handled.lock().unwrap());
-    print_line(&line);
+    let handled = counts.handled.lock().unwrap().clone();
+    print_line(&serde_json::to_value(ReportLine { event: "report", report, handled })?);
     Ok(())
+}
+
+/// The last line of the output.
+#[derive(Serialize)]
+struct ReportLine {
+    event: &'static str,
+    #[serde(flatten)]
+    report: WorkerReport,
+    handled: BTreeMap<String, u64>,
 }
 
 fn attempt(context: &JobContext) -> Value {

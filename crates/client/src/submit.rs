@@ -210,6 +210,7 @@ fn too_few(count: usize) -> Error {
 
 impl Client {
     /// Submits a job of a typed payload: `client.submit(SendEmail { … }).delay(…).await?`.
+    #[expect(clippy::needless_pass_by_value, reason = "callers give the payload away: no `&` at each call")]
     pub fn submit<J: Job>(&self, job: J) -> Submit<J> {
         Submit { client: self.clone(), request: JobRequest::new(&job), job: PhantomData }
     }

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::submit::JobRequest;
 
 /// Schema of the tables of Longshore, unless the server was started with another one.
-pub const DEFAULT_SCHEMA: &str = "longshore";
+const DEFAULT_SCHEMA: &str = "longshore";
 
 /// Why a job was not submitted. After a refusal of PostgreSQL the transaction is aborted.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::job::Job;
+    use longshore_derive::Job;
 
     #[derive(serde::Serialize, serde::Deserialize, Job)]
     #[job(type = "t")]

@@ -34,7 +34,7 @@ type Reasons = mpsc::UnboundedSender<CancelReason>;
 /// Waits for its token, and sends the reason to the test.
 async fn wait_for_token(context: JobContext, _: WaitForToken, reasons: State<Reasons>) -> Result<(), HandlerError> {
     let reason = context.cancelled().await;
-    drop(reasons.send(reason));
+    reasons.send(reason).unwrap();
     Err(HandlerError::temporary("stopped"))
 }
 
@@ -104,7 +104,7 @@ async fn a_worker_survives_an_outage_of_its_server() {
     let (events, mut lost) = mpsc::unbounded_channel();
     let worker = worker.observe(move |event| {
         if let longshore::WorkerEvent::ServerLost { .. } = event {
-            drop(events.send(()));
+            events.send(()).unwrap();
         }
     });
     let running = tokio::spawn(worker.run());

@@ -156,7 +156,7 @@ async fn submit_until_exit(client: Client, ended: Arc<AtomicBool>) -> Vec<String
     let job = NewJob { job_type: "load".to_owned(), ..NewJob::default() };
     let mut stored = Vec::new();
     while !ended.load(Ordering::SeqCst) {
-        match client.submit("load", &job).await {
+        match client.submit_job("load", &job).await {
             Ok(submitted) => stored.push(submitted.id),
             Err(_) => tokio::task::yield_now().await,
         }

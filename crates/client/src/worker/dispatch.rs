@@ -237,6 +237,7 @@ impl JobDispatcher {
             types: (!options.types.is_empty()).then(|| options.types.clone()),
             lease: options.lease.map(wire_duration),
             execution_timeout: options.execution_timeout.map(wire_duration),
+            ..Claim::default()
         }
     }
 

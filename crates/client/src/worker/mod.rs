@@ -45,7 +45,7 @@ use self::core::{HandlerSet, WorkerCore};
 use self::dispatch::JobDispatcher;
 use self::handler::AnyHandler;
 use self::keeper::LeaseKeeper;
-use self::report::Reporter;
+use self::report::{EventFunction, Reporter};
 use crate::client::Client;
 use crate::error::{BadUrl, Error};
 use crate::job::Job;
@@ -163,7 +163,7 @@ pub struct Worker {
     states: StateMap,
     registrations: Vec<Registration>,
     middleware: Vec<Arc<dyn Middleware>>,
-    observe: Option<Arc<dyn Fn(&WorkerEvent<'_>) + Send + Sync>>,
+    observe: Option<EventFunction>,
     stop: Arc<parking_lot::Mutex<StopRequests>>,
 }
 

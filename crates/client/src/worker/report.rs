@@ -96,7 +96,8 @@ pub enum WorkerEvent<'a> {
     },
 }
 
-type EventFunction = Arc<dyn Fn(&WorkerEvent<'_>) + Send + Sync>;
+/// A function that gets the events of a worker.
+pub(super) type EventFunction = Arc<dyn Fn(&WorkerEvent<'_>) + Send + Sync>;
 
 /// Counters, and the function that gets the events.
 pub(crate) struct Reporter {
