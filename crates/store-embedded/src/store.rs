@@ -289,7 +289,7 @@ impl Store for EmbeddedStore {
         settlements: Vec<Settlement>,
         request: ClaimRequest,
     ) -> StoreFuture<'_, Result<SettledGrant, Refusal>> {
-        Box::pin(self.ask(|reply| WriteRequest::SettleAndClaim(settlements, Some(request), reply)))
+        Box::pin(self.call(|reply| WriteRequest::SettleAndClaim(settlements, Some(request), reply)))
     }
 
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {

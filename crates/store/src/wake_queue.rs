@@ -57,9 +57,9 @@ impl WakeQueue {
             }
             drop(pending);
             woken.drain(..).for_each(Waker::wake);
-            Poll::Pending
+            Poll::<()>::Pending
         })
-        .await
+        .await;
     }
 
     /// Wraps a future so that wake-ups from other threads go through the queue.

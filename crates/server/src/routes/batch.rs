@@ -107,12 +107,12 @@ impl Batch {
         {
             return Ok(Submission { queue: queue.clone(), job: new_job::read_plain(&plain)? });
         }
-        self.convert(place, json::object(text)?, queue, own_queue)
+        self.convert(index, json::object(text)?, queue, own_queue)
     }
 
     fn convert(
         &mut self,
-        place: usize,
+        index: usize,
         mut given: WireJob,
         queue: &QueueName,
         own_queue: QueueField,
