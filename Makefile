@@ -7,6 +7,7 @@ FIRST_SEED ?= 0
 KILL_CYCLES ?= 2000
 CALL_POINTS ?= 40
 FLIPS ?= 20000
+POWER_CUTS ?= 10000
 NODE_KILLS ?= 50
 WORKER_KILLS ?= 200
 PYTHON ?= python3
@@ -14,7 +15,8 @@ SDKS ?= rust python typescript
 
 .PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python update-python-lock \
 	test-typescript setup-typescript \
-	soak soak-model soak-kill soak-syscalls soak-corruption soak-cluster test-http-postgres regenerate-fixtures
+	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster test-http-postgres \
+	regenerate-fixtures
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -128,7 +130,7 @@ audit: ## checks licences, sources and security advisories of the dependencies
 		echo "audit: the advisory database is not reachable: advisories were not checked"; \
 	fi
 
-soak: soak-model soak-kill soak-syscalls soak-corruption soak-cluster ## runs all soak tests: hours
+soak: soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster ## runs all soak tests: hours
 
 soak-model: ## compares engine and model on HISTORIES (100,000) random histories from FIRST_SEED (0)
 	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test differential -- --exact soak --nocapture
@@ -141,6 +143,9 @@ soak-syscalls: ## kills the embedded store at CALL_POINTS (40) points of each sy
 
 soak-corruption: ## truncates the WAL at every byte of its last 64 KiB, flips FLIPS (20,000) bits in each file
 	TORN_FRAMES=16 FLIPS=$(FLIPS) cargo test --release -p longshore-store-embedded --test torn_wal --test corruption -- --nocapture --test-threads=1
+
+soak-power: ## simulates POWER_CUTS (10,000) power cuts of the embedded store from FIRST_SEED (0)
+	POWER_CUTS=$(POWER_CUTS) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-store-embedded --test power_cut -- --nocapture
 
 soak-cluster: ## kills NODE_KILLS (50) of three nodes on one PostgreSQL, and WORKER_KILLS (200) workers
 	NODE_KILLS=$(NODE_KILLS) WORKER_KILLS=$(WORKER_KILLS) LATE_PERCENT=0 cargo test --release -p longshore-store-postgres --test kill_nodes -- --nocapture

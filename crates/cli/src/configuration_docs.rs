@@ -19,7 +19,7 @@ default. Durations are written as `500ms`, `30s`, `10m` or `1d12h`. An empty env
 ";
 
 const FILE: &str = "
-`--no-auto-queues=false` and `--virtual-clock=false` override the environment and the file.
+`--no-auto-queues=false`, `--virtual-clock=false` and `--sync-claims=false` override the environment and the file.
 
 The file is TOML. `longshore serve` refuses unknown keys. A table `[queues.NAME]` declares a queue, which is created or
 changed at every start:

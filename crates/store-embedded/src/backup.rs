@@ -97,8 +97,9 @@ pub enum SourceState {
 
 /// Backs up a directory, also while a server uses it.
 ///
-/// SQLite readers do not block the writer, and they see synced commits only. A store that a server
-/// would refuse is not copied, because its copy would look complete.
+/// SQLite readers do not block the writer, and they see complete commits only. Of these, claims and
+/// heartbeats may not be synced yet. A store that a server would refuse is not copied, because its
+/// copy would look complete.
 pub fn backup_directory(directory: &Path, target: &Path) -> Result<SourceState, StoreError> {
     let (source, data_dir) = match DataDir::open_existing(directory) {
         Ok(data_dir) => (SourceState::Closed, data_dir),

@@ -4,8 +4,9 @@
 //! (`watermark.rs`). After a start the clock continues from the later of the two.
 //!
 //! A forward jump of the wall clock looks like downtime. In both cases workers could not send
-//! heartbeats, so live leases keep the time that was left. Delays, lifetimes, retention and
-//! idempotency windows follow the clock.
+//! heartbeats, so live leases keep the time that was left. After an unclean stop that excludes
+//! leases that ended so soon that a lost commit may have replaced them. Delays, lifetimes,
+//! retention and idempotency windows follow the clock.
 
 use std::sync::Arc;
 
@@ -15,8 +16,9 @@ use longshore_store::{Clock, StoreError};
 use rusqlite::Connection;
 
 use crate::error::{DiskErrorKind, classify};
-use crate::meta;
+use crate::meta::{self, CommitRecord};
 use crate::records::RecordsError;
+use crate::recovery::LastStop;
 use crate::schema::ClockMode;
 use crate::sqlite::Location;
 use crate::watermark;
@@ -27,12 +29,15 @@ const WARN_BEHIND_MS: u64 = 1_000;
 
 /// Advances the clock to the last recorded time and returns that time.
 ///
+/// After an unclean stop the clock advances beyond it, past every commit that may be lost. A lease
+/// that a lost commit has ended is then over, and the clock of the commits does not run backwards.
 /// Returns `None` in virtual time and for a new store.
 pub(crate) fn apply(
     location: &Location,
     connection: &Connection,
     clock_mode: ClockMode,
     clock: &dyn Clock,
+    stop: LastStop,
 ) -> Result<Option<Timestamp>, StoreError> {
     if clock_mode == ClockMode::Virtual {
         return Ok(None);
@@ -40,7 +45,7 @@ pub(crate) fn apply(
     let recorded = watermark::read_time(location, meta::id_key(connection)?);
     let Some(floor) = meta::clock_floor(connection)?.max(recorded) else { return Ok(None) };
     let behind_ms = floor.since(clock.now()).as_millis();
-    clock.advance_to(floor);
+    clock.advance_to(stop.last_instant(floor));
     if behind_ms > WARN_BEHIND_MS {
         tracing::warn!(
             behind_ms,
@@ -63,15 +68,15 @@ impl StoreWriter {
     /// file records the time.
     ///
     /// A crash before that leaves the clock floor as it was, so the next start repeats the work.
-    pub(crate) fn extend_leases(&mut self, floor: Option<Timestamp>) -> Result<(), StoreError> {
+    pub(crate) fn extend_leases(&mut self, floor: Option<Timestamp>, stop: LastStop) -> Result<(), StoreError> {
         if let Some(floor) = floor {
-            let mut extended = self.try_extend_leases(floor);
+            let mut extended = self.try_extend_leases(floor, stop);
             if let Err(RecordsError::Sql(error)) = &extended
                 && classify(&self.location, error) == DiskErrorKind::Full
                 && self.roll_back()
                 && self.reserve.release()
             {
-                extended = self.try_extend_leases(floor);
+                extended = self.try_extend_leases(floor, stop);
             }
             extended?;
         }
@@ -83,22 +88,26 @@ impl StoreWriter {
     }
 
     /// Extends all leases in one commit: a second one would add the downtime twice.
-    fn try_extend_leases(&mut self, floor: Timestamp) -> Result<(), RecordsError> {
+    fn try_extend_leases(&mut self, floor: Timestamp, stop: LastStop) -> Result<(), RecordsError> {
+        // A commit that was lost may have given these jobs to another worker.
+        let ended_by = stop.last_instant(floor);
         let now = self.clock.now();
         self.records.connection().execute_batch("BEGIN IMMEDIATE")?;
         self.engine.begin();
         let Self { engine, records, rng, effects, .. } = self;
-        let leases = engine.keep_remainders(floor, ExecutionContext { records, rng, now, effects })?;
+        let leases = engine.keep_remainders(floor, ended_by, ExecutionContext { records, rng, now, effects })?;
         self.effects.clear();
         self.records.flush()?;
         let mut commit_seq = self.commit_seq;
         if leases > 0 {
             commit_seq += 1;
-            meta::set_commit_seq(self.records.connection(), commit_seq, self.records.live_jobs())?;
+            let (live_jobs, synced_seq) = (self.records.live_jobs(), self.syncs.synced_seq());
+            meta::set_commit_record(self.records.connection(), CommitRecord { commit_seq, live_jobs, synced_seq })?;
             self.raise_clock_floor(now)?;
         }
         self.records.connection().execute_batch("COMMIT")?;
         self.commit_seq = commit_seq;
+        self.syncs.mark_synced(commit_seq);
         self.engine.commit();
         self.records.committed();
         if leases > 0 {

@@ -17,6 +17,8 @@
 //! - `live_index.rs`: index of live jobs; `finished_index.rs`: chunk index of finished jobs
 //! - `data_dir.rs`: directory and lock; `sqlite.rs`: connections; `schema.rs`: tables
 //! - `meta.rs`: meta table; `dictionary.rs`: names in records; `id_cipher.rs`: ids of jobs
+//! - `cache_budget.rs`: division of the memory for caches
+//! - `sync_policy.rs`: which commits are synced before their replies
 //! - `wal.rs`: WAL verification; `wal_checkpoint.rs`: checkpoints; `watermark.rs`: last commit
 //! - `clock_floor.rs`: time over restarts; `key_order.rs`: order of rows; `error.rs`: error mapping
 //! - `disk_reserve.rs`: reserve for a full disk; `vacuum.rs`: incremental vacuum
@@ -24,6 +26,7 @@
 //! - `moved_marker.rs`: marker of a directory whose jobs were moved
 
 mod backup;
+mod cache_budget;
 mod clock_floor;
 mod data_dir;
 mod dictionary;
@@ -48,6 +51,7 @@ mod schema;
 mod shared;
 mod sqlite;
 mod store;
+mod sync_policy;
 mod vacuum;
 mod verify;
 mod wal;
@@ -56,7 +60,9 @@ mod watermark;
 mod writer;
 
 pub use backup::{SourceState, backup_directory, in_use, restore};
+pub use cache_budget::DEFAULT_CACHE_BYTES;
 pub use export::{Export, ExportedWorkflow, KeyCursor, StoreMeta};
+pub use longshore_vfs::DiskObserver;
 pub use moved_marker::moved_file;
 pub use schema::ClockMode;
 pub use store::{EmbeddedOptions, EmbeddedStore, StoreLocation};

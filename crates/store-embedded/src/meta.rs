@@ -22,6 +22,7 @@ pub(crate) const NEXT_SEQ: &str = "next_seq";
 /// Totals of the Ocypod dialect.
 const TOTALS: &str = "totals";
 const COMMIT_SEQ: &str = "commit_seq";
+/// Record of the last commit: its number, the live jobs after it, the synced commits before it.
 const LIVE_JOBS: &str = "live_jobs";
 /// Only in stores in real time.
 const CLOCK_FLOOR: &str = "clock_floor";
@@ -32,6 +33,8 @@ const BACKUP: &str = "backup";
 pub(crate) const META_KEYS: [&str; 9] =
     [ID_KEY, CLOCK_MODE, EPOCH, NEXT_SEQ, TOTALS, COMMIT_SEQ, LIVE_JOBS, CLOCK_FLOOR, BACKUP];
 
+/// Length of the checksum behind each value.
+const CHECKSUM_BYTES: usize = 4;
 const CORRUPT_META: &str = "the meta table";
 
 /// Writes the values of a new store.
@@ -43,7 +46,7 @@ pub(crate) fn initialize(connection: &Connection, clock_mode: ClockMode, totals:
     set_integer(connection, EPOCH, 1)?;
     set_integer(connection, NEXT_SEQ, 1)?;
     set_totals(connection, totals)?;
-    set_commit_seq(connection, 0, 0)
+    set_commit_record(connection, CommitRecord { commit_seq: 0, live_jobs: 0, synced_seq: CommitRecord::NONE_SYNCED })
 }
 
 /// Returns the secret of the id cipher. It also identifies the store.
@@ -84,17 +87,59 @@ pub(crate) fn commit_seq(connection: &Connection) -> Result<i64, StoreError> {
     integer(connection, COMMIT_SEQ)
 }
 
-/// Sets the sequence number of this commit and the number of live jobs after it.
-pub(crate) fn set_commit_seq(connection: &Connection, commit_seq: i64, live_jobs: u64) -> rusqlite::Result<()> {
-    let live = [commit_seq.to_le_bytes(), live_jobs.to_le_bytes()].as_flattened().to_vec();
-    set_bytes(connection, LIVE_JOBS, live)?;
+/// What each commit records about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CommitRecord {
+    pub commit_seq: i64,
+    /// Live jobs after the commit.
+    pub live_jobs: u64,
+    /// Last commit that was synced when this one was written.
+    pub synced_seq: i64,
+}
+
+impl CommitRecord {
+    /// No commit is known to be synced.
+    pub(crate) const NONE_SYNCED: i64 = -1;
+
+    fn decode(value: &[u8]) -> Option<Self> {
+        let (words, _) = value.as_chunks::<8>();
+        let (commit_seq, live_jobs, synced_seq) = match *words {
+            [commit_seq, live_jobs, synced_seq] => (commit_seq, live_jobs, synced_seq),
+            // Builds that synced every commit did not record it.
+            [commit_seq, live_jobs] => (commit_seq, live_jobs, Self::NONE_SYNCED.to_le_bytes()),
+            _ => return None,
+        };
+        Some(Self {
+            commit_seq: i64::from_le_bytes(commit_seq),
+            live_jobs: u64::from_le_bytes(live_jobs),
+            synced_seq: i64::from_le_bytes(synced_seq),
+        })
+    }
+
+    /// Finds the records in the bytes of a page, also stale ones in its free space. Returns the one
+    /// of the last commit.
+    pub(crate) fn find_in_page(page: &[u8]) -> Option<Self> {
+        let (key, value_bytes) = (LIVE_JOBS.as_bytes(), 3 * 8 + CHECKSUM_BYTES);
+        let starts = page.windows(key.len()).enumerate().filter(|(_, window)| *window == key);
+        let records = starts.filter_map(|(start, _)| {
+            let stored = page.get(start + key.len()..start + key.len() + value_bytes)?;
+            Self::decode(verify_checksum(checksum_seed(LIVE_JOBS), stored).ok()?)
+        });
+        records.max_by_key(|record| record.commit_seq)
+    }
+}
+
+pub(crate) fn set_commit_record(connection: &Connection, record: CommitRecord) -> rusqlite::Result<()> {
+    let CommitRecord { commit_seq, live_jobs, synced_seq } = record;
+    let value = [commit_seq.to_le_bytes(), live_jobs.to_le_bytes(), synced_seq.to_le_bytes()];
+    set_bytes(connection, LIVE_JOBS, value.as_flattened().to_vec())?;
     set_integer(connection, COMMIT_SEQ, commit_seq)
 }
 
 /// Sets the sequence number of a commit that changes no job.
-pub(crate) fn bump_commit_seq(connection: &Connection, commit_seq: i64) -> rusqlite::Result<()> {
+pub(crate) fn bump_commit_seq(connection: &Connection, commit_seq: i64, synced_seq: i64) -> rusqlite::Result<()> {
     match live_jobs(connection) {
-        Ok(Some(live_jobs)) => set_commit_seq(connection, commit_seq, live_jobs),
+        Ok(Some(live_jobs)) => set_commit_record(connection, CommitRecord { commit_seq, live_jobs, synced_seq }),
         // A corrupt count stays as it is: the next open reports it.
         Ok(None) | Err(_) => set_integer(connection, COMMIT_SEQ, commit_seq),
     }
@@ -116,10 +161,8 @@ pub(crate) fn set_clock_floor(connection: &Connection, now: Timestamp) -> rusqli
 /// Pages that are missing from a table leave no other trace in it.
 pub(crate) fn live_jobs(connection: &Connection) -> Result<Option<u64>, StoreError> {
     let Some(stored) = find_bytes(connection, LIVE_JOBS)? else { return Ok(None) };
-    let (words, _) = stored.as_chunks::<8>();
-    let [counted_at, live_jobs] = *words else { return Err(corrupt(CORRUPT_META)) };
-    let is_current = i64::from_le_bytes(counted_at) == commit_seq(connection)?;
-    Ok(is_current.then_some(u64::from_le_bytes(live_jobs)))
+    let record = CommitRecord::decode(&stored).ok_or_else(|| corrupt(CORRUPT_META))?;
+    Ok((record.commit_seq == commit_seq(connection)?).then_some(record.live_jobs))
 }
 
 /// Refuses a table of live jobs that has lost or gained rows.

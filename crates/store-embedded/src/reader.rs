@@ -19,6 +19,7 @@ use longshore_store::{
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
+use crate::cache_budget::CacheBudget;
 use crate::error::sql;
 use crate::finished_index::{FilterPattern, numbers_of};
 use crate::indexes::Indexes;
@@ -26,7 +27,7 @@ use crate::key_order::KeyOrderCheck;
 use crate::live_index::LiveMatches;
 use crate::records::payloads::read_payload;
 use crate::records::{RecordsError, state_number, type_hash, workflows};
-use crate::sqlite::{Location, Role};
+use crate::sqlite::{Location, Role, set_page_cache};
 use longshore_codec as codec;
 
 type ReadTask = Box<dyn FnOnce(&SnapshotReader) + Send>;
@@ -55,9 +56,15 @@ pub(crate) struct SnapshotReader {
 }
 
 impl Readers {
-    pub(crate) fn start(threads: usize, location: &Location, indexes: &Arc<Indexes>) -> Result<Self, StoreError> {
+    pub(crate) fn start(
+        threads: usize,
+        location: &Location,
+        indexes: &Arc<Indexes>,
+        budget: CacheBudget,
+    ) -> Result<Self, StoreError> {
         let start = |_| {
             let connection = location.open(Role::Reader).map_err(sql)?;
+            set_page_cache(&connection, budget.reader_kib()).map_err(sql)?;
             let reader = SnapshotReader {
                 connection,
                 indexes: Arc::clone(indexes),

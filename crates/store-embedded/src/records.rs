@@ -26,6 +26,7 @@ use longshore_store::query::{TermFields, has_terms};
 use parking_lot::RwLockReadGuard;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::cache_budget::CacheBudget;
 use crate::finished_index::{FilterKey, NextPrune, PruneQueue, earlier};
 use crate::indexes::Indexes;
 use crate::live_index::{LiveChange, LiveEntry};
@@ -37,8 +38,6 @@ use crate::records::workflows::WorkflowCache;
 use longshore_codec as codec;
 use longshore_codec::Dictionary;
 
-/// Live records that stay in memory between batches.
-const CACHED_JOBS_MAX: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct SqliteRecords {
     connection: Connection,
@@ -62,6 +61,8 @@ pub(crate) struct SqliteRecords {
     prunes: PruneQueue,
     finished_counts: HashMap<(QueueName, StateKind), i64>,
     cached: VecDeque<Seq>,
+    /// Live records that stay in memory between batches.
+    cached_max: usize,
     workflows: WorkflowCache,
     /// Records that were read from the tables one by one.
     pub(crate) point_reads: u64,
@@ -107,6 +108,7 @@ impl SqliteRecords {
         connection: Connection,
         indexes: Arc<Indexes>,
         prefetcher: Prefetcher,
+        budget: CacheBudget,
     ) -> Result<Self, StoreError> {
         Ok(Self {
             prunes: PruneQueue::load(&connection)?,
@@ -119,11 +121,12 @@ impl SqliteRecords {
             checked_out: None,
             shrunk_queues: Vec::new(),
             has_deletes: false,
-            payloads: PayloadCache::default(),
+            payloads: PayloadCache::new(budget.payload_bytes_max()),
             prefetcher,
             new_payloads: Vec::new(),
             finished_counts: HashMap::new(),
             cached: VecDeque::new(),
+            cached_max: budget.jobs_max(),
             workflows: WorkflowCache::default(),
             point_reads: 0,
             cache_hits: 0,
@@ -206,7 +209,7 @@ impl SqliteRecords {
             };
             // Consecutive jobs mostly share a queue.
             if is_new && queue_length.as_ref().is_none_or(|(queue, _)| *queue != job.queue) {
-                queue_length = Some((job.queue.clone(), live.jobs_of(&job.queue) > CACHED_JOBS_MAX as u64));
+                queue_length = Some((job.queue.clone(), live.jobs_of(&job.queue) > self.cached_max as u64));
             }
             if is_new && queue_length.as_ref().is_some_and(|(_, is_long)| *is_long) {
                 self.evict_next.push(seq);
@@ -223,13 +226,13 @@ impl SqliteRecords {
             self.payloads.payloads.remove(&seq);
         }
         while let Some(oldest) = self.cached.front()
-            && (self.jobs.len() > CACHED_JOBS_MAX || !self.jobs.contains_key(oldest))
+            && (self.jobs.len() > self.cached_max || !self.jobs.contains_key(oldest))
         {
             self.jobs.remove(oldest);
             self.cached.pop_front();
         }
         // Evicted and repeated entries accumulate behind a long-lived record.
-        if self.cached.len() > 4 * CACHED_JOBS_MAX {
+        if self.cached.len() > 4 * self.cached_max {
             self.cached = self.jobs.keys().copied().collect();
         }
     }
@@ -244,7 +247,7 @@ impl SqliteRecords {
         self.checked_out = None;
         self.shrunk_queues.clear();
         self.has_deletes = false;
-        self.payloads = PayloadCache::default();
+        self.payloads.clear();
         self.prefetcher.rolled_back();
         self.new_payloads.clear();
         self.finished_counts.clear();

@@ -8,8 +8,9 @@ use std::thread::Builder;
 use longshore_codec as codec;
 use longshore_codec::Dictionary;
 use longshore_codec::job::RecordHeader;
-use longshore_core::id::{QueueName, Seq};
+use longshore_core::id::{LeaseVersion, QueueName, Seq};
 use longshore_core::state::StateKind;
+use longshore_core::time::Timestamp;
 use longshore_engine::{Engine, Queue};
 use longshore_store::StoreError;
 use parking_lot::Mutex;
@@ -22,8 +23,9 @@ use crate::live_index::LiveIndex;
 use crate::meta;
 use crate::records::workflows;
 use crate::sqlite::{Location, open_immutable};
+use crate::sync_policy::UNSYNCED_MAX;
 use crate::wal;
-use crate::wal_checkpoint::truncate_wal;
+use crate::wal_checkpoint::{count_wal_frames, truncate_wal};
 use crate::watermark::{self, WatermarkFile, WatermarkRead};
 
 /// Records that the scan hands over at once.
@@ -78,9 +80,9 @@ pub(crate) fn check_watermark(location: &Location, connection: &Connection) -> R
 }
 
 /// Identity of a store and its last commit.
-struct StoreIdentity {
+pub(crate) struct StoreIdentity {
     id_key: [u8; 16],
-    commit_seq: i64,
+    pub commit_seq: i64,
 }
 
 impl StoreIdentity {
@@ -90,7 +92,7 @@ impl StoreIdentity {
 }
 
 /// Reads the identity from the database file alone.
-fn read_without_wal(path: &Path) -> Option<StoreIdentity> {
+pub(crate) fn read_without_wal(path: &Path) -> Option<StoreIdentity> {
     let connection = open_immutable(path).ok()?;
     // During a checkpoint the file may be shorter than its header says. With this setting SQLite
     // reads it nevertheless.
@@ -98,7 +100,49 @@ fn read_without_wal(path: &Path) -> Option<StoreIdentity> {
     StoreIdentity::read(&connection).ok()
 }
 
-/// Checkpoints the WAL before the store is used.
+/// How the last process that used a store ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastStop {
+    Clean,
+    /// The process or the machine died. Commits that were not synced may be lost.
+    Unclean,
+}
+
+impl LastStop {
+    /// Returns how a store was stopped that is opened now.
+    ///
+    /// A clean stop leaves an empty WAL. Every start commits to it, and the first commit to a WAL
+    /// that starts again is always synced. So frames in the WAL mean an unclean stop, and without
+    /// frames no commit is lost.
+    pub(crate) fn find(connection: &Connection, is_new: bool) -> Result<Self, StoreError> {
+        let is_unclean = !is_new && count_wal_frames(connection).map_err(sql)? > 0;
+        Ok(if is_unclean { Self::Unclean } else { Self::Clean })
+    }
+
+    /// Returns the latest time of a commit, lost or not, if the last known one is `floor`.
+    pub(crate) fn last_instant(self, floor: Timestamp) -> Timestamp {
+        match self {
+            Self::Clean => floor,
+            Self::Unclean => floor + UNSYNCED_MAX,
+        }
+    }
+}
+
+/// Result of the checkpoint at open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenCheckpoint {
+    pub wal_frames: i64,
+    /// Epoch of the lease versions.
+    pub epoch: u64,
+    /// The epoch is not stored: the disk is full.
+    pub is_epoch_unsaved: bool,
+}
+
+/// Checkpoints the WAL before the store is used. After an unclean stop it starts a new epoch of the
+/// lease versions.
+///
+/// The commit that stores the epoch precedes the checkpoint that empties the WAL: a crash in
+/// between repeats both.
 ///
 /// After a failed sync the page cache may show pages that never reach the disk, because the kernel
 /// considers them written. The checkpoint writes them again, to another file, and syncs it.
@@ -106,11 +150,21 @@ pub(crate) fn checkpoint_on_open(
     location: &Location,
     connection: &Connection,
     watermark: &Mutex<WatermarkFile>,
-) -> Result<i64, StoreError> {
-    match truncate_wal(connection, meta::commit_seq(connection)?, watermark) {
-        Ok(frames) => Ok(frames),
+    stop: LastStop,
+    now: Timestamp,
+) -> Result<OpenCheckpoint, StoreError> {
+    let stored_epoch = meta::integer(connection, meta::EPOCH)?.max(1).unsigned_abs();
+    let new_epoch = match stop {
+        LastStop::Clean => None,
+        LastStop::Unclean => Some(LeaseVersion::next_epoch(stored_epoch, now)),
+    };
+    let epoch = new_epoch.unwrap_or(stored_epoch);
+    match truncate_wal(connection, meta::commit_seq(connection)?, new_epoch, watermark) {
+        Ok(wal_frames) => Ok(OpenCheckpoint { wal_frames, epoch, is_epoch_unsaved: false }),
         // The frames stay in the WAL until the disk has space.
-        Err(error) if classify(location, &error) == DiskErrorKind::Full => Ok(0),
+        Err(error) if classify(location, &error) == DiskErrorKind::Full => {
+            Ok(OpenCheckpoint { wal_frames: 0, epoch, is_epoch_unsaved: new_epoch.is_some() })
+        }
         Err(error) => Err(sql(error)),
     }
 }

@@ -93,6 +93,20 @@ impl WriteRequest {
         }
     }
 
+    /// Returns whether the reply promises a synced commit.
+    ///
+    /// A returned lease has no reply. It is synced nevertheless, because its token must not become
+    /// valid again.
+    pub(crate) fn promises_sync(&self) -> bool {
+        match self {
+            Self::Submit(..) | Self::TakeBack(_) | Self::Settle(..) | Self::SettleAndClaim(..) | Self::Admin(..) => {
+                true
+            }
+            Self::Heartbeat(heartbeats, _) => heartbeats.iter().any(|heartbeat| heartbeat.notes.checkpoint.is_some()),
+            Self::Claim(..) | Self::Parked(_) | Self::Unpark(_) | Self::HoldGrants(..) | Self::Tick(..) => false,
+        }
+    }
+
     /// Sends the reply. If the caller is gone, only undelivered leases are released.
     pub(crate) fn answer(self, pending: PendingReply, take_back: &Arc<dyn TakeBack>) {
         match (self, pending) {

@@ -75,10 +75,11 @@ impl ClockMode {
     }
 }
 
-/// Creates the tables of a new store, or checks that an existing one can be opened.
-pub(crate) fn prepare(connection: &Connection, clock_mode: ClockMode) -> Result<(), StoreError> {
+/// Creates the tables of a new store, or checks that an existing one can be opened. Returns whether
+/// the store is new.
+pub(crate) fn prepare(connection: &Connection, clock_mode: ClockMode) -> Result<bool, StoreError> {
     if is_empty(connection)? {
-        return create(connection, clock_mode);
+        return create(connection, clock_mode).map(|()| true);
     }
     check(connection)?;
     meta::refuse_backup(connection)?;
@@ -87,7 +88,7 @@ pub(crate) fn prepare(connection: &Connection, clock_mode: ClockMode) -> Result<
         (ClockMode::Real, ClockMode::Virtual) => return Err(StoreError::Format(FormatError::RealTime)),
         (ClockMode::Real, ClockMode::Real) | (ClockMode::Virtual, ClockMode::Virtual) => {}
     }
-    connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(sql).map(|()| false)
 }
 
 fn create(connection: &Connection, clock_mode: ClockMode) -> Result<(), StoreError> {

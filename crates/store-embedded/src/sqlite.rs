@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longshore_store::{FormatError, StoreError};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use crate::error::sql;
 
@@ -14,8 +14,6 @@ pub(crate) const DATABASE: &str = "longshore.db";
 
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const STATEMENT_CACHE: usize = 128;
-/// Page cache of the writer in KiB, negative as SQLite expects it: 128 MiB.
-const WRITER_CACHE_KIB: i64 = -131_072;
 
 /// Location of a database.
 #[derive(Clone, Debug)]
@@ -48,7 +46,10 @@ impl Location {
                     Role::Reader => OpenFlags::SQLITE_OPEN_READ_ONLY,
                 };
                 // The lock covers the named directory only, so a link to another file is an error.
-                Connection::open_with_flags(path, common | access | OpenFlags::SQLITE_OPEN_NOFOLLOW)?
+                let flags = common | access | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+                longshore_vfs::register()
+                    .map_err(|code| rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))?;
+                Connection::open_with_flags_and_vfs(path, flags, longshore_vfs::VFS_NAME)?
             }
         };
         connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
@@ -60,15 +61,16 @@ impl Location {
         connection.pragma_update(None, "cell_size_check", true)?;
         connection.pragma_update(None, "trusted_schema", false)?;
         match role {
-            Role::Writer => {
-                connection.pragma_update(None, "cache_size", WRITER_CACHE_KIB)?;
-                connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-            }
             Role::Reader => connection.pragma_update(None, "query_only", true)?,
-            Role::Checkpointer => connection.pragma_update(None, "wal_autocheckpoint", 0)?,
+            Role::Writer | Role::Checkpointer => connection.pragma_update(None, "wal_autocheckpoint", 0)?,
         }
         Ok(connection)
     }
+}
+
+/// Limits the page cache of a connection. SQLite reads a negative number as KiB.
+pub(crate) fn set_page_cache(connection: &Connection, kib: i64) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "cache_size", -kib)
 }
 
 /// Opens a database without its WAL. SQLite creates no file beside it.

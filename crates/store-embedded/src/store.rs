@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -26,10 +26,12 @@ use longshore_store::{
     SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreMetrics, StoreReader, Ticket, WorkflowPage,
     WorkflowQuery, await_grant, mailbox,
 };
+use longshore_vfs::{DiskObserver, StoreFiles};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use crate::cache_budget::{CacheBudget, DEFAULT_CACHE_BYTES};
 use crate::clock_floor;
 use crate::data_dir::DataDir;
 use crate::disk_reserve::{DiskReserve, DiskSpace};
@@ -40,14 +42,15 @@ use crate::meta;
 use crate::reader::Readers;
 use crate::records::SqliteRecords;
 use crate::records::prefetch::Prefetcher;
-use crate::recovery;
+use crate::recovery::{self, LastStop, OpenCheckpoint};
 use crate::request::{ErrorText, ReplySender, WriteRequest};
 use crate::schema::{self, ClockMode};
 use crate::shared::SharedState;
-use crate::sqlite::{Location, Role, map_open_error};
+use crate::sqlite::{Location, Role, map_open_error, set_page_cache};
+use crate::sync_policy::SyncPolicy;
 use crate::vacuum::IncrementalVacuum;
 use crate::wal;
-use crate::wal_checkpoint::CheckpointHandle;
+use crate::wal_checkpoint::{CHECKPOINT_MIN_PAGES, CheckpointHandle};
 use crate::watermark::WatermarkFile;
 use crate::writer::StoreWriter;
 
@@ -70,6 +73,17 @@ pub struct EmbeddedOptions {
     pub reader_threads: usize,
     /// Size of the disk reserve; 0 disables it.
     pub reserve_bytes: u64,
+    /// Syncs every commit. Otherwise commits of claims, plain heartbeats and ticks alone are not
+    /// synced before their replies.
+    pub sync_claims: bool,
+    /// Growth of the WAL file in bytes; 0: with each commit.
+    pub wal_chunk_bytes: u64,
+    /// WAL pages that start a checkpoint.
+    pub checkpoint_pages: i64,
+    /// Memory for caches.
+    pub cache_bytes: u64,
+    /// Sees all writes and syncs, for tests.
+    pub disk_observer: Option<Arc<dyn DiskObserver>>,
     /// Runs the prefetch thread. Without it the writer reads the jobs of a claim synchronously.
     pub prefetch_thread: bool,
 }
@@ -84,6 +98,11 @@ impl EmbeddedOptions {
             request_queue_max: 4_096,
             reader_threads: 2,
             reserve_bytes: 64 << 20,
+            sync_claims: false,
+            wal_chunk_bytes: 1 << 20,
+            checkpoint_pages: CHECKPOINT_MIN_PAGES,
+            cache_bytes: DEFAULT_CACHE_BYTES,
+            disk_observer: None,
             prefetch_thread: true,
         }
     }
@@ -114,6 +133,8 @@ struct Recovered {
     indexes: Arc<Indexes>,
     shared: Arc<SharedState>,
     clock_floor: Option<Timestamp>,
+    stop: LastStop,
+    checkpoint: OpenCheckpoint,
 }
 
 impl EmbeddedStore {
@@ -125,7 +146,13 @@ impl EmbeddedStore {
             StoreLocation::Directory(directory) => DataDir::create(directory)?,
         };
         let database = &data_dir.database;
-        let Recovered { connection, engine, indexes, shared, clock_floor } = recover(&options, database)?;
+        let path = match database {
+            Location::Memory(name) => Path::new(name),
+            Location::File(path) => path,
+        };
+        let files = StoreFiles::attach(path, options.wal_chunk_bytes, options.disk_observer.clone());
+        let Recovered { connection, engine, indexes, shared, clock_floor, stop, checkpoint } =
+            recover(&options, database, &files)?;
         let disk_space = match &options.location {
             StoreLocation::Memory => DiskSpace::in_memory(),
             StoreLocation::Directory(directory) => DiskSpace::of(directory, options.reserve_bytes),
@@ -135,9 +162,10 @@ impl EmbeddedStore {
         let (commit_seq, totals) = (meta::commit_seq(&connection)?, meta::totals(&connection)?);
         let checkpoints = match database {
             Location::Memory(_) => CheckpointHandle::none(),
-            Location::File(path) => CheckpointHandle::start(path, commit_seq, options.clock_mode, &shared)?,
+            Location::File(path) => CheckpointHandle::start(path, commit_seq, &options, &files, &shared)?,
         };
-        let readers = Readers::start(options.reader_threads.max(1), database, &indexes)?;
+        let budget = CacheBudget::new(options.cache_bytes, options.reader_threads);
+        let readers = Readers::start(options.reader_threads.max(1), database, &indexes, budget)?;
         let prefetcher = match database {
             Location::File(_) if options.prefetch_thread => Prefetcher::start(database, &shared)?,
             Location::File(_) | Location::Memory(_) => Prefetcher::default(),
@@ -146,7 +174,7 @@ impl EmbeddedStore {
         let (sender, requests) = mailbox(options.request_queue_max);
         let mut writer = StoreWriter {
             engine,
-            records: SqliteRecords::new(connection, indexes, prefetcher)?,
+            records: SqliteRecords::new(connection, indexes, prefetcher, budget)?,
             clock: Arc::clone(&options.clock),
             clock_mode: options.clock_mode,
             shared: Arc::clone(&shared),
@@ -160,8 +188,10 @@ impl EmbeddedStore {
             commit_seq,
             totals,
             grants: GrantState::new(Arc::new(ReturnToWriter(sender.notices()))),
+            syncs: SyncPolicy::new(files, options.sync_claims),
+            unsaved_epoch: Some(checkpoint.epoch).filter(|_| checkpoint.is_epoch_unsaved),
         };
-        writer.extend_leases(clock_floor)?;
+        writer.extend_leases(clock_floor, stop)?;
         writer.persist_queues()?;
         let work = move || writer.run(requests);
         let thread = Builder::new().name("longshore-writer".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
@@ -215,27 +245,31 @@ impl EmbeddedStore {
 }
 
 /// Opens the database, checks and checkpoints its WAL, and rebuilds engine and indexes.
-fn recover(options: &EmbeddedOptions, database: &Location) -> Result<Recovered, StoreError> {
+fn recover(options: &EmbeddedOptions, database: &Location, files: &Arc<StoreFiles>) -> Result<Recovered, StoreError> {
     let start = monotonic();
     let connection = database.open(Role::Writer).map_err(map_open_error)?;
-    schema::prepare(&connection, options.clock_mode)?;
+    let budget = CacheBudget::new(options.cache_bytes, options.reader_threads);
+    set_page_cache(&connection, budget.writer_kib()).map_err(map_open_error)?;
+    let is_new = schema::prepare(&connection, options.clock_mode)?;
     recovery::check_wal_complete(database, &connection)?;
-    let clock_floor = clock_floor::apply(database, &connection, options.clock_mode, options.clock.as_ref())?;
-    let watermark = WatermarkFile::open(database, meta::id_key(&connection)?)?;
+    let stop = LastStop::find(&connection, is_new)?;
+    let clock_floor = clock_floor::apply(database, &connection, options.clock_mode, options.clock.as_ref(), stop)?;
+    let watermark = WatermarkFile::open(database, meta::id_key(&connection)?, Arc::clone(files))?;
     let shared = Arc::new(SharedState { watermark: Mutex::new(watermark), ..SharedState::default() });
-    let wal_frames = recovery::checkpoint_on_open(database, &connection, &shared.watermark)?;
+    let now = options.clock.now();
+    let checkpoint = recovery::checkpoint_on_open(database, &connection, &shared.watermark, stop, now)?;
     let dictionary = crate::dictionary::load(&connection)?;
-    let epoch = meta::integer(&connection, meta::EPOCH)?;
-    let lease_floor = LeaseVersion::floor(epoch.max(1).unsigned_abs());
+    let lease_floor = LeaseVersion::floor(checkpoint.epoch);
     let engine_options = longshore_engine::EngineOptions { lease_floor, ..options.engine };
     let mut live = LiveIndex::default();
     let engine = recovery::recover(&connection, engine_options, &dictionary, &mut live)?;
     let (live_jobs, elapsed) = (live.jobs(), monotonic() - start);
     if let Location::File(path) = database {
-        tracing::info!(path = %path.display(), live_jobs, wal_frames, ?elapsed, "store recovered");
+        let wal_frames = checkpoint.wal_frames;
+        tracing::info!(path = %path.display(), live_jobs, wal_frames, ?stop, ?elapsed, "store recovered");
     }
     let indexes = Arc::new(Indexes::load(&connection, dictionary, live)?);
-    Ok(Recovered { connection, engine, indexes, shared, clock_floor })
+    Ok(Recovered { connection, engine, indexes, shared, clock_floor, stop, checkpoint })
 }
 
 fn writer_died() -> ErrorText {

@@ -131,9 +131,10 @@ impl StoreWriter {
             }
         }
         let commit_seq = self.commit_seq + 1;
-        bump_commit_seq(connection, commit_seq)?;
+        bump_commit_seq(connection, commit_seq, self.syncs.synced_seq())?;
         connection.execute_batch("COMMIT")?;
         self.commit_seq = commit_seq;
+        self.syncs.mark_synced(commit_seq);
         let commits = self.shared.commits();
         // The ticks of the slices commit, too.
         let is_idle = commits.saturating_sub(self.vacuum.commits) <= 2;

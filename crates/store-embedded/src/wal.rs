@@ -3,15 +3,19 @@
 //! SQLite treats the first invalid frame as the end of the WAL. After a crash that is right: the
 //! frame is a torn write. After corruption it would discard every later commit.
 //!
-//! Each commit is synced before the next one starts, so a torn write can only be in the last
-//! commit. An invalid frame with two or more commit frames behind it is corruption.
+//! A power cut may lose any part of the commits that were not synced, so valid frames may follow
+//! an invalid one. Each commit records the last synced commit before it ([`CommitRecord`]). An
+//! invalid frame is corruption if a later frame records that its commit was synced.
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use longshore_store::StoreError;
+
+use crate::meta::CommitRecord;
+use crate::recovery::read_without_wal;
 
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
@@ -35,11 +39,11 @@ fn beside(database: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Refuses a WAL that is corrupt before its last commit. SQLite drops a torn last commit itself.
+/// Refuses a WAL that is corrupt in a synced commit. SQLite drops a torn end itself.
 pub(crate) fn verify(database: &Path) -> Result<(), StoreError> {
     let path = wal_path(database);
     let corruption = match File::open(&path) {
-        Ok(mut file) => find_corruption(&mut file),
+        Ok(mut file) => find_corruption(&mut file, database),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => Err(error),
     };
@@ -50,36 +54,104 @@ pub(crate) fn verify(database: &Path) -> Result<(), StoreError> {
 }
 
 /// Returns the offset of the first invalid frame, unless it can be a torn write.
-fn find_corruption(file: &mut File) -> std::io::Result<Option<u64>> {
+fn find_corruption(file: &mut File, database: &Path) -> std::io::Result<Option<u64>> {
     let mut header = [0; HEADER_BYTES];
     if read_up_to(file, &mut header)? < HEADER_BYTES {
         return Ok(None);
     }
-    let header = ChecksumChain::read(&header);
-    let page_bytes = header.as_ref().map_or(PAGE_BYTES, |header| header.page_bytes);
-    let mut frames = Frames { file: BufReader::with_capacity(1 << 16, file), page: vec![0; page_bytes] };
-    let mut offset = HEADER_BYTES as u64;
-    let mut chain = header;
-    // After a restart of the WAL, frames of the previous pass with other salts follow its end.
-    let mut salts = chain.as_ref().map(|header| header.salts);
-    // The header is synced before the first frame. If it is corrupt, one commit is proof enough.
-    let (mut invalid_at, mut commits, commits_max) = if chain.is_some() { (None, 0, 2) } else { (Some(0), 0, 1) };
+    let chain = ChecksumChain::read(&header);
+    let Some(InvalidFrame { offset, is_followed }) = find_invalid_frame(file, chain)? else { return Ok(None) };
+    if !is_followed {
+        return Ok(None);
+    }
+    // The header is synced before the first frame: a commit behind it proves corruption.
+    let Some(chain) = ChecksumChain::read(&header) else { return Ok(Some(0)) };
+    file.seek(SeekFrom::Start(HEADER_BYTES as u64))?;
+    let is_synced = read_evidence(file, &chain, offset, database)?.proves_sync();
+    Ok(is_synced.then_some(offset))
+}
+
+/// The first invalid frame.
+struct InvalidFrame {
+    offset: u64,
+    /// Frames of the same pass follow; behind an invalid header, the end of a commit. After a
+    /// restart of the WAL, frames of the previous pass with other salts follow its end.
+    is_followed: bool,
+}
+
+fn find_invalid_frame(file: &mut File, chain: Option<ChecksumChain>) -> std::io::Result<Option<InvalidFrame>> {
+    let mut frames = Frames::new(file, chain.as_ref().map_or(PAGE_BYTES, |chain| chain.page_bytes));
+    let mut salts = chain.as_ref().map(|chain| chain.salts);
+    let mut invalid_at = if chain.is_some() { None } else { Some(0) };
+    let (mut chain, mut offset) = (chain, HEADER_BYTES as u64);
     while let Some(frame) = frames.next(invalid_at.is_some())? {
         let is_current = *salts.get_or_insert(frame.salts) == frame.salts;
-        if let Some(header) = &mut chain
-            && !(is_current && header.continues(&frame, &frames.page))
+        if let Some(sums) = &mut chain
+            && !(is_current && sums.continues(&frame, &frames.page))
         {
             (chain, invalid_at) = (None, Some(offset));
         }
-        if invalid_at.is_some() && is_current && frame.is_commit {
-            commits += 1;
-            if commits == commits_max {
-                return Ok(invalid_at);
+        if let Some(invalid_at) = invalid_at
+            && is_current
+            && (frame.is_commit || (invalid_at > 0 && offset > invalid_at))
+        {
+            return Ok(Some(InvalidFrame { offset: invalid_at, is_followed: true }));
+        }
+        offset += frames.frame_bytes();
+    }
+    Ok(invalid_at.map(|offset| InvalidFrame { offset, is_followed: false }))
+}
+
+/// Records of commits before and behind an invalid frame.
+#[derive(Debug)]
+struct SyncEvidence {
+    /// Last commit before the frame.
+    last_valid: i64,
+    /// Last commit that a frame behind it records as synced.
+    last_synced: i64,
+}
+
+impl SyncEvidence {
+    /// Returns whether the commit of the invalid frame was synced. It is the one after the last
+    /// valid commit.
+    fn proves_sync(&self) -> bool {
+        self.last_synced > self.last_valid
+    }
+}
+
+/// Reads the commit records of all frames. They are on one page: other pages may have payloads that
+/// look like a record.
+fn read_evidence(
+    file: &mut File,
+    chain: &ChecksumChain,
+    invalid_at: u64,
+    database: &Path,
+) -> std::io::Result<SyncEvidence> {
+    let mut frames = Frames::new(file, chain.page_bytes);
+    let (mut last_valid, mut last_synced) = (None, CommitRecord::NONE_SYNCED);
+    let (mut offset, mut record_page, mut open_commit) = (HEADER_BYTES as u64, None, None);
+    while let Some(frame) = frames.next(false)? {
+        if frame.salts == chain.salts
+            && record_page.is_none_or(|page| page == frame.page_number())
+            && let Some(record) = CommitRecord::find_in_page(&frames.page)
+        {
+            record_page = Some(frame.page_number());
+            if offset < invalid_at {
+                open_commit = Some(record.commit_seq);
+            } else {
+                last_synced = last_synced.max(record.synced_seq);
             }
         }
-        offset += (FRAME_HEADER_BYTES + page_bytes) as u64;
+        if offset < invalid_at && frame.is_commit {
+            last_valid = open_commit.take().or(last_valid);
+        }
+        offset += frames.frame_bytes();
     }
-    Ok(None)
+    // Without a commit before the frame: the last commit of the previous pass, which is in the
+    // database.
+    let in_database = || read_without_wal(database).map(|identity| identity.commit_seq);
+    let last_valid = last_valid.or_else(in_database).unwrap_or(CommitRecord::NONE_SYNCED);
+    Ok(SyncEvidence { last_valid, last_synced })
 }
 
 /// Running checksum over the header and all frames so far.
@@ -132,12 +204,27 @@ struct Frame {
     is_commit: bool,
 }
 
+impl Frame {
+    fn page_number(&self) -> [u8; 4] {
+        let [a, b, c, d, ..] = self.summed;
+        [a, b, c, d]
+    }
+}
+
 struct Frames<'a> {
     file: BufReader<&'a mut File>,
     page: Vec<u8>,
 }
 
-impl Frames<'_> {
+impl<'a> Frames<'a> {
+    fn new(file: &'a mut File, page_bytes: usize) -> Self {
+        Self { file: BufReader::with_capacity(1 << 16, file), page: vec![0; page_bytes] }
+    }
+
+    fn frame_bytes(&self) -> u64 {
+        (FRAME_HEADER_BYTES + self.page.len()) as u64
+    }
+
     /// Returns the next complete frame. `skip_page` leaves `page` unread.
     fn next(&mut self, skip_page: bool) -> std::io::Result<Option<Frame>> {
         let mut header = [0; FRAME_HEADER_BYTES];

@@ -10,7 +10,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -19,18 +19,21 @@ use std::time::Duration;
 
 use longshore_store::StoreError;
 use longshore_store::clock::monotonic;
+use longshore_vfs::StoreFiles;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::error::{DiskErrorKind, classify, io_as_sqlite, sql};
-use crate::meta;
+use crate::meta::{self, CommitRecord};
 use crate::schema::ClockMode;
 use crate::shared::SharedState;
 use crate::sqlite::{Location, Role};
+use crate::store::EmbeddedOptions;
+use crate::sync_policy::SyncPolicy;
 use crate::watermark::WatermarkFile;
 
 /// WAL pages that start a checkpoint.
-const CHECKPOINT_MIN_PAGES: i64 = 4_000;
+pub(crate) const CHECKPOINT_MIN_PAGES: i64 = 4_000;
 /// WAL pages that the writer copies itself.
 const WRITER_PAGES_MAX: i64 = 128;
 /// Rounds of one checkpoint.
@@ -49,6 +52,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(30);
 pub(crate) struct CheckpointHandle {
     worker: Option<CheckpointWorker>,
     commits: usize,
+    /// WAL pages that start a checkpoint.
+    min_pages: i64,
     /// Closed last: closing any handle of a file releases the locks that SQLite holds on it.
     _database: Option<Arc<File>>,
 }
@@ -69,6 +74,8 @@ struct CheckpointState {
     writer_may_finish: AtomicBool,
     /// Sequence number of the last commit.
     commit_seq: AtomicI64,
+    /// Last commit that the writer has synced.
+    synced_seq: AtomicI64,
     /// The thread sleeps without a timeout: the next commit has to wake it.
     is_asleep: AtomicBool,
 }
@@ -76,32 +83,40 @@ struct CheckpointState {
 impl CheckpointHandle {
     /// Creates the handle of a store in memory, which has no WAL.
     pub(crate) fn none() -> Self {
-        Self { worker: None, commits: 0, _database: None }
+        Self { worker: None, commits: 0, min_pages: i64::MAX, _database: None }
     }
 
     pub(crate) fn start(
         database: &Path,
         commit_seq: i64,
-        clock_mode: ClockMode,
+        options: &EmbeddedOptions,
+        files: &Arc<StoreFiles>,
         shared: &Arc<SharedState>,
     ) -> Result<Self, StoreError> {
         let location = Location::File(database.to_owned());
         let file = Arc::new(File::open(database).map_err(StoreError::not_applied)?);
         let state = Arc::new(CheckpointState { commit_seq: AtomicI64::new(commit_seq), ..CheckpointState::default() });
         let (wake_tx, wake_rx) = sync_channel(1);
+        let wal = WalSync {
+            file: files.open_wal().map_err(StoreError::not_applied)?,
+            path: files.wal_path(),
+            files: Arc::clone(files),
+        };
         let mut thread = CheckpointThread {
             checkpointer: Checkpointer {
                 connection: location.open(Role::Checkpointer).map_err(sql)?,
                 snapshot: location.open(Role::Reader).map_err(sql)?,
                 location: location.clone(),
                 database: Arc::clone(&file),
+                database_path: database.to_owned(),
                 shared: Arc::clone(shared),
                 log: CheckpointLog::default(),
             },
+            wal,
             watermark: WatermarkWriter { location, shared: Arc::clone(shared), written_seq: commit_seq, next_at: None },
             state: Arc::clone(&state),
             wake_rx,
-            clock_mode,
+            clock_mode: options.clock_mode,
         };
         let work = move || {
             if let Err(error) = thread.run() {
@@ -110,7 +125,8 @@ impl CheckpointHandle {
         };
         let thread =
             Builder::new().name("longshore-checkpoint".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
-        Ok(Self { worker: Some(CheckpointWorker { wake_tx, state, thread }), commits: 0, _database: Some(file) })
+        let worker = Some(CheckpointWorker { wake_tx, state, thread });
+        Ok(Self { worker, commits: 0, min_pages: options.checkpoint_pages, _database: Some(file) })
     }
 
     /// Runs the writer's share of a checkpoint. The writer calls it between two commits.
@@ -118,9 +134,11 @@ impl CheckpointHandle {
         &mut self,
         connection: &Connection,
         commit_seq: i64,
+        syncs: &mut SyncPolicy,
         shared: &SharedState,
     ) -> rusqlite::Result<()> {
         let Some(worker) = &self.worker else { return Ok(()) };
+        worker.state.synced_seq.store(syncs.synced_seq(), Ordering::SeqCst);
         worker.state.commit_seq.store(commit_seq, Ordering::SeqCst);
         if worker.state.is_asleep.swap(false, Ordering::SeqCst) {
             worker.wake();
@@ -129,6 +147,7 @@ impl CheckpointHandle {
         if let Some(_no_prefetch) = shared.prefetch_lock.try_lock()
             && worker.state.writer_may_finish.swap(false, Ordering::SeqCst)
         {
+            syncs.sync_up_to(commit_seq)?;
             advance_watermark(&shared.watermark, commit_seq)?;
             return checkpoint(connection, "PASSIVE").map(drop);
         }
@@ -138,7 +157,7 @@ impl CheckpointHandle {
         }
         self.commits = 0;
         let (wal_pages, _) = checkpoint(connection, "NOOP")?;
-        if wal_pages >= CHECKPOINT_MIN_PAGES {
+        if wal_pages >= self.min_pages {
             self.request();
         }
         Ok(())
@@ -172,8 +191,22 @@ struct CheckpointThread {
     checkpointer: Checkpointer,
     watermark: WatermarkWriter,
     state: Arc<CheckpointState>,
+    wal: WalSync,
     wake_rx: Receiver<()>,
     clock_mode: ClockMode,
+}
+
+/// Syncs the WAL beside the writer.
+struct WalSync {
+    file: File,
+    path: PathBuf,
+    files: Arc<StoreFiles>,
+}
+
+impl WalSync {
+    fn sync(&self) -> rusqlite::Result<()> {
+        self.files.sync(&self.path, &self.file).map_err(|error| io_as_sqlite(&error))
+    }
 }
 
 impl CheckpointThread {
@@ -183,10 +216,16 @@ impl CheckpointThread {
         self.watermark.write(self.watermark.written_seq)?;
         while self.wait() {
             if self.state.is_requested.swap(false, Ordering::SeqCst) {
-                self.checkpointer.run()?;
+                self.checkpointer.run(&self.wal)?;
                 self.state.writer_may_finish.store(true, Ordering::SeqCst);
             }
-            self.watermark.follow(self.state.commit_seq.load(Ordering::SeqCst))?;
+            let commit_seq = self.state.commit_seq.load(Ordering::SeqCst);
+            if self.watermark.is_due() && commit_seq > self.state.synced_seq.load(Ordering::SeqCst) {
+                // The watermark may cover synced commits only.
+                self.wal.sync()?;
+                self.state.synced_seq.fetch_max(commit_seq, Ordering::SeqCst);
+            }
+            self.watermark.follow(commit_seq)?;
         }
         // After a failed write the files stay as they are.
         if self.checkpointer.shared.is_poisoned() { Ok(()) } else { self.watermark.write(self.watermark.written_seq) }
@@ -224,19 +263,22 @@ struct Checkpointer {
     /// Limits a round to the commits that the watermark covers.
     snapshot: Connection,
     database: Arc<File>,
+    database_path: PathBuf,
     shared: Arc<SharedState>,
     log: CheckpointLog,
 }
 
 impl Checkpointer {
-    fn run(&mut self) -> rusqlite::Result<()> {
+    fn run(&mut self, wal: &WalSync) -> rusqlite::Result<()> {
         let start = monotonic();
         for round in 1..=ROUNDS_MAX {
-            match checkpoint_with_watermark(&self.connection, &self.snapshot, &self.shared.watermark) {
+            let sync_wal = || wal.sync();
+            match checkpoint_with_watermark(&self.connection, &self.snapshot, &self.shared.watermark, &sync_wal) {
                 Ok((wal_pages, copied)) => {
                     // SQLite syncs the database only with the last frame of the WAL. A sync here
                     // spares the writer from it.
-                    self.database.sync_data().map_err(|error| io_as_sqlite(&error))?;
+                    let synced = wal.files.sync(&self.database_path, &self.database);
+                    synced.map_err(|error| io_as_sqlite(&error))?;
                     if wal_pages - copied <= WRITER_PAGES_MAX || round == ROUNDS_MAX {
                         self.log.record(copied, start, monotonic());
                         break;
@@ -289,13 +331,17 @@ struct WatermarkWriter {
 impl WatermarkWriter {
     /// Writes the watermark unless the last write is too recent.
     fn follow(&mut self, commit_seq: i64) -> rusqlite::Result<()> {
-        if self.next_at.is_some_and(|next_at| monotonic() < next_at) {
+        if !self.is_due() {
             return Ok(());
         }
         self.next_at = (commit_seq > self.written_seq).then(|| monotonic() + WATERMARK_INTERVAL);
         self.write(commit_seq)?;
         self.written_seq = commit_seq;
         Ok(())
+    }
+
+    fn is_due(&self) -> bool {
+        self.next_at.is_none_or(|next_at| monotonic() >= next_at)
     }
 
     fn write(&self, commit_seq: i64) -> rusqlite::Result<()> {
@@ -313,16 +359,19 @@ pub(crate) fn advance_watermark(watermark: &Mutex<WatermarkFile>, commit_seq: i6
     watermark.advance(commit_seq).map_err(|error| io_as_sqlite(&error))
 }
 
-/// Advances the watermark and runs one checkpoint round up to it.
+/// Syncs the WAL, advances the watermark and runs one checkpoint round up to it.
 ///
-/// The open snapshot limits the round: SQLite copies no frame that is newer than a reader.
+/// The open snapshot limits the round: SQLite copies no frame that is newer than a reader. The sync
+/// comes after the start of the snapshot, so it covers all of its commits.
 pub(crate) fn checkpoint_with_watermark(
     connection: &Connection,
     snapshot: &Connection,
     watermark: &Mutex<WatermarkFile>,
+    sync_wal: &dyn Fn() -> rusqlite::Result<()>,
 ) -> rusqlite::Result<(i64, i64)> {
     let snapshot = snapshot.unchecked_transaction()?;
     let commit_seq = meta::commit_seq(&snapshot).map_err(|error| io_as_sqlite(&io::Error::other(error)))?;
+    sync_wal()?;
     advance_watermark(watermark, commit_seq)?;
     checkpoint(connection, "PASSIVE")
 }
@@ -331,20 +380,32 @@ pub(crate) fn checkpoint_with_watermark(
 ///
 /// The checkpoint follows a commit of its own, so the copied pages carry a number above the last
 /// commit.
+///
+/// The same commit stores a new epoch of the lease versions, if there is one.
 pub(crate) fn truncate_wal(
     connection: &Connection,
     commit_seq: i64,
+    new_epoch: Option<u64>,
     watermark: &Mutex<WatermarkFile>,
 ) -> rusqlite::Result<i64> {
-    let (wal_pages, _) = checkpoint(connection, "NOOP")?;
+    let wal_pages = count_wal_frames(connection)?;
     if wal_pages > 0 {
         let transaction = connection.unchecked_transaction()?;
-        meta::bump_commit_seq(&transaction, commit_seq + 1)?;
+        // The frames before this commit may not be synced: the sync of this commit covers them.
+        meta::bump_commit_seq(&transaction, commit_seq + 1, CommitRecord::NONE_SYNCED)?;
+        if let Some(epoch) = new_epoch {
+            meta::set_integer(&transaction, meta::EPOCH, epoch.cast_signed())?;
+        }
         transaction.commit()?;
         advance_watermark(watermark, commit_seq + 1)?;
     }
     checkpoint(connection, "TRUNCATE")?;
     Ok(wal_pages)
+}
+
+/// Returns the frames in the WAL, checkpointed or not.
+pub(crate) fn count_wal_frames(connection: &Connection) -> rusqlite::Result<i64> {
+    checkpoint(connection, "NOOP").map(|(wal_pages, _)| wal_pages)
 }
 
 /// Runs `PRAGMA wal_checkpoint`. Returns the pages in the WAL and how many of them are copied.

@@ -25,6 +25,7 @@ use longshore_codec::checksum;
 use longshore_core::time::Timestamp;
 use longshore_store::clock::monotonic;
 use longshore_store::{Clock, StoreError};
+use longshore_vfs::StoreFiles;
 
 use crate::data_dir::open_private;
 use crate::error::is_no_space;
@@ -40,7 +41,7 @@ const TIME_INTERVAL_MS: i64 = 1_000;
 /// The watermark of an open store. A store in memory has no file.
 #[derive(Debug, Default)]
 pub(crate) struct WatermarkFile {
-    file: Option<File>,
+    file: Option<OpenFile>,
     id_key: [u8; 16],
     commit_seq: Option<i64>,
     /// Recorded time in milliseconds.
@@ -52,17 +53,36 @@ pub(crate) struct WatermarkFile {
     next_slot: usize,
 }
 
+/// The open file and how to write it.
+#[derive(Debug)]
+struct OpenFile {
+    file: File,
+    path: PathBuf,
+    files: Arc<StoreFiles>,
+}
+
+impl OpenFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.files.write_at(&self.path, &self.file, bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.files.sync(&self.path, &self.file)
+    }
+}
+
 impl WatermarkFile {
     /// Opens or creates the file. On a full disk the store opens without it, to finish its work.
-    pub(crate) fn open(location: &Location, id_key: [u8; 16]) -> Result<Self, StoreError> {
+    pub(crate) fn open(location: &Location, id_key: [u8; 16], files: Arc<StoreFiles>) -> Result<Self, StoreError> {
         let Some(path) = path(location) else { return Ok(Self::default()) };
         let opened = open_private(&path).and_then(|file| {
-            if file.metadata()?.len() == 0 {
+            let opened = OpenFile { file, path: path.clone(), files };
+            if opened.file.metadata()?.len() == 0 {
                 // Allocates both slots: later writes need no space.
-                SLOT_OFFSETS.iter().try_for_each(|slot| file.write_all_at(&[0; 2 * FIELD_BYTES], *slot))?;
-                file.sync_all()?;
+                SLOT_OFFSETS.iter().try_for_each(|slot| opened.write_at(&[0; 2 * FIELD_BYTES], *slot))?;
+                opened.sync()?;
             }
-            Ok(file)
+            Ok(opened)
         });
         match opened {
             Ok(file) => {
@@ -106,8 +126,8 @@ impl WatermarkFile {
         let mut slot = encode_seq(commit_seq, &self.id_key).to_vec();
         slot.extend(time_ms.into_iter().flat_map(|time_ms| encode_time(time_ms, &self.id_key)));
         let offset = SLOT_OFFSETS.get(self.next_slot).copied().unwrap_or_default();
-        file.write_all_at(&slot, offset)?;
-        file.sync_data()?;
+        file.write_at(&slot, offset)?;
+        file.sync()?;
         (self.commit_seq, self.time_ms, self.written_at) = (Some(commit_seq), time_ms, Some(monotonic()));
         self.next_slot = (self.next_slot + 1) % SLOT_OFFSETS.len();
         Ok(())
@@ -216,12 +236,19 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::meta;
-    use crate::recovery::{check_wal_complete, checkpoint_on_open};
+    use crate::meta::{self, CommitRecord};
+    use crate::recovery::{LastStop, check_wal_complete, checkpoint_on_open};
     use crate::schema::{self, ClockMode};
     use crate::sqlite::{DATABASE, Role};
     use crate::wal::wal_path;
     use crate::wal_checkpoint::checkpoint_with_watermark;
+
+    fn files(location: &Location) -> Arc<StoreFiles> {
+        match location {
+            Location::Memory(name) => StoreFiles::attach(Path::new(name), 0, None),
+            Location::File(path) => StoreFiles::attach(path, 0, None),
+        }
+    }
 
     fn filled(directory: &Path) -> (Location, rusqlite::Connection) {
         let location = Location::File(directory.join(DATABASE));
@@ -234,7 +261,8 @@ mod tests {
         let transaction = writer.unchecked_transaction().unwrap();
         let insert = "INSERT INTO payload(seq, kind, checksum, bytes) VALUES (?1, 0, 0, zeroblob(20000))";
         transaction.execute(insert, [commit_seq]).unwrap();
-        meta::set_commit_seq(&transaction, commit_seq, 0).unwrap();
+        let record = CommitRecord { commit_seq, live_jobs: 0, synced_seq: CommitRecord::NONE_SYNCED };
+        meta::set_commit_record(&transaction, record).unwrap();
         transaction.commit().unwrap();
     }
 
@@ -243,7 +271,7 @@ mod tests {
     fn open_refuses_a_wal_that_lost_checkpointed_frames() {
         let home = tempfile::tempdir().unwrap();
         let (location, writer) = filled(home.path());
-        checkpoint_on_open(&location, &writer, &Mutex::default()).unwrap();
+        checkpoint_on_open(&location, &writer, &Mutex::default(), LastStop::Clean, Timestamp::from_millis(0)).unwrap();
         commit(&writer, 10);
         let wal = wal_path(&home.path().join(DATABASE));
         let short = fs::metadata(&wal).unwrap().len();
@@ -254,9 +282,9 @@ mod tests {
         assert_eq!(meta::commit_seq(&snapshot).unwrap(), 11);
         commit(&writer, 12);
         let id_key = meta::id_key(&writer).unwrap();
-        let watermark = Mutex::new(WatermarkFile::open(&location, id_key).unwrap());
+        let watermark = Mutex::new(WatermarkFile::open(&location, id_key, files(&location)).unwrap());
         let (checkpointer, guard) = (location.open(Role::Checkpointer).unwrap(), location.open(Role::Reader).unwrap());
-        let (pages, copied) = checkpoint_with_watermark(&checkpointer, &guard, &watermark).unwrap();
+        let (pages, copied) = checkpoint_with_watermark(&checkpointer, &guard, &watermark, &|| Ok(())).unwrap();
         assert!(copied > 0 && copied < pages, "{copied} of {pages} pages were copied");
         assert_eq!(read_watermark(&location, id_key), WatermarkRead::CommitSeq(12));
         let complete = tempfile::tempdir().unwrap();
@@ -279,7 +307,7 @@ mod tests {
     fn a_torn_slot_leaves_the_other_and_other_stores_are_foreign() {
         let home = tempfile::tempdir().unwrap();
         let location = Location::File(home.path().join(DATABASE));
-        let mut watermark = WatermarkFile::open(&location, [7; 16]).unwrap();
+        let mut watermark = WatermarkFile::open(&location, [7; 16], files(&location)).unwrap();
         assert_eq!(read_watermark(&location, [7; 16]), WatermarkRead::Empty);
         for commit_seq in [1, 5, 5, 4, 9] {
             watermark.advance(commit_seq).unwrap();
@@ -292,7 +320,7 @@ mod tests {
             WatermarkRead::CommitSeq(5),
             "the third write replaced the first"
         );
-        let mut again = WatermarkFile::open(&location, [7; 16]).unwrap();
+        let mut again = WatermarkFile::open(&location, [7; 16], files(&location)).unwrap();
         assert_eq!(again.commit_seq, Some(5));
         // After a reopen the older slot is written first.
         again.advance(10).unwrap();
@@ -300,7 +328,7 @@ mod tests {
             read_slots(&path(&location).unwrap()).map(Option::unwrap),
             [encode_seq(10, &[7; 16]), encode_seq(5, &[7; 16])]
         );
-        WatermarkFile::open(&location, [7; 16]).unwrap().advance(11).unwrap();
+        WatermarkFile::open(&location, [7; 16], files(&location)).unwrap().advance(11).unwrap();
         assert_eq!(
             read_slots(&path(&location).unwrap()).map(Option::unwrap),
             [encode_seq(10, &[7; 16]), encode_seq(11, &[7; 16])]
@@ -313,7 +341,7 @@ mod tests {
         let location = Location::File(home.path().join(DATABASE));
         let (key, clock) = ([7; 16], Arc::new(VirtualClock::new(Timestamp::from_millis(50_000))));
         let recorded = || read_time(&location, key).map(Timestamp::as_millis);
-        let mut watermark = WatermarkFile::open(&location, key).unwrap();
+        let mut watermark = WatermarkFile::open(&location, key, files(&location)).unwrap();
         watermark.advance(1).unwrap();
         assert_eq!(recorded(), None, "no time before follow_clock");
         watermark.follow_clock(clock.clone());
@@ -332,7 +360,7 @@ mod tests {
         assert_eq!((recorded(), read_watermark(&location, key)), (None, WatermarkRead::CommitSeq(1)));
         // A file that follows no clock yet keeps the recorded time.
         watermark.advance(2).unwrap();
-        let mut again = WatermarkFile::open(&location, key).unwrap();
+        let mut again = WatermarkFile::open(&location, key, files(&location)).unwrap();
         again.advance(3).unwrap();
         assert_eq!((recorded(), read_watermark(&location, key)), (Some(51_000), WatermarkRead::CommitSeq(3)));
     }

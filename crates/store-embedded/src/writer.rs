@@ -17,12 +17,13 @@ use longshore_store::{Clock, MailboxReceiver, QueueStats, StoreError, batch_wake
 use crate::disk_reserve::DiskReserve;
 use crate::error::{DiskErrorKind, classify};
 use crate::grants::{FailedBatch, GrantState};
-use crate::meta;
+use crate::meta::{self, CommitRecord};
 use crate::records::{RecordsError, SqliteRecords};
 use crate::request::{ErrorText, PendingReply, WriteRequest};
 use crate::schema::ClockMode;
 use crate::shared::{PoisonOnPanic, SharedState};
 use crate::sqlite::Location;
+use crate::sync_policy::{PendingCommit, SyncPolicy};
 use crate::vacuum::IncrementalVacuum;
 use crate::wal_checkpoint::{CheckpointHandle, truncate_wal};
 
@@ -48,6 +49,9 @@ pub(crate) struct StoreWriter {
     /// Totals of the last commit.
     pub totals: Totals,
     pub grants: GrantState,
+    pub syncs: SyncPolicy,
+    /// Epoch of the lease versions that recovery could not store on a full disk.
+    pub unsaved_epoch: Option<u64>,
 }
 
 impl StoreWriter {
@@ -64,6 +68,7 @@ impl StoreWriter {
             Ok::<(), RecordsError>(())
         };
         persist(self)?;
+        self.syncs.mark_synced(self.commit_seq);
         self.records.committed();
         for queue in queues {
             self.shared.set_queue(queue.name.clone(), self.queue_stats(&queue.name));
@@ -87,7 +92,8 @@ impl StoreWriter {
             self.records.evict();
             self.records.request_prefetch(&self.engine);
             self.vacuum_between_commits();
-            let checkpointed = self.checkpoints.run_on_writer(self.records.connection(), self.commit_seq, &self.shared);
+            let Self { checkpoints, records, commit_seq, syncs, shared, .. } = &mut self;
+            let checkpointed = checkpoints.run_on_writer(records.connection(), *commit_seq, syncs, shared);
             self.handle_checkpoint_error(checkpointed);
             while requests.is_empty() && self.records.decode_prefetched() {}
         }
@@ -96,7 +102,7 @@ impl StoreWriter {
         // An empty WAL makes the next start faster. After a failed write the files stay as they
         // are, for recovery to verify.
         if !self.shared.is_poisoned() {
-            let truncated = truncate_wal(self.records.connection(), self.commit_seq, &self.shared.watermark);
+            let truncated = truncate_wal(self.records.connection(), self.commit_seq, None, &self.shared.watermark);
             self.handle_checkpoint_error(truncated.map(drop));
         }
     }
@@ -158,14 +164,19 @@ impl StoreWriter {
         if totals != self.totals {
             meta::set_totals(self.records.connection(), &totals)?;
         }
-        // A batch without changes writes nothing and waits for no sync.
+        // A batch without changes writes nothing.
         let mut commit_seq = self.commit_seq;
-        if self.records.connection().total_changes() != changes {
+        let has_changes = self.records.connection().total_changes() != changes;
+        if has_changes {
             commit_seq += 1;
-            meta::set_commit_seq(self.records.connection(), commit_seq, self.records.live_jobs())?;
+            let (live_jobs, synced_seq) = (self.records.live_jobs(), self.syncs.synced_seq());
+            meta::set_commit_record(self.records.connection(), CommitRecord { commit_seq, live_jobs, synced_seq })?;
             self.raise_clock_floor(now)?;
+            self.save_epoch()?;
         }
-        self.records.connection().execute_batch("COMMIT")?;
+        let is_synced = self.syncs.must_sync(batch, now);
+        self.syncs.commit(self.records.connection(), PendingCommit { commit_seq, now, has_changes, is_synced })?;
+        self.unsaved_epoch = self.unsaved_epoch.filter(|_| !has_changes);
         self.commit_seq = commit_seq;
         self.totals = totals;
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
@@ -173,6 +184,12 @@ impl StoreWriter {
         self.records.committed();
         self.measure_commit(monotonic() - start);
         Ok(replies)
+    }
+
+    /// Stores the epoch that recovery has started, if the disk was full then.
+    fn save_epoch(&self) -> rusqlite::Result<()> {
+        let Some(epoch) = self.unsaved_epoch else { return Ok(()) };
+        meta::set_integer(self.records.connection(), meta::EPOCH, epoch.cast_signed())
     }
 
     fn measure_commit(&self, elapsed: Duration) {

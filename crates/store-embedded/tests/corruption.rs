@@ -44,6 +44,8 @@ fn open_at(directory: &Path, clock: &Arc<VirtualClock>) -> Result<EmbeddedStore,
     let options = EmbeddedOptions {
         reserve_bytes: 4_096,
         reader_threads: 1,
+        // A torn end is one commit, not all commits since the last sync.
+        sync_claims: true,
         ..EmbeddedOptions::new(place, clock, ClockMode::Virtual)
     };
     EmbeddedStore::open(options)

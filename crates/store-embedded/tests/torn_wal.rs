@@ -61,7 +61,14 @@ fn child() {
 
 fn options(directory: &Path, clock: Arc<VirtualClock>) -> EmbeddedOptions {
     let place = StoreLocation::Directory(directory.to_owned());
-    EmbeddedOptions { reserve_bytes: 0, reader_threads: 1, ..EmbeddedOptions::new(place, clock, ClockMode::Virtual) }
+    EmbeddedOptions {
+        reserve_bytes: 0,
+        reader_threads: 1,
+        // Each commit is synced before the next one, and the size of the WAL is that of its frames.
+        sync_claims: true,
+        wal_chunk_bytes: 0,
+        ..EmbeddedOptions::new(place, clock, ClockMode::Virtual)
+    }
 }
 
 /// Prints the acknowledged state and the size of the WAL: `state LENGTH SUM`.
@@ -294,6 +301,61 @@ fn open_refuses_a_wal_that_is_corrupt_before_its_last_commit() {
     });
     println!("{} places of damage: {refused:?} refused, {torn:?} taken for a torn end, 0 served", cases.len());
     assert!(refused.into_inner() > 0 && torn.into_inner() > 0);
+}
+
+/// Claims are not synced. A flipped bit in one of them is a torn end, although commits follow. In a
+/// synced commit it is corruption, because every later commit records the sync.
+#[test]
+fn open_drops_an_invalid_claim_and_refuses_an_invalid_submission() {
+    let home = fast_directory();
+    let clock = Arc::new(VirtualClock::new(sample_store::BEGIN));
+    let options = EmbeddedOptions { sync_claims: false, ..options(home.path(), clock) };
+    let store = EmbeddedStore::open(options).expect("the store opens");
+    let end = || usize::try_from(fs::metadata(home.path().join(LOG)).expect("a log").len()).expect("small");
+    let (mut submissions, mut claims) = (Vec::new(), Vec::new());
+    for number in 0..4 {
+        let name = workload::BatchName { cycle: 1, thread: 0, number: 3 * number };
+        let start = end();
+        drop(block_on(store.submit(name.request())).expect("the store takes it").expect("the rules allow it"));
+        submissions.push(start..end());
+    }
+    for _ in 0..4 {
+        let start = end();
+        let request = longshore_engine::ClaimRequest {
+            queues: vec![workload::queue("even")],
+            limit: 1,
+            types: Vec::new(),
+            terms: longshore_core::claim::ClaimOptions::default(),
+        };
+        let claimed = block_on(store.claim(request)).expect("the store answers").expect("the rules allow it");
+        assert_eq!(claimed.len(), 1);
+        claims.push(start..end());
+    }
+    let files = files_of(home.path());
+    drop(store);
+    let open_with_flip = |at: usize| {
+        let copy = fast_directory();
+        for (name, bytes) in &files {
+            let mut bytes = bytes.clone();
+            if name.as_os_str() == LOG {
+                bytes[at] ^= 4;
+            }
+            fs::write(copy.path().join(name), bytes).expect("a file");
+        }
+        fs::remove_file(copy.path().join(NOTE)).expect("a watermark");
+        look(copy.path())
+    };
+    for commit in &submissions {
+        for at in [commit.start + 30, commit.end - 30] {
+            let refused = open_with_flip(at).expect_err("a synced commit is corrupt");
+            assert!(matches!(refused, StoreError::Corrupt { .. }), "{refused}");
+        }
+    }
+    for commit in &claims {
+        for at in [commit.start + 30, commit.end - 30] {
+            drop(open_with_flip(at).unwrap_or_else(|error| panic!("a torn end at {at}: {error}")));
+        }
+    }
 }
 
 /// A WAL that ends before checkpointed pages: the database would be a mixture of two commits. The

@@ -11,25 +11,33 @@ use super::multi_row::INSERT_PAYLOADS;
 use super::{RecordsError, SeqMap, SqliteRecords};
 use longshore_codec as codec;
 
-/// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
-const CACHED_PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// Longer payloads get their own statement, because SQLite copies all values of a statement first.
 const SHARED_PAYLOAD_BYTES_MAX: usize = 4 << 10;
 
-#[derive(Debug, Default)]
+/// Payloads of recent submissions that stay in memory: most jobs are claimed soon.
+#[derive(Debug)]
 pub(super) struct PayloadCache {
     pub(super) payloads: SeqMap<Payload>,
     order: VecDeque<(Seq, usize)>,
     bytes: usize,
+    bytes_max: usize,
 }
 
 impl PayloadCache {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { payloads: SeqMap::default(), order: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(self.bytes_max);
+    }
+
     pub(super) fn insert(&mut self, seq: Seq, payload: Payload) {
         let bytes = payload.bytes().len() + 64;
         self.bytes += bytes;
         self.payloads.insert(seq, payload);
         self.order.push_back((seq, bytes));
-        while self.bytes > CACHED_PAYLOAD_BYTES_MAX
+        while self.bytes > self.bytes_max
             && let Some((oldest, bytes)) = self.order.pop_front()
         {
             self.bytes -= bytes;

@@ -6,7 +6,9 @@
 
 pub(crate) mod child;
 pub(crate) mod dump;
+pub(crate) mod history;
 pub(crate) mod ledger;
+pub(crate) mod power;
 pub(crate) mod sample_store;
 pub(crate) mod strace;
 pub(crate) mod workload;

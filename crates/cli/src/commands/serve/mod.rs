@@ -125,6 +125,8 @@ fn open_embedded(config: &ServeConfig) -> Result<Opened, CliError> {
     let mut store = StoreOptions::new(location, clock, kind);
     store.engine.default_profile = config.default_profile;
     store.engine.auto_queues = config.auto_queues;
+    store.sync_claims = config.sync_claims;
+    store.cache_bytes = config.cache_bytes;
     let store = EmbeddedStore::open(store).map_err(|error| cannot_open(config, &error))?;
     if let Some(bytes) = store.reserve_missing_at_start() {
         tracing::warn!(
@@ -138,7 +140,7 @@ fn open_embedded(config: &ServeConfig) -> Result<Opened, CliError> {
 fn location_of(store: &StoreUrl) -> (StoreLocation, StoreInfo) {
     match store {
         StoreUrl::Directory(directory) => {
-            let durability = "an acknowledged change is synced to disk";
+            let durability = "an acknowledged submission, settlement or checkpoint is synced to disk";
             (StoreLocation::Directory(directory.clone()), about("embedded", durability))
         }
         StoreUrl::Memory | StoreUrl::Postgres(_) => {

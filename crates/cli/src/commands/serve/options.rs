@@ -11,6 +11,7 @@ use clap::Args;
 use longshore_api::Duration;
 use longshore_api::queue::PutQueue;
 use longshore_core::profile::Profile;
+use longshore_store_embedded::DEFAULT_CACHE_BYTES;
 use serde::Deserialize;
 
 use super::file;
@@ -64,6 +65,14 @@ pub(super) struct Layer {
     /// [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     virtual_clock: Option<bool>,
+    /// Sync claims and heartbeats of the embedded store before they are answered, too
+    /// [env: LONGSHORE_SYNC_CLAIMS] [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    sync_claims: Option<bool>,
+    /// Memory for the caches of the embedded store, such as 64MiB [env: LONGSHORE_CACHE]
+    /// [default: 32MiB]
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<String>,
     /// Time to finish requests in flight on shutdown [env: LONGSHORE_DRAIN_TIMEOUT] [default: 30s]
     #[arg(long, value_name = "DURATION")]
     drain_timeout: Option<Duration>,
@@ -116,6 +125,9 @@ pub(super) struct ServeConfig {
     pub(super) default_profile: Profile,
     pub(super) auto_queues: bool,
     pub(super) virtual_clock: bool,
+    pub(super) sync_claims: bool,
+    /// Memory for the caches of the embedded store, in bytes.
+    pub(super) cache_bytes: u64,
     pub(super) drain_timeout: Duration,
     pub(super) log: String,
     pub(super) log_format: LogFormat,
@@ -158,12 +170,18 @@ impl ServeConfig {
             Some((text, name)) => LogFormat::parse(&text).map_err(|failure| failure.context(name))?,
             None => LogFormat::Auto,
         };
+        let cache_bytes = match first(|layer| layer.cache.clone(), "cache") {
+            Some((text, name)) => parse_size(&text).map_err(|failure| failure.context(name))?,
+            None => DEFAULT_CACHE_BYTES,
+        };
         Ok(Self {
             listen,
             store: choose_store(&layers)?,
             default_profile,
             auto_queues: layers.iter().find_map(|named| named.layer.auto_queues()).unwrap_or(true),
             virtual_clock: layers.iter().find_map(|named| named.layer.virtual_clock).unwrap_or(false),
+            sync_claims: layers.iter().find_map(|named| named.layer.sync_claims).unwrap_or(false),
+            cache_bytes,
             drain_timeout: layers.iter().find_map(|named| named.layer.drain_timeout).unwrap_or(Duration::from_secs(30)),
             log: layers.iter().find_map(|named| named.layer.log.clone()).unwrap_or_else(|| "info".to_owned()),
             log_format,
@@ -212,6 +230,8 @@ fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Lay
         auto_queues: choice("auto_queues")?,
         no_auto_queues: choice("no_auto_queues")?,
         virtual_clock: choice("virtual_clock")?,
+        sync_claims: choice("sync_claims")?,
+        cache: text("cache"),
         drain_timeout,
         log: text("log"),
         log_format: text("log_format"),
@@ -230,6 +250,19 @@ fn parse_address(text: &str) -> Result<SocketAddr, CliError> {
         || CliError::refused(format!("invalid address \"{text}\"")).hint("write ADDRESS:PORT, such as 127.0.0.1:7070");
     let mut found = text.to_socket_addrs().map_err(|_| wrong())?;
     found.next().ok_or_else(wrong)
+}
+
+/// Parses a size: a number and KiB, MiB or GiB.
+fn parse_size(text: &str) -> Result<u64, CliError> {
+    let wrong = || {
+        CliError::refused(format!("invalid size \"{text}\""))
+            .hint("write a number with KiB, MiB or GiB, such as 64MiB; at least 1MiB")
+    };
+    let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1_u64 << 30)];
+    let (number, unit) =
+        units.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes))).ok_or_else(wrong)?;
+    let bytes = number.trim().parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    bytes.filter(|bytes| (1 << 20..=1 << 40).contains(bytes)).ok_or_else(wrong)
 }
 
 fn parse_profile(word: &str) -> Result<Profile, CliError> {
@@ -313,6 +346,14 @@ mod tests {
     }
 
     #[test]
+    fn claims_are_not_synced_and_caches_are_modest_by_default() {
+        let made = config(Layer::default(), &[], None).unwrap();
+        assert_eq!((made.sync_claims, made.cache_bytes), (false, 32 << 20));
+        let made = config(Layer::default(), &[("LONGSHORE_CACHE", "2GiB")], Some("sync_claims = true")).unwrap();
+        assert_eq!((made.sync_claims, made.cache_bytes), (true, 2 << 30));
+    }
+
+    #[test]
     fn a_flag_can_revert_an_option() {
         let file = Some("auto_queues = false\nvirtual_clock = true");
         let made = config(Layer::default(), &[], file).unwrap();
@@ -328,6 +369,9 @@ mod tests {
         assert!(message(&[("LONGSHORE_LISTEN", "nowhere")]).starts_with("LONGSHORE_LISTEN: "));
         assert!(message(&[("LONGSHORE_DEFAULT_PROFILE", "best")]).contains("standard, gopherqueue"));
         assert!(message(&[("LONGSHORE_VIRTUAL_CLOCK", "maybe")]).contains("true or false"));
+        for size in ["64", "64MB", "-1MiB", "512KiB", "99999999GiB"] {
+            assert!(message(&[("LONGSHORE_CACHE", size)]).starts_with("LONGSHORE_CACHE: "), "{size}");
+        }
         assert!(message(&[("LONGSHORE_DRAIN_TIMEOUT", "soon")]).contains("duration"));
         assert!(message(&[("LONGSHORE_STORE", "s3://bucket")]).starts_with("LONGSHORE_STORE: "));
         let secret = config(Layer::default(), &[("LONGSHORE_STORE", "postgres://u:secret@h/d")], None).unwrap();

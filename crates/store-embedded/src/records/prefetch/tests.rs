@@ -14,6 +14,7 @@ use longshore_engine::{AdminCommand, Effect, EngineOptions, ExecutionContext, Se
 use rusqlite::Connection;
 
 use super::*;
+use crate::cache_budget::CacheBudget;
 use crate::indexes::Indexes;
 use crate::live_index::LiveIndex;
 use crate::records::payloads::read_payload;
@@ -53,7 +54,7 @@ impl Bench {
         let indexes = Arc::new(Indexes::load(&connection, dictionary, LiveIndex::default()).unwrap());
         Self {
             engine: Engine::new(EngineOptions::default()),
-            records: SqliteRecords::new(connection, indexes, prefetcher).unwrap(),
+            records: SqliteRecords::new(connection, indexes, prefetcher, CacheBudget::new(64 << 20, 1)).unwrap(),
             rng: SeededRng::new(1),
             effects: Vec::new(),
             connection: location.open(Role::Reader).unwrap(),
