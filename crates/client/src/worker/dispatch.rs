@@ -64,6 +64,8 @@ pub(super) struct JobDispatcher {
     /// A claim without settlements, which may wait at the server.
     long_poll: Option<Exchange>,
     exchanges: FuturesUnordered<BoxFuture<'static, ExchangeResponse>>,
+    /// Limits of the claims among the exchanges.
+    promised: usize,
     claimed_jobs: u64,
     claim_backoff: BackoffTimer,
     settle_backoff: BackoffTimer,
@@ -83,6 +85,7 @@ impl JobDispatcher {
             prefetched: VecDeque::new(),
             long_poll: None,
             exchanges: FuturesUnordered::new(),
+            promised: 0,
             claimed_jobs: 0,
             claim_backoff: BackoffTimer::new(Duration::from_millis(250), Duration::from_secs(10)),
             settle_backoff: BackoffTimer::new(Duration::from_millis(100), Duration::from_secs(2)),
@@ -117,6 +120,7 @@ impl JobDispatcher {
             };
             tokio::select! {
                 Some(response) = exchanges.next(), if !exchanges.is_empty() => {
+                    self.promised -= response.claim_limit;
                     self.on_response(response);
                 }
                 response = polled => {
@@ -167,7 +171,7 @@ impl JobDispatcher {
         }
         let free = options.slots.saturating_sub(running);
         let ahead = free * options.prefetch_percent / 100;
-        let promised = self.long_poll.as_ref().map_or(0, |poll| poll.claim_limit);
+        let promised = self.promised + self.long_poll.as_ref().map_or(0, |poll| poll.claim_limit);
         let capacity = ahead.saturating_sub(self.prefetched.len() + promised).min(CLAIM_MAX);
         match options.max_jobs {
             Some(most) => {
@@ -194,12 +198,12 @@ impl JobDispatcher {
                 wait = wait.min(self.next_settle - now);
             } else if is_due && self.exchanges.len() < EXCHANGES_MAX {
                 let batch = self.core.queue.take_batch();
-                self.exchange(batch);
+                self.exchange(batch, now);
             } else if !is_due {
                 wait = wait.min(flush_at - now);
             }
         }
-        if self.long_poll.is_none() {
+        if self.core.queue.len() == 0 && self.long_poll.is_none() && self.promised == 0 {
             let capacity = self.claim_capacity(now);
             // Slots become free one by one: a claim for a few of them waits for others.
             let is_small = capacity * SMALL_CLAIM < self.core.options.slots;
@@ -261,16 +265,31 @@ impl JobDispatcher {
         Exchange { claim_limit: limit, response }
     }
 
-    /// Sends settlements.
-    fn exchange(&self, batch: Vec<PendingSettlement>) {
+    /// Sends settlements, with a claim for the slots that they have freed.
+    fn exchange(&mut self, batch: Vec<PendingSettlement>, now: Duration) {
+        let claim_limit = self.claim_capacity(now);
+        self.promised += claim_limit;
         let client = self.core.client.clone();
+        let claim = (claim_limit > 0).then(|| {
+            let settle = batch.iter().map(PendingSettlement::to_settlement).collect();
+            Claim { settle: Some(settle), ..self.new_claim(claim_limit, Duration::ZERO) }
+        });
         let response: BoxFuture<'static, ExchangeResponse> = Box::pin(async move {
             let sent = monotonic();
-            let (result, verdicts) = match send_settlements(&client, &batch).await {
-                Ok(verdicts) => (Ok(None), verdicts),
-                Err(error) => (Err(error), Vec::new()),
+            let (result, verdicts) = match claim {
+                Some(claim) => match client.claim(&claim).await {
+                    Ok(mut claimed) => {
+                        let verdicts = claimed.results.take().unwrap_or_default();
+                        (Ok(Some(claimed)), verdicts)
+                    }
+                    Err(error) => (Err(error), Vec::new()),
+                },
+                None => match send_settlements(&client, &batch).await {
+                    Ok(verdicts) => (Ok(None), verdicts),
+                    Err(error) => (Err(error), Vec::new()),
+                },
             };
-            ExchangeResponse { batch, sent, claim_limit: 0, result, verdicts }
+            ExchangeResponse { batch, sent, claim_limit, result, verdicts }
         });
         self.exchanges.push(response);
     }
