@@ -23,7 +23,8 @@ use longshore_engine::{
 };
 use longshore_store::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use longshore_store::{
-    ChangeFeed, Clock, Grant, JobRef, Park, QueueStats, Store, StoreFuture, StoreHealth, StoreReader, VirtualClock,
+    ChangeFeed, Clock, Grant, JobRef, Park, QueueStats, SettledGrant, Store, StoreFuture, StoreHealth, StoreReader,
+    VirtualClock,
 };
 use longshore_store_postgres::{Connections, PostgresOptions, PostgresStore};
 use longshore_testkit::conformance::{self, StoreFixture};
@@ -103,6 +104,14 @@ impl Store for TwoNodes {
 
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>> {
         self.one().settle(settlements)
+    }
+
+    fn settle_and_claim(
+        &self,
+        settlements: Vec<Settlement>,
+        request: ClaimRequest,
+    ) -> StoreFuture<'_, Result<SettledGrant, Refusal>> {
+        self.one().settle_and_claim(settlements, request)
     }
 
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
