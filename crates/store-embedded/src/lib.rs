@@ -27,6 +27,7 @@ mod backup;
 mod clock_floor;
 mod data_dir;
 mod dictionary;
+mod directives;
 mod disk_reserve;
 mod error;
 mod export;
