@@ -15,8 +15,8 @@ use longshore_engine::{
     Ticked,
 };
 use longshore_store::{
-    ChangeFeed, Clock, Grant, HitCount, Mailbox, Park, SeenWorker, SettledGrant, Store, StoreError, StoreFuture, TakeBack,
-    Ticket, await_grant, mailbox,
+    ChangeFeed, Clock, Grant, HitCount, Mailbox, Park, SeenWorker, SettledGrant, Store, StoreError, StoreFuture,
+    TakeBack, Ticket, await_grant, mailbox,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
