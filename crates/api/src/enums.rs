@@ -2,7 +2,7 @@
 
 pub use longshore_types::{
     AttemptOutcome, BackoffKind, BulkAction, CancelRunning, Category, Cause, Fencing, IdempotencyScope, JitterKind,
-    ManualRequeue, OnExhausted, OnFailure, OnLeaseExpiry, OnPermanent, OutcomeKind, PRIORITY_FORMAT as PRIORITIES,
-    Priority, Profile, Reclaim, ReportedCategory, RequeueOrder, RetryLimitUnit, StateKind as State, SubmitMode, View,
-    WorkflowState,
+    JobAction, ManualRequeue, OnExhausted, OnFailure, OnLeaseExpiry, OnPermanent, OutcomeKind,
+    PRIORITY_FORMAT as PRIORITIES, Priority, Profile, Reclaim, ReportedCategory, RequeueOrder, RetryLimitUnit,
+    StateKind as State, SubmitMode, View, WorkerDirective, WorkflowState,
 };

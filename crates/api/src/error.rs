@@ -83,6 +83,9 @@ codes! {
     ScheduleNotFound = "schedule_not_found", 404, "There is no such schedule",
         when "reserved: this version has no schedules",
         do "nothing";
+    WorkerNotFound = "worker_not_found", 404, "There is no such worker",
+        when "no worker of this name has sent a claim or a heartbeat within 24 hours",
+        do "check the name in the list of workers";
     NotFound = "not_found", 404, "There is nothing at this path",
         when "the path is not part of the API",
         do "check the path";
@@ -153,6 +156,7 @@ impl ErrorCode {
             | Self::JobNotFound
             | Self::WorkflowNotFound
             | Self::ScheduleNotFound
+            | Self::WorkerNotFound
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::StaleLease

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::enums::{AttemptOutcome, Category, Cause, Priority, State};
+use crate::enums::{AttemptOutcome, Category, Cause, JobAction, Priority, State};
 use crate::serde_util::{any_json, maybe_object, nullable};
 use crate::settings::{Retention, Retry, Settings};
 use crate::tags::{TagMap, Tags};
@@ -192,6 +192,9 @@ pub struct Job {
     pub requeued_as: Option<String>,
     /// Whether a cancel waits for the worker to stop.
     pub cancel_requested: bool,
+    /// Actions of operators that the state of the job allows now.
+    #[serde(default)]
+    pub actions: Vec<JobAction>,
     /// Input of the work; only with `?include=payload`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<serde_json::Value>))]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::Requeue;
-use crate::enums::{Profile, State};
+use crate::enums::{Profile, State, WorkerDirective};
 use crate::job::ErrorView;
 use crate::time::{Duration, Time};
 
@@ -91,12 +91,14 @@ pub enum Reason {
         /// Number of these jobs.
         ahead: u64,
     },
-    /// No worker has claimed from this queue lately.
+    /// No worker has claimed jobs of this type from this queue lately.
     NoWorker {
         /// Name of the queue.
         queue: String,
         /// Last claim from the queue; `null` if this server has seen none.
         last_seen_at: Option<Time>,
+        /// Types that no worker of the queue claims now.
+        types: Vec<String>,
     },
     /// A limit of concurrent jobs is reached.
     Concurrency {
@@ -172,7 +174,7 @@ pub struct ThroughputTotals {
     pub failed: u64,
 }
 
-/// Workers that have claimed from this server: `GET /v1/workers`.
+/// Workers that were seen within 24 hours: `GET /v1/workers`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Workers {
@@ -180,20 +182,26 @@ pub struct Workers {
     pub workers: Vec<Worker>,
 }
 
-/// A worker, as this server has seen it.
+/// A worker, as the servers have seen it. A claim or a heartbeat counts as seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Worker {
     /// Name of the worker.
     pub name: String,
+    /// What the worker is asked to do; every claim and heartbeat returns it.
+    pub directive: WorkerDirective,
+    /// Version that its last claim named; `null` if none.
+    pub version: Option<String>,
+    /// Types of its last claim; empty means all types.
+    pub types: Vec<String>,
     /// Queues of its last claim.
     pub queues: Vec<String>,
-    /// Time of its last request.
-    pub last_seen_at: Time,
-    /// Jobs that it holds, as far as this server has seen.
+    /// Jobs that it runs, as far as the servers have seen.
     pub running: u64,
-    /// Its claims that wait for a job now.
+    /// Its claims that wait for a job at this server now.
     pub waiting: u64,
+    /// Time of its last claim or heartbeat.
+    pub last_seen_at: Time,
 }
 
 /// The server: `GET /v1/info`.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::enums::{OutcomeKind, Priority, ReportedCategory, State};
+use crate::enums::{OutcomeKind, Priority, ReportedCategory, State, WorkerDirective};
 use crate::job::NewJob;
 use crate::serde_util::{any_json, maybe_object, object};
 use crate::tags::TagMap;
@@ -21,16 +21,19 @@ pub struct Claim<T = Settlement> {
     /// commit. With a settlement the claim does not wait. Absent: none.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub settle: Option<Vec<T>>,
-    /// Name of the worker, for people.
+    /// Name of the worker: the directive of the response is for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
+    /// Version of the worker program, for people; at most 128 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// Most jobs of this claim: 1 to 1000. Absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// How long to wait for a job if none is ready, at most 60s. `0s` or absent: no wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Duration>,
-    /// Claims only jobs of these types. Absent: all types.
+    /// Claims only jobs of these types, which the worker is listed with. Absent: all types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub types: Option<Vec<String>>,
     /// Lease of the claimed jobs, instead of their setting; above `0s`. Absent: their setting.
@@ -47,6 +50,7 @@ impl<T> Default for Claim<T> {
             queues: Vec::new(),
             settle: None,
             worker: None,
+            version: None,
             limit: None,
             wait: None,
             types: None,
@@ -63,8 +67,11 @@ pub struct Claimed {
     /// One verdict for each settlement of the claim, in the same order; absent without `settle`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<Verdict<JobState>>>,
-    /// Claimed jobs; empty if none became ready.
+    /// Claimed jobs; empty if none became ready, or if the directive is not `run`.
     pub jobs: Vec<ClaimedJob>,
+    /// What the worker is asked to do; `run` for a claim without a worker.
+    #[serde(default = "run")]
+    pub directive: WorkerDirective,
     /// Time of the server: compare `expires_at` with it, not with the clock of the client.
     pub now: Time,
 }
@@ -281,6 +288,9 @@ pub struct Extended {
     /// Whether a failure of this attempt ends the job.
     #[serde(default)]
     pub last_attempt: bool,
+    /// What the worker is asked to do. In `/v1/heartbeats` it is beside `results` instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directive: Option<WorkerDirective>,
     /// Time of the server. In `/v1/heartbeats` it is beside `results` instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<Time>,
@@ -362,6 +372,9 @@ pub struct BatchHeartbeat {
 pub struct Results<T> {
     /// One verdict for each member.
     pub results: Vec<Verdict<T>>,
+    /// What the worker is asked to do; only for heartbeats. With several workers: the strictest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directive: Option<WorkerDirective>,
     /// Time of the server; only for heartbeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<Time>,
@@ -405,6 +418,10 @@ pub struct Children<T = NewJob> {
     /// Job that runs after all children have completed. Absent: none.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub finally: Option<T>,
+}
+
+fn run() -> WorkerDirective {
+    WorkerDirective::Run
 }
 
 fn none<T>() -> Option<T> {

@@ -1,10 +1,15 @@
 //! Requests about the server: health, statistics, workers, clock.
 
 use longshore_api::Duration;
-use longshore_api::system::{Advance, Clock, Health, Info, Stats, Workers};
+use longshore_api::system::{Advance, Clock, Health, Info, Stats, Worker, Workers};
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::query::segment;
+
+fn worker_path(worker: &str, verb: &str) -> String {
+    format!("/v1/workers/{}/{verb}", segment(worker))
+}
 
 impl Client {
     /// Checks that the process responds.
@@ -27,6 +32,21 @@ impl Client {
 
     pub async fn workers(&self) -> Result<Workers, Error> {
         self.get("/v1/workers").await
+    }
+
+    /// Asks a worker to finish its jobs and claim no more.
+    pub async fn quiet_worker(&self, worker: &str) -> Result<Worker, Error> {
+        self.post_empty(&worker_path(worker, "quiet")).await
+    }
+
+    /// Asks a worker to finish or release its jobs and exit.
+    pub async fn stop_worker(&self, worker: &str) -> Result<Worker, Error> {
+        self.post_empty(&worker_path(worker, "stop")).await
+    }
+
+    /// Lets a worker claim jobs again.
+    pub async fn resume_worker(&self, worker: &str) -> Result<Worker, Error> {
+        self.post_empty(&worker_path(worker, "resume")).await
     }
 
     /// Returns the time of a server with a virtual clock.

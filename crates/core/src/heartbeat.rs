@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::context::TransitionContext;
-use crate::id::LeaseToken;
+use crate::id::{LeaseToken, WorkerName};
 use crate::job::Job;
 use crate::lease::{self, Lease};
 use crate::queue_context::QueueContext;
@@ -21,12 +21,14 @@ pub struct HeartbeatData {
 }
 
 /// Result of a heartbeat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRenewal {
     pub expires_at: Option<Timestamp>,
     pub cancel_requested: bool,
     /// Whether a failure of this attempt ends the job.
     pub last_attempt: bool,
+    /// The worker that holds the lease.
+    pub worker: Option<WorkerName>,
 }
 
 /// Moves the expiry to now plus the lease, at most to the execution deadline. The token stays the
@@ -46,6 +48,7 @@ pub fn heartbeat(
     };
     lease.expires_at = Lease::expiry(lease.length, lease.deadline_at, context.now);
     let (expires_at, cancel_requested) = (lease.expires_at, lease.cancel_requested.is_some());
+    let worker = lease.worker.clone();
     job.last_heartbeat_at = Some(context.now);
     if let Some(progress) = &data.progress {
         job.progress = Some(progress.clone());
@@ -55,5 +58,5 @@ pub fn heartbeat(
     }
     // A retry needs an existing queue.
     let last_attempt = queue == QueueContext::Deleted || is_last_attempt(job);
-    Ok(LeaseRenewal { expires_at, cancel_requested, last_attempt })
+    Ok(LeaseRenewal { expires_at, cancel_requested, last_attempt, worker })
 }

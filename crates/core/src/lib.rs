@@ -37,12 +37,14 @@
 //! assert_eq!(settings.policy.lease, Some(Duration::from_secs(30)), "inherited from the profile");
 //! ```
 
+pub mod actions;
 pub mod attempt;
 pub mod backoff;
 pub mod cancel;
 pub mod claim;
 pub mod context;
 pub mod dependency;
+pub mod directive;
 pub mod edit;
 pub mod expire;
 pub mod failure;

@@ -12,6 +12,7 @@ pub const CLAIM_TYPES_MAX: usize = 100;
 
 pub const QUEUE_NAME_CHARS_MAX: usize = 128;
 pub const TYPE_CHARS_MAX: usize = 256;
+pub const WORKER_VERSION_CHARS_MAX: usize = 128;
 pub const WORKER_CHARS_MAX: usize = 256;
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 256;
 pub const EXTERNAL_ID_CHARS_MAX: usize = 256;

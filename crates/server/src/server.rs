@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::background::{change_listener, ticker, worker_check};
+use crate::background::{change_listener, fleet, ticker, worker_check};
 use crate::net::accept::accept;
 use crate::net::io_threads::IoThreads;
 use crate::options::ServerOptions;
@@ -78,6 +78,7 @@ impl Server {
         let io_threads = IoThreads::start(io_threads).map_err(ServerError::Threads)?;
         io_threads.spawn_here(&app.background_tasks, change_listener::run(app.clone(), app.store.wakeups()));
         io_threads.spawn_here(&app.background_tasks, worker_check::keep_checking(app.clone()));
+        io_threads.spawn_here(&app.background_tasks, fleet::keep_reporting(app.clone()));
         if app.virtual_time.is_none() {
             io_threads.spawn_here(&app.background_tasks, ticker::run_ticker(app.clone(), app.store.wakeups()));
         }
@@ -108,7 +109,7 @@ pub(crate) async fn restore_workers(app: &AppState) -> Result<(), StoreError> {
         for job in &page.jobs {
             let worker = job.state.lease().and_then(|lease| lease.worker.as_ref());
             let last_seen = job.last_heartbeat_at.or(job.started_at).unwrap_or_else(|| app.now());
-            app.workers.jobs_assigned(worker, std::iter::once(job.id), last_seen);
+            app.workers.jobs_found(worker, std::iter::once(job.id), last_seen);
         }
         before = page.next;
         if before.is_none() {

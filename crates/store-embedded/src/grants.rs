@@ -89,6 +89,9 @@ impl StoreWriter {
         if reply.is_closed() {
             return Ok(PendingReply::Nothing);
         }
+        if !self.shared.directives.can_claim(claim.terms.worker.as_ref()) {
+            return Ok(PendingReply::Claim(self.engine.check_claim(claim).map(|()| Vec::new())));
+        }
         let parks = *ticket;
         if parks.is_none() || !self.grants.is_held {
             let answer = self.claim(claim, now)?;
@@ -119,7 +122,10 @@ impl StoreWriter {
             let Self { engine, records, rng, effects, .. } = self;
             verdicts.push(engine.settle(settlement, ExecutionContext { records, rng, now, effects })?);
         }
-        let Some(claim) = claim else { return Ok(PendingReply::SettleAndClaim(Ok((verdicts, Vec::new())))) };
+        let can_claim = |claim: &&ClaimRequest| self.shared.directives.can_claim(claim.terms.worker.as_ref());
+        let Some(claim) = claim.filter(can_claim) else {
+            return Ok(PendingReply::SettleAndClaim(Ok((verdicts, Vec::new()))));
+        };
         self.grant_parked(now)?;
         let claimed = self.claim(claim, now)?;
         Ok(PendingReply::SettleAndClaim(claimed.map(|jobs| (verdicts, jobs))))
@@ -259,6 +265,19 @@ impl StoreWriter {
     pub(crate) fn unpark(&mut self, ticket: Ticket) {
         if let Some(claim) = self.grants.parked.take(ticket) {
             drop(claim.caller.send(Ok(Ok(Grant::new(Vec::new(), Arc::clone(&self.grants.take_back))))));
+        }
+    }
+
+    /// Applies the directives of a durable batch: parked claims of workers that do not run end.
+    pub(crate) fn enforce_directives(&mut self, batch: &[WriteRequest]) {
+        for request in batch {
+            let WriteRequest::Direct(worker, directive, _) = request else { continue };
+            self.shared.directives.set(worker.clone(), *directive);
+            if !self.shared.directives.can_claim(Some(worker)) {
+                for claim in self.grants.parked.take_of_worker(worker) {
+                    drop(claim.caller.send(Ok(Ok(Grant::new(Vec::new(), Arc::clone(&self.grants.take_back))))));
+                }
+            }
         }
     }
 

@@ -30,6 +30,7 @@ mod cache_budget;
 mod clock_floor;
 mod data_dir;
 mod dictionary;
+mod directives;
 mod disk_reserve;
 mod error;
 mod export;

@@ -3,7 +3,9 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
+use longshore_core::id::WorkerName;
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_engine::{
@@ -32,6 +34,7 @@ pub(crate) enum WriteRequest {
     /// settlements stand.
     SettleAndClaim(Vec<Settlement>, Option<ClaimRequest>, ReplySender<Result<SettledGrant, Refusal>>),
     Heartbeat(Vec<Heartbeat>, ReplySender<Vec<Result<LeaseRenewal, Refusal>>>),
+    Direct(WorkerName, WorkerDirective, ReplySender<()>),
     Admin(Box<AdminCommand>, ReplySender<Result<AdminResponse, Refusal>>),
     Tick(NonZeroUsize, ReplySender<Ticked>),
 }
@@ -55,6 +58,7 @@ pub(crate) enum PendingReply {
     Admin(Result<AdminResponse, Refusal>),
     Tick(Ticked),
     Held,
+    Directed,
     /// The request has no caller, or its claim is parked.
     Nothing,
     /// The writer rejected the request before applying it.
@@ -72,7 +76,7 @@ impl WriteRequest {
             }
             Self::Heartbeat(heartbeats, _) => heartbeats.len(),
             Self::Parked(_) | Self::Unpark(_) | Self::HoldGrants(..) => 0,
-            Self::Admin(..) | Self::Tick(..) => 1,
+            Self::Direct(..) | Self::Admin(..) | Self::Tick(..) => 1,
         }
     }
 
@@ -88,6 +92,7 @@ impl WriteRequest {
             | Self::TakeBack(_)
             | Self::Settle(..)
             | Self::Heartbeat(..)
+            | Self::Direct(..)
             | Self::Admin(..)
             | Self::Tick(..) => false,
         }
@@ -123,6 +128,7 @@ impl WriteRequest {
                 drop(reply.send(Ok(value.map(settled))));
             }
             (Self::Heartbeat(_, reply), PendingReply::Heartbeat(value)) => drop(reply.send(Ok(value))),
+            (Self::Direct(_, _, reply), PendingReply::Directed) => drop(reply.send(Ok(()))),
             (Self::Admin(_, reply), PendingReply::Admin(value)) => drop(reply.send(Ok(value))),
             (Self::Tick(_, reply), PendingReply::Tick(value)) => drop(reply.send(Ok(value))),
             (Self::HoldGrants(_, reply), PendingReply::Held) => drop(reply.send(Ok(()))),
@@ -142,6 +148,7 @@ impl WriteRequest {
             Self::Settle(_, reply) => drop(reply.send(Err(error))),
             Self::SettleAndClaim(_, _, reply) => drop(reply.send(Err(error))),
             Self::Heartbeat(_, reply) => drop(reply.send(Err(error))),
+            Self::Direct(_, _, reply) => drop(reply.send(Err(error))),
             Self::Admin(_, reply) => drop(reply.send(Err(error))),
             Self::Tick(_, reply) => drop(reply.send(Err(error))),
             Self::HoldGrants(_, reply) => drop(reply.send(Err(error))),

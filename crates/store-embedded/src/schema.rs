@@ -51,12 +51,19 @@ CREATE TABLE member(workflow INTEGER NOT NULL, first INTEGER NOT NULL, last INTE
 CREATE TABLE member_ref(workflow INTEGER NOT NULL, name TEXT NOT NULL, seq INTEGER NOT NULL,
   PRIMARY KEY(workflow, name)) WITHOUT ROWID;
 CREATE TABLE queue(name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+-- Directives of workers, other than `run`.
+CREATE TABLE worker_directive(name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 -- Numbers that records use for names. `kind`: 0 queue, 1 type, 2 policy.
 CREATE TABLE dictionary(kind INTEGER NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL,
   PRIMARY KEY(kind, number)) WITHOUT ROWID;
 -- Number of finished jobs per queue and state.
 CREATE TABLE finished_counts(queue TEXT NOT NULL, state INTEGER NOT NULL, jobs INTEGER NOT NULL,
   PRIMARY KEY(queue, state)) WITHOUT ROWID;
+";
+
+/// Tables that were added without a new version. Older programs ignore them.
+const ADDED_TABLES: &str = "
+CREATE TABLE IF NOT EXISTS worker_directive(name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 ";
 
 /// Source of a store's time.
@@ -88,7 +95,10 @@ pub(crate) fn prepare(connection: &Connection, clock_mode: ClockMode) -> Result<
         (ClockMode::Real, ClockMode::Virtual) => return Err(StoreError::Format(FormatError::RealTime)),
         (ClockMode::Real, ClockMode::Real) | (ClockMode::Virtual, ClockMode::Virtual) => {}
     }
-    connection.pragma_update(None, "journal_mode", "WAL").map_err(sql).map(|()| false)
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)?;
+    // Stores that were created before workers had directives lack this table.
+    connection.execute_batch(ADDED_TABLES).map_err(sql)?;
+    Ok(false)
 }
 
 fn create(connection: &Connection, clock_mode: ClockMode) -> Result<(), StoreError> {

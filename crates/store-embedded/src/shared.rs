@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use longshore_core::id::QueueName;
 use longshore_core::ocypod::totals::Totals;
-use longshore_store::{Histogram, QueueStats, WakeupsSender};
+use longshore_store::{DirectiveCache, Histogram, QueueStats, WakeupsSender};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
@@ -27,6 +27,7 @@ pub(crate) struct SharedState {
     /// restart the WAL only while no connection reads from it.
     pub prefetch_lock: Mutex<()>,
     pub metrics: WriterMetrics,
+    pub directives: DirectiveCache,
 }
 
 /// What the writer measures.

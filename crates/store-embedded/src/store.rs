@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
+use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
-use longshore_core::id::{LeaseVersion, QueueName, Seq, WorkflowId};
+use longshore_core::id::{LeaseVersion, QueueName, Seq, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
@@ -23,8 +24,8 @@ use longshore_store::OsRng;
 use longshore_store::clock::monotonic;
 use longshore_store::{
     ChangeFeed, Clock, Grant, HitCount, JobQuery, JobRef, Mailbox, MemberQuery, Page, Park, QueuePosition, QueueStats,
-    SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreMetrics, StoreReader, Ticket, WorkflowPage,
-    WorkflowQuery, await_grant, mailbox,
+    ReportedWorker, SeenWorker, SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreMetrics, StoreReader,
+    Ticket, WorkflowPage, WorkflowQuery, await_grant, mailbox,
 };
 use longshore_vfs::{DiskObserver, StoreFiles};
 use parking_lot::Mutex;
@@ -34,6 +35,7 @@ use tokio::sync::oneshot;
 use crate::cache_budget::{CacheBudget, DEFAULT_CACHE_BYTES};
 use crate::clock_floor;
 use crate::data_dir::DataDir;
+use crate::directives;
 use crate::disk_reserve::{DiskReserve, DiskSpace};
 use crate::grants::{GrantState, ReturnToWriter};
 use crate::indexes::Indexes;
@@ -268,6 +270,7 @@ fn recover(options: &EmbeddedOptions, database: &Location, files: &Arc<StoreFile
         let wal_frames = checkpoint.wal_frames;
         tracing::info!(path = %path.display(), live_jobs, wal_frames, ?stop, ?elapsed, "store recovered");
     }
+    shared.directives.replace(directives::load(&connection)?);
     let indexes = Arc::new(Indexes::load(&connection, dictionary, live)?);
     Ok(Recovered { connection, engine, indexes, shared, clock_floor, stop, checkpoint })
 }
@@ -330,6 +333,15 @@ impl Store for EmbeddedStore {
         Box::pin(self.call(|reply| WriteRequest::Heartbeat(heartbeats, reply)))
     }
 
+    fn set_directive(&self, worker: WorkerName, directive: WorkerDirective) -> StoreFuture<'_, ()> {
+        Box::pin(self.ask(move |reply| WriteRequest::Direct(worker, directive, reply)))
+    }
+
+    /// One server has all workers in memory.
+    fn report_workers(&self, _: Vec<SeenWorker>) -> StoreFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         Box::pin(self.call(|reply| WriteRequest::Admin(Box::new(command), reply)))
     }
@@ -346,6 +358,14 @@ impl Store for EmbeddedStore {
 impl StoreReader for EmbeddedStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    fn directive(&self, worker: Option<&WorkerName>) -> WorkerDirective {
+        self.shared.directives.get(worker)
+    }
+
+    fn reported_workers(&self, _: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {

@@ -15,6 +15,7 @@ use longshore_store::query::TermFields;
 use rusqlite::Connection;
 
 use crate::data_dir::{DataDir, store_dir};
+use crate::directives;
 use crate::error::sql;
 use crate::finished_index::{Chunks, FilterKey, PruneQueue, chunk_of};
 use crate::id_cipher::{StoreIdCipher, store_id_cipher};
@@ -76,6 +77,7 @@ pub fn examine(directory: &Path) -> Result<VerifyReport, StoreError> {
     // Recovery also reads these. A corrupt entry without a job would go unnoticed otherwise.
     let read = [
         read_queues(&connection).map(drop),
+        directives::load(&connection).map(drop),
         workflows::with_active_operation(&connection).map(drop),
         Chunks::load(&connection).map(drop),
         PruneQueue::load(&connection).map(drop),

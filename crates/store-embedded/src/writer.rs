@@ -14,6 +14,7 @@ use longshore_store::OsRng;
 use longshore_store::clock::monotonic;
 use longshore_store::{Clock, MailboxReceiver, QueueStats, StoreError, batch_wakeups};
 
+use crate::directives;
 use crate::disk_reserve::DiskReserve;
 use crate::error::{DiskErrorKind, classify};
 use crate::grants::{FailedBatch, GrantState};
@@ -129,6 +130,7 @@ impl StoreWriter {
                 batch_wakeups(|| {
                     // A caller may read as soon as it has its reply.
                     self.publish();
+                    self.enforce_directives(&batch);
                     batch.into_iter().zip(replies).for_each(|(request, reply)| request.answer(reply, &take_back));
                     self.answer_granted();
                 });
@@ -269,6 +271,10 @@ impl StoreWriter {
             WriteRequest::Heartbeat(heartbeats, _) => {
                 let verdicts = heartbeats.iter().map(|heartbeat| engine.heartbeat(heartbeat, context!()));
                 PendingReply::Heartbeat(verdicts.collect::<Result<_, _>>()?)
+            }
+            WriteRequest::Direct(worker, directive, _) => {
+                directives::save(records.connection(), worker, *directive)?;
+                PendingReply::Directed
             }
             WriteRequest::Admin(command, _) => {
                 self.dirty_queues.extend(queue_of(command));

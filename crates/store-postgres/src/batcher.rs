@@ -185,7 +185,7 @@ impl BatchWorker {
     async fn serve(&mut self, batch: Vec<QueuedRequest>) {
         let tried_fast_path = batch.iter().any(|request| request.tried_fast_path);
         let mut requests: Vec<TxRequest> = batch.into_iter().map(|request| request.request).collect();
-        drop_abandoned(&mut requests);
+        self.drop_unserved(&mut requests);
         if requests.iter().any(|request| matches!(request, TxRequest::Tick(..))) {
             for request in requests {
                 self.serve_tick_or(request).await;
@@ -214,7 +214,7 @@ impl BatchWorker {
 
     /// Tries the fast path. Returns the requests if it has not applied them.
     async fn try_fast_path(&mut self, mut requests: Vec<TxRequest>) -> Vec<TxRequest> {
-        drop_abandoned(&mut requests);
+        self.drop_unserved(&mut requests);
         if requests.is_empty() {
             return requests;
         }
@@ -224,6 +224,26 @@ impl BatchWorker {
             Err(error) => fail_all(requests, error),
         }
         Vec::new()
+    }
+
+    /// Removes claims whose caller is gone, and answers claims of workers that do not run.
+    /// Settlements that came with them stay.
+    fn drop_unserved(&self, requests: &mut Vec<TxRequest>) {
+        let directives = &self.runner.node.directives;
+        let can_claim =
+            |request: &TxRequest| directives.can_claim(request.claim().and_then(|claim| claim.terms.worker.as_ref()));
+        requests.retain(|request| !request.is_abandoned());
+        requests.iter_mut().for_each(TxRequest::drop_abandoned_claim);
+        if requests.iter().all(can_claim) {
+            return;
+        }
+        for mut request in std::mem::take(requests) {
+            if can_claim(&request) || request.drop_claim() {
+                requests.push(request);
+            } else {
+                request.answer(TxResponse::Claim(Ok(Vec::new())));
+            }
+        }
     }
 
     /// Executes requests by the slow path.
@@ -277,12 +297,6 @@ impl BatchWorker {
             None => fail_all(requests, error),
         }
     }
-}
-
-/// Removes claims whose caller is gone. Settlements that came with them stay.
-fn drop_abandoned(requests: &mut Vec<TxRequest>) {
-    requests.retain(|request| !request.is_abandoned());
-    requests.iter_mut().for_each(TxRequest::drop_abandoned_claim);
 }
 
 fn fail_all(requests: Vec<TxRequest>, error: TxError) {

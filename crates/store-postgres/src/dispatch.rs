@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use longshore_core::id::{JobId, JobType, QueueName};
+use longshore_core::id::{JobId, JobType, QueueName, WorkerName};
 use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_engine::{ClaimRequest, Effect, Settlement};
@@ -40,6 +40,8 @@ pub(crate) enum Mail {
     QueueChanged(QueueName),
     /// Another node may have added jobs to any queue.
     AllChanged,
+    /// A worker may claim no more.
+    HeldBack(WorkerName),
     Hold(bool, Responder<()>),
 }
 
@@ -147,6 +149,7 @@ impl Dispatcher {
                 self.parked.notify_queue(&queue);
             }
             Mail::AllChanged => self.notify_all(),
+            Mail::HeldBack(worker) => self.hold_back(&worker),
             Mail::Hold(hold, reply) => {
                 self.held = hold;
                 self.holding.push(reply);
@@ -203,7 +206,8 @@ impl Dispatcher {
         };
         let more = self.work.finish(&claim.request, reserved, jobs);
         let queues = if more { claim.request.queues.clone() } else { Vec::new() };
-        if jobs.is_some_and(<[_]>::is_empty) && !timed_out && !claim.caller.is_closed() {
+        let can_claim = self.node.directives.can_claim(claim.request.terms.worker.as_ref());
+        if jobs.is_some_and(<[_]>::is_empty) && !timed_out && can_claim && !claim.caller.is_closed() {
             self.parked.put_back(ticket, claim);
         } else {
             self.work.unwatch(&claim.request);
@@ -220,6 +224,14 @@ impl Dispatcher {
             claim.caller.send(Ok(Ok(Grant::delivered(Vec::new()))));
         } else if let Some(in_flight) = self.in_flight.get_mut(&ticket) {
             in_flight.timed_out = true;
+        }
+    }
+
+    /// Answers the parked claims of a worker without jobs. Its claims in flight end by `on_answer`.
+    fn hold_back(&mut self, worker: &WorkerName) {
+        for claim in self.parked.take_of_worker(worker) {
+            self.work.unwatch(&claim.request);
+            claim.caller.send(Ok(Ok(Grant::delivered(Vec::new()))));
         }
     }
 

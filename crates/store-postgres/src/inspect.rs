@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use longshore_codec as codec;
-use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
+use longshore_core::directive::WorkerDirective;
+use longshore_core::id::{JobId, QueueName, Seq, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::priority::Priority;
@@ -17,8 +18,8 @@ use longshore_core::time::Timestamp;
 use longshore_core::workflow::Workflow;
 use longshore_engine::{StateCounts, count_of};
 use longshore_store::{
-    JobQuery, JobRef, MemberQuery, Page, QueuePosition, QueueStats, StoreError, StoreFuture, StoreHealth, StoreMetrics,
-    StoreReader, WorkflowPage, WorkflowQuery,
+    JobQuery, JobRef, MemberQuery, Page, QueuePosition, QueueStats, ReportedWorker, StoreError, StoreFuture,
+    StoreHealth, StoreMetrics, StoreReader, WorkflowPage, WorkflowQuery,
 };
 use tokio_postgres::Row;
 
@@ -28,6 +29,7 @@ use crate::error::{ErrorMessage, TxError};
 use crate::node::{Node, TOTALS_QUEUE};
 use crate::row::{payload, seq};
 use crate::store::PostgresStore;
+use crate::workers;
 
 /// Rows that are examined for one page. The next page continues after them.
 const EXAMINED_MAX: usize = 10_000;
@@ -290,6 +292,15 @@ fn seq_of(job: &JobRef, catalog: &Catalog) -> Seq {
 }
 
 impl StoreReader for PostgresStore {
+    fn directive(&self, worker: Option<&WorkerName>) -> WorkerDirective {
+        self.node.directives.get(worker)
+    }
+
+    fn reported_workers(&self, since: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>> {
+        let node = Arc::clone(&self.node);
+        self.run(async move { workers::reported(&node, since).await })
+    }
+
     fn now(&self) -> Timestamp {
         self.node.clock.now()
     }

@@ -47,6 +47,7 @@ mod store;
 mod submit_in_transaction;
 mod tick;
 mod transaction;
+mod workers;
 mod working_set;
 
 pub use connection::StatementMode;

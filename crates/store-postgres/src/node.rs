@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use deadpool_postgres::Pool;
 use longshore_core::id::QueueName;
+use longshore_core::rng::Rng;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_engine::Effect;
-use longshore_store::WakeupsSender;
+use longshore_store::{DirectiveCache, OsRng, WakeupsSender};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::archive::ArchiveState;
@@ -22,6 +23,7 @@ use crate::pool;
 use crate::statements::Statements;
 use crate::stats::NodeStats;
 use crate::store::PostgresOptions;
+use crate::workers::RemovalSchedule;
 
 /// Queue id under which the totals of the Ocypod API are counted.
 pub(crate) const TOTALS_QUEUE: i32 = -1;
@@ -46,6 +48,10 @@ pub(crate) struct Node {
     pub archive: ArchiveState,
     pub cache: NodeCache,
     pub stats: NodeStats,
+    /// Random; differs after a restart.
+    pub name: String,
+    pub directives: DirectiveCache,
+    pub worker_removal: RemovalSchedule,
     /// How long archived jobs may exceed their retention, so that whole partitions can be dropped.
     pub retention_slack: Duration,
     /// Longest wait for any response of the database.
@@ -81,6 +87,9 @@ impl Node {
             archive: ArchiveState::default(),
             cache: NodeCache::default(),
             stats: NodeStats::default(),
+            name: random_name(),
+            directives: DirectiveCache::default(),
+            worker_removal: RemovalSchedule::default(),
             retention_slack: options.retention_slack,
             response_timeout: options.response_timeout,
             timeline: AtomicU64::new(0),
@@ -208,6 +217,13 @@ impl Node {
         *earliest = earliest.into_iter().chain(next).min();
         self.wakeups.publish_next_deadline(*earliest);
     }
+}
+
+/// The node recognises its own notifications and reports by this name.
+fn random_name() -> String {
+    let mut rng = OsRng::default();
+    let rng: &mut dyn Rng = &mut rng;
+    format!("{:016x}", rng.next_u64())
 }
 
 /// The advisory lock of a schema. The low 32 bits are free for locks of its queues.

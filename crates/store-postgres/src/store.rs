@@ -4,20 +4,19 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
-use longshore_core::id::QueueName;
+use longshore_core::id::{QueueName, WorkerName};
 use longshore_core::refusal::Refusal;
-use longshore_core::rng::Rng;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Queue, Settlement, SubmitRequest, Submitted,
     Ticked,
 };
-use longshore_store::OsRng;
 use longshore_store::{
-    ChangeFeed, Clock, Grant, HitCount, Mailbox, Park, SettledGrant, Store, StoreError, StoreFuture, TakeBack, Ticket,
-    await_grant, mailbox,
+    ChangeFeed, Clock, Grant, HitCount, Mailbox, Park, SeenWorker, SettledGrant, Store, StoreError, StoreFuture,
+    TakeBack, Ticket, await_grant, mailbox,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -37,6 +36,7 @@ use crate::request::{
     ClaimResponder, QueuedRequest, RequestSender, Responder, SettleAndClaim, SettledResponder, TxRequest,
 };
 use crate::retry::{LockWait, TransactionRunner};
+use crate::workers;
 
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
@@ -261,6 +261,18 @@ impl PostgresStore {
         saved.recv().unwrap_or_else(|_| Err(batcher::closed()))
     }
 
+    /// Runs a task on the runtime of the store.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = Result<T, TxError>> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        let task = self.handle.spawn(task);
+        Box::pin(async move {
+            let result = task.await.map_err(|_| batcher::closed())?;
+            result.map_err(TxError::into_store_error)
+        })
+    }
+
     async fn request<T>(
         &self,
         queue: &RequestSender,
@@ -326,9 +338,10 @@ fn start_background_tasks(node: &Arc<Node>, handle: &Handle, config: tokio_postg
     if node.clock.is_virtual() {
         return Vec::new();
     }
-    let name = random_node_name();
+    let name = node.name.clone();
     let mut tasks =
         vec![handle.spawn(notify::send(Arc::clone(node), name.clone())), handle.spawn(notify::poll(Arc::clone(node)))];
+    tasks.push(handle.spawn(workers::poll_directives(Arc::clone(node))));
     // A pooler delivers no notifications, and its session would keep the LISTEN.
     if node.statement_mode == StatementMode::Prepared {
         tasks.push(handle.spawn(notify::listen(Arc::clone(node), config, name)));
@@ -367,13 +380,6 @@ async fn acquire_exclusive_lock(options: &PostgresOptions) -> Result<tokio_postg
     Err(StoreError::not_applied(ErrorMessage(what)))
 }
 
-/// The node recognises its own notifications by this name.
-fn random_node_name() -> String {
-    let mut rng = OsRng::default();
-    let rng: &mut dyn Rng = &mut rng;
-    format!("{:016x}", rng.next_u64())
-}
-
 /// Loads the catalog, and creates the queue `default` if it is missing.
 async fn bootstrap(node: &Arc<Node>) -> Result<(), StoreError> {
     let mut runner = TransactionRunner::new(Arc::clone(node));
@@ -388,6 +394,7 @@ async fn bootstrap(node: &Arc<Node>) -> Result<(), StoreError> {
         Ok(catalog)
     };
     let catalog = catalog.await.map_err(TxError::into_store_error)?;
+    workers::load_directives(node).await.map_err(TxError::into_store_error)?;
     if catalog.queues.contains_key(&name) {
         return Ok(());
     }
@@ -459,6 +466,16 @@ impl Store for PostgresStore {
 
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         Box::pin(self.request(&self.queues.heartbeats, |reply| TxRequest::Heartbeat(heartbeats, reply)))
+    }
+
+    fn set_directive(&self, worker: WorkerName, directive: WorkerDirective) -> StoreFuture<'_, ()> {
+        let node = Arc::clone(&self.node);
+        self.run(async move { workers::set_directive(&node, worker, directive).await })
+    }
+
+    fn report_workers(&self, seen: Vec<SeenWorker>) -> StoreFuture<'_, ()> {
+        let node = Arc::clone(&self.node);
+        self.run(async move { workers::report(&node, seen).await })
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {

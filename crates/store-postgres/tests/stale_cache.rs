@@ -9,8 +9,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
-use longshore_core::id::{QueueName, Seq, WorkflowId};
+use longshore_core::id::{QueueName, Seq, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
@@ -23,7 +24,8 @@ use longshore_engine::{
 };
 use longshore_store::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use longshore_store::{
-    ChangeFeed, Clock, Grant, JobRef, Park, QueueStats, Store, StoreFuture, StoreHealth, StoreReader, VirtualClock,
+    ChangeFeed, Clock, Grant, JobRef, Park, QueueStats, ReportedWorker, SeenWorker, SettledGrant, Store, StoreFuture,
+    StoreHealth, StoreReader, VirtualClock,
 };
 use longshore_store_postgres::{Connections, PostgresOptions, PostgresStore};
 use longshore_testkit::conformance::{self, StoreFixture};
@@ -105,8 +107,30 @@ impl Store for TwoNodes {
         self.one().settle(settlements)
     }
 
+    fn settle_and_claim(
+        &self,
+        settlements: Vec<Settlement>,
+        request: ClaimRequest,
+    ) -> StoreFuture<'_, Result<SettledGrant, Refusal>> {
+        self.one().settle_and_claim(settlements, request)
+    }
+
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>> {
         self.one().heartbeat(heartbeats)
+    }
+
+    /// On both nodes: in virtual time there is no polling.
+    fn set_directive(&self, worker: WorkerName, directive: WorkerDirective) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            for node in &self.nodes {
+                node.set_directive(worker.clone(), directive).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn report_workers(&self, seen: Vec<SeenWorker>) -> StoreFuture<'_, ()> {
+        self.one().report_workers(seen)
     }
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
@@ -125,6 +149,14 @@ impl Store for TwoNodes {
 impl StoreReader for TwoNodes {
     fn now(&self) -> Timestamp {
         self.one().now()
+    }
+
+    fn directive(&self, worker: Option<&WorkerName>) -> WorkerDirective {
+        self.one().directive(worker)
+    }
+
+    fn reported_workers(&self, since: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>> {
+        self.one().reported_workers(since)
     }
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use longshore_core::heartbeat::LeaseRenewal;
-use longshore_core::id::{QueueName, Seq, WorkflowId};
+use longshore_core::id::{QueueName, Seq, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
@@ -23,6 +23,8 @@ use crate::health::StoreHealth;
 use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use crate::store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};
+use crate::workers::{ReportedWorker, SeenWorker};
+use longshore_core::directive::WorkerDirective;
 
 /// Declares [`StoreLayer`] and implements the two store traits for every layer, from one list of
 /// methods.
@@ -96,6 +98,11 @@ macro_rules! store_layer {
                 self.inner().hold_grants(hold)
             }
 
+            /// Passes to the inner store without the write hook: a report is no change of a job.
+            fn report_workers(&self, seen: Vec<SeenWorker>) -> StoreFuture<'_, ()> {
+                self.inner().report_workers(seen)
+            }
+
             /// Returns the number of claims parked in the inner store.
             fn parked_claims(&self) -> usize {
                 self.inner().parked_claims()
@@ -123,6 +130,10 @@ macro_rules! store_layer {
                 StoreLayer::parked_claims(self)
             }
 
+            fn report_workers(&self, seen: Vec<SeenWorker>) -> StoreFuture<'_, ()> {
+                StoreLayer::report_workers(self, seen)
+            }
+
             fn wakeups(&self) -> ChangeFeed {
                 self.inner().wakeups()
             }
@@ -135,6 +146,10 @@ macro_rules! store_layer {
         impl<L: StoreLayer> StoreReader for L {
             fn now(&self) -> Timestamp {
                 self.inner().now()
+            }
+
+            fn directive(&self, worker: Option<&WorkerName>) -> WorkerDirective {
+                self.inner().directive(worker)
             }
 
             $(fn $read(&self, $($read_arg: $read_type),*) -> StoreFuture<'_, $found> {
@@ -151,6 +166,7 @@ store_layer! {
         fn settle(settlements: Vec<Settlement>) -> Vec<Result<StateKind, Refusal>>;
         fn settle_and_claim(settlements: Vec<Settlement>, request: ClaimRequest) -> Result<SettledGrant, Refusal>;
         fn heartbeat(heartbeats: Vec<Heartbeat>) -> Vec<Result<LeaseRenewal, Refusal>>;
+        fn set_directive(worker: WorkerName, directive: WorkerDirective) -> ();
         fn admin(command: AdminCommand) -> Result<AdminResponse, Refusal>;
         fn tick(budget: NonZeroUsize) -> Ticked;
     }
@@ -165,6 +181,7 @@ store_layer! {
         fn workflow(id: WorkflowId) -> Option<Arc<Workflow>>;
         fn workflows(query: WorkflowQuery) -> WorkflowPage;
         fn members(query: MemberQuery) -> Page;
+        fn reported_workers(since: Timestamp) -> Vec<ReportedWorker>;
         fn health() -> StoreHealth;
         fn metrics() -> StoreMetrics;
     }

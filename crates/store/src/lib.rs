@@ -39,6 +39,7 @@ mod store;
 #[cfg(test)]
 mod stub;
 mod wake_queue;
+mod workers;
 
 pub use change_feed::{ChangeFeed, WakeupsSender};
 pub use clock::{Clock, SystemClock, VirtualClock};
@@ -54,5 +55,6 @@ pub use os_rng::OsRng;
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};
 pub use query::{JobFilter, JobQuery, MemberQuery, Page, QueuePosition, StateSet, WorkflowPage, WorkflowQuery};
 pub use request::{ClaimReply, Reply, Request, Response};
-pub use store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};
+pub use store::{ClaimedJob, DIRECTIVE_LAG_MAX, JobRef, QueueStats, Store, StoreFuture, StoreReader};
 pub use wake_queue::{QueuedWakeups, WakeQueue, batch_wakeups};
+pub use workers::{DirectiveCache, ReportedWorker, SeenWorker};

@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use longshore_core::id::{JobType, QueueName};
+use longshore_core::id::{JobType, QueueName, WorkerName};
 use longshore_engine::ClaimRequest;
 
 /// Identifies a claim. Lower tickets are served first.
@@ -124,6 +124,15 @@ impl<T> ParkedClaims<T> {
             }
         }
         Some(claim)
+    }
+
+    /// Removes the claims of a worker and returns them.
+    pub fn take_of_worker(&mut self, worker: &WorkerName) -> Vec<ParkedClaim<T>> {
+        let of_worker = |(ticket, claim): (&Ticket, &ParkedClaim<T>)| {
+            (claim.request.terms.worker.as_ref() == Some(worker)).then_some(*ticket)
+        };
+        let tickets: Vec<Ticket> = self.claims.iter().filter_map(of_worker).collect();
+        tickets.into_iter().filter_map(|ticket| self.take(ticket)).collect()
     }
 
     /// Removes all claims and returns them in order.

@@ -5,8 +5,9 @@ use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
-use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
+use longshore_core::id::{JobId, QueueName, Seq, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
@@ -25,6 +26,10 @@ use crate::grant::{Grant, Park, SettledGrant};
 use crate::health::StoreHealth;
 use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
+use crate::workers::{ReportedWorker, SeenWorker};
+
+/// How long a directive takes at most to reach the other servers of a fleet.
+pub const DIRECTIVE_LAG_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// The result of a call. `Err` is a failure of the store; a refusal by the rules is inside the
 /// `Ok`.
@@ -101,6 +106,15 @@ pub trait Store: StoreReader {
     /// Renews leases. Returns one verdict for each, in order.
     fn heartbeat(&self, heartbeats: Vec<Heartbeat>) -> StoreFuture<'_, Vec<Result<LeaseRenewal, Refusal>>>;
 
+    /// Sets the directive of a worker. From the return on, claims of a worker that does not `run`
+    /// get no jobs at this server, and its parked claims end empty. Other servers follow within
+    /// [`DIRECTIVE_LAG_MAX`]. The directive stays until the next one, over restarts.
+    fn set_directive(&self, worker: WorkerName, directive: WorkerDirective) -> StoreFuture<'_, ()>;
+
+    /// Reports what this server has seen of workers, for the other servers of a fleet. A store
+    /// with one server needs no report.
+    fn report_workers(&self, seen: Vec<SeenWorker>) -> StoreFuture<'_, ()>;
+
     /// Runs a command of an operator on a queue, a job or a workflow.
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>>;
 
@@ -148,6 +162,12 @@ pub trait StoreReader: Debug + Send + Sync + 'static {
 
     /// Lists all queues by name.
     fn queues(&self) -> StoreFuture<'_, Vec<QueueStats>>;
+
+    /// Returns the directive of a worker from memory.
+    fn directive(&self, worker: Option<&WorkerName>) -> WorkerDirective;
+
+    /// Returns what other servers have reported about workers that were seen since this time.
+    fn reported_workers(&self, since: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>>;
 
     /// Reports whether submissions are accepted. `Err`: the store cannot be reached or is poisoned.
     fn health(&self) -> StoreFuture<'_, StoreHealth>;

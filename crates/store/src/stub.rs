@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use longshore_core::claim::ClaimOptions;
 use longshore_core::heartbeat::LeaseRenewal;
-use longshore_core::id::{JobId, JobType, QueueName, Seq, WorkflowId};
+use longshore_core::id::{JobId, JobType, QueueName, Seq, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
@@ -22,12 +22,15 @@ use longshore_engine::{
     Submitted, Ticked,
 };
 
+use longshore_core::directive::WorkerDirective;
+
 use crate::change_feed::{ChangeFeed, WakeupsSender};
 use crate::error::StoreError;
 use crate::grant::{Grant, Park, SettledGrant};
 use crate::health::StoreHealth;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use crate::store::{JobRef, QueueStats, Store, StoreFuture, StoreReader};
+use crate::workers::{ReportedWorker, SeenWorker};
 
 /// Larger batches are refused.
 const BATCH_MAX: usize = 5;
@@ -101,6 +104,14 @@ impl Store for Stub {
         self.write(heartbeats.iter().map(|_| Err(Refusal::JobNotFound)).collect())
     }
 
+    fn set_directive(&self, _: WorkerName, _: WorkerDirective) -> StoreFuture<'_, ()> {
+        self.write(())
+    }
+
+    fn report_workers(&self, _: Vec<SeenWorker>) -> StoreFuture<'_, ()> {
+        ready(())
+    }
+
     fn admin(&self, _: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         self.write(Err(Refusal::QueueNotFound))
     }
@@ -117,6 +128,14 @@ impl Store for Stub {
 impl StoreReader for Stub {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(17)
+    }
+
+    fn directive(&self, _: Option<&WorkerName>) -> WorkerDirective {
+        WorkerDirective::Run
+    }
+
+    fn reported_workers(&self, _: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>> {
+        ready(Vec::new())
     }
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {

@@ -15,6 +15,7 @@ mod concurrency;
 mod dag_recovery;
 mod dags;
 mod dialect;
+mod directives;
 mod durability;
 mod extend;
 mod filters;
@@ -244,6 +245,11 @@ macro_rules! with_conformance_cases {
                 resume_grants_parked_claims
                 random_claims_match_model
             }
+            directives {
+                held_back_worker_claims_nothing
+                held_back_worker_settles_and_heartbeats
+                directive_ends_parked_claims
+            }
             filters {
                 list_by_value_filters_combined
                 list_by_key_finds_all_jobs
@@ -288,6 +294,7 @@ macro_rules! with_conformance_cases {
                 reopen_empty_store
                 reopen_many_times
                 totals_survive_reopen
+                directives_survive_reopen
             }
             restarts recovery {
                 queue_order_survives_reopen

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use longshore_core::cancel::Force;
 use longshore_core::claim::ClaimOptions;
+use longshore_core::directive::WorkerDirective;
 use longshore_core::edit;
 use longshore_core::failure::{ReportedCategory, ReportedFailure};
 use longshore_core::heartbeat::HeartbeatData;
@@ -30,8 +31,9 @@ use longshore_core::tags::Tags;
 use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_engine::{
-    AdminCommand as Admin, AdminResponse, ClaimRequest, Command as Order, DeleteQueue, Heartbeat, Queue,
-    QueueDeleteMode, Response as EngineResponse, Settlement, StateCounts, Submission, SubmitRequest, WorkflowTarget,
+    AdminCommand as Admin, AdminResponse, ClaimRequest, Claimed as EngineClaimed, Command as Order, DeleteQueue,
+    Heartbeat, Queue, QueueDeleteMode, Response as EngineResponse, Settlement, StateCounts, Submission, SubmitRequest,
+    WorkflowTarget,
 };
 
 use crate::target::*;
@@ -39,6 +41,9 @@ use crate::target::*;
 /// Executes commands in the types of `longshore-core`.
 pub(crate) trait Machine {
     fn execute(&mut self, order: Order) -> EngineResponse;
+    /// Executes a claim that carries settlements, in one step.
+    fn settle_and_claim(&mut self, settle: Vec<Settlement>, claim: ClaimRequest) -> Result<SettledClaim, Refusal>;
+    fn direct(&mut self, worker: WorkerName, directive: WorkerDirective);
     /// Returns the queue of a parent. Fails if the token does not hold its lease.
     fn parent(&mut self, id: JobId, token: Option<LeaseToken>) -> Result<QueueName, Refusal>;
     fn workflow(&mut self, id: WorkflowId) -> Option<Workflow>;
@@ -47,6 +52,9 @@ pub(crate) trait Machine {
     /// Reports a clone that a retry has made.
     fn record_clone(&mut self, _: JobId) {}
 }
+
+/// Verdicts on settlements, and the jobs of the claim that carried them.
+pub(crate) type SettledClaim = (Vec<Result<StateKind, Refusal>>, Vec<EngineClaimed>);
 
 /// Maps handles to ids, and claims to tokens.
 #[derive(Clone, Debug)]
@@ -135,21 +143,13 @@ impl Names {
             Command::GrowWorkflow { workflow, queue, jobs } => {
                 return self.grow_workflow(machine, *workflow, queue, jobs);
             }
-            Command::Claim { queues, worker, limit, types, lease, execution_timeout } => Order::Claim(ClaimRequest {
-                queues: queues.iter().map(|queue| QueueName::new(queue)).collect::<Result<_, _>>()?,
-                limit: *limit,
-                types: types.iter().map(|name| JobType::new(name)).collect::<Result<_, _>>()?,
-                terms: ClaimOptions {
-                    worker: Some(WorkerName::new(worker)?),
-                    lease: lease.map(|millis| length("lease", millis)).transpose()?,
-                    execution_timeout: execution_timeout
-                        .map(|millis| length("execution_timeout", millis))
-                        .transpose()?,
-                },
-            }),
-            Command::Settle { job, token, outcome } => {
-                let outcome = outcome_of(outcome)?;
-                Order::Settle(Settlement { id: self.id(*job), token: self.token(*job, token), outcome })
+            Command::Claim { .. } => Order::Claim(claim_of(command)?),
+            Command::Settle { job, token, outcome } => Order::Settle(self.settlement(*job, token, outcome)?),
+            Command::SettleAndClaim { settle, claim } => return self.settle_and_claim(machine, settle, claim),
+            Command::Direct { worker, directive } => {
+                let directive = WorkerDirective::parse(directive).expect("a directive of the language");
+                machine.direct(WorkerName::new(worker)?, directive);
+                return Ok(Answer::Done);
             }
             Command::Heartbeat { job, token, progress, checkpoint } => Order::Heartbeat(Heartbeat {
                 id: self.id(*job),
@@ -166,6 +166,32 @@ impl Names {
             (Answer::State { state, .. }, Command::Settle { job, .. }) => Ok(Answer::State { job: *job, state }),
             (answer, _) => Ok(answer),
         }
+    }
+
+    fn settlement(&mut self, job: Handle, token: &Token, outcome: &Outcome) -> Result<Settlement, Refusal> {
+        let outcome = outcome_of(outcome)?;
+        Ok(Settlement { id: self.id(job), token: self.token(job, token), outcome })
+    }
+
+    /// An invalid settlement has its own verdict, as on the wire.
+    fn settle_and_claim(
+        &mut self,
+        machine: &mut dyn Machine,
+        settle: &[(Handle, Token, Outcome)],
+        claim: &Command,
+    ) -> Result<Answer, Refusal> {
+        let claim = claim_of(claim)?;
+        let parsed: Vec<Result<Settlement, Refusal>> =
+            settle.iter().map(|(job, token, outcome)| self.settlement(*job, token, outcome)).collect();
+        let valid = parsed.iter().filter_map(|item| item.as_ref().ok()).cloned().collect();
+        let (verdicts, claimed) = machine.settle_and_claim(valid, claim)?;
+        let mut verdicts = verdicts.into_iter();
+        let verdict = |item: Result<Settlement, Refusal>| {
+            let verdict = item.and_then(|_| verdicts.next().expect("one verdict per settlement"));
+            verdict.map_or_else(|refusal| refusal.code().to_owned(), |state| state.as_str().to_owned())
+        };
+        let verdicts = parsed.into_iter().map(verdict).collect();
+        Ok(Answer::SettledAndClaimed { verdicts, claimed: claimed.iter().map(|job| self.claimed(job)).collect() })
     }
 
     fn admin(&mut self, command: &Command) -> Result<Admin, Refusal> {
@@ -217,6 +243,8 @@ impl Names {
             | Command::Children { .. }
             | Command::Claim { .. }
             | Command::Settle { .. }
+            | Command::SettleAndClaim { .. }
+            | Command::Direct { .. }
             | Command::Heartbeat { .. } => panic!("{command:?} is no admin command"),
         })
     }
@@ -460,5 +488,22 @@ fn edit_of(edit: &Edit) -> Result<edit::Edit, Refusal> {
         correlation_id: edit.correlation_id.as_deref().map(|text| Some(text.into())),
         callback_url: edit.callback_url.as_deref().map(|text| Some(text.into())),
         retry_limit: edit.retry_limit,
+    })
+}
+
+/// Converts a [`Command::Claim`].
+fn claim_of(command: &Command) -> Result<ClaimRequest, Refusal> {
+    let Command::Claim { queues, worker, limit, types, lease, execution_timeout } = command else {
+        panic!("{command:?} is no claim")
+    };
+    Ok(ClaimRequest {
+        queues: queues.iter().map(|queue| QueueName::new(queue)).collect::<Result<_, _>>()?,
+        limit: *limit,
+        types: types.iter().map(|name| JobType::new(name)).collect::<Result<_, _>>()?,
+        terms: ClaimOptions {
+            worker: Some(WorkerName::new(worker)?),
+            lease: lease.map(|millis| length("lease", millis)).transpose()?,
+            execution_timeout: execution_timeout.map(|millis| length("execution_timeout", millis)).transpose()?,
+        },
     })
 }

@@ -130,6 +130,7 @@ impl<A: TestTarget> DifferentialRunner<A> {
             | Command::GrowWorkflow { queue, .. }
             | Command::Submit { queue, .. } => std::slice::from_ref(queue),
             Command::Claim { queues, .. } => queues,
+            Command::SettleAndClaim { claim, .. } => return self.note_queues(claim),
             _ => return,
         };
         for queue in named {

@@ -1,16 +1,19 @@
 //! The engine of `longshore-core` on records in memory, as a [`TestTarget`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_core::Timestamp;
-use longshore_core::id::{JobId, LeaseToken, QueueName, WorkflowId};
+use longshore_core::actions::{JobAction, allowed_actions};
+use longshore_core::dependency::DependencyStatus;
+use longshore_core::directive::WorkerDirective;
+use longshore_core::id::{JobId, LeaseToken, QueueName, WorkerName, WorkflowId};
 use longshore_core::refusal::Refusal;
 use longshore_core::rng::SeededRng;
 use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
-use longshore_engine::{Command as Order, Effect, Engine, EngineOptions, Response};
+use longshore_engine::{ClaimRequest, Command as Order, Effect, Engine, EngineOptions, Response, Settlement};
 
-use crate::convert::{Machine, Names, name_in_workflow, queue_of_holder, queue_snapshot};
+use crate::convert::{Machine, Names, SettledClaim, name_in_workflow, queue_of_holder, queue_snapshot};
 use crate::memory_records::MemoryRecords;
 use crate::target::*;
 
@@ -33,6 +36,8 @@ struct Core {
     effects: Vec<Effect>,
     /// Jobs per tick. Tests use a small number, so that work is split into slices.
     tick_budget: usize,
+    /// Workers that may claim no jobs.
+    held_back: BTreeSet<WorkerName>,
 }
 
 impl Default for EngineSubject {
@@ -57,6 +62,7 @@ impl EngineSubject {
             next: None,
             effects: Vec::new(),
             tick_budget,
+            held_back: BTreeSet::new(),
         };
         Self { names: Names::new(), core }
     }
@@ -117,8 +123,34 @@ impl Core {
 
 impl Machine for Core {
     fn execute(&mut self, order: Order) -> Response {
+        if let Order::Claim(claim) = &order
+            && claim.terms.worker.as_ref().is_some_and(|worker| self.held_back.contains(worker))
+        {
+            return Response::Claimed(self.engine.check_claim(claim).map(|()| Vec::new()));
+        }
         let Ok(response) = self.engine.apply(&mut self.records, &order, self.now, &mut self.rng, &mut self.effects);
         response
+    }
+
+    fn settle_and_claim(&mut self, settle: Vec<Settlement>, claim: ClaimRequest) -> Result<SettledClaim, Refusal> {
+        self.engine.check_claim(&claim)?;
+        let settled = settle.into_iter().map(|settlement| match self.execute(Order::Settle(settlement)) {
+            Response::Settled(verdict) => verdict,
+            other => panic!("another answer: {other:?}"),
+        });
+        let verdicts = settled.collect();
+        match self.execute(Order::Claim(claim)) {
+            Response::Claimed(claimed) => Ok((verdicts, claimed?)),
+            other => panic!("another answer: {other:?}"),
+        }
+    }
+
+    /// The engine knows no workers: the stores enforce directives.
+    fn direct(&mut self, worker: WorkerName, directive: WorkerDirective) {
+        match directive {
+            WorkerDirective::Run => drop(self.held_back.remove(&worker)),
+            WorkerDirective::Quiet | WorkerDirective::Stop => drop(self.held_back.insert(worker)),
+        }
     }
 
     fn parent(&mut self, id: JobId, token: Option<LeaseToken>) -> Result<QueueName, Refusal> {
@@ -177,6 +209,14 @@ impl TestTarget for EngineSubject {
 
     fn workflow(&mut self, workflow: Handle) -> Option<WorkflowSnapshot> {
         self.names.workflow(&mut self.core, workflow)
+    }
+
+    fn actions(&mut self, job: Handle) -> Option<Vec<&'static str>> {
+        let records = &self.core.records;
+        let job = records.job_by_id(self.names.id_of(job)?)?;
+        let intake = self.core.engine.queue(&job.queue).map(|queue| &queue.intake);
+        let status = |id| records.job_by_id(id).map_or(DependencyStatus::Gone, DependencyStatus::of);
+        Some(allowed_actions(job, intake, status).into_iter().map(JobAction::as_str).collect())
     }
 
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>> {

@@ -5,12 +5,14 @@
 //! pages are short and sometimes empty, which the traits allow and callers tend to forget.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use longshore_core::Timestamp;
+use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
-use longshore_core::id::{QueueName, Seq, WorkflowId};
+use longshore_core::id::{QueueName, Seq, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::refusal::Refusal;
@@ -24,8 +26,8 @@ use longshore_engine::{
 };
 use longshore_store::{
     ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueuePosition,
-    QueueStats, SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreReader, TakeBack, Ticket,
-    WakeupsSender, WorkflowPage, WorkflowQuery, await_grant,
+    QueueStats, ReportedWorker, SeenWorker, SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreReader,
+    TakeBack, Ticket, WakeupsSender, WorkflowPage, WorkflowQuery, await_grant,
 };
 use tokio::sync::oneshot;
 
@@ -86,6 +88,7 @@ struct Held {
     records: MemoryRecords,
     rng: SeededRng,
     totals: Totals,
+    directives: HashMap<WorkerName, WorkerDirective>,
 }
 
 impl Disk {
@@ -95,6 +98,7 @@ impl Disk {
             records: MemoryRecords::default(),
             rng: SeededRng::new(0x10f5_0fe1),
             totals: Totals::default(),
+            directives: HashMap::new(),
         };
         Self(Arc::new(Mutex::new(held)))
     }
@@ -129,7 +133,7 @@ impl MemoryStore {
         self.grant(&mut held, now, &mut effects);
         let answer = work(&mut held, now, &mut effects);
         self.grant(&mut held, now, &mut effects);
-        let Held { engine, records, rng, totals } = &mut *held;
+        let Held { engine, records, rng, totals, .. } = &mut *held;
         totals.count(effects.iter().filter_map(Effect::transition));
         let Ok(Ticked { next, .. }) = engine.tick(records, now, 0, rng, &mut effects);
         // Inside the lock, so that deadlines are published in the order of commits.
@@ -172,6 +176,7 @@ impl MemoryStore {
             let ticket = Ticket(parked.next_ticket);
             let unserved = parks && parked.held;
             let answer = if unserved { Ok(Vec::new()) } else { held.claim(request.clone(), now, effects) };
+            let parks = parks && held.can_claim(request.terms.worker.as_ref());
             if parks && answer.as_ref().is_ok_and(Vec::is_empty) {
                 parked.claims.park(ticket, request, reply);
             } else {
@@ -189,12 +194,20 @@ impl Held {
         answer
     }
 
+    fn can_claim(&self, worker: Option<&WorkerName>) -> bool {
+        worker.is_none_or(|name| !self.directives.contains_key(name))
+    }
+
+    /// Claims jobs; none for a worker that does not run.
     fn claim(
         &mut self,
         request: ClaimRequest,
         now: Timestamp,
         effects: &mut Vec<Effect>,
     ) -> Result<Vec<ClaimedJob>, Refusal> {
+        if !self.can_claim(request.terms.worker.as_ref()) {
+            return self.engine.check_claim(&request).map(|()| Vec::new());
+        }
         let claimed = answer!(self.apply(Command::Claim(request), now, effects), Claimed)?;
         let with_payload = claimed.into_iter().map(|claimed| {
             let payload = self.records.payload(claimed.seq).cloned().expect("every job has a payload");
@@ -287,6 +300,22 @@ impl Store for MemoryStore {
         }))
     }
 
+    fn set_directive(&self, worker: WorkerName, directive: WorkerDirective) -> StoreFuture<'_, ()> {
+        later!(self.turn(|held, _, _| {
+            for claim in self.granting.parked.lock().unwrap().claims.take_of_worker(&worker) {
+                drop(claim.caller.send(Ok(self.granted(Vec::new()))));
+            }
+            match directive {
+                WorkerDirective::Run => drop(held.directives.remove(&worker)),
+                WorkerDirective::Quiet | WorkerDirective::Stop => drop(held.directives.insert(worker, directive)),
+            }
+        }))
+    }
+
+    fn report_workers(&self, _: Vec<SeenWorker>) -> StoreFuture<'_, ()> {
+        ready(())
+    }
+
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         later!(answer!(self.apply(Command::Admin(command)), Admin))
     }
@@ -307,6 +336,15 @@ impl Store for MemoryStore {
 impl StoreReader for MemoryStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    fn directive(&self, worker: Option<&WorkerName>) -> WorkerDirective {
+        let held = self.disk.lock();
+        worker.and_then(|name| held.directives.get(name)).copied().unwrap_or(WorkerDirective::Run)
+    }
+
+    fn reported_workers(&self, _: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>> {
+        ready(Vec::new())
     }
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {

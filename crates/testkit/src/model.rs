@@ -89,6 +89,8 @@ pub struct Model {
     ended: VecDeque<Handle>,
     /// Jobs that changed since the last query.
     touched: Vec<Handle>,
+    /// Workers that may claim no jobs.
+    held_back: std::collections::BTreeSet<String>,
 }
 
 impl Default for Model {
@@ -116,6 +118,7 @@ impl Model {
             unsent: std::collections::BTreeSet::new(),
             ended: VecDeque::new(),
             touched: Vec::new(),
+            held_back: std::collections::BTreeSet::new(),
         }
     }
 
@@ -225,6 +228,14 @@ impl Model {
                 execution_timeout: *execution_timeout,
             }),
             Command::Settle { job, token, outcome } => self.settle(*job, token, outcome),
+            Command::SettleAndClaim { settle, claim } => self.settle_and_claim(settle, claim),
+            Command::Direct { worker, directive } => {
+                self.held_back.remove(worker);
+                if directive != "run" {
+                    self.held_back.insert(worker.clone());
+                }
+                Ok(Answer::Done)
+            }
             Command::Heartbeat { job, token, progress, checkpoint } => {
                 self.heartbeat(*job, token, progress.as_ref(), checkpoint.as_ref())
             }

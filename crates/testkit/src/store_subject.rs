@@ -5,17 +5,18 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use longshore_core::Timestamp;
-use longshore_core::id::{JobId, LeaseToken, QueueName, Seq, WorkflowId};
+use longshore_core::directive::WorkerDirective;
+use longshore_core::id::{JobId, LeaseToken, QueueName, Seq, WorkerName, WorkflowId};
 use longshore_core::job::Job;
 use longshore_core::refusal::Refusal;
 use longshore_core::submit::Payload;
 use longshore_core::workflow::Workflow;
-use longshore_engine::{AdminCommand, AdminResponse, Command as Order, Response, Submitted};
+use longshore_engine::{AdminCommand, AdminResponse, ClaimRequest, Command as Order, Response, Settlement, Submitted};
 use longshore_store::{ClaimedJob, Clock, JobRef, MemberQuery, Store, StoreError, VirtualClock};
 
 use crate::block_on::block_on;
 use crate::conformance::StoreFixture;
-use crate::convert::{Machine, Names, name_in_workflow, queue_of_holder, queue_snapshot};
+use crate::convert::{Machine, Names, SettledClaim, name_in_workflow, queue_of_holder, queue_snapshot};
 use crate::target::*;
 
 /// Jobs per tick. Few, so that work is split into slices.
@@ -163,6 +164,17 @@ impl Machine for StoreMachine {
                 Response::Admin(answer)
             }
         }
+    }
+
+    fn settle_and_claim(&mut self, settle: Vec<Settlement>, claim: ClaimRequest) -> Result<SettledClaim, Refusal> {
+        let settled = unwrap(block_on(self.store().settle_and_claim(settle, claim)))?;
+        let jobs = settled.grant.deliver();
+        jobs.iter().for_each(|job| self.check_payload(job));
+        Ok((settled.verdicts, jobs.into_iter().map(|job| job.claimed).collect()))
+    }
+
+    fn direct(&mut self, worker: WorkerName, directive: WorkerDirective) {
+        unwrap(block_on(self.store().set_directive(worker, directive)));
     }
 
     fn parent(&mut self, id: JobId, token: Option<LeaseToken>) -> Result<QueueName, Refusal> {

@@ -30,6 +30,10 @@ pub trait TestTarget {
     fn workflow(&mut self, workflow: Handle) -> Option<WorkflowSnapshot>;
     /// Returns a view of one of the five specifications: field names and texts (`null` if absent).
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>>;
+    /// Returns the actions of operators that the target offers for a job; `None` if it offers none.
+    fn actions(&mut self, _job: Handle) -> Option<Vec<&'static str>> {
+        None
+    }
     /// Returns why the last command was refused, in the words of the target. It is never compared.
     fn reason(&self) -> Option<String> {
         None
@@ -72,6 +76,16 @@ pub enum Command {
         job: Handle,
         token: Token,
         outcome: Outcome,
+    },
+    /// A claim that carries settlements; `claim` is a [`Command::Claim`].
+    SettleAndClaim {
+        settle: Vec<(Handle, Token, Outcome)>,
+        claim: Box<Command>,
+    },
+    /// An operator directs a worker: run, quiet, stop.
+    Direct {
+        worker: String,
+        directive: String,
     },
     Heartbeat {
         job: Handle,
@@ -211,6 +225,11 @@ pub enum Answer {
     Done,
     Submitted(Vec<Submitted>),
     Claimed(Vec<Claimed>),
+    /// A state or an error code for each settlement, and the claimed jobs.
+    SettledAndClaimed {
+        verdicts: Vec<String>,
+        claimed: Vec<Claimed>,
+    },
     /// The state of a job after a settlement or an operator's command. `job` is the clone if a
     /// requeue made one.
     State {

@@ -173,6 +173,11 @@ impl Table {
         if faults.is_empty() { Ok(table) } else { Err(faults) }
     }
 
+    /// Whether a cancel in this state only asks the worker.
+    fn is_asked(&self, state: &'static str, profile: &'static str) -> bool {
+        self.cell(Triple { state, command: "cancel", profile }) == Some("asked")
+    }
+
     #[must_use]
     pub fn cell(&self, triple: Triple) -> Option<&str> {
         let key = (triple.state.to_owned(), triple.command.to_owned(), triple.profile.to_owned());
@@ -198,6 +203,45 @@ pub fn check(factory: impl Fn() -> Box<dyn TestTarget>, triple: Triple, cell: &s
     let moves =
         shown.history.iter().map(|step| (step.from.clone().unwrap_or_else(|| "none".to_owned()), step.to.clone()));
     Ok(moves.collect())
+}
+
+/// The commands of the table that each action of an operator stands for.
+const ACTIONS: [(&str, &[&str]); 8] = [
+    ("submit", &["submit-held"]),
+    ("cancel", &["cancel"]),
+    ("force_cancel", &["cancel-force"]),
+    ("run_now", &["run-now"]),
+    ("requeue", &["requeue"]),
+    ("dead_letter", &["dead-letter"]),
+    ("delete", &["delete"]),
+    ("edit", &["edit-priority", "edit-type", "edit-tags", "edit-limit"]),
+];
+
+/// Compares the actions that a target offers in a state with the cells of their commands: offered
+/// is what the table does not refuse. Returns the differences.
+pub fn check_actions(factory: Factory, state: &'static str, profile: &'static str, table: &Table) -> Vec<String> {
+    let triple = |command| Triple { state, command, profile };
+    if !arises(triple("cancel")) {
+        return Vec::new();
+    }
+    let mut stage = match TransitionSetup::reach(factory, triple("cancel")) {
+        Ok(stage) => stage,
+        Err(why) => return vec![format!("{state} in {profile}: {why}")],
+    };
+    let job = stage.job;
+    let offered = stage.subject.actions(job).unwrap_or_default();
+    let mut differences = Vec::new();
+    for (action, commands) in ACTIONS {
+        let succeeds = |command: &&'static str| {
+            table.cell(triple(command)).is_some_and(|cell| cell != "-" && !REFUSALS.contains(&cell))
+        };
+        // Only a run that waits for its worker needs force.
+        let is_needed = action != "force_cancel" || table.is_asked(state, profile);
+        if offered.contains(&action) != (commands.iter().any(succeeds) && is_needed) {
+            differences.push(format!("{state} in {profile}: {action} differs from the table, offered: {offered:?}"));
+        }
+    }
+    differences
 }
 
 /// Returns a view of a job in a state, or after the triple's command if `acted`.

@@ -7,7 +7,7 @@
 use longshore_testkit::engine_subject::EngineSubject;
 use longshore_testkit::model::Model;
 use longshore_testkit::transitions::{
-    CELLS, Factory, Moves, PROFILES, STATES, Table, Triple, arises, check, shown, triples,
+    CELLS, Factory, Moves, PROFILES, STATES, Table, Triple, arises, check, check_actions, shown, triples,
 };
 
 /// The targets that must agree with the table.
@@ -96,6 +96,17 @@ fn faulty_table_is_reported() {
         assert!(good.contains(from));
         assert!(Table::read(&good.replacen(from, to, 1)).is_err(), "{to}");
     }
+}
+
+/// For every state and profile: the actions of a job are exactly the commands that succeed.
+#[test]
+fn actions_are_the_commands_that_succeed() {
+    let (_, factory) = SUBJECTS[1];
+    let table = table();
+    let pairs = STATES.iter().flat_map(|state| PROFILES.iter().map(move |profile| (*state, *profile)));
+    let differences: Vec<String> =
+        pairs.flat_map(|(state, profile)| check_actions(factory, state, profile, &table)).collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
 /// The checker must accept exactly one cell per pair.

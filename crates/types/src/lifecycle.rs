@@ -3,6 +3,40 @@
 use crate::string_enum::wire_enum;
 
 wire_enum!(
+    /// Action of an operator on a job.
+    JobAction {
+        /// Submit a held job.
+        Submit = "submit",
+        /// Cancel the job, or ask its worker to stop.
+        Cancel = "cancel",
+        /// Cancel a running job without waiting for its worker.
+        ForceCancel = "force_cancel",
+        /// Make a delayed or retrying job ready now.
+        RunNow = "run_now",
+        /// Run an ended job again.
+        Requeue = "requeue",
+        /// End the job as a dead letter.
+        DeadLetter = "dead_letter",
+        /// Delete the record of an ended job.
+        Delete = "delete",
+        /// Change fields of the job.
+        Edit = "edit",
+    }
+);
+
+wire_enum!(
+    /// What an operator asks of a worker.
+    WorkerDirective {
+        /// Claim and run jobs.
+        Run = "run",
+        /// Finish the running jobs and claim no more.
+        Quiet = "quiet",
+        /// Finish or release the running jobs, then exit.
+        Stop = "stop",
+    }
+);
+
+wire_enum!(
     /// State of a job, without the data of the state.
     StateKind as "State" {
         /// Stored; waits for its submission or for dependencies.

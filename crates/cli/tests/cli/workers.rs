@@ -13,6 +13,15 @@ fn workers_are_listed_with_their_queues() {
     for part in ["WORKER", "SEEN", "w-1", "s ago", "mail, reports"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
+    for (verb, directive, effect) in
+        [("quiet", "quiet", "claims no more"), ("stop", "stop", "exits"), ("resume", "run", "claims jobs again")]
+    {
+        let said = server.run(&["workers", verb, "w-1"]).expect(0).stdout;
+        assert!(said.contains(effect), "{said}");
+        assert_eq!(server.json(&["workers", "list"])["workers"][0]["directive"], directive);
+    }
+    let unknown = server.run(&["workers", "quiet", "nowhere"]).expect(1);
+    assert!(unknown.stderr.contains("nowhere") && unknown.stderr.contains("workers list"), "{unknown:?}");
     let list = server.json(&["workers", "list"]);
     assert_eq!((&list["workers"][0]["name"], &list["workers"][0]["queues"][1]), (&"w-1".into(), &"reports".into()));
 }

@@ -1,35 +1,38 @@
 //! Workers that claim from this server, and the jobs that they run.
 //!
 //! The registry is in memory and only informs people: no rule depends on it. Other servers may end
-//! these jobs, so `worker_check.rs` compares the registry with the store.
+//! these jobs, so `worker_check.rs` compares the registry with the store. `fleet.rs` exchanges it
+//! with other servers.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_api::system::Worker;
 use longshore_core::Timestamp;
-use longshore_core::id::{JobId, QueueName, WorkerName};
+use longshore_core::id::{JobId, JobType, QueueName, WorkerName};
+use longshore_store::SeenWorker;
 use longshore_store::clock::monotonic;
 use parking_lot::{Mutex, MutexGuard};
-
-use crate::convert::time;
+use tokio::sync::Notify;
 
 /// Workers of the registry; above this, those not seen for longest are evicted.
 const WORKERS_MAX: usize = 10_000;
 /// Running jobs whose worker is registered.
 const JOBS_MAX: usize = 200_000;
 const QUEUES_MAX: usize = 10_000;
-/// Jobs with a heartbeat that are not registered, which the next check looks up. Jobs of workers
-/// without a name are among them.
-const UNKNOWN_JOBS_MAX: usize = 100;
 /// A queue has recent claims for this long.
 const RECENT: Duration = Duration::from_secs(60);
-/// An idle worker that sends no request for this long is evicted.
-const EVICT_AFTER: Duration = Duration::from_secs(3_600);
+/// An idle worker that sends no request for this long is evicted, and not found.
+pub(crate) const EVICT_AFTER: Duration = Duration::from_secs(24 * 3_600);
+/// Types of a queue that are tracked.
+const TYPES_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct WorkerRegistry(Mutex<Registry>);
+pub(crate) struct WorkerRegistry {
+    registry: Mutex<Registry>,
+    /// A worker was seen for the first time.
+    new_worker: Notify,
+}
 
 #[derive(Debug, Default)]
 struct Registry {
@@ -38,8 +41,6 @@ struct Registry {
     /// The same jobs by `check_seq`: the first was compared with the store longest ago.
     check_order: BTreeMap<u64, JobId>,
     last_check_seq: u64,
-    /// Jobs with a heartbeat here that were claimed elsewhere.
-    unknown_jobs: HashSet<JobId>,
     queues: HashMap<QueueName, QueueDemand>,
 }
 
@@ -47,32 +48,91 @@ struct Registry {
 #[derive(Debug)]
 struct Assignment {
     worker: WorkerName,
+    /// Claimed from this server, and not from another one of the fleet.
+    is_own: bool,
     /// Position in the order of checks; changes with each claim and each check.
     check_seq: u64,
     /// Monotonic time of the claim or the last check.
     checked_at: Duration,
 }
 
-/// A job to compare with the store. Without `check_seq` its worker is unknown.
+/// A job to compare with the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StaleAssignment {
     pub(crate) id: JobId,
-    check_seq: Option<u64>,
+    check_seq: u64,
 }
 
 #[derive(Debug)]
 struct WorkerState {
+    version: Option<String>,
+    types: Vec<JobType>,
     queues: Vec<QueueName>,
     /// By the store's clock, which is shown, and by the monotonic clock, which decides evictions.
     last_seen: (Timestamp, Duration),
     running: u64,
+    /// Those of `running` that were claimed from this server.
+    own_running: u64,
     waiting: u64,
+    /// What other servers know.
+    reported: Option<SeenWorker>,
 }
 
+/// The claims on a queue.
 #[derive(Debug, Default)]
 struct QueueDemand {
     last: Option<(Timestamp, Duration)>,
+    all_types: TypeDemand,
+    types: HashMap<JobType, TypeDemand>,
+}
+
+#[derive(Debug, Default)]
+struct TypeDemand {
+    /// Monotonic time of the last claim.
+    last: Option<Duration>,
     waiting: u64,
+}
+
+impl TypeDemand {
+    fn is_recent(&self) -> bool {
+        let is_recent = |at: Duration| monotonic().saturating_sub(at) <= RECENT;
+        self.waiting > 0 || self.last.is_some_and(is_recent)
+    }
+}
+
+impl QueueDemand {
+    /// Returns the demand of a claim for these types, one for each type.
+    fn of_types(&mut self, types: &[JobType]) -> Vec<&mut TypeDemand> {
+        if types.is_empty() {
+            return vec![&mut self.all_types];
+        }
+        for job_type in types {
+            if self.types.len() < TYPES_MAX && !self.types.contains_key(job_type) {
+                self.types.insert(job_type.clone(), TypeDemand::default());
+            }
+        }
+        self.types.iter_mut().filter(|(job_type, _)| types.contains(job_type)).map(|(_, demand)| demand).collect()
+    }
+}
+
+/// A claim as the registry sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClaimInfo<'a> {
+    pub(crate) worker: Option<&'a WorkerName>,
+    pub(crate) version: Option<&'a str>,
+    pub(crate) queues: &'a [QueueName],
+    pub(crate) types: &'a [JobType],
+    /// Whether the worker may get jobs; a quiet worker serves no queue.
+    pub(crate) can_claim: bool,
+}
+
+/// A worker of the registry.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalWorker {
+    pub(crate) seen: SeenWorker,
+    /// Jobs that it runs, claimed from any server.
+    pub(crate) running: u64,
+    pub(crate) waiting: u64,
 }
 
 /// A claim in flight; counted as waiting until it is dropped.
@@ -81,62 +141,114 @@ pub(crate) struct ClaimGuard {
     workers: Arc<WorkerRegistry>,
     worker: Option<WorkerName>,
     queues: Vec<QueueName>,
+    types: Vec<JobType>,
 }
 
 impl WorkerRegistry {
     fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.0.lock()
+        self.registry.lock()
     }
 
     /// Registers a claim of a worker on queues.
-    pub(crate) fn claim_started(
-        self: &Arc<Self>,
-        worker: Option<&WorkerName>,
-        queues: &[QueueName],
-        now: Timestamp,
-    ) -> ClaimGuard {
+    pub(crate) fn claim_started(self: &Arc<Self>, claim: ClaimInfo<'_>, now: Timestamp) -> ClaimGuard {
+        let ClaimInfo { worker, version, queues, types, can_claim } = claim;
         let at = (now, monotonic());
         let mut registry = self.registry();
-        for queue in queues {
-            if !registry.queues.contains_key(queue) {
-                if registry.queues.len() >= QUEUES_MAX {
-                    continue;
-                }
-                registry.queues.insert(queue.clone(), QueueDemand::default());
-            }
+        let served = if can_claim { queues } else { &[] };
+        for queue in served {
+            registry.demand(queue, types, |demand| {
+                demand.last = Some(at.1);
+                demand.waiting += 1;
+            });
             if let Some(demand) = registry.queues.get_mut(queue) {
                 demand.last = Some(at);
-                demand.waiting += 1;
             }
         }
         if let Some(name) = worker {
+            if !registry.workers.contains_key(name) {
+                self.new_worker.notify_one();
+            }
             let state = registry.touch(name, at);
             state.waiting += 1;
             if state.queues != queues {
                 state.queues = queues.to_vec();
             }
+            if state.types != types {
+                state.types = types.to_vec();
+            }
+            if state.version.as_deref() != version {
+                state.version = version.map(str::to_owned);
+            }
         }
-        ClaimGuard { workers: Arc::clone(self), worker: worker.cloned(), queues: queues.to_vec() }
+        let (queues, types) = (served.to_vec(), types.to_vec());
+        ClaimGuard { workers: Arc::clone(self), worker: worker.cloned(), queues, types }
     }
 
-    /// Registers jobs that were leased to a worker.
+    /// Registers jobs that were leased to a worker by this server.
     pub(crate) fn jobs_assigned(&self, worker: Option<&WorkerName>, jobs: impl Iterator<Item = JobId>, now: Timestamp) {
+        self.assign_all(worker, jobs, now, true);
+    }
+
+    /// Registers jobs that a worker was already running when this server started.
+    pub(crate) fn jobs_found(&self, worker: Option<&WorkerName>, jobs: impl Iterator<Item = JobId>, now: Timestamp) {
+        self.assign_all(worker, jobs, now, false);
+    }
+
+    fn assign_all(&self, worker: Option<&WorkerName>, jobs: impl Iterator<Item = JobId>, now: Timestamp, is_own: bool) {
         let Some(name) = worker else { return };
         let at = (now, monotonic());
         let mut registry = self.registry();
-        jobs.for_each(|id| registry.assign(name, id, at));
+        jobs.for_each(|id| registry.assign(name, id, at, is_own));
     }
 
     /// Registers a heartbeat of the worker that runs a job.
-    pub(crate) fn heartbeat(&self, id: JobId, now: Timestamp) {
+    pub(crate) fn heartbeat(&self, worker: Option<&WorkerName>, id: JobId, now: Timestamp) {
+        let Some(name) = worker else { return };
+        let at = (now, monotonic());
         let mut registry = self.registry();
-        let Some(name) = registry.jobs.get(&id).map(|assignment| assignment.worker.clone()) else {
-            if registry.unknown_jobs.len() < UNKNOWN_JOBS_MAX {
-                registry.unknown_jobs.insert(id);
+        if registry.jobs.get(&id).is_none_or(|assignment| assignment.worker != *name) {
+            // Claimed from another server.
+            if !registry.workers.contains_key(name) {
+                self.new_worker.notify_one();
             }
-            return;
-        };
-        registry.touch(&name, (now, monotonic()));
+            registry.assign(name, id, at, false);
+        }
+        registry.touch(name, at);
+    }
+
+    /// Waits until a worker is seen for the first time.
+    pub(crate) async fn new_worker(&self) {
+        self.new_worker.notified().await;
+    }
+
+    /// Returns the workers whose last report to other servers is out of date, and counts them as
+    /// reported. `last_seen_at` may lag by `lag`.
+    pub(crate) fn take_reports(&self, lag: Duration) -> Vec<SeenWorker> {
+        let mut registry = self.registry();
+        let mut reports = Vec::new();
+        let lag = i64::try_from(lag.as_millis()).unwrap_or(i64::MAX);
+        for (name, state) in &mut registry.workers {
+            let seen = state.seen(name);
+            let is_current = state.reported.as_ref().is_some_and(|reported| {
+                let age = seen.last_seen_at.as_millis().saturating_sub(reported.last_seen_at.as_millis());
+                age < lag && SeenWorker { last_seen_at: seen.last_seen_at, ..reported.clone() } == seen
+            });
+            if !is_current {
+                state.reported = Some(seen.clone());
+                reports.push(seen);
+            }
+        }
+        reports
+    }
+
+    /// Reports these workers again: the last report has failed.
+    pub(crate) fn report_again(&self, workers: &[SeenWorker]) {
+        let mut registry = self.registry();
+        for worker in workers {
+            if let Some(state) = registry.workers.get_mut(&worker.name) {
+                state.reported = None;
+            }
+        }
     }
 
     /// Returns up to `limit` jobs that were not compared with the store for `age`.
@@ -145,11 +257,7 @@ impl WorkerRegistry {
     pub(crate) fn stale_assignments(&self, limit: usize, age: Duration) -> Vec<StaleAssignment> {
         let mut registry = self.registry();
         let (now, last) = (monotonic(), registry.last_check_seq);
-        let unknown_jobs: Vec<JobId> = registry.unknown_jobs.iter().copied().take(limit).collect();
-        for id in &unknown_jobs {
-            registry.unknown_jobs.remove(id);
-        }
-        let mut stale: Vec<_> = unknown_jobs.into_iter().map(|id| StaleAssignment { id, check_seq: None }).collect();
+        let mut stale = Vec::new();
         while stale.len() < limit
             && let Some((check_seq, id)) = registry.check_order.first_key_value().map(|(seq, id)| (*seq, *id))
             && check_seq <= last
@@ -166,7 +274,7 @@ impl WorkerRegistry {
     /// `None` means that the job is not running.
     pub(crate) fn resolve(&self, stale: StaleAssignment, holder: Option<(Option<&WorkerName>, Timestamp)>) {
         let mut registry = self.registry();
-        if registry.jobs.get(&stale.id).map(|assignment| assignment.check_seq) != stale.check_seq {
+        if registry.jobs.get(&stale.id).is_none_or(|assignment| assignment.check_seq != stale.check_seq) {
             // Claimed or ended on this server since the store was read.
             return;
         }
@@ -179,7 +287,7 @@ impl WorkerRegistry {
         if registry.jobs.get(&stale.id).is_some_and(|assignment| assignment.worker == *name) {
             registry.touch(name, last_seen);
         } else {
-            registry.assign(name, stale.id, last_seen);
+            registry.assign(name, stale.id, last_seen, false);
         }
     }
 
@@ -189,31 +297,42 @@ impl WorkerRegistry {
         jobs.for_each(|id| registry.release(id));
     }
 
-    /// Whether a claim waits on the queue, or was made in the last minute.
-    pub(crate) fn has_recent_claims(&self, queue: &QueueName) -> bool {
+    /// Whether a claim for this type waits on the queue, or was made in the last minute.
+    pub(crate) fn has_recent_claims(&self, queue: &QueueName, job_type: &JobType) -> bool {
         let registry = self.registry();
         let Some(demand) = registry.queues.get(queue) else { return false };
-        let recent = |(_, at): (Timestamp, Duration)| monotonic().saturating_sub(at) <= RECENT;
-        demand.waiting > 0 || demand.last.is_some_and(recent)
+        demand.all_types.is_recent() || demand.types.get(job_type).is_some_and(TypeDemand::is_recent)
     }
 
     pub(crate) fn last_claim_at(&self, queue: &QueueName) -> Option<Timestamp> {
         self.registry().queues.get(queue).and_then(|demand| demand.last).map(|(at, _)| at)
     }
 
-    pub(crate) fn to_wire(&self) -> Vec<Worker> {
+    /// Returns all workers of this server, by name.
+    pub(crate) fn workers(&self) -> Vec<LocalWorker> {
         let mut registry = self.registry();
         registry.evict_idle(monotonic());
-        let worker = |(name, state): (&WorkerName, &WorkerState)| Worker {
-            name: name.to_string(),
-            queues: state.queues.iter().map(ToString::to_string).collect(),
-            last_seen_at: time(state.last_seen.0),
+        let worker = |(name, state): (&WorkerName, &WorkerState)| LocalWorker {
+            seen: state.seen(name),
             running: state.running,
             waiting: state.waiting,
         };
-        let mut workers: Vec<Worker> = registry.workers.iter().map(worker).collect();
-        workers.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let mut workers: Vec<LocalWorker> = registry.workers.iter().map(worker).collect();
+        workers.sort_unstable_by(|a, b| a.seen.name.cmp(&b.seen.name));
         workers
+    }
+}
+
+impl WorkerState {
+    fn seen(&self, name: &WorkerName) -> SeenWorker {
+        SeenWorker {
+            name: name.clone(),
+            version: self.version.clone(),
+            types: self.types.clone(),
+            queues: self.queues.clone(),
+            running: self.own_running,
+            last_seen_at: self.last_seen.0,
+        }
     }
 }
 
@@ -223,27 +342,51 @@ impl Registry {
         if !self.workers.contains_key(name) {
             self.evict_for_one(at.1);
         }
-        let new = || WorkerState { queues: Vec::new(), last_seen: at, running: 0, waiting: 0 };
+        let new = || WorkerState {
+            version: None,
+            types: Vec::new(),
+            queues: Vec::new(),
+            last_seen: at,
+            running: 0,
+            own_running: 0,
+            waiting: 0,
+            reported: None,
+        };
         let state = self.workers.entry(name.clone()).or_insert_with(new);
         state.last_seen = at;
         state
     }
 
-    fn assign(&mut self, name: &WorkerName, id: JobId, at: (Timestamp, Duration)) {
+    /// Updates the demand of a queue for each of these types.
+    fn demand(&mut self, queue: &QueueName, types: &[JobType], update: impl Fn(&mut TypeDemand)) {
+        if !self.queues.contains_key(queue) {
+            if self.queues.len() >= QUEUES_MAX {
+                return;
+            }
+            self.queues.insert(queue.clone(), QueueDemand::default());
+        }
+        if let Some(demand) = self.queues.get_mut(queue) {
+            demand.of_types(types).into_iter().for_each(update);
+        }
+    }
+
+    fn assign(&mut self, name: &WorkerName, id: JobId, at: (Timestamp, Duration), is_own: bool) {
         self.release(id);
         if self.jobs.len() < JOBS_MAX {
-            self.jobs.insert(id, Assignment { worker: name.clone(), check_seq: 0, checked_at: at.1 });
+            self.jobs.insert(id, Assignment { worker: name.clone(), is_own, check_seq: 0, checked_at: at.1 });
             self.check_last(id, monotonic());
-            self.touch(name, at).running += 1;
+            let state = self.touch(name, at);
+            state.running += 1;
+            state.own_running += u64::from(is_own);
         }
     }
 
     fn release(&mut self, id: JobId) {
-        self.unknown_jobs.remove(&id);
         let Some(assignment) = self.jobs.remove(&id) else { return };
         self.check_order.remove(&assignment.check_seq);
         if let Some(state) = self.workers.get_mut(&assignment.worker) {
             state.running = state.running.saturating_sub(1);
+            state.own_running = state.own_running.saturating_sub(u64::from(assignment.is_own));
         }
     }
 
@@ -253,7 +396,7 @@ impl Registry {
         self.last_check_seq += 1;
         (assignment.check_seq, assignment.checked_at) = (self.last_check_seq, now);
         self.check_order.insert(self.last_check_seq, id);
-        Some(StaleAssignment { id, check_seq: Some(self.last_check_seq) })
+        Some(StaleAssignment { id, check_seq: self.last_check_seq })
     }
 
     fn evict_idle(&mut self, now: Duration) {
@@ -281,9 +424,7 @@ impl Drop for ClaimGuard {
     fn drop(&mut self) {
         let mut registry = self.workers.registry();
         for queue in &self.queues {
-            if let Some(demand) = registry.queues.get_mut(queue) {
-                demand.waiting = demand.waiting.saturating_sub(1);
-            }
+            registry.demand(queue, &self.types, |demand| demand.waiting = demand.waiting.saturating_sub(1));
         }
         if let Some(state) = self.worker.as_ref().and_then(|name| registry.workers.get_mut(name)) {
             state.waiting = state.waiting.saturating_sub(1);
@@ -292,79 +433,4 @@ impl Drop for ClaimGuard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(text: &str) -> WorkerName {
-        WorkerName::new(text).unwrap()
-    }
-
-    fn at(millis: i64) -> Timestamp {
-        Timestamp::from_millis(millis)
-    }
-
-    #[test]
-    fn a_worker_is_shown_while_it_claims_and_runs_jobs() {
-        let workers = Arc::new(WorkerRegistry::default());
-        let (queue, job) = (QueueName::new("q").unwrap(), JobId::from_bytes([1; 16]));
-        assert!(!workers.has_recent_claims(&queue));
-        let claim = workers.claim_started(Some(&name("w")), std::slice::from_ref(&queue), at(5));
-        assert_eq!((workers.to_wire()[0].waiting, workers.has_recent_claims(&queue)), (1, true));
-        drop(claim);
-        workers.jobs_assigned(Some(&name("w")), [job].into_iter(), at(6));
-        workers.heartbeat(job, at(9));
-        let listed = workers.to_wire();
-        assert_eq!((listed[0].running, listed[0].waiting, listed[0].last_seen_at.0), (1, 0, 9));
-        workers.jobs_assigned(Some(&name("other")), [job].into_iter(), at(10));
-        assert_eq!(workers.to_wire().iter().map(|worker| worker.running).collect::<Vec<_>>(), [1, 0]);
-        workers.jobs_released([job, job].into_iter());
-        assert_eq!(workers.to_wire().iter().map(|worker| worker.running).collect::<Vec<_>>(), [0, 0]);
-    }
-
-    /// (name, running, last seen) of every worker.
-    fn summary(workers: &WorkerRegistry) -> Vec<(String, u64, i64)> {
-        let one = |worker: Worker| (worker.name, worker.running, worker.last_seen_at.0);
-        workers.to_wire().into_iter().map(one).collect()
-    }
-
-    fn expected(one: &[(&str, u64, i64)]) -> Vec<(String, u64, i64)> {
-        one.iter().map(|(name, running, at)| ((*name).to_owned(), *running, *at)).collect()
-    }
-
-    #[test]
-    fn the_store_corrects_the_registry() {
-        let workers = Arc::new(WorkerRegistry::default());
-        let job = |number| JobId::from_bytes([number; 16]);
-        workers.jobs_assigned(Some(&name("w")), (1..=4).map(job), at(6));
-        assert_eq!(workers.stale_assignments(10, Duration::from_secs(3_600)), []);
-        let stale = workers.stale_assignments(3, Duration::ZERO);
-        assert_eq!(stale.iter().map(|assignment| assignment.id).collect::<Vec<_>>(), [job(1), job(2), job(3)]);
-        workers.resolve(stale[0], None);
-        workers.resolve(stale[1], Some((Some(&name("w")), at(20))));
-        workers.resolve(stale[2], Some((Some(&name("other")), at(15))));
-        assert_eq!(summary(&workers), expected(&[("other", 1, 15), ("w", 2, 20)]));
-        // The unchecked job first, then those that were checked.
-        let stale = workers.stale_assignments(10, Duration::ZERO);
-        assert_eq!(stale.iter().map(|assignment| assignment.id).collect::<Vec<_>>(), [job(4), job(2), job(3)]);
-        // Claimed again, or ended, since the store was read.
-        workers.jobs_assigned(Some(&name("w")), [job(4)].into_iter(), at(30));
-        workers.jobs_released([job(2)].into_iter());
-        stale.into_iter().for_each(|assignment| workers.resolve(assignment, None));
-        assert_eq!(summary(&workers), expected(&[("other", 0, 15), ("w", 1, 30)]));
-        // A heartbeat of a job that was claimed on another server.
-        workers.heartbeat(job(9), at(31));
-        let stale = workers.stale_assignments(1, Duration::from_secs(3_600));
-        workers.resolve(stale[0], Some((Some(&name("far")), at(31))));
-        assert_eq!(summary(&workers), expected(&[("far", 1, 31), ("other", 0, 15), ("w", 1, 30)]));
-    }
-
-    #[test]
-    fn the_registry_is_bounded() {
-        let workers = Arc::new(WorkerRegistry::default());
-        for number in 0..WORKERS_MAX + 500 {
-            drop(workers.claim_started(Some(&name(&format!("w{number}"))), &[], at(1)));
-        }
-        assert!(workers.to_wire().len() <= WORKERS_MAX);
-        assert!(workers.to_wire().iter().any(|worker| worker.name == format!("w{}", WORKERS_MAX + 499)));
-    }
-}
+mod tests;

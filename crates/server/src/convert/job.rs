@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use longshore_api::job as wire;
 use longshore_api::tags::TagMap;
+use longshore_core::actions::JobAction;
 use longshore_core::attempt::Attempt;
 use longshore_core::failure::Failure;
 use longshore_core::history::Transition;
@@ -14,7 +15,7 @@ use longshore_core::tags::Tags;
 
 use super::{raw, settings, text, time, times, wire_duration};
 
-pub(crate) fn record(job: &Job) -> wire::Job {
+pub(crate) fn record(job: &Job, actions: Vec<JobAction>) -> wire::Job {
     let lease = job.state.lease();
     let id = |id: Option<JobId>| id.map(|id| id.to_string());
     let counters = job.counters;
@@ -67,14 +68,15 @@ pub(crate) fn record(job: &Job) -> wire::Job {
         requeued_from: id(job.requeued_from),
         requeued_as: id(job.requeued_as),
         cancel_requested: lease.is_some_and(|lease| lease.cancel_requested.is_some()),
+        actions,
         payload: None,
         payload_base64: None,
     }
 }
 
-pub(crate) fn record_with_payload(job: &Job, payload: Option<&Payload>) -> wire::Job {
+pub(crate) fn with_payload(job: wire::Job, payload: Option<&Payload>) -> wire::Job {
     let (json, base64) = payload.map(raw::payload).unwrap_or_default();
-    wire::Job { payload: json, payload_base64: base64, ..record(job) }
+    wire::Job { payload: json, payload_base64: base64, ..job }
 }
 
 pub(crate) fn tags(tags: &Tags) -> TagMap {

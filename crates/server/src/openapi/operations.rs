@@ -3,7 +3,7 @@
 use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
 use longshore_api::queue::{PutQueue, Queue, Queues};
-use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Workers};
+use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Worker, Workers};
 use longshore_api::work::{
     BatchHeartbeat, Children, ChildrenCreated, Claim, Claimed, Complete, Extended, Fail, Heartbeat, Heartbeats,
     JobState, Release, Results, Settlement, Settlements, Snooze,
@@ -206,9 +206,17 @@ fn workflows(spec: &mut SpecBuilder) {
 fn system(spec: &mut SpecBuilder) {
     use HttpMethod::{Get, Post};
     spec.route(Get, "/v1/stats", "Counts and rates").response::<Stats>("200", "Rates over the last minute").add();
-    spec.route(Get, "/v1/workers", "Workers that claim jobs")
-        .response::<Workers>("200", "The workers of this server")
+    spec.route(Get, "/v1/workers", "Workers that were seen within 24 hours")
+        .response::<Workers>("200", "The workers of all servers on this store")
         .add();
+    let directives = [
+        ("/v1/workers/{worker}/quiet", "Asks a worker to finish its jobs and claim no more"),
+        ("/v1/workers/{worker}/stop", "Asks a worker to finish or release its jobs and exit"),
+        ("/v1/workers/{worker}/resume", "Lets a worker claim jobs again"),
+    ];
+    for (path, summary) in directives {
+        spec.route(Post, path, summary).response::<Worker>("200", "The worker with its new directive").add();
+    }
     spec.route(Get, "/v1/info", "The server itself")
         .response::<Info>("200", "Version, store, durability, whether the store accepts new jobs")
         .add();

@@ -1,4 +1,4 @@
-//! The server itself: health, info, stats, workers, metrics, virtual clock, OpenAPI, start page.
+//! The server itself: health, info, stats, metrics, virtual clock, OpenAPI, start page.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,14 +6,13 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::IntoResponse;
-use longshore_api::system::{Advance, Clock, Health, Info, QueueStats, Stats, StoreInfo, Workers};
+use longshore_api::system::{Advance, Clock, Health, Info, QueueStats, Stats, StoreInfo};
 use longshore_api::{Duration as WireDuration, ErrorCode};
 use longshore_core::id::QueueName;
 use longshore_store::StoreHealth;
 use tokio::time::timeout;
 
 use crate::background::metrics::exposition;
-use crate::background::worker_check;
 use crate::convert::{queue::counts, time};
 use crate::openapi;
 use crate::state::AppState;
@@ -104,12 +103,6 @@ pub(crate) async fn stats(State(app): State<AppState>, _: NoQuery) -> ApiResult 
     }
     stats.totals = totals;
     ok(&stats)
-}
-
-/// `GET /v1/workers`
-pub(crate) async fn workers(State(app): State<AppState>, _: NoQuery) -> ApiResult {
-    worker_check::check_now(&app).await;
-    ok(&Workers { workers: app.workers.to_wire() })
 }
 
 /// `GET /metrics`, in the text format of Prometheus.

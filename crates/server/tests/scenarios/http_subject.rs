@@ -181,8 +181,7 @@ impl HttpSubject {
         Ok(Answer::Submitted(submitted.collect()))
     }
 
-    fn claim(&mut self, body: &Value) -> Result<Answer, Refused> {
-        let answer = self.post("/v1/claims", body)?;
+    fn claimed(&mut self, answer: &Value) -> Vec<Claimed> {
         let claimed = answer["jobs"].as_array().unwrap().iter().map(|claimed| {
             let job = self.adopt(&claimed["id"]);
             let version = claimed["lease"]["version"].as_u64().unwrap();
@@ -201,7 +200,7 @@ impl HttpSubject {
                 last_attempt: claimed["last_attempt"].as_bool().unwrap(),
             }
         });
-        Ok(Answer::Claimed(claimed.collect()))
+        claimed.collect()
     }
 
     fn fan_out(&mut self, job: Handle, body: &Value) -> Result<Answer, Refused> {
@@ -263,11 +262,15 @@ impl HttpSubject {
             Command::DeleteQueue { queue, force: true } => self.arrange("DELETE", queue, "?force=true", None),
             Command::DeleteQueue { queue, force: false } => self.arrange("DELETE", queue, "", None),
             Command::Submit { queue, jobs } => self.submit(queue, jobs),
-            Command::Claim { queues, worker, limit, types, lease, execution_timeout } => {
-                let mut body = json!({ "queues": queues, "worker": worker, "limit": limit, "types": types });
-                put(&mut body, "lease", lease.map(requests::duration));
-                put(&mut body, "execution_timeout", execution_timeout.map(requests::duration));
-                self.claim(&body)
+            Command::Claim { .. } => {
+                let answer = self.post("/v1/claims", &requests::claim(command))?;
+                Ok(Answer::Claimed(self.claimed(&answer)))
+            }
+            Command::SettleAndClaim { settle, claim } => self.settle_and_claim(settle, claim),
+            Command::Direct { worker, directive } => {
+                let verb = if directive == "run" { "resume" } else { directive };
+                let path = format!("/v1/workers/{}/{verb}", requests::segment(worker));
+                self.post(&path, &json!({})).map(|_| Answer::Done)
             }
             Command::Settle { job, token, outcome } => self.settle(*job, token, outcome),
             Command::Heartbeat { job, token, progress, checkpoint } => {
@@ -326,6 +329,23 @@ impl HttpSubject {
     fn arrange(&mut self, method: &str, queue: &str, rest: &str, body: Option<&Value>) -> Result<Answer, Refused> {
         let path = format!("/v1/queues/{}{rest}", requests::segment(queue));
         self.call(method, &path, body).map(|_| Answer::Done)
+    }
+
+    fn settle_and_claim(&mut self, settle: &[(Handle, Token, Outcome)], claim: &Command) -> Result<Answer, Refused> {
+        let items = settle.iter().map(|(job, token, outcome)| {
+            let (verb, mut body) = requests::settlement(outcome);
+            put(&mut body, "lease", self.token(*job, token).map(Value::from));
+            body["id"] = json!(self.id(*job));
+            body["outcome"] = json!(verb);
+            body
+        });
+        let items: Vec<Value> = items.collect();
+        let mut body = requests::claim(claim);
+        body["settle"] = json!(items);
+        let answer = self.post("/v1/claims", &body)?;
+        let word = |result: &Value| result.get("state").or(result.get("code")).unwrap().as_str().unwrap().to_owned();
+        let verdicts = answer["results"].as_array().unwrap().iter().map(word).collect();
+        Ok(Answer::SettledAndClaimed { verdicts, claimed: self.claimed(&answer) })
     }
 
     fn settle(&mut self, job: Handle, token: &Token, outcome: &Outcome) -> Result<Answer, Refused> {

@@ -1,6 +1,6 @@
 //! Converts commands of the testkit to request bodies.
 
-use longshore_testkit::target::{Edit, Millis, NewJob, Outcome, Settings};
+use longshore_testkit::target::{Command, Edit, Millis, NewJob, Outcome, Settings};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -100,6 +100,20 @@ fn tags(tags: &std::collections::BTreeMap<String, Option<String>>) -> Value {
 }
 
 /// Returns the last segment of the path, and the body.
+pub(crate) fn claim(command: &Command) -> Value {
+    let Command::Claim { queues, worker, limit, types, lease, execution_timeout } = command else {
+        panic!("{command:?} is no claim")
+    };
+    let mut body = json!({ "queues": queues, "worker": worker, "limit": limit, "types": types });
+    let durations = [("lease", lease), ("execution_timeout", execution_timeout)];
+    for (name, value) in durations {
+        if let Some(millis) = value {
+            body[name] = duration(*millis);
+        }
+    }
+    body
+}
+
 pub(crate) fn settlement(outcome: &Outcome) -> (&'static str, Value) {
     match outcome {
         Outcome::Complete { result, progress } => {

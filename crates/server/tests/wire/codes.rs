@@ -48,6 +48,7 @@ async fn every_error_code_is_reachable() {
         ("GET", "/v1/jobs/", "", 404, "not_found"),
         ("POST", "/v1/workflows/missing", "{}", 405, "method_not_allowed"),
         ("GET", "/v1/workflows/missing", "", 404, "workflow_not_found"),
+        ("POST", "/v1/workers/missing/quiet", "{}", 404, "worker_not_found"),
         ("PUT", "/v1/claims", "{}", 405, "method_not_allowed"),
         ("POST", "/v1/queues/w/jobs", r#"{"type":"t","external_id":"x","hold":true}"#, 409, "duplicate_id"),
         ("POST", "/v1/queues/w/jobs", r#"{"type":"t"}"#, 429, "queue_full"),

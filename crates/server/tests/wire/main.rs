@@ -29,4 +29,5 @@ mod restart;
 mod settle_in_claim;
 mod submit;
 mod system;
+mod workers;
 mod workflows;

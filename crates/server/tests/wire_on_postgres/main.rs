@@ -38,5 +38,7 @@ mod settle_in_claim;
 mod submit;
 #[path = "../wire/system.rs"]
 mod system;
+#[path = "../wire/workers.rs"]
+mod workers;
 #[path = "../wire/workflows.rs"]
 mod workflows;

@@ -13,6 +13,7 @@ use longshore_core::submit::{NewJob, Payload};
 use longshore_engine::{AdminCommand, DeleteQueue, Heartbeat, QueueDeleteMode};
 use longshore_store::JobRef;
 
+pub(super) use super::directives::directives_survive_reopen;
 use super::harness::*;
 
 pub(super) fn jobs_survive_reopen(h: &mut Harness) {

@@ -47,7 +47,7 @@ pub(super) fn wait_for(reached: impl Fn() -> bool) {
     panic!("the condition was never met");
 }
 
-fn granted(call: Call<'_>) -> Grant {
+pub(super) fn granted(call: Call<'_>) -> Grant {
     block_on_for(RESPONSE_TIMEOUT, call).expect("the claim stays parked although a job is ready").unwrap().unwrap()
 }
 

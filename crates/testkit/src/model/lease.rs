@@ -5,7 +5,7 @@ use super::job::{Attempt, Error, Lease, State};
 use super::rules::{Counts, DURATION_MAX, OnPermanent, Profile, Refusal, VALIDATION};
 
 use super::{Model, server_error};
-use crate::target::{Answer, Claimed, Handle, Millis, Outcome, Token};
+use crate::target::{Answer, Claimed, Command, Handle, Millis, Outcome, Token};
 
 const MOST_CLAIMED: usize = 1_000;
 const MOST_TYPES: usize = 100;
@@ -48,13 +48,36 @@ impl Model {
             return Err(VALIDATION);
         }
         let mut claimed = Vec::new();
-        for queue in claim.queues {
+        // A worker that an operator holds back gets nothing.
+        let queues = if self.held_back.contains(claim.worker) { &[] } else { claim.queues };
+        for queue in queues {
             while claimed.len() < claim.limit {
                 let Some(handle) = self.first_in_line(queue, claim.types) else { break };
                 claimed.push(self.start(handle, claim));
             }
         }
         Ok(Answer::Claimed(claimed))
+    }
+
+    /// Applies settlements one by one, then the claim. A refused claim applies nothing.
+    pub(crate) fn settle_and_claim(
+        &mut self,
+        settle: &[(Handle, Token, Outcome)],
+        claim: &Command,
+    ) -> Result<Answer, Refusal> {
+        // A claim changes nothing before its checks, and a copy of the model shows the refusal.
+        self.clone().dispatch(claim)?;
+        let verdict = |answer: Result<Answer, Refusal>| match answer {
+            Ok(Answer::State { state, .. }) => state,
+            Ok(other) => panic!("a settlement answered {other:?}"),
+            Err(refusal) => refusal.to_owned(),
+        };
+        let verdicts = settle.iter().map(|(job, token, outcome)| verdict(self.settle(*job, token, outcome))).collect();
+        self.propagate();
+        match self.dispatch(claim)? {
+            Answer::Claimed(claimed) => Ok(Answer::SettledAndClaimed { verdicts, claimed }),
+            other => panic!("a claim answered {other:?}"),
+        }
     }
 
     fn first_in_line(&self, queue: &str, types: &[String]) -> Option<Handle> {

@@ -2,7 +2,7 @@
 
 use super::matching::{Context, Got, Matcher, show_job};
 use super::steps::{Expectation, Expected, Member};
-use super::values::show_offset;
+use super::values::{CODES, show_offset};
 use super::workflows::show_workflow;
 use crate::target::{Answer, Claimed, Command, Handle, Millis, Submitted};
 
@@ -43,8 +43,10 @@ pub(super) fn judge(
         {
             Ok(())
         }
-        (Expected::Claimed(want), Answer::Claimed(got))
-            if want.len() == got.len() && want.iter().zip(got).all(|(w, g)| claim_fits(w, g, context)) =>
+        (Expected::Claimed(want), Answer::Claimed(got)) if claims_fit(want, got, context) => Ok(()),
+        (Expected::SettledAndClaimed(want, jobs), Answer::SettledAndClaimed { verdicts, claimed })
+            if want.iter().zip(verdicts).all(|(want, got)| verdict_fits(want.as_deref(), got))
+                && jobs.as_ref().is_none_or(|jobs| claims_fit(jobs, claimed, context)) =>
         {
             Ok(())
         }
@@ -82,6 +84,15 @@ fn member_fits(want: &Member, got: &Submitted, context: Context<'_>) -> bool {
     }
 }
 
+/// Without an expectation, a settlement must not be refused.
+fn verdict_fits(want: Option<&str>, got: &str) -> bool {
+    want.map_or_else(|| !CODES.contains(&got), |want| want == got)
+}
+
+fn claims_fit(want: &[Expectation], got: &[Claimed], context: Context<'_>) -> bool {
+    want.len() == got.len() && want.iter().zip(got).all(|(want, got)| claim_fits(want, got, context))
+}
+
 fn claim_fits(want: &Expectation, got: &Claimed, context: Context<'_>) -> bool {
     let extra = |(name, matcher): &(String, Matcher)| match name.as_str() {
         "expires" => matcher.matches(&got.expires_at.map_or(Got::Null, Got::Time), context),
@@ -107,6 +118,11 @@ fn show_expected(expected: &Expected, context: Context<'_>) -> String {
         Expected::Claimed(list) => {
             let show = |e: &Expectation| format!("{} v{}{}", name(e.job), e.version, fields(&e.extra));
             list.iter().map(show).collect::<Vec<_>>().join(", ")
+        }
+        Expected::SettledAndClaimed(verdicts, claimed) => {
+            let verdicts: Vec<&str> = verdicts.iter().map(|word| word.as_deref().unwrap_or("accepted")).collect();
+            let claimed = claimed.clone().map_or(Expected::Accepted, Expected::Claimed);
+            format!("settled: {}; claimed: {}", verdicts.join(", "), show_expected(&claimed, context))
         }
         Expected::Members(list) | Expected::Known(_, list) => {
             let show = |member: &Member| match member {
@@ -140,6 +156,10 @@ pub(super) fn show_answer(answer: &Answer, context: Context<'_>) -> String {
         Answer::Extended { expires_at, cancel_requested } => {
             let wish = if *cancel_requested { ", cancel requested" } else { "" };
             format!("lease until {}{wish}", until(*expires_at))
+        }
+        Answer::SettledAndClaimed { verdicts, claimed } => {
+            let claimed = show_answer(&Answer::Claimed(claimed.clone()), context);
+            format!("settled: {}; claimed: {claimed}", verdicts.join(", "))
         }
         Answer::Claimed(jobs) if jobs.is_empty() => "none".to_owned(),
         Answer::Claimed(jobs) => {

@@ -376,7 +376,13 @@ impl ScenarioRun<'_> {
             | Command::Pause { .. }
             | Command::Resume { .. }
             | Command::DeleteQueue { .. }
+            | Command::Direct { .. }
             | Command::Claim { .. } => {}
+            Command::SettleAndClaim { settle, .. } => {
+                for (job, _, _) in settle {
+                    *job = self.handle(*job)?;
+                }
+            }
             Command::Submit { jobs: list, .. } | Command::StartWorkflow { jobs: list, .. } => jobs(list)?,
             Command::GrowWorkflow { workflow, jobs: list, .. } => {
                 *workflow = self.workflow_handle(*workflow)?;

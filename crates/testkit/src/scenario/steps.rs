@@ -123,6 +123,8 @@ pub(super) enum Expected {
     /// Like `Members`, for a workflow that existed before.
     Known(usize, Vec<Member>),
     Claimed(Vec<Expectation>),
+    /// A word for each settlement, if given, and the claimed jobs, if given.
+    SettledAndClaimed(Vec<Option<String>>, Option<Vec<Expectation>>),
     CancelRequested,
     Extended(Vec<(String, Matcher)>),
 }

@@ -104,8 +104,8 @@ impl Reader {
         }
         let verb = words.remove(0);
         let unchanged = arrow.as_mut().is_some_and(|right| right.pop_if(|word| word == "unchanged").is_some());
-        if !members.is_empty() && !matches!(verb.as_str(), "batch" | "children" | "workflow" | "grow") {
-            return Err("`+` lines belong to `batch`, `children`, `workflow` or `grow`".to_owned());
+        if !members.is_empty() && !matches!(verb.as_str(), "batch" | "children" | "workflow" | "grow" | "claim") {
+            return Err("`+` lines belong to `batch`, `children`, `workflow`, `grow` or `claim`".to_owned());
         }
         let arrow = arrow.filter(|right| !(unchanged && right.is_empty()));
         if arrow.as_ref().is_some_and(Vec::is_empty) {
@@ -283,7 +283,15 @@ impl Reader {
                 let (jobs, finally) = self.members(s, &mut binds, &mut members)?;
                 Command::Children { job, token, jobs, finally }
             }
+            "claim" if !s.members.is_empty() => return self.settle_and_claim(s),
             "claim" => self.claim(s)?,
+            "direct" => {
+                let (worker, directive) = (s.arguments.next("worker")?, s.arguments.next("directive")?);
+                if !matches!(directive.as_str(), "run" | "quiet" | "stop") {
+                    return Err(format!("`{directive}` is no directive (run, quiet, stop)"));
+                }
+                Command::Direct { worker, directive }
+            }
             "complete" | "fail" | "snooze" | "release" => {
                 let (job, token) = (self.job(s)?, token(s)?);
                 Command::Settle { job, token, outcome: outcome(verb, &mut s.arguments)? }
@@ -371,6 +379,40 @@ impl Reader {
             lease: s.arguments.parsed("lease", duration)?,
             execution_timeout: s.arguments.parsed("timeout", duration)?,
         })
+    }
+
+    /// Parses a claim with `+` lines, each of which is a settlement.
+    fn settle_and_claim(&mut self, s: &mut Statement) -> Read<Action> {
+        let (mut settle, mut verdicts) = (Vec::new(), Vec::new());
+        for mut words in std::mem::take(&mut s.members) {
+            words.remove(0);
+            let arrow = words.iter().position(|word| word == "->").map(|at| words.split_off(at));
+            let verdict = match arrow.as_deref() {
+                None => None,
+                Some([_, word]) if STATES.contains(&word.as_str()) || CODES.contains(&word.as_str()) => {
+                    Some(word.clone())
+                }
+                Some(words) => return Err(format!("`{}` is neither a state nor an error code", words.join(" "))),
+            };
+            let mut line =
+                Statement { arguments: Arguments::new(&words), arrow: None, unchanged: false, members: vec![] };
+            let verb = line.arguments.next("outcome")?;
+            if !matches!(verb.as_str(), "complete" | "fail" | "snooze" | "release") {
+                return Err(format!("`{verb}` settles nothing"));
+            }
+            let (job, token) = (self.job(&mut line)?, token(&mut line)?);
+            settle.push((job, token, outcome(&verb, &mut line.arguments)?));
+            verdicts.push(verdict);
+            line.arguments.finish()?;
+        }
+        let command = Command::SettleAndClaim { settle, claim: Box::new(self.claim(s)?) };
+        let expected = match self.expected("claim", s.arrow.take(), Vec::new())? {
+            Expected::Claimed(claimed) => Expected::SettledAndClaimed(verdicts, Some(claimed)),
+            Expected::Accepted => Expected::SettledAndClaimed(verdicts, None),
+            other => other,
+        };
+        let command = Box::new(command);
+        Ok(Action::Do { command, binds: Vec::new(), workflow: None, expected, unchanged: s.unchanged })
     }
 
     /// Parses the `+` and `finally` lines of a batch. A name like j1..j9 makes nine equal jobs.

@@ -80,10 +80,11 @@ fn describe(reason: &Reason) -> String {
         }
         Reason::Lifetime { at } => format!("its lifetime ends at {at}, before it can run"),
         Reason::Behind { ahead } => format!("{} ahead of it", counted(*ahead, "job")),
-        Reason::NoWorker { queue, last_seen_at: Some(at) } => {
-            format!("no worker claims from queue \"{queue}\"; the last claim was at {at}")
+        Reason::NoWorker { queue, last_seen_at: Some(at), types } => {
+            let types = types.join(", ");
+            format!("no worker claims type \"{types}\" from queue \"{queue}\"; the last claim was at {at}")
         }
-        Reason::NoWorker { queue, last_seen_at: None } => {
+        Reason::NoWorker { queue, last_seen_at: None, types: _ } => {
             format!(
                 "no worker has claimed from queue \"{queue}\": `longshore work --queue {queue} --exec CMD` starts one"
             )

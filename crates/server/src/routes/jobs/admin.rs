@@ -14,7 +14,7 @@ use longshore_core::requeue::{Requeue, Reset};
 use longshore_engine::{AdminCommand, AdminResponse};
 
 use super::get::find;
-use crate::convert::job::record;
+use super::record::record_of;
 use crate::convert::new_job::tags;
 use crate::convert::{instant, shared};
 use crate::state::AppState;
@@ -76,7 +76,7 @@ pub(crate) async fn run_now(State(app): State<AppState>, JobPath(id): JobPath, _
 pub(crate) async fn patch(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery, body: JsonBody) -> ApiResult {
     let edit = parse_patch(body.object()?)?;
     app.admin(AdminCommand::Edit { id, edit }).await?;
-    ok(&record(&*find(&app, id).await?))
+    ok(&record_of(&app, find(&app, id).await?).await?)
 }
 
 fn parse_patch(patch: Patch) -> Result<Edit, Invalid> {

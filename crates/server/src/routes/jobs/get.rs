@@ -15,7 +15,8 @@ use longshore_core::refusal::Refusal;
 use longshore_core::submit::Payload;
 use longshore_store::JobRef;
 
-use crate::convert::job::{attempt, record, record_with_payload, transition};
+use super::record::record_of;
+use crate::convert::job::{attempt, transition, with_payload};
 use crate::convert::raw;
 use crate::convert::view::viewed;
 use crate::state::AppState;
@@ -34,8 +35,11 @@ pub(crate) async fn get(State(app): State<AppState>, JobPath(id): JobPath, mut q
     }
     let job = find(&app, id).await?;
     match view {
-        None if include.is_none() => ok(&record(&job)),
-        None => ok(&record_with_payload(&job, read_payload(&app, &job).await?.as_ref())),
+        None if include.is_none() => ok(&record_of(&app, job).await?),
+        None => {
+            let payload = read_payload(&app, &job).await?;
+            ok(&with_payload(record_of(&app, job).await?, payload.as_ref()))
+        }
         Some(view @ View::Ocypod) => ok(&viewed(&job, view, app.now(), read_payload(&app, &job).await?.as_ref())),
         Some(view @ (View::Gopherqueue | View::Taskharbor | View::Weave | View::Document)) => {
             ok(&viewed(&job, view, app.now(), None))

@@ -20,8 +20,8 @@ use serde_json::value::RawValue;
 use utoipa::PartialSchema;
 use utoipa::openapi::{RefOr, Schema};
 
+use super::record::records;
 use crate::convert::instant;
-use crate::convert::job::record;
 use crate::state::AppState;
 use crate::wire::problem::ApiError;
 use crate::wire::query::Query;
@@ -42,11 +42,11 @@ pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> ApiRe
         // A malformed id matches no workflow.
         Err(_) => Page { jobs: Vec::new(), next: None },
     };
-    let (jobs, next) = (page.jobs.iter().map(|job| record(job)), page.next.map(|seq| seq.to_string()));
+    let (jobs, next) = (records(&app, &page.jobs).await?, page.next.map(|seq| seq.to_string()));
     match fields {
-        None => ok(&Jobs { jobs: jobs.collect(), next }),
+        None => ok(&Jobs { jobs, next }),
         Some(fields) => {
-            ok(&SelectedRows { jobs: jobs.map(|job| fields.select(&job)).collect::<Result<_, _>>()?, next })
+            ok(&SelectedRows { jobs: jobs.iter().map(|job| fields.select(job)).collect::<Result<_, _>>()?, next })
         }
     }
 }

@@ -6,7 +6,7 @@ use longshore_api::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::get::find;
-use crate::convert::job::record;
+use super::record::record_of;
 use crate::routes::leases::claim::WAIT_MAX;
 use crate::state::AppState;
 use crate::wire::path::JobPath;
@@ -28,7 +28,7 @@ pub(crate) async fn wait(State(app): State<AppState>, JobPath(id): JobPath, mut 
         notified.as_mut().enable();
         let job = find(&app, id).await?;
         if job.state.terminal() {
-            return json(StatusCode::OK, &record(&job));
+            return json(StatusCode::OK, &record_of(&app, job).await?);
         }
         tokio::select! {
             () = notified => {}
@@ -38,5 +38,5 @@ pub(crate) async fn wait(State(app): State<AppState>, JobPath(id): JobPath, mut 
     }
     let job = find(&app, id).await?;
     let status = if job.state.terminal() { StatusCode::OK } else { StatusCode::ACCEPTED };
-    json(status, &record(&job))
+    json(status, &record_of(&app, job).await?)
 }

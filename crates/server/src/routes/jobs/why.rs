@@ -11,6 +11,7 @@ use longshore_core::state::State as JobState;
 use longshore_store::{JobRef, QueuePosition, QueueStats};
 
 use super::get::find;
+use crate::background::fleet;
 use crate::convert::job::error;
 use crate::convert::{time, times};
 use crate::state::AppState;
@@ -34,9 +35,10 @@ pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: No
     if let Some(ahead) = ahead.filter(|ahead| *ahead > 0) {
         reasons.push(Reason::Behind { ahead });
     }
-    if ahead.is_some() && !app.workers.has_recent_claims(&job.queue) {
+    if ahead.is_some() && !is_served(&app, &job).await? {
         let last_seen_at = times(app.workers.last_claim_at(&job.queue));
-        reasons.push(Reason::NoWorker { queue: job.queue.to_string(), last_seen_at });
+        let types = vec![job.job_type.to_string()];
+        reasons.push(Reason::NoWorker { queue: job.queue.to_string(), last_seen_at, types });
     }
     let runnable = !paused && queue.is_some() && is_claimable(&job, app.now());
     ok(&Why {
@@ -48,6 +50,14 @@ pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: No
         action: requeue_action(&app, &job, queue.as_ref()).await?,
         requeued_as: job.requeued_as.map(|clone| clone.to_string()),
     })
+}
+
+/// Whether a worker of any server claims jobs of this type from the queue.
+async fn is_served(app: &AppState, job: &Job) -> Result<bool, ApiError> {
+    if app.workers.has_recent_claims(&job.queue, &job.job_type) {
+        return Ok(true);
+    }
+    app.call_store(Box::pin(fleet::is_served_elsewhere(app, &job.queue, &job.job_type))).await
 }
 
 /// Returns the requeue that lets an ended job run again.

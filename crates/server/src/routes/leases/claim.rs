@@ -4,13 +4,15 @@ use axum::extract::State;
 use longshore_api::Duration as WireDuration;
 use longshore_api::work::Claim;
 use longshore_core::claim::ClaimOptions;
-use longshore_core::id::{JobType, QueueName, WorkerName};
-use longshore_core::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
+use longshore_core::directive::WorkerDirective;
+use longshore_core::id::{JobType, QueueName, WorkerName, validate_printable};
+use longshore_core::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX, WORKER_VERSION_CHARS_MAX};
 use longshore_core::refusal::Invalid;
 use longshore_engine::ClaimRequest;
 use serde_json::value::RawValue;
 
 use super::settle::SettlementBatch;
+use crate::background::worker_registry::ClaimInfo;
 use crate::convert::claimed::{JOB_BYTES, write_claimed};
 use crate::net::delivery;
 use crate::state::AppState;
@@ -27,10 +29,20 @@ pub(crate) async fn claim(State(app): State<AppState>, _: NoQuery, body: JsonBod
     let mut claim: Claim<&RawValue> = body.required()?;
     let wait = claim.wait.unwrap_or_default();
     let settle = claim.settle.take();
+    let version = claim.version.take();
+    version.as_deref().map_or(Ok(()), |text| validate_printable("version", text, WORKER_VERSION_CHARS_MAX))?;
     let request = parse(claim)?;
     let worker = request.terms.worker.clone();
     let settlements = settle.as_deref().map(|items| SettlementBatch::parse("settle", items)).transpose()?;
-    let claim_guard = app.workers.claim_started(worker.as_ref(), &request.queues, app.now());
+    let directive = app.store.directive(worker.as_ref());
+    let info = ClaimInfo {
+        worker: worker.as_ref(),
+        version: version.as_deref(),
+        queues: &request.queues,
+        types: &request.types,
+        can_claim: directive == WorkerDirective::Run,
+    };
+    let claim_guard = app.workers.claim_started(info, app.now());
     let (results, grant) = match settlements {
         Some((batch, valid)) if !batch.is_empty() => {
             let settled = app.call_store(app.store.settle_and_claim(valid, request)).await??;
@@ -41,12 +53,13 @@ pub(crate) async fn claim(State(app): State<AppState>, _: NoQuery, body: JsonBod
     drop(claim_guard);
     app.workers.jobs_assigned(worker.as_ref(), grant.jobs().iter().map(|job| job.claimed.id), app.now());
     let payloads: usize = grant.jobs().iter().map(|job| job.payload.bytes().len()).sum();
-    let mut json = JsonWriter::with_capacity(64 + payloads + grant.jobs().len() * JOB_BYTES);
+    let mut json = JsonWriter::with_capacity(96 + payloads + grant.jobs().len() * JOB_BYTES);
     json.object(|json| {
         if let Some(results) = &results {
             json.field("results").value(results);
         }
         json.field("jobs").array(grant.jobs(), write_claimed);
+        json.field("directive").word(app.store.directive(worker.as_ref()).as_str());
         json.field("now").time(app.now());
     });
     Ok(delivery::response(json.finish()?, grant))

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use longshore_api::enums::State as JobStateName;
 use longshore_api::work::{BatchHeartbeat, Extended, Heartbeat, Heartbeats, Results};
+use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::{HeartbeatData, LeaseRenewal};
 use longshore_core::id::JobId;
 use serde_json::value::RawValue;
@@ -31,8 +32,9 @@ pub(crate) async fn heartbeat(
     let verdicts = app.call_store(app.store.heartbeat(vec![heartbeat])).await?;
     let renewal = verdicts.into_iter().next().ok_or_else(no_verdict)??;
     let now = app.now();
-    app.workers.heartbeat(id, now);
-    ok(&Extended { now: Some(time(now)), ..renewed(id, renewal) })
+    app.workers.heartbeat(renewal.worker.as_ref(), id, now);
+    let directive = Some(app.store.directive(renewal.worker.as_ref()));
+    ok(&Extended { directive, now: Some(time(now)), ..renewed(id, renewal) })
 }
 
 /// `POST /v1/heartbeats`: each item has its own verdict; an invalid one does not affect others.
@@ -45,8 +47,10 @@ pub(crate) async fn heartbeats(State(app): State<AppState>, _: NoQuery, body: Js
     let ids: Vec<JobId> = valid.iter().map(|heartbeat| heartbeat.id).collect();
     let verdicts = if valid.is_empty() { Vec::new() } else { app.call_store(app.store.heartbeat(valid)).await? };
     let now = app.now();
-    for (id, _) in ids.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_ok()) {
-        app.workers.heartbeat(*id, now);
+    let mut directive = WorkerDirective::Run;
+    for (id, renewal) in ids.iter().zip(&verdicts).filter_map(|(id, verdict)| Some((id, verdict.as_ref().ok()?))) {
+        app.workers.heartbeat(renewal.worker.as_ref(), *id, now);
+        directive = directive.max(app.store.directive(renewal.worker.as_ref()));
     }
     let mut verdicts = ids.into_iter().zip(verdicts);
     let result = |(raw, item): (&&RawValue, Result<_, ItemError>)| {
@@ -57,7 +61,7 @@ pub(crate) async fn heartbeats(State(app): State<AppState>, _: NoQuery, body: Js
         to_wire(raw, verdict)
     };
     let results = heartbeats.iter().zip(items).map(result).collect();
-    ok(&Results { results, now: Some(time(now)) })
+    ok(&Results { results, directive: Some(directive), now: Some(time(now)) })
 }
 
 fn renewed(id: JobId, renewal: LeaseRenewal) -> Extended {
@@ -67,6 +71,7 @@ fn renewed(id: JobId, renewal: LeaseRenewal) -> Extended {
         expires_at: times(renewal.expires_at),
         cancel_requested: renewal.cancel_requested,
         last_attempt: renewal.last_attempt,
+        directive: None,
         now: None,
     }
 }

@@ -79,7 +79,7 @@ pub(crate) async fn settlements(State(app): State<AppState>, _: NoQuery, body: J
     let Settlements::<&RawValue> { settlements } = body.required()?;
     let (batch, valid) = SettlementBatch::parse("settlements", &settlements)?;
     let verdicts = if valid.is_empty() { Vec::new() } else { app.call_store(app.store.settle(valid)).await? };
-    ok(&Results { results: batch.into_results(verdicts), now: None })
+    ok(&Results { results: batch.into_results(verdicts), directive: None, now: None })
 }
 
 /// The settlements of a request: each item is valid, or has its error.

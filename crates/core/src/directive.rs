@@ -1,0 +1,3 @@
+//! Directives: what operators ask of workers.
+
+pub use longshore_types::WorkerDirective;

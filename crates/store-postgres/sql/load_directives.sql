@@ -1,0 +1,1 @@
+SELECT name, directive FROM @.worker_directives

@@ -1,0 +1,1 @@
+DELETE FROM @.worker_directives WHERE name = $1
