@@ -58,11 +58,11 @@ enum BenchCommand {
 enum InProcessCommand {
     /// Submit, claim and complete in process, BATCH commands per commit
     Lifecycle { dir: PathBuf, batch: Count, seconds: Count },
-    /// The same with one client, so that each response is one commit, while finished jobs are pruned
+    /// The same with one client, one commit per response, while finished jobs are pruned
     Sustained { dir: PathBuf, batch: Count, seconds: Count },
     /// Single submissions in process, alternating with `fdatasync` calls
     Single { dir: PathBuf, times: Count },
-    /// A group of JOBS, submitted in batches and drained, alternating with standalone jobs; then a fan-in
+    /// A group of JOBS, submitted in batches and drained, and as many standalone jobs; a fan-in
     Workflows { dir: PathBuf, jobs: Count, rounds: Count },
     /// Fill and reopen in process, then claim and complete from a long and a short queue in turn
     Backlog {

@@ -1,4 +1,4 @@
-//! Draws line charts as SVG: panels side by side, medians as lines, the range of the rounds as bands.
+//! Draws line charts as SVG: panels side by side, medians as lines, ranges of rounds as bands.
 
 use std::fmt::Write as _;
 

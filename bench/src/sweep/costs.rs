@@ -1,4 +1,4 @@
-//! Costs of one job for capacity planning: CPU of server and database, bytes on disk, bytes written.
+//! Costs of one job for capacity planning: CPU of server and database, bytes on disk and written.
 
 use std::path::Path;
 use std::time::Duration;
