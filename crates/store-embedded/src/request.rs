@@ -104,9 +104,12 @@ impl WriteRequest {
     /// valid again.
     pub(crate) fn promises_sync(&self) -> bool {
         match self {
-            Self::Submit(..) | Self::TakeBack(_) | Self::Settle(..) | Self::SettleAndClaim(..) | Self::Admin(..) => {
-                true
-            }
+            Self::Submit(..)
+            | Self::TakeBack(_)
+            | Self::Settle(..)
+            | Self::SettleAndClaim(..)
+            | Self::Direct(..)
+            | Self::Admin(..) => true,
             Self::Heartbeat(heartbeats, _) => heartbeats.iter().any(|heartbeat| heartbeat.notes.checkpoint.is_some()),
             Self::Claim(..) | Self::Parked(_) | Self::Unpark(_) | Self::HoldGrants(..) | Self::Tick(..) => false,
         }

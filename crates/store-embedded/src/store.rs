@@ -334,7 +334,7 @@ impl Store for EmbeddedStore {
     }
 
     fn set_directive(&self, worker: WorkerName, directive: WorkerDirective) -> StoreFuture<'_, ()> {
-        Box::pin(self.ask(move |reply| WriteRequest::Direct(worker, directive, reply)))
+        Box::pin(self.call(move |reply| WriteRequest::Direct(worker, directive, reply)))
     }
 
     /// One server has all workers in memory.

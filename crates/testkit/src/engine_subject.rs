@@ -214,9 +214,9 @@ impl TestTarget for EngineSubject {
     fn actions(&mut self, job: Handle) -> Option<Vec<&'static str>> {
         let records = &self.core.records;
         let job = records.job_by_id(self.names.id_of(job)?)?;
-        let intake = self.core.engine.queue(&job.queue).map(|queue| &queue.intake);
+        let admission = self.core.engine.queue(&job.queue).map(|queue| &queue.admission);
         let status = |id| records.job_by_id(id).map_or(DependencyStatus::Gone, DependencyStatus::of);
-        Some(allowed_actions(job, intake, status).into_iter().map(JobAction::as_str).collect())
+        Some(allowed_actions(job, admission, status).into_iter().map(JobAction::as_str).collect())
     }
 
     fn view(&mut self, job: Handle, view: &str) -> Option<BTreeMap<String, String>> {

@@ -496,7 +496,7 @@ mod tests {
         {
             assert_eq!(types(bad), None, "{bad}");
         }
-        assert_eq!(types(&format!("[{}]", vec![r#"{"type":"a"}"#; 4].join(","))), None, "the fourth is refused");
+        assert_eq!(types(&format!("[{}]", [r#"{"type":"a"}"#; 4].join(","))), None, "the fourth is refused");
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn assert_job(id: JobId, history: &JobHistory, job: &Arc<Job>) {
     if let Some(end) = history.end {
         assert_eq!(job.kind(), end, "job {id} had ended");
     }
-    let stored = job.checkpoint.as_ref().map_or(0, |bytes| checkpoint_number(bytes));
+    let stored = job.checkpoint.as_ref().map_or(0, checkpoint_number);
     assert!(stored >= history.checkpoint, "checkpoint {} of job {id} is lost: {stored}", history.checkpoint);
 }
 
