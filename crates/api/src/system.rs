@@ -188,7 +188,7 @@ pub struct Workers {
 pub struct Worker {
     /// Name of the worker.
     pub name: String,
-    /// What the worker is asked to do; every claim and heartbeat returns it.
+    /// What the server tells the worker to do; every claim and heartbeat returns it.
     pub directive: WorkerDirective,
     /// Version that its last claim named; `null` if none.
     pub version: Option<String>,

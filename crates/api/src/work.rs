@@ -69,7 +69,7 @@ pub struct Claimed {
     pub results: Option<Vec<Verdict<JobState>>>,
     /// Claimed jobs; empty if none became ready, or if the directive is not `run`.
     pub jobs: Vec<ClaimedJob>,
-    /// What the worker is asked to do; `run` for a claim without a worker.
+    /// What the server tells the worker to do; `run` for a claim without a worker.
     #[serde(default = "run")]
     pub directive: WorkerDirective,
     /// Time of the server: compare `expires_at` with it, not with the clock of the client.
@@ -288,7 +288,7 @@ pub struct Extended {
     /// Whether a failure of this attempt ends the job.
     #[serde(default)]
     pub last_attempt: bool,
-    /// What the worker is asked to do. In `/v1/heartbeats` it is beside `results` instead.
+    /// What the server tells the worker to do. In `/v1/heartbeats` it is beside `results` instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directive: Option<WorkerDirective>,
     /// Time of the server. In `/v1/heartbeats` it is beside `results` instead.
@@ -372,7 +372,7 @@ pub struct BatchHeartbeat {
 pub struct Results<T> {
     /// One verdict for each member.
     pub results: Vec<Verdict<T>>,
-    /// What the worker is asked to do; only for heartbeats. With several workers: the strictest.
+    /// What the server tells the worker to do; only for heartbeats. With several workers: the strictest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directive: Option<WorkerDirective>,
     /// Time of the server; only for heartbeats.

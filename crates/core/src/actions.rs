@@ -14,12 +14,12 @@ use crate::state::{State, StateKind};
 
 /// Returns the actions that succeed now, in the order of [`JobAction::ALL`].
 ///
-/// `intake` is of the job's queue, if that exists. `status` is asked about dependencies only if
+/// `admission` is of the job's queue, if that exists. `status` is called for dependencies only if
 /// [`depends_on_dependencies`]. A full queue may refuse to submit a held job: counts are no part
 /// of a job's state.
 pub fn allowed_actions(
     job: &Job,
-    intake: Option<&AdmissionSettings>,
+    admission: Option<&AdmissionSettings>,
     status: impl Fn(JobId) -> DependencyStatus,
 ) -> Vec<JobAction> {
     let is_allowed = |action: &JobAction| match action {
@@ -27,7 +27,7 @@ pub fn allowed_actions(
         JobAction::Cancel => !job.state.terminal(),
         JobAction::ForceCancel => can_force_cancel(job),
         JobAction::RunNow => can_run_now(job),
-        JobAction::Requeue => can_requeue(job, intake, &status),
+        JobAction::Requeue => can_requeue(job, admission, &status),
         JobAction::DeadLetter => !job.state.terminal() && !job.policy.profile.strict(),
         JobAction::Delete => !job.is_live() && job.unfinished_dependents == 0,
         JobAction::Edit => !job.state.terminal(),
@@ -71,9 +71,9 @@ fn can_run_now(job: &Job) -> bool {
     }
 }
 
-fn can_requeue(job: &Job, intake: Option<&AdmissionSettings>, status: &impl Fn(JobId) -> DependencyStatus) -> bool {
+fn can_requeue(job: &Job, admission: Option<&AdmissionSettings>, status: &impl Fn(JobId) -> DependencyStatus) -> bool {
     let with_reset = Requeue { counters: Reset::Zero, run_at: None };
-    if requeue::check(job, &with_reset, intake).is_err() {
+    if requeue::check(job, &with_reset, admission).is_err() {
         return false;
     }
     !depends_on_dependencies(job) || recompute(&mut job.dependencies.clone(), status).is_none()

@@ -73,7 +73,7 @@ pub(crate) struct SettledResponder {
 }
 
 /// Verdicts on settlements, and the jobs of the claim that carried them.
-pub(crate) type SettledJobs = (Vec<Result<StateKind, Refusal>>, Vec<ClaimedJob>);
+pub(crate) type SettledResponse = (Vec<Result<StateKind, Refusal>>, Vec<ClaimedJob>);
 
 pub(crate) enum TxRequest {
     Submit(Box<SubmitRequest>, Responder<Result<Vec<Submitted>, BatchRefusal>>),
@@ -97,7 +97,7 @@ pub(crate) enum TxResponse {
     Submit(Result<Vec<Submitted>, BatchRefusal>),
     Claim(Result<Vec<ClaimedJob>, Refusal>),
     Settle(Vec<Result<StateKind, Refusal>>),
-    SettleAndClaim(Result<SettledJobs, Refusal>),
+    SettleAndClaim(Result<SettledResponse, Refusal>),
     Heartbeat(Vec<Result<LeaseRenewal, Refusal>>),
     Admin(Result<AdminResponse, Refusal>),
     Tick(Ticked),

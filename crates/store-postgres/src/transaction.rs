@@ -430,8 +430,8 @@ fn tick(
     engine.tick(working_set, now, budget, rng, effects)
 }
 
-/// Adds the payloads. A job that became ready in this transaction was read without its payload: that
-/// payload is recorded as missing, and the evaluation is repeated.
+/// Adds the payloads. A job that became ready in this transaction was read without its payload:
+/// that payload is recorded as missing, and the evaluation is repeated.
 fn attach_payloads(
     claimed: Vec<Claimed>,
     read_set: &ReadSet,

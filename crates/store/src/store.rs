@@ -93,7 +93,7 @@ pub trait Store: StoreReader {
     /// Settles leases. Returns one verdict for each, in order.
     fn settle(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<Result<StateKind, Refusal>>>;
 
-    /// Settles leases, then claims jobs that are ready, in one commit. The call never waits for jobs.
+    /// Settles leases, then claims ready jobs, in one commit. The call never waits for jobs.
     ///
     /// A refused claim applies no settlement. If the caller is gone, or if the jobs are not
     /// delivered, the leases are returned and the settlements stand.

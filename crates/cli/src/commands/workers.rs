@@ -12,7 +12,7 @@ use crate::terminal::table::{CellValue, TextTable};
 pub(crate) enum WorkersCommand {
     /// List workers that were seen within 24 hours
     #[command(after_help = "\
-DIRECTIVE: what the worker is asked to do (run, quiet, stop). RUNNING: jobs that the worker is
+DIRECTIVE: what the server tells the worker to do (run, quiet, stop). RUNNING: jobs that the worker is
 running. WAITING: claims that are waiting for a job. SEEN: time since the last claim or heartbeat of
 the worker. TYPES: job types that the worker claims; empty means all.
 

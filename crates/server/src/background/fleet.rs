@@ -1,4 +1,5 @@
-//! The workers of all servers: this server reports what it has seen, and merges the reports of others.
+//! The workers of all servers: this server reports what it has seen, and merges the reports of
+//! others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

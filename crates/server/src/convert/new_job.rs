@@ -64,7 +64,8 @@ pub(crate) fn read(given: WireJob) -> Result<NewJob, ItemError> {
     Ok(job)
 }
 
-/// The fields that most jobs have, borrowed from the body. A job with other fields is a [`WireJob`].
+/// The fields that most jobs have, borrowed from the body. A job with other fields is a
+/// [`WireJob`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlainJob<'a> {

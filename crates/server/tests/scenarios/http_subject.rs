@@ -267,11 +267,7 @@ impl HttpSubject {
                 Ok(Answer::Claimed(self.claimed(&answer)))
             }
             Command::SettleAndClaim { settle, claim } => self.settle_and_claim(settle, claim),
-            Command::Direct { worker, directive } => {
-                let verb = if directive == "run" { "resume" } else { directive };
-                let path = format!("/v1/workers/{}/{verb}", requests::segment(worker));
-                self.post(&path, &json!({})).map(|_| Answer::Done)
-            }
+            Command::Direct { worker, directive } => self.direct(worker, directive),
             Command::Settle { job, token, outcome } => self.settle(*job, token, outcome),
             Command::Heartbeat { job, token, progress, checkpoint } => {
                 let mut body = json!({});
@@ -323,6 +319,13 @@ impl HttpSubject {
             }
             Command::RetryWorkflow { workflow } => self.command_workflow(*workflow, "retry", &json!({})),
         }
+    }
+
+    /// Sets the directive of a worker.
+    fn direct(&mut self, worker: &str, directive: &str) -> Result<Answer, Refused> {
+        let verb = if directive == "run" { "resume" } else { directive };
+        let path = format!("/v1/workers/{}/{verb}", requests::segment(worker));
+        self.post(&path, &json!({})).map(|_| Answer::Done)
     }
 
     /// Commands on queues.

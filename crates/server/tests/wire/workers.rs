@@ -104,8 +104,8 @@ async fn only_workers_seen_within_a_day_have_directives() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     for verb in ["quiet", "stop", "resume"] {
-        let problem = c.post(&format!("/v1/workers/nobody-1/{verb}"), "").await.problem(404, "worker_not_found");
-        assert!(problem["detail"].as_str().unwrap().contains("nobody-1"), "{problem}");
+        let problem = c.post(&format!("/v1/workers/unseen-1/{verb}"), "").await.problem(404, "worker_not_found");
+        assert!(problem["detail"].as_str().unwrap().contains("unseen-1"), "{problem}");
     }
     c.post("/v1/workers/w/explode", "").await.problem(404, "not_found");
     claim(&mut c, json!({"queues": ["q"], "worker": "a b%"})).await;

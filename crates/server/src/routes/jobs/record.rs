@@ -31,8 +31,8 @@ pub(crate) async fn records(app: &AppState, jobs: &[Arc<Job>]) -> Result<Vec<Wir
     let unmet = dependent.flat_map(|job| job.dependencies.after.iter().filter(|after| !after.met));
     let dependencies = Replacements::read(app, unmet.map(|after| after.id).collect()).await?;
     let convert = |job: &Arc<Job>| {
-        let intake = queues.get(&job.queue).and_then(Option::as_ref).map(|report| &report.queue.admission);
-        record(job, allowed_actions(job, intake, |id| dependencies.status(id)))
+        let admission = queues.get(&job.queue).and_then(Option::as_ref).map(|report| &report.queue.admission);
+        record(job, allowed_actions(job, admission, |id| dependencies.status(id)))
     };
     Ok(jobs.iter().map(convert).collect())
 }

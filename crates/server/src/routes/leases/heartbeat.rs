@@ -34,7 +34,7 @@ pub(crate) async fn heartbeat(
     let now = app.now();
     app.workers.heartbeat(renewal.worker.as_ref(), id, now);
     let directive = Some(app.store.directive(renewal.worker.as_ref()));
-    ok(&Extended { directive, now: Some(time(now)), ..renewed(id, renewal) })
+    ok(&Extended { directive, now: Some(time(now)), ..renewed(id, &renewal) })
 }
 
 /// `POST /v1/heartbeats`: each item has its own verdict; an invalid one does not affect others.
@@ -56,7 +56,7 @@ pub(crate) async fn heartbeats(State(app): State<AppState>, _: NoQuery, body: Js
     let result = |(raw, item): (&&RawValue, Result<_, ItemError>)| {
         let verdict = item.and_then(|_| {
             let (id, verdict) = verdicts.next().ok_or_else(no_verdict)?;
-            Ok(renewed(id, verdict?))
+            Ok(renewed(id, &verdict?))
         });
         to_wire(raw, verdict)
     };
@@ -64,7 +64,7 @@ pub(crate) async fn heartbeats(State(app): State<AppState>, _: NoQuery, body: Js
     ok(&Results { results, directive: Some(directive), now: Some(time(now)) })
 }
 
-fn renewed(id: JobId, renewal: LeaseRenewal) -> Extended {
+fn renewed(id: JobId, renewal: &LeaseRenewal) -> Extended {
     Extended {
         id: id.to_string(),
         state: JobStateName::Running,
