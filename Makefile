@@ -14,7 +14,7 @@ PYTHON ?= python3
 SDKS ?= rust python typescript
 
 .PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python update-python-lock \
-	test-typescript setup-typescript \
+	test-typescript setup-typescript programs \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster test-http-postgres \
 	regenerate-fixtures
 
@@ -46,7 +46,7 @@ setup: ## installs the tools and packages that the tests need
 			|| echo "setup: cannot install $${missing[*]} (install them by hand; for PostgreSQL 14 or later elsewhere set LONGSHORE_PG_BIN to its bin directory)"; \
 	fi
 
-test: setup fmt tidy lint unit docs test-python test-typescript ## runs all tests and checks
+test: setup fmt tidy lint unit docs test-python test-typescript test-sdk ## runs all tests and checks
 	@echo "all tests and checks passed"
 
 # Node.js 20.11 or later: an older one, or none, is replaced by the package of the system.
@@ -62,14 +62,18 @@ setup-typescript:
 TYPESCRIPT := clients/typescript
 LONGSHORE_DEBUG = $${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/longshore
 
-test-typescript: setup-typescript ## builds and tests the TypeScript package against the real server
-	@test -n "$${LONGSHORE_BIN:-}" || test -x "$(LONGSHORE_DEBUG)" || cargo build --package longshore-cli
+test-typescript: setup-typescript programs ## builds and tests the TypeScript package against the real server
 	cd $(TYPESCRIPT) && npm ci --silent --no-audit --no-fund
 	cd $(TYPESCRIPT) && LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent test
-test-sdk: ## checks the workers of the SDKs against the server; SDKS="rust python" selects some
-	cargo build --quiet -p longshore-cli
-	cargo build --quiet -p longshore --example conformance
-	python3 sdk-conformance/run.py $(SDKS)
+
+# The conformance program of TypeScript is compiled by its tests.
+test-sdk: test-typescript ## checks the workers of the SDKs against the server; SDKS="rust python" selects some
+	$(PYTHON) sdk-conformance/run.py $(SDKS)
+
+# The same command as that of the test runner: after `unit` nothing is left to compile. A build of
+# single packages selects other features, and would compile every crate again.
+programs:
+	@cargo test --quiet --workspace --no-run
 
 check: fmt tidy lint ## runs format, house rules, lints and the tests of the rules; for every commit
 	cargo nextest run -p longshore-core
@@ -87,9 +91,8 @@ unit:
 	cargo nextest run --workspace
 
 # The virtual environment is made again if the pinned packages have changed.
-test-python: ## checks and tests the Python package against the real server
+test-python: programs ## checks and tests the Python package against the real server
 	@target="$$(realpath -m "$${CARGO_TARGET_DIR:-target}")"; \
-	test -x "$$target/debug/longshore" || cargo build --package longshore-cli; \
 	environment="$$target/python"; \
 	if ! cmp -s clients/python/requirements-dev.txt "$$environment/requirements-dev.txt"; then \
 		echo "test-python: installing the tools into $$environment"; \

@@ -372,7 +372,7 @@ pub struct BatchHeartbeat {
 pub struct Results<T> {
     /// One verdict for each member.
     pub results: Vec<Verdict<T>>,
-    /// What the server tells the worker to do; only for heartbeats. With several workers: the strictest.
+    /// What the server tells the worker to do; only for heartbeats. Several workers: the strictest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directive: Option<WorkerDirective>,
     /// Time of the server; only for heartbeats.

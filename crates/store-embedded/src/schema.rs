@@ -61,11 +61,6 @@ CREATE TABLE finished_counts(queue TEXT NOT NULL, state INTEGER NOT NULL, jobs I
   PRIMARY KEY(queue, state)) WITHOUT ROWID;
 ";
 
-/// Tables that were added without a new version. Older programs ignore them.
-const ADDED_TABLES: &str = "
-CREATE TABLE IF NOT EXISTS worker_directive(name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
-";
-
 /// Source of a store's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockMode {
@@ -96,8 +91,6 @@ pub(crate) fn prepare(connection: &Connection, clock_mode: ClockMode) -> Result<
         (ClockMode::Real, ClockMode::Real) | (ClockMode::Virtual, ClockMode::Virtual) => {}
     }
     connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)?;
-    // Stores that were created before workers had directives lack this table.
-    connection.execute_batch(ADDED_TABLES).map_err(sql)?;
     Ok(false)
 }
 

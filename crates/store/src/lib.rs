@@ -16,7 +16,6 @@
 //! - [`Grant`] (`grant.rs`): claimed jobs on their way to a worker
 //! - [`ParkedClaims`] (`parked.rs`): claims that wait for jobs
 //! - [`Mailbox`] (`mailbox.rs`): the bounded channel from callers to the serving component
-//! - [`Request`], [`Response`] (`request.rs`): the messages on that channel
 //! - [`WakeQueue`] (`wake_queue.rs`): wakes the callers of a commit with one system call
 //! - [`StoreLayer`] (`layer.rs`): a store that wraps another store
 //! - [`InstrumentedStore`] (`instrumented.rs`): a layer that counts and times every call
@@ -34,7 +33,6 @@ mod metrics;
 mod os_rng;
 mod parked;
 pub mod query;
-mod request;
 mod store;
 #[cfg(test)]
 mod stub;
@@ -54,7 +52,6 @@ pub use metrics::{Histogram, HistogramSnapshot, HitCount, StoreMetrics};
 pub use os_rng::OsRng;
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};
 pub use query::{JobFilter, JobQuery, MemberQuery, Page, QueuePosition, StateSet, WorkflowPage, WorkflowQuery};
-pub use request::{ClaimReply, Reply, Request, Response};
 pub use store::{ClaimedJob, DIRECTIVE_LAG_MAX, JobRef, QueueStats, Store, StoreFuture, StoreReader};
 pub use wake_queue::{QueuedWakeups, WakeQueue, batch_wakeups};
 pub use workers::{DirectiveCache, ReportedWorker, SeenWorker};

@@ -111,7 +111,7 @@ async fn a_worker_survives_an_outage_of_its_server() {
     server.signal(Signal::KILL);
     lost.recv().await.unwrap();
     drop(server);
-    let server = Server::start(&["--data", directory.path().to_str().unwrap(), "--listen", &address]);
+    let server = Server::on_address(directory.path(), &address);
     let later = client(&server).submit(Double { n: 2 }).await.unwrap();
     assert_eq!(running.await.unwrap().unwrap().completed, 2);
     assert_eq!(later.wait().await.unwrap(), 4);

@@ -100,6 +100,13 @@ impl Server {
         Self::start(&["--data", directory.to_str().unwrap()])
     }
 
+    /// Starts a server on an address that another one has used.
+    pub(crate) fn on_address(directory: &Path, address: &str) -> Self {
+        let mut command = longshore();
+        command.args(["--json", "serve", "--log", "error", "--listen", address, "--data"]).arg(directory);
+        Self::spawn(command)
+    }
+
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = longshore();
         command.args(["--json", "serve", "--listen", "127.0.0.1:0", "--log", "error"]).args(arguments);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use longshore_api::enums::ReportedCategory;
+use longshore_api::enums::{ReportedCategory, WorkerDirective};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -101,6 +101,15 @@ impl WorkerCore {
             self.reporter.emit(&WorkerEvent::Draining { running: self.table.running() });
         }
         self.table.keeper_wake.notify_one();
+    }
+
+    /// Obeys the server: `stop` drains, as a signal does. A quiet worker gets no jobs; it goes on
+    /// claiming, so that a later `run` reaches it.
+    pub(crate) fn obey(&self, directive: WorkerDirective) {
+        match directive {
+            WorkerDirective::Stop => self.begin_drain(),
+            WorkerDirective::Run | WorkerDirective::Quiet => {}
+        }
     }
 
     /// Fires all tokens, and releases the jobs soon.

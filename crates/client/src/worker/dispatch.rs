@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use longshore_api::RetryAdvice;
+use longshore_api::enums::WorkerDirective;
 use longshore_api::work::{Claim, Claimed, JobState, Verdict};
 use tokio::time::sleep;
 
@@ -36,6 +37,8 @@ const BACK_PRESSURE: usize = 1_000;
 /// A server that stops answers waiting claims at once: the worker does not ask again at once.
 const EARLY: Duration = Duration::from_millis(20);
 const EARLY_PAUSE: Duration = Duration::from_millis(200);
+/// A quiet worker claims this often, to learn that it may run again.
+const QUIET_PAUSE: Duration = Duration::from_secs(1);
 /// With `until_empty` a busy worker waits this long: a running job may submit others.
 const BUSY_WAIT: Duration = Duration::from_millis(500);
 /// After the release of all jobs, settlements are retried for this time.
@@ -236,6 +239,7 @@ impl JobDispatcher {
         Claim {
             queues: options.queues.clone(),
             worker: Some(options.name.clone()),
+            version: options.version.clone(),
             limit: Some(limit as u64),
             wait: (!wait.is_zero()).then(|| wire_duration(wait)),
             types: (!options.types.is_empty()).then(|| options.types.clone()),
@@ -281,6 +285,13 @@ impl JobDispatcher {
                     Ok(mut claimed) => {
                         let verdicts = claimed.results.take().unwrap_or_default();
                         (Ok(Some(claimed)), verdicts)
+                    }
+                    // One item may have refused the whole request: each gets its verdict alone.
+                    Err(error) if error.retry() == RetryAdvice::Never && !is_outage(&error) => {
+                        match send_settlements(&client, &batch).await {
+                            Ok(verdicts) => (Ok(None), verdicts),
+                            Err(error) => (Err(error), Vec::new()),
+                        }
                     }
                     Err(error) => (Err(error), Vec::new()),
                 },
@@ -334,11 +345,15 @@ impl JobDispatcher {
         if !is_empty {
             self.last_claimed = now;
         }
-        if is_empty && is_poll && now.saturating_sub(sent) < EARLY {
+        self.core.obey(claimed.directive);
+        let is_held_back = claimed.directive != WorkerDirective::Run;
+        if is_held_back {
+            self.next_claim = now + jittered(QUIET_PAUSE);
+        } else if is_empty && is_poll && now.saturating_sub(sent) < EARLY {
             self.next_claim = now + jittered(EARLY_PAUSE);
         }
         let is_idle = self.core.table.is_empty() && self.core.queue.len() == 0;
-        if self.core.options.until_empty && is_poll && is_empty && is_idle {
+        if self.core.options.until_empty && is_poll && is_empty && is_idle && !is_held_back {
             self.is_done = true;
         }
     }

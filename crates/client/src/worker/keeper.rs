@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longshore_api::ErrorCode;
+use longshore_api::enums::WorkerDirective;
 use longshore_api::work::{BatchHeartbeat, Extended, Verdict};
 use tokio::time::{sleep, timeout};
 
@@ -237,6 +238,7 @@ impl LeaseKeeper {
         match response {
             Ok(Ok(results)) => {
                 self.core.reporter.observe_response::<()>(&Ok(()));
+                self.core.obey(results.directive.unwrap_or(WorkerDirective::Run));
                 for ((job, notes), verdict) in jobs.iter().zip(sent_notes).zip(results.results) {
                     self.on_verdict(job, notes, verdict, sent);
                 }

@@ -97,6 +97,7 @@ impl std::error::Error for WorkerError {
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerOptions {
     name: String,
+    version: Option<String>,
     queues: Vec<String>,
     types: Vec<String>,
     slots: usize,
@@ -183,6 +184,7 @@ impl Worker {
     pub fn new(client: Client) -> Self {
         let options = WorkerOptions {
             name: default_name(),
+            version: None,
             queues: Vec::new(),
             types: Vec::new(),
             slots: 16,
@@ -282,6 +284,13 @@ impl Worker {
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.options.name = name.into();
+        self
+    }
+
+    /// Version of the application, shown in the list of workers. Default: none.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.options.version = Some(version.into());
         self
     }
 

@@ -211,7 +211,10 @@ async fn why_names_each_reason() {
         (&no_worker["state"], &no_worker["runnable"], &no_worker["ahead"]),
         (&"scheduled".into(), &true.into(), &0.into())
     );
-    assert_eq!(no_worker["reasons"], json!([{"code": "no_worker", "queue": "q", "last_seen_at": null}]));
+    assert_eq!(
+        no_worker["reasons"],
+        json!([{"code": "no_worker", "queue": "q", "last_seen_at": null, "types": ["t"]}])
+    );
     let (_, token) = lease(&c.claim("q").await);
     let running = c.get(&why(&first)).await.ok(200);
     assert_eq!((&running["runnable"], &running["ahead"]), (&false.into(), &Value::Null));

@@ -82,7 +82,7 @@ async fn claims_and_heartbeats_return_time_duration_and_last_attempt() {
     c.submit("off", r#"{"type":"t","lease":"0s"}"#).await;
     assert!(c.claim("off").await["lease"].get("duration").is_none());
     let empty = c.post("/v1/claims", r#"{"queues":["q"]}"#).await.ok(200);
-    assert_eq!(empty, json!({"jobs": [], "now": "2026-11-15T00:00:12.000Z"}));
+    assert_eq!(empty, json!({"jobs": [], "directive": "run", "now": "2026-11-15T00:00:12.000Z"}));
     server.stop().await;
 }
 
@@ -198,6 +198,7 @@ async fn heartbeats_store_progress_and_checkpoint_byte_for_byte() {
             "expires_at": "2026-11-15T00:00:40.000Z",
             "cancel_requested": false,
             "last_attempt": false,
+            "directive": "run",
             "now": "2026-11-15T00:00:10.000Z",
         })
     );
