@@ -968,6 +968,23 @@ CREATE TABLE longshore.tags (
     seq bigint NOT NULL
 );
 
+CREATE TABLE longshore.worker_directives (
+    name text NOT NULL,
+    directive text NOT NULL,
+    CONSTRAINT worker_directives_directive_check CHECK ((directive = ANY (ARRAY['quiet'::text, 'stop'::text])))
+);
+
+CREATE TABLE longshore.workers (
+    name text NOT NULL,
+    node text NOT NULL,
+    version text,
+    types text[] NOT NULL,
+    queues text[] NOT NULL,
+    running bigint NOT NULL,
+    last_seen_at bigint NOT NULL,
+    reported_at bigint NOT NULL
+);
+
 CREATE TABLE longshore.workflow_member_refs (
     workflow bigint NOT NULL,
     name text NOT NULL,
@@ -1044,6 +1061,12 @@ ALTER TABLE ONLY longshore.settings
 ALTER TABLE ONLY longshore.tags
     ADD CONSTRAINT tags_pkey PRIMARY KEY (term, seq);
 
+ALTER TABLE ONLY longshore.worker_directives
+    ADD CONSTRAINT worker_directives_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY longshore.workers
+    ADD CONSTRAINT workers_pkey PRIMARY KEY (name, node);
+
 ALTER TABLE ONLY longshore.workflow_member_refs
     ADD CONSTRAINT workflow_member_refs_pkey PRIMARY KEY (workflow, name);
 
@@ -1070,6 +1093,8 @@ CREATE INDEX jobs_pending_propagation ON longshore.jobs USING btree (due_at, seq
 CREATE INDEX jobs_ready ON longshore.jobs USING btree (queue, effective_priority, ready_position, type_hash) WHERE (ready_position IS NOT NULL);
 
 CREATE INDEX jobs_timers ON longshore.jobs USING btree (due_at, timer_kind, seq) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX workers_by_last_seen ON longshore.workers USING btree (last_seen_at);
 
 CREATE INDEX workflows_by_state ON longshore.workflows USING btree (state, number);
 
