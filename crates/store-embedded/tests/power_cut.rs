@@ -297,8 +297,8 @@ impl Life<'_> {
     }
 }
 
-/// Proves nothing that was acknowledged is lost, no lease version is granted twice, and replaced
-/// tokens stay invalid.
+/// No acknowledged change is lost, no lease version is granted twice, and replaced tokens stay
+/// invalid.
 #[test]
 fn acknowledged_changes_survive_power_cuts() {
     let number =
