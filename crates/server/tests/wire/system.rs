@@ -128,7 +128,9 @@ async fn every_metric_is_documented() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     let page = std::fs::read_to_string(path).unwrap();
     let home = tempfile::tempdir().unwrap();
-    let server = Setup::directory(home.path()).start().await;
+    let on_postgres = crate::common::on_postgres();
+    let setup = if on_postgres { Setup::memory() } else { Setup::directory(home.path()) };
+    let server = setup.start().await;
     let mut c = server.client().await;
     c.submit("q", r#"{"type":"t"}"#).await;
     let text = c.get("/metrics").await.text().to_owned();
@@ -144,7 +146,7 @@ async fn every_metric_is_documented() {
     assert!(page.contains("`longshore_store_reserve_bytes`"), "the server of this test has no reserve");
     let common = ["commit_duration_seconds", "commit_batch_size", "poisoned", "writable"];
     let embedded = ["wal_bytes", "watermark_age_seconds", "cache_total", "free_bytes"];
-    let own: &[&str] = if crate::common::on_postgres() { &["fast_path_total"] } else { &embedded };
+    let own: &[&str] = if on_postgres { &["fast_path_total"] } else { &embedded };
     for name in common.iter().chain(own) {
         assert!(names.contains(&format!("longshore_store_{name}").as_str()), "{name} is missing");
     }
