@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::path::Path;
 
-use rusqlite::ffi::{SQLITE_OK, sqlite3_file, sqlite3_int64, sqlite3_io_methods};
+use rusqlite::ffi::{SQLITE_FULL, SQLITE_OK, sqlite3_file, sqlite3_int64, sqlite3_io_methods};
 
 use crate::files::StoreFiles;
 use crate::forward::{self, FileState, SystemFile, parts};
@@ -53,18 +53,23 @@ pub(crate) static METHODS: sqlite3_io_methods = sqlite3_io_methods {
 };
 
 impl FileState {
-    /// Writes the buffer and extends the file beyond it.
+    /// Extends the file beyond the end of the buffer, then writes the buffer.
+    ///
+    /// A commit that is refused must not be in the WAL. So the write of its frames is the last one
+    /// that can fail.
     fn flush(&mut self, system: SystemFile) -> c_int {
         let Self { wal, files, path } = self;
         if wal.bytes.is_empty() {
             return SQLITE_OK;
         }
-        let written = system.write(&wal.bytes, wal.start);
+        let mut written = wal.extend(system, files, path);
         if written == SQLITE_OK {
-            if let Some(observer) = files.observer() {
-                observer.wrote(path, wal.start.cast_unsigned(), &wal.bytes);
-            }
-            wal.extend(system, files, path);
+            written = system.write(&wal.bytes, wal.start);
+        }
+        if written == SQLITE_OK
+            && let Some(observer) = files.observer()
+        {
+            observer.wrote(path, wal.start.cast_unsigned(), &wal.bytes);
         }
         wal.bytes.clear();
         written
@@ -91,24 +96,27 @@ impl WalBuffer {
 
     /// Writes zeroes up to the end of the next chunk. Later commits then change no file size.
     ///
-    /// A failure is no error of the commit, whose frames are written: a commit that is refused
-    /// must not be in the WAL. The file then grows with each commit, and a failing disk shows at
-    /// the next write or sync.
-    fn extend(&mut self, system: SystemFile, files: &StoreFiles, path: &Path) {
+    /// Without space the file grows with each commit.
+    fn extend(&mut self, system: SystemFile, files: &StoreFiles, path: &Path) -> c_int {
         let end = self.end();
         let allocated = self.allocated.unwrap_or_else(|| system.size().unwrap_or(end)).max(end);
         let chunk = sqlite3_int64::try_from(files.wal_chunk()).unwrap_or(0);
         let target = if chunk > 0 { end.div_euclid(chunk).saturating_add(1).saturating_mul(chunk) } else { end };
         self.allocated = Some(allocated);
         if allocated > end || allocated >= target {
-            return;
+            return SQLITE_OK;
         }
         let zeroes = vec![0; usize::try_from(target - end).unwrap_or(0)];
-        if system.write(&zeroes, end) == SQLITE_OK {
-            self.allocated = Some(target);
-            if let Some(observer) = files.observer() {
-                observer.wrote(path, end.cast_unsigned(), &zeroes);
+        match system.write(&zeroes, end) {
+            SQLITE_OK => {
+                self.allocated = Some(target);
+                if let Some(observer) = files.observer() {
+                    observer.wrote(path, end.cast_unsigned(), &zeroes);
+                }
+                SQLITE_OK
             }
+            SQLITE_FULL => SQLITE_OK,
+            error => error,
         }
     }
 }
