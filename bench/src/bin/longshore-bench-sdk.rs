@@ -1,6 +1,6 @@
 //! Drains no-op jobs with the Rust SDK's worker, and with a raw loop over HTTP, in turn.
 //!
-//! usage: longshore-bench-sdk URL [JOBS] [ROUNDS]
+//! Usage: `longshore-bench-sdk URL [JOBS] [ROUNDS]`
 
 use std::time::Instant;
 
