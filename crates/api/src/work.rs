@@ -264,10 +264,10 @@ pub struct Release {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobState {
-    /// Id of the job.
-    pub id: String,
     /// State of the job.
     pub state: State,
+    /// Id of the job.
+    pub id: String,
     /// Present and true while a cancel waits for the worker to stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_requested: Option<bool>,

@@ -53,7 +53,7 @@ mod submit;
 mod system;
 #[cfg(feature = "testing")]
 pub mod testing;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
 mod transaction;
 mod work;
 mod worker;
@@ -73,8 +73,12 @@ pub use query::JobListQuery;
 #[doc(hidden)]
 pub use serde_json;
 pub use submit::{JobHandle, JobRequest, Submit, WaitError, WorkflowRequest};
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
+pub use transaction::SubmitInError;
 #[cfg(feature = "postgres")]
-pub use transaction::{SubmitInError, submit_in, submit_in_schema};
+pub use transaction::{submit_in, submit_in_schema};
+#[cfg(feature = "sqlx")]
+pub use transaction::{submit_in_sqlx, submit_in_sqlx_schema};
 pub use worker::{
     BatchHandler, BoxFuture, CancelReason, Handler, HandlerError, IntoOutcome, JobContext, JobItem, JobOutcome,
     Middleware, NeededState, Next, RunEnd, RunReport, State, StateSource, Worker, WorkerError, WorkerEvent,

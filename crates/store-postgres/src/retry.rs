@@ -6,7 +6,7 @@ use std::time::Duration;
 use longshore_store::clock::monotonic;
 use tracing::Instrument;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, TxBoundary, stmt};
 use crate::error::{ErrorMessage, TxError};
 use crate::node::Node;
 use crate::request::TxRequest;
@@ -18,6 +18,10 @@ const ATTEMPTS_MAX: u32 = 12;
 const LOCK_TIMEOUT_ATTEMPTS_MAX: u32 = 2;
 /// Retries of a transaction that needs the exclusive lock; each waits 50 ms for it.
 const EXCLUSIVE_ATTEMPTS_MAX: u32 = 80;
+/// Lock timeouts between two searches for frozen nodes that hold the lock.
+const FROZEN_CHECK_ATTEMPTS: u32 = 8;
+/// A session that holds the lock and waits for its node this long is ended, in milliseconds.
+const FROZEN_AFTER_MS: f64 = 2_000.0;
 /// Connections that are replaced for one transaction.
 const RECONNECTS_MAX: u32 = 4;
 
@@ -95,6 +99,9 @@ impl TransactionRunner {
                 TxError::NeedsExclusive if !exclusive => exclusive = true,
                 TxError::Conflict(_) if attempt < attempts_max(requests, lock_timeout, exclusive) => {
                     attempt += 1;
+                    if lock_timeout && exclusive && attempt.is_multiple_of(FROZEN_CHECK_ATTEMPTS) {
+                        self.end_frozen_sessions().await;
+                    }
                     back_off(attempt).await;
                 }
                 TxError::ConnectionLost(message) if reconnects < RECONNECTS_MAX => {
@@ -110,6 +117,25 @@ impl TransactionRunner {
                 | TxError::Damaged(_)
                 | TxError::NotStorable => return Err(error),
             }
+        }
+    }
+
+    /// Ends sessions of frozen nodes that hold the lock of the schema.
+    ///
+    /// PostgreSQL ends a session that is idle in a transaction. It never ends one that waits for
+    /// the rest of a `COPY`. Nothing of such a transaction is committed, so its node repeats it.
+    async fn end_frozen_sessions(&mut self) {
+        let node = Arc::clone(&self.node);
+        let Ok(connection) = self.connection().await else { return };
+        let call = stmt!(node.sql.end_frozen_sessions, node.lock_key, FROZEN_AFTER_MS);
+        match connection.pipeline(&[call], TxBoundary::None).await {
+            Ok(rows) => {
+                let ended = rows.iter().flatten().count();
+                if ended > 0 {
+                    tracing::warn!(ended, "ended database sessions of frozen nodes that block a change of queues");
+                }
+            }
+            Err(error) => self.reset_connection(&error).await,
         }
     }
 

@@ -30,6 +30,7 @@ macro_rules! statements {
 
 statements! {
     begin [BOOL, INT8, BOOL, INT8]
+    end_frozen_sessions [INT8, FLOAT8]
     load_settings []
     is_writable []
     load_queue_names [INT4]

@@ -153,3 +153,21 @@ fn a_frozen_node_delays_queue_changes_only_briefly() {
 fn a_frozen_node_without_prepared_statements_delays_queue_changes_only_briefly() {
     freeze_inside_a_transaction("?prepared=no");
 }
+
+/// PostgreSQL does not end a session that waits for the rest of a `COPY`.
+#[test]
+fn a_node_frozen_inside_a_copy_delays_queue_changes_only_briefly() {
+    let cluster = Cluster::start(Durability::Off);
+    runtime().block_on(async {
+        let store: Arc<PostgresStore> = load::open(&cluster.url(), "longshore").await;
+        let frozen = connect(&cluster.url()).await;
+        let lock_key = longshore_codec::type_hash("longshore") & !0xffff_ffff;
+        let begin =
+            format!("SET application_name = 'longshore'; BEGIN; SELECT pg_advisory_xact_lock_shared({lock_key})");
+        frozen.batch_execute(&begin).await.expect("the lock is held");
+        let copy = frozen.copy_in::<_, bytes::Bytes>("COPY longshore.jobs FROM STDIN").await.expect("the copy starts");
+        put_queue(&store).await;
+        drop(copy);
+        assert!(frozen.batch_execute("COMMIT").await.is_err(), "the session was ended");
+    });
+}

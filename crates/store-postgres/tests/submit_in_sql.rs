@@ -274,3 +274,28 @@ fn a_typed_job_of_the_sdk_commits_with_the_transaction() {
         assert!(matches!(error, longshore::SubmitInError::Schema), "{error}");
     });
 }
+
+#[test]
+fn sqlx_submits_inside_a_transaction() {
+    use sqlx::Connection;
+    runtime().block_on(async {
+        let (store, _client, schema) = open_store().await;
+        let mut connection = sqlx::PgConnection::connect(&common::shared_url()).await.expect("a connection");
+        let request = || longshore::JobRequest::new(&OrderConfirmation { order: 8 }).key("order 8");
+        let mut transaction = connection.begin().await.expect("a transaction");
+        let submitted = longshore::submit_in_sqlx_schema(&mut *transaction, &schema, request()).await;
+        drop(transaction.rollback().await);
+        let rolled_back: JobId = submitted.expect("the job is accepted").parse().expect("a job id");
+        assert_eq!(load::state(&*store, rolled_back).await, None, "the transaction was rolled back");
+        let mut transaction = connection.begin().await.expect("a transaction");
+        let id = longshore::submit_in_sqlx_schema(&mut *transaction, &schema, request()).await;
+        transaction.commit().await.expect("the transaction commits");
+        let id: JobId = id.expect("the job is accepted").parse().expect("a job id");
+        assert_eq!(load::state(&*store, id).await, Some(StateKind::Scheduled));
+        let again = longshore::submit_in_sqlx_schema(&mut connection, &schema, request()).await;
+        assert_eq!(again.expect("the key is known").parse(), Ok(id));
+        let error = longshore::submit_in_sqlx_schema(&mut connection, "absent", request()).await;
+        let error = error.expect_err("no such schema");
+        assert!(matches!(error, longshore::SubmitInError::Sqlx(_)), "{error}");
+    });
+}

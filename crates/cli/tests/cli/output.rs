@@ -62,6 +62,8 @@ fn a_refusal_in_json_has_the_problem_of_the_api() {
     assert_eq!(error["problem"]["status"], 404);
 }
 
+const NO_CONTROLS: [char; 0] = [];
+
 /// Characters that a terminal would interpret.
 fn controls(text: &str) -> Vec<char> {
     text.chars().filter(|c| (c.is_control() && *c != '\n') || ('\u{202a}'..='\u{202e}').contains(c)).collect()
@@ -86,8 +88,8 @@ fn control_characters_of_jobs_never_reach_the_terminal() {
     ]);
     let program = "printf '\\033[31mred\\233\\007' >&2; printf '\"\\\\u001b \\177 \\302\\233\"'; exit 1";
     let worked = server.work_off(program, &[]).expect(0);
-    assert_eq!(controls(&worked.stdout), [], "{worked:?}");
-    assert_eq!(controls(&worked.stderr), [], "{worked:?}");
+    assert_eq!(controls(&worked.stdout), NO_CONTROLS, "{worked:?}");
+    assert_eq!(controls(&worked.stderr), NO_CONTROLS, "{worked:?}");
     for command in [
         &["jobs", "get", &id, "--payload"][..],
         &["jobs", "list"],
@@ -97,9 +99,9 @@ fn control_characters_of_jobs_never_reach_the_terminal() {
         &["top", "--once"],
     ] {
         let done = server.run(command).expect(0);
-        assert_eq!(controls(&done.stdout), [], "{command:?} {done:?}");
+        assert_eq!(controls(&done.stdout), NO_CONTROLS, "{command:?} {done:?}");
         let done = server.run(&[&["--json"], command].concat()).expect(0);
-        assert_eq!(controls(&done.stdout), [], "{command:?} {done:?}");
+        assert_eq!(controls(&done.stdout), NO_CONTROLS, "{command:?} {done:?}");
     }
     // The characters are escaped, not dropped: the JSON has the same value.
     assert!(server.run(&["jobs", "get", &id]).expect(0).stdout.contains("\\u{1b}]0;owned"));
@@ -108,7 +110,7 @@ fn control_characters_of_jobs_never_reach_the_terminal() {
     let shown = on_a_terminal(&server.command(&["jobs", "payload", &id]), 80).expect(0);
     assert!(!shown.stdout.contains('\u{9b}') && !shown.stdout.contains('\u{202e}'), "{shown:?}");
     let done = server.run(&["jobs", "get", nasty]).expect(1);
-    assert_eq!(controls(&done.stderr), [], "{done:?}");
+    assert_eq!(controls(&done.stderr), NO_CONTROLS, "{done:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::ErrorCode;
 use longshore_api::work::{
-    Complete, Fail, JobState, Release, Results, Settlement as WireSettlement, Settlements, Snooze, Verdict,
+    Complete, Fail, JobState, Release, Settlement as WireSettlement, Settlements, Snooze, Verdict,
 };
 use longshore_core::id::JobId;
 use longshore_core::limits::BATCH_ITEMS_MAX;
@@ -24,7 +24,7 @@ use crate::wire::json_writer::JsonWriter;
 use crate::wire::path::JobPath;
 use crate::wire::problem::{ApiError, ItemError};
 use crate::wire::query::NoQuery;
-use crate::wire::response::{ApiResult, json_bytes, ok};
+use crate::wire::response::{ApiResult, json_bytes};
 
 /// `POST /v1/jobs/{id}/complete`
 pub(crate) async fn complete(
@@ -73,31 +73,50 @@ async fn settle(app: &AppState, id: JobId, lease: Option<&str>, outcome: Outcome
 
 /// `POST /v1/settlements`: each item has its own verdict; an invalid one does not affect others.
 pub(crate) async fn settlements(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> ApiResult {
-    if let Some(valid) = valid_settlements(body.text()?) {
-        return settle_valid(&app, valid).await;
-    }
-    let Settlements::<&RawValue> { settlements } = body.required()?;
-    let (batch, valid) = SettlementBatch::parse("settlements", &settlements)?;
+    let parsed = json::valid_object(body.text()?)
+        .and_then(|request: Settlements<Object<WireSettlement>>| SettlementBatch::of_parsed(request.settlements));
+    let (batch, valid) = match parsed {
+        Some(batch) => batch,
+        None => SettlementBatch::parse("settlements", &body.required::<Settlements<&RawValue>>()?.settlements)?,
+    };
     let verdicts = if valid.is_empty() { Vec::new() } else { app.call_store(app.store.settle(valid)).await? };
-    ok(&Results { results: batch.into_results(verdicts), directive: None, now: None })
+    let mut json = JsonWriter::with_capacity(16 + batch.response_bytes());
+    json.object(|json| batch.write_results(json.field("results"), verdicts));
+    Ok(json_bytes(StatusCode::OK, json.finish()?))
 }
 
 /// The settlements of a request: each item is valid, or has its error.
-pub(super) struct SettlementBatch<'a>(Vec<(&'a RawValue, Result<JobId, ItemError>)>);
+pub(super) struct SettlementBatch(Vec<Result<JobId, InvalidItem>>);
 
-impl<'a> SettlementBatch<'a> {
-    /// Returns the batch, and the valid settlements for the store.
-    pub(super) fn parse(field: &str, raw: &[&'a RawValue]) -> Result<(Self, Vec<Settlement>), ApiError> {
+/// An item that the store does not see, with the id that it names.
+struct InvalidItem {
+    id: Option<String>,
+    error: ItemError,
+}
+
+impl SettlementBatch {
+    /// Converts items that were parsed together with their request, in one pass. Returns `None` if
+    /// one is invalid, or if there are too many.
+    pub(super) fn of_parsed(items: Vec<Object<WireSettlement>>) -> Option<(Self, Vec<Settlement>)> {
+        if items.len() > BATCH_ITEMS_MAX {
+            return None;
+        }
+        let valid: Vec<Settlement> =
+            items.into_iter().map(|Object(item)| settlement(item).ok()).collect::<Option<_>>()?;
+        Some((Self(valid.iter().map(|settlement| Ok(settlement.id)).collect()), valid))
+    }
+
+    /// Parses the items one by one. Returns the batch, and the valid settlements for the store.
+    pub(super) fn parse(field: &str, raw: &[&RawValue]) -> Result<(Self, Vec<Settlement>), ApiError> {
         check_size(field, raw.len())?;
         let mut valid = Vec::with_capacity(raw.len());
-        let parse = |item: &&'a RawValue| {
+        let parse = |item: &&RawValue| {
             let parsed = json::object::<WireSettlement>(item.get()).and_then(settlement);
-            let id = parsed.map(|settlement| {
+            parsed.map_err(|error| InvalidItem { id: named_job(item), error }).map(|settlement| {
                 let id = settlement.id;
                 valid.push(settlement);
                 id
-            });
-            (*item, id)
+            })
         };
         Ok((Self(raw.iter().map(parse).collect()), valid))
     }
@@ -106,42 +125,26 @@ impl<'a> SettlementBatch<'a> {
         self.0.is_empty()
     }
 
-    /// Combines the store's verdicts on valid settlements with the errors of the others.
-    pub(super) fn into_results(self, verdicts: Vec<Result<StateKind, Refusal>>) -> Vec<Verdict<JobState>> {
-        let mut verdicts = verdicts.into_iter();
-        let result = |(raw, item): (&RawValue, Result<JobId, ItemError>)| {
-            let verdict = item.and_then(|id| {
-                let state = verdicts.next().ok_or_else(no_verdict)??;
-                Ok(JobState { id: id.to_string(), state, cancel_requested: None })
-            });
-            to_wire(raw, verdict)
-        };
-        self.0.into_iter().map(result).collect()
+    /// Returns about how many bytes the results take.
+    pub(super) fn response_bytes(&self) -> usize {
+        self.0.len() * VERDICT_BYTES
     }
-}
 
-/// Parses a batch in one pass over its text. Returns `None` if something is invalid.
-fn valid_settlements(text: &str) -> Option<Vec<Settlement>> {
-    let Settlements::<Object<WireSettlement>> { settlements } = json::valid_object(text)?;
-    settlements.into_iter().map(|Object(item)| settlement(item).ok()).collect()
-}
-
-async fn settle_valid(app: &AppState, settlements: Vec<Settlement>) -> ApiResult {
-    check_size("settlements", settlements.len())?;
-    let ids: Vec<JobId> = settlements.iter().map(|settlement| settlement.id).collect();
-    let verdicts = if ids.is_empty() { Vec::new() } else { app.call_store(app.store.settle(settlements)).await? };
-    let mut verdicts = verdicts.into_iter();
-    let mut json = JsonWriter::with_capacity(16 + ids.len() * VERDICT_BYTES);
-    json.object(|json| {
-        json.field("results").array(ids, |json, id| {
-            let verdict = verdicts.next().map_or_else(|| Err(no_verdict()), |verdict| verdict.map_err(ItemError::from));
+    /// Writes the store's verdicts on valid settlements and the errors of the others.
+    pub(super) fn write_results(self, json: &mut JsonWriter, verdicts: Vec<Result<StateKind, Refusal>>) {
+        let mut verdicts = verdicts.into_iter();
+        json.array(self.0, |json, item| {
+            let verdict = item.and_then(|id| {
+                let verdict =
+                    verdicts.next().map_or_else(|| Err(no_verdict()), |verdict| verdict.map_err(ItemError::from));
+                verdict.map(|state| (id, state)).map_err(|error| InvalidItem { id: Some(id.to_string()), error })
+            });
             match verdict {
-                Ok(state) => write_state(json, id, state),
-                Err(error) => json.value(&refused::<JobState>(Some(id.to_string()), error)),
+                Ok((id, state)) => write_state(json, id, state),
+                Err(InvalidItem { id, error }) => json.value(&refused::<JobState>(id, error)),
             }
         });
-    });
-    Ok(json_bytes(StatusCode::OK, json.finish()?))
+    }
 }
 
 /// Bytes of a written verdict, about.
@@ -150,8 +153,8 @@ const VERDICT_BYTES: usize = 72;
 /// Writes the state of a settled job as the wire type `JobState` describes it.
 fn write_state(json: &mut JsonWriter, id: JobId, state: StateKind) {
     json.object(|json| {
-        json.field("id").uuid(id.as_bytes());
         json.field("state").word(state.as_str());
+        json.field("id").uuid(id.as_bytes());
     });
 }
 
@@ -169,12 +172,16 @@ pub(super) fn no_verdict() -> ItemError {
 
 /// Converts the verdict on an item. A refusal names the job as the request did.
 pub(super) fn to_wire<T>(raw: &RawValue, verdict: Result<T, ItemError>) -> Verdict<T> {
+    verdict.map_or_else(|error| refused(named_job(raw), error), Verdict::Done)
+}
+
+/// Returns the id in the text of an item, whatever else is wrong with it.
+fn named_job(raw: &RawValue) -> Option<String> {
     #[derive(Deserialize)]
     struct JobIdOnly {
         id: String,
     }
-    let id = || serde_json::from_str(raw.get()).ok().map(|item: JobIdOnly| item.id);
-    verdict.map_or_else(|error| refused(id(), error), Verdict::Done)
+    serde_json::from_str(raw.get()).ok().map(|item: JobIdOnly| item.id)
 }
 
 fn refused<T>(id: Option<String>, error: ItemError) -> Verdict<T> {

@@ -1,26 +1,40 @@
 //! Submissions inside a transaction of the application: the job exists if the transaction commits.
 
+#[cfg(feature = "sqlx")]
+mod sqlx;
+#[cfg(feature = "postgres")]
+mod tokio_postgres;
+
 use std::fmt;
 
 use longshore_api::job::NewJob;
 use serde_json::{Map, Value, json};
-use tokio_postgres::GenericClient;
-use tokio_postgres::types::{ToSql, Type};
 
 use crate::error::Error;
 use crate::submit::JobRequest;
+
+#[cfg(feature = "sqlx")]
+pub use self::sqlx::{submit_in_sqlx, submit_in_sqlx_schema};
+#[cfg(feature = "postgres")]
+pub use self::tokio_postgres::{submit_in, submit_in_schema};
 
 /// Schema of the tables of Longshore, unless the server was started with another one.
 const DEFAULT_SCHEMA: &str = "longshore";
 
 /// Why a job was not submitted. After a refusal of PostgreSQL the transaction is aborted.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum SubmitInError {
     /// The payload cannot be written, or an option is not available in a transaction.
     Request(Error),
     /// The name of the schema is invalid.
     Schema,
-    Database(tokio_postgres::Error),
+    /// An error of tokio-postgres.
+    #[cfg(feature = "postgres")]
+    Database(::tokio_postgres::Error),
+    /// An error of sqlx.
+    #[cfg(feature = "sqlx")]
+    Sqlx(::sqlx::Error),
 }
 
 impl fmt::Display for SubmitInError {
@@ -28,11 +42,19 @@ impl fmt::Display for SubmitInError {
         match self {
             Self::Request(error) => write!(f, "{error}"),
             Self::Schema => f.write_str("invalid schema name (use 1-40 characters of a-z 0-9 _)"),
-            Self::Database(error) => match error.as_db_error() {
-                Some(refused) => write!(f, "the database refused the job: {}", refused.message()),
-                None => write!(f, "the database failed: {error}"),
-            },
+            #[cfg(feature = "postgres")]
+            Self::Database(error) => write_database(f, error.as_db_error().map(|refused| refused.message()), error),
+            #[cfg(feature = "sqlx")]
+            Self::Sqlx(error) => write_database(f, error.as_database_error().map(|refused| refused.message()), error),
         }
+    }
+}
+
+/// Writes the refusal of the database, or the failure of the connection.
+fn write_database(f: &mut fmt::Formatter<'_>, refused: Option<&str>, error: &dyn std::error::Error) -> fmt::Result {
+    match refused {
+        Some(message) => write!(f, "the database refused the job: {message}"),
+        None => write!(f, "the database failed: {error}"),
     }
 }
 
@@ -41,56 +63,37 @@ impl std::error::Error for SubmitInError {
         match self {
             Self::Request(error) => Some(error),
             Self::Schema => None,
+            #[cfg(feature = "postgres")]
             Self::Database(error) => Some(error),
+            #[cfg(feature = "sqlx")]
+            Self::Sqlx(error) => Some(error),
         }
     }
 }
 
-/// Submits a job in the transaction of `client`, a client or a transaction of tokio-postgres.
-/// Returns its id.
-///
-/// ```no_run
-/// # use longshore::{Job, JobRequest};
-/// # #[derive(serde::Serialize, serde::Deserialize, Job)]
-/// # #[job(type = "order.confirm", queue = "mail")]
-/// # struct Confirm { order: i64 }
-/// # async fn example(
-/// #     client: &mut tokio_postgres::Client,
-/// # ) -> Result<(), Box<dyn std::error::Error>> {
-/// let transaction = client.transaction().await?;
-/// transaction.execute("INSERT INTO orders (id) VALUES (7)", &[]).await?;
-/// let confirm = JobRequest::new(&Confirm { order: 7 }).key("order 7");
-/// longshore::submit_in(&transaction, confirm).await?;
-/// transaction.commit().await?;
-/// # Ok(())
-/// # }
-/// ```
-pub async fn submit_in(client: &impl GenericClient, request: JobRequest) -> Result<String, SubmitInError> {
-    submit_in_schema(client, DEFAULT_SCHEMA, request).await
+/// A call of the SQL function `submit`, which returns the id of the job as text.
+struct SubmitCall {
+    text: String,
+    queue: String,
+    job_type: String,
+    /// The payload as JSON.
+    payload: String,
+    /// The options as JSON.
+    options: String,
 }
 
-/// The same for tables in another schema.
-pub async fn submit_in_schema(
-    client: &impl GenericClient,
-    schema: &str,
-    request: JobRequest,
-) -> Result<String, SubmitInError> {
-    let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    if schema.is_empty() || schema.len() > 40 || !schema.bytes().all(is_valid) {
-        return Err(SubmitInError::Schema);
+impl SubmitCall {
+    fn new(schema: &str, request: JobRequest) -> Result<Self, SubmitInError> {
+        let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        if schema.is_empty() || schema.len() > 40 || !schema.bytes().all(is_valid) {
+            return Err(SubmitInError::Schema);
+        }
+        let (queue, job) = request.into_parts().map_err(SubmitInError::Request)?;
+        let options = options_of(&job).map_err(SubmitInError::Request)?.to_string();
+        let payload = job.payload.as_ref().map_or("null", |payload| payload.get()).to_owned();
+        let text = format!("SELECT {schema}.submit($1, $2, $3::text::jsonb, $4::text::jsonb)::text");
+        Ok(Self { text, queue, job_type: job.job_type, payload, options })
     }
-    let (queue, job) = request.into_parts().map_err(SubmitInError::Request)?;
-    let options = options_of(&job).map_err(SubmitInError::Request)?.to_string();
-    let payload = job.payload.as_ref().map_or("null", |payload| payload.get());
-    let text = format!("SELECT {schema}.submit($1, $2, $3::text::jsonb, $4::text::jsonb)::text");
-    let values: [(&(dyn ToSql + Sync), Type); 4] =
-        [(&queue, Type::TEXT), (&job.job_type, Type::TEXT), (&payload, Type::TEXT), (&options, Type::TEXT)];
-    let rows = client.query_typed(&text, &values).await.map_err(SubmitInError::Database)?;
-    let row = rows.first().ok_or_else(|| {
-        let detail = "the SQL function returned no row".to_owned();
-        SubmitInError::Request(Error::UnexpectedResponse { status: 200, detail })
-    })?;
-    row.try_get(0).map_err(SubmitInError::Database)
 }
 
 /// The options of the SQL function. Other options of a job need the HTTP API.
