@@ -65,12 +65,12 @@ def check_system_calls() -> None:
     analyze, strace = tool("systemd-analyze"), tool("strace")
     if subprocess.run([strace, "-o", "/dev/null", "true"], check=False, capture_output=True).returncode != 0:
         raise Skip("strace is not permitted")
-    lines = re.findall(r"^SystemCallFilter=(.*)", (UNITS / "longshore.service").read_text(), re.M)
+    filters = re.findall(r"^SystemCallFilter=(.*)", (UNITS / "longshore.service").read_text(), re.M)
     allowed: set[str] = set()
-    for line in lines:
-        for group in line.lstrip("~").split():
+    for words in filters:
+        for group in words.lstrip("~").split():
             calls = calls_of(analyze, group)
-            allowed = allowed - calls if line.startswith("~") else allowed | calls
+            allowed = allowed - calls if words.startswith("~") else allowed | calls
     with scratch() as directory:
         log = directory / "calls"
         command = [strace, "-D", "-f", "-q", "-o", log, program(), "--json", "serve", "--listen", "127.0.0.1:0"]
