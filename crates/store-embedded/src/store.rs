@@ -350,6 +350,15 @@ impl Store for EmbeddedStore {
         Box::pin(self.call(move |reply| WriteRequest::Tick(budget, reply)))
     }
 
+    fn watch_events(&self) -> StoreFuture<'_, u64> {
+        Box::pin(std::future::ready(Ok(self.shared.wakeups.mark())))
+    }
+
+    fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
+        self.shared.wakeups.publish(&mut vec![Effect::Schedule { name, change, at }]);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     fn wakeups(&self) -> ChangeFeed {
         self.shared.wakeups.subscribe()
     }

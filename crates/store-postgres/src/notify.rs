@@ -52,6 +52,7 @@ impl NotifyQueue {
                 Effect::Moved { queue, step, .. } if step.to == StateKind::Scheduled => pending.add(queue),
                 Effect::Moved { step, .. } => pending.finished |= step.to.terminal(),
                 Effect::Claimable(queue) => pending.add(queue),
+                Effect::Queue { .. } | Effect::Schedule { .. } => {}
             }
         }
         if was_empty && !pending.is_empty() {

@@ -39,7 +39,7 @@ mod stub;
 mod wake_queue;
 mod workers;
 
-pub use change_feed::{ChangeFeed, WakeupsSender};
+pub use change_feed::{Change, ChangeFeed, WakeupsSender};
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{Cause, FormatError, StoreError};
 pub use error_message::ErrorMessage;
@@ -52,6 +52,6 @@ pub use metrics::{Histogram, HistogramSnapshot, HitCount, StoreMetrics};
 pub use os_rng::OsRng;
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};
 pub use query::{JobFilter, JobQuery, MemberQuery, Page, QueuePosition, StateSet, WorkflowPage, WorkflowQuery};
-pub use store::{ClaimedJob, DIRECTIVE_LAG_MAX, JobRef, QueueStats, Store, StoreFuture, StoreReader};
+pub use store::{ClaimedJob, DIRECTIVE_LAG_MAX, EVENTS_WATCH, JobRef, QueueStats, Store, StoreFuture, StoreReader};
 pub use wake_queue::{QueuedWakeups, WakeQueue, batch_wakeups};
 pub use workers::{DirectiveCache, ReportedWorker, SeenWorker};

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use longshore_core::ScheduleChange;
 use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{JobId, QueueName, Seq, WorkerName, WorkflowId};
@@ -20,6 +21,8 @@ use longshore_engine::{
     SubmitRequest, Submitted, Ticked,
 };
 
+#[cfg_attr(not(doc), expect(unused_imports, reason = "a link of the documentation"))]
+use crate::change_feed::Change;
 use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
 use crate::grant::{Grant, Park, SettledGrant};
@@ -30,6 +33,9 @@ use crate::workers::{ReportedWorker, SeenWorker};
 
 /// How long a directive takes at most to reach the other servers of a fleet.
 pub const DIRECTIVE_LAG_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// How long a store reports events after a call of [`Store::watch_events`].
+pub const EVENTS_WATCH: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// The result of a call. `Err` is a failure of the store; a refusal by the rules is inside the
 /// `Ok`.
@@ -121,6 +127,15 @@ pub trait Store: StoreReader {
     /// Processes at most `budget` jobs that are due by the store's clock. Returns the next
     /// deadline.
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked>;
+
+    /// Reports the events of all servers of a fleet for [`EVENTS_WATCH`] from now on; a later call
+    /// renews it. From the return on, every later commit of any server reaches the feeds of this
+    /// store. Returns a mark: the feeds deliver [`Change::Mark`] with it after the events of all
+    /// earlier commits.
+    fn watch_events(&self) -> StoreFuture<'_, u64>;
+
+    /// Publishes a change of a schedule to the event streams of all servers.
+    fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()>;
 
     /// Subscribes to hints about changes. A lost hint delays a reaction and has no other effect.
     fn wakeups(&self) -> ChangeFeed;

@@ -328,6 +328,15 @@ impl Store for MemoryStore {
         }))
     }
 
+    fn watch_events(&self) -> StoreFuture<'_, u64> {
+        Box::pin(std::future::ready(Ok(self.wakeups.mark())))
+    }
+
+    fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
+        self.wakeups.publish(&mut vec![Effect::Schedule { name, change, at }]);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     fn wakeups(&self) -> ChangeFeed {
         self.wakeups.subscribe()
     }
