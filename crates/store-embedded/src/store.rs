@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
+use longshore_core::ScheduleChange;
 use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{LeaseVersion, QueueName, Seq, WorkerName, WorkflowId};
@@ -18,7 +19,8 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::Workflow;
 use longshore_engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Effect, Heartbeat, Settlement, SubmitRequest, Submitted,
+    Ticked,
 };
 use longshore_store::OsRng;
 use longshore_store::clock::monotonic;

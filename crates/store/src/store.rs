@@ -21,8 +21,6 @@ use longshore_engine::{
     SubmitRequest, Submitted, Ticked,
 };
 
-#[cfg_attr(not(doc), expect(unused_imports, reason = "a link of the documentation"))]
-use crate::change_feed::Change;
 use crate::change_feed::ChangeFeed;
 use crate::error::StoreError;
 use crate::grant::{Grant, Park, SettledGrant};
@@ -130,7 +128,7 @@ pub trait Store: StoreReader {
 
     /// Reports the events of all servers of a fleet for [`EVENTS_WATCH`] from now on; a later call
     /// renews it. From the return on, every later commit of any server reaches the feeds of this
-    /// store. Returns a mark: the feeds deliver [`Change::Mark`] with it after the events of all
+    /// store. Returns a mark: the feeds deliver [`Change::Mark`](crate::Change::Mark) with it after the events of all
     /// earlier commits.
     fn watch_events(&self) -> StoreFuture<'_, u64>;
 

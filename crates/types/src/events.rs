@@ -1,5 +1,7 @@
 //! Changes that the event stream reports, beside the transitions of jobs.
 
+use crate::string_enum::wire_enum;
+
 wire_enum!(
     /// Change of a queue.
     QueueChange {
