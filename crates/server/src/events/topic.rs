@@ -46,7 +46,11 @@ impl TopicKey {
             (Self::Type(key), Effect::Moved { job_type, .. }) => key == job_type,
             (Self::Queue(key), Effect::Moved { queue, .. } | Effect::Queue { name: queue, .. }) => key == queue,
             (Self::All, _) => true,
-            (_, Effect::Moved { .. } | Effect::Queue { .. } | Effect::Schedule { .. } | Effect::Claimable(_)) => false,
+            (Self::Queue(_), Effect::Schedule { .. } | Effect::Claimable(_)) => false,
+            (
+                Self::Job(_) | Self::Workflow(_) | Self::Type(_),
+                Effect::Queue { .. } | Effect::Schedule { .. } | Effect::Claimable(_),
+            ) => false,
         }
     }
 }
