@@ -13,7 +13,8 @@ from longshore.testing import TestServer
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
 def test_events_are_the_same_however_they_arrive(size: int) -> None:
-    text = ': hi\n\n: cursor a-1\n\nevent: job\r\nid: a-2\r\ndata: {"x":\r\ndata: "é"}\r\n\r\nevent: gap\ndata: {}\n\nevent: x'
+    text = ': hi\n\n: cursor a-1\n\nevent: job\r\nid: a-2\r\ndata: {"x":\r\n'
+    text += 'data: "é"}\r\n\r\nevent: gap\ndata: {}\n\nevent: x'
     data, parser, events = text.encode(), EventParser(), list[Event]()
     for start in range(0, len(data), size):
         events += parser.push(data[start : start + size])
@@ -23,7 +24,10 @@ def test_events_are_the_same_however_they_arrive(size: int) -> None:
 
 def test_filters_become_a_query() -> None:
     assert event_path({"queue": None, "state": []}) == "/v1/events"
-    assert event_path({"queue": "a b", "state": ["failed", "cancelled"]}) == "/v1/events?queue=a+b&state=failed%2Ccancelled"
+    assert (
+        event_path({"queue": "a b", "state": ["failed", "cancelled"]})
+        == "/v1/events?queue=a+b&state=failed%2Ccancelled"
+    )
 
 
 def test_transitions_arrive_and_a_cursor_resumes(server: TestServer, name: str) -> None:
