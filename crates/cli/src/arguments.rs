@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, clock, completions, dead_letters, doctor, events, health, jobs, migrate, migrate_store, queues, restore,
-    serve, submit, top, work, workers, workflows,
+    backup, bench, clock, completions, dead_letters, doctor, events, health, jobs, migrate, migrate_store, queues,
+    restore, serve, submit, top, work, workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;

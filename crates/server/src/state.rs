@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::ErrorCode;
-use longshore_core::{ScheduleChange, Timestamp};
 use longshore_core::profile::Profile;
+use longshore_core::{ScheduleChange, Timestamp};
 use longshore_engine::{AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
 use longshore_store::clock::monotonic;
 use longshore_store::{Grant, InstrumentedStore, Park, Store, StoreError, StoreFuture};

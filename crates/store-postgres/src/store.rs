@@ -12,8 +12,8 @@ use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Effect, Heartbeat, Queue, Settlement, SubmitRequest, Submitted,
-    Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Effect, Heartbeat, Queue, Settlement, SubmitRequest,
+    Submitted, Ticked,
 };
 use longshore_store::{
     ChangeFeed, Clock, Grant, HitCount, Mailbox, Park, SeenWorker, SettledGrant, Store, StoreError, StoreFuture,

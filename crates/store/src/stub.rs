@@ -116,12 +116,7 @@ impl Store for Stub {
         ready(0)
     }
 
-    fn announce_schedule(
-        &self,
-        _: Arc<str>,
-        _: longshore_core::ScheduleChange,
-        _: Timestamp,
-    ) -> StoreFuture<'_, ()> {
+    fn announce_schedule(&self, _: Arc<str>, _: longshore_core::ScheduleChange, _: Timestamp) -> StoreFuture<'_, ()> {
         ready(())
     }
 

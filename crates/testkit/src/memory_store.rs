@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use longshore_core::{ScheduleChange, Timestamp};
 use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkerName, WorkflowId};
@@ -20,6 +19,7 @@ use longshore_core::rng::SeededRng;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::workflow::Workflow;
+use longshore_core::{ScheduleChange, Timestamp};
 use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Command, Effect, Engine, EngineOptions, Heartbeat, Queue,
     Response, Settlement, SubmitRequest, Submitted, Ticked,

@@ -41,7 +41,9 @@ pub(crate) enum Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Nothing was sent yet.
-    New { has_gap: bool },
+    New {
+        has_gap: bool,
+    },
     Open,
     Closed,
 }

@@ -37,9 +37,12 @@ async fn read(listener: &mut Listener) -> Vec<String> {
     let chunk = listener.next_chunk(&CancellationToken::new()).await.unwrap();
     let text = std::str::from_utf8(&chunk).unwrap().to_owned();
     let kind = |block: &str| {
-        let word = |name: &str| block.split_once(&format!("\"{name}\":\"")).map(|(_, rest)| rest.split('"').next().unwrap());
+        let word =
+            |name: &str| block.split_once(&format!("\"{name}\":\"")).map(|(_, rest)| rest.split('"').next().unwrap());
         let name = block.lines().find_map(|line| line.strip_prefix("event: "))?;
-        Some([Some(name), word("queue"), word("to"), word("change")].into_iter().flatten().collect::<Vec<_>>().join(" "))
+        Some(
+            [Some(name), word("queue"), word("to"), word("change")].into_iter().flatten().collect::<Vec<_>>().join(" "),
+        )
     };
     text.split("\n\n").filter_map(kind).collect()
 }
@@ -65,7 +68,8 @@ async fn each_filter_reads_its_own_events() {
         listeners.push(listen(&log, filter, Start::Now).await);
     }
     let at = Timestamp::from_millis(0);
-    let first = [moved(1, "a", "x", StateKind::Pending), Effect::Claimable(queue("a")), moved(2, "b", "y", StateKind::Running)];
+    let first =
+        [moved(1, "a", "x", StateKind::Pending), Effect::Claimable(queue("a")), moved(2, "b", "y", StateKind::Running)];
     publish(&log, first.to_vec());
     publish(&log, vec![Effect::Claimable(queue("a"))]);
     publish(&log, vec![Effect::Queue { name: queue("a"), change: QueueChange::Paused, at }]);

@@ -218,7 +218,11 @@ fn system(spec: &mut SpecBuilder) {
             ("after", "`id` of the last event that the client has; `Last-Event-ID` replaces it"),
         ])
         .header("Last-Event-ID", "`id` of the last event that the client has")
-        .response_with("200", "Events `job`, `queue`, `schedule`, `gap` and `closed`", Content::Other("text/event-stream"))
+        .response_with(
+            "200",
+            "Events `job`, `queue`, `schedule`, `gap` and `closed`",
+            Content::Other("text/event-stream"),
+        )
         .add();
     spec.route(Get, "/v1/workers", "Workers that were seen within 24 hours")
         .response::<Workers>("200", "The workers of all servers on this store")

@@ -79,13 +79,14 @@ impl EventStream {
     /// Returns the next block: an event, or `Some(None)` for a comment. `None`: the stream ended.
     async fn block(&mut self) -> Option<Option<StreamEvent>> {
         let end = loop {
+            // The head may have arrived together with the first chunk.
+            self.decode();
             if let Some(end) = self.text.find("\n\n") {
                 break end;
             }
             if self.is_ended || !self.fill().await {
                 return None;
             }
-            self.decode();
         };
         let block: String = self.text.drain(..end + 2).collect();
         let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));

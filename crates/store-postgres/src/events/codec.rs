@@ -135,7 +135,14 @@ impl<'a> Reader<'a> {
             index => Some(*StateKind::ALL.get(usize::from(index))?),
         };
         let (to, cause) = (self.one_of(StateKind::ALL)?, self.one_of(Cause::ALL)?);
-        Some(Effect::Moved { id, seq, queue, job_type, workflow, step: Transition { from, to, at: self.time()?, cause } })
+        Some(Effect::Moved {
+            id,
+            seq,
+            queue,
+            job_type,
+            workflow,
+            step: Transition { from, to, at: self.time()?, cause },
+        })
     }
 }
 
