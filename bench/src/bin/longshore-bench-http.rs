@@ -6,8 +6,12 @@
 //!   connections
 //! - `longshore-bench-http idle ADDRESS CLAIMS PID`: cost of parked claims to the server process
 //!   PID, and the latency of one of them
+//! - `longshore-bench-http events ADDRESS LISTENERS SILENT QUERY ROUNDS PID`: throughput of jobs with
+//!   and without event listeners, of which some never read
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,9 +31,13 @@ async fn main() {
         ["wake", server, times] => wake(address(server), number(times)).await,
         ["load", server, connections, seconds] => load(address(server), number(connections), number(seconds)).await,
         ["idle", server, claims, pid] => idle(address(server), number(claims), number(pid)).await,
+        ["events", server, listeners, silent, query, rounds, pid] => {
+            let crowd = Crowd { listeners: number(listeners), silent: number(silent), query: (*query).to_owned() };
+            events(address(server), &crowd, number(rounds), number(pid)).await;
+        }
         _ => {
             eprintln!(
-                "usage: longshore-bench-http single|wake ADDRESS TIMES | load ADDRESS CONNECTIONS SECONDS | idle ADDRESS CLAIMS PID"
+                "usage: longshore-bench-http single|wake ADDRESS TIMES | load ADDRESS CONNECTIONS SECONDS | idle ADDRESS CLAIMS PID | events ADDRESS LISTENERS SILENT QUERY ROUNDS PID"
             );
             std::process::exit(2);
         }
@@ -140,6 +148,13 @@ async fn wake(server: SocketAddr, times: usize) {
 }
 
 async fn load(server: SocketAddr, connections: usize, seconds: usize) {
+    let mut taken = run_load(server, connections, seconds).await;
+    let per_second = taken.len() as f64 / seconds as f64;
+    report("request", &mut taken);
+    println!("{connections} connections: {per_second:.0} requests/s");
+}
+
+async fn run_load(server: SocketAddr, connections: usize, seconds: usize) -> Vec<Duration> {
     let end = Instant::now() + Duration::from_secs(seconds as u64);
     let mut workers = Vec::new();
     for number in 0..connections {
@@ -165,9 +180,77 @@ async fn load(server: SocketAddr, connections: usize, seconds: usize) {
     for worker in workers {
         taken.extend(worker.await.expect("no panic"));
     }
-    let per_second = taken.len() as f64 / seconds as f64;
-    report("request", &mut taken);
-    println!("{connections} connections: {per_second:.0} requests/s");
+    taken
+}
+
+/// Event listeners of a round.
+struct Crowd {
+    listeners: usize,
+    /// How many of them never read.
+    silent: usize,
+    /// `-`, or a query such as `queue=load0`.
+    query: String,
+}
+
+/// Connections of the load, and seconds of each round.
+const LOAD: (usize, usize) = (16, 8);
+
+/// Alternates rounds without and with listeners.
+async fn events(server: SocketAddr, crowd: &Crowd, rounds: usize, pid: usize) {
+    let (mut alone, mut watched) = (Vec::new(), Vec::new());
+    run_load(server, LOAD.0, 2).await;
+    let before = resident(pid);
+    for round in 0..rounds {
+        let figure = run_load(server, LOAD.0, LOAD.1).await.len() as f64 / LOAD.1 as f64;
+        alone.push(figure);
+        let (silent, readers, bytes) = open_listeners(server, crowd).await;
+        let with = run_load(server, LOAD.0, LOAD.1).await.len() as f64 / LOAD.1 as f64;
+        watched.push(with);
+        let memory = resident(pid);
+        let read = bytes.load(Ordering::Relaxed);
+        println!(
+            "round {round}: {figure:.0} requests/s alone, {with:.0} with listeners, {read} bytes of events, {memory} KiB"
+        );
+        readers.iter().for_each(tokio::task::JoinHandle::abort);
+        drop((silent, readers));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let median = |figures: &mut Vec<f64>| {
+        figures.sort_unstable_by(f64::total_cmp);
+        figures[figures.len() / 2]
+    };
+    let ratio = median(&mut watched) / median(&mut alone);
+    println!("{} listeners ({} never read): ratio {ratio:.3}; {before} KiB before", crowd.listeners, crowd.silent);
+}
+
+/// Opens listeners. Returns those that never read, the tasks of the others, and their bytes.
+async fn open_listeners(
+    server: SocketAddr,
+    crowd: &Crowd,
+) -> (Vec<TcpStream>, Vec<tokio::task::JoinHandle<()>>, Arc<AtomicUsize>) {
+    let (mut silent, mut readers, bytes) = (Vec::new(), Vec::new(), Arc::new(AtomicUsize::new(0)));
+    for number in 0..crowd.listeners {
+        let query = crowd.query.replace('#', &(number % 4).to_string());
+        let path = if query == "-" { "/v1/events".to_owned() } else { format!("/v1/events?{query}") };
+        let mut stream = TcpStream::connect(server).await.expect("the server takes it");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("the server listens");
+        if number < crowd.silent {
+            silent.push(stream);
+            continue;
+        }
+        let bytes = Arc::clone(&bytes);
+        readers.push(tokio::spawn(async move {
+            let mut part = vec![0; 16 << 10];
+            while let Ok(count) = stream.read(&mut part).await
+                && count > 0
+            {
+                bytes.fetch_add(count, Ordering::Relaxed);
+            }
+        }));
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    (silent, readers, bytes)
 }
 
 /// Resident memory of a process, in KiB.

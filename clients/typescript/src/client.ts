@@ -3,6 +3,8 @@ import { randomUUID } from "node:crypto";
 import { fromMilliseconds, monotonicMs, toMilliseconds } from "./duration.js";
 import type { Duration } from "./duration.js";
 import { JobEndedError, ProblemError, WaitTimeoutError } from "./errors.js";
+import { followEvents } from "./events.js";
+import type { Event, EventFilter } from "./events.js";
 import { JobHandle } from "./handle.js";
 import type { Submitted } from "./handle.js";
 import type { JobDefinition, NewJob } from "./job.js";
@@ -198,6 +200,15 @@ export class Client {
   private async command(id: string, verb: string, body: object = {}): Promise<JobState> {
     const answer = await this.call("POST", `/v1/jobs/${encodeURIComponent(id)}/${verb}`, { body: toSnakeCase(body) });
     return (answer as { state: JobState }).state;
+  }
+
+  /**
+   * Changes of jobs, queues and schedules as they happen, without end. Resumes after a lost
+   * connection. An event `gap` means that events are missing: list again what you follow.
+   */
+  events(filter: EventFilter = {}, options: { signal?: AbortSignal } = {}): AsyncGenerator<Event, never> {
+    const limits = { timeoutMs: this.timeoutMs, retryForMs: this.retryForMs, signal: options.signal };
+    return followEvents(this.transport, filter, limits);
   }
 
   /** Creates or changes a queue. `settings` has the names of the API, in snake or camel case. */

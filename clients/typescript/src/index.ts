@@ -12,6 +12,7 @@ export {
   WaitTimeoutError,
 } from "./errors.js";
 export type { MemberError, PayloadIssue, RetryAdvice } from "./errors.js";
+export type { Event, EventFilter, JobEvent, QueueEvent, ScheduleEvent } from "./events.js";
 export { JobHandle } from "./handle.js";
 export { JobDefinition, NewJob, job } from "./job.js";
 export type { JobOptions } from "./job.js";

@@ -112,6 +112,50 @@ export class Transport {
     });
   }
 
+  /** Resolves with the body of a stream without an end. Rejects as `send` does. */
+  open(request: HttpRequest): Promise<http.IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      const { signal } = request;
+      if (signal?.aborted) {
+        reject(signal.reason);
+        return;
+      }
+      const call = this.request({
+        agent: this.agent,
+        protocol: this.base.protocol,
+        hostname: this.base.hostname.replace(/^\[|\]$/g, ""),
+        port: this.base.port,
+        method: request.method,
+        path: this.base.pathname.replace(/\/$/, "") + request.path,
+        headers: { ...this.headers, ...request.headers },
+        ...(signal === undefined ? {} : { signal }),
+      });
+      const timer = setTimeout(
+        () => call.destroy(new Error(`no answer within ${request.timeoutMs} ms`)),
+        request.timeoutMs,
+      );
+      call.on("error", (error) => {
+        clearTimeout(timer);
+        reject(signal?.aborted ? signal.reason : this.connectionError(request, error, false));
+      });
+      call.on("response", (response) => {
+        clearTimeout(timer);
+        const status = response.statusCode ?? 0;
+        if (status >= 200 && status < 300) {
+          resolve(response);
+          return;
+        }
+        const chunks: Buffer[] = [];
+        response.on("data", (chunk: Buffer) => chunks.push(chunk));
+        response.on("error", (error) => reject(this.connectionError(request, error, true)));
+        response.on("end", () =>
+          reject(problemOf(status, Buffer.concat(chunks).toString("utf8"), response.headers["retry-after"])),
+        );
+      });
+      call.end();
+    });
+  }
+
   /** A request that never reached the server is safe to repeat; otherwise its effect is unknown. */
   private connectionError(request: HttpRequest, error: Error, isSent: boolean): ConnectionError {
     const cause = error.message || (error as NodeJS.ErrnoException).code || "the connection was closed";

@@ -3,6 +3,6 @@
 pub use longshore_types::{
     AttemptOutcome, BackoffKind, BulkAction, CancelRunning, Category, Cause, Fencing, IdempotencyScope, JitterKind,
     JobAction, ManualRequeue, OnExhausted, OnFailure, OnLeaseExpiry, OnPermanent, OutcomeKind,
-    PRIORITY_FORMAT as PRIORITIES, Priority, Profile, Reclaim, ReportedCategory, RequeueOrder, RetryLimitUnit,
-    StateKind as State, SubmitMode, View, WorkerDirective, WorkflowState,
+    PRIORITY_FORMAT as PRIORITIES, Priority, Profile, QueueChange, Reclaim, ReportedCategory, RequeueOrder,
+    RetryLimitUnit, ScheduleChange, StateKind as State, SubmitMode, View, WorkerDirective, WorkflowState,
 };

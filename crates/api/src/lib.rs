@@ -11,6 +11,7 @@
 //! - [`queue`]; [`job`]: submission, record, attempts, history
 //! - [`work`]: claims, settlements, heartbeats, children
 //! - [`admin`]: commands to jobs; [`workflow`]: jobs that are submitted together
+//! - [`events`]: the event stream
 //! - [`system`]: why a job does not run, statistics, workers, server, clock
 //!
 //! ```
@@ -25,6 +26,7 @@
 pub mod admin;
 pub mod enums;
 pub mod error;
+pub mod events;
 pub mod job;
 pub mod queue;
 mod serde_util;

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, clock, completions, dead_letters, doctor, health, jobs, man, migrate, migrate_store, queues,
+    backup, bench, clock, completions, dead_letters, doctor, events, health, jobs, man, migrate, migrate_store, queues,
     restore, serve, submit, top, work, workers, workflows,
 };
 use crate::context::Context;
@@ -60,6 +60,7 @@ pub(crate) enum CliCommand {
     #[command(subcommand)]
     Workers(workers::WorkersCommand),
     Top(top::Top),
+    Events(events::WatchEvents),
     Health(health::CheckHealth),
     /// Print the time of a server, or advance a virtual clock
     #[command(subcommand)]
@@ -86,6 +87,7 @@ impl CliCommand {
             Self::Work(work) => work.run(context),
             Self::Workers(workers) => workers.run(context),
             Self::Top(top) => top.run(context),
+            Self::Events(events) => events.run(context),
             Self::Health(health) => health.run(context),
             Self::Clock(clock) => clock.run(context),
             Self::Bench(bench) => bench.run(context),

@@ -8,6 +8,7 @@
 //! - `commands/serve/`: the server on a store; flags, environment, configuration file
 //! - `commands/submit/`, `jobs/`, `queues/`, `dead_letters/`, `workflows/`: clients of a server
 //! - `commands/work/`: a worker that runs a program for each job
+//! - `commands/events.rs`: the event stream
 //! - `commands/workers.rs`, `health.rs`, `clock.rs`, `top/`: state of a server
 //! - `commands/bench/`: load generator
 //! - `commands/backup.rs`, `restore.rs`, `doctor.rs`: data directories

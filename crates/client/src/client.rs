@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::client::legacy;
@@ -247,14 +248,39 @@ impl Client {
         if response.status.is_success() { Ok(response) } else { Err(refusal(&response)) }
     }
 
+    /// Opens a stream of events. The response has no timeout of its own.
+    pub(crate) async fn open_stream(&self, path: &str, last_event_id: Option<&str>) -> Result<Incoming, Error> {
+        let uri: Uri =
+            format!("{}{path}", self.base).parse().map_err(|_| Error::InvalidRequest(format!("path {path:?}")))?;
+        let mut request = Request::new(Full::new(Bytes::new()));
+        *request.uri_mut() = uri;
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(id) = last_event_id {
+            let id = HeaderValue::from_str(id).map_err(|_| Error::InvalidRequest(format!("cursor {id:?}")))?;
+            headers.insert("last-event-id", id);
+        }
+        let timeout = self.options.timeout;
+        let opened = tokio::time::timeout(timeout, self.http.request(request)).await;
+        let response = opened.map_err(|_| Error::ResponseLost { cause: Box::new(TimeoutError(timeout)) })?;
+        let (head, body) = response.map_err(|error| self.not_sent(error))?.into_parts();
+        if head.status.is_success() {
+            return Ok(body);
+        }
+        let body = Limited::new(body, RESPONSE_MAX).collect().await.map_err(|cause| Error::ResponseLost { cause })?;
+        Err(refusal(&RawResponse { status: head.status, headers: head.headers, body: body.to_bytes() }))
+    }
+
+    fn not_sent(&self, error: legacy::Error) -> Error {
+        if error.is_connect() {
+            Error::Connect { url: self.base.clone(), cause: Box::new(error) }
+        } else {
+            Error::ResponseLost { cause: Box::new(error) }
+        }
+    }
+
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<RawResponse, Error> {
-        let response = self.http.request(request).await.map_err(|error| {
-            if error.is_connect() {
-                Error::Connect { url: self.base.clone(), cause: Box::new(error) }
-            } else {
-                Error::ResponseLost { cause: Box::new(error) }
-            }
-        })?;
+        let response = self.http.request(request).await.map_err(|error| self.not_sent(error))?;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, RESPONSE_MAX).collect().await.map_err(|cause| Error::ResponseLost { cause })?;
         Ok(RawResponse { status: head.status, headers: head.headers, body: body.to_bytes() })

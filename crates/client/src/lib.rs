@@ -30,6 +30,7 @@
 //! - `submit.rs`: typed submissions with retries, workflows, [`JobHandle`]
 //! - `jobs.rs`, `queues.rs`, `system.rs`, `work.rs`, `workflows.rs`: one method per request, sent
 //!   once; [`Error::retry`] says whether it can be repeated
+//! - `events.rs`: [`EventStream`]: changes as they happen, with reconnects
 //! - `worker/`: [`Worker`]: handlers, leases, settlements, shutdown
 //! - `error.rs`: [`Error`]: refused, not connected, no response, unexpected response
 //! - `query.rs`: [`JobListQuery`], paths and query strings
@@ -44,6 +45,7 @@ mod connect;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
+mod events;
 mod job;
 mod jobs;
 mod query;
@@ -64,6 +66,7 @@ pub use clock::monotonic;
 #[cfg(feature = "embedded")]
 pub use embedded::{Longshore, OpenError};
 pub use error::{BadUrl, Error};
+pub use events::{EventQuery, EventStream, ReceivedEvent};
 pub use job::Job;
 pub use jobs::{PayloadBytes, WaitResult};
 pub use longshore_api as api;

@@ -77,5 +77,6 @@ pub mod workflow_shape;
 
 pub use context::TransitionContext;
 pub use job::Job;
+pub use longshore_types::{QueueChange, ScheduleChange};
 pub use refusal::{Invalid, Refusal};
 pub use time::{Duration, Timestamp};

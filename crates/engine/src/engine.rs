@@ -13,6 +13,7 @@ use longshore_core::profile::Profile;
 use longshore_core::retry::QueueContext;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
+use longshore_core::{QueueChange, ScheduleChange};
 
 use crate::index::{Index, IndexEntry, StateCounts};
 use crate::propagation_queue::{Propagation, PropagationQueue};
@@ -66,6 +67,10 @@ pub enum Effect {
     Moved { id: JobId, seq: Seq, queue: QueueName, job_type: JobType, workflow: Option<WorkflowId>, step: Transition },
     /// The queue may have a job for a waiting claim although no job changed its state.
     Claimable(QueueName),
+    /// A queue changed, by a command or a submission.
+    Queue { name: QueueName, change: QueueChange, at: Timestamp },
+    /// A schedule changed or had a tick. The server announces it to the store.
+    Schedule { name: Arc<str>, change: ScheduleChange, at: Timestamp },
 }
 
 impl Effect {
@@ -73,7 +78,15 @@ impl Effect {
     pub fn transition(&self) -> Option<(&JobType, &Transition)> {
         match self {
             Self::Moved { job_type, step, .. } => Some((job_type, step)),
-            Self::Claimable(_) => None,
+            Self::Claimable(_) | Self::Queue { .. } | Self::Schedule { .. } => None,
+        }
+    }
+
+    /// Returns whether the event stream reports this effect.
+    pub fn is_event(&self) -> bool {
+        match self {
+            Self::Moved { .. } | Self::Queue { .. } | Self::Schedule { .. } => true,
+            Self::Claimable(_) => false,
         }
     }
 }

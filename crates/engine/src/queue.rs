@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use longshore_core::QueueChange;
 use longshore_core::cancel;
 use longshore_core::id::QueueName;
 use longshore_core::patch::SettingsPatch;
@@ -76,7 +77,13 @@ impl<R: JobRecords> CommandContext<'_, R> {
         let kept = existing.filter(|queue| queue.profile == profile).map(|queue| queue.overrides.clone());
         let mut queue = Queue::new(name.clone(), profile, overrides.or(kept).unwrap_or_default())?;
         queue.paused = paused;
+        let is_same = existing.is_some_and(|existing| **existing == queue);
         self.save_queue(Arc::new(queue))?;
+        if created {
+            self.emit_queue_change(name, QueueChange::Created);
+        } else if !is_same {
+            self.emit_queue_change(name, QueueChange::Changed);
+        }
         Ok(created)
     }
 
@@ -88,8 +95,11 @@ impl<R: JobRecords> CommandContext<'_, R> {
 
     pub(crate) fn set_paused(&mut self, name: &QueueName, paused: bool) -> Result<(), CommandError<R::Error>> {
         let mut queue = self.engine.queue(name).ok_or(Refusal::QueueNotFound)?.as_ref().clone();
-        queue.paused = paused;
+        let was_paused = std::mem::replace(&mut queue.paused, paused);
         self.save_queue(Arc::new(queue))?;
+        if was_paused != paused {
+            self.emit_queue_change(name, if paused { QueueChange::Paused } else { QueueChange::Resumed });
+        }
         if !paused {
             self.effects.push(Effect::Claimable(name.clone()));
         }
@@ -112,7 +122,13 @@ impl<R: JobRecords> CommandContext<'_, R> {
         self.save_queue(Arc::new(queue))?;
         self.engine.deleting_queues.insert(name.clone());
         self.delete_slice(name, self.engine.options.cascade_jobs_max)?;
+        self.emit_queue_change(name, QueueChange::Deleted);
         Ok(())
+    }
+
+    /// Reports a change of a queue to the event stream.
+    pub(crate) fn emit_queue_change(&mut self, name: &QueueName, change: QueueChange) {
+        self.effects.push(Effect::Queue { name: name.clone(), change, at: self.now });
     }
 
     /// Ends up to `jobs_max` jobs of a queue that is being deleted, and removes the queue with the

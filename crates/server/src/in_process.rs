@@ -35,6 +35,7 @@ impl InProcessServer {
         }
         restore_workers(&app).await.map_err(ServerError::Store)?;
         app.background_tasks.spawn(change_listener::run(app.clone(), app.store.wakeups()));
+        app.background_tasks.spawn(change_listener::keep_watching(app.clone()));
         app.background_tasks.spawn(worker_check::keep_checking(app.clone()));
         if app.virtual_time.is_none() {
             app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));

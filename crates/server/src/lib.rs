@@ -13,6 +13,7 @@
 //! - `wire/`: bodies, strict JSON, query strings, paths, responses, problem documents
 //! - `convert/`: conversion between wire types and core types
 //! - `background/`: change listener, ticker, virtual time, completion waiters, workers, metrics
+//! - `events/`: the event log and its listeners
 //! - `openapi/`: the OpenAPI description that the server serves, with examples
 //! - [`dialects`]: APIs of other job servers (Ocypod)
 //! - `declared_queues.rs`: [`declare`] creates the queues of a configuration before serving
@@ -21,6 +22,7 @@ mod background;
 mod convert;
 mod declared_queues;
 pub mod dialects;
+mod events;
 mod in_process;
 mod net;
 mod openapi;

@@ -77,6 +77,7 @@ impl Server {
         restore_workers(&app).await.map_err(ServerError::Store)?;
         let io_threads = IoThreads::start(io_threads).map_err(ServerError::Threads)?;
         io_threads.spawn_here(&app.background_tasks, change_listener::run(app.clone(), app.store.wakeups()));
+        io_threads.spawn_here(&app.background_tasks, change_listener::keep_watching(app.clone()));
         io_threads.spawn_here(&app.background_tasks, worker_check::keep_checking(app.clone()));
         io_threads.spawn_here(&app.background_tasks, fleet::keep_reporting(app.clone()));
         if app.virtual_time.is_none() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::ErrorCode;
-use longshore_core::Timestamp;
 use longshore_core::profile::Profile;
+use longshore_core::{ScheduleChange, Timestamp};
 use longshore_engine::{AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
 use longshore_store::clock::monotonic;
 use longshore_store::{Grant, InstrumentedStore, Park, Store, StoreError, StoreFuture};
@@ -19,6 +19,7 @@ use crate::background::metrics::Metrics;
 use crate::background::throughput::ThroughputStats;
 use crate::background::virtual_time::VirtualTime;
 use crate::background::worker_registry::WorkerRegistry;
+use crate::events::EventLog;
 use crate::options::{Limits, ServerClock, ServerOptions, StoreInfo};
 use crate::store_health::StoreFailures;
 use crate::wire::problem::ApiError;
@@ -49,6 +50,7 @@ pub struct App {
     pub(crate) workers: Arc<WorkerRegistry>,
     pub(crate) throughput: ThroughputStats,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: Arc<EventLog>,
     /// Requests a tick for work that has no announced deadline.
     pub(crate) tick_now: Notify,
     pub(crate) body_budget: Arc<Semaphore>,
@@ -87,6 +89,7 @@ impl AppState {
             workers: Arc::default(),
             throughput: ThroughputStats::default(),
             metrics,
+            events: Arc::default(),
             tick_now: Notify::new(),
             tasks: TaskTracker::new(),
             background_tasks: TaskTracker::new(),
@@ -164,6 +167,17 @@ impl App {
             return Err(ApiError::new(ErrorCode::StoreUnavailable, detail));
         };
         Ok(self.report_error(result)??)
+    }
+
+    /// Publishes a change of a schedule to the event streams of all servers.
+    ///
+    /// A failure is logged only: the change itself is stored.
+    #[expect(dead_code, reason = "schedules call it")]
+    pub(crate) async fn publish_schedule(&self, name: &str, change: ScheduleChange, at: Timestamp) {
+        let announced = self.store.announce_schedule(Arc::from(name), change, at);
+        if let Err(error) = self.report_error(announced.await) {
+            tracing::debug!(?error, "a change of a schedule was not announced to the event streams");
+        }
     }
 
     pub(crate) async fn admin(&self, command: AdminCommand) -> Result<AdminResponse, ApiError> {

@@ -200,7 +200,7 @@ impl StoreWriter {
                     Effect::Moved { queue, job_type, step, .. } if step.to == StateKind::Scheduled => {
                         grants.parked.notify(queue, job_type);
                     }
-                    Effect::Moved { .. } => {}
+                    Effect::Moved { .. } | Effect::Queue { .. } | Effect::Schedule { .. } => {}
                     Effect::Claimable(queue) => grants.parked.notify_queue(queue),
                 }
             }

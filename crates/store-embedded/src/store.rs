@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
+use longshore_core::ScheduleChange;
 use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{LeaseVersion, QueueName, Seq, WorkerName, WorkflowId};
@@ -18,7 +19,7 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::Workflow;
 use longshore_engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Effect, Heartbeat, Settlement, SubmitRequest, Submitted,
     SystemKind, Ticked,
 };
 use longshore_store::OsRng;
@@ -354,6 +355,15 @@ impl Store for EmbeddedStore {
 
     fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>> {
         Box::pin(self.call(|reply| WriteRequest::System(Box::new(write), reply)))
+    }
+
+    fn watch_events(&self) -> StoreFuture<'_, u64> {
+        Box::pin(std::future::ready(Ok(self.shared.wakeups.mark())))
+    }
+
+    fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
+        self.shared.wakeups.publish(&mut vec![Effect::Schedule { name, change, at }]);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn wakeups(&self) -> ChangeFeed {

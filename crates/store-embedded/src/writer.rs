@@ -331,7 +331,8 @@ impl StoreWriter {
         let mut last = None;
         for effect in &self.effects {
             let queue = match effect {
-                Effect::Moved { queue, .. } | Effect::Claimable(queue) => queue,
+                Effect::Moved { queue, .. } | Effect::Claimable(queue) | Effect::Queue { name: queue, .. } => queue,
+                Effect::Schedule { .. } => continue,
             };
             // Consecutive effects mostly name the same queue.
             if last != Some(queue) && !self.dirty_queues.contains(queue) {

@@ -1,1 +1,1 @@
-SELECT version, id_secret, epoch, imported_ids FROM @.settings
+SELECT version, id_secret, epoch, imported_ids, watched FROM @.settings

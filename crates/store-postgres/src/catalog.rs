@@ -22,6 +22,8 @@ pub(crate) struct Catalog {
     pub epoch: i64,
     /// Whether some jobs have the ids of another store.
     pub has_imported_ids: bool,
+    /// Whether commits append their events for the listeners of other nodes.
+    pub is_watched: bool,
 }
 
 impl Catalog {
@@ -33,6 +35,7 @@ impl Catalog {
             id_cipher: new_id_cipher([0; 16]),
             epoch: 1,
             has_imported_ids: false,
+            is_watched: false,
         }
     }
 
@@ -83,6 +86,7 @@ impl Catalog {
             id_cipher: new_id_cipher(secret),
             epoch: get(settings, 2)?,
             has_imported_ids: get(settings, 3)?,
+            is_watched: get(settings, 4)?,
         })
     }
 

@@ -265,6 +265,7 @@ pub(crate) fn ready_jobs(effects: &[Effect]) -> (Vec<(QueueName, JobType, usize)
                 }
             }
             Effect::Claimable(queue) => changed.push(queue.clone()),
+            Effect::Queue { .. } | Effect::Schedule { .. } => {}
         }
     }
     let mut counts: HashMap<(&QueueName, &JobType), usize> = HashMap::new();

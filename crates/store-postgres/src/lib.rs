@@ -15,6 +15,7 @@
 //! - `read_set.rs`, `working_set.rs`: records as the rules see them; `row.rs`: a job as a row
 //! - `dispatch.rs`: long-poll claims of this node; `dispatch/work.rs`: which jobs they expect
 //! - `tick.rs`: timers and retention; `archive.rs`: finished jobs
+//! - `events/`: events of all nodes for listeners
 //! - `notify.rs`: hints between nodes; `clock.rs`: the database clock; `stats.rs`: counters
 //! - `inspect.rs`: reads and listings; `import.rs`: import of another store
 //! - `submit_in_transaction.rs`: submits inside a transaction of the application
@@ -29,6 +30,7 @@ mod clock;
 mod connection;
 mod dispatch;
 mod error;
+mod events;
 mod id_cipher;
 mod import;
 mod inspect;

@@ -17,6 +17,7 @@ use crate::clock::NodeClock;
 use crate::connection::{Connection, StatementMode};
 use crate::dispatch::{Mail, ready_jobs};
 use crate::error::TxError;
+use crate::events::EventReader;
 use crate::node_cache::NodeCache;
 use crate::notify::NotifyQueue;
 use crate::pool;
@@ -40,6 +41,7 @@ pub(crate) struct Node {
     pub clock: NodeClock,
     pub wakeups: WakeupsSender,
     pub notify_queue: NotifyQueue,
+    pub events: EventReader,
     pub dispatcher: longshore_store::NoticeSender<Mail>,
     /// Long-poll claims that are not answered yet. At 0, commits do not inform the dispatcher.
     pub waiting_claims: AtomicUsize,
@@ -78,9 +80,10 @@ impl Node {
             statement_mode: options.statement_mode,
             lock_key: lock_key(schema),
             engine: options.engine,
+            wakeups: if clock.is_virtual() { WakeupsSender::default() } else { WakeupsSender::with_separate_events() },
             clock,
-            wakeups: WakeupsSender::default(),
             notify_queue: NotifyQueue::default(),
+            events: EventReader::default(),
             dispatcher,
             waiting_claims: AtomicUsize::new(0),
             parked_claims: AtomicUsize::new(0),
@@ -171,6 +174,10 @@ impl Node {
     /// Publishes the effects of a committed transaction.
     pub(crate) fn publish_effects(&self, mut effects: Vec<Effect>, deadline: Option<Timestamp>) {
         self.notify_queue.add(&effects);
+        if self.catalog().is_watched && effects.iter().any(Effect::is_event) {
+            self.notify_queue.add_events();
+            self.events.read_soon();
+        }
         self.inform_dispatcher(&effects);
         self.wakeups.publish(&mut effects);
         if deadline.is_some() {

@@ -37,6 +37,8 @@ struct PendingNotification {
     queues: BTreeSet<QueueName>,
     /// Jobs have finished.
     finished: bool,
+    /// Events were appended.
+    has_events: bool,
 }
 
 impl NotifyQueue {
@@ -52,9 +54,20 @@ impl NotifyQueue {
                 Effect::Moved { queue, step, .. } if step.to == StateKind::Scheduled => pending.add(queue),
                 Effect::Moved { step, .. } => pending.finished |= step.to.terminal(),
                 Effect::Claimable(queue) => pending.add(queue),
+                Effect::Queue { .. } | Effect::Schedule { .. } => {}
             }
         }
         if was_empty && !pending.is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Tells the other nodes that events were appended.
+    pub(crate) fn add_events(&self) {
+        let mut pending = self.pending();
+        let was_empty = pending.is_empty();
+        pending.has_events = true;
+        if was_empty {
             self.wake.notify_one();
         }
     }
@@ -66,7 +79,7 @@ impl NotifyQueue {
 
 impl PendingNotification {
     fn is_empty(&self) -> bool {
-        self.queues.is_empty() && !self.finished
+        self.queues.is_empty() && !self.finished && !self.has_events
     }
 
     fn add(&mut self, queue: &QueueName) {
@@ -76,7 +89,11 @@ impl PendingNotification {
     }
 
     /// Separated by spaces: the node, `+` if jobs have finished, and the queues; `*`: all queues.
+    /// `=`: events only.
     fn into_payload(self, node_name: &str) -> String {
+        if self.queues.is_empty() && !self.finished {
+            return format!("{node_name} =");
+        }
         let finished = if self.finished { "+" } else { "-" };
         let queues: Vec<&str> = self.queues.iter().map(QueueName::as_str).collect();
         let payload = format!("{node_name} {finished} {}", queues.join(" "));
@@ -150,7 +167,12 @@ fn on_notification(node: &Node, node_name: &str, payload: &str) {
     if fields.next() == Some(node_name) {
         return;
     }
-    let finished = fields.next() == Some("+");
+    node.events.read_soon();
+    let kind = fields.next();
+    if kind == Some("=") {
+        return;
+    }
+    let finished = kind == Some("+");
     let (mut effects, catalog): (Vec<Effect>, _) = (Vec::new(), node.catalog());
     for field in fields {
         let Ok(queue) = QueueName::new(field) else {

@@ -73,6 +73,23 @@ statements! {
         INT8_ARRAY, BYTEA_ARRAY, INT4, INT2, INT8, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, BYTEA_ARRAY, INT8_ARRAY, BYTEA_ARRAY, INT4_ARRAY, INT8_ARRAY,
         INT8
     ]
+    fast_submit_watched [
+        INT8, INT8, INT8, INT8, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, INT2_ARRAY, INT2_ARRAY, INT2_ARRAY, INT2_ARRAY, BYTEA_ARRAY,
+        INT2_ARRAY, BYTEA_ARRAY, INT4_ARRAY, INT8_ARRAY, BYTEA
+    ]
+    fast_work_watched [
+        INT8, INT8, INT8, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, INT8_ARRAY, BOOL_ARRAY, BYTEA_ARRAY, INT8_ARRAY, BYTEA_ARRAY, INT8_ARRAY, BYTEA_ARRAY,
+        INT8_ARRAY, BYTEA_ARRAY, INT4, INT2, INT8, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, BYTEA_ARRAY, INT8_ARRAY, BYTEA_ARRAY, INT4_ARRAY, INT8_ARRAY,
+        INT8, BYTEA
+    ]
+    append_event [BYTEA]
+    announce_event [BYTEA]
+    read_events [TEXT]
+    events_snapshot []
+    watch_events [INT8]
+    renew_watch [INT8]
+    unwatch_events []
+    remove_events [INT8]
     lock_archived [INT8_ARRAY]
     due_jobs [INT8, INT8]
     next_due [INT8]

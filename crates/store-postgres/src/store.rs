@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use longshore_core::ScheduleChange;
 use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, WorkerName};
@@ -11,8 +12,8 @@ use longshore_core::refusal::Refusal;
 use longshore_core::state::StateKind;
 use longshore_core::time::{Duration, Timestamp};
 use longshore_engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Queue, Settlement, SubmitRequest, Submitted,
-    Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Effect, Heartbeat, Queue, Settlement, SubmitRequest,
+    Submitted, Ticked,
 };
 use longshore_store::{
     ChangeFeed, Clock, Grant, HitCount, Mailbox, Park, SeenWorker, SettledGrant, Store, StoreError, StoreFuture,
@@ -28,6 +29,7 @@ use crate::clock::NodeClock;
 use crate::connection::{StatementMode, TxBoundary, stmt};
 use crate::dispatch::{self, Mail, ReturnToDispatcher};
 use crate::error::{ErrorMessage, TxError, error_chain};
+use crate::events;
 use crate::migrate;
 use crate::node::{Node, lock_key};
 use crate::notify;
@@ -285,10 +287,10 @@ impl PostgresStore {
     }
 }
 
-/// Workers, lock waiters, readers, and one each for the fast path, claims, commands, timers and
-/// notifications.
+/// Workers, lock waiters, readers, and one each for the fast path, claims, commands, timers,
+/// notifications and events.
 fn connections_max(options: &PostgresOptions) -> usize {
-    2 * options.writers + 5 + LOCK_WAIT_WORKERS + options.readers.max(1)
+    2 * options.writers + 6 + LOCK_WAIT_WORKERS + options.readers.max(1)
 }
 
 /// Starts the workers, and returns the queues that they serve.
@@ -342,6 +344,7 @@ fn start_background_tasks(node: &Arc<Node>, handle: &Handle, config: tokio_postg
     let mut tasks =
         vec![handle.spawn(notify::send(Arc::clone(node), name.clone())), handle.spawn(notify::poll(Arc::clone(node)))];
     tasks.push(handle.spawn(workers::poll_directives(Arc::clone(node))));
+    tasks.push(handle.spawn(events::run(Arc::clone(node))));
     // A pooler delivers no notifications, and its session would keep the LISTEN.
     if node.statement_mode == StatementMode::Prepared {
         tasks.push(handle.spawn(notify::listen(Arc::clone(node), config, name)));
@@ -488,6 +491,16 @@ impl Store for PostgresStore {
 
     fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>> {
         Box::pin(self.request(&self.queues.admins, |reply| TxRequest::System(Box::new(write), reply)))
+    }
+
+    fn watch_events(&self) -> StoreFuture<'_, u64> {
+        let node = Arc::clone(&self.node);
+        self.run(async move { events::watch(&node).await })
+    }
+
+    fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
+        let node = Arc::clone(&self.node);
+        self.run(async move { events::announce(&node, Effect::Schedule { name, change, at }).await })
     }
 
     fn wakeups(&self) -> ChangeFeed {

@@ -141,6 +141,19 @@ impl Store for TwoNodes {
         self.one().tick(budget)
     }
 
+    fn watch_events(&self) -> StoreFuture<'_, u64> {
+        self.one().watch_events()
+    }
+
+    fn announce_schedule(
+        &self,
+        name: Arc<str>,
+        change: longshore_core::ScheduleChange,
+        at: Timestamp,
+    ) -> StoreFuture<'_, ()> {
+        self.one().announce_schedule(name, change, at)
+    }
+
     fn wakeups(&self) -> ChangeFeed {
         self.one().wakeups()
     }

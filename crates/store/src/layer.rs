@@ -26,6 +26,7 @@ use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, Wor
 use crate::store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};
 use crate::system::{SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten};
 use crate::workers::{ReportedWorker, SeenWorker};
+use longshore_core::ScheduleChange;
 use longshore_core::directive::WorkerDirective;
 
 /// Declares [`StoreLayer`] and implements the two store traits for every layer, from one list of
@@ -105,6 +106,16 @@ macro_rules! store_layer {
                 self.inner().report_workers(seen)
             }
 
+            /// Passes to the inner store without the write hook: a watch is no change of a job.
+            fn watch_events(&self) -> StoreFuture<'_, u64> {
+                self.inner().watch_events()
+            }
+
+            /// Passes to the inner store without the write hook: an event is no change of a job.
+            fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
+                self.inner().announce_schedule(name, change, at)
+            }
+
             /// Returns the number of claims parked in the inner store.
             fn parked_claims(&self) -> usize {
                 self.inner().parked_claims()
@@ -134,6 +145,14 @@ macro_rules! store_layer {
 
             fn report_workers(&self, seen: Vec<SeenWorker>) -> StoreFuture<'_, ()> {
                 StoreLayer::report_workers(self, seen)
+            }
+
+            fn watch_events(&self) -> StoreFuture<'_, u64> {
+                StoreLayer::watch_events(self)
+            }
+
+            fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
+                StoreLayer::announce_schedule(self, name, change, at)
             }
 
             fn wakeups(&self) -> ChangeFeed {

@@ -41,7 +41,7 @@ mod system;
 mod wake_queue;
 mod workers;
 
-pub use change_feed::{ChangeFeed, WakeupsSender};
+pub use change_feed::{Change, ChangeFeed, WakeupsSender};
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{Cause, FormatError, StoreError};
 pub use error_message::ErrorMessage;
@@ -54,7 +54,7 @@ pub use metrics::{Histogram, HistogramSnapshot, HitCount, StoreMetrics};
 pub use os_rng::OsRng;
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};
 pub use query::{JobFilter, JobQuery, MemberQuery, Page, QueuePosition, StateSet, WorkflowPage, WorkflowQuery};
-pub use store::{ClaimedJob, DIRECTIVE_LAG_MAX, JobRef, QueueStats, Store, StoreFuture, StoreReader};
+pub use store::{ClaimedJob, DIRECTIVE_LAG_MAX, EVENTS_WATCH, JobRef, QueueStats, Store, StoreFuture, StoreReader};
 pub use system::{
     Expected, SYSTEM_KEY_BYTES_MAX, SystemChange, SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten,
 };

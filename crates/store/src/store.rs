@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use longshore_core::ScheduleChange;
 use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{JobId, QueueName, Seq, WorkerName, WorkflowId};
@@ -31,6 +32,9 @@ use crate::workers::{ReportedWorker, SeenWorker};
 
 /// How long a directive takes at most to reach the other servers of a fleet.
 pub const DIRECTIVE_LAG_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// How long a store reports events after a call of [`Store::watch_events`].
+pub const EVENTS_WATCH: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// The result of a call. `Err` is a failure of the store; a refusal by the rules is inside the
 /// `Ok`.
@@ -125,6 +129,14 @@ pub trait Store: StoreReader {
 
     /// Writes system records, and submits jobs, in one commit.
     fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>>;
+    /// Reports the events of all servers of a fleet for [`EVENTS_WATCH`] from now on; a later call
+    /// renews it. From the return on, every later commit of any server reaches the feeds of this
+    /// store. Returns a mark: the feeds deliver [`Change::Mark`](crate::Change::Mark) with it after the events of all
+    /// earlier commits.
+    fn watch_events(&self) -> StoreFuture<'_, u64>;
+
+    /// Publishes a change of a schedule to the event streams of all servers.
+    fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()>;
 
     /// Subscribes to hints about changes. A lost hint delays a reaction and has no other effect.
     fn wakeups(&self) -> ChangeFeed;

@@ -113,6 +113,14 @@ impl Store for Stub {
         ready(())
     }
 
+    fn watch_events(&self) -> StoreFuture<'_, u64> {
+        ready(0)
+    }
+
+    fn announce_schedule(&self, _: Arc<str>, _: longshore_core::ScheduleChange, _: Timestamp) -> StoreFuture<'_, ()> {
+        ready(())
+    }
+
     fn admin(&self, _: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         self.write(Err(Refusal::QueueNotFound))
     }

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use longshore_core::Timestamp;
 use longshore_core::directive::WorkerDirective;
 use longshore_core::heartbeat::LeaseRenewal;
 use longshore_core::id::{QueueName, Seq, WorkerName, WorkflowId};
@@ -20,6 +19,7 @@ use longshore_core::rng::SeededRng;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::workflow::Workflow;
+use longshore_core::{ScheduleChange, Timestamp};
 use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Command, Effect, Engine, EngineOptions, Heartbeat,
     JobRecords, Queue, Response, Settlement, SubmitRequest, Submitted, SystemKind, Ticked,
@@ -363,6 +363,15 @@ impl Store for MemoryStore {
 
     fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>> {
         ready(self.turn(|held, now, effects| held.write_system(write, now, effects)))
+    }
+
+    fn watch_events(&self) -> StoreFuture<'_, u64> {
+        Box::pin(std::future::ready(Ok(self.wakeups.mark())))
+    }
+
+    fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
+        self.wakeups.publish(&mut vec![Effect::Schedule { name, change, at }]);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn wakeups(&self) -> ChangeFeed {

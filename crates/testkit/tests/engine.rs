@@ -144,7 +144,7 @@ fn effects_report_every_transition_once_in_order() {
         .iter()
         .filter_map(|effect| match effect {
             Effect::Moved { id: moved, step, .. } if *moved == id => Some(format!("{}:{}", step.to, step.cause)),
-            Effect::Moved { .. } | Effect::Claimable(_) => None,
+            Effect::Moved { .. } | Effect::Claimable(_) | Effect::Queue { .. } | Effect::Schedule { .. } => None,
         })
         .collect();
     assert_eq!(moves, ["pending:create", "scheduled:submit", "running:claim", "completed:complete"]);

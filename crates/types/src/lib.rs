@@ -3,6 +3,7 @@
 //! A leaf crate without dependencies. `serde` adds JSON, `schema` adds OpenAPI schemas.
 //!
 //! - [`lifecycle`]: states, causes of transitions, outcomes, failure categories
+//! - [`events`]: changes of queues and schedules that the event stream reports
 //! - [`settings`]: the values of settings that are a closed set
 //! - [`profile`]: the six bundles of settings; [`priority`]: the five levels of urgency
 //! - [`duration`]: lengths of time, with their parser and printer
@@ -24,6 +25,7 @@
 //! ```
 
 pub mod duration;
+pub mod events;
 pub mod lifecycle;
 pub mod priority;
 pub mod profile;
@@ -31,6 +33,7 @@ pub mod settings;
 pub mod string_enum;
 
 pub use duration::{Duration, ParseError};
+pub use events::{QueueChange, ScheduleChange};
 pub use lifecycle::*;
 pub use priority::{PRIORITY_FORMAT, Priority};
 pub use profile::{Profile, View};

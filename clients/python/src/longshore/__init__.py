@@ -25,6 +25,7 @@ from .errors import (
     Unreachable,
     WaitTimeout,
 )
+from .events import Event
 from .jobs import BatchJobType, Item, JobType, NewJob, SubmitOptions, batch_job, job
 from .outcomes import Done, Fail, Outcome, Release, Snooze
 from .sync import SyncClient, SyncHandle, SyncWorkflowHandle
@@ -45,6 +46,7 @@ __all__ = [
     "DecodeError",
     "Done",
     "Duration",
+    "Event",
     "Fail",
     "Handle",
     "Item",

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from urllib.parse import quote, urlencode
@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 from .codec import decode, encode
 from .durations import Duration, to_seconds, to_wire
 from .errors import ConfigurationError, JobFailed, LongshoreError, Refused, WaitTimeout
+from .events import Event, event_path, follow
 from .http import Address, AsyncTransport
 from .jobs import JobType, NewJob
 from .retry import RetryPlan
@@ -193,6 +194,26 @@ class Client:
     async def inputs(self, job_id: str) -> Any:
         """Returns the results of the dependencies of a job."""
         return await self.request("GET", f"/v1/jobs/{quote(job_id)}/inputs")
+
+    # Events
+
+    def events(
+        self,
+        *,
+        queue: str | None = None,
+        type: str | None = None,
+        job: str | None = None,
+        workflow: str | None = None,
+        state: str | list[str] | None = None,
+        after: str | None = None,
+    ) -> AsyncIterator[Event]:
+        """Yields changes of jobs, queues and schedules as they happen, without end.
+
+        The stream resumes after a lost connection. `after` is the cursor of the last event that the
+        caller has. An event `gap` means that events are missing: list again what you follow.
+        """
+        filters = {"queue": queue, "type": type, "job": job, "workflow": workflow, "state": state}
+        return follow(self.transport, event_path(filters), after, self.timeout)
 
     # Queues and workflows
 

@@ -14,6 +14,7 @@ import json
 import os
 import ssl
 import weakref
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -224,6 +225,28 @@ class AsyncTransport:
         except (OSError, asyncio.TimeoutError) as error:
             raise Unreachable(f"cannot connect to {address.url}: {_describe(error)}", sent=False) from error
         return _Connection(reader, writer)
+
+    async def stream(
+        self, path: str, last_event_id: str | None, timeout: float, silence_max: float
+    ) -> AsyncIterator[bytes]:
+        """Yields the parts of a body without an end. Raises `Unreachable` if the connection is lost."""
+        connection = await self._connect(timeout)
+        try:
+            request = _request_bytes(self.address, "GET", path, None)
+            if last_event_id is not None:
+                request = request.removesuffix(b"\r\n") + f"last-event-id: {last_event_id}\r\n\r\n".encode("ascii")
+            connection.writer.write(request)
+            await connection.writer.drain()
+            status, answer = await asyncio.wait_for(connection.read_head(), timeout)
+            if status >= 400:
+                _read_answer(status, answer, await connection.read_body(status, answer))
+            while size := int((await asyncio.wait_for(connection.reader.readline(), silence_max)).split(b";")[0], 16):
+                part = await asyncio.wait_for(connection.reader.readexactly(size + 2), silence_max)
+                yield part[:size]
+        except _BROKEN_EXCHANGE as error:
+            raise Unreachable(f"GET {path} was interrupted: {_describe(error)}", sent=True) from error
+        finally:
+            connection.close()
 
     def is_open(self) -> bool:
         """Returns whether there are idle connections."""

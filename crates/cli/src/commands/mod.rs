@@ -10,6 +10,7 @@ pub(crate) mod clock;
 pub(crate) mod completions;
 pub(crate) mod dead_letters;
 pub(crate) mod doctor;
+pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod jobs;
 pub(crate) mod man;

@@ -7,6 +7,7 @@ mod bench;
 mod clock;
 mod dead_letters;
 mod documented_commands;
+mod events;
 mod health;
 mod jobs;
 mod manual;

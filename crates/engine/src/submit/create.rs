@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use longshore_core::QueueChange;
 use longshore_core::dependency::{Dependencies, DependencyStatus, RequiredDependency, recompute};
 use longshore_core::id::{JobId, Seq};
 use longshore_core::job::TransitionContext;
@@ -67,6 +68,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
         for (Submission { queue, .. }, item) in batch.iter().zip(&plan.items) {
             if matches!(item, Some(BatchItem::New(_))) && self.engine.queue(queue).is_none() {
                 self.save_queue(self.queue_for_submit(queue)?)?;
+                self.emit_queue_change(queue, QueueChange::Created);
             }
         }
         Ok(())

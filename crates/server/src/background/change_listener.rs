@@ -1,27 +1,61 @@
 //! Follows the effects of commits: notifies waiters of ended jobs, counts, updates the workers.
 
+use std::time::Duration;
+
 use longshore_core::state::StateKind;
 use longshore_engine::Effect;
-use longshore_store::ChangeFeed;
+use longshore_store::{Change, ChangeFeed};
+use tokio::time::sleep;
 
 use crate::state::AppState;
 
 /// Runs until the server has drained.
 pub(crate) async fn run(app: AppState, mut wakeups: ChangeFeed) {
     loop {
-        let effects = tokio::select! {
+        let change = tokio::select! {
             () = app.drained.cancelled() => return,
-            effects = wakeups.changed() => effects,
+            change = wakeups.next() => change,
         };
-        match effects {
-            Some(effects) => on_effects(&app, &effects),
-            // The feed has lost changes.
-            None => {
-                app.completion_waiters.wake_all();
-                app.tick_now.notify_one();
+        match change {
+            Change::Commit { effects, is_event_source } => {
+                on_effects(&app, &effects);
+                if is_event_source {
+                    app.events.publish(&effects);
+                }
+            }
+            Change::Events(events) => app.events.publish(&events),
+            Change::EventsMissed => app.events.publish_gap(),
+            Change::Mark(mark) => app.events.set_mark(mark),
+            Change::Elsewhere => on_unknown_changes(&app),
+            Change::Lagged => {
+                on_unknown_changes(&app);
+                app.events.publish_gap();
             }
         }
     }
+}
+
+/// Time between two renewals; less than half of the time that a store reports events.
+const RENEW_INTERVAL: Duration = Duration::from_secs(20);
+
+/// Keeps the events of other servers coming while there are listeners.
+pub(crate) async fn keep_watching(app: AppState) {
+    loop {
+        tokio::select! {
+            () = app.drained.cancelled() => return,
+            () = sleep(RENEW_INTERVAL) => {}
+        }
+        if app.events.listeners() > 0
+            && let Err(error) = app.store.watch_events().await
+        {
+            tracing::debug!(%error, "events of other servers may be missing: trying again");
+        }
+    }
+}
+
+fn on_unknown_changes(app: &AppState) {
+    app.completion_waiters.wake_all();
+    app.tick_now.notify_one();
 }
 
 fn on_effects(app: &AppState, effects: &[Effect]) {
@@ -37,13 +71,13 @@ fn on_effects(app: &AppState, effects: &[Effect]) {
                 }
                 needs_tick |= step.to.terminal() || step.from.is_some_and(StateKind::terminal);
             }
-            Effect::Claimable(_) => {}
+            Effect::Claimable(_) | Effect::Queue { .. } | Effect::Schedule { .. } => {}
         }
     }
     app.workers.jobs_released(released.into_iter());
     app.throughput.count(effects.iter().filter_map(|effect| match effect {
         Effect::Moved { queue, step, .. } => Some((queue, step)),
-        Effect::Claimable(_) => None,
+        Effect::Claimable(_) | Effect::Queue { .. } | Effect::Schedule { .. } => None,
     }));
     if needs_tick {
         // Propagation to dependents and retention have no announced deadline.

@@ -132,6 +132,11 @@ pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHe
     text.unlabelled("longshore_uptime_seconds", app.uptime().as_secs());
     text.family("longshore_connections", "gauge", "Open connections.");
     text.unlabelled("longshore_connections", app.metrics.connections.load(Ordering::Relaxed));
+    text.family("longshore_event_listeners", "gauge", "Open event streams.");
+    text.unlabelled("longshore_event_listeners", app.events.listeners());
+    let help = "Event streams that were closed because the client was too slow.";
+    text.family("longshore_event_listeners_cut_off_total", "counter", help);
+    text.unlabelled("longshore_event_listeners_cut_off_total", app.events.cut_off());
     text.family("longshore_waiting_claims", "gauge", "Claims that wait for jobs.");
     text.unlabelled("longshore_waiting_claims", app.store.parked_claims());
     text.family(

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -22,6 +23,7 @@ use tracing::Instrument;
 
 use super::delivery::{UndeliveredGrants, track};
 use super::drain_body::BodyDrain;
+use super::stream_guard::{OpenStreams, end_request};
 use super::timeout_stream::{RequestCounter, TimeoutStream, Timeouts};
 use crate::dialects;
 use crate::options::Limits;
@@ -35,6 +37,9 @@ const SMALL_BODY: u64 = SMALL as u64;
 
 /// Size of the read buffer: a whole head fits, and bodies arrive in pieces of this size.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// How long a stream may take to end when the server stops.
+const STREAM_END_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Serves a connection until it ends, the server stops, or `force_close` is cancelled.
 pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, force_close: CancellationToken) {
@@ -50,18 +55,19 @@ where
 {
     let limits = &app.limits;
     let timeouts = Timeouts { head: limits.head_timeout, write: limits.write_timeout, idle: limits.idle_timeout };
-    let requests = RequestCounter::default();
+    let (requests, streams) = (RequestCounter::default(), OpenStreams::default());
     let undelivered = UndeliveredGrants::default();
     let stream = TimeoutStream::new(stream, requests.clone(), undelivered.clone(), timeouts);
     let service = service_fn(|request: Request<Incoming>| {
         requests.begin();
         let (router, requests, app, undelivered) = (router.clone(), requests.clone(), &app, &undelivered);
+        let streams = &streams;
         async move {
             let id = app.request_ids.choose(request.headers());
             // Paths and bodies stay out of the log: they may contain secrets.
             let span = tracing::debug_span!("request", request_id = id.to_str().unwrap_or_default());
             let response = answer(app, router, request, &id).instrument(span).await;
-            requests.end();
+            let response = end_request(response, &requests, streams);
             Ok::<_, Infallible>(stamp(track(response, undelivered), id))
         }
     });
@@ -76,6 +82,8 @@ where
             tokio::select! {
                 ended = connection.as_mut() => ended,
                 () = force_close.cancelled() => return,
+                // A stream ends now. A client that does not read would hold the shutdown.
+                () = tokio::time::sleep(STREAM_END_TIMEOUT), if !streams.is_empty() => return,
             }
         }
     };

@@ -1,6 +1,7 @@
 //! The operations of the description: one entry per route.
 
 use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
+use longshore_api::events::{JobEvent, QueueEvent, ScheduleEvent};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
 use longshore_api::queue::{PutQueue, Queue, Queues};
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Worker, Workers};
@@ -206,6 +207,23 @@ fn workflows(spec: &mut SpecBuilder) {
 fn system(spec: &mut SpecBuilder) {
     use HttpMethod::{Get, Post};
     spec.route(Get, "/v1/stats", "Counts and rates").response::<Stats>("200", "Rates over the last minute").add();
+    drop((spec.schema::<JobEvent>(), spec.schema::<QueueEvent>(), spec.schema::<ScheduleEvent>()));
+    spec.route(Get, "/v1/events", "Changes as they happen, as server-sent events")
+        .query(&[
+            ("queue", "of jobs in this queue, and of the queue itself"),
+            ("type", "of jobs of this type"),
+            ("job", "of this job"),
+            ("workflow", "of jobs of this workflow"),
+            ("state", "transitions to this state; several are separated by commas"),
+            ("after", "`id` of the last event that the client has; `Last-Event-ID` replaces it"),
+        ])
+        .header("Last-Event-ID", "`id` of the last event that the client has")
+        .response_with(
+            "200",
+            "Events `job`, `queue`, `schedule`, `gap` and `closed`",
+            Content::Other("text/event-stream"),
+        )
+        .add();
     spec.route(Get, "/v1/workers", "Workers that were seen within 24 hours")
         .response::<Workers>("200", "The workers of all servers on this store")
         .add();

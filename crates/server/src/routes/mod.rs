@@ -3,6 +3,7 @@
 //! A test compares the table with the OpenAPI description.
 
 mod batch;
+mod events;
 mod fallback;
 pub(crate) mod hot;
 mod jobs;
@@ -73,6 +74,7 @@ routes! { v1, ROUTES;
     "/v1/workflows/{id}/close" => post workflows::admin::close;
     "/v1/workflows/{id}/cancel" => post workflows::admin::cancel;
     "/v1/workflows/{id}/retry" => post workflows::admin::retry;
+    "/v1/events" => get events::events;
     "/v1/stats" => get system::stats;
     "/v1/workers" => get workers::list;
     "/v1/workers/{worker}/quiet" => post workers::quiet;

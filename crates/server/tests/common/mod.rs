@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 pub(crate) mod delayed_store;
+pub(crate) mod event_stream;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -18,6 +19,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub(crate) use client::Client;
+pub(crate) use event_stream::EventStream;
 
 /// Start of virtual time in tests.
 pub(crate) const EPOCH: &str = "2026-11-15T00:00:00.000Z";
@@ -122,6 +124,11 @@ pub(crate) struct TestServer {
 impl TestServer {
     pub(crate) async fn client(&self) -> Client {
         Client::connect(self.address).await
+    }
+
+    /// Opens an event stream.
+    pub(crate) async fn events(&self, query: &str) -> EventStream {
+        EventStream::open(self.address, &format!("/v1/events{query}"), None).await
     }
 
     /// Requests the server to stop; it finishes requests in flight.

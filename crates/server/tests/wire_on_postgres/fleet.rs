@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::common::client::lease;
 use crate::common::{Client, Setup, TestServer};
 
-async fn start_two() -> [TestServer; 2] {
+pub(crate) async fn start_two() -> [TestServer; 2] {
     let schema = new_schema();
     let start = async || {
         let options = PostgresOptions { schema: schema.clone(), writers: 1, ..PostgresOptions::new(shared_url()) };

@@ -15,6 +15,7 @@
 mod common;
 
 mod fleet;
+mod fleet_events;
 
 #[path = "../wire/admin.rs"]
 mod admin;
@@ -22,6 +23,8 @@ mod admin;
 mod claims;
 #[path = "../wire/clock.rs"]
 mod clock;
+#[path = "../wire/events.rs"]
+mod events;
 #[path = "../wire/jobs.rs"]
 mod jobs;
 #[path = "../wire/leases.rs"]

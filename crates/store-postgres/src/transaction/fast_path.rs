@@ -118,7 +118,11 @@ impl Transaction<'_> {
         values.extend(inserted);
         values.extend([Box::new(kinds) as SqlValue, Box::new(payloads)]);
         values.extend(counts.into_values());
-        let call = StatementCall { sql: &self.node.sql.fast_submit, values };
+        let sql = &self.node.sql;
+        let call = match self.event_body(&committed.effects) {
+            None => StatementCall { sql: &sql.fast_submit, values },
+            Some(body) => StatementCall { sql: &sql.fast_submit_watched, values: with_events(values, body) },
+        };
         let rows = self.connection.pipeline(&[call], TxBoundary::SingleStatement).await?.pop().unwrap_or_default();
         let response = rows.first().ok_or_else(no_response)?;
         if self.is_applied(response, 0)? {
@@ -172,7 +176,11 @@ impl Transaction<'_> {
         values.extend(work.counts.into_values());
         values.push(Box::new(i64::try_from(prefetch).unwrap_or(i64::MAX)));
         let on_mispredict = || queue_id.into_iter().for_each(|queue_id| cache.on_mispredict(queue_id));
-        let call = StatementCall { sql: &self.node.sql.fast_work, values };
+        let sql = &self.node.sql;
+        let call = match self.event_body(&work.committed.effects) {
+            None => StatementCall { sql: &sql.fast_work, values },
+            Some(body) => StatementCall { sql: &sql.fast_work_watched, values: with_events(values, body) },
+        };
         let rows = self.connection.pipeline(&[call], TxBoundary::SingleStatement).await;
         let rows = rows.inspect_err(|_| on_mispredict())?.pop().unwrap_or_default();
         let (response, next) = rows.split_first().ok_or_else(no_response)?;
@@ -247,6 +255,11 @@ impl Transaction<'_> {
         self.node.sync_clock(get(response, column + 1).map_err(unknown)?);
         get(response, column).map_err(unknown)
     }
+}
+
+fn with_events(mut values: Vec<SqlValue>, body: Vec<u8>) -> Vec<SqlValue> {
+    values.push(Box::new(body));
+    values
 }
 
 fn no_response() -> TxError {

@@ -5,7 +5,7 @@ use longshore_codec as codec;
 use longshore_core::id::Seq;
 use longshore_core::policy::{IdempotencyScope, SubmitMode};
 use longshore_core::time::Timestamp;
-use longshore_engine::{KeyEntry, PayloadSource, Queue};
+use longshore_engine::{Effect, KeyEntry, PayloadSource, Queue};
 use longshore_store::query::TermFields;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -15,6 +15,7 @@ use super::{Committed, Evaluation, Transaction, totals_of};
 use crate::catalog::Catalog;
 use crate::connection::{Blob, StatementCall, TxBoundary, stmt};
 use crate::error::TxError;
+use crate::events;
 use crate::node::TOTALS_QUEUE;
 use crate::node_cache::{CommittedRows, FinishedScan};
 use crate::read_set::ReadSet;
@@ -58,6 +59,9 @@ impl Transaction<'_> {
         if let Some(totals) = totals_of(&evaluation.effects) {
             statements.push(stmt!(sql.add_counts, TOTALS_QUEUE, totals));
         }
+        if let Some(body) = self.event_body(&evaluation.effects) {
+            statements.push(stmt!(sql.append_event, body));
+        }
         let head_claim = self.head_claim(requests).filter(|_| self.connection.supports_copy());
         let first =
             head_claim.and_then(|(id, _)| Some((id, first_position(&evaluation, read_set, catalog.name_of(id)?)?)));
@@ -83,6 +87,11 @@ impl Transaction<'_> {
             cache.store_seq_block(first_seq, evaluation.engine.next_seq() - first_seq);
         }
         Ok(evaluation.into_committed(&summary, self.now))
+    }
+
+    /// Returns what the commit appends for listeners; `None` if no node has any.
+    pub(super) fn event_body(&self, effects: &[Effect]) -> Option<Vec<u8>> {
+        if self.catalog.is_watched { events::codec::encode(effects) } else { None }
     }
 
     /// How many of the next jobs of the queue to read for the next claim.

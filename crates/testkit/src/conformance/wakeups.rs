@@ -49,7 +49,7 @@ pub(super) fn change_is_published_after_commit(h: &mut Harness) {
                 assert_eq!((step.at, *workflow), (h.now(), None));
                 Some(step.to)
             }
-            Effect::Claimable(_) => None,
+            Effect::Claimable(_) | Effect::Queue { .. } | Effect::Schedule { .. } => None,
         })
         .collect();
     assert_eq!(moves, [StateKind::Pending, StateKind::Scheduled], "every transition, in order");

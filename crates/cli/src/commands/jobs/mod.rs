@@ -13,6 +13,7 @@ mod requeue;
 mod run_now;
 mod submit;
 mod wait;
+mod watch;
 mod why;
 
 pub(crate) use list::{jobs_matching, show as show_list};
@@ -28,6 +29,7 @@ pub(crate) enum JobsCommand {
     Get(get::GetJob),
     Why(why::ExplainJob),
     Wait(wait::WaitForJob),
+    Watch(watch::WatchJob),
     History(history::ShowHistory),
     Attempts(attempts::ShowAttempts),
     Payload(payload::ShowPayload),
@@ -47,6 +49,7 @@ impl JobsCommand {
             Self::Get(get) => get.run(context),
             Self::Why(why) => why.run(context),
             Self::Wait(wait) => wait.run(context),
+            Self::Watch(watch) => watch.run(context),
             Self::History(history) => history.run(context),
             Self::Attempts(attempts) => attempts.run(context),
             Self::Payload(payload) => payload.run(context),

@@ -1,6 +1,7 @@
 //! `longshore queues list`
 
 use longshore_api::enums::State;
+use longshore_api::queue::Queues;
 
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -9,8 +10,12 @@ use crate::terminal::table::{CellValue, TextTable};
 pub(super) fn run(context: &Context) -> Result<(), CliError> {
     let client = context.client()?;
     let queues = context.call(async { Ok(client.queues().await?) })?;
+    show(context, &queues)
+}
+
+pub(super) fn show(context: &Context, queues: &Queues) -> Result<(), CliError> {
     if context.output.json {
-        return context.output.json(&queues);
+        return context.output.json(queues);
     }
     let mut header = vec!["QUEUE", "PROFILE", ""];
     header.extend(State::ALL.iter().map(|state| state_header(*state)));

@@ -5,6 +5,7 @@ mod get;
 mod list;
 mod pause;
 mod set;
+mod watch;
 
 use clap::Subcommand;
 
@@ -16,6 +17,7 @@ pub(crate) enum QueuesCommand {
     /// List queues, with their number of jobs by state
     List,
     Get(get::GetQueue),
+    Watch(watch::WatchQueues),
     Set(set::SetQueue),
     /// Stop claims from a queue; submissions continue
     Pause(pause::QueueArg),
@@ -29,6 +31,7 @@ impl QueuesCommand {
         match self {
             Self::List => list::run(context),
             Self::Get(get) => get.run(context),
+            Self::Watch(watch) => watch.run(context),
             Self::Set(set) => set.run(context),
             Self::Pause(name) => name.pause(context),
             Self::Resume(name) => name.resume(context),

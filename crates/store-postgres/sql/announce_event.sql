@@ -1,0 +1,1 @@
+INSERT INTO @.events (body) SELECT $1 FROM @.settings WHERE watched

@@ -1,0 +1,1 @@
+SELECT @.append_event($1)

@@ -1,0 +1,1 @@
+SELECT f.*, CASE WHEN f.applied AND f.seq IS NULL THEN @.append_event($29) END FROM @.fast_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28) f
