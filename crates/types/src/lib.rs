@@ -2,6 +2,7 @@
 //!
 //! A leaf crate without dependencies. `serde` adds JSON, `schema` adds OpenAPI schemas.
 //!
+//! - [`access`]: what tokens allow
 //! - [`lifecycle`]: states, causes of transitions, outcomes, failure categories
 //! - [`settings`]: the values of settings that are a closed set
 //! - [`profile`]: the six bundles of settings; [`priority`]: the five levels of urgency
@@ -23,6 +24,7 @@
 //! assert!(Priority::Critical < Priority::Bulk, "the more urgent priority sorts first");
 //! ```
 
+pub mod access;
 pub mod duration;
 pub mod lifecycle;
 pub mod priority;
@@ -30,6 +32,7 @@ pub mod profile;
 pub mod settings;
 pub mod string_enum;
 
+pub use access::{AuditOutcome, TokenAction};
 pub use duration::{Duration, ParseError};
 pub use lifecycle::*;
 pub use priority::{PRIORITY_FORMAT, Priority};
