@@ -6,4 +6,5 @@ mod connection_limits;
 pub(crate) mod delivery;
 mod drain_body;
 pub(crate) mod io_threads;
+pub(crate) mod metrics_listener;
 mod timeout_stream;
