@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use longshore_api::RetryAdvice;
 use longshore_api::access::{AuditEntry, AuditPage};
 use longshore_api::enums::{AuditOutcome, TokenAction};
+use longshore_core::access::TOKEN_PREFIX;
 use longshore_core::rng::Rng;
 use longshore_core::{Duration, Timestamp};
 use longshore_engine::SystemKind;
@@ -44,6 +45,8 @@ pub(crate) struct AuditedCall {
 impl AuditedCall {
     /// `path` has no query string.
     pub(crate) fn new(origin: RequestOrigin, action: TokenAction, method: &Method, path: &str) -> Self {
+        // A caller may put a token where its id belongs.
+        let path = path.find(TOKEN_PREFIX).and_then(|start| path.get(..start + TOKEN_PREFIX.len())).unwrap_or(path);
         Self { origin, action, target: format!("{method} {path}").chars().take(TARGET_CHARS_MAX).collect() }
     }
 
