@@ -66,11 +66,11 @@ codes! {
         when "a job has more than 1000 dependencies",
         do "put a job between them";
     Unauthorized = "unauthorized", 401, "A valid token is needed",
-        when "reserved: this version has no tokens; a proxy in front of the server may respond so",
-        do "send a valid token";
+        when "the token is missing, unknown, revoked or expired",
+        do "send `Authorization: Bearer` with a valid token";
     Forbidden = "forbidden", 403, "The token does not allow this",
-        when "a browser sent a change from a page of another origin",
-        do "send the request from the same origin, or not from a browser";
+        when "the token lacks the action, or a browser sent a change from a page of another origin",
+        do "use a token with the action; from a browser, send the request from the same origin";
     QueueNotFound = "queue_not_found", 404, "There is no such queue",
         when "the queue does not exist and is not created by submissions",
         do "create the queue, or check its name";
@@ -86,6 +86,9 @@ codes! {
     WorkerNotFound = "worker_not_found", 404, "There is no such worker",
         when "no worker of this name has sent a claim or a heartbeat within 24 hours",
         do "check the name in the list of workers";
+    TokenNotFound = "token_not_found", 404, "There is no such token",
+        when "the token does not exist, or was revoked",
+        do "check the id in the list of tokens";
     NotFound = "not_found", 404, "There is nothing at this path",
         when "the path is not part of the API",
         do "check the path";
@@ -107,6 +110,9 @@ codes! {
     UnsupportedMediaType = "unsupported_media_type", 415, "The body must be application/json",
         when "a request with a body has another content type",
         do "send `Content-Type: application/json`";
+    MisdirectedRequest = "misdirected_request", 421, "The host name is not one of this server",
+        when "a server without tokens is addressed by a host name that it does not know",
+        do "use `localhost` or an IP address, create a token, or start the server with `--allow-host NAME`";
     QueueFull = "queue_full", 429, "The queue is full",
         when "the queue already has `max_queued` waiting jobs",
         do "retry with backoff";
@@ -157,6 +163,8 @@ impl ErrorCode {
             | Self::WorkflowNotFound
             | Self::ScheduleNotFound
             | Self::WorkerNotFound
+            | Self::TokenNotFound
+            | Self::MisdirectedRequest
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::StaleLease

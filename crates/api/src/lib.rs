@@ -4,6 +4,7 @@
 //! fields. JSON of users (payload, result, progress, checkpoint) is a
 //! [`serde_json::value::RawValue`] and is passed on byte for byte.
 //!
+//! - [`access`]: tokens, audit log
 //! - [`error`]: problem+json, and the table of error codes
 //! - [`time`]: timestamps (RFC 3339) and durations (`1h15m`, or a number of seconds)
 //! - [`enums`]: closed enums, from `longshore-types`; [`states`]: lists of states; [`tags`]
@@ -23,6 +24,7 @@
 //! assert!(serde_json::from_str::<NewJob>(r#"{"type": "email", "dealy": "5m"}"#).is_err());
 //! ```
 
+pub mod access;
 pub mod admin;
 pub mod enums;
 pub mod error;

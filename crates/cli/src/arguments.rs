@@ -1,10 +1,12 @@
 //! The arguments of `longshore`, and the dispatch to the commands.
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, clock, completions, dead_letters, doctor, events, health, jobs, man, migrate, migrate_store, queues,
-    restore, serve, submit, top, work, workers, workflows,
+    audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man, migrate,
+    migrate_store, queues, restore, serve, submit, tokens, top, work, workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -34,6 +36,12 @@ pub(crate) struct Arguments {
     /// Address of the server [env: LONGSHORE_SERVER] [default: http://127.0.0.1:7070]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub(crate) server: Option<String>,
+    /// File with the token to send [env: LONGSHORE_TOKEN, the token itself]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Context to use instead of the current one, see `longshore context`
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
+    pub(crate) context: Option<String>,
     /// Print JSON to standard output and errors as JSON to standard error
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) json: bool,
@@ -59,6 +67,13 @@ pub(crate) enum CliCommand {
     /// List workers
     #[command(subcommand)]
     Workers(workers::WorkersCommand),
+    /// Create, list and revoke tokens, with or without a server
+    #[command(subcommand)]
+    Tokens(tokens::TokensCommand),
+    Audit(audit::Audit),
+    /// Name servers and their tokens
+    #[command(subcommand)]
+    Context(contexts::ContextCommand),
     Top(top::Top),
     Events(events::WatchEvents),
     Health(health::CheckHealth),
@@ -86,6 +101,9 @@ impl CliCommand {
             Self::Workflows(workflows) => workflows.run(context),
             Self::Work(work) => work.run(context),
             Self::Workers(workers) => workers.run(context),
+            Self::Tokens(tokens) => tokens.run(context),
+            Self::Audit(audit) => audit.run(context),
+            Self::Context(contexts) => contexts.run(context),
             Self::Top(top) => top.run(context),
             Self::Events(events) => events.run(context),
             Self::Health(health) => health.run(context),

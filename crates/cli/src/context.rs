@@ -1,10 +1,12 @@
 //! What every command gets: the output and the address of the server.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use longshore::{Builder, Client};
 
 use crate::arguments::DEFAULT_ADDRESS;
+use crate::commands::contexts::{self, SecretText};
 use crate::terminal::error::CliError;
 use crate::terminal::output::Output;
 
@@ -13,17 +15,46 @@ pub(crate) struct Context {
     pub(crate) output: Output,
     /// URL of the server.
     pub(crate) server: String,
+    /// The token to send; the SDK reads `LONGSHORE_TOKEN` without it.
+    token: Option<SecretText>,
+    /// Whether the token is that of `--token-file`.
+    has_token_file: bool,
+}
+
+/// Flags that choose a server.
+#[derive(Debug, Default)]
+pub(crate) struct ContextFlags {
+    pub(crate) server: Option<String>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) name: Option<String>,
 }
 
 impl Context {
-    /// The flag overrides `LONGSHORE_SERVER`, which overrides the default address.
-    pub(crate) fn new(server: Option<String>, json: bool) -> Self {
+    /// The flag overrides `LONGSHORE_SERVER`, which overrides the named context and the default
+    /// address. The token of a context is sent to the server of that context only.
+    pub(crate) fn new(flags: ContextFlags, json: bool) -> Result<Self, CliError> {
+        let ContextFlags { server, token_file, name } = flags;
         let from_environment = || {
             let value = std::env::var_os("LONGSHORE_SERVER").filter(|value| !value.is_empty())?;
             Some(value.to_string_lossy().into_owned())
         };
-        let server = server.or_else(from_environment).unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"));
-        Self { output: Output::new(json), server }
+        let named = match server.or_else(if name.is_some() { || None } else { from_environment }) {
+            Some(server) => Some((server, None)),
+            None => contexts::chosen(name.as_deref())?,
+        };
+        let (server, kept) = named.unwrap_or_else(|| (format!("http://{DEFAULT_ADDRESS}"), None));
+        let has_variable = std::env::var_os("LONGSHORE_TOKEN").is_some_and(|token| !token.is_empty());
+        let has_token_file = token_file.is_some();
+        let token = match token_file {
+            Some(path) => Some(contexts::read_token(&path)?),
+            None => kept.filter(|_| !has_variable),
+        };
+        Ok(Self { output: Output::new(json), server, token, has_token_file })
+    }
+
+    /// Returns the token of `--token-file`.
+    pub(crate) fn token_of_file(&self) -> Option<&SecretText> {
+        self.token.as_ref().filter(|_| self.has_token_file)
     }
 
     /// Returns a client; connects with the first request.
@@ -37,6 +68,10 @@ impl Context {
     }
 
     fn build(&self, builder: Builder) -> Result<Client, CliError> {
+        let builder = match &self.token {
+            Some(token) => builder.token(&token.0)?,
+            None => builder,
+        };
         builder.build(&self.server).map_err(|error| {
             CliError::failed(error.to_string()).hint("use --server http://127.0.0.1:7070, or LONGSHORE_SERVER")
         })

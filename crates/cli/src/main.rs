@@ -10,6 +10,7 @@
 //! - `commands/work/`: a worker that runs a program for each job
 //! - `commands/events.rs`: the event stream
 //! - `commands/workers.rs`, `health.rs`, `clock.rs`, `top/`: state of a server
+//! - `commands/tokens.rs`, `audit.rs`, `contexts.rs`: access to servers
 //! - `commands/bench/`: load generator
 //! - `commands/backup.rs`, `restore.rs`, `doctor.rs`: data directories
 //! - `commands/migrate.rs`, `migrate_store.rs`: the schema on PostgreSQL, moving a store there
@@ -31,16 +32,16 @@ mod usage;
 use std::process::ExitCode;
 
 use crate::arguments::Arguments;
-use crate::context::Context;
+use crate::context::{Context, ContextFlags};
 
 /// The server allocates and frees many small records.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let Arguments { command, server, json } = usage::parse().unwrap_or_else(|error| error.exit());
-    let context = Context::new(server, json);
-    match command.run(&context) {
+    let Arguments { command, server, token_file, context, json } = usage::parse().unwrap_or_else(|error| error.exit());
+    let context = Context::new(ContextFlags { server, token_file, name: context }, json);
+    match context.and_then(|context| command.run(&context)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.print(json),
     }

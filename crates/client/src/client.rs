@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -61,12 +61,36 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Timeouts of a [`Client`].
+/// Timeouts and token of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct Builder {
     connect: Duration,
     timeout: Duration,
     retry_time: Duration,
+    token: Option<AccessToken>,
+}
+
+/// The header with the token of a client. It stays out of debug output.
+#[derive(Clone)]
+struct AccessToken(HeaderValue);
+
+impl std::fmt::Debug for AccessToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AccessToken")
+    }
+}
+
+impl AccessToken {
+    /// Returns `None` for characters that a header cannot have.
+    fn new(token: &str) -> Option<Self> {
+        let mut header = HeaderValue::try_from(format!("Bearer {}", token.trim())).ok()?;
+        header.set_sensitive(true);
+        Some(Self(header))
+    }
+
+    fn of_environment() -> Option<String> {
+        std::env::var("LONGSHORE_TOKEN").ok().filter(|token| !token.is_empty())
+    }
 }
 
 impl Default for Builder {
@@ -75,7 +99,7 @@ impl Default for Builder {
     /// 30 s.
     fn default() -> Self {
         let [connect, timeout, retry_time] = [5, 40, 30].map(Duration::from_secs);
-        Self { connect, timeout, retry_time }
+        Self { connect, timeout, retry_time, token: None }
     }
 }
 
@@ -98,6 +122,14 @@ impl Builder {
         Self { retry_time, ..self }
     }
 
+    /// The token to send. The default is the variable `LONGSHORE_TOKEN`.
+    ///
+    /// Fails if the token has characters that a header cannot have.
+    pub fn token(self, token: &str) -> Result<Self, Error> {
+        let invalid = || Error::InvalidRequest("the token has characters that a header cannot have".to_owned());
+        Ok(Self { token: Some(AccessToken::new(token).ok_or_else(invalid)?), ..self })
+    }
+
     /// Returns a client of a server in this process. `dial` opens a connection to it.
     pub fn build_in_process(self, dial: impl Fn() -> io::Result<DuplexStream> + Send + Sync + 'static) -> Client {
         // The name appears in no request line: there is one server.
@@ -106,7 +138,18 @@ impl Builder {
 
     /// Returns a client for the server at `url`. Connects with the first request.
     pub fn build(self, url: &str) -> Result<Client, BadUrl> {
-        Ok(self.connect_to(check(url)?, None))
+        let base = check(url)?;
+        let token = match self.token {
+            Some(token) => Some(token),
+            None => match AccessToken::of_environment() {
+                Some(token) => {
+                    let reason = "LONGSHORE_TOKEN has characters that a header cannot have";
+                    Some(AccessToken::new(&token).ok_or_else(|| BadUrl { url: url.to_owned(), reason })?)
+                }
+                None => None,
+            },
+        };
+        Ok(Self { token, ..self }.connect_to(base, None))
     }
 
     fn connect_to(self, base: String, dial: Option<Dial>) -> Client {
@@ -239,6 +282,9 @@ impl Client {
         let agent = concat!("longshore-rust/", env!("CARGO_PKG_VERSION"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         headers.insert(ACCEPT, JSON);
+        if let Some(AccessToken(token)) = &self.options.token {
+            headers.insert(AUTHORIZATION, token.clone());
+        }
         if body.is_some() {
             headers.insert(CONTENT_TYPE, JSON);
         }

@@ -1,6 +1,7 @@
 //! Requests about the server: health, statistics, workers, clock.
 
 use longshore_api::Duration;
+use longshore_api::access::{AuditPage, CreatedToken, NewToken, Tokens};
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Worker, Workers};
 
 use crate::client::Client;
@@ -47,6 +48,26 @@ impl Client {
     /// Lets a worker claim jobs again.
     pub async fn resume_worker(&self, worker: &str) -> Result<Worker, Error> {
         self.post_empty(&worker_path(worker, "resume")).await
+    }
+
+    /// Creates a token. Only this response has its text.
+    pub async fn create_token(&self, token: &NewToken) -> Result<CreatedToken, Error> {
+        self.post("/v1/tokens", token).await
+    }
+
+    pub async fn tokens(&self) -> Result<Tokens, Error> {
+        self.get("/v1/tokens").await
+    }
+
+    /// Revokes a token, within 5 s on every node.
+    pub async fn revoke_token(&self, id: &str) -> Result<(), Error> {
+        self.delete(&format!("/v1/tokens/{}", segment(id))).await
+    }
+
+    /// Returns a page of the audit log, newest first. `cursor` is `next` of the page before.
+    pub async fn audit(&self, limit: usize, cursor: Option<&str>) -> Result<AuditPage, Error> {
+        let cursor = cursor.map(|cursor| format!("&cursor={}", segment(cursor))).unwrap_or_default();
+        self.get(&format!("/v1/audit?limit={limit}{cursor}")).await
     }
 
     /// Returns the time of a server with a virtual clock.

@@ -22,6 +22,9 @@
 //! - [`retry`]: what follows a failure; [`expire`]: lease expiry and execution timeout
 //! - [`cancel`]: also dead letter and lifetime; [`requeue`]; [`edit`]
 //!
+//! Access
+//! - [`access`]: tokens, their actions and queues, and the decision about a call
+//!
 //! Groups and views
 //! - [`workflow`]: record and state; [`workflow_shape`]: chains, groups and chords as dependencies
 //! - [`view`]: a job as each of the five specifications shows it; [`ocypod`]: the Ocypod dialect
@@ -37,6 +40,7 @@
 //! assert_eq!(settings.policy.lease, Some(Duration::from_secs(30)), "inherited from the profile");
 //! ```
 
+pub mod access;
 pub mod actions;
 pub mod attempt;
 pub mod backoff;

@@ -68,3 +68,8 @@ pub fn check_duration(field: &'static str, duration: Duration) -> Result<(), Inv
 
 const _: () = assert!(PAYLOAD_BYTES_DEFAULT <= PAYLOAD_BYTES_MAX);
 const _: () = assert!(HISTORY_MAX >= 2 && ATTEMPTS_MAX >= 1);
+
+pub const TOKENS_MAX: usize = 10_000;
+pub const TOKEN_NAME_CHARS_MAX: usize = 128;
+/// Queue patterns of one token.
+pub const TOKEN_QUEUES_MAX: usize = 100;

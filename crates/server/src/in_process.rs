@@ -7,6 +7,7 @@ use tokio::io::DuplexStream;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::{Peer, keep_current};
 use crate::background::{change_listener, ticker, worker_check};
 use crate::net::connection::serve_stream;
 use crate::options::ServerOptions;
@@ -36,6 +37,8 @@ impl InProcessServer {
         restore_workers(&app).await.map_err(ServerError::Store)?;
         app.background_tasks.spawn(change_listener::run(app.clone(), app.store.wakeups()));
         app.background_tasks.spawn(change_listener::keep_watching(app.clone()));
+        app.access.refresh().await.map_err(ServerError::Store)?;
+        app.background_tasks.spawn(keep_current(app.clone()));
         app.background_tasks.spawn(worker_check::keep_checking(app.clone()));
         if app.virtual_time.is_none() {
             app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));
@@ -50,7 +53,7 @@ impl InProcessServer {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (near, far) = tokio::io::duplex(BUFFER_BYTES);
-        let serve = serve_stream(self.app.clone(), self.router.clone(), far, self.force_close.clone());
+        let serve = serve_stream(self.app.clone(), self.router.clone(), far, Peer::InProcess, self.force_close.clone());
         self.app.tasks.spawn_on(serve, &self.runtime);
         Ok(near)
     }

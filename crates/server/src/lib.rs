@@ -8,6 +8,7 @@
 //! - `in_process.rs`: [`InProcessServer`]: the same without a socket, for the SDK
 //! - `net/`: accept loop, connections, timeouts, delivery of claimed jobs
 //! - `routes/`: the route table (`mod.rs`) and one file per resource
+//! - `access/`: tokens, the actions and queues of callers, audit log, browser safety
 //! - `state.rs`: [`AppState`], which all routes share, and its calls to the store
 //! - `store_health.rs`: errors of the store that stop the server or are logged once
 //! - `wire/`: bodies, strict JSON, query strings, paths, responses, problem documents
@@ -18,6 +19,7 @@
 //! - [`dialects`]: APIs of other job servers (Ocypod)
 //! - `declared_queues.rs`: [`declare`] creates the queues of a configuration before serving
 
+mod access;
 mod background;
 mod convert;
 mod declared_queues;
@@ -33,6 +35,7 @@ mod state;
 mod store_health;
 mod wire;
 
+pub use access::{TokenRecord, TokenSecret, tokens};
 pub use declared_queues::declare;
 pub use in_process::InProcessServer;
 pub use options::{Limits, SaveVirtualTime, ServerClock, ServerOptions, StoreInfo};

@@ -22,6 +22,10 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// Threads that serve connections, on a runtime of one thread. That thread is the first.
     pub io_threads: usize,
+    /// Host names, beside `localhost` and IP addresses, under which a server without tokens answers.
+    pub allowed_hosts: Vec<String>,
+    /// Serves `/metrics` without a token on an address of its own.
+    pub metrics_listen: Option<SocketAddr>,
     /// Random prefix of request ids, which differs between processes.
     pub request_id_seed: u64,
 }
@@ -37,6 +41,8 @@ impl ServerOptions {
             auto_queues: true,
             limits: Limits::default(),
             io_threads: 1,
+            allowed_hosts: Vec::new(),
+            metrics_listen: None,
             request_id_seed: 0,
         }
     }

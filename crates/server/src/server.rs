@@ -11,9 +11,11 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::keep_current;
 use crate::background::{change_listener, fleet, ticker, worker_check};
 use crate::net::accept::accept;
 use crate::net::io_threads::IoThreads;
+use crate::net::metrics_listener;
 use crate::options::ServerOptions;
 use crate::routes;
 use crate::state::AppState;
@@ -23,6 +25,8 @@ use crate::state::AppState;
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    /// Serves the metrics without a token.
+    metrics: Option<TcpListener>,
     io_threads: usize,
     app: AppState,
 }
@@ -32,6 +36,10 @@ pub enum ServerError {
     Bind {
         address: SocketAddr,
         error: std::io::Error,
+    },
+    /// The address can be reached by other machines, and the store has no token.
+    NoTokens {
+        address: SocketAddr,
     },
     /// A thread for connections cannot be started.
     Threads(std::io::Error),
@@ -44,6 +52,9 @@ impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bind { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            Self::NoTokens { address } => {
+                write!(f, "cannot listen on {address} without tokens: other machines could do anything there")
+            }
             Self::Threads(error) => write!(f, "cannot start a thread: {error}"),
             Self::Store(error) => write!(f, "the store failed: {error}"),
             Self::StoreFailed => f.write_str("the store failed permanently: restart the server"),
@@ -56,10 +67,18 @@ impl std::error::Error for ServerError {}
 impl Server {
     pub async fn bind(options: ServerOptions) -> Result<Self, ServerError> {
         let (listen, io_threads) = (options.listen, options.io_threads);
-        let bind = |error| ServerError::Bind { address: listen, error };
-        let listener = TcpListener::bind(listen).await.map_err(bind)?;
-        let address = listener.local_addr().map_err(bind)?;
-        Ok(Self { listener, address, io_threads, app: AppState::new(options) })
+        let metrics_listen = options.metrics_listen;
+        let app = AppState::new(options);
+        app.access.refresh().await.map_err(ServerError::Store)?;
+        if !listen.ip().to_canonical().is_loopback() && !app.access.has_tokens() {
+            return Err(ServerError::NoTokens { address: listen });
+        }
+        let (listener, address) = bind(listen).await?;
+        let metrics = match metrics_listen {
+            Some(address) => Some(bind(address).await?.0),
+            None => None,
+        };
+        Ok(Self { listener, address, metrics, io_threads, app })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -70,7 +89,7 @@ impl Server {
     ///
     /// Drops all handles of the store before it returns, unless the store hangs.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { listener, address, io_threads, app } = self;
+        let Self { listener, address, metrics, io_threads, app } = self;
         if let Some(time) = &app.virtual_time {
             time.tick_until_idle().await.map_err(ServerError::Store)?;
         }
@@ -78,6 +97,10 @@ impl Server {
         let io_threads = IoThreads::start(io_threads).map_err(ServerError::Threads)?;
         io_threads.spawn_here(&app.background_tasks, change_listener::run(app.clone(), app.store.wakeups()));
         io_threads.spawn_here(&app.background_tasks, change_listener::keep_watching(app.clone()));
+        io_threads.spawn_here(&app.background_tasks, keep_current(app.clone()));
+        if let Some(listener) = metrics {
+            io_threads.spawn_here(&app.background_tasks, metrics_listener::serve(app.clone(), listener));
+        }
         io_threads.spawn_here(&app.background_tasks, worker_check::keep_checking(app.clone()));
         io_threads.spawn_here(&app.background_tasks, fleet::keep_reporting(app.clone()));
         if app.virtual_time.is_none() {
@@ -96,6 +119,13 @@ impl Server {
         tracing::info!("server stopped");
         if app.store_health.has_failed() { Err(ServerError::StoreFailed) } else { Ok(()) }
     }
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
+    let failed = |error| ServerError::Bind { address, error };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
 }
 
 /// Pages of running jobs that the worker registry is restored from.

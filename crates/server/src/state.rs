@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::{Access, ActiveToken};
 use crate::background::completion_waiters::CompletionWaiters;
 use crate::background::metrics::Metrics;
 use crate::background::throughput::ThroughputStats;
@@ -25,21 +26,29 @@ use crate::store_health::StoreFailures;
 use crate::wire::problem::ApiError;
 use crate::wire::request_id::RequestIds;
 
-/// A handle of the shared state.
+/// A handle of the shared state, and the store that its holder may see.
+///
+/// Background tasks and callers without a token have the whole store.
 #[derive(Clone, Debug)]
-pub struct AppState(Arc<App>);
+pub struct AppState {
+    shared: Arc<App>,
+    pub(crate) store: Arc<dyn Store>,
+    token: Option<Arc<ActiveToken>>,
+}
 
 impl Deref for AppState {
     type Target = App;
 
     fn deref(&self) -> &App {
-        &self.0
+        &self.shared
     }
 }
 
 #[derive(Debug)]
 pub struct App {
-    pub(crate) store: Arc<dyn Store>,
+    /// Routes use the store of their [`AppState`].
+    whole_store: Arc<dyn Store>,
+    pub(crate) access: Access,
     pub(crate) virtual_time: Option<Arc<VirtualTime>>,
     pub(crate) about: StoreInfo,
     pub(crate) default_profile: Profile,
@@ -69,6 +78,7 @@ pub struct App {
 impl AppState {
     pub(crate) fn new(options: ServerOptions) -> Self {
         let ServerOptions { store, about, time, default_profile, auto_queues, limits, request_id_seed, .. } = options;
+        let allowed_hosts = options.allowed_hosts;
         let metrics: Arc<Metrics> = Arc::default();
         let store: Arc<dyn Store> = Arc::new(InstrumentedStore::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
@@ -76,8 +86,9 @@ impl AppState {
             ServerClock::Virtual { clock, save } => Some(Arc::new(VirtualTime::new(store.clone(), clock, save))),
         };
         let store = virtual_time.as_ref().map_or(store, |time| Arc::clone(time) as Arc<dyn Store>);
-        Self(Arc::new(App {
-            store,
+        let shared = App {
+            whole_store: Arc::clone(&store),
+            access: Access::new(Arc::clone(&store), auto_queues, allowed_hosts),
             virtual_time,
             about,
             default_profile,
@@ -97,27 +108,27 @@ impl AppState {
             stopping: CancellationToken::new(),
             store_health: StoreFailures::default(),
             started: monotonic(),
-        }))
+        };
+        Self { shared: Arc::new(shared), store, token: None }
     }
 
     /// Returns the store that routes use, with metrics and virtual time.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
+
+    /// Returns the same state with the store that a token may see.
+    pub(crate) fn with_token(&self, token: &Arc<ActiveToken>) -> Self {
+        Self { shared: Arc::clone(&self.shared), store: Arc::clone(&token.store), token: Some(Arc::clone(token)) }
+    }
+
+    /// Returns the token of the caller.
+    pub(crate) fn token(&self) -> Option<&ActiveToken> {
+        self.token.as_deref()
+    }
 }
 
-/// Unit of the semaphore that bounds the bytes of request bodies.
-pub(crate) const BODY_PERMIT_BYTES: usize = 1 << 10;
-
-impl App {
-    pub(crate) fn now(&self) -> Timestamp {
-        self.store.now()
-    }
-
-    pub(crate) fn uptime(&self) -> Duration {
-        monotonic().saturating_sub(self.started)
-    }
-
+impl AppState {
     /// Submits jobs. A timeout has its own error code: the jobs may be stored or not.
     pub(crate) async fn submit(
         &self,
@@ -133,16 +144,6 @@ impl App {
         }
     }
 
-    /// Awaits a call to the store, for at most the submission timeout.
-    pub(crate) async fn call_store<T>(&self, call: StoreFuture<'_, T>) -> Result<T, ApiError> {
-        let timeout = self.limits.submission_timeout;
-        let timed_out = |_| {
-            let text = format!("no answer within {} s", timeout.as_secs_f64());
-            Err(StoreError::unknown(std::io::Error::new(std::io::ErrorKind::TimedOut, text)))
-        };
-        self.report_error(tokio::time::timeout(timeout, call).await.unwrap_or_else(timed_out))
-    }
-
     /// Claims jobs. The store has the submission timeout beyond the wait.
     ///
     /// Dropping the call leaves no job leased.
@@ -151,11 +152,12 @@ impl App {
         let park = if wait.is_zero() {
             Park::No
         } else {
-            let stopping = self.stopping.clone();
+            let (stopping, token_ended) = (self.stopping.clone(), self.token_ended());
             let end = async move {
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
                     () = stopping.cancelled_owned() => {}
+                    () = token_ended => {}
                 }
             };
             Park::Until(Box::pin(end))
@@ -166,7 +168,10 @@ impl App {
             let detail = format!("store timed out after {seconds} s; jobs claimed by this request will be released");
             return Err(ApiError::new(ErrorCode::StoreUnavailable, detail));
         };
-        Ok(self.report_error(result)??)
+        let grant = self.report_error(result)??;
+        // Jobs that were granted to a revoked token go back.
+        self.check_token()?;
+        Ok(grant)
     }
 
     /// Publishes a change of a schedule to the event streams of all servers.
@@ -182,6 +187,29 @@ impl App {
 
     pub(crate) async fn admin(&self, command: AdminCommand) -> Result<AdminResponse, ApiError> {
         Ok(self.call_store(self.store.admin(command)).await??)
+    }
+}
+
+/// Unit of the semaphore that bounds the bytes of request bodies.
+pub(crate) const BODY_PERMIT_BYTES: usize = 1 << 10;
+
+impl App {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.whole_store.now()
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        monotonic().saturating_sub(self.started)
+    }
+
+    /// Awaits a call to the store, for at most the submission timeout.
+    pub(crate) async fn call_store<T>(&self, call: StoreFuture<'_, T>) -> Result<T, ApiError> {
+        let timeout = self.limits.submission_timeout;
+        let timed_out = |_| {
+            let text = format!("no answer within {} s", timeout.as_secs_f64());
+            Err(StoreError::unknown(std::io::Error::new(std::io::ErrorKind::TimedOut, text)))
+        };
+        self.report_error(tokio::time::timeout(timeout, call).await.unwrap_or_else(timed_out))
     }
 
     pub(crate) fn report_error<T>(&self, result: Result<T, StoreError>) -> Result<T, ApiError> {

@@ -2,6 +2,7 @@
 //!
 //! A leaf crate without dependencies. `serde` adds JSON, `schema` adds OpenAPI schemas.
 //!
+//! - [`access`]: what tokens allow
 //! - [`lifecycle`]: states, causes of transitions, outcomes, failure categories
 //! - [`events`]: changes of queues and schedules that the event stream reports
 //! - [`settings`]: the values of settings that are a closed set
@@ -24,6 +25,7 @@
 //! assert!(Priority::Critical < Priority::Bulk, "the more urgent priority sorts first");
 //! ```
 
+pub mod access;
 pub mod duration;
 pub mod events;
 pub mod lifecycle;
@@ -32,6 +34,7 @@ pub mod profile;
 pub mod settings;
 pub mod string_enum;
 
+pub use access::{AuditOutcome, TokenAction};
 pub use duration::{Duration, ParseError};
 pub use events::{QueueChange, ScheduleChange};
 pub use lifecycle::*;

@@ -4,10 +4,12 @@
 //! - `bulk.rs`: changes of many jobs, by id or by filter
 //! - `parse.rs`: values of flags, counts with nouns, suggestions for typos
 
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod clock;
 pub(crate) mod completions;
+pub(crate) mod contexts;
 pub(crate) mod dead_letters;
 pub(crate) mod doctor;
 pub(crate) mod events;
@@ -20,6 +22,7 @@ pub(crate) mod queues;
 pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod submit;
+pub(crate) mod tokens;
 pub(crate) mod top;
 pub(crate) mod work;
 pub(crate) mod workers;

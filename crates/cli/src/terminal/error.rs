@@ -140,6 +140,12 @@ fn hint_for(code: ErrorCode) -> Option<&'static str> {
             Some("`longshore workflows list` lists all workflows; a workflow is pruned with its last job")
         }
         ErrorCode::WorkerNotFound => Some("`longshore workers list` lists the workers that were seen within 24 hours"),
+        ErrorCode::TokenNotFound => Some("`longshore tokens list` lists all tokens"),
+        ErrorCode::Unauthorized => {
+            Some("set LONGSHORE_TOKEN, use --token-file FILE, or choose a context with `longshore context use NAME`")
+        }
+        ErrorCode::Forbidden => Some("use a token with this action: `longshore tokens list` shows what tokens allow"),
+        ErrorCode::MisdirectedRequest => Some("use --server http://127.0.0.1:PORT"),
         ErrorCode::IllegalTransition => Some("`longshore jobs get ID` shows the current state"),
         ErrorCode::QueueFull => {
             Some("wait for workers, or raise the limit with `longshore queues set NAME --set max_queued=N`")
@@ -159,8 +165,6 @@ fn hint_for(code: ErrorCode) -> Option<&'static str> {
         | ErrorCode::DependencyCycle
         | ErrorCode::DependencyDepth
         | ErrorCode::DependencyBreadth
-        | ErrorCode::Unauthorized
-        | ErrorCode::Forbidden
         | ErrorCode::ScheduleNotFound
         | ErrorCode::StaleLease
         | ErrorCode::UnsupportedMediaType

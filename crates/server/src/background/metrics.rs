@@ -71,6 +71,8 @@ pub(crate) struct Metrics {
     store: [OperationMetrics; StoreOp::ALL.len()],
     pub(crate) connections: AtomicU64,
     pub(crate) panics: AtomicU64,
+    /// Requests without a valid token, from another host name, or while tokens are unreadable.
+    pub(crate) denied: AtomicU64,
 }
 
 impl Metrics {
@@ -145,6 +147,12 @@ pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHe
         "Requests whose handler panicked, which is a defect.",
     );
     text.unlabelled("longshore_http_request_panics_total", app.metrics.panics.load(Ordering::Relaxed));
+    text.family(
+        "longshore_http_requests_denied_total",
+        "counter",
+        "requests that were not admitted: no valid token, or a foreign host name",
+    );
+    text.unlabelled("longshore_http_requests_denied_total", app.metrics.denied.load(Ordering::Relaxed));
     text.family("longshore_store_poisoned", "gauge", "1 after a failed write: the server must be restarted.");
     text.unlabelled("longshore_store_poisoned", u8::from(store.is_poisoned || app.store_health.has_failed()));
     write_health(&mut text, health);

@@ -1,6 +1,6 @@
 //! Throughput: counters per queue, and their rates over the last minute of real time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use longshore_api::system::{Rates, ThroughputTotals as Totals};
@@ -75,6 +75,24 @@ pub(crate) struct QueueThroughput {
 pub(crate) struct ThroughputSnapshot {
     pub all: QueueThroughput,
     pub queues: HashMap<QueueName, QueueThroughput>,
+}
+
+impl ThroughputSnapshot {
+    /// Returns the sum over some queues.
+    pub(crate) fn sum_of(&self, names: &HashSet<&QueueName>) -> QueueThroughput {
+        let mut sum = QueueThroughput::default();
+        for (_, queue) in self.queues.iter().filter(|(name, _)| names.contains(name)) {
+            sum.rates.submitted += queue.rates.submitted;
+            sum.rates.claimed += queue.rates.claimed;
+            sum.rates.completed += queue.rates.completed;
+            sum.rates.failed += queue.rates.failed;
+            sum.since_start.submitted += queue.since_start.submitted;
+            sum.since_start.claimed += queue.since_start.claimed;
+            sum.since_start.completed += queue.since_start.completed;
+            sum.since_start.failed += queue.since_start.failed;
+        }
+        sum
+    }
 }
 
 impl Counter {

@@ -25,6 +25,7 @@ use super::delivery::{UndeliveredGrants, track};
 use super::drain_body::BodyDrain;
 use super::stream_guard::{OpenStreams, end_request};
 use super::timeout_stream::{RequestCounter, TimeoutStream, Timeouts};
+use crate::access::{Denied, Peer};
 use crate::dialects;
 use crate::options::Limits;
 use crate::routes::hot::{RequestBody, respond};
@@ -44,13 +45,20 @@ const STREAM_END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Serves a connection until it ends, the server stops, or `force_close` is cancelled.
 pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, force_close: CancellationToken) {
     // Responses are small and clients wait for them.
-    if stream.set_nodelay(true).is_ok() {
-        serve_stream(app, router, stream, force_close).await;
+    if stream.set_nodelay(true).is_ok()
+        && let Ok(address) = stream.peer_addr()
+    {
+        serve_stream(app, router, stream, Peer::Address(address.ip()), force_close).await;
     }
 }
 
-pub(crate) async fn serve_stream<S>(app: AppState, router: Router, stream: S, force_close: CancellationToken)
-where
+pub(crate) async fn serve_stream<S>(
+    app: AppState,
+    router: Router,
+    stream: S,
+    peer: Peer,
+    force_close: CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = &app.limits;
@@ -66,7 +74,7 @@ where
             let id = app.request_ids.choose(request.headers());
             // Paths and bodies stay out of the log: they may contain secrets.
             let span = tracing::debug_span!("request", request_id = id.to_str().unwrap_or_default());
-            let response = answer(app, router, request, &id).instrument(span).await;
+            let response = answer(app, router, request, peer, &id).instrument(span).await;
             let response = end_request(response, &requests, streams);
             Ok::<_, Infallible>(stamp(track(response, undelivered), id))
         }
@@ -92,11 +100,12 @@ where
     }
 }
 
-async fn answer(app: &AppState, router: Router, request: Request<Incoming>, id: &HeaderValue) -> Response {
+async fn answer(app: &AppState, router: Router, request: Request<Incoming>, peer: Peer, id: &HeaderValue) -> Response {
     if let Err(refused) = check_head(&app.limits, &request).and_then(|()| check_origin(&request)) {
         return refused.into_response();
     }
     let (parts, body) = request.into_parts();
+    let admitted = app.access.admit(&parts.method, parts.uri.path(), &parts.headers, peer, || app.now());
     // A client with `Expect: 100-continue` has not sent its body yet: there is nothing to drain.
     let expects_continue = parts.headers.contains_key(header::EXPECT);
     let drain = BodyDrain::default();
@@ -108,7 +117,18 @@ async fn answer(app: &AppState, router: Router, request: Request<Incoming>, id: 
         },
         Some(_) | None => RequestBody::Stream(Body::new(drain.lend(body))),
     };
-    let call = respond(app, router, parts, body);
+    let origin = match admitted {
+        Ok(origin) => origin,
+        Err(denied) => {
+            drop(body);
+            let response = refuse(app, parts.uri.path(), denied).await;
+            if !expects_continue {
+                drain.discard().await;
+            }
+            return response;
+        }
+    };
+    let call = respond(app, router, parts, body, origin);
     // A panic in one request must not end the process.
     match AssertUnwindSafe(call).catch_unwind().await {
         Ok(response) => {
@@ -123,6 +143,23 @@ async fn answer(app: &AppState, router: Router, request: Request<Incoming>, id: 
             ApiError::new(ErrorCode::Internal, "internal error: the request handler panicked").into_response()
         }
     }
+}
+
+/// Answers a request that is not admitted, after its delay.
+async fn refuse(app: &AppState, path: &str, denied: Denied) -> Response {
+    let Denied { error, delay } = denied;
+    if !delay.is_zero() {
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = app.stopping.cancelled() => {}
+        }
+    }
+    app.metrics.denied.fetch_add(1, Ordering::Relaxed);
+    tracing::debug!(status = error.problem().status, "request not admitted");
+    if dialects::ocypod::is_ocypod_path(path) {
+        return dialects::ocypod::error_response(error);
+    }
+    error.into_response()
 }
 
 async fn collect_small(app: &AppState, body: Incoming) -> Result<Bytes, ApiError> {
@@ -241,7 +278,7 @@ mod tests {
     async fn state_after_claim(accepted: usize) -> StateKind {
         let (app, id) = app_with_one_job().await;
         let client = ResettingClient { request: CLAIM, accepted };
-        serve_stream(app.clone(), routes::router(app.clone()), client, CancellationToken::new()).await;
+        serve_stream(app.clone(), routes::router(app.clone()), client, Peer::InProcess, CancellationToken::new()).await;
         // The release is a command of its own; the submission behind it is answered later.
         let job = NewJob::new(JobType::new("t").unwrap(), Payload::Json(Bytes::from_static(b"null")));
         let next = SubmitRequest::new(vec![Submission { queue: QueueName::new("other").unwrap(), job }]);

@@ -6,5 +6,6 @@ mod connection_limits;
 pub(crate) mod delivery;
 mod drain_body;
 pub(crate) mod io_threads;
+pub(crate) mod metrics_listener;
 pub(crate) mod stream_guard;
 mod timeout_stream;

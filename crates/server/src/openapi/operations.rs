@@ -1,5 +1,6 @@
 //! The operations of the description: one entry per route.
 
+use longshore_api::access::{AuditPage, CreatedToken, NewToken, Tokens};
 use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::events::{JobEvent, QueueEvent, ScheduleEvent};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
@@ -24,7 +25,22 @@ pub(super) fn describe(spec: &mut SpecBuilder) {
     job_commands(spec);
     leases(spec);
     workflows(spec);
+    access(spec);
     system(spec);
+}
+
+fn access(spec: &mut SpecBuilder) {
+    use HttpMethod::{Delete, Get, Post};
+    let create = spec.route(Post, "/v1/tokens", "Creates a token").request::<NewToken>();
+    create.response::<CreatedToken>("201", "Created; only this response has the token").add();
+    spec.route(Get, "/v1/tokens", "All tokens, without their secrets").response::<Tokens>("200", "Oldest first").add();
+    spec.route(Delete, "/v1/tokens/{id}", "Revokes a token: within 5 s on every node, also for open requests")
+        .response_with("204", "Revoked", Content::Empty)
+        .add();
+    spec.route(Get, "/v1/audit", "Calls of operators and administrators, also refused ones")
+        .query(&[("limit", "1-1000, default 100"), ("cursor", "`next` of the previous page")])
+        .response::<AuditPage>("200", "Newest first; kept for 90 days")
+        .add();
 }
 
 fn queues(spec: &mut SpecBuilder) {

@@ -5,11 +5,13 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::Method;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use longshore_api::ErrorCode;
+use longshore_core::access::{AccessTarget, ActionSet, TokenAction};
 use longshore_core::id::{JobId, QueueName};
 use longshore_store::clock::monotonic;
 use tower::ServiceExt;
@@ -17,9 +19,11 @@ use tower::ServiceExt;
 use super::jobs::submit::{self, IdempotencyKeyHeader};
 use super::leases::{claim, heartbeat, settle};
 use super::record_request;
+use crate::access::{Caller, CallerState as State, RequestOrigin, authorize};
 use crate::state::AppState;
 use crate::wire::body::JsonBody;
 use crate::wire::path::{JobPath, QueuePath};
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 use crate::wire::response::ApiResult;
 
@@ -30,19 +34,29 @@ pub(crate) enum RequestBody {
 }
 
 /// Dispatches a request, and measures it.
-pub(crate) async fn respond(app: &AppState, router: Router, parts: Parts, body: RequestBody) -> Response {
+pub(crate) async fn respond(
+    app: &AppState,
+    router: Router,
+    mut parts: Parts,
+    body: RequestBody,
+    origin: RequestOrigin,
+) -> Response {
     let Some(route) = HotRoute::of(&parts) else {
         let body = match body {
             RequestBody::Whole(bytes) => Body::from(bytes),
             RequestBody::Stream(body) => body,
         };
+        parts.extensions.insert(origin);
         return match router.oneshot(Request::from_parts(parts, body)).await {
             Ok(response) => response,
             Err(never) => match never {},
         };
     };
     let (started, pattern) = (monotonic(), route.pattern());
-    let response = route.respond(app, &parts, body).await.into_response();
+    let response = match route.check(app, &origin.caller).await {
+        Ok(()) => route.respond(&app.for_caller(&origin.caller), &parts, body).await.into_response(),
+        Err(error) => error.into_response(),
+    };
     record_request(app, "POST", pattern, response.status(), monotonic().saturating_sub(started));
     response
 }
@@ -90,6 +104,24 @@ impl HotRoute {
             Self::Heartbeat(_) => "/v1/jobs/{id}/heartbeat",
             Self::Settlements => "/v1/settlements",
             Self::Heartbeats => "/v1/heartbeats",
+        }
+    }
+
+    /// Checks that the caller may send this request. Foreign jobs are missing in its store.
+    async fn check(&self, app: &AppState, caller: &Caller) -> Result<(), ApiError> {
+        const SUBMIT: ActionSet = ActionSet::of(&[TokenAction::Submit]);
+        const WORK: ActionSet = ActionSet::of(&[TokenAction::Work]);
+        let token = match caller {
+            Caller::Trusted => return Ok(()),
+            Caller::Anonymous => return Err(ApiError::new(ErrorCode::Unauthorized, "this route needs a token")),
+            Caller::Token(token) => token,
+        };
+        match self {
+            Self::Submit(queue) => authorize::check(token, SUBMIT, AccessTarget::Queue(queue)),
+            Self::Claim | Self::Settlements | Self::Heartbeats => {
+                authorize::check(token, WORK, AccessTarget::OwnQueues)
+            }
+            Self::Complete(id) | Self::Heartbeat(id) => authorize::check_hot_job(app, token, *id).await,
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A test compares the table with the OpenAPI description.
 
+mod access;
 mod batch;
 mod events;
 mod fallback;
@@ -23,6 +24,7 @@ use axum::response::Response;
 use axum::routing;
 use longshore_store::clock::monotonic;
 
+use crate::access::authorize::authorize;
 use crate::dialects;
 use crate::state::AppState;
 
@@ -80,6 +82,9 @@ routes! { v1, ROUTES;
     "/v1/workers/{worker}/quiet" => post workers::quiet;
     "/v1/workers/{worker}/stop" => post workers::stop;
     "/v1/workers/{worker}/resume" => post workers::resume;
+    "/v1/tokens" => post access::create, get access::list;
+    "/v1/tokens/{id}" => delete access::revoke;
+    "/v1/audit" => get access::audit;
     "/v1/info" => get system::info;
     "/metrics" => get system::metrics;
     "/openapi.json" => get system::openapi;
@@ -99,6 +104,7 @@ pub(crate) fn router(app: AppState) -> Router {
         .merge(dialects::routes())
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), authorize))
         .layer(from_fn_with_state(app.clone(), measure))
         .with_state(app)
 }

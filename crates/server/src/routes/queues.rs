@@ -1,6 +1,5 @@
 //! `/v1/queues`: list, create or change, read, pause, resume, delete.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::queue::{PutQueue, Queues};
 use longshore_core::id::QueueName;
@@ -8,6 +7,7 @@ use longshore_core::refusal::Refusal;
 use longshore_engine::{AdminCommand, AdminResponse, DeleteQueue, QueueDeleteMode};
 use longshore_store::QueueStats;
 
+use crate::access::CallerState as State;
 use crate::convert::queue::to_wire;
 use crate::convert::settings::queue_overrides;
 use crate::state::AppState;

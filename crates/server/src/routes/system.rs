@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::IntoResponse;
 use longshore_api::system::{Advance, Clock, Health, Info, QueueStats, Stats, StoreInfo};
@@ -12,7 +11,9 @@ use longshore_core::id::QueueName;
 use longshore_store::StoreHealth;
 use tokio::time::timeout;
 
+use crate::access::CallerState as State;
 use crate::background::metrics::exposition;
+use crate::background::throughput::QueueThroughput;
 use crate::convert::{queue::counts, time};
 use crate::openapi;
 use crate::state::AppState;
@@ -86,9 +87,12 @@ pub(crate) async fn info(State(app): State<AppState>, _: NoQuery) -> ApiResult {
 pub(crate) async fn stats(State(app): State<AppState>, _: NoQuery) -> ApiResult {
     let reports = app.call_store(app.store.queues()).await?;
     let names: HashSet<&QueueName> = reports.iter().map(|report| &report.queue.name).collect();
-    app.throughput.retain(|name| names.contains(name));
+    if !app.is_restricted() {
+        app.throughput.retain(|name| names.contains(name));
+    }
     let throughput = app.throughput.snapshot();
-    let (rates, since_start) = (throughput.all.rates, throughput.all.since_start);
+    let QueueThroughput { rates, since_start } =
+        if app.is_restricted() { throughput.sum_of(&names) } else { throughput.all };
     let mut totals = QueueStats { rates, since_start, ..QueueStats::default() };
     let mut stats = Stats { now: time(app.now()), totals: QueueStats::default(), queues: [].into() };
     for report in &reports {
@@ -107,11 +111,16 @@ pub(crate) async fn stats(State(app): State<AppState>, _: NoQuery) -> ApiResult 
 
 /// `GET /metrics`, in the text format of Prometheus.
 pub(crate) async fn metrics(State(app): State<AppState>, _: NoQuery) -> ApiResult {
+    exposition_of(&app).await
+}
+
+/// Returns the metrics as a response.
+pub(crate) async fn exposition_of(app: &AppState) -> ApiResult {
     let queues = app.call_store(app.store.queues()).await?;
-    let health = store_health(&app).await;
+    let health = store_health(app).await;
     let store = app.call_store(app.store.metrics()).await?;
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, kind)], exposition(&app, &queues, &health, &store)).into_response())
+    Ok(([(header::CONTENT_TYPE, kind)], exposition(app, &queues, &health, &store)).into_response())
 }
 
 /// `GET /v1/clock`, in virtual time only.

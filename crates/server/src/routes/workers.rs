@@ -1,11 +1,11 @@
 //! Workers: the list, and the directives of operators.
 
-use axum::extract::State;
 use longshore_api::ErrorCode;
 use longshore_api::system::{Worker, Workers};
 use longshore_core::directive::WorkerDirective;
-use longshore_core::id::WorkerName;
+use longshore_core::id::{QueueName, WorkerName};
 
+use crate::access::CallerState as State;
 use crate::background::{fleet, worker_check};
 use crate::state::AppState;
 use crate::wire::body::NoBody;
@@ -17,7 +17,14 @@ use crate::wire::response::{ApiResult, ok};
 /// `GET /v1/workers`
 pub(crate) async fn list(State(app): State<AppState>, _: NoQuery) -> ApiResult {
     worker_check::check_now(&app).await;
-    let workers = app.call_store(Box::pin(fleet::workers(&app))).await?;
+    let mut workers = app.call_store(Box::pin(fleet::workers(&app))).await?;
+    if app.is_restricted() {
+        let is_visible = |queue: &String| QueueName::new(queue).is_ok_and(|queue| app.can_see(&queue));
+        for worker in &mut workers {
+            worker.queues.retain(is_visible);
+        }
+        workers.retain(|worker| !worker.queues.is_empty());
+    }
     ok(&Workers { workers })
 }
 

@@ -25,6 +25,18 @@ pub(crate) struct QueuePath(pub QueueName);
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerPath(pub WorkerName);
 
+/// `{id}` of a token.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenPath(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for TokenPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        param(parts, state, "id").await.map(Self)
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for WorkerPath {
     type Rejection = ApiError;
 

@@ -15,7 +15,8 @@ async fn examples_of_requests_are_valid() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let example = &operation["requestBody"]["content"]["application/json"]["example"];
-            if example.is_null() {
+            // The first token would lock this test out.
+            if example.is_null() || path == "/v1/tokens" {
                 continue;
             }
             let path = path.replace("{id}", "6f1d2c3b-0000-4000-8000-000000000001").replace("{queue}", "email");

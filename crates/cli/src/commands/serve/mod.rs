@@ -16,6 +16,7 @@ mod postgres;
 mod service_manager;
 pub(crate) mod virtual_time;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -90,6 +91,8 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
     options.auto_queues = config.auto_queues;
     options.limits.drain_timeout = config.drain_timeout.as_std();
     options.io_threads = io_threads();
+    options.metrics_listen = config.metrics_listen;
+    options.allowed_hosts = config.allowed_hosts.clone();
     options.request_id_seed = OsRng::default().next_u64();
     let server = Server::bind(options).await.map_err(server_failed)?;
     banner::print(context, &config, server.address(), &about);
@@ -114,6 +117,22 @@ fn io_threads() -> usize {
 
 /// A store, its clock and its description.
 pub(crate) type Opened = (Arc<dyn Store>, ServerClock, StoreInfo);
+
+/// Opens a store for a command that changes tokens, without a server.
+pub(crate) async fn open_offline(data: Option<PathBuf>, store: Option<String>) -> Result<Arc<dyn Store>, CliError> {
+    let mut config = ServeConfig::of_store(data, store)?;
+    if let StoreUrl::Postgres(address) = &config.store {
+        return Ok(postgres::open(&config, address).await?.0);
+    }
+    match open_embedded(&config) {
+        Ok((store, ..)) => Ok(store),
+        // The directory decides about its clock: there is no server that would be confused.
+        Err(error) => {
+            config.virtual_clock = true;
+            open_embedded(&config).map(|(store, ..)| store).map_err(|_| error)
+        }
+    }
+}
 
 fn open_embedded(config: &ServeConfig) -> Result<Opened, CliError> {
     let (location, about) = location_of(&config.store);
@@ -162,7 +181,9 @@ fn about(kind: &str, durability: &str) -> StoreInfo {
 fn cannot_open(config: &ServeConfig, error: &StoreError) -> CliError {
     let failure = CliError::failed(format!("cannot open {}: {}", config.store, error.cause()));
     if in_use(error) {
-        return failure.hint("a directory has one server: stop the other one, or use another --data DIR");
+        return failure.hint(
+            "a directory has one server: stop the other one, or use another --data DIR; commands can use --server URL",
+        );
     }
     if let Some(hint) = when_moved(error) {
         return failure.hint(hint);
@@ -198,6 +219,10 @@ fn server_failed(error: ServerError) -> CliError {
     match error {
         ServerError::Bind { error, .. } if error.kind() == std::io::ErrorKind::AddrInUse => failure
             .hint("another server may be running there: use another --listen ADDRESS:PORT; port 0 selects a free port"),
+        ServerError::NoTokens { .. } => failure.hint(
+            "create a token first: longshore tokens create --data DIR --name admin \
+             --actions submit,work,read,operate,admin --queues '*'",
+        ),
         ServerError::Bind { .. } | ServerError::Threads(_) | ServerError::Store(_) => failure,
         ServerError::StoreFailed => failure.hint("check the disk and the log, then restart the server"),
     }

@@ -76,6 +76,14 @@ pub(super) struct Layer {
     /// Time to finish requests in flight on shutdown [env: LONGSHORE_DRAIN_TIMEOUT] [default: 30s]
     #[arg(long, value_name = "DURATION")]
     drain_timeout: Option<Duration>,
+    /// Serve /metrics on this address without a token, beside the port of the API
+    /// [env: LONGSHORE_METRICS_LISTEN]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics_listen: Option<String>,
+    /// Host names under which a server without tokens answers, beside localhost and IP addresses;
+    /// separated by commas [env: LONGSHORE_ALLOW_HOST]
+    #[arg(long, value_name = "NAMES")]
+    allow_host: Option<String>,
     /// Level or filter of the log on standard error, such as warn or info,longshore_server=debug
     /// [env: LONGSHORE_LOG] [default: info]
     #[arg(long, value_name = "FILTER")]
@@ -129,6 +137,8 @@ pub(super) struct ServeConfig {
     /// Memory for the caches of the embedded store, in bytes.
     pub(super) cache_bytes: u64,
     pub(super) drain_timeout: Duration,
+    pub(super) metrics_listen: Option<SocketAddr>,
+    pub(super) allowed_hosts: Vec<String>,
     pub(super) log: String,
     pub(super) log_format: LogFormat,
     /// Queues that are declared at the start, by name.
@@ -174,8 +184,16 @@ impl ServeConfig {
             Some((text, name)) => parse_size(&text).map_err(|failure| failure.context(name))?,
             None => DEFAULT_CACHE_BYTES,
         };
+        let metrics_listen = match first(|layer| layer.metrics_listen.clone(), "metrics_listen") {
+            Some((text, name)) => Some(parse_address(&text).map_err(|failure| failure.context(name))?),
+            None => None,
+        };
+        let hosts = first(|layer| layer.allow_host.clone(), "allow_host").map(|(names, _)| names).unwrap_or_default();
+        let hosts = hosts.split(',').map(str::trim).filter(|name| !name.is_empty());
         Ok(Self {
             listen,
+            metrics_listen,
+            allowed_hosts: hosts.map(str::to_owned).collect(),
             store: choose_store(&layers)?,
             default_profile,
             auto_queues: layers.iter().find_map(|named| named.layer.auto_queues()).unwrap_or(true),
@@ -187,6 +205,13 @@ impl ServeConfig {
             log_format,
             queues,
         })
+    }
+}
+
+impl ServeConfig {
+    /// Returns the configuration of a store alone.
+    pub(super) fn of_store(data: Option<PathBuf>, store: Option<String>) -> Result<Self, CliError> {
+        Self::make(Flags { config: None, layer: Layer { data, store, ..Layer::default() } }, |_| None)
     }
 }
 
@@ -233,6 +258,8 @@ fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Lay
         sync_claims: choice("sync_claims")?,
         cache: text("cache"),
         drain_timeout,
+        metrics_listen: text("metrics_listen"),
+        allow_host: text("allow_host"),
         log: text("log"),
         log_format: text("log_format"),
     })

@@ -26,6 +26,7 @@ use axum::routing::{MethodRouter, any};
 use crate::state::AppState;
 
 pub(crate) use request::{is_ocypod_path, unknown_path};
+pub(crate) use response::error_response;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()

@@ -39,9 +39,10 @@ impl FromRequest<AppState> for OcypodRequest {
         let (mut parts, body) = request.into_parts();
         let params = RawPathParams::from_request_parts(&mut parts, app).await.ok();
         let param = params.and_then(|params| params.iter().next().map(|(_, value)| value.to_owned()));
-        let body = JsonBody::whole(app, &parts.headers, body).await.map_err(OcypodError::from);
+        let app = app.for_request(&parts)?;
+        let body = JsonBody::whole(&app, &parts.headers, body).await.map_err(OcypodError::from);
         let query = parts.uri.query().unwrap_or_default().to_owned();
-        Ok(Self { app: app.clone(), headers: parts.headers, query, param, body })
+        Ok(Self { app, headers: parts.headers, query, param, body })
     }
 }
 

@@ -77,6 +77,17 @@ impl OcypodError {
     }
 }
 
+/// Converts an error of the server to a response of Ocypod.
+pub(crate) fn error_response(error: ApiError) -> Response {
+    let mut response = OcypodError::from(error).into_response();
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let headers = response.headers_mut();
+        headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"longshore\""));
+    }
+    response
+}
+
 impl From<ApiError> for OcypodError {
     fn from(error: ApiError) -> Self {
         let problem = error.problem();

@@ -1,6 +1,5 @@
 //! Commands on one job: submit a held job, cancel, requeue, dead-letter, run now, edit, delete.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::ErrorCode;
 use longshore_api::admin::{Cancel, DeadLetter, Patch, Requeue as RequeueBody};
@@ -15,6 +14,7 @@ use longshore_engine::{AdminCommand, AdminResponse};
 
 use super::get::find;
 use super::record::record_of;
+use crate::access::CallerState as State;
 use crate::convert::new_job::tags;
 use crate::convert::{instant, shared};
 use crate::state::AppState;

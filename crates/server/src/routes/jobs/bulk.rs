@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use longshore_api::admin::{Bulk, BulkFilter, BulkResult};
 use longshore_api::enums::BulkAction;
@@ -15,6 +14,7 @@ use longshore_core::requeue::{Requeue, Reset};
 use longshore_engine::AdminCommand;
 use longshore_store::{JobFilter, JobQuery};
 
+use crate::access::CallerState as State;
 use crate::convert::shared;
 use crate::state::AppState;
 use crate::wire::body::JsonBody;

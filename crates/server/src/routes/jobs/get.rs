@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::IntoResponse;
 use longshore_api::enums::View;
@@ -16,6 +15,7 @@ use longshore_core::submit::Payload;
 use longshore_store::JobRef;
 
 use super::record::record_of;
+use crate::access::CallerState as State;
 use crate::convert::job::{attempt, transition, with_payload};
 use crate::convert::raw;
 use crate::convert::view::viewed;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use axum::extract::State;
 use bytes::Bytes;
 use longshore_api::ErrorCode;
 use longshore_api::enums::{Priority, State as JobStateName};
@@ -21,6 +20,7 @@ use utoipa::PartialSchema;
 use utoipa::openapi::{RefOr, Schema};
 
 use super::record::records;
+use crate::access::CallerState as State;
 use crate::convert::instant;
 use crate::state::AppState;
 use crate::wire::problem::ApiError;

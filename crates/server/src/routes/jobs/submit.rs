@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use axum::extract::{FromRequestParts, State};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use longshore_core::id::{QueueName, Seq};
@@ -10,6 +10,7 @@ use longshore_core::submit::Payload;
 use longshore_engine::{ParsedSubmission, SubmitRequest, Submitted};
 use serde_json::value::RawValue;
 
+use crate::access::CallerState as State;
 use crate::routes::batch::{Batch, QueueField};
 use crate::state::AppState;
 use crate::wire::body::JsonBody;

@@ -1,12 +1,12 @@
 //! `GET /v1/jobs/{id}/wait`: long poll for the end of a job.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::get::find;
 use super::record::record_of;
+use crate::access::CallerState as State;
 use crate::routes::leases::claim::WAIT_MAX;
 use crate::state::AppState;
 use crate::wire::path::JobPath;
@@ -34,8 +34,10 @@ pub(crate) async fn wait(State(app): State<AppState>, JobPath(id): JobPath, mut 
             () = notified => {}
             () = sleep_until(deadline) => break,
             () = app.stopping.cancelled() => break,
+            () = app.token_ended() => break,
         }
     }
+    app.check_token()?;
     let job = find(&app, id).await?;
     let status = if job.state.terminal() { StatusCode::OK } else { StatusCode::ACCEPTED };
     json(status, &record_of(&app, job).await?)

@@ -1,6 +1,5 @@
 //! `GET /v1/jobs/{id}/why`: the reasons why a job does not run.
 
-use axum::extract::State;
 use longshore_api::admin::Requeue as RequeueBody;
 use longshore_api::system::{Reason, RequeueAction, Why};
 use longshore_core::Timestamp;
@@ -11,6 +10,7 @@ use longshore_core::state::State as JobState;
 use longshore_store::{JobRef, QueuePosition, QueueStats};
 
 use super::get::find;
+use crate::access::CallerState as State;
 use crate::background::fleet;
 use crate::convert::job::error;
 use crate::convert::{time, times};

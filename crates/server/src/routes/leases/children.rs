@@ -1,12 +1,12 @@
 //! `POST /v1/jobs/{id}/children`: a running job submits jobs, and optionally their finalizer.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::work::{Children, ChildrenCreated};
 use longshore_core::lease;
 use longshore_engine::SubmitRequest;
 use serde_json::value::RawValue;
 
+use crate::access::CallerState as State;
 use crate::convert::settlement::token;
 use crate::routes::batch::{Batch, QueueField};
 use crate::routes::jobs::get::find;

@@ -1,6 +1,5 @@
 //! `POST /v1/claims`: lease jobs to a worker, with an optional long poll.
 
-use axum::extract::State;
 use longshore_api::Duration as WireDuration;
 use longshore_api::work::{Claim, Settlement as WireSettlement};
 use longshore_core::claim::ClaimOptions;
@@ -12,6 +11,7 @@ use longshore_engine::{ClaimRequest, Settlement};
 use serde_json::value::RawValue;
 
 use super::settle::SettlementBatch;
+use crate::access::CallerState as State;
 use crate::background::worker_registry::ClaimInfo;
 use crate::convert::claimed::{JOB_BYTES, write_claimed};
 use crate::net::delivery;
@@ -34,10 +34,18 @@ pub(crate) async fn claim(State(app): State<AppState>, _: NoQuery, body: JsonBod
     let request = parse(claim)?;
     let worker = request.terms.worker.clone();
     let directive = app.store.directive(worker.as_ref());
+    // A worker is not seen at queues that its token does not see.
+    let visible: Vec<QueueName>;
+    let queues = if app.is_restricted() {
+        visible = request.queues.iter().filter(|queue| app.can_see(queue)).cloned().collect();
+        &visible
+    } else {
+        &request.queues
+    };
     let info = ClaimInfo {
         worker: worker.as_ref(),
         version: version.as_deref(),
-        queues: &request.queues,
+        queues,
         types: &request.types,
         can_claim: directive == WorkerDirective::Run,
     };

@@ -1,6 +1,5 @@
 //! Heartbeats: renew a lease, or a batch of leases.
 
-use axum::extract::State;
 use longshore_api::enums::State as JobStateName;
 use longshore_api::work::{BatchHeartbeat, Extended, Heartbeat, Heartbeats, Results};
 use longshore_core::directive::WorkerDirective;
@@ -9,6 +8,7 @@ use longshore_core::id::JobId;
 use serde_json::value::RawValue;
 
 use super::settle::{check_size, no_verdict, to_wire};
+use crate::access::CallerState as State;
 use crate::convert::settlement::{heartbeat as parse_heartbeat, token};
 use crate::convert::{raw, time, times};
 use crate::state::AppState;

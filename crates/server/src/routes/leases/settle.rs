@@ -1,6 +1,5 @@
 //! The ends of a lease: complete, fail, snooze, release; one at a time or as a batch.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::ErrorCode;
 use longshore_api::work::{
@@ -15,6 +14,7 @@ use longshore_engine::Settlement;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::access::CallerState as State;
 use crate::convert::raw;
 use crate::convert::settlement::{reported, settlement, token};
 use crate::state::AppState;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::admin::Cancel;
 use longshore_core::cancel::Force;
@@ -11,6 +10,7 @@ use longshore_core::workflow::Workflow;
 use longshore_engine::AdminCommand;
 
 use super::get::{find, to_wire};
+use crate::access::CallerState as State;
 use crate::state::AppState;
 use crate::wire::body::{JsonBody, NoBody};
 use crate::wire::path::WorkflowPath;

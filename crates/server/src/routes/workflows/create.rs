@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::ErrorCode;
 use longshore_api::workflow::WorkflowCreated;
@@ -12,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::get::find;
 use super::parse::{ParsedWorkflow, WorkflowBody};
+use crate::access::CallerState as State;
 use crate::convert::shared;
 use crate::routes::batch::Batch;
 use crate::state::AppState;

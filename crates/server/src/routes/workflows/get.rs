@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use longshore_api::enums::WorkflowState;
 use longshore_api::workflow::{Member, Workflow as WireWorkflow, WorkflowWithJobs, Workflows};
 use longshore_core::id::{Seq, WorkflowId};
@@ -13,6 +12,7 @@ use longshore_core::state::StateKind;
 use longshore_core::workflow::Workflow;
 use longshore_store::{MemberQuery, WorkflowQuery};
 
+use crate::access::CallerState as State;
 use crate::convert::{text, time};
 use crate::state::AppState;
 use crate::wire::path::WorkflowPath;

@@ -1,0 +1,324 @@
+//! Access: who sends a request, and what the server lets this caller do.
+//!
+//! 1. The connection calls [`Access::admit`] before it reads the body. Without a token in the store
+//!    this is one atomic load; with tokens it is a look-up and one hash of a short text.
+//! 2. [`authorize`](mod@authorize) compares the caller with the row of the route in `table.rs`.
+//! 3. Handlers get the server's state by [`CallerState`]: its store is the one that the caller may
+//!    see (`scoped_store.rs`). Streams end when [`AppState::token_ended`] resolves.
+//! 4. Calls of operators and administrators are written to the audit log (`audit.rs`) before they
+//!    are answered.
+//!
+//! - `record.rs`, [`tokens`]: stored tokens; `limiter.rs`: slows down addresses with bad tokens
+//! - `browser.rs`: host names, security headers; `known_queues.rs`: queues of jobs
+
+pub(crate) mod audit;
+pub(crate) mod authorize;
+pub(crate) mod browser;
+mod known_queues;
+mod limiter;
+mod record;
+mod refresh;
+mod scoped_store;
+pub(crate) mod table;
+pub mod tokens;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use longshore_api::ErrorCode;
+use longshore_core::Timestamp;
+use longshore_core::access::{TokenParts, is_expired};
+use longshore_core::id::QueueName;
+use longshore_store::Store;
+use parking_lot::{Mutex, RwLock};
+use tokio_util::sync::CancellationToken;
+
+use self::known_queues::KnownQueues;
+use self::limiter::BadTokenLimiter;
+use self::record::SecretDigest;
+pub use self::record::{TokenRecord, TokenSecret};
+pub(crate) use self::refresh::keep_current;
+use self::scoped_store::ScopedStore;
+use crate::dialects::ocypod::is_ocypod_path;
+use crate::state::AppState;
+use crate::wire::problem::ApiError;
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// This process itself: it holds the store, and needs no token.
+    InProcess,
+    Address(IpAddr),
+}
+
+/// Who sends a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Caller {
+    /// The store has no token and the client is on this machine, or inside of the process.
+    Trusted,
+    /// A request of a public route.
+    Anonymous,
+    Token(Arc<ActiveToken>),
+}
+
+/// The caller and the address of a request. Requests carry it to their handlers.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestOrigin {
+    pub(crate) caller: Caller,
+    pub(crate) peer: Peer,
+}
+
+/// A token in memory.
+#[derive(Debug)]
+pub(crate) struct ActiveToken {
+    pub(crate) record: TokenRecord,
+    /// The store as this token sees it.
+    pub(crate) store: Arc<dyn Store>,
+    /// Cancelled when the token is revoked or expires: long polls and streams end.
+    ended: CancellationToken,
+    /// Set by every request; the background task turns it into a time.
+    is_used: AtomicBool,
+    /// The minute of the last use that this server knows, in milliseconds.
+    used_at: AtomicI64,
+    /// The minute that this server has stored.
+    stored_use: AtomicI64,
+}
+
+impl ActiveToken {
+    /// Returns the minute of the last use.
+    pub(crate) fn last_used_at(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.is_used.load(Ordering::Relaxed) {
+            return Some(minute_of(now));
+        }
+        Some(self.used_at.load(Ordering::Relaxed)).filter(|at| *at != i64::MIN).map(Timestamp::from_millis)
+    }
+
+    /// Whether the token sees every queue.
+    pub(crate) fn sees_everything(&self) -> bool {
+        self.record.permissions.queues.covers_everything()
+    }
+}
+
+fn minute_of(now: Timestamp) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().div_euclid(60_000) * 60_000)
+}
+
+/// Why a request is not admitted.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    pub(crate) error: ApiError,
+    /// How long the answer waits.
+    pub(crate) delay: Duration,
+}
+
+impl From<ApiError> for Denied {
+    fn from(error: ApiError) -> Self {
+        Self { error, delay: Duration::ZERO }
+    }
+}
+
+/// How the server decides about requests.
+const OPEN: u8 = 0;
+const TOKENS: u8 = 1;
+/// The tokens cannot be read: nothing is known about revocations, so no request is admitted.
+const UNREADABLE: u8 = 2;
+
+type TokenMap = HashMap<String, Arc<ActiveToken>>;
+
+/// The tokens of the store in memory, and the limits of callers without one.
+#[derive(Debug)]
+pub(crate) struct Access {
+    mode: AtomicU8,
+    tokens: RwLock<Arc<TokenMap>>,
+    /// The version of the records that `tokens` was read from.
+    version: Mutex<Option<u64>>,
+    limiter: BadTokenLimiter,
+    known: Arc<KnownQueues>,
+    store: Arc<dyn Store>,
+    auto_queues: bool,
+    /// Host names, beside those of the machine, under which a server without tokens answers.
+    allowed_hosts: Vec<String>,
+}
+
+impl Access {
+    pub(crate) fn new(store: Arc<dyn Store>, auto_queues: bool, allowed_hosts: Vec<String>) -> Self {
+        Self {
+            // Until the tokens are read, no request is admitted.
+            mode: AtomicU8::new(UNREADABLE),
+            tokens: RwLock::default(),
+            version: Mutex::new(None),
+            limiter: BadTokenLimiter::default(),
+            known: Arc::default(),
+            store,
+            auto_queues,
+            allowed_hosts,
+        }
+    }
+
+    /// Whether the store has a token.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.mode.load(Ordering::Acquire) == TOKENS
+    }
+
+    /// Returns a token in memory.
+    pub(crate) fn token(&self, id: &str) -> Option<Arc<ActiveToken>> {
+        self.tokens.read().get(id).cloned()
+    }
+
+    /// Finds out who sends a request.
+    pub(crate) fn admit(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        peer: Peer,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<RequestOrigin, Denied> {
+        let Peer::Address(address) = peer else { return Ok(RequestOrigin { caller: Caller::Trusted, peer }) };
+        let mode = self.mode.load(Ordering::Acquire);
+        if mode == OPEN {
+            browser::check_host(headers, &self.allowed_hosts)?;
+            if address.to_canonical().is_loopback() {
+                return Ok(RequestOrigin { caller: Caller::Trusted, peer });
+            }
+        }
+        if table::is_public(method, path) {
+            return Ok(RequestOrigin { caller: Caller::Anonymous, peer });
+        }
+        if mode == UNREADABLE {
+            let detail = "the tokens cannot be read from the store: no request is admitted until they can";
+            return Err(ApiError::new(ErrorCode::StoreUnavailable, detail).into());
+        }
+        if mode == OPEN {
+            let detail =
+                "this server has no tokens and serves its own machine only: create one with `longshore tokens create`";
+            return Err(ApiError::new(ErrorCode::Unauthorized, detail).into());
+        }
+        match self.identify(headers, path, now) {
+            Ok(token) => {
+                token.is_used.store(true, Ordering::Relaxed);
+                Ok(RequestOrigin { caller: Caller::Token(token), peer })
+            }
+            Err(detail) => {
+                // Only a wrong token is a guess: a client without one is told so at once.
+                let delay = if detail == MISSING { Duration::ZERO } else { self.limiter.delay(address) };
+                Err(Denied { error: ApiError::new(ErrorCode::Unauthorized, detail), delay })
+            }
+        }
+    }
+
+    /// Returns the token of a request, or why it has none. All wrong tokens have the same answer.
+    fn identify(
+        &self,
+        headers: &HeaderMap,
+        path: &str,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<Arc<ActiveToken>, &'static str> {
+        let mut values = headers.get_all(header::AUTHORIZATION).iter();
+        let value = match (values.next(), values.next()) {
+            (None, _) => return Err(MISSING),
+            (Some(value), None) => value.to_str().map_err(|_| WRONG)?,
+            (Some(_), Some(_)) => return Err(WRONG),
+        };
+        let (scheme, text) = value.split_once(' ').ok_or(WRONG)?;
+        let password;
+        let text = if scheme.eq_ignore_ascii_case("bearer") {
+            text.trim()
+        } else if scheme.eq_ignore_ascii_case("basic") && is_ocypod_path(path) {
+            password = basic_password(text.trim()).ok_or(WRONG)?;
+            &password
+        } else {
+            return Err(WRONG);
+        };
+        let parts = TokenParts::parse(text).ok_or(WRONG)?;
+        let digest = SecretDigest::of(parts.secret);
+        let token = self.token(parts.id).ok_or(WRONG)?;
+        if !token.record.digest.is_equal(&digest) {
+            return Err(WRONG);
+        }
+        if token.record.expires_at.is_some() && is_expired(token.record.expires_at, now()) {
+            return Err(EXPIRED);
+        }
+        Ok(token)
+    }
+}
+
+const MISSING: &str = "this server needs a token: send \"Authorization: Bearer lsk_…\"";
+const WRONG: &str = "the token is not valid: it is malformed, unknown or revoked";
+const EXPIRED: &str = "the token has expired: create a new one";
+
+/// Returns the password of HTTP Basic.
+fn basic_password(encoded: &str) -> Option<String> {
+    let bytes = BASE64_STANDARD.decode(encoded).ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    text.split_once(':').map(|(_, password)| password.to_owned())
+}
+
+/// The state of the server for a handler, with the store that its caller may see.
+///
+/// Route files import it as `State`.
+#[derive(Debug)]
+pub(crate) struct CallerState<S>(pub(crate) S);
+
+impl FromRequestParts<AppState> for CallerState<AppState> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+        app.for_request(parts).map(Self)
+    }
+}
+
+impl AppState {
+    /// Returns the state for the caller of a request.
+    pub(crate) fn for_request(&self, parts: &Parts) -> Result<Self, ApiError> {
+        let origin = parts.extensions.get::<RequestOrigin>();
+        let unknown = || ApiError::new(ErrorCode::Internal, "internal error: the request has no caller");
+        Ok(self.for_caller(&origin.ok_or_else(unknown)?.caller))
+    }
+
+    pub(crate) fn for_caller(&self, caller: &Caller) -> Self {
+        match caller {
+            Caller::Token(token) => self.with_token(token),
+            Caller::Trusted | Caller::Anonymous => self.clone(),
+        }
+    }
+
+    /// Whether the caller may know that this queue exists.
+    pub(crate) fn can_see(&self, queue: &QueueName) -> bool {
+        self.token().is_none_or(|token| token.record.permissions.queues.covers(queue))
+    }
+
+    /// Whether the caller sees only some queues.
+    pub(crate) fn is_restricted(&self) -> bool {
+        self.token().is_some_and(|token| !token.sees_everything())
+    }
+
+    /// Resolves when the token of the caller is revoked or expires; never without a token.
+    pub(crate) fn token_ended(&self) -> impl Future<Output = ()> + Send + 'static {
+        let ended = self.token().map(|token| token.ended.clone());
+        async move {
+            match ended {
+                Some(ended) => ended.cancelled_owned().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Refuses to go on if the token was revoked or expired during the request.
+    pub(crate) fn check_token(&self) -> Result<(), ApiError> {
+        match self.token() {
+            Some(token) if token.ended.is_cancelled() => {
+                Err(ApiError::new(ErrorCode::Unauthorized, "the token was revoked or has expired"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}

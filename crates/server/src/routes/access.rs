@@ -1,0 +1,66 @@
+//! `/v1/tokens` and `/v1/audit`.
+
+use longshore_api::ErrorCode;
+use longshore_api::access::{CreatedToken, NewToken, Token, Tokens};
+use longshore_core::limits::BATCH_ITEMS_MAX;
+
+use crate::access::tokens::{self, NewTokenSpec, TokenError};
+use crate::access::{CallerState as State, TokenRecord, audit};
+use crate::convert::{instant, time, times};
+use crate::state::AppState;
+use crate::wire::body::{JsonBody, NoBody};
+use crate::wire::path::TokenPath;
+use crate::wire::problem::ApiError;
+use crate::wire::query::{NoQuery, Query};
+use crate::wire::response::{ApiResult, created, no_content, ok};
+
+/// Entries of a page if the query has no limit.
+const LIMIT_DEFAULT: usize = 100;
+
+/// `POST /v1/tokens`: the response is the only one that has the token.
+pub(crate) async fn create(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> ApiResult {
+    let NewToken { name, actions, queues, expires_at } = body.required()?;
+    let spec = NewTokenSpec { name, actions, queues, expires_at: expires_at.map(instant) };
+    let (record, secret) = match tokens::create(&*app.store, spec).await {
+        Ok(token) => token,
+        Err(TokenError::Invalid(invalid)) => return Err(invalid.into()),
+        Err(TokenError::Store(error)) => return app.report_error(Err(error)),
+    };
+    app.report_error(app.access.refresh().await)?;
+    created(&CreatedToken { token: secret.reveal().to_owned(), details: to_wire(&app, &record) })
+}
+
+/// `GET /v1/tokens`
+pub(crate) async fn list(State(app): State<AppState>, _: NoQuery) -> ApiResult {
+    let tokens = app.report_error(tokens::list(&*app.store).await)?;
+    ok(&Tokens { tokens: tokens.iter().map(|token| to_wire(&app, token)).collect() })
+}
+
+/// `DELETE /v1/tokens/{id}`: takes effect on this server at once, on others within 5 s.
+pub(crate) async fn revoke(State(app): State<AppState>, TokenPath(id): TokenPath, _: NoQuery, _: NoBody) -> ApiResult {
+    let revoked = app.report_error(tokens::revoke(&*app.store, &id).await)?;
+    app.report_error(app.access.refresh().await)?;
+    revoked.ok_or_else(|| ApiError::new(ErrorCode::TokenNotFound, "there is no token with this id"))?;
+    no_content()
+}
+
+/// `GET /v1/audit`, newest first.
+pub(crate) async fn audit(State(app): State<AppState>, mut query: Query) -> ApiResult {
+    let limit = query.up_to("limit", 1, BATCH_ITEMS_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let cursor = query.take("cursor");
+    query.end()?;
+    ok(&audit::page(&app, cursor.as_deref(), limit).await?)
+}
+
+fn to_wire(app: &AppState, record: &TokenRecord) -> Token {
+    let used = app.access.token(&record.id).and_then(|token| token.last_used_at(app.now()));
+    Token {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        actions: record.permissions.actions.actions().collect(),
+        queues: record.permissions.queues.patterns().iter().map(ToString::to_string).collect(),
+        created_at: time(record.created_at),
+        expires_at: times(record.expires_at),
+        last_used_at: times(record.last_used_at.max(used)),
+    }
+}

@@ -1,0 +1,36 @@
+//! Browsers: host names, headers of pages, no CORS.
+
+use crate::common::Setup;
+use crate::{call_as, first_token};
+
+/// Proves S25, S27, S28.
+#[tokio::test]
+async fn pages_of_other_sites_reach_nothing() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    for host in ["evil.test", "localhost.evil.test:7070"] {
+        c.raw(format!("GET /v1/queues HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).await;
+        c.reply().await.unwrap().problem(421, "misdirected_request");
+    }
+    let page = c.get("/").await;
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
+    for path in ["/v1/queues", "/v1/info", "/"] {
+        c.send_bytes("GET", path, "Origin: https://evil.test\r\n", b"").await;
+        let reply = c.reply().await.unwrap();
+        assert!(!reply.headers.iter().any(|(name, _)| name.starts_with("access-control-")), "{path}");
+    }
+    c.send_bytes("OPTIONS", "/v1/queues", "Origin: https://evil.test\r\nAccess-Control-Request-Method: POST\r\n", b"")
+        .await;
+    assert_eq!(c.reply().await.unwrap().status, 405);
+    // With a token, the host name does not matter: a page of another site does not have the token.
+    let root = first_token(&mut c).await;
+    let head = format!("GET /v1/queues HTTP/1.1\r\nHost: queue.example\r\nAuthorization: Bearer {root}\r\n\r\n");
+    c.raw(head.as_bytes()).await;
+    c.reply().await.unwrap().ok(200);
+    call_as(&mut c, &root, "GET", "/v1/queues", None).await.ok(200);
+    server.stop().await;
+}

@@ -1,0 +1,111 @@
+//! What a token with some queues sees and changes.
+
+use serde_json::{Value, json};
+
+use crate::common::Setup;
+use crate::common::client::lease;
+use crate::{call_as, create, first_token, text};
+
+fn queues_of(rows: &Value) -> Vec<String> {
+    rows.as_array().unwrap().iter().map(|row| text(&row["queue"])).collect()
+}
+
+#[tokio::test]
+async fn listings_show_only_the_queues_of_the_token() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    for queue in ["mail", "secret", "mail", "reports.eu", "secret", "mail"] {
+        c.submit(queue, r#"{"type":"t","tags":["x"]}"#).await;
+    }
+    let root = first_token(&mut c).await;
+    let exact = create(&mut c, &root, "exact", &["read", "operate"], &["mail", "reports.eu"]).await;
+    let prefix = create(&mut c, &root, "prefix", &["read", "operate"], &["ma*", "rep*"]).await;
+    for token in [exact, prefix] {
+        let jobs = call_as(&mut c, &token, "GET", "/v1/jobs", None).await.ok(200);
+        assert_eq!(queues_of(&jobs["jobs"]), ["mail", "reports.eu", "mail", "mail"]);
+        let mut seen = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let page = call_as(&mut c, &token, "GET", &format!("/v1/jobs?limit=1{cursor}"), None).await.ok(200);
+            seen.extend(queues_of(&page["jobs"]));
+            let Some(next) = page["next"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        assert_eq!(seen, ["mail", "reports.eu", "mail", "mail"]);
+        let foreign = call_as(&mut c, &token, "GET", "/v1/jobs?queue=secret", None).await.ok(200);
+        assert_eq!(foreign, json!({"jobs": [], "next": null}));
+        let queues = call_as(&mut c, &token, "GET", "/v1/queues", None).await.ok(200);
+        let names: Vec<String> =
+            queues["queues"].as_array().unwrap().iter().map(|queue| text(&queue["name"])).collect();
+        assert_eq!(names, ["mail", "reports.eu"]);
+        let stats = call_as(&mut c, &token, "GET", "/v1/stats", None).await.ok(200);
+        assert_eq!(stats["totals"]["counts"]["scheduled"], 4, "{stats}");
+        assert!(stats["queues"].get("secret").is_none(), "{stats}");
+        let bulk = r#"{"action":"cancel","filter":{"type":"t"},"dry_run":true}"#;
+        assert_eq!(call_as(&mut c, &token, "POST", "/v1/jobs/bulk", Some(bulk)).await.ok(200)["matched"], 4);
+        call_as(&mut c, &token, "GET", "/metrics", None).await.problem(403, "forbidden");
+    }
+    server.stop().await;
+}
+
+/// Proves S05: a lease token alone settles nothing.
+#[tokio::test]
+async fn a_foreign_lease_cannot_be_settled_renewed_or_extended() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    c.submit("secret", r#"{"type":"t"}"#).await;
+    let (id, held) = lease(&c.claim("secret").await);
+    let own = c.submit("mail", r#"{"type":"t"}"#).await;
+    let root = first_token(&mut c).await;
+    let token = create(&mut c, &root, "worker", &["work", "submit", "read", "operate"], &["mail"]).await;
+    let claim = format!(
+        r#"{{"queues":["secret","mail"],"worker":"w","settle":[{{"id":"{id}","lease":"{held}","outcome":"complete"}}]}}"#
+    );
+    let answer = call_as(&mut c, &token, "POST", "/v1/claims", Some(&claim)).await.ok(200);
+    assert_eq!(answer["results"][0]["code"], "job_not_found", "{answer}");
+    assert_eq!(answer["jobs"][0]["id"], own, "{answer}");
+    let (_, own_lease) = lease(&answer["jobs"][0]);
+    let items = format!(r#"[{{"id":"{id}","lease":"{held}"}},{{"id":"{own}","lease":"{own_lease}"}}]"#);
+    let beats = format!(r#"{{"heartbeats":{items}}}"#);
+    let beats = call_as(&mut c, &token, "POST", "/v1/heartbeats", Some(&beats)).await.ok(200);
+    assert_eq!((&beats["results"][0]["code"], &beats["results"][1]["id"]), (&json!("job_not_found"), &json!(own)));
+    let complete = format!(r#"{{"lease":"{held}"}}"#);
+    for verb in ["complete", "heartbeat", "release"] {
+        let path = format!("/v1/jobs/{id}/{verb}");
+        call_as(&mut c, &token, "POST", &path, Some(&complete)).await.problem(404, "job_not_found");
+    }
+    let children = format!(r#"{{"lease":"{own_lease}","jobs":[{{"type":"t","queue":"secret"}}]}}"#);
+    let path = format!("/v1/jobs/{own}/children");
+    call_as(&mut c, &token, "POST", &path, Some(&children)).await.problem(404, "queue_not_found");
+    let after = format!(r#"{{"type":"t","after":["{id}"]}}"#);
+    call_as(&mut c, &token, "POST", "/v1/queues/mail/jobs", Some(&after)).await.problem(400, "dependency_unknown");
+    let workers = call_as(&mut c, &token, "GET", "/v1/workers", None).await.ok(200);
+    assert_eq!(workers["workers"][0]["queues"], json!(["mail"]), "{workers}");
+    assert_eq!(call_as(&mut c, &root, "GET", &format!("/v1/jobs/{id}"), None).await.ok(200)["state"], "running");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_workflow_with_a_foreign_member_does_not_exist() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let root = first_token(&mut c).await;
+    let token = create(&mut c, &root, "t", &["submit", "read", "operate"], &["mail"]).await;
+    let own = r#"{"open":true,"jobs":[{"type":"t","ref":"a","queue":"mail"}]}"#;
+    let own = text(&call_as(&mut c, &token, "POST", "/v1/workflows", Some(own)).await.ok(201)["id"]);
+    let mixed = r#"{"jobs":[{"type":"t","ref":"a","queue":"mail"},{"type":"t","ref":"b","queue":"secret"}]}"#;
+    call_as(&mut c, &token, "POST", "/v1/workflows", Some(mixed)).await.problem(404, "queue_not_found");
+    let hidden = text(&call_as(&mut c, &root, "POST", "/v1/workflows", Some(mixed)).await.ok(201)["id"]);
+    for verb in ["cancel", "retry", "close"] {
+        let path = format!("/v1/workflows/{hidden}/{verb}");
+        call_as(&mut c, &token, "POST", &path, None).await.problem(404, "workflow_not_found");
+    }
+    let list = call_as(&mut c, &token, "GET", "/v1/workflows", None).await.ok(200);
+    assert_eq!(list["workflows"].as_array().unwrap().len(), 1, "{list}");
+    call_as(&mut c, &token, "GET", &format!("/v1/workflows/{own}"), None).await.ok(200);
+    // A foreign member that joins later hides the workflow.
+    let more = r#"{"jobs":[{"type":"t","ref":"z","queue":"secret"}]}"#;
+    call_as(&mut c, &root, "POST", &format!("/v1/workflows/{own}/jobs"), Some(more)).await.ok(201);
+    call_as(&mut c, &token, "GET", &format!("/v1/workflows/{own}"), None).await.problem(404, "workflow_not_found");
+    server.stop().await;
+}
