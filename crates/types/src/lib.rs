@@ -5,6 +5,7 @@
 //! - [`lifecycle`]: states, causes of transitions, outcomes, failure categories
 //! - [`settings`]: the values of settings that are a closed set
 //! - [`profile`]: the six bundles of settings; [`priority`]: the five levels of urgency
+//! - [`schedule`]: the values of schedules
 //! - [`duration`]: lengths of time, with their parser and printer
 //! - [`string_enum`](mod@string_enum): the macro that defines a closed set of strings
 //!
@@ -27,6 +28,7 @@ pub mod duration;
 pub mod lifecycle;
 pub mod priority;
 pub mod profile;
+pub mod schedule;
 pub mod settings;
 pub mod string_enum;
 
@@ -34,5 +36,6 @@ pub use duration::{Duration, ParseError};
 pub use lifecycle::*;
 pub use priority::{PRIORITY_FORMAT, Priority};
 pub use profile::{Profile, View};
+pub use schedule::*;
 pub use settings::*;
 pub use string_enum::UnknownValue;
