@@ -2,7 +2,7 @@
 
 pub use longshore_types::{
     AttemptOutcome, BackoffKind, BulkAction, CancelRunning, Category, Cause, Fencing, IdempotencyScope, JitterKind,
-    JobAction, ManualRequeue, OnExhausted, OnFailure, OnLeaseExpiry, OnPermanent, OutcomeKind,
+    JobAction, ManualRequeue, Misfire, OnExhausted, OnFailure, OnLeaseExpiry, OnPermanent, OutcomeKind, Overlap,
     PRIORITY_FORMAT as PRIORITIES, Priority, Profile, Reclaim, ReportedCategory, RequeueOrder, RetryLimitUnit,
-    StateKind as State, SubmitMode, View, WorkerDirective, WorkflowState,
+    StateKind as State, SubmitMode, TickOutcome, View, WorkerDirective, WorkflowState,
 };

@@ -11,6 +11,7 @@
 //! - [`queue`]; [`job`]: submission, record, attempts, history
 //! - [`work`]: claims, settlements, heartbeats, children
 //! - [`admin`]: commands to jobs; [`workflow`]: jobs that are submitted together
+//! - [`schedule`]: schedules and their ticks
 //! - [`system`]: why a job does not run, statistics, workers, server, clock
 //!
 //! ```
@@ -27,6 +28,7 @@ pub mod enums;
 pub mod error;
 pub mod job;
 pub mod queue;
+pub mod schedule;
 mod serde_util;
 pub mod settings;
 pub mod states;

@@ -15,6 +15,8 @@
 //! - `background/`: change listener, ticker, virtual time, completion waiters, workers, metrics
 //! - `openapi/`: the OpenAPI description that the server serves, with examples
 //! - [`dialects`]: APIs of other job servers (Ocypod)
+//! - `schedules/`: records of schedules, and the engine that processes their ticks;
+//!   [`declare_schedule`] creates the schedules of a configuration before serving
 //! - `declared_queues.rs`: [`declare`] creates the queues of a configuration before serving
 
 mod background;
@@ -26,6 +28,7 @@ mod net;
 mod openapi;
 mod options;
 mod routes;
+mod schedules;
 mod server;
 mod state;
 mod store_health;
@@ -34,6 +37,7 @@ mod wire;
 pub use declared_queues::declare;
 pub use in_process::InProcessServer;
 pub use options::{Limits, SaveVirtualTime, ServerClock, ServerOptions, StoreInfo};
+pub use schedules::declared::declare_schedule;
 pub use server::{Server, ServerError};
 pub use state::AppState;
 pub use wire::problem::ApiError;

@@ -20,6 +20,7 @@ use crate::background::throughput::ThroughputStats;
 use crate::background::virtual_time::VirtualTime;
 use crate::background::worker_registry::WorkerRegistry;
 use crate::options::{Limits, ServerClock, ServerOptions, StoreInfo};
+use crate::schedules::engine::ScheduleEngine;
 use crate::store_health::StoreFailures;
 use crate::wire::problem::ApiError;
 use crate::wire::request_id::RequestIds;
@@ -49,6 +50,7 @@ pub struct App {
     pub(crate) workers: Arc<WorkerRegistry>,
     pub(crate) throughput: ThroughputStats,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) schedules: Arc<ScheduleEngine>,
     /// Requests a tick for work that has no announced deadline.
     pub(crate) tick_now: Notify,
     pub(crate) body_budget: Arc<Semaphore>,
@@ -68,10 +70,13 @@ impl AppState {
     pub(crate) fn new(options: ServerOptions) -> Self {
         let ServerOptions { store, about, time, default_profile, auto_queues, limits, request_id_seed, .. } = options;
         let metrics: Arc<Metrics> = Arc::default();
+        let schedules: Arc<ScheduleEngine> = Arc::default();
         let store: Arc<dyn Store> = Arc::new(InstrumentedStore::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
             ServerClock::Real => None,
-            ServerClock::Virtual { clock, save } => Some(Arc::new(VirtualTime::new(store.clone(), clock, save))),
+            ServerClock::Virtual { clock, save } => {
+                Some(Arc::new(VirtualTime::new(store.clone(), clock, save, Arc::clone(&schedules))))
+            }
         };
         let store = virtual_time.as_ref().map_or(store, |time| Arc::clone(time) as Arc<dyn Store>);
         Self(Arc::new(App {
@@ -87,6 +92,7 @@ impl AppState {
             workers: Arc::default(),
             throughput: ThroughputStats::default(),
             metrics,
+            schedules,
             tick_now: Notify::new(),
             tasks: TaskTracker::new(),
             background_tasks: TaskTracker::new(),
