@@ -12,6 +12,7 @@
 //! - one file a verb: `submit`, `claim`, `settle`, `heartbeat`, `admin`, `queue`, `workflow`
 //! - `tick`: timers, retention and pending work; `gap`: leases after the store was closed
 //! - `cascade`, `propagation_queue`: the end of a job propagates to its dependents
+//! - `system`: kinds of records beside the jobs
 //! - `index`: ready jobs, timers and counts; `undo_log`: rollback after a failed commit
 
 mod admin;
@@ -28,6 +29,7 @@ mod queue;
 mod records;
 mod settle;
 mod submit;
+mod system;
 mod tick;
 mod undo_log;
 mod workflow;
@@ -41,4 +43,5 @@ pub use records::{JobRecords, KeyEntry, PayloadSource, PruneTarget, ScopedIdempo
 pub use submit::{
     BatchRefusal, InvalidSubmission, ParsedSubmission, Submission, SubmitRequest, Submitted, WorkflowTarget,
 };
+pub use system::SystemKind;
 pub use tick::Ticked;

@@ -45,6 +45,7 @@ mod statements;
 mod stats;
 mod store;
 mod submit_in_transaction;
+mod system;
 mod tick;
 mod transaction;
 mod workers;

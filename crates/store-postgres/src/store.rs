@@ -16,7 +16,7 @@ use longshore_engine::{
 };
 use longshore_store::{
     ChangeFeed, Clock, Grant, HitCount, Mailbox, Park, SeenWorker, SettledGrant, Store, StoreError, StoreFuture,
-    TakeBack, Ticket, await_grant, mailbox,
+    SystemRefusal, SystemWrite, SystemWritten, TakeBack, Ticket, await_grant, mailbox,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -484,6 +484,10 @@ impl Store for PostgresStore {
 
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked> {
         Box::pin(self.request(&self.queues.ticks, move |reply| TxRequest::Tick(budget, reply)))
+    }
+
+    fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>> {
+        Box::pin(self.request(&self.queues.admins, |reply| TxRequest::System(Box::new(write), reply)))
     }
 
     fn wakeups(&self) -> ChangeFeed {
