@@ -2,7 +2,8 @@
 
 pub use longshore_types::{
     AttemptOutcome, AuditOutcome, BackoffKind, BulkAction, CancelRunning, Category, Cause, Fencing, IdempotencyScope,
-    JitterKind, JobAction, ManualRequeue, OnExhausted, OnFailure, OnLeaseExpiry, OnPermanent, OutcomeKind,
-    PRIORITY_FORMAT as PRIORITIES, Priority, Profile, QueueChange, Reclaim, ReportedCategory, RequeueOrder,
-    RetryLimitUnit, ScheduleChange, StateKind as State, SubmitMode, TokenAction, View, WorkerDirective, WorkflowState,
+    JitterKind, JobAction, ManualRequeue, Misfire, OnExhausted, OnFailure, OnLeaseExpiry, OnPermanent, OutcomeKind,
+    Overlap, PRIORITY_FORMAT as PRIORITIES, Priority, Profile, QueueChange, Reclaim, ReportedCategory, RequeueOrder,
+    RetryLimitUnit, ScheduleChange, StateKind as State, SubmitMode, TickOutcome, TokenAction, View, WorkerDirective,
+    WorkflowState,
 };

@@ -81,8 +81,8 @@ codes! {
         when "the workflow does not exist, or retention has removed its last member",
         do "check the id";
     ScheduleNotFound = "schedule_not_found", 404, "There is no such schedule",
-        when "reserved: this version has no schedules",
-        do "nothing";
+        when "the schedule does not exist, or was deleted",
+        do "create the schedule, or check its name";
     WorkerNotFound = "worker_not_found", 404, "There is no such worker",
         when "no worker of this name has sent a claim or a heartbeat within 24 hours",
         do "check the name in the list of workers";

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::enums::{AttemptOutcome, Category, Cause, JobAction, Priority, State};
+use crate::schedule::JobSchedule;
 use crate::serde_util::{any_json, maybe_object, nullable};
 use crate::settings::{Retention, Retry, Settings};
 use crate::tags::{TagMap, Tags};
@@ -192,6 +193,9 @@ pub struct Job {
     pub requeued_as: Option<String>,
     /// Whether a cancel waits for the worker to stop.
     pub cancel_requested: bool,
+    /// Schedule that submitted the job.
+    #[serde(default)]
+    pub schedule: Option<JobSchedule>,
     /// Actions of operators that the state of the job allows now.
     #[serde(default)]
     pub actions: Vec<JobAction>,

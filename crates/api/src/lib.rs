@@ -13,6 +13,7 @@
 //! - [`work`]: claims, settlements, heartbeats, children
 //! - [`admin`]: commands to jobs; [`workflow`]: jobs that are submitted together
 //! - [`events`]: the event stream
+//! - [`schedule`]: schedules and their ticks
 //! - [`system`]: why a job does not run, statistics, workers, server, clock
 //!
 //! ```
@@ -31,6 +32,7 @@ pub mod error;
 pub mod events;
 pub mod job;
 pub mod queue;
+pub mod schedule;
 mod serde_util;
 pub mod settings;
 pub mod states;

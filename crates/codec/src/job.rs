@@ -36,6 +36,8 @@ const CLAIM_BYTES: usize = 112;
 /// The sizes of live records are multiples of this.
 const STEP_BYTES: usize = 64;
 const CHECKSUM_BYTES: usize = 4;
+/// Starts the schedule of a job, behind all other fields. Zero would be padding.
+const SCHEDULE_FIELD: u8 = 1;
 
 /// Pads a live record with zeroes, so that its next version usually has the same size. SQLite then
 /// overwrites it in place and does not rebalance pages.
@@ -124,6 +126,12 @@ fn encode_body(job: &Job, names: &Dictionary, mut buffer: Vec<u8>) -> Option<Vec
         encoder.byte(variant_index(StateKind::ALL, &transition.to));
         base.put(&mut encoder, transition.at);
         encoder.byte(variant_index(Cause::ALL, &transition.cause));
+    }
+    // Fields that were added later are absent, or one byte that is not zero and their value.
+    if let Some(schedule) = &job.schedule {
+        encoder.byte(SCHEDULE_FIELD);
+        encoder.text(schedule.name.as_str().as_bytes());
+        base.put_option(&mut encoder, schedule.due_at);
     }
     Some(encoder.bytes)
 }
@@ -288,6 +296,7 @@ pub fn decode_unchecked(seq: Seq, bytes: &[u8], names: &Dictionary) -> Result<Jo
     let tail = RecordTail::read(decoder, names, &base)?;
     let attempts = decoder.list(|decoder| get_attempt(decoder, tail.error.as_ref(), &base))?;
     let transitions = decoder.list(|decoder| get_transition(decoder, &base))?;
+    let schedule = if decoder.skip(&[SCHEDULE_FIELD]) { Some(get_schedule(decoder, &base)?) } else { None };
     decoder.end_or_padding()?;
     // The job is built in one expression: it is large, and moving it costs as much as decoding it.
     Ok(Job {
@@ -324,6 +333,7 @@ pub fn decode_unchecked(seq: Seq, bytes: &[u8], names: &Dictionary) -> Result<Jo
         parent: tail.parent,
         requeued_from: tail.requeued_from,
         requeued_as: tail.requeued_as,
+        schedule,
         membership: tail.membership,
         last_settlement: tail.last_settlement,
         attempts,

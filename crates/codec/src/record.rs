@@ -13,6 +13,7 @@
 //! - enumerations by their index in `ALL`
 //! - queues, types and policies by their number in the [`crate::Dictionary`]
 //!
+//! Fields that were added later follow: each is absent, or a byte that is not zero and its value.
 //! Zero bytes may follow as padding.
 //!
 //! To change the format: add `FORMAT` 2, keep decoding 1, add a fixture written by the old program

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uuid::{Builder, Uuid};
 
-use crate::limits::{QUEUE_NAME_CHARS_MAX, TYPE_CHARS_MAX, WORKER_CHARS_MAX};
+use crate::limits::{QUEUE_NAME_CHARS_MAX, SCHEDULE_NAME_CHARS_MAX, TYPE_CHARS_MAX, WORKER_CHARS_MAX};
 use crate::refusal::Invalid;
 use crate::rng::Rng;
 use crate::time::Timestamp;
@@ -187,6 +187,10 @@ macro_rules! shared_text {
 shared_text!(
     /// Name of a queue.
     QueueName, |text| validate_name("queue", text, QUEUE_NAME_CHARS_MAX)
+);
+shared_text!(
+    /// Name of a schedule.
+    ScheduleName, |text| validate_name("schedule", text, SCHEDULE_NAME_CHARS_MAX)
 );
 shared_text!(
     /// Kind of work, chosen by the client.

@@ -14,6 +14,7 @@ use crate::id::{JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, Workfl
 use crate::limits::ATTEMPTS_MAX;
 use crate::policy::{IdempotencyScope, Policy, RequeueOrder};
 use crate::priority::Priority;
+use crate::schedule::JobSchedule;
 use crate::settle::OutcomeKind;
 use crate::state::{State, StateKind, TerminalState};
 use crate::tags::Tags;
@@ -62,6 +63,8 @@ pub struct Job {
     pub membership: Option<Membership>,
     pub requeued_from: Option<JobId>,
     pub requeued_as: Option<JobId>,
+    /// Schedule that submitted the job.
+    pub schedule: Option<Box<JobSchedule>>,
     /// Settlement that ended the last lease: a repetition gets the same response.
     pub last_settlement: Option<(LeaseToken, OutcomeKind)>,
     pub attempts: Vec<Attempt>,

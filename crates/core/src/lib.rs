@@ -27,6 +27,7 @@
 //!
 //! Groups and views
 //! - [`workflow`]: record and state; [`workflow_shape`]: chains, groups and chords as dependencies
+//! - [`schedule`]: cron expressions, time zones, ticks
 //! - [`view`]: a job as each of the five specifications shows it; [`ocypod`]: the Ocypod dialect
 //!
 //! ```
@@ -70,6 +71,7 @@ pub mod refusal;
 pub mod requeue;
 pub mod retry;
 pub mod rng;
+pub mod schedule;
 pub mod settle;
 pub mod state;
 pub mod submit;

@@ -11,6 +11,8 @@ pub const BATCH_ITEMS_MAX: usize = 1_000;
 pub const CLAIM_TYPES_MAX: usize = 100;
 
 pub const QUEUE_NAME_CHARS_MAX: usize = 128;
+pub const SCHEDULE_NAME_CHARS_MAX: usize = 128;
+pub const PAUSE_NOTE_CHARS_MAX: usize = 1_024;
 pub const TYPE_CHARS_MAX: usize = 256;
 pub const WORKER_VERSION_CHARS_MAX: usize = 128;
 pub const WORKER_CHARS_MAX: usize = 256;

@@ -17,6 +17,7 @@ use crate::policy::{AdmissionSettings, IdempotencyScope, Policy, SubmitMode};
 use crate::priority::Priority;
 use crate::promote::{fail_queue_full, if_in_future};
 use crate::refusal::{Invalid, Refusal};
+use crate::schedule::JobSchedule;
 use crate::state::{State, StateKind, TerminalState};
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
@@ -41,6 +42,8 @@ pub struct NewJob {
     /// `None`: as the setting `submit` says.
     pub hold: Option<bool>,
     pub policy: PolicyPatch,
+    /// Schedule that submits the job.
+    pub schedule: Option<Box<JobSchedule>>,
 }
 
 impl NewJob {
@@ -60,6 +63,7 @@ impl NewJob {
             reference: None,
             hold: None,
             policy: PolicyPatch::default(),
+            schedule: None,
         }
     }
 }
@@ -218,6 +222,7 @@ pub fn create(
         job_type: new.job_type.clone(),
     });
     job.external_id = new.external_id.clone();
+    job.schedule = new.schedule.clone();
     if let Some((dependency, ending)) = resolved.broken {
         end_by_dependency(&mut job, dependency, ending, context);
     } else if !held && job.dependencies.met() {
@@ -280,6 +285,7 @@ pub(crate) fn new_pending(
         membership: None,
         requeued_from: None,
         requeued_as: None,
+        schedule: None,
         last_settlement: None,
         attempts: Vec::new(),
         history: History::from_transitions(vec![creation]),

@@ -12,6 +12,7 @@ use crate::background::{change_listener, ticker, worker_check};
 use crate::net::connection::serve_stream;
 use crate::options::ServerOptions;
 use crate::routes;
+use crate::schedules::engine;
 use crate::server::{ServerError, drain, restore_workers};
 use crate::state::AppState;
 
@@ -32,7 +33,7 @@ impl InProcessServer {
     pub async fn start(options: ServerOptions) -> Result<Self, ServerError> {
         let app = AppState::new(options);
         if let Some(time) = &app.virtual_time {
-            time.tick_until_idle().await.map_err(ServerError::Store)?;
+            time.start().await.map_err(ServerError::Store)?;
         }
         restore_workers(&app).await.map_err(ServerError::Store)?;
         app.background_tasks.spawn(change_listener::run(app.clone(), app.store.wakeups()));
@@ -42,6 +43,7 @@ impl InProcessServer {
         app.background_tasks.spawn(worker_check::keep_checking(app.clone()));
         if app.virtual_time.is_none() {
             app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));
+            app.background_tasks.spawn(engine::run(app.clone()));
         }
         let router = routes::router(app.clone());
         Ok(Self { app, router, force_close: CancellationToken::new(), runtime: Handle::current() })

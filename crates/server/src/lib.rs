@@ -17,6 +17,8 @@
 //! - `events/`: the event log and its listeners
 //! - `openapi/`: the OpenAPI description that the server serves, with examples
 //! - [`dialects`]: APIs of other job servers (Ocypod)
+//! - `schedules/`: records of schedules, and the engine that processes their ticks;
+//!   [`declare_schedule`] creates the schedules of a configuration before serving
 //! - `declared_queues.rs`: [`declare`] creates the queues of a configuration before serving
 
 mod access;
@@ -30,6 +32,7 @@ mod net;
 mod openapi;
 mod options;
 mod routes;
+mod schedules;
 mod server;
 mod state;
 mod store_health;
@@ -39,6 +42,7 @@ pub use access::{TokenRecord, TokenSecret, tokens};
 pub use declared_queues::declare;
 pub use in_process::InProcessServer;
 pub use options::{Limits, SaveVirtualTime, ServerClock, ServerOptions, StoreInfo};
+pub use schedules::declared::declare_schedule;
 pub use server::{Server, ServerError};
 pub use state::AppState;
 pub use wire::problem::ApiError;

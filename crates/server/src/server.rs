@@ -18,6 +18,7 @@ use crate::net::io_threads::IoThreads;
 use crate::net::metrics_listener;
 use crate::options::ServerOptions;
 use crate::routes;
+use crate::schedules::engine;
 use crate::state::AppState;
 
 /// A server that is bound to its address, and does not serve yet.
@@ -91,7 +92,7 @@ impl Server {
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let Self { listener, address, metrics, io_threads, app } = self;
         if let Some(time) = &app.virtual_time {
-            time.tick_until_idle().await.map_err(ServerError::Store)?;
+            time.start().await.map_err(ServerError::Store)?;
         }
         restore_workers(&app).await.map_err(ServerError::Store)?;
         let io_threads = IoThreads::start(io_threads).map_err(ServerError::Threads)?;
@@ -105,6 +106,7 @@ impl Server {
         io_threads.spawn_here(&app.background_tasks, fleet::keep_reporting(app.clone()));
         if app.virtual_time.is_none() {
             io_threads.spawn_here(&app.background_tasks, ticker::run_ticker(app.clone(), app.store.wakeups()));
+            io_threads.spawn_here(&app.background_tasks, engine::run(app.clone()));
         }
         let force_close = CancellationToken::new();
         let router = routes::router(app.clone());

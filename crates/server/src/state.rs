@@ -22,6 +22,7 @@ use crate::background::virtual_time::VirtualTime;
 use crate::background::worker_registry::WorkerRegistry;
 use crate::events::EventLog;
 use crate::options::{Limits, ServerClock, ServerOptions, StoreInfo};
+use crate::schedules::engine::ScheduleEngine;
 use crate::store_health::StoreFailures;
 use crate::wire::problem::ApiError;
 use crate::wire::request_id::RequestIds;
@@ -60,6 +61,7 @@ pub struct App {
     pub(crate) throughput: ThroughputStats,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Arc<EventLog>,
+    pub(crate) schedules: Arc<ScheduleEngine>,
     /// Requests a tick for work that has no announced deadline.
     pub(crate) tick_now: Notify,
     pub(crate) body_budget: Arc<Semaphore>,
@@ -80,10 +82,13 @@ impl AppState {
         let ServerOptions { store, about, time, default_profile, auto_queues, limits, request_id_seed, .. } = options;
         let allowed_hosts = options.allowed_hosts;
         let metrics: Arc<Metrics> = Arc::default();
+        let schedules: Arc<ScheduleEngine> = Arc::default();
         let store: Arc<dyn Store> = Arc::new(InstrumentedStore::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
             ServerClock::Real => None,
-            ServerClock::Virtual { clock, save } => Some(Arc::new(VirtualTime::new(store.clone(), clock, save))),
+            ServerClock::Virtual { clock, save } => {
+                Some(Arc::new(VirtualTime::new(store.clone(), clock, save, Arc::clone(&schedules))))
+            }
         };
         let store = virtual_time.as_ref().map_or(store, |time| Arc::clone(time) as Arc<dyn Store>);
         let shared = App {
@@ -101,6 +106,7 @@ impl AppState {
             throughput: ThroughputStats::default(),
             metrics,
             events: Arc::default(),
+            schedules,
             tick_now: Notify::new(),
             tasks: TaskTracker::new(),
             background_tasks: TaskTracker::new(),

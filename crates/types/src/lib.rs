@@ -7,6 +7,7 @@
 //! - [`events`]: changes of queues and schedules that the event stream reports
 //! - [`settings`]: the values of settings that are a closed set
 //! - [`profile`]: the six bundles of settings; [`priority`]: the five levels of urgency
+//! - [`schedule`]: the values of schedules
 //! - [`duration`]: lengths of time, with their parser and printer
 //! - [`string_enum`](mod@string_enum): the macro that defines a closed set of strings
 //!
@@ -31,6 +32,7 @@ pub mod events;
 pub mod lifecycle;
 pub mod priority;
 pub mod profile;
+pub mod schedule;
 pub mod settings;
 pub mod string_enum;
 
@@ -40,5 +42,6 @@ pub use events::{QueueChange, ScheduleChange};
 pub use lifecycle::*;
 pub use priority::{PRIORITY_FORMAT, Priority};
 pub use profile::{Profile, View};
+pub use schedule::*;
 pub use settings::*;
 pub use string_enum::UnknownValue;

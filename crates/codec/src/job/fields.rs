@@ -9,10 +9,11 @@ use longshore_core::attempt::{Attempt, AttemptEnd, AttemptOutcome};
 use longshore_core::dependency::{Dependencies, EndedByDependency, RequiredDependency};
 use longshore_core::failure::{Category, Failure};
 use longshore_core::history::{Cause, Transition};
-use longshore_core::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, WorkerName};
+use longshore_core::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, ScheduleName, WorkerName};
 use longshore_core::lease::Lease;
 use longshore_core::policy::Policy;
 use longshore_core::priority::Priority;
+use longshore_core::schedule::JobSchedule;
 use longshore_core::state::{State, StateKind};
 use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
@@ -333,4 +334,9 @@ pub(super) fn get_attempt(
             })
         })?,
     })
+}
+
+pub(super) fn get_schedule(decoder: &mut Decoder<'_>, base: &TimeBase) -> Result<Box<JobSchedule>, DecodeError> {
+    let name = ScheduleName::new(decoder.text()?).map_err(|_| DecodeError)?;
+    Ok(Box::new(JobSchedule { name, due_at: base.get_option(decoder)? }))
 }

@@ -13,6 +13,7 @@ use longshore_store::{Clock, Grant, Park, Store, StoreError, StoreFuture, StoreL
 use tokio::sync::RwLock;
 
 use crate::options::SaveVirtualTime;
+use crate::schedules::engine::ScheduleEngine;
 
 const TICK_JOBS_MAX: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
@@ -21,13 +22,25 @@ pub(crate) struct VirtualTime {
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
     kept: Option<SaveVirtualTime>,
+    schedules: Arc<ScheduleEngine>,
     /// Shared by commands, exclusive for an advance.
     gate: RwLock<()>,
 }
 
 impl VirtualTime {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<VirtualClock>, kept: Option<SaveVirtualTime>) -> Self {
-        Self { store, clock, kept, gate: RwLock::new(()) }
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<VirtualClock>,
+        kept: Option<SaveVirtualTime>,
+        schedules: Arc<ScheduleEngine>,
+    ) -> Self {
+        Self { store, clock, kept, schedules, gate: RwLock::new(()) }
+    }
+
+    /// Processes what is due at the instant at which the server starts.
+    pub(crate) async fn start(&self) -> Result<(), StoreError> {
+        self.schedules.refresh(&*self.store).await?;
+        self.process_instant().await.map(drop)
     }
 
     /// Advances the clock by `by`. It stops at every deadline and processes what is due there.
@@ -44,17 +57,30 @@ impl VirtualTime {
     }
 
     async fn advance_to(&self, target: Timestamp) -> Result<(), StoreError> {
-        let mut next = self.tick_until_idle().await?;
+        self.schedules.refresh(&*self.store).await?;
+        let mut next = self.process_instant().await?;
         while let Some(due) = next.filter(|due| *due <= target) {
             self.clock.advance_to(due);
-            next = self.tick_until_idle().await?;
+            next = self.process_instant().await?;
         }
         self.clock.advance_to(target);
         Ok(())
     }
 
+    /// Processes everything that is due at this instant: jobs, then schedules, then the jobs that
+    /// these have submitted. Returns the next deadline.
+    async fn process_instant(&self) -> Result<Option<Timestamp>, StoreError> {
+        loop {
+            let next = self.tick_until_idle().await?;
+            // The gate is held: schedules write to the inner store.
+            if !self.schedules.process_in_order(&*self.store).await? {
+                return Ok(next.into_iter().chain(self.schedules.next_due()).min());
+            }
+        }
+    }
+
     /// Ticks until nothing is due at this instant. Returns the next deadline.
-    pub(crate) async fn tick_until_idle(&self) -> Result<Option<Timestamp>, StoreError> {
+    async fn tick_until_idle(&self) -> Result<Option<Timestamp>, StoreError> {
         loop {
             let ticked = self.store.tick(TICK_JOBS_MAX).await?;
             if ticked.next.is_none_or(|next| next > self.clock.now()) {

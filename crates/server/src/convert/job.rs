@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use longshore_api::job as wire;
+use longshore_api::schedule::JobSchedule;
 use longshore_api::tags::TagMap;
 use longshore_core::actions::JobAction;
 use longshore_core::attempt::Attempt;
@@ -68,6 +69,10 @@ pub(crate) fn record(job: &Job, actions: Vec<JobAction>) -> wire::Job {
         requeued_from: id(job.requeued_from),
         requeued_as: id(job.requeued_as),
         cancel_requested: lease.is_some_and(|lease| lease.cancel_requested.is_some()),
+        schedule: job
+            .schedule
+            .as_deref()
+            .map(|schedule| JobSchedule { name: schedule.name.to_string(), due_at: times(schedule.due_at) }),
         actions,
         payload: None,
         payload_base64: None,

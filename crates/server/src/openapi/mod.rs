@@ -207,6 +207,7 @@ fn method_name(method: &HttpMethod) -> String {
 fn path_parameter(path: &str, name: &str) -> String {
     match name {
         "id" => format!("Id of the {}.", path.split('/').nth(2).unwrap_or_default().trim_end_matches('s')),
+        "name" => format!("Name of the {}.", path.split('/').nth(2).unwrap_or_default().trim_end_matches('s')),
         name => format!("Name of the {name}."),
     }
 }

@@ -5,6 +5,7 @@ use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue}
 use longshore_api::events::{JobEvent, QueueEvent, ScheduleEvent};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
 use longshore_api::queue::{PutQueue, Queue, Queues};
+use longshore_api::schedule::{PauseSchedule, PutSchedule, Schedule, Schedules, Ticks};
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Worker, Workers};
 use longshore_api::work::{
     BatchHeartbeat, Children, ChildrenCreated, Claim, Claimed, Complete, Extended, Fail, Heartbeat, Heartbeats,
@@ -26,6 +27,7 @@ pub(super) fn describe(spec: &mut SpecBuilder) {
     leases(spec);
     workflows(spec);
     access(spec);
+    schedules(spec);
     system(spec);
 }
 
@@ -218,6 +220,28 @@ fn workflows(spec: &mut SpecBuilder) {
     cancel.response::<Workflow>("202", "Some jobs still run: their workers are notified at the next heartbeat").add();
     let retry = spec.route(Post, "/v1/workflows/{id}/retry", "Requeues failed members and revives their dependents");
     retry.response::<Workflow>("200", "The new state").add();
+}
+
+fn schedules(spec: &mut SpecBuilder) {
+    use HttpMethod::{Delete, Get, Post, Put};
+    spec.route(Get, "/v1/schedules", "Schedules, by name")
+        .query(&[("limit", "1-1000, default 100"), ("cursor", "`next` of the previous page")])
+        .response::<Schedules>("200", "A page")
+        .add();
+    let path = "/v1/schedules/{name}";
+    spec.route(Get, path, "One schedule").response::<Schedule>("200", "The schedule with its next due times").add();
+    let put = spec.route(Put, path, "Creates or replaces a schedule").request::<PutSchedule>();
+    put.response::<Schedule>("201", "Created").response::<Schedule>("200", "Replaced").add();
+    let delete = spec.route(Delete, path, "Deletes a schedule with its ticks; its jobs stay");
+    delete.response_with("204", "Deleted", Content::Empty).add();
+    let pause = spec.route(Post, "/v1/schedules/{name}/pause", "Pauses a schedule: its ticks are dropped");
+    pause.request::<PauseSchedule>().response::<Schedule>("200", "Paused").add();
+    let resume = spec.route(Post, "/v1/schedules/{name}/resume", "Resumes a paused schedule");
+    resume.response::<Schedule>("200", "Resumed").add();
+    let trigger = spec.route(Post, "/v1/schedules/{name}/trigger", "Submits the job of a schedule now");
+    trigger.response::<Submitted>("201", "Stored durably").add();
+    let ticks = spec.route(Get, "/v1/schedules/{name}/ticks", "The last 100 ticks of a schedule");
+    ticks.response::<Ticks>("200", "Newest first, skipped ones included").add();
 }
 
 fn system(spec: &mut SpecBuilder) {

@@ -4,7 +4,7 @@ use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use longshore_api::ErrorCode;
-use longshore_core::id::{JobId, QueueName, WorkerName, WorkflowId};
+use longshore_core::id::{JobId, QueueName, ScheduleName, WorkerName, WorkflowId};
 use longshore_core::refusal::Refusal;
 
 use super::problem::ApiError;
@@ -20,6 +20,19 @@ pub(crate) struct WorkflowPath(pub WorkflowId);
 /// `{queue}`.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuePath(pub QueueName);
+
+/// `{name}` of a schedule.
+#[derive(Clone, Debug)]
+pub(crate) struct SchedulePath(pub ScheduleName);
+
+impl<S: Send + Sync> FromRequestParts<S> for SchedulePath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let name = param(parts, state, "name").await?;
+        Ok(Self(ScheduleName::new(&name)?))
+    }
+}
 
 /// `{worker}`.
 #[derive(Clone, Debug)]

@@ -1,0 +1,164 @@
+//! `/v1/schedules`: list, create or replace, read, pause, resume, trigger, delete, ticks.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use longshore_api::ErrorCode;
+use longshore_api::job::Submitted;
+use longshore_api::schedule::{PauseSchedule, PutSchedule, Schedules, Ticks};
+use longshore_core::Timestamp;
+use longshore_core::id::{ScheduleName, validate_length};
+use longshore_core::limits::{BATCH_ITEMS_MAX, PAUSE_NOTE_CHARS_MAX};
+use longshore_core::schedule::ticks::SCHEDULES_MAX;
+use longshore_core::schedule::{JobSchedule, Schedule, ScheduleChange};
+use longshore_engine::{Submission, SubmitRequest};
+
+use crate::schedules::definition::{check, tick, to_wire, triggered_job};
+use crate::schedules::storage::{self, StoredSchedule};
+use crate::state::AppState;
+use crate::wire::body::{JsonBody, NoBody};
+use crate::wire::path::SchedulePath;
+use crate::wire::problem::ApiError;
+use crate::wire::query::{NoQuery, Query};
+use crate::wire::response::{ApiResult, created, json, no_content, ok};
+
+/// Rows of a page if the query has no limit.
+const LIMIT_DEFAULT: usize = 100;
+
+/// `GET /v1/schedules`
+pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> ApiResult {
+    let limit = query.up_to("limit", 1, BATCH_ITEMS_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let name = |text: &str| ScheduleName::new(text).ok();
+    let after = query.parse_with("cursor", "must be \"next\" of an earlier page", name)?;
+    query.end()?;
+    let list = Box::pin(storage::list(&*app.store, after.as_ref(), limit + 1));
+    let mut page = app.call_store(list).await?;
+    let has_more = page.len() > limit;
+    page.truncate(limit);
+    let next = page.last().filter(|_| has_more).map(|last| last.schedule.name.to_string());
+    let now = app.now();
+    ok(&Schedules { schedules: page.iter().map(|stored| to_wire(stored, now)).collect::<Result<_, _>>()?, next })
+}
+
+/// `GET /v1/schedules/{name}`
+pub(crate) async fn get(State(app): State<AppState>, SchedulePath(name): SchedulePath, _: NoQuery) -> ApiResult {
+    ok(&to_wire(&find(&app, &name).await?, app.now())?)
+}
+
+/// `PUT /v1/schedules/{name}`: 201 creates a schedule, 200 replaces it.
+pub(crate) async fn put(
+    State(app): State<AppState>,
+    SchedulePath(name): SchedulePath,
+    _: NoQuery,
+    body: JsonBody,
+) -> ApiResult {
+    let given: PutSchedule = body.required()?;
+    let paused = given.paused;
+    let schedule = check(&*app.store, app.default_profile, &name, given).await?;
+    let (stored, is_new) = change(&app, &name, |present, now| match present {
+        None if app.schedules.count() >= SCHEDULES_MAX => {
+            let detail = format!("the store has {SCHEDULES_MAX} schedules, which is the limit");
+            Err(ApiError::new(ErrorCode::Validation, detail))
+        }
+        None => {
+            let (created_at, updated_at, counts_from) = (now, now, now);
+            Ok((Schedule { created_at, updated_at, counts_from, ..schedule.clone() }, ScheduleChange::NewTimes))
+        }
+        Some(present) => {
+            let mut schedule = schedule.clone();
+            let change = schedule.replace(present, paused, now);
+            Ok((schedule, change))
+        }
+    })
+    .await?;
+    json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &to_wire(&stored, app.now())?)
+}
+
+/// `DELETE /v1/schedules/{name}`
+pub(crate) async fn delete(
+    State(app): State<AppState>,
+    SchedulePath(name): SchedulePath,
+    _: NoQuery,
+    _: NoBody,
+) -> ApiResult {
+    if !app.call_store(Box::pin(storage::delete(&*app.store, &name))).await? {
+        return Err(not_found());
+    }
+    app.schedules.on_delete(&name);
+    no_content()
+}
+
+/// `POST /v1/schedules/{name}/pause`
+pub(crate) async fn pause(
+    State(app): State<AppState>,
+    SchedulePath(name): SchedulePath,
+    _: NoQuery,
+    body: JsonBody,
+) -> ApiResult {
+    let PauseSchedule { note } = body.object()?;
+    validate_length("note", note.as_deref().unwrap_or_default(), PAUSE_NOTE_CHARS_MAX)?;
+    set_paused(&app, &name, true, note.map(Arc::from)).await
+}
+
+/// `POST /v1/schedules/{name}/resume`
+pub(crate) async fn resume(
+    State(app): State<AppState>,
+    SchedulePath(name): SchedulePath,
+    _: NoQuery,
+    _: NoBody,
+) -> ApiResult {
+    set_paused(&app, &name, false, None).await
+}
+
+/// `POST /v1/schedules/{name}/trigger`: submits the job now. A trigger is not a tick.
+pub(crate) async fn trigger(
+    State(app): State<AppState>,
+    SchedulePath(name): SchedulePath,
+    _: NoQuery,
+    _: NoBody,
+) -> ApiResult {
+    let schedule = find(&app, &name).await?.schedule;
+    let mut job = triggered_job(&schedule)?;
+    job.schedule = Some(Box::new(JobSchedule { name, due_at: None }));
+    let request = SubmitRequest::new(vec![Submission { queue: schedule.queue.clone(), job }]);
+    let submitted = app.submit(request).await?.map_err(|refusal| ApiError::from(refusal.first))?;
+    let Some(job) = submitted.first() else { return Err(ApiError::bad_request("no job was submitted")) };
+    let (id, seq, state, duplicate) = (job.id.to_string(), job.seq.0, job.state, job.duplicate);
+    created(&Submitted { id, seq, state, duplicate, same_payload: None })
+}
+
+/// `GET /v1/schedules/{name}/ticks`
+pub(crate) async fn ticks(State(app): State<AppState>, SchedulePath(name): SchedulePath, _: NoQuery) -> ApiResult {
+    find(&app, &name).await?;
+    let ticks = app.call_store(Box::pin(storage::ticks(&*app.store, &name))).await?;
+    ok(&Ticks { ticks: ticks.iter().map(tick).collect() })
+}
+
+async fn set_paused(app: &AppState, name: &ScheduleName, paused: bool, note: Option<Arc<str>>) -> ApiResult {
+    let (stored, _) = change(app, name, |present, now| {
+        let mut schedule = present.ok_or_else(not_found)?.clone();
+        let change = schedule.set_paused(paused, note.clone(), now);
+        Ok((schedule, change))
+    })
+    .await?;
+    ok(&to_wire(&stored, app.now())?)
+}
+
+async fn change(
+    app: &AppState,
+    name: &ScheduleName,
+    change: impl FnMut(Option<&Schedule>, Timestamp) -> Result<(Schedule, ScheduleChange), ApiError>,
+) -> Result<(StoredSchedule, bool), ApiError> {
+    let changed = storage::change(&*app.store, name, change).await?;
+    app.schedules.on_change(name);
+    Ok(changed)
+}
+
+async fn find(app: &AppState, name: &ScheduleName) -> Result<StoredSchedule, ApiError> {
+    app.call_store(Box::pin(storage::read(&*app.store, name))).await?.ok_or_else(not_found)
+}
+
+fn not_found() -> ApiError {
+    ApiError::new(ErrorCode::ScheduleNotFound, "there is no such schedule")
+}

@@ -1,0 +1,224 @@
+//! Which schedules are due, and the task that processes them in real time.
+//!
+//! The engine keeps one instant per schedule: when it is due next. At that instant it reads the
+//! schedule from the store, so that it needs no other state, and other nodes may do the same.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration as Wait;
+
+use futures_util::{StreamExt, stream};
+use longshore_core::Timestamp;
+use longshore_core::id::ScheduleName;
+use longshore_core::schedule::DueTimes;
+use longshore_engine::SystemKind;
+use longshore_store::{Store, StoreError};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::storage;
+use super::tick::{Step, process};
+use crate::state::AppState;
+
+/// How often the version of the schedules is read: how late a change by another node takes effect.
+const POLL_INTERVAL: Wait = Wait::from_secs(1);
+/// Schedules that are processed at once. Their writes share commits.
+const CONCURRENCY: usize = 64;
+/// Definitions that are read at once.
+const PAGE: usize = 200;
+
+#[derive(Debug, Default)]
+pub(crate) struct ScheduleEngine {
+    state: Mutex<EngineState>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct EngineState {
+    version: Option<u64>,
+    entries: HashMap<ScheduleName, Entry>,
+    due: BTreeSet<(Timestamp, ScheduleName)>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// Due times with the revision of their definition.
+    times: Option<(u64, Arc<DueTimes>)>,
+    revision: Option<u64>,
+    due_at: Option<Timestamp>,
+}
+
+/// The instant of a schedule whose progress was not read yet.
+const AT_ONCE: Timestamp = Timestamp::from_millis(i64::MIN);
+
+impl EngineState {
+    fn set_due(&mut self, name: &ScheduleName, due_at: Option<Timestamp>) {
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        if let Some(old) = std::mem::replace(&mut entry.due_at, due_at) {
+            self.due.remove(&(old, name.clone()));
+        }
+        self.due.extend(due_at.map(|due_at| (due_at, name.clone())));
+    }
+
+    fn remove(&mut self, name: &ScheduleName) {
+        self.set_due(name, None);
+        self.entries.remove(name);
+    }
+
+    /// Adds a schedule, or requests that it is read again.
+    fn touch(&mut self, name: &ScheduleName, revision: Option<u64>) {
+        let entry = self.entries.entry(name.clone()).or_insert(Entry { times: None, revision: None, due_at: None });
+        if revision.is_none() || entry.revision != revision {
+            entry.revision = revision;
+            self.set_due(name, Some(AT_ONCE));
+        }
+    }
+}
+
+impl ScheduleEngine {
+    pub(crate) fn count(&self) -> usize {
+        self.state.lock().entries.len()
+    }
+
+    /// Requests that a changed schedule is read again.
+    pub(crate) fn on_change(&self, name: &ScheduleName) {
+        self.state.lock().touch(name, None);
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn on_delete(&self, name: &ScheduleName) {
+        self.state.lock().remove(name);
+    }
+
+    /// Returns when the next schedule is due.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.state.lock().due.first().map(|(due_at, _)| *due_at)
+    }
+
+    /// Reads the names of all schedules, if any schedule has changed since the last call.
+    pub(crate) async fn refresh(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let version = store.system_version(SystemKind::Schedule).await?;
+        if self.state.lock().version == Some(version) {
+            return Ok(());
+        }
+        let mut revisions: HashMap<ScheduleName, u64> = HashMap::new();
+        let mut last: Option<ScheduleName> = None;
+        loop {
+            let page = storage::definitions(store, last.as_ref(), PAGE).await?;
+            let is_last = page.len() < PAGE;
+            last = page.last().map(|(name, _)| name.clone());
+            revisions.extend(page.into_iter().map(|(name, record)| (name, record.revision)));
+            if is_last {
+                break;
+            }
+        }
+        let mut state = self.state.lock();
+        let gone: Vec<ScheduleName> =
+            state.entries.keys().filter(|name| !revisions.contains_key(*name)).cloned().collect();
+        gone.iter().for_each(|name| state.remove(name));
+        revisions.iter().for_each(|(name, revision)| state.touch(name, Some(*revision)));
+        state.version = Some(version);
+        Ok(())
+    }
+
+    fn due_at(&self, now: Timestamp) -> Vec<ScheduleName> {
+        let state = self.state.lock();
+        state.due.iter().take_while(|(due_at, _)| *due_at <= now).map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Processes all ticks that are due now, one schedule after the other. Returns whether any
+    /// schedule was processed.
+    pub(crate) async fn process_in_order(&self, store: &dyn Store) -> Result<bool, StoreError> {
+        let due = self.due_at(store.now());
+        for name in &due {
+            self.process(store, name).await?;
+        }
+        Ok(!due.is_empty())
+    }
+
+    async fn process_at_once(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let due = self.due_at(store.now());
+        let results = stream::iter(&due).map(|name| self.process(store, name)).buffer_unordered(CONCURRENCY);
+        results.fold(Ok(()), |all, one| async move { all.and(one) }).await
+    }
+
+    /// Processes the due ticks of one schedule.
+    async fn process(&self, store: &dyn Store, name: &ScheduleName) -> Result<(), StoreError> {
+        loop {
+            let Some(stored) = storage::read(store, name).await? else {
+                self.state.lock().remove(name);
+                return Ok(());
+            };
+            if stored.schedule.paused {
+                self.state.lock().set_due(name, None);
+                return Ok(());
+            }
+            let Some(times) = self.due_times(&stored) else { return Ok(()) };
+            match process(store, &stored, &times, store.now()).await? {
+                Step::Advanced => {}
+                Step::Idle(next) => {
+                    self.state.lock().set_due(name, next);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Returns the due times from memory. A schedule that cannot be evaluated is logged and rests
+    /// until it is changed.
+    fn due_times(&self, stored: &storage::StoredSchedule) -> Option<Arc<DueTimes>> {
+        let name = &stored.schedule.name;
+        let cached = self.state.lock().entries.get(name).and_then(|entry| entry.times.clone());
+        if let Some((_, times)) = cached.filter(|(revision, _)| *revision == stored.revision) {
+            return Some(times);
+        }
+        let times = stored.schedule.due_times(stored.schedule.updated_at);
+        let mut state = self.state.lock();
+        match times {
+            Ok(times) => {
+                let times = Arc::new(times);
+                if let Some(entry) = state.entries.get_mut(name) {
+                    entry.times = Some((stored.revision, Arc::clone(&times)));
+                    entry.revision = Some(stored.revision);
+                }
+                Some(times)
+            }
+            Err(error) => {
+                tracing::warn!(schedule = %name, %error, "schedule cannot be evaluated");
+                state.set_due(name, None);
+                None
+            }
+        }
+    }
+}
+
+/// Processes ticks in real time until the server has drained.
+pub(crate) async fn run(app: AppState) {
+    loop {
+        let worked = async {
+            app.schedules.refresh(&*app.store).await?;
+            app.schedules.process_at_once(&*app.store).await
+        };
+        let worked = tokio::select! {
+            () = app.drained.cancelled() => return,
+            worked = worked => worked,
+        };
+        let pause = match worked {
+            Ok(()) => {
+                let until_due = app.schedules.next_due().map(|due| due.since(app.now()).as_millis());
+                until_due.map_or(POLL_INTERVAL, |millis| Wait::from_millis(millis).min(POLL_INTERVAL))
+            }
+            Err(error) => {
+                tracing::warn!(%error, "schedules were not processed; retrying");
+                app.on_store_error(&error);
+                POLL_INTERVAL
+            }
+        };
+        tokio::select! {
+            () = app.drained.cancelled() => return,
+            () = sleep(pause) => {}
+            () = app.schedules.changed.notified() => {}
+        }
+    }
+}
