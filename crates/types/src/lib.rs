@@ -6,6 +6,7 @@
 //! - [`settings`]: the values of settings that are a closed set
 //! - [`profile`]: the six bundles of settings; [`priority`]: the five levels of urgency
 //! - [`duration`]: lengths of time, with their parser and printer
+//! - [`webhook`]: events and states of deliveries
 //! - [`string_enum`](mod@string_enum): the macro that defines a closed set of strings
 //!
 //! ```
@@ -29,6 +30,7 @@ pub mod priority;
 pub mod profile;
 pub mod settings;
 pub mod string_enum;
+pub mod webhook;
 
 pub use duration::{Duration, ParseError};
 pub use lifecycle::*;
@@ -36,3 +38,4 @@ pub use priority::{PRIORITY_FORMAT, Priority};
 pub use profile::{Profile, View};
 pub use settings::*;
 pub use string_enum::UnknownValue;
+pub use webhook::{DeliveryState, WebhookEvent};
