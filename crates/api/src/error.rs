@@ -86,8 +86,11 @@ codes! {
     WorkerNotFound = "worker_not_found", 404, "There is no such worker",
         when "no worker of this name has sent a claim or a heartbeat within 24 hours",
         do "check the name in the list of workers";
+    WebhookNotFound = "webhook_not_found", 404, "There is no such webhook endpoint",
+        when "no webhook endpoint has this name",
+        do "check the name in the list of webhooks";
     NotFound = "not_found", 404, "There is nothing at this path",
-        when "the path is not part of the API",
+        when "the path is not part of the API, or there is no such delivery",
         do "check the path";
     MethodNotAllowed = "method_not_allowed", 405, "This path does not take this method",
         when "the path exists, with other methods",

@@ -11,6 +11,7 @@
 //! - [`queue`]; [`job`]: submission, record, attempts, history
 //! - [`work`]: claims, settlements, heartbeats, children
 //! - [`admin`]: commands to jobs; [`workflow`]: jobs that are submitted together
+//! - [`webhook`]: endpoints and deliveries
 //! - [`system`]: why a job does not run, statistics, workers, server, clock
 //!
 //! ```
@@ -33,6 +34,7 @@ pub mod states;
 pub mod system;
 pub mod tags;
 pub mod time;
+pub mod webhook;
 pub mod work;
 pub mod workflow;
 

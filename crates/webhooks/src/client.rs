@@ -5,7 +5,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -49,7 +49,7 @@ pub struct WebhookClient<D = SystemDialer> {
 #[derive(Clone, Debug)]
 pub struct Message {
     pub id: String,
-    /// Seconds since 1970.
+    /// The real time of the attempt, in seconds since 1970.
     pub timestamp: i64,
     /// The value of `webhook-signature`.
     pub signature: String,
@@ -81,12 +81,13 @@ impl<D: Dialer> WebhookClient<D> {
     async fn attempt(&self, target: &Target, message: &Message) -> Result<AttemptResult, AttemptFailure> {
         let stream = connect(&self.dialer, &self.guard, target).await?;
         let request = request(target, message)?;
+        let sent_at = message.timestamp;
         if !target.is_https {
-            return exchange(stream, request).await;
+            return exchange(stream, request, sent_at).await;
         }
         let connector = TlsConnector::from(Arc::clone(&self.tls));
         let stream = connector.connect(server_name(target)?, stream).await;
-        exchange(stream.map_err(|_| AttemptFailure::TlsFailed)?, request).await
+        exchange(stream.map_err(|_| AttemptFailure::TlsFailed)?, request, sent_at).await
     }
 }
 
@@ -108,6 +109,7 @@ fn request(target: &Target, message: &Message) -> Result<Request<Full<Bytes>>, A
 async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
     request: Request<Full<Bytes>>,
+    sent_at: i64,
 ) -> Result<AttemptResult, AttemptFailure> {
     let mut builder = http1::Builder::new();
     builder.max_headers(HEADERS_MAX).max_buf_size(BUFFER_BYTES_MAX);
@@ -115,7 +117,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(invalid)?;
     let mut exchange = pin!(async move {
         let response = sender.send_request(request).await.map_err(invalid)?;
-        let result = result_of(&response);
+        let result = result_of(&response, sent_at);
         // The status has decided: a body that is endless or slow changes nothing.
         drop(timeout(BODY_TIMEOUT, read_bounded(response.into_body())).await);
         Ok(result)
@@ -129,9 +131,10 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
     exchange.await
 }
 
-fn result_of(response: &Response<Incoming>) -> AttemptResult {
+fn result_of(response: &Response<Incoming>, sent_at: i64) -> AttemptResult {
+    let now = UNIX_EPOCH + Duration::from_secs(sent_at.max(0).cast_unsigned());
     let pause = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let retry_after = pause.and_then(|text| parse_retry_after(text, SystemTime::now()));
+    let retry_after = pause.and_then(|text| parse_retry_after(text, now));
     AttemptResult::Response { status: response.status().as_u16(), retry_after }
 }
 
