@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     backup, bench, clock, completions, dead_letters, doctor, health, jobs, migrate, migrate_store, queues, restore,
-    serve, submit, top, work, workers, workflows,
+    serve, submit, top, webhooks, work, workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -56,6 +56,9 @@ pub(crate) enum CliCommand {
     #[command(subcommand)]
     Workflows(workflows::WorkflowsCommand),
     Work(Box<work::WorkOptions>),
+    /// Manage webhook endpoints and their deliveries
+    #[command(subcommand)]
+    Webhooks(webhooks::WebhooksCommand),
     /// List workers
     #[command(subcommand)]
     Workers(workers::WorkersCommand),
@@ -83,6 +86,7 @@ impl CliCommand {
             Self::DeadLetters(dead_letters) => dead_letters.run(context),
             Self::Workflows(workflows) => workflows.run(context),
             Self::Work(work) => work.run(context),
+            Self::Webhooks(webhooks) => webhooks.run(context),
             Self::Workers(workers) => workers.run(context),
             Self::Top(top) => top.run(context),
             Self::Health(health) => health.run(context),

@@ -56,6 +56,7 @@ pub mod testing;
 #[cfg(any(feature = "postgres", feature = "sqlx"))]
 mod transaction;
 mod work;
+mod webhooks;
 mod worker;
 mod workflows;
 

@@ -13,6 +13,7 @@ use crate::options::ServerOptions;
 use crate::routes;
 use crate::server::{ServerError, drain, restore_workers};
 use crate::state::AppState;
+use crate::webhooks::deliverer;
 
 /// Buffer of each direction of a connection.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -36,6 +37,7 @@ impl InProcessServer {
         restore_workers(&app).await.map_err(ServerError::Store)?;
         app.background_tasks.spawn(change_listener::run(app.clone(), app.store.wakeups()));
         app.background_tasks.spawn(worker_check::keep_checking(app.clone()));
+        app.background_tasks.spawn(deliverer::run(app.clone()));
         if app.virtual_time.is_none() {
             app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));
         }

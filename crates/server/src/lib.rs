@@ -13,6 +13,7 @@
 //! - `wire/`: bodies, strict JSON, query strings, paths, responses, problem documents
 //! - `convert/`: conversion between wire types and core types
 //! - `background/`: change listener, ticker, virtual time, completion waiters, workers, metrics
+//! - `webhooks/`: endpoints, deliveries, and the task that sends them
 //! - `openapi/`: the OpenAPI description that the server serves, with examples
 //! - [`dialects`]: APIs of other job servers (Ocypod)
 //! - `declared_queues.rs`: [`declare`] creates the queues of a configuration before serving
@@ -29,6 +30,7 @@ mod routes;
 mod server;
 mod state;
 mod store_health;
+mod webhooks;
 mod wire;
 
 pub use declared_queues::declare;
@@ -36,4 +38,5 @@ pub use in_process::InProcessServer;
 pub use options::{Limits, SaveVirtualTime, ServerClock, ServerOptions, StoreInfo};
 pub use server::{Server, ServerError};
 pub use state::AppState;
+pub use webhooks::endpoint::declare as declare_webhook;
 pub use wire::problem::ApiError;

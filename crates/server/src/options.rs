@@ -8,6 +8,7 @@ use std::time::Duration;
 use longshore_core::Timestamp;
 use longshore_core::profile::Profile;
 use longshore_store::{Store, VirtualClock};
+use longshore_webhooks::network::Cidr;
 
 #[derive(Debug)]
 pub struct ServerOptions {
@@ -24,6 +25,8 @@ pub struct ServerOptions {
     pub io_threads: usize,
     /// Random prefix of request ids, which differs between processes.
     pub request_id_seed: u64,
+    /// Networks that webhooks may reach although they are not globally routable.
+    pub webhook_allow: Vec<Cidr>,
 }
 
 impl ServerOptions {
@@ -38,6 +41,7 @@ impl ServerOptions {
             limits: Limits::default(),
             io_threads: 1,
             request_id_seed: 0,
+            webhook_allow: Vec::new(),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::net::io_threads::IoThreads;
 use crate::options::ServerOptions;
 use crate::routes;
 use crate::state::AppState;
+use crate::webhooks::deliverer;
 
 /// A server that is bound to its address, and does not serve yet.
 #[derive(Debug)]
@@ -78,6 +79,7 @@ impl Server {
         let io_threads = IoThreads::start(io_threads).map_err(ServerError::Threads)?;
         io_threads.spawn_here(&app.background_tasks, change_listener::run(app.clone(), app.store.wakeups()));
         io_threads.spawn_here(&app.background_tasks, worker_check::keep_checking(app.clone()));
+        io_threads.spawn_here(&app.background_tasks, deliverer::run(app.clone()));
         io_threads.spawn_here(&app.background_tasks, fleet::keep_reporting(app.clone()));
         if app.virtual_time.is_none() {
             io_threads.spawn_here(&app.background_tasks, ticker::run_ticker(app.clone(), app.store.wakeups()));

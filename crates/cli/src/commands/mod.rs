@@ -19,6 +19,7 @@ pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod submit;
 pub(crate) mod top;
+pub(crate) mod webhooks;
 pub(crate) mod work;
 pub(crate) mod workers;
 pub(crate) mod workflows;

@@ -14,7 +14,10 @@ pub(crate) async fn run(app: AppState, mut wakeups: ChangeFeed) {
             effects = wakeups.changed() => effects,
         };
         match effects {
-            Some(effects) => on_effects(&app, &effects),
+            Some(effects) => {
+                app.webhooks.on_effects(&effects);
+                on_effects(&app, &effects);
+            }
             // The feed has lost changes.
             None => {
                 app.completion_waiters.wake_all();

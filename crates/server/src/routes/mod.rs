@@ -5,10 +5,11 @@
 mod batch;
 mod fallback;
 pub(crate) mod hot;
-mod jobs;
+pub(crate) mod jobs;
 pub(crate) mod leases;
 mod queues;
 pub(crate) mod system;
+mod webhooks;
 mod workers;
 mod workflows;
 
@@ -78,6 +79,13 @@ routes! { v1, ROUTES;
     "/v1/workers/{worker}/quiet" => post workers::quiet;
     "/v1/workers/{worker}/stop" => post workers::stop;
     "/v1/workers/{worker}/resume" => post workers::resume;
+    "/v1/webhooks" => get webhooks::list;
+    "/v1/webhooks/{name}" => put webhooks::put, get webhooks::get, delete webhooks::delete;
+    "/v1/webhooks/{name}/rotate" => post webhooks::rotate;
+    "/v1/webhooks/{name}/test" => post webhooks::test;
+    "/v1/webhooks/{name}/deliveries" => get webhooks::deliveries_of_endpoint;
+    "/v1/jobs/{id}/deliveries" => get webhooks::deliveries_of_job;
+    "/v1/deliveries/{id}/redeliver" => post webhooks::redeliver;
     "/v1/info" => get system::info;
     "/metrics" => get system::metrics;
     "/openapi.json" => get system::openapi;

@@ -227,6 +227,12 @@ pub(crate) async fn add_test(
     Ok((key, delivery))
 }
 
+/// Reads a delivery.
+pub(crate) async fn find(store: &dyn Store, key: DeliveryKey) -> Result<Option<Delivery>, StoreError> {
+    let record = read_one(store, SystemKind::Delivery, key.as_bytes()).await?;
+    Ok(record.and_then(|record| Delivery::decode(&record.value).ok()))
+}
+
 /// Makes a delivery due now, with a new plan. A delivery that is being attempted stays as it is.
 /// Returns `None` if there is no such delivery.
 pub(crate) async fn redeliver(store: &dyn Store, key: DeliveryKey) -> Result<Option<Delivery>, StoreError> {

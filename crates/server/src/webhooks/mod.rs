@@ -81,7 +81,7 @@ impl Webhooks {
         }
     }
 
-    fn random(&self) -> u64 {
+    pub(crate) fn random(&self) -> u64 {
         self.rng.lock().next_u64()
     }
 
